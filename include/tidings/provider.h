@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Write a provider: a source of resources below one URI prefix (a *mount*).
+ *
+ * A provider says what exists (`list`, `children`, `stat`), hands out content (`read`), and says
+ * *that* something changed (`tidings_provider_changed`, callable from any thread). It never decides
+ * who is told, when, or in which words: matching, coalescing, access and delivery are the core's.
+ *
+ * Threads
+ *   `open`, `watch` and `close` are called on the hub thread, one at a time per instance.
+ *   `list`, `children`, `stat`, `read`, `complete`, `write` may be called on any worker, several at
+ *   once. None may block, except that an instance with TIDINGS_PROVIDER_BLOCKING has these six
+ *   called on a pool of threads instead. `covers` is pure and may be called anywhere.
+ *
+ * Completion
+ *   Each call that carries a request (`struct tidings_read`, …) must be finished exactly once with
+ *   the matching `…_done`, at once or later, from any thread. The request is valid until then.
+ *   URIs handed in are canonical and lie inside the mount; slices are valid until completion.
+ *
+ * Since 0.1. Operation tables grow only at the end; `abi` says which fields exist.
+ */
+#ifndef TIDINGS_PROVIDER_H
+#define TIDINGS_PROVIDER_H
+
+#include <tidings/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIDINGS_PROVIDER_ABI 1u
+
+enum tidings_provider_flag {
+    TIDINGS_PROVIDER_BLOCKING = 1u << 0,
+};
+
+/* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and
+ * zero times mean "not known" and are left out on the wire. Borrowed by whoever receives it. */
+struct tidings_resource {
+    struct tidings_str uri;
+    struct tidings_str name; /* required */
+    struct tidings_str title;
+    struct tidings_str description;
+    struct tidings_str mime_type;
+    struct tidings_str etag;      /* equality of content */
+    int64_t size;                 /* raw bytes; -1: not known */
+    int64_t modified_ms;          /* Unix time; 0: not known */
+    struct tidings_str icons;     /* JSON array text, or empty */
+    struct tidings_str audience;  /* JSON array text, or empty */
+    double priority;              /* 0 … 1; negative: not set */
+    bool listable;                /* has children */
+    bool subscribable;
+};
+
+/* All fields "not known", not listable, subscribable. */
+TIDINGS_API void tidings_resource_init(struct tidings_resource *resource);
+
+enum tidings_change_kind {
+    TIDINGS_CHANGE_UPDATED = 0,
+    TIDINGS_CHANGE_CREATED = 1,
+    TIDINGS_CHANGE_DELETED = 2,
+};
+
+/* What a provider knows about one change. Zeroed fields mean "not known". */
+struct tidings_change {
+    struct tidings_str uri; /* canonical URI of the resource that changed; required */
+    enum tidings_change_kind kind;
+    struct tidings_str etag;
+    struct tidings_str from;     /* a move: the URI it had before */
+    struct tidings_str metadata; /* JSON object text with free keys, or empty */
+    int64_t size;                /* negative or 0 with `has_size` false: not known */
+    int64_t modified_ms;
+    bool has_size;
+};
+
+struct tidings_provider; /* one open instance; `tidings_provider_state` gives its own memory */
+struct tidings_read;
+struct tidings_list;
+struct tidings_stat;
+struct tidings_complete;
+struct tidings_write;
+struct tidings_watch;
+
+/* The `size` bytes of zeroed memory that belong to this instance. */
+TIDINGS_API void *tidings_provider_state(struct tidings_provider *provider);
+
+/* The canonical URI prefix this instance is mounted at; valid while it is open. */
+TIDINGS_API struct tidings_str tidings_provider_prefix(struct tidings_provider *provider);
+
+/* Announce a change. Thread-safe; copies everything; never blocks. Changes announced by one thread
+ * keep their order. Fails only with TIDINGS_E_NOMEM or TIDINGS_E_INVALID. */
+TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
+                                         const struct tidings_change *change,
+                                         struct tidings_error *err);
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+/* Has the client gone or cancelled? Long work may stop early (and still calls `…_done`). */
+TIDINGS_API bool tidings_read_cancelled(const struct tidings_read *read);
+
+/* The byte range asked for: `*length` is -1 for "to the end". The whole: 0, -1. */
+TIDINGS_API void tidings_read_range(const struct tidings_read *read, int64_t *offset,
+                                    int64_t *length);
+/* No answer larger than this many bytes of content is accepted. */
+TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
+/* The value a template variable took in the URI being read; empty when there is none. */
+TIDINGS_API struct tidings_str tidings_read_variable(const struct tidings_read *read,
+                                                     const char *name);
+
+/* Add one content element. `about->uri` empty means the URI asked for. Content is copied. */
+TIDINGS_API int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
+                                  struct tidings_str text, struct tidings_error *err);
+TIDINGS_API int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
+                                  struct tidings_str bytes, struct tidings_error *err);
+/* The same, text if it is valid UTF-8 and else a blob; takes `bytes` (malloc family of the
+ * library's allocator, see tidings_alloc) instead of copying, also on failure. */
+TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about,
+                                  char *bytes, size_t len, struct tidings_error *err);
+/* Finish: code 0, or a failure with its sentence in `err` (may be NULL). */
+TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
+                                   const struct tidings_error *err);
+
+/* Memory from the library's allocator, for tidings_read_take. */
+TIDINGS_API void *tidings_alloc(size_t bytes);
+TIDINGS_API void tidings_free(void *memory);
+
+/* Add a row in ascending byte order of URI, all greater than `tidings_list_after`. Returns 1 while
+ * more are wanted, 0 when the page is full (stop, and say so with `more` in done), or a failure. */
+TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
+                                 struct tidings_error *err);
+/* The last URI of the previous page; empty on the first. */
+TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *list);
+TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
+                                   const struct tidings_error *err);
+
+/* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND. */
+TIDINGS_API void tidings_stat_done(struct tidings_stat *stat, int code,
+                                   const struct tidings_resource *resource,
+                                   const struct tidings_error *err);
+
+/* Completion of template variable `tidings_complete_name` that begins with `…_value`. */
+TIDINGS_API struct tidings_str tidings_complete_name(const struct tidings_complete *complete);
+TIDINGS_API struct tidings_str tidings_complete_value(const struct tidings_complete *complete);
+TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);
+TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
+                                       const struct tidings_error *err);
+
+TIDINGS_API struct tidings_str tidings_write_bytes(const struct tidings_write *write);
+TIDINGS_API struct tidings_str tidings_write_mime_type(const struct tidings_write *write);
+TIDINGS_API struct tidings_str tidings_write_if_match(const struct tidings_write *write);
+TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struct tidings_str etag,
+                                    const struct tidings_error *err);
+
+/* Finish arming. After code 0 every later change of the scope is announced; a failure refuses the
+ * subscription, with its reason, before the client is told it has one. */
+TIDINGS_API void tidings_watch_done(struct tidings_watch *watch, int code,
+                                    const struct tidings_error *err);
+
+/* ---- the table ----------------------------------------------------------------------------- */
+
+struct tidings_provider_ops {
+    uint32_t abi;     /* TIDINGS_PROVIDER_ABI */
+    const char *name; /* short lower-case word: "file" */
+    size_t size;      /* instance state, allocated zeroed by the core */
+    uint32_t flags;   /* enum tidings_provider_flag */
+
+    /* Required. `config` is the provider's own text (for files: the directory). On failure the core
+     * still calls close. */
+    int (*open)(struct tidings_provider *provider, struct tidings_str config,
+                struct tidings_error *err);
+
+    /* Required. A URI that does not exist: TIDINGS_E_NOTFOUND. */
+    void (*read)(struct tidings_provider *provider, struct tidings_read *read,
+                 struct tidings_str uri);
+
+    /* Optional (NULL: nothing is listed). Everything below the mount, flat. */
+    void (*list)(struct tidings_provider *provider, struct tidings_list *list);
+
+    /* Optional (NULL: not found). */
+    void (*stat)(struct tidings_provider *provider, struct tidings_stat *stat,
+                 struct tidings_str uri);
+
+    /* Optional. The direct children of `uri`, paged like list. */
+    void (*children)(struct tidings_provider *provider, struct tidings_list *list,
+                     struct tidings_str uri);
+
+    /* Optional. */
+    void (*complete)(struct tidings_provider *provider, struct tidings_complete *complete,
+                     struct tidings_str uri_template);
+
+    /* Optional (NULL: read-only). */
+    void (*write)(struct tidings_provider *provider, struct tidings_write *write,
+                  struct tidings_str uri);
+
+    /* Optional (NULL: changes are always announced). Somebody begins to need changes of `uri`; one
+     * that ends in '/' means everything below it, existing yet or not. Called once per scope until
+     * the matching unwatch. May refuse. */
+    void (*watch)(struct tidings_provider *provider, struct tidings_watch *watch,
+                  struct tidings_str uri);
+
+    /* Optional. The last one who needed `uri` left. Only after a watch that succeeded. */
+    void (*unwatch)(struct tidings_provider *provider, struct tidings_str uri);
+
+    /* Optional, pure: does a subscription to `subscribed` cover a change of `changed`, beyond the
+     * general rules? */
+    bool (*covers)(struct tidings_provider *provider, struct tidings_str subscribed,
+                   struct tidings_str changed);
+
+    /* Required, called once, also after a failed open. No request is outstanding. */
+    void (*close)(struct tidings_provider *provider);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

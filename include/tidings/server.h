@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A server: resources, mounts and transports behind one object.
+ *
+ *     struct tidings_server *s = tidings_server_create(&err);
+ *     tidings_server_set(s, "http", "127.0.0.1:0", &err);
+ *     tidings_server_add_resource(s, &about, read_it, NULL, &err);
+ *     tidings_server_run(s, &err);            // until tidings_server_stop
+ *     tidings_server_destroy(s);
+ *
+ * Configure first, then run. Resources may be added and removed, and changes announced, from any
+ * thread, before and while it runs. No global state: a process may have several servers.
+ *
+ * Since 0.1.
+ */
+#ifndef TIDINGS_SERVER_H
+#define TIDINGS_SERVER_H
+
+#include <tidings/provider.h>
+#include <tidings/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tidings_server;
+
+TIDINGS_API struct tidings_server *tidings_server_create(struct tidings_error *err);
+/* Not while it runs. NULL is fine. */
+TIDINGS_API void tidings_server_destroy(struct tidings_server *server);
+
+/* ---- configuration: one table of names (`tidings help serve` prints it) ---------------------- */
+
+/* Set one row. A list row ("mount", "exclude") grows by one value. */
+TIDINGS_API int tidings_server_set(struct tidings_server *server, const char *name,
+                                   const char *value, struct tidings_error *err);
+/* A whole command line: `--name value`, `--name=value`, `--flag`, `--no-flag`, directories to mount.
+ * Reads the file (`--config FILE`, else ./tidings.json when present) and TIDINGS_* variables first. */
+TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, char **argv,
+                                    struct tidings_error *err);
+/* What `--help` prints, and the effective configuration with where each value came from. Free
+ * either with tidings_free. NULL when out of memory. */
+TIDINGS_API char *tidings_config_help(void);
+TIDINGS_API char *tidings_config_print(struct tidings_server *server);
+
+/* How the server names itself to clients. Texts are copied. Call before it runs. */
+struct tidings_server_info {
+    struct tidings_str name, version, title, description, website_url, instructions;
+};
+TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
+                                        const struct tidings_server_info *info,
+                                        struct tidings_error *err);
+
+/* Advertise a feature although nothing of it is registered: "tools", "prompts". Its list is empty. */
+TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char *feature,
+                                       struct tidings_error *err);
+
+/* ---- resources -------------------------------------------------------------------------------- */
+
+/* Produce the content of `uri`: add elements, then tidings_read_done, now or later, from any thread.
+ * Called on a worker thread; must not block. */
+typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct tidings_str uri);
+
+/* A resource with a fixed URI. TIDINGS_E_EXISTS when the URI is taken. */
+TIDINGS_API int tidings_server_add_resource(struct tidings_server *server,
+                                            const struct tidings_resource *about,
+                                            tidings_read_fn read, void *user,
+                                            struct tidings_error *err);
+/* All resources of an RFC 6570 template; `about->uri` is the template. */
+TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
+                                            const struct tidings_resource *about,
+                                            tidings_read_fn read, void *user,
+                                            struct tidings_error *err);
+/* Remove what has that URI or template text. TIDINGS_E_NOTFOUND. A call of its read function that
+ * is under way finishes normally; `user` must live until the server is destroyed. */
+TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidings_str uri,
+                                      struct tidings_error *err);
+
+/* Mount a provider of your own at a URI prefix that ends in '/'. `ops` must live as long as the
+ * server. Opened when the server starts. */
+TIDINGS_API int tidings_server_mount(struct tidings_server *server,
+                                     const struct tidings_provider_ops *ops,
+                                     struct tidings_str prefix, struct tidings_str config,
+                                     struct tidings_error *err);
+
+/* Something changed. Thread-safe, copies, never blocks. */
+TIDINGS_API int tidings_changed(struct tidings_server *server, struct tidings_str uri,
+                                struct tidings_error *err);
+TIDINGS_API int tidings_announce(struct tidings_server *server,
+                                 const struct tidings_change *change, struct tidings_error *err);
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+/* Called once, on the thread of tidings_server_run, when clients can connect. `url` is
+ * "http://127.0.0.1:7777/mcp", or "stdio". */
+typedef void (*tidings_ready_fn)(void *user, const char *url);
+TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,
+                                         void *user);
+
+/* Serve on this thread and the workers it starts, until stopped (stdio alone: end of input). 0 after
+ * an orderly end. */
+TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
+/* Ask it to end: listens get their result, answers under way finish, then run returns. From any
+ * thread and from signal handlers. */
+TIDINGS_API void tidings_server_stop(struct tidings_server *server);
+
+/* Where log lines go. Level: 0 off (the default), 1 errors, 2 warnings, 3 info, 4 debug; process-wide.
+ * `fn` NULL: standard error. */
+typedef void (*tidings_log_fn)(void *user, int level, struct tidings_str line);
+TIDINGS_API void tidings_set_log(int level, tidings_log_fn fn, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Everything: <tidings/tidings.h>. Since 0.1.
+ */
+#ifndef TIDINGS_TIDINGS_H
+#define TIDINGS_TIDINGS_H
+
+#include <tidings/client.h>
+#include <tidings/provider.h>
+#include <tidings/server.h>
+#include <tidings/types.h>
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Types every other header uses: byte slices, result codes, errors, the allocator.
+ *
+ * Conventions that hold for the whole API
+ *   - A function that can fail returns `int`: 0 or a positive value on success, a negative
+ *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`, which may be
+ *     NULL, is untouched on success, and on failure holds a sentence for a person.
+ *   - Parameters are borrowed for the duration of the call unless the text says otherwise.
+ *   - Strings are slices with a length; they need no terminating NUL. All text is UTF-8.
+ *
+ * Since 0.1.
+ */
+#ifndef TIDINGS_TYPES_H
+#define TIDINGS_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TIDINGS_API __attribute__((visibility("default")))
+#define TIDINGS_MUST_CHECK __attribute__((warn_unused_result))
+#define TIDINGS_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define TIDINGS_API
+#define TIDINGS_MUST_CHECK
+#define TIDINGS_PRINTF(fmt, first)
+#endif
+
+/* A borrowed run of bytes. `ptr` may be NULL only when `len` is 0. */
+struct tidings_str {
+    const char *ptr;
+    size_t len;
+};
+
+/* The slice of a NUL-terminated string; NULL gives the empty slice. */
+static inline struct tidings_str tidings_str(const char *s)
+{
+    struct tidings_str r;
+    r.ptr = s ? s : "";
+    r.len = s ? strlen(s) : 0;
+    return r;
+}
+
+static inline struct tidings_str tidings_strn(const char *s, size_t len)
+{
+    struct tidings_str r;
+    r.ptr = s;
+    r.len = len;
+    return r;
+}
+
+/* One row per code: symbol, value, text, HTTP status, process exit status. */
+#define TIDINGS_ERROR_MAP(X)                                                                       \
+    X(INVALID, -1, "invalid argument", 400, 64)                                                    \
+    X(NOMEM, -2, "out of memory", 503, 71)                                                         \
+    X(NOTFOUND, -3, "not found", 404, 66)                                                          \
+    X(DENIED, -4, "not allowed", 403, 77)                                                          \
+    X(LIMIT, -5, "limit reached", 413, 69)                                                         \
+    X(BUSY, -6, "temporarily unavailable", 503, 75)                                                \
+    X(TIMEOUT, -7, "timed out", 504, 75)                                                           \
+    X(CANCELLED, -8, "cancelled", 499, 75)                                                         \
+    X(CLOSED, -9, "closed", 410, 69)                                                               \
+    X(IO, -10, "input/output error", 500, 74)                                                      \
+    X(UNSUPPORTED, -11, "not supported", 501, 69)                                                  \
+    X(EXISTS, -12, "already exists", 409, 73)                                                      \
+    X(CONFLICT, -13, "conflict", 409, 75)                                                          \
+    X(PARSE, -14, "malformed input", 400, 65)                                                      \
+    X(INTERNAL, -15, "internal error", 500, 70)
+
+enum tidings_code {
+    TIDINGS_OK = 0,
+#define TIDINGS_ERROR_ENUM(name, value, text, http, exit) TIDINGS_E_##name = (value),
+    TIDINGS_ERROR_MAP(TIDINGS_ERROR_ENUM)
+#undef TIDINGS_ERROR_ENUM
+};
+
+/* A code for the program and a sentence for the person. A plain value: nothing to free. The text
+ * is cut when it does not fit; the root cause is kept, outer context goes first. */
+struct tidings_error {
+    int code;
+    char text[252];
+};
+
+/* The name of a code ("TIDINGS_E_NOTFOUND") and its general meaning ("not found"). */
+TIDINGS_API const char *tidings_code_name(int code);
+TIDINGS_API const char *tidings_code_text(int code);
+
+/* The process exit status that fits a code (sysexits.h numbers; 0 for success). */
+TIDINGS_API int tidings_code_exit(int code);
+
+/* Set `err` (which may be NULL) and return `code`. For callbacks that report failures. */
+TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fmt, ...)
+    TIDINGS_PRINTF(3, 4);
+
+/* "0.1.0". */
+TIDINGS_API const char *tidings_version(void);
+
+/* Replace the allocator used by everything the library allocates itself (jansson and libuv keep
+ * their own). Call before any other function; not thread-safe. `realloc(NULL, n)` must allocate. */
+TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
+                                       void (*release)(void *));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

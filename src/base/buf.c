@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The growing buffer (struct buf of base/str.h).
+ *
+ * Invariant: ptr is NULL and cap 0, or len < cap, cap <= max + 1 and ptr[len] is NUL. Growth
+ * doubles, so that appending is linear in total. Deliberately not safe for bytes that lie inside
+ * the buffer itself.
+ */
+#include "base/str.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define BUF_FIRST_CAP 64u
+
+void buf_init(struct buf *b, size_t max_bytes)
+{
+    *b = (struct buf){.max = max_bytes < PTRDIFF_MAX ? max_bytes : PTRDIFF_MAX - 1};
+}
+
+void buf_deinit(struct buf *b)
+{
+    mem_free(b->ptr);
+    *b = (struct buf){.max = b->max};
+}
+
+void buf_clear(struct buf *b)
+{
+    b->len = 0;
+    b->failed = 0;
+    if (b->ptr) {
+        b->ptr[0] = '\0';
+    }
+}
+
+static int grow(struct buf *b, size_t need)
+{
+    size_t cap = b->cap < BUF_FIRST_CAP ? BUF_FIRST_CAP : b->cap * 2;
+    if (cap < need) {
+        cap = need;
+    }
+    if (cap > b->max + 1) {
+        cap = b->max + 1;
+    }
+    char *ptr = mem_realloc(b->ptr, cap);
+    if (!ptr) {
+        return b->failed = TIDINGS_E_NOMEM;
+    }
+    ptr[b->len] = '\0';
+    b->ptr = ptr;
+    b->cap = cap;
+    return 0;
+}
+
+int buf_reserve(struct buf *b, size_t more)
+{
+    if (b->failed) {
+        return b->failed;
+    }
+    if (more > b->max - b->len) {
+        return b->failed = TIDINGS_E_LIMIT;
+    }
+    size_t need = b->len + more + 1;
+    return need <= b->cap ? 0 : grow(b, need);
+}
+
+int buf_put(struct buf *b, const void *bytes, size_t len)
+{
+    int rc = buf_reserve(b, len);
+    if (rc < 0) {
+        return rc;
+    }
+    if (len) {
+        memcpy(b->ptr + b->len, bytes, len);
+        b->len += len;
+    }
+    b->ptr[b->len] = '\0';
+    return 0;
+}
+
+int buf_puts(struct buf *b, struct tidings_str s)
+{
+    return buf_put(b, s.ptr, s.len);
+}
+
+int buf_putc(struct buf *b, char c)
+{
+    int rc = buf_reserve(b, 1);
+    if (rc < 0) {
+        return rc;
+    }
+    b->ptr[b->len++] = c;
+    b->ptr[b->len] = '\0';
+    return 0;
+}
+
+int buf_putf(struct buf *b, const char *fmt, ...)
+{
+    int rc = buf_reserve(b, 0);
+    if (rc < 0) {
+        return rc;
+    }
+    size_t room = b->cap - b->len;
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(b->ptr + b->len, room, fmt, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n < room) {
+        b->len += (size_t)n;
+        return 0;
+    }
+    b->ptr[b->len] = '\0';
+    if (n < 0) {
+        return b->failed = TIDINGS_E_LIMIT; /* longer than an int can say */
+    }
+    rc = buf_reserve(b, (size_t)n);
+    if (rc < 0) {
+        return rc;
+    }
+    va_start(args, fmt);
+    (void)vsnprintf(b->ptr + b->len, (size_t)n + 1, fmt, args);
+    va_end(args);
+    b->len += (size_t)n;
+    return 0;
+}
+
+/* Writes the digits before `end` and returns their start. */
+static char *decimal(char *end, uint64_t n)
+{
+    do {
+        *--end = (char)('0' + n % 10);
+        n /= 10;
+    } while (n);
+    return end;
+}
+
+int buf_putu(struct buf *b, uint64_t n)
+{
+    char digits[20];
+    char *start = decimal(digits + sizeof digits, n);
+    return buf_put(b, start, (size_t)(digits + sizeof digits - start));
+}
+
+int buf_puti(struct buf *b, int64_t n)
+{
+    char digits[21];
+    char *start = decimal(digits + sizeof digits, n < 0 ? 0 - (uint64_t)n : (uint64_t)n);
+    if (n < 0) {
+        *--start = '-';
+    }
+    return buf_put(b, start, (size_t)(digits + sizeof digits - start));
+}
+
+void buf_consume(struct buf *b, size_t n)
+{
+    if (n >= b->len) {
+        n = b->len;
+    }
+    if (n == 0) {
+        return;
+    }
+    b->len -= n;
+    memmove(b->ptr, b->ptr + n, b->len);
+    b->ptr[b->len] = '\0';
+}
+
+struct tidings_str buf_str(const struct buf *b)
+{
+    return b->ptr ? tidings_strn(b->ptr, b->len) : STR_EMPTY;
+}
+
+char *buf_detach(struct buf *b, size_t *len)
+{
+    char *ptr = b->ptr;
+    if (len) {
+        *len = b->len;
+    }
+    *b = (struct buf){.max = b->max};
+    return ptr;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Time and randomness as values that can be replaced in tests. `monotonic_ms` never goes back and
+ * has no meaning but differences; `wall_ms` is Unix time.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <tidings/types.h>
+
+uint64_t clock_monotonic_ms(void);
+uint64_t clock_monotonic_ns(void);
+int64_t clock_wall_ms(void);
+
+/* Tests only: from now on the three return these values (ns for the first) until reset with NULL.
+ * The struct is read at each call, so a test moves time by changing it; it must live until the
+ * reset. Not thread-safe. */
+struct clock_fake {
+    uint64_t monotonic_ns;
+    int64_t wall_ms;
+};
+void clock_set_fake(const struct clock_fake *fake);
+
+/* RFC 3339 in UTC with milliseconds: "2026-07-28T10:00:00.000Z". `out` gets 24 bytes and a NUL. */
+void clock_format_iso(int64_t wall_ms, char out[25]);
+
+/* Fill from getrandom(2); cannot fail once the system is up, returns TIDINGS_E_IO otherwise. */
+int random_bytes(void *out, size_t len) TIDINGS_MUST_CHECK;
+
+#endif

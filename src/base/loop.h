@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One thread's event loop: descriptors, timers, and the end of a turn.
+ *
+ * A *turn* is: run due timers, run turn-end hooks, wait for descriptors, run their callbacks, free
+ * what was discarded. Turn-end hooks run right before the loop would block; that is where output
+ * gathered during the turn is flushed. Nothing reachable from a callback is freed inside the turn:
+ * loop_discard() queues it and frees it once no callback is on the stack.
+ *
+ * All functions must be called on the loop's own thread (before the thread runs it, on the
+ * creator's), except loop_stop().
+ */
+#ifndef BASE_LOOP_H
+#define BASE_LOOP_H
+
+#include "base/list.h"
+
+#include <tidings/types.h>
+
+struct loop;
+
+struct loop *loop_create(struct tidings_error *err);
+/* All timers, polls and hooks must be gone already; runs pending closes and discards. */
+void loop_destroy(struct loop *loop);
+
+void loop_run(struct loop *loop);  /* until loop_stop */
+void loop_stop(struct loop *loop); /* any thread, also from a signal handler */
+/* For host loops: a descriptor that is readable when there is something to do, how long until the
+ * next timer (-1: none), and one non-blocking turn. */
+int loop_fd(struct loop *loop);
+int loop_timeout_ms(struct loop *loop);
+void loop_turn(struct loop *loop);
+uint64_t loop_now_ms(struct loop *loop); /* monotonic, cached at the start of the turn */
+
+/* ---- descriptors: level-triggered readiness; the loop never reads, writes or closes them --- */
+
+enum loop_event {
+    LOOP_READ = 1,
+    LOOP_WRITE = 2,
+    LOOP_HANGUP = 4, /* the peer closed its writing side (EPOLLRDHUP) */
+    LOOP_ERROR = 8,
+};
+
+struct loop_poll;
+typedef void (*loop_poll_fn)(struct loop_poll *poll, int events, void *user);
+
+/* Sets O_NONBLOCK on `fd`. Starts with no interest. NULL on failure (a regular file: UNSUPPORTED).
+ */
+struct loop_poll *loop_poll_open(struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                                 struct tidings_error *err);
+/* The same for a descriptor shared with other processes (standard input): its flags stay as they
+ * are; a nested epoll instance watches it instead. */
+struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                                        struct tidings_error *err);
+/* 0: none. LOOP_ERROR needs no asking; once it was reported, there is no interest any more. */
+int loop_poll_want(struct loop_poll *poll, int events);
+/* No callback after this; frees itself at the end of the turn. Close `fd` afterwards. NULL is fine.
+ */
+void loop_poll_close(struct loop_poll *poll);
+
+/* ---- timers --------------------------------------------------------------------------------- */
+
+struct loop_timer;
+typedef void (*loop_timer_fn)(struct loop_timer *timer, void *user);
+
+struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user);
+/* Restarts when running. repeat_ms 0: once. */
+void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms);
+void loop_timer_stop(struct loop_timer *timer);
+bool loop_timer_is_running(const struct loop_timer *timer);
+void loop_timer_close(struct loop_timer *timer); /* NULL is fine */
+
+/* ---- end of a turn -------------------------------------------------------------------------- */
+
+typedef void (*loop_hook_fn)(void *user);
+struct loop_hook {
+    struct list link;
+    loop_hook_fn fn;
+    void *user;
+};
+/* Hooks run in the order they were added, at the end of every turn. The caller owns the memory. */
+void loop_hook_add(struct loop *loop, struct loop_hook *hook, loop_hook_fn fn, void *user);
+void loop_hook_remove(struct loop_hook *hook);
+
+/* Call fn(thing) at the end of the turn, after every callback has returned. `node` lies in thing.
+ */
+struct loop_discard {
+    struct list link;
+    void (*fn)(void *thing);
+    void *thing;
+};
+void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void *), void *thing);
+
+/* The libuv loop, for base/mailbox and transports. */
+struct uv_loop_s *loop_uv(struct loop *loop);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hash table with linear probing.
+ *
+ * Invariant: at most three quarters of the slots are taken, and between a key's home slot
+ * (hash & (cap - 1)) and the slot it sits in there is no free one. Removal moves later entries back
+ * instead of leaving marks, so a table never fills up with them. The seed is drawn when the first
+ * entry comes: a table that stays empty costs nothing but its struct.
+ */
+#include "base/map.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define MAP_MIN_CAP 8u
+
+void map_init(struct map *m)
+{
+    *m = (struct map){0};
+}
+
+void map_deinit(struct map *m)
+{
+    mem_free(m->slots);
+    *m = (struct map){0};
+}
+
+/* The slot of the key, or the free one where it belongs. The table has at least one free slot. */
+static struct map_slot *probe(const struct map *m, struct tidings_str key, uint64_t hash)
+{
+    size_t mask = m->cap - 1;
+    for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
+        struct map_slot *slot = &m->slots[i];
+        if (!slot->value || (slot->hash == hash && str_eq(slot->key, key))) {
+            return slot;
+        }
+    }
+}
+
+static int resize(struct map *m, size_t cap)
+{
+    if (cap > SIZE_MAX / sizeof(struct map_slot)) {
+        return TIDINGS_E_NOMEM;
+    }
+    struct map_slot *slots = mem_zalloc(cap * sizeof *slots);
+    if (!slots) {
+        return TIDINGS_E_NOMEM;
+    }
+    for (size_t i = 0; i < m->cap; i++) {
+        if (!m->slots[i].value) {
+            continue;
+        }
+        size_t to = (size_t)m->slots[i].hash & (cap - 1);
+        while (slots[to].value) {
+            to = (to + 1) & (cap - 1);
+        }
+        slots[to] = m->slots[i];
+    }
+    mem_free(m->slots);
+    m->slots = slots;
+    m->cap = cap;
+    return 0;
+}
+
+static void draw_seed(struct map *m)
+{
+    if (m->seed == 0 && random_bytes(&m->seed, sizeof m->seed) < 0) {
+        /* No random source at all: at least not the same for each table and run. */
+        m->seed = clock_monotonic_ns() ^ (uint64_t)(uintptr_t)m << 20;
+    }
+    m->seed |= 1; /* never 0 again: it means "not drawn" */
+}
+
+void *map_find(const struct map *m, struct tidings_str key)
+{
+    return m->count ? probe(m, key, str_hash(key, m->seed))->value : NULL;
+}
+
+int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
+{
+    assert(value);
+    draw_seed(m);
+    uint64_t hash = str_hash(key, m->seed);
+    struct map_slot *slot = m->cap ? probe(m, key, hash) : NULL;
+    if (!slot || !slot->value) {
+        if (m->count + 1 > m->cap / 4 * 3) {
+            int rc = resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
+            if (rc < 0) {
+                return rc;
+            }
+            slot = probe(m, key, hash);
+        }
+        m->count++;
+    }
+    if (ret_old) {
+        *ret_old = slot->value;
+    }
+    *slot = (struct map_slot){.key = key, .value = value, .hash = hash};
+    return 0;
+}
+
+/* Close the gap at `gap`: move back every later entry of the run that may sit there. */
+static void close_gap(struct map *m, size_t gap)
+{
+    size_t mask = m->cap - 1;
+    for (size_t i = (gap + 1) & mask; m->slots[i].value; i = (i + 1) & mask) {
+        size_t home = (size_t)m->slots[i].hash & mask;
+        if (((i - home) & mask) >= ((i - gap) & mask)) {
+            m->slots[gap] = m->slots[i];
+            gap = i;
+        }
+    }
+    m->slots[gap] = (struct map_slot){0};
+}
+
+void *map_remove(struct map *m, struct tidings_str key)
+{
+    if (m->count == 0) {
+        return NULL;
+    }
+    struct map_slot *slot = probe(m, key, str_hash(key, m->seed));
+    void *value = slot->value;
+    if (!value) {
+        return NULL;
+    }
+    close_gap(m, (size_t)(slot - m->slots));
+    m->count--;
+    if (m->count == 0) {
+        mem_free(m->slots);
+        m->slots = NULL;
+        m->cap = 0;
+    } else if (m->cap > MAP_MIN_CAP && m->count < m->cap / 8) {
+        (void)resize(m, m->cap / 2); /* too large is still right */
+    }
+    return value;
+}
+
+void *map_next(const struct map *m, size_t *pos)
+{
+    while (*pos < m->cap) {
+        void *value = m->slots[(*pos)++].value;
+        if (value) {
+            return value;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every allocation of ours goes through this table, so that a host can replace it
+ * (tidings_set_allocator) and a test can fail the n-th call. Failure is NULL, never an abort.
+ */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+
+void *mem_alloc(size_t size);
+void *mem_zalloc(size_t size);
+void *mem_realloc(void *p, size_t size);
+void mem_free(void *p); /* NULL is fine */
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slices: comparing, cutting, numbers, hashing, UTF-8.
+ *
+ * Nothing here allocates but str_dup, and nothing relies on a terminating NUL. A slice of length 0
+ * may have a NULL pointer, which is never handed to a mem* function. Deliberately ASCII only where
+ * letters are compared: the wire formats ask for no more.
+ */
+#include "base/str.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+bool str_eq(struct tidings_str a, struct tidings_str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static unsigned char lower(char c)
+{
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+bool str_eq_nocase(struct tidings_str a, struct tidings_str b)
+{
+    if (a.len != b.len) {
+        return false;
+    }
+    for (size_t i = 0; i < a.len; i++) {
+        if (lower(a.ptr[i]) != lower(b.ptr[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int str_cmp(struct tidings_str a, struct tidings_str b)
+{
+    size_t common = a.len < b.len ? a.len : b.len;
+    int order = common ? memcmp(a.ptr, b.ptr, common) : 0;
+    if (order != 0) {
+        return order;
+    }
+    return (a.len > b.len) - (a.len < b.len);
+}
+
+bool str_starts(struct tidings_str s, struct tidings_str prefix)
+{
+    return s.len >= prefix.len && str_eq(tidings_strn(s.ptr, prefix.len), prefix);
+}
+
+bool str_ends(struct tidings_str s, struct tidings_str suffix)
+{
+    return s.len >= suffix.len && str_eq(str_skip(s, s.len - suffix.len), suffix);
+}
+
+static bool in_set(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
+struct tidings_str str_trim(struct tidings_str s, const char *set)
+{
+    while (s.len > 0 && in_set(s.ptr[0], set)) {
+        s = str_skip(s, 1);
+    }
+    while (s.len > 0 && in_set(s.ptr[s.len - 1], set)) {
+        s.len--;
+    }
+    return s;
+}
+
+struct tidings_str str_skip(struct tidings_str s, size_t n)
+{
+    if (n > s.len) {
+        n = s.len;
+    }
+    return n ? tidings_strn(s.ptr + n, s.len - n) : s;
+}
+
+struct tidings_str str_cut(struct tidings_str s, char c, struct tidings_str *rest, bool *found)
+{
+    ptrdiff_t at = str_find(s, c);
+    if (found) {
+        *found = at >= 0;
+    }
+    if (at < 0) {
+        *rest = str_skip(s, s.len);
+        return s;
+    }
+    *rest = str_skip(s, (size_t)at + 1);
+    return tidings_strn(s.ptr, (size_t)at);
+}
+
+ptrdiff_t str_find(struct tidings_str s, char c)
+{
+    const char *at = s.len ? memchr(s.ptr, c, s.len) : NULL;
+    return at ? at - s.ptr : -1;
+}
+
+char *str_dup(struct tidings_str s)
+{
+    char *copy = s.len < SIZE_MAX ? mem_alloc(s.len + 1) : NULL;
+    if (!copy) {
+        return NULL;
+    }
+    if (s.len) {
+        memcpy(copy, s.ptr, s.len);
+    }
+    copy[s.len] = '\0';
+    return copy;
+}
+
+bool str_to_u64(struct tidings_str s, uint64_t *out)
+{
+    if (s.len == 0) {
+        return false;
+    }
+    uint64_t n = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned digit = (unsigned)(unsigned char)s.ptr[i] - '0';
+        if (digit > 9 || n > (UINT64_MAX - digit) / 10) {
+            return false;
+        }
+        n = n * 10 + digit;
+    }
+    *out = n;
+    return true;
+}
+
+bool str_to_i64(struct tidings_str s, int64_t *out)
+{
+    bool negative = s.len > 0 && s.ptr[0] == '-';
+    uint64_t n;
+    if (!str_to_u64(str_skip(s, negative), &n)) {
+        return false;
+    }
+    if (n > (uint64_t)INT64_MAX + negative) {
+        return false;
+    }
+    *out = negative ? (int64_t)(0 - n) : (int64_t)n;
+    return true;
+}
+
+static uint64_t load64(const char *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+/* Both halves of the 128-bit product: every bit of the input reaches every bit of the result. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 wide;
+    wide product = (wide)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t str_hash(struct tidings_str s, uint64_t seed)
+{
+    /* The multiplier comes from the seed too: a fixed one would let a stranger work out, without
+     * knowing the seed, keys that fall together often. */
+    uint64_t multiplier = fold(seed ^ 0x9E3779B97F4A7C15u, 0xD1B54A32D192ED03u) | 1;
+    uint64_t h = seed ^ s.len * 0xA0761D6478BD642Fu;
+    const char *p = s.ptr;
+    size_t left = s.len;
+    for (; left >= 8; left -= 8, p += 8) {
+        h = fold(h ^ load64(p), multiplier);
+    }
+    if (left) {
+        uint64_t tail = 0;
+        memcpy(&tail, p, left);
+        h = fold(h ^ tail, multiplier);
+    }
+    return fold(h ^ (h >> 32), 0xE7037ED1A0B428DBu);
+}
+
+/* The length of the valid sequence at p, which is not ASCII; 0 when there is none (RFC 3629 §4). */
+static size_t sequence_length(const unsigned char *p, size_t left)
+{
+    unsigned char lead = p[0];
+    size_t len = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (lead < 0xC2 || lead > 0xF4 || left < len) {
+        return 0;
+    }
+    /* Only the second byte has a range of its own. */
+    unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high) {
+        return 0;
+    }
+    for (size_t i = 2; i < len; i++) {
+        if ((p[i] & 0xC0) != 0x80) {
+            return 0;
+        }
+    }
+    return len;
+}
+
+bool str_is_utf8(struct tidings_str s)
+{
+    const uint64_t high_bits = 0x8080808080808080u;
+    size_t i = 0;
+    while (i < s.len) {
+        while (s.len - i >= 8 && (load64(s.ptr + i) & high_bits) == 0) {
+            i += 8;
+        }
+        if (i == s.len) {
+            break;
+        }
+        if ((unsigned char)s.ptr[i] < 0x80) {
+            i++;
+            continue;
+        }
+        size_t n = sequence_length((const unsigned char *)s.ptr + i, s.len - i);
+        if (n == 0) {
+            return false;
+        }
+        i += n;
+    }
+    return true;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Slices (struct tidings_str, passed by value) and the growing buffer.
+ *
+ * struct buf owns its bytes, is always NUL-terminated once it holds anything, and is told its
+ * maximum at init: growing past it fails with TIDINGS_E_LIMIT instead of eating the machine. A
+ * failed append leaves the contents as they were and sets `failed`, which sticks: a writer may
+ * append many pieces and check once at the end.
+ */
+#ifndef BASE_STR_H
+#define BASE_STR_H
+
+#include <tidings/types.h>
+
+#define STR(literal) ((struct tidings_str){(literal), sizeof(literal) - 1})
+#define STR_ARG(s) (int)(s).len, (s).ptr /* for "%.*s" */
+#define STR_EMPTY ((struct tidings_str){"", 0})
+
+bool str_eq(struct tidings_str a, struct tidings_str b);
+bool str_eq_nocase(struct tidings_str a, struct tidings_str b); /* ASCII */
+int str_cmp(struct tidings_str a, struct tidings_str b);        /* by bytes, shorter first */
+bool str_starts(struct tidings_str s, struct tidings_str prefix);
+bool str_ends(struct tidings_str s, struct tidings_str suffix);
+struct tidings_str str_trim(struct tidings_str s, const char *set); /* both ends */
+struct tidings_str str_skip(struct tidings_str s, size_t n);        /* n > len: empty */
+/* Cut at the first `c`: returns what is before it, leaves what follows in *rest. Without `c`:
+ * everything, *rest empty and returns with *found false (found may be NULL). */
+struct tidings_str str_cut(struct tidings_str s, char c, struct tidings_str *rest, bool *found);
+/* Position of the first `c`, or -1. */
+ptrdiff_t str_find(struct tidings_str s, char c);
+/* A heap copy, NUL-terminated, mem_free it; NULL when out of memory. */
+char *str_dup(struct tidings_str s);
+/* Strict decimal: digits only (one leading '-' for the signed one), no overflow. */
+bool str_to_u64(struct tidings_str s, uint64_t *out);
+bool str_to_i64(struct tidings_str s, int64_t *out);
+/* 64 bits, quick, the same for the same seed on every run; not cryptographic. A table that holds
+ * strangers' keys draws a secret seed. */
+uint64_t str_hash(struct tidings_str s, uint64_t seed);
+bool str_is_utf8(struct tidings_str s); /* strict: no overlong forms, surrogates, > U+10FFFF */
+
+struct buf {
+    char *ptr; /* NULL while empty and never grown */
+    size_t len;
+    size_t cap;
+    size_t max;
+    int failed; /* 0, TIDINGS_E_LIMIT or TIDINGS_E_NOMEM */
+};
+
+void buf_init(struct buf *b, size_t max_bytes);
+void buf_deinit(struct buf *b);              /* frees; the buffer may be used again */
+void buf_clear(struct buf *b);               /* len 0 and failed 0, keeps the memory */
+int buf_reserve(struct buf *b, size_t more); /* room for `more` bytes beyond len */
+int buf_put(struct buf *b, const void *bytes, size_t len);
+int buf_puts(struct buf *b, struct tidings_str s);
+int buf_putc(struct buf *b, char c);
+int buf_putf(struct buf *b, const char *fmt, ...) TIDINGS_PRINTF(2, 3);
+int buf_putu(struct buf *b, uint64_t n); /* decimal */
+int buf_puti(struct buf *b, int64_t n);
+void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front (memmove) */
+struct tidings_str buf_str(const struct buf *b);
+/* Hand the memory over (mem_free it); the buffer is empty afterwards. NULL when nothing was ever
+ * put in. `len` may be NULL. */
+char *buf_detach(struct buf *b, size_t *len);
+
+/* Standard base64 (RFC 4648 §4) and its URL-safe form without padding (§5). */
+int base64_put(struct buf *out, struct tidings_str in);
+int base64url_put(struct buf *out, struct tidings_str in);
+/* Strict decoding: canonical padding, no blanks, no stray bits. TIDINGS_E_PARSE otherwise. */
+int base64_decode(struct buf *out, struct tidings_str in);
+int base64url_decode(struct buf *out, struct tidings_str in);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * HTTP requests of the client, several at a time, on one thread. The only module, with curl.c, that
+ * names libcurl.
+ *
+ * A call is started, then stepped along with all others by fetch_step; what its body brings is
+ * handed over between steps, never inside the library, so a receiver may start, step and close
+ * calls of its own (it is not handed more while it runs). Redirects are not followed.
+ */
+#ifndef CLIENT_FETCH_H
+#define CLIENT_FETCH_H
+
+#include "base/str.h"
+
+#define FETCH_MAX_HEADERS 12u
+
+struct fetch;
+
+/* `wake_fd` ends the wait of fetch_step when it becomes readable; it is never read here. */
+int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err);
+void fetch_destroy(struct fetch *f); /* closes all calls; NULL is fine */
+
+/* The library's own description of itself; valid as long as `f`. */
+const char *fetch_library(const struct fetch *f);
+
+/* Bytes of the body as they come. A negative result ends the call with that code. */
+typedef int (*fetch_bytes_fn)(void *user, struct tidings_str bytes);
+
+struct fetch_request {
+    const char *method; /* "GET", "POST", "DELETE" */
+    const char *url;
+    struct tidings_str body;                /* POST; copied */
+    const char *headers[FETCH_MAX_HEADERS]; /* "Name: value"; copied; NULL at the end */
+    uint32_t timeout_ms;                    /* for the whole call; 0: a stream that may last */
+    fetch_bytes_fn on_bytes;
+    void *user;
+};
+
+struct fetch_call; /* one request under way, or finished and not yet closed */
+
+int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
+                struct tidings_error *err);
+void fetch_close(struct fetch_call *call); /* breaks it off when it is not finished; NULL is fine */
+
+struct fetch_status {
+    long status;                /* of the answer; 0 until its head is complete */
+    char content_type[64];      /* lower case, without parameters */
+    char session[512];          /* Mcp-Session-Id; empty: none (or one that is no visible ASCII) */
+    bool finished;              /* all bytes were handed over */
+    struct tidings_error error; /* finished: code 0, or why it failed */
+};
+const struct fetch_status *fetch_status(const struct fetch_call *call);
+
+/* Wait for something to happen, at most so long (negative: no limit), and hand it over. */
+int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err);
+
+#endif

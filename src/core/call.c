@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls and batches of calls.
+ */
+#include "core/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "core/peer.h"
+#include "core/request.h"
+
+#define CALL_ARENA_MAX (1u << 20)
+/* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
+#define CALL_OUT_FACTOR 6u
+#define CALL_OUT_EXTRA (4u << 20)
+
+struct batch {
+    struct channel *channel; /* NULL once it is gone */
+    struct list link;
+    struct buf out;
+    size_t open; /* calls under way, and one until closed */
+    size_t count;
+    bool first;
+};
+
+struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg)
+{
+    struct call *call = mem_zalloc(sizeof(*call));
+    if (!call) {
+        return NULL;
+    }
+    const struct core_limits *limits = channel->core->limits;
+    call->core = channel->core;
+    call->channel = channel;
+    call->msg = *msg;
+    call->root = jv_ref(root);
+    arena_init(&call->arena, CALL_ARENA_MAX);
+    buf_init(&call->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
+    struct buf id;
+    buf_init(&id, RPC_MAX_ID * CALL_OUT_FACTOR + 16);
+    struct jw w;
+    jw_init(&w, &id);
+    jw_value(&w, msg->id);
+    call->id_json = arena_dup(&call->arena, buf_str(&id));
+    bool failed = id.failed || !call->id_json.ptr;
+    buf_deinit(&id);
+    list_init(&call->session_link);
+    list_append(&channel->calls, &call->link);
+    channel->core->stats.requests++;
+    if (failed) {
+        call_drop(call);
+        return NULL;
+    }
+    return call;
+}
+
+static void call_free(struct call *call)
+{
+    list_remove(&call->link);
+    list_remove(&call->session_link);
+    jv_unref(call->root);
+    buf_deinit(&call->out);
+    arena_deinit(&call->arena);
+    mem_free(call);
+}
+
+static void batch_done(struct batch *batch);
+
+static void deliver(struct call *call, int status)
+{
+    struct channel *channel = call->channel;
+    struct batch *batch = call->batch;
+    if (call->cancelled || !channel) {
+        if (batch) {
+            batch_done(batch);
+        }
+        call_free(call);
+        return;
+    }
+    if (batch) {
+        buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
+        buf_puts(&batch->out, buf_str(&call->out));
+        call_free(call);
+        batch_done(batch);
+        return;
+    }
+    struct buf text = call->out;
+    struct answer_headers headers = call->headers;
+    buf_init(&call->out, 0);
+    list_remove(&call->link);
+    channel->ops->answer(channel, status, &headers, &text);
+    buf_deinit(&text);
+    call_free(call);
+}
+
+void call_begin(struct call *call)
+{
+    jw_init(&call->w, &call->out);
+    dialect_begin_result(&call->w, call->id_json);
+}
+
+void call_end(struct call *call, enum dialect_cache cache)
+{
+    dialect_end_result(&call->w, call->era, call->core->self, cache);
+    if (call->out.failed) {
+        call_fail(call, call->out.failed, STR_EMPTY, "the answer does not fit");
+        return;
+    }
+    deliver(call, 200);
+}
+
+void call_empty(struct call *call)
+{
+    call_begin(call);
+    call_end(call, CACHE_NONE);
+}
+
+static void fail(struct call *call, int rpc_code, struct tidings_str message,
+                 struct tidings_str uri)
+{
+    buf_deinit(&call->out);
+    buf_init(&call->out, CALL_OUT_EXTRA);
+    jw_init(&call->w, &call->out);
+    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri};
+    dialect_write_error(&call->w, call->id_json, &e);
+    deliver(call, dialect_status(call->era, rpc_code));
+}
+
+void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    fail(call, rpc_code, tidings_str(text), uri);
+}
+
+void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    fail(call, dialect_code(call->era, code), tidings_str(text), uri);
+}
+
+void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri)
+{
+    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri);
+}
+
+void call_drop(struct call *call)
+{
+    struct batch *batch = call->batch;
+    call_free(call);
+    if (batch) {
+        batch_done(batch);
+    }
+}
+
+static void abandon(struct call *call)
+{
+    call->cancelled = true;
+    list_remove(&call->link);
+    list_remove(&call->session_link);
+    if (call->request) {
+        request_cancel(call->request);
+    }
+}
+
+void call_cancel(struct call *call)
+{
+    struct channel *channel = call->channel;
+    bool alone = !call->batch;
+    abandon(call);
+    if (alone && channel && channel->ops->is_http) {
+        channel->ops->accepted(channel); /* the exchange still needs an end */
+    }
+}
+
+struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session)
+{
+    list_each (it, next, calls) {
+        struct call *call = by_session ? list_entry(it, struct call, session_link)
+                                       : list_entry(it, struct call, link);
+        if (str_eq(call->id_json, id_json)) {
+            return call;
+        }
+    }
+    return NULL;
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------- */
+
+struct batch *batch_create(struct channel *channel)
+{
+    struct batch *batch = mem_zalloc(sizeof(*batch));
+    if (!batch) {
+        return NULL;
+    }
+    const struct core_limits *limits = channel->core->limits;
+    batch->channel = channel;
+    batch->open = 1;
+    buf_init(&batch->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
+    return batch;
+}
+
+void batch_add(struct batch *batch, struct call *call)
+{
+    call->batch = batch;
+    batch->open++;
+}
+
+static void batch_done(struct batch *batch)
+{
+    if (--batch->open > 0) {
+        return;
+    }
+    if (batch->channel && batch->count > 0) {
+        buf_putc(&batch->out, ']');
+        static const struct answer_headers none;
+        batch->channel->ops->answer(batch->channel, 200, &none, &batch->out);
+    } else if (batch->channel) {
+        batch->channel->ops->accepted(batch->channel);
+    }
+    buf_deinit(&batch->out);
+    mem_free(batch);
+}
+
+void batch_close(struct batch *batch)
+{
+    batch_done(batch);
+}
+
+/* ---- channels ---------------------------------------------------------------------------------------- */
+
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
+{
+    memset(channel, 0, sizeof(*channel));
+    channel->ops = ops;
+    channel->core = core;
+    list_init(&channel->calls);
+}
+
+void channel_deinit(struct channel *channel)
+{
+    list_each (it, next, &channel->calls) {
+        struct call *call = list_entry(it, struct call, link);
+        if (call->batch) {
+            call->batch->channel = NULL;
+        }
+        call->channel = NULL;
+        abandon(call);
+    }
+    peer_destroy(channel->peer);
+    channel->peer = NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One request being answered. The answer is written straight into `out`, envelope first, so that rows
+ * and contents are encoded once and where they arise. A call is answered exactly once; if its client
+ * goes or cancels meanwhile it stays alive until whoever works on it is done, and then vanishes.
+ */
+#ifndef CORE_CALL_H
+#define CORE_CALL_H
+
+#include "base/arena.h"
+#include "core/channel.h"
+#include "core/core.h"
+
+struct batch;
+struct request;
+struct session;
+
+struct call {
+    struct list link;         /* in channel->calls */
+    struct list session_link; /* in session->calls: legacy over HTTP */
+    struct core *core;
+    struct channel *channel; /* NULL once it is gone */
+    struct batch *batch;     /* NULL: answered by itself */
+    struct session *session; /* legacy over HTTP; NULL once it has ended */
+    enum era era;
+    const struct revision *revision;
+    struct json *root; /* a reference: the message */
+    struct rpc_message msg;
+    struct tidings_str id_json; /* in the arena */
+    struct arena arena;
+    struct buf out;
+    struct jw w;
+    struct answer_headers headers;
+    bool cancelled;
+    struct request *request; /* asked of a provider, told when nobody waits any more */
+};
+
+struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg);
+
+/* {"…","result":{ : then write members through call->w, then call_end. */
+void call_begin(struct call *call);
+void call_end(struct call *call, enum dialect_cache cache);
+/* Begin and end with nothing in between. */
+void call_empty(struct call *call);
+/* Throw away what was written and answer with an error. `uri` goes into data; empty: none. */
+void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
+    TIDINGS_PRINTF(4, 5);
+void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
+void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
+    TIDINGS_PRINTF(4, 5);
+/* No answer any more (a listen that became a stream and ended, a cancelled request). */
+void call_drop(struct call *call);
+/* The client said it does not wait any more. */
+void call_cancel(struct call *call);
+/* Among `calls` the one with that id. */
+struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session);
+
+/* Several requests in one array (2025-03-26): answered as one array when the last is done. */
+struct batch *batch_create(struct channel *channel);
+void batch_add(struct batch *batch, struct call *call);
+void batch_close(struct batch *batch); /* no more will be added */
+
+#endif

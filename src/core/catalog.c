@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Snapshots are rebuilt by copying three arrays of pointers: registering is rare, looking up is not.
+ */
+#include "core/catalog.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/resource.h"
+#include "uri/uri.h"
+
+struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
+                                           tidings_read_fn read, void *user,
+                                           struct tidings_error *err)
+{
+    struct catalog_entry *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    e->refs = 1;
+    e->read = read;
+    e->user = user;
+    e->about = resource_dup(about);
+    if (!e->about) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        goto fail;
+    }
+    if (is_template && template_create(about->uri, &e->uri_template, err) < 0) {
+        goto fail;
+    }
+    return e;
+fail:
+    catalog_entry_unref(e);
+    return NULL;
+}
+
+void catalog_entry_unref(struct catalog_entry *e)
+{
+    if (e && __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        template_destroy(e->uri_template);
+        mem_free(e->about);
+        mem_free(e);
+    }
+}
+
+static int by_entry_uri(const void *a, const void *b)
+{
+    const struct catalog_entry *const *x = a;
+    const struct catalog_entry *const *y = b;
+    return str_cmp((*x)->about->uri, (*y)->about->uri);
+}
+
+static int by_mount_prefix(const void *a, const void *b)
+{
+    const struct tidings_provider *const *x = a;
+    const struct tidings_provider *const *y = b;
+    return str_cmp((*x)->prefix, (*y)->prefix);
+}
+
+/* Copy `count` entries but the one named `remove`, and `add` (may be NULL). */
+static int copy_entries(struct catalog_entry **from, size_t count, struct catalog_entry *add,
+                        struct tidings_str remove, struct catalog_entry ***ret, size_t *ret_count)
+{
+    struct catalog_entry **to = mem_alloc((count + 1) * sizeof(struct catalog_entry *));
+    if (!to) {
+        return TIDINGS_E_NOMEM;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (remove.len == 0 || !str_eq(from[i]->about->uri, remove)) {
+            to[n++] = from[i];
+        }
+    }
+    if (add) {
+        to[n++] = add;
+    }
+    for (size_t i = 0; i < n; i++) {
+        __atomic_add_fetch(&to[i]->refs, 1, __ATOMIC_RELAXED);
+    }
+    if (add) {
+        qsort(to, n, sizeof(struct catalog_entry *), by_entry_uri);
+    }
+    *ret = to;
+    *ret_count = n;
+    return 0;
+}
+
+static int copy_mounts(const struct catalog *old, struct tidings_provider *mount, struct catalog *c)
+{
+    size_t count = old ? old->mount_count : 0;
+    c->mounts = mem_alloc((count + 1) * sizeof(struct tidings_provider *));
+    if (!c->mounts) {
+        return TIDINGS_E_NOMEM;
+    }
+    if (count > 0) {
+        memcpy(c->mounts, old->mounts, count * sizeof(struct tidings_provider *));
+    }
+    if (mount) {
+        c->mounts[count++] = mount;
+        qsort(c->mounts, count, sizeof(struct tidings_provider *), by_mount_prefix);
+    }
+    c->mount_count = count;
+    return 0;
+}
+
+struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
+                               struct tidings_provider *mount, struct tidings_str remove)
+{
+    static const struct catalog none;
+    const struct catalog *from = old ? old : &none;
+    struct catalog *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        return NULL;
+    }
+    c->refs = 1;
+    map_init(&c->by_uri);
+    bool is_template = add && add->uri_template;
+    if (copy_entries(from->resources, from->resource_count, is_template ? NULL : add, remove,
+                     &c->resources, &c->resource_count) < 0 ||
+        copy_entries(from->templates, from->template_count, is_template ? add : NULL, remove,
+                     &c->templates, &c->template_count) < 0 ||
+        copy_mounts(old, mount, c) < 0) {
+        goto fail;
+    }
+    for (size_t i = 0; i < c->resource_count; i++) {
+        if (map_put(&c->by_uri, c->resources[i]->about->uri, c->resources[i], NULL) < 0) {
+            goto fail;
+        }
+    }
+    return c;
+fail:
+    catalog_unref(c);
+    return NULL;
+}
+
+struct catalog *catalog_ref(struct catalog *c)
+{
+    __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+    return c;
+}
+
+void catalog_unref(struct catalog *c)
+{
+    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    for (size_t i = 0; i < c->resource_count; i++) {
+        catalog_entry_unref(c->resources[i]);
+    }
+    for (size_t i = 0; i < c->template_count; i++) {
+        catalog_entry_unref(c->templates[i]);
+    }
+    map_deinit(&c->by_uri);
+    mem_free(c->resources);
+    mem_free(c->templates);
+    mem_free(c->mounts);
+    mem_free(c);
+}
+
+bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
+                  struct catalog_hit *hit)
+{
+    memset(hit, 0, sizeof(*hit));
+    hit->entry = map_find(&c->by_uri, uri);
+    if (hit->entry) {
+        return true;
+    }
+    /* Prefixes ascend, so the last one that fits is the longest. */
+    for (size_t i = c->mount_count; i-- > 0;) {
+        if (uri_is_within(uri, c->mounts[i]->prefix)) {
+            hit->provider = c->mounts[i];
+            return true;
+        }
+    }
+    for (size_t i = 0; i < c->template_count; i++) {
+        if (template_match(c->templates[i]->uri_template, uri, arena, &hit->variables)) {
+            hit->entry = c->templates[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_scheme(struct tidings_str uri, struct tidings_str scheme)
+{
+    return str_starts(uri, scheme) && uri.len > scheme.len && uri.ptr[scheme.len] == ':';
+}
+
+bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (has_scheme(c->mounts[i]->prefix, scheme)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < c->resource_count; i++) {
+        if (has_scheme(c->resources[i]->about->uri, scheme)) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < c->template_count; i++) {
+        if (has_scheme(c->templates[i]->about->uri, scheme)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The catalog: which URI belongs to which source. A *source* is a registered resource, a registered
+ * template, or a mounted provider.
+ *
+ * A catalog is an immutable, reference-counted snapshot. The hub owns the master and makes a new one
+ * when something is registered or removed; workers hold a reference and swap it. Entries and
+ * provider instances are shared between snapshots.
+ */
+#ifndef CORE_CATALOG_H
+#define CORE_CATALOG_H
+
+#include <tidings/server.h>
+
+#include "base/map.h"
+#include "core/provider.h"
+#include "uri/template.h"
+
+/* A registered resource or template. */
+struct catalog_entry {
+    struct tidings_resource *about;
+    struct uri_template *uri_template; /* NULL: a fixed URI */
+    tidings_read_fn read;
+    void *user;
+    unsigned refs;
+};
+
+/* `about->uri` must be canonical (or a template). NULL with err on failure. */
+struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
+                                           tidings_read_fn read, void *user,
+                                           struct tidings_error *err);
+void catalog_entry_unref(struct catalog_entry *e);
+
+struct catalog {
+    struct catalog_entry **resources; /* by URI, ascending */
+    size_t resource_count;
+    struct catalog_entry **templates; /* by text, ascending */
+    size_t template_count;
+    struct tidings_provider **mounts; /* by prefix, ascending */
+    size_t mount_count;
+    struct map by_uri; /* of resources */
+    unsigned refs;
+};
+
+/* A new snapshot: `old` (may be NULL) with one thing added or the thing named `remove` gone. The
+ * caller's reference to `add` is kept by the caller. */
+struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
+                               struct tidings_provider *mount, struct tidings_str remove);
+struct catalog *catalog_ref(struct catalog *c);
+void catalog_unref(struct catalog *c);
+
+struct catalog_hit {
+    struct catalog_entry *entry;       /* a resource or template … */
+    struct tidings_provider *provider; /* … or a mount the URI lies in (it may not exist there) */
+    struct template_match variables;
+};
+/* Where does the canonical `uri` belong? Registered URIs first, then the mount with the longest
+ * prefix, then templates. `arena` holds variable values. */
+bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
+                  struct catalog_hit *hit);
+/* Does any source serve that scheme? */
+bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
+
+#endif

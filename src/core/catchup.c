@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Coming back: everything from the log that changed since a cursor and concerns one peer. While the
+ * hub is being asked, live changes are passed over: they were numbered before the answer and are in
+ * it.
+ */
+#include "base/str.h"
+#include "core/hub.h"
+#include "core/peer.h"
+#include "store/change.h"
+
+struct finder {
+    struct peer *peer;
+    const struct change *change;
+    enum tidings_change_kind kind;
+};
+
+static void offer_if_ours(void *user, struct match_node *node)
+{
+    struct finder *f = user;
+    struct sub *sub = list_entry(node, struct sub, node);
+    if (sub->listen->peer == f->peer) {
+        peer_offer(f->peer, sub, f->change, f->kind);
+    }
+}
+
+void peer_resync(struct peer *peer)
+{
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        list_each (it, next, &listen->subs) {
+            list_entry(it, struct sub, link)->truncated = true;
+            peer->has_truncated = true;
+        }
+        if (listen->wants_list) {
+            listen->list_pending = true;
+            peer->has_list_pending = true;
+        }
+    }
+    struct buf message;
+    buf_init(&message, 4096);
+    dialect_put_log_message(
+        &message, STR("warning"),
+        STR("history does not reach back to where this stream ended; re-read what you subscribed to"),
+        STR_EMPTY);
+    peer_send(peer, buf_str(&message));
+    buf_deinit(&message);
+    peer_mark_dirty(peer);
+}
+
+static void replay(struct peer *peer, const struct hub_catchup *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const struct change *change = c->changes[i].change;
+        if (change->seq > peer->skip_from && change->seq <= peer->skip_to) {
+            continue;
+        }
+        if (change->list_changed) {
+            list_each (it, next, &peer->listens) {
+                struct listen *listen = list_entry(it, struct listen, link);
+                if (listen->wants_list) {
+                    listen->list_pending = true;
+                    peer->has_list_pending = true;
+                }
+            }
+            continue;
+        }
+        struct finder f = {.peer = peer, .change = change, .kind = change->kind};
+        if (change->kind == TIDINGS_CHANGE_UPDATED && c->changes[i].created_seq > c->since) {
+            f.kind = TIDINGS_CHANGE_CREATED;
+        }
+        match_find(&peer->core->match, change->uri, offer_if_ours, &f);
+    }
+}
+
+static void caught_up(struct hub_catchup *c, struct core *core)
+{
+    (void)core;
+    struct peer *peer = c->user;
+    if (peer) {
+        peer->catchup = NULL;
+        if (!peer->sink) {
+            peer->cursor = c->since; /* the stream went meanwhile: ask again next time */
+        } else if (c->truncated) {
+            peer_resync(peer);
+        } else {
+            replay(peer, c);
+        }
+        peer_mark_dirty(peer);
+    }
+    hub_catchup_free(c);
+}
+
+void peer_catch_up(struct peer *peer, uint64_t since)
+{
+    if (peer->catchup) { /* asked already, for another stream: ask anew, from the older of the two */
+        since = peer->catchup->since < since ? peer->catchup->since : since;
+        peer->catchup->user = NULL;
+        peer->catchup = NULL;
+    }
+    peer->cursor = since;
+    if (since == peer->core->last_seq) {
+        return; /* what is under way from the hub arrives as live changes */
+    }
+    peer->catchup = hub_catchup(peer->core, since, caught_up, peer);
+    if (!peer->catchup) {
+        peer_resync(peer);
+    }
+}

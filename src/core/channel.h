@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A way messages come in and answers go out: an HTTP connection (one exchange at a time) or a pipe
+ * (stdio: messages interleave freely). Transports embed it and implement the operations.
+ */
+#ifndef CORE_CHANNEL_H
+#define CORE_CHANNEL_H
+
+#include "base/list.h"
+#include "core/dialect.h"
+#include "core/sink.h"
+
+struct call;
+struct channel;
+struct core;
+struct peer;
+struct principal;
+
+/* Headers an answer may carry besides its body; empty slices are left out. */
+struct answer_headers {
+    struct tidings_str session_id;
+    struct tidings_str allow;
+};
+
+struct channel_ops {
+    const char *name;
+    /* Headers, statuses and one exchange at a time (HTTP), or not (pipes). */
+    bool is_http;
+    /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of `text`
+     * and leaves it empty. */
+    void (*answer)(struct channel *channel, int status, const struct answer_headers *headers,
+                   struct buf *text);
+    /* Nothing to say: 202 with no body (pipes: nothing). */
+    void (*accepted)(struct channel *channel);
+    /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
+    struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
+};
+
+struct channel {
+    const struct channel_ops *ops;
+    struct core *core;
+    const struct principal *who;
+    struct list calls;               /* requests under way */
+    const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
+    struct peer *peer;               /* pipes: made when first needed */
+    bool initialized;                /* pipes: the client said so */
+};
+
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
+/* The transport is going away: cancels what is under way, drops the peer of a pipe. */
+void channel_deinit(struct channel *channel);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One worker's share of the product: its peers, sessions and match index, and the snapshot of the
+ * catalog it works with. Everything in it belongs to one thread; other threads reach it through its
+ * mailbox, whose letters get the core as their owner.
+ */
+#ifndef CORE_CORE_H
+#define CORE_CORE_H
+
+#include "base/loop.h"
+#include "base/mailbox.h"
+#include "base/sendq.h"
+#include "core/catalog.h"
+#include "core/dialect.h"
+#include "core/match.h"
+
+struct change;
+struct hub;
+
+/* Frozen while the server runs. */
+struct core_limits {
+    size_t page_size, max_page_size;
+    size_t max_read_bytes;
+    unsigned max_depth;
+    size_t max_sessions;          /* per worker */
+    size_t max_listens;           /* per pipe */
+    size_t max_uris_per_listen;
+    size_t max_subscriptions;     /* per peer */
+    size_t outbox_max;            /* notifications waiting per peer */
+    uint64_t session_timeout_ms;
+    int64_t retry_ms;             /* told to clients of resumable streams */
+};
+
+struct core_stats {
+    uint64_t requests, deliveries, coalesced, truncated, cut;
+    size_t subscriptions, peers, sessions;
+};
+
+struct core {
+    struct loop *loop;
+    struct mailbox *mailbox;
+    struct hub *hub;
+    const struct core_limits *limits;
+    const struct server_identity *self;
+    struct catalog *catalog; /* a reference */
+    unsigned index;          /* this worker among the others; part of session ids */
+
+    uint64_t epoch;
+    uint64_t last_seq; /* of the newest change seen */
+
+    struct match match;
+    struct map sessions; /* by id */
+    struct list session_list; /* least recently active first */
+    struct list peers;
+    struct list dirty;       /* peers with something to flush */
+    struct list list_watchers; /* listens that want list_changed */
+    struct sendq_batch batch;
+    struct loop_hook flush_hook;
+    struct loop_timer *tick;
+    struct core_stats stats;
+    bool stopping;
+};
+
+int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
+              struct tidings_error *err);
+/* Ends all sessions and peers. Channels must be gone. */
+void core_deinit(struct core *core);
+
+/* Replace the snapshot (takes the reference). */
+void core_set_catalog(struct core *core, struct catalog *catalog);
+/* A change arrived from the hub. */
+void core_on_change(struct core *core, const struct change *change);
+/* Listens get their result and end, sessions end their streams; new ones are refused. */
+void core_stop(struct core *core);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The only module that knows protocol versions: which era a message belongs to, which checks it must
+ * pass, and in which words the answer is given. Everything else works on calls, peers and changes.
+ *
+ * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that remembers
+ * it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint serves both; the
+ * era is settled per message, the body deciding and headers cross-checked.
+ */
+#ifndef CORE_DIALECT_H
+#define CORE_DIALECT_H
+
+#include <tidings/provider.h>
+
+#include "base/str.h"
+#include "json/write.h"
+#include "wire/rpc.h"
+
+enum era {
+    ERA_LEGACY,
+    ERA_MODERN,
+};
+
+struct revision {
+    struct tidings_str name; /* "2025-11-25" */
+    enum era era;
+    bool has_batches; /* JSON-RPC arrays are accepted */
+    bool has_priming; /* streams begin with an id, an empty data and `retry` */
+};
+
+/* NULL: unknown. */
+const struct revision *dialect_find_revision(struct tidings_str name);
+/* The legacy revision to answer `initialize` with: the one asked for, or the newest not above
+ * `ceiling` (a revision name; empty: no ceiling). */
+const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling);
+
+enum rpc_code {
+    RPC_PARSE_ERROR = -32700,
+    RPC_INVALID_REQUEST = -32600,
+    RPC_METHOD_NOT_FOUND = -32601,
+    RPC_INVALID_PARAMS = -32602,
+    RPC_INTERNAL = -32603,
+    RPC_SESSION = -32001, /* legacy bodies about sessions */
+    RPC_NOT_FOUND_LEGACY = -32002,
+    RPC_HEADER_MISMATCH = -32020,
+    RPC_UNSUPPORTED_VERSION = -32022,
+};
+
+/* ---- judging what came in ---------------------------------------------------------------------- */
+
+/* Headers of an HTTP request; ptr NULL where absent. */
+struct dialect_headers {
+    struct tidings_str protocol_version, method, name, session_id, last_event_id;
+};
+
+struct dialect_context {
+    const struct dialect_headers *headers; /* NULL on pipes */
+    struct tidings_str ceiling;            /* empty: none */
+    bool handshaken;                       /* pipes: `initialize` was answered here */
+};
+
+struct dialect_verdict {
+    enum era era;
+    const struct revision *revision; /* modern: the one in force; legacy: NULL, the session knows */
+    /* Refused: */
+    int code;                  /* enum rpc_code; 0: accepted */
+    int status;                /* HTTP */
+    struct tidings_error text; /* sentence */
+    bool lists_versions;       /* error data: supported and requested */
+    bool modern_only;          /* … of these only modern ones */
+    struct tidings_str requested;
+};
+
+/* The era and the checks of protocol order up to and including the version. Does not look at
+ * sessions or methods. */
+void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *msg,
+                   struct dialect_verdict *ret);
+
+/* May this GET or DELETE proceed (legacy)? 0, or the HTTP status to refuse with. */
+int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling);
+/* One of the eight syslog words. */
+bool dialect_is_log_level(struct tidings_str level);
+bool dialect_is_modern_version(struct tidings_str protocol_version);
+
+/* ---- speaking ------------------------------------------------------------------------------------ */
+
+/* How the server describes itself; slices live as long as the server. */
+struct server_identity {
+    struct tidings_str implementation; /* JSON object: name, version, title … */
+    struct tidings_str instructions;
+    struct tidings_str ceiling;
+    bool has_tools, has_prompts;
+    bool list_changed;
+};
+
+enum dialect_cache {
+    CACHE_NONE,     /* not a cacheable result */
+    CACHE_NOW,      /* stale at once: live content */
+    CACHE_DISCOVER, /* an hour */
+};
+
+/* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */
+void dialect_begin_result(struct jw *w, struct tidings_str id_json);
+/* … decoration of the era … }} */
+void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache);
+
+struct dialect_error {
+    int code;
+    struct tidings_str message;
+    struct tidings_str uri;    /* data.uri; empty: none */
+    struct tidings_str reason; /* data.reason; empty: none */
+    const struct dialect_verdict *versions; /* data.supported/requested; NULL: none */
+    struct tidings_str ceiling;
+};
+/* The versions offered, newest first, as a JSON array. */
+void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool modern_only);
+/* id_json empty: the id could not be read and is left out. */
+void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e);
+/* JSON-RPC code for a failure of ours, by era. */
+int dialect_code(enum era era, int tidings_code);
+/* HTTP status that carries it. */
+int dialect_status(enum era era, int rpc_code);
+
+void dialect_write_initialize(struct jw *w, const struct revision *rev,
+                              const struct server_identity *self);
+void dialect_write_discover(struct jw *w, const struct server_identity *self);
+
+/* ---- notifications ------------------------------------------------------------------------------- */
+
+struct change;
+
+/* What differs per subscriber in `notifications/resources/updated`. */
+struct dialect_updated {
+    const struct change *change;       /* NULL with `truncated` */
+    enum tidings_change_kind kind;     /* after merging */
+    struct tidings_str uri_json;       /* quoted: the changed URI, or a literal's own spelling */
+    struct tidings_str subscribed_json; /* quoted */
+    struct tidings_str listen_id_json; /* empty: legacy */
+    uint64_t epoch, cursor;
+    unsigned merged; /* how many changes this stands for */
+    bool truncated;
+};
+/* The length of the message, and the message into exactly that many bytes. */
+size_t dialect_updated_size(const struct dialect_updated *u);
+void dialect_updated_write(const struct dialect_updated *u, char *out, size_t size);
+
+/* Whole messages, appended to `out`. */
+void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json);
+void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
+                               const struct server_identity *self);
+void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str text,
+                             struct tidings_str data_json);
+
+#endif

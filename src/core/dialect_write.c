@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Speaking: results with the decoration of their era, errors, and notifications. An update is
+ * measured first and then written into exactly that many bytes, because it is copied straight into
+ * the send buffer of each stream.
+ */
+#include <assert.h>
+
+#include "core/dialect.h"
+#include "store/change.h"
+
+#define META_SERVER_INFO "io.modelcontextprotocol/serverInfo"
+#define META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
+
+void dialect_begin_result(struct jw *w, struct tidings_str id_json)
+{
+    jw_begin_object(w);
+    jw_put_string(w, STR("jsonrpc"), STR("2.0"));
+    jw_put_raw(w, STR("id"), id_json);
+    jw_key(w, STR("result"));
+    jw_begin_object(w);
+}
+
+void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache)
+{
+    if (era == ERA_MODERN) {
+        jw_put_string(w, STR("resultType"), STR("complete"));
+        if (cache != CACHE_NONE) {
+            jw_put_integer(w, STR("ttlMs"), cache == CACHE_DISCOVER ? 3600000 : 0);
+            jw_put_string(w, STR("cacheScope"), STR("public"));
+        }
+        jw_key(w, STR("_meta"));
+        jw_begin_object(w);
+        jw_put_raw(w, STR(META_SERVER_INFO), self->implementation);
+        jw_end_object(w);
+    }
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e)
+{
+    jw_begin_object(w);
+    jw_put_string(w, STR("jsonrpc"), STR("2.0"));
+    if (id_json.len > 0) {
+        jw_put_raw(w, STR("id"), id_json);
+    }
+    jw_key(w, STR("error"));
+    jw_begin_object(w);
+    jw_put_integer(w, STR("code"), e->code);
+    jw_put_string(w, STR("message"), e->message);
+    if (e->uri.len > 0 || e->reason.len > 0 || e->versions) {
+        jw_key(w, STR("data"));
+        jw_begin_object(w);
+        if (e->uri.len > 0) {
+            jw_put_string(w, STR("uri"), e->uri);
+        }
+        if (e->reason.len > 0) {
+            jw_put_string(w, STR("reason"), e->reason);
+        }
+        if (e->versions) {
+            jw_key(w, STR("supported"));
+            dialect_write_versions(w, e->ceiling, e->versions->modern_only);
+            jw_put_string(w, STR("requested"), e->versions->requested);
+        }
+        jw_end_object(w);
+    }
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+int dialect_code(enum era era, int code)
+{
+    switch ((enum tidings_code)code) {
+    case TIDINGS_E_NOTFOUND:
+    case TIDINGS_E_DENIED: /* what one may not see does not exist */
+        return era == ERA_MODERN ? RPC_INVALID_PARAMS : RPC_NOT_FOUND_LEGACY;
+    case TIDINGS_E_INVALID:
+    case TIDINGS_E_PARSE:
+    case TIDINGS_E_LIMIT:
+    case TIDINGS_E_EXISTS:
+    case TIDINGS_E_CONFLICT:
+    case TIDINGS_E_UNSUPPORTED:
+        return RPC_INVALID_PARAMS;
+    case TIDINGS_OK:
+    case TIDINGS_E_NOMEM:
+    case TIDINGS_E_BUSY:
+    case TIDINGS_E_TIMEOUT:
+    case TIDINGS_E_CANCELLED:
+    case TIDINGS_E_CLOSED:
+    case TIDINGS_E_IO:
+    case TIDINGS_E_INTERNAL:
+        break;
+    }
+    return RPC_INTERNAL;
+}
+
+int dialect_status(enum era era, int rpc_code)
+{
+    switch (rpc_code) {
+    case RPC_PARSE_ERROR:
+    case RPC_INVALID_REQUEST:
+    case RPC_HEADER_MISMATCH:
+    case RPC_UNSUPPORTED_VERSION:
+        return 400;
+    case RPC_METHOD_NOT_FOUND:
+        return era == ERA_MODERN ? 404 : 200;
+    default:
+        return 200;
+    }
+}
+
+static void write_capabilities(struct jw *w, const struct server_identity *self, enum era era)
+{
+    jw_key(w, STR("capabilities"));
+    jw_begin_object(w);
+    jw_key(w, STR("resources"));
+    jw_begin_object(w);
+    jw_put_bool(w, STR("subscribe"), true);
+    jw_put_bool(w, STR("listChanged"), self->list_changed);
+    jw_end_object(w);
+    if (self->has_tools) {
+        jw_put_raw(w, STR("tools"), STR("{}"));
+    }
+    if (self->has_prompts) {
+        jw_put_raw(w, STR("prompts"), STR("{}"));
+    }
+    if (era == ERA_LEGACY) {
+        jw_put_raw(w, STR("logging"), STR("{}"));
+    }
+    jw_key(w, STR("extensions"));
+    jw_begin_object(w);
+    jw_put_raw(w, STR("dev.tidings/subscription-correlation"), STR("{}"));
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+void dialect_write_initialize(struct jw *w, const struct revision *rev,
+                              const struct server_identity *self)
+{
+    jw_put_string(w, STR("protocolVersion"), rev->name);
+    write_capabilities(w, self, ERA_LEGACY);
+    jw_put_raw(w, STR("serverInfo"), self->implementation);
+    if (self->instructions.len > 0) {
+        jw_put_string(w, STR("instructions"), self->instructions);
+    }
+}
+
+void dialect_write_discover(struct jw *w, const struct server_identity *self)
+{
+    jw_key(w, STR("supportedVersions"));
+    dialect_write_versions(w, self->ceiling, false);
+    write_capabilities(w, self, ERA_MODERN);
+    if (self->instructions.len > 0) {
+        jw_put_string(w, STR("instructions"), self->instructions);
+    }
+}
+
+/* ---- updates --------------------------------------------------------------------------------------- */
+
+/* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S,
+ *  "_meta":{META,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S,"dev.tidings/change":"K",
+ *  "dev.tidings/cursor":"C"[,"dev.tidings/merged":N][,"dev.tidings/truncated":true]
+ *  [,"io.modelcontextprotocol/subscriptionId":I]}}} */
+static const char u_head[] =
+    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":";
+static const char u_subscribed[] = ",\"subscribedUri\":";
+static const char u_meta[] = ",\"_meta\":{";
+static const char u_meta_uri[] = "\"dev.tidings/uri\":";
+static const char u_meta_subscribed[] = ",\"dev.tidings/subscribedUri\":";
+static const char u_tail[] = "}}}";
+
+/* The short members that depend on the subscriber but not on strings of strangers. */
+struct small_members {
+    char text[160];
+    size_t len;
+};
+
+static void put_small(struct small_members *s, const char *text, size_t len)
+{
+    memcpy(s->text + s->len, text, len);
+    s->len += len;
+}
+
+static void put_digits(struct small_members *s, uint64_t n, unsigned base)
+{
+    char digits[20];
+    size_t i = sizeof(digits);
+    do {
+        digits[--i] = "0123456789abcdef"[n % base];
+        n /= base;
+    } while (n > 0);
+    put_small(s, digits + i, sizeof(digits) - i);
+}
+
+#define PUT_LITERAL(s, literal) put_small((s), (literal), sizeof(literal) - 1)
+
+static void small_members(const struct dialect_updated *u, struct small_members *s)
+{
+    s->len = 0;
+    PUT_LITERAL(s, ",\"dev.tidings/change\":\"");
+    const char *kind = change_kind_name(u->kind);
+    put_small(s, kind, strlen(kind));
+    PUT_LITERAL(s, "\",\"dev.tidings/cursor\":\"");
+    put_digits(s, u->epoch, 16);
+    PUT_LITERAL(s, ".");
+    put_digits(s, u->cursor, 10);
+    PUT_LITERAL(s, "\"");
+    if (u->merged > 1) {
+        PUT_LITERAL(s, ",\"dev.tidings/merged\":");
+        put_digits(s, u->merged, 10);
+    }
+    if (u->truncated) {
+        PUT_LITERAL(s, ",\"dev.tidings/truncated\":true");
+    }
+    if (u->listen_id_json.len > 0) {
+        PUT_LITERAL(s, ",\"" META_SUBSCRIPTION "\":");
+    }
+}
+
+#define LEN(literal) (sizeof(literal) - 1)
+
+size_t dialect_updated_size(const struct dialect_updated *u)
+{
+    struct small_members s;
+    small_members(u, &s);
+    size_t meta = u->change ? u->change->meta_json.len + 1 : 0; /* and a comma */
+    return LEN(u_head) + LEN(u_subscribed) + LEN(u_meta) + LEN(u_meta_uri) +
+           LEN(u_meta_subscribed) + LEN(u_tail) + 2 * u->uri_json.len +
+           2 * u->subscribed_json.len + meta + s.len + u->listen_id_json.len;
+}
+
+static char *copy(char *out, const char *from, size_t len)
+{
+    memcpy(out, from, len);
+    return out + len;
+}
+
+void dialect_updated_write(const struct dialect_updated *u, char *out, size_t size)
+{
+    struct small_members s;
+    small_members(u, &s);
+    char *at = copy(out, u_head, LEN(u_head));
+    at = copy(at, u->uri_json.ptr, u->uri_json.len);
+    at = copy(at, u_subscribed, LEN(u_subscribed));
+    at = copy(at, u->subscribed_json.ptr, u->subscribed_json.len);
+    at = copy(at, u_meta, LEN(u_meta));
+    if (u->change) {
+        at = copy(at, u->change->meta_json.ptr, u->change->meta_json.len);
+        *at++ = ',';
+    }
+    at = copy(at, u_meta_uri, LEN(u_meta_uri));
+    at = copy(at, u->uri_json.ptr, u->uri_json.len);
+    at = copy(at, u_meta_subscribed, LEN(u_meta_subscribed));
+    at = copy(at, u->subscribed_json.ptr, u->subscribed_json.len);
+    at = copy(at, s.text, s.len);
+    if (u->listen_id_json.len > 0) {
+        at = copy(at, u->listen_id_json.ptr, u->listen_id_json.len);
+    }
+    at = copy(at, u_tail, LEN(u_tail));
+    assert((size_t)(at - out) == size);
+    (void)at;
+    (void)size;
+}
+
+/* ---- other notifications ---------------------------------------------------------------------------- */
+
+void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json)
+{
+    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\""));
+    if (listen_id_json.len > 0) {
+        buf_puts(out, STR(",\"params\":{\"_meta\":{\"" META_SUBSCRIPTION "\":"));
+        buf_puts(out, listen_id_json);
+        buf_puts(out, STR("}}"));
+    }
+    buf_putc(out, '}');
+}
+
+void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
+                               const struct server_identity *self)
+{
+    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"id\":"));
+    buf_puts(out, listen_id_json);
+    buf_puts(out, STR(",\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META_SERVER_INFO
+                      "\":"));
+    buf_puts(out, self->implementation);
+    buf_puts(out, STR(",\"" META_SUBSCRIPTION "\":"));
+    buf_puts(out, listen_id_json);
+    buf_puts(out, STR("}}}"));
+}
+
+void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str text,
+                             struct tidings_str data_json)
+{
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
+    jw_put_string(&w, STR("method"), STR("notifications/message"));
+    jw_key(&w, STR("params"));
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("level"), level);
+    jw_put_string(&w, STR("logger"), STR("tidings"));
+    jw_key(&w, STR("data"));
+    if (data_json.len > 0) {
+        jw_raw(&w, data_json);
+    } else {
+        jw_string(&w, text);
+    }
+    jw_end_object(&w);
+    jw_end_object(&w);
+}

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Numbering, the log, distribution and the catalog. Watching is in hub_watch.c.
+ */
+#include "core/hub.h"
+
+#include <pthread.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "core/hub_private.h"
+#include "store/change.h"
+
+#define POOL_THREADS 2u
+#define POOL_WAITING 1024u
+
+/* ---- to the workers ---------------------------------------------------------------------------- */
+
+struct change_letter {
+    struct letter letter;
+    const struct change *change;
+};
+
+static void change_deliver(struct letter *letter, void *owner)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    core_on_change(owner, l->change);
+    change_unref(l->change);
+    mem_free(l);
+}
+
+static void change_drop(struct letter *letter)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    change_unref(l->change);
+    mem_free(l);
+}
+
+static void broadcast(struct hub *hub, const struct change *change)
+{
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct change_letter *l = mem_zalloc(sizeof(*l));
+        if (!l) {
+            /* The log holds it; the worker finds the gap in the numbers and catches up. */
+            continue;
+        }
+        l->letter.deliver = change_deliver;
+        l->letter.drop = change_drop;
+        l->change = change_ref(change);
+        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+    }
+}
+
+/* Number, keep, tell. `change` NULL: the set of resources changed. */
+static void publish(struct hub *hub, const struct tidings_change *change)
+{
+    struct changelog *log = hub->log;
+    struct change *c = change_create(change, log->ops->epoch(log), log->ops->next(log));
+    if (!c) {
+        log_error("change lost", "reason=\"out of memory\" uri=%.*s",
+                  change ? (int)change->uri.len : 0, change ? change->uri.ptr : "");
+        return;
+    }
+    if (log->ops->append(log, c) < 0) {
+        log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
+    }
+    broadcast(hub, c);
+    change_unref(c);
+}
+
+static void list_timer(struct loop_timer *timer, void *user)
+{
+    struct hub *hub = user;
+    if (hub->list_pending) {
+        hub->list_pending = false;
+        publish(hub, NULL);
+        loop_timer_start(timer, hub->options.list_changed_ms, 0);
+    }
+}
+
+void hub_list_changed(struct hub *hub)
+{
+    if (!hub->options.list_changed || !__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
+        return;
+    }
+    if (loop_timer_is_running(hub->list_timer)) {
+        hub->list_pending = true;
+        return;
+    }
+    publish(hub, NULL);
+    loop_timer_start(hub->list_timer, hub->options.list_changed_ms, 0);
+}
+
+/* ---- announcements ------------------------------------------------------------------------------- */
+
+struct announce_letter {
+    struct letter letter;
+    struct tidings_change change; /* slices into the memory that follows */
+};
+
+static void announce_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    publish(hub, &l->change);
+    if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
+        hub_list_changed(hub);
+    }
+    mem_free(l);
+}
+
+static void announce_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct announce_letter, letter));
+}
+
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
+{
+    size_t extra = change->uri.len + change->etag.len + change->from.len + change->metadata.len;
+    struct announce_letter *l = mem_zalloc(sizeof(*l) + extra);
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    l->letter.deliver = announce_deliver;
+    l->letter.drop = announce_drop;
+    l->change = *change;
+    char *at = (char *)(l + 1);
+    struct tidings_str *slices[] = {&l->change.uri, &l->change.etag, &l->change.from,
+                                    &l->change.metadata};
+    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+        if (slices[i]->len > 0) {
+            memcpy(at, slices[i]->ptr, slices[i]->len);
+        }
+        slices[i]->ptr = at;
+        at += slices[i]->len;
+    }
+    mailbox_send(hub->mailbox, &l->letter);
+    return 0;
+}
+
+/* ---- the catalog ----------------------------------------------------------------------------------- */
+
+struct catalog_letter {
+    struct letter letter;
+    struct catalog *catalog;
+};
+
+static void catalog_deliver(struct letter *letter, void *owner)
+{
+    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    core_set_catalog(owner, l->catalog);
+    mem_free(l);
+}
+
+static void catalog_drop(struct letter *letter)
+{
+    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    catalog_unref(l->catalog);
+    mem_free(l);
+}
+
+static void swap_catalog(struct hub *hub, struct catalog *next)
+{
+    catalog_unref(hub->catalog);
+    hub->catalog = next;
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct catalog_letter *l = mem_zalloc(sizeof(*l));
+        if (!l) {
+            continue; /* the worker keeps the older snapshot until the next one */
+        }
+        l->letter.deliver = catalog_deliver;
+        l->letter.drop = catalog_drop;
+        l->catalog = catalog_ref(next);
+        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+    }
+}
+
+static int add_now(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
+{
+    struct tidings_str uri = entry->about->uri;
+    bool taken = map_find(&hub->catalog->by_uri, uri) != NULL;
+    for (size_t i = 0; i < hub->catalog->template_count && !taken; i++) {
+        taken = str_eq(hub->catalog->templates[i]->about->uri, uri);
+    }
+    if (taken) {
+        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
+    }
+    struct catalog *next = catalog_derive(hub->catalog, entry, NULL, STR_EMPTY);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next);
+    hub_list_changed(hub);
+    return 0;
+}
+
+static int remove_now(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
+{
+    struct catalog *next = catalog_derive(hub->catalog, NULL, NULL, uri);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (next->resource_count == hub->catalog->resource_count &&
+        next->template_count == hub->catalog->template_count) {
+        catalog_unref(next);
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is registered as '%.*s'",
+                            STR_ARG(uri));
+    }
+    swap_catalog(hub, next);
+    hub_list_changed(hub);
+    return 0;
+}
+
+/* A registration from another thread: it waits in a blocking mailbox of its own for the outcome. */
+struct register_letter {
+    struct letter letter;
+    struct letter answer;
+    struct hub *hub;
+    struct mailbox *waiter;
+    struct catalog_entry *add; /* NULL: remove `uri` */
+    struct tidings_str uri;
+    int code;
+    struct tidings_error err;
+};
+
+static void answer_deliver(struct letter *letter, void *owner)
+{
+    (void)letter;
+    *(bool *)owner = true;
+}
+
+static void answer_drop(struct letter *letter)
+{
+    (void)letter;
+}
+
+static void register_deliver(struct letter *letter, void *owner)
+{
+    struct register_letter *l = list_entry(letter, struct register_letter, letter);
+    struct hub *hub = owner;
+    l->code = l->add ? add_now(hub, l->add, &l->err) : remove_now(hub, l->uri, &l->err);
+    mailbox_send(l->waiter, &l->answer);
+}
+
+static void register_drop(struct letter *letter)
+{
+    struct register_letter *l = list_entry(letter, struct register_letter, letter);
+    l->code = tidings_fail(&l->err, TIDINGS_E_CLOSED, "the server is stopping");
+    mailbox_send(l->waiter, &l->answer);
+}
+
+static int run_on_hub(struct hub *hub, struct catalog_entry *add, struct tidings_str uri,
+                      struct tidings_error *err)
+{
+    bool is_running = __atomic_load_n(&hub->running, __ATOMIC_ACQUIRE);
+    if (!is_running || pthread_equal(hub->thread, pthread_self())) {
+        return add ? add_now(hub, add, err) : remove_now(hub, uri, err);
+    }
+    bool answered = false;
+    struct register_letter l = {.hub = hub, .add = add, .uri = uri};
+    l.letter.deliver = register_deliver;
+    l.letter.drop = register_drop;
+    l.answer.deliver = answer_deliver;
+    l.answer.drop = answer_drop;
+    l.waiter = mailbox_create_blocking(&answered, err);
+    if (!l.waiter) {
+        return TIDINGS_E_NOMEM;
+    }
+    mailbox_send(hub->mailbox, &l.letter);
+    while (!answered) {
+        mailbox_wait(l.waiter, -1);
+    }
+    mailbox_close(l.waiter);
+    mailbox_unref(l.waiter);
+    if (l.code < 0 && err) {
+        *err = l.err;
+    }
+    return l.code;
+}
+
+int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
+{
+    int rc = run_on_hub(hub, entry, STR_EMPTY, err);
+    catalog_entry_unref(entry);
+    return rc;
+}
+
+int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
+{
+    return run_on_hub(hub, NULL, uri, err);
+}
+
+int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
+              struct tidings_str config, struct tidings_error *err)
+{
+    for (size_t i = 0; i < hub->catalog->mount_count; i++) {
+        if (str_eq(hub->catalog->mounts[i]->prefix, prefix)) {
+            return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is mounted twice", STR_ARG(prefix));
+        }
+    }
+    struct tidings_provider *p = NULL;
+    int rc = provider_create(ops, hub, hub->pool, prefix, config, &p, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct catalog *next = catalog_derive(hub->catalog, NULL, p, STR_EMPTY);
+    if (!next) {
+        provider_destroy(p);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next);
+    return 0;
+}
+
+/* ---- catching up ------------------------------------------------------------------------------------ */
+
+static bool collect(void *user, const struct change *change, uint64_t created_seq)
+{
+    struct hub_catchup *c = user;
+    c->changes[c->count].change = change_ref(change);
+    c->changes[c->count].created_seq = created_seq;
+    c->count++;
+    return true;
+}
+
+static bool count_one(void *user, const struct change *change, uint64_t created_seq)
+{
+    (void)change;
+    (void)created_seq;
+    ++*(size_t *)user;
+    return true;
+}
+
+static void catchup_home(struct letter *letter, void *owner)
+{
+    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    c->done(c, owner);
+}
+
+static void catchup_drop(struct letter *letter)
+{
+    hub_catchup_free(list_entry(letter, struct hub_catchup, letter));
+}
+
+static void catchup_deliver(struct letter *letter, void *owner)
+{
+    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    struct hub *hub = owner;
+    struct changelog *log = hub->log;
+    c->seq = log->ops->last(log);
+    c->truncated = c->since < log->ops->floor(log) || c->since > c->seq;
+    size_t found = 0;
+    if (!c->truncated) {
+        log->ops->each(log, c->since, count_one, &found);
+    }
+    if (found > 0) {
+        c->changes = mem_alloc(found * sizeof(*c->changes));
+        if (c->changes) {
+            log->ops->each(log, c->since, collect, c);
+        } else {
+            c->truncated = true;
+        }
+    }
+    c->letter.deliver = catchup_home;
+    mailbox_send(c->home, &c->letter);
+}
+
+struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct core *), void *user)
+{
+    struct hub_catchup *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        return NULL;
+    }
+    c->letter.deliver = catchup_deliver;
+    c->letter.drop = catchup_drop;
+    c->hub = core->hub;
+    c->home = core->mailbox;
+    c->done = done;
+    c->user = user;
+    c->since = since;
+    mailbox_send(core->hub->mailbox, &c->letter);
+    return c;
+}
+
+void hub_catchup_free(struct hub_catchup *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        change_unref(c->changes[i].change);
+    }
+    mem_free(c->changes);
+    mem_free(c);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------- */
+
+struct hub *hub_create(struct loop *loop, const struct hub_options *options,
+                       struct tidings_error *err)
+{
+    struct hub *hub = mem_zalloc(sizeof(*hub));
+    if (!hub) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    hub->loop = loop;
+    hub->options = *options;
+    map_init(&hub->watches);
+    hub->mailbox = mailbox_create(loop, hub, err);
+    hub->log = changelog_memory_create(&options->log, err);
+    hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
+    hub->list_timer = loop_timer_open(loop, list_timer, hub);
+    hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
+    if (!hub->mailbox || !hub->log || !hub->pool || !hub->list_timer || !hub->catalog) {
+        hub_destroy(hub);
+        return NULL;
+    }
+    return hub;
+}
+
+void hub_destroy(struct hub *hub)
+{
+    if (!hub) {
+        return;
+    }
+    for (size_t i = 0; hub->catalog && i < hub->catalog->mount_count; i++) {
+        provider_destroy(hub->catalog->mounts[i]);
+    }
+    if (hub->pool) {
+        pool_destroy(hub->pool);
+    }
+    if (hub->mailbox) {
+        mailbox_close(hub->mailbox);
+        mailbox_unref(hub->mailbox);
+    }
+    hub_watches_clear(hub);
+    map_deinit(&hub->watches);
+    loop_timer_close(hub->list_timer);
+    catalog_unref(hub->catalog);
+    if (hub->log) {
+        hub->log->ops->destroy(hub->log);
+    }
+    mem_free(hub->cores);
+    mem_free(hub);
+}
+
+uint64_t hub_epoch(const struct hub *hub)
+{
+    return hub->log->ops->epoch(hub->log);
+}
+
+uint64_t hub_last(const struct hub *hub)
+{
+    return hub->log->ops->last(hub->log);
+}
+
+struct mailbox *hub_mailbox(struct hub *hub)
+{
+    return hub->mailbox;
+}
+
+struct catalog *hub_catalog(struct hub *hub)
+{
+    return catalog_ref(hub->catalog);
+}
+
+struct pool *hub_pool(struct hub *hub)
+{
+    return hub->pool;
+}
+
+int hub_attach(struct hub *hub, struct core *core)
+{
+    struct core **cores = mem_realloc(hub->cores, (hub->core_count + 1) * sizeof(struct core *));
+    if (!cores) {
+        return TIDINGS_E_NOMEM;
+    }
+    hub->cores = cores;
+    hub->cores[hub->core_count++] = core;
+    return 0;
+}
+
+void hub_detach_all(struct hub *hub)
+{
+    hub->core_count = 0;
+}
+
+void hub_set_running(struct hub *hub, bool running)
+{
+    hub->thread = pthread_self();
+    __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
+}

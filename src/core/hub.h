@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hub: one thread that numbers changes, keeps the log, owns the catalog and tells providers what
+ * is being watched.
+ *
+ * Order is the promise. Everything the hub sends to one worker arrives in the order it was sent: the
+ * answer to an arming comes before every change numbered after it, and the answer to a catch-up comes
+ * after every change it contains. So a worker that puts a subscription into its index when the answer
+ * arrives has missed nothing and hears of nothing twice.
+ */
+#ifndef CORE_HUB_H
+#define CORE_HUB_H
+
+#include "base/mailbox.h"
+#include "core/catalog.h"
+#include "store/changelog.h"
+
+struct core;
+struct hub;
+struct pool;
+
+struct hub_options {
+    struct changelog_limits log;
+    uint64_t list_changed_ms; /* at most one list_changed per this long */
+    bool list_changed;
+};
+
+/* Takes nothing; `loop` outlives the hub. */
+struct hub *hub_create(struct loop *loop, const struct hub_options *options,
+                       struct tidings_error *err);
+/* Closes all providers. Workers must be gone. NULL is fine. */
+void hub_destroy(struct hub *hub);
+
+uint64_t hub_epoch(const struct hub *hub);
+uint64_t hub_last(const struct hub *hub); /* the newest number; before threads start */
+struct mailbox *hub_mailbox(struct hub *hub);
+/* A new reference to the newest snapshot; hub thread, or before threads start. */
+struct catalog *hub_catalog(struct hub *hub);
+struct pool *hub_pool(struct hub *hub);
+
+/* Workers take part from the next change on. Before threads start. */
+int hub_attach(struct hub *hub, struct core *core);
+void hub_detach_all(struct hub *hub);
+
+/* ---- from any thread ------------------------------------------------------------------------------ */
+
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
+/* Register or remove, and wait until it is done (at once before threads start and on the hub's own
+ * thread). `entry` is taken over, also on failure. */
+int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err);
+int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err);
+/* The hub runs on its own thread from now on (false: not any more). */
+void hub_set_running(struct hub *hub, bool running);
+
+/* Open and mount a provider; before threads start. */
+int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
+              struct tidings_str config, struct tidings_error *err);
+
+/* ---- from workers ---------------------------------------------------------------------------------- */
+
+struct hub_arm_item {
+    struct tidings_str scope; /* canonical; lies in the arm's own memory */
+    int code;                 /* the result */
+    struct tidings_error err;
+};
+
+/* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to the
+ * hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came back
+ * with code 0 is released later with hub_disarm. */
+struct hub_arm {
+    struct letter letter;
+    struct hub *hub;
+    struct mailbox *home;
+    void (*done)(struct hub_arm *arm, struct core *core);
+    void *user;
+    uint64_t seq; /* the newest number when the answer was given */
+    size_t pending;
+    size_t count;
+    struct hub_arm_item items[];
+};
+/* `scopes` are copied. NULL when out of memory. */
+struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count);
+void hub_arm_send(struct hub_arm *arm);
+void hub_arm_free(struct hub_arm *arm);
+void hub_disarm(struct hub *hub, struct tidings_str scope);
+
+/* Everything that changed after `since`, up to now. */
+struct hub_catchup {
+    struct letter letter;
+    struct hub *hub;
+    struct mailbox *home;
+    void (*done)(struct hub_catchup *catchup, struct core *core);
+    void *user;
+    uint64_t since;
+    uint64_t seq; /* up to here */
+    bool truncated; /* history does not reach back, or memory ran out */
+    size_t count;
+    struct hub_caught {
+        const struct change *change;
+        uint64_t created_seq;
+    } *changes; /* ascending */
+};
+/* Ask; `done` gets it on the worker and frees it with hub_catchup_free. Until then the asker may
+ * write `user` (NULL: not interested any more) and nothing else. NULL: out of memory. */
+struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct core *), void *user);
+void hub_catchup_free(struct hub_catchup *catchup);
+
+#endif

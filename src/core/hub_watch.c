@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is being watched: one entry per scope, counted over all workers. The provider hears of the
+ * first who needs it and of the last who leaves; those who come while it is arming wait with the
+ * first.
+ *
+ *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
+ *                               \--refused--> (none), everybody waiting is told why
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "core/hub_private.h"
+
+struct waiter {
+    struct list link;
+    struct hub_arm *arm;
+    size_t index;
+};
+
+struct tidings_watch {
+    struct letter letter;
+    struct hub *hub;
+    struct tidings_provider *provider;
+    struct tidings_str scope;
+    size_t needs;
+    bool armed;
+    int code;
+    struct tidings_error err;
+    struct list waiters;
+};
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+static void arm_home(struct letter *letter, void *owner)
+{
+    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
+    arm->done(arm, owner);
+}
+
+static void arm_drop(struct letter *letter)
+{
+    hub_arm_free(list_entry(letter, struct hub_arm, letter));
+}
+
+static void settle(struct hub_arm *arm, size_t index, int code, const struct tidings_error *err)
+{
+    arm->items[index].code = code;
+    if (code < 0) {
+        arm->items[index].err = *err;
+    }
+    if (--arm->pending == 0) {
+        struct changelog *log = arm->hub->log;
+        arm->seq = log->ops->last(log);
+        arm->letter.deliver = arm_home;
+        mailbox_send(arm->home, &arm->letter);
+    }
+}
+
+static void watch_free(struct tidings_watch *w)
+{
+    map_remove(&w->hub->watches, w->scope);
+    mem_free(w);
+}
+
+static void watch_settled(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
+    w->armed = w->code >= 0;
+    list_each (it, next, &w->waiters) {
+        struct waiter *waiter = list_entry(it, struct waiter, link);
+        settle(waiter->arm, waiter->index, w->code, &w->err);
+        list_remove(it);
+        mem_free(waiter);
+    }
+    if (!w->armed) {
+        watch_free(w);
+    } else if (w->needs == 0) { /* all left while it was arming */
+        w->provider->ops->unwatch(w->provider, w->scope);
+        watch_free(w);
+    }
+}
+
+static void watch_dropped(struct letter *letter)
+{
+    (void)letter; /* the hub is going; hub_watches_clear frees it */
+}
+
+/* By way of the mailbox even on the hub's own thread: changes announced before this call are
+ * numbered before the answer. */
+void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_error *err)
+{
+    w->code = code;
+    if (code < 0) {
+        if (err && err->text[0]) {
+            w->err = *err;
+        } else {
+            tidings_fail(&w->err, code, "%s", tidings_code_text(code));
+        }
+    }
+    w->letter.deliver = watch_settled;
+    w->letter.drop = watch_dropped;
+    mailbox_send(w->hub->mailbox, &w->letter);
+}
+
+/* ---- arming --------------------------------------------------------------------------------------- */
+
+static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
+{
+    struct waiter *waiter = mem_zalloc(sizeof(*waiter));
+    if (!waiter) {
+        return TIDINGS_E_NOMEM;
+    }
+    waiter->arm = arm;
+    waiter->index = index;
+    list_append(&w->waiters, &waiter->link);
+    return 0;
+}
+
+static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hub_arm *arm,
+                       size_t index)
+{
+    struct tidings_str scope = arm->items[index].scope;
+    struct tidings_watch *w = mem_zalloc(sizeof(*w) + scope.len);
+    if (!w) {
+        return TIDINGS_E_NOMEM;
+    }
+    char *copy = (char *)(w + 1);
+    memcpy(copy, scope.ptr, scope.len);
+    w->hub = hub;
+    w->provider = p;
+    w->scope = tidings_strn(copy, scope.len);
+    w->needs = 1;
+    list_init(&w->waiters);
+    if (add_waiter(w, arm, index) < 0) {
+        mem_free(w);
+        return TIDINGS_E_NOMEM;
+    }
+    if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
+        mem_free(list_entry(w->waiters.next, struct waiter, link));
+        mem_free(w);
+        return TIDINGS_E_NOMEM;
+    }
+    p->ops->watch(p, w, w->scope);
+    return 0;
+}
+
+static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
+{
+    struct tidings_str scope = arm->items[index].scope;
+    struct tidings_watch *w = map_find(&hub->watches, scope);
+    if (w && w->armed) {
+        w->needs++;
+        settle(arm, index, 0, NULL);
+        return;
+    }
+    struct catalog_hit hit;
+    struct arena none;
+    arena_init(&none, 0);
+    bool found = catalog_find(hub->catalog, scope, &none, &hit);
+    arena_deinit(&none);
+    if (!w && (!found || !hit.provider || !hit.provider->ops->watch)) {
+        settle(arm, index, 0, NULL); /* announced without being asked */
+        return;
+    }
+    int rc = 0;
+    if (w) {
+        rc = add_waiter(w, arm, index);
+        w->needs += rc == 0;
+    } else {
+        rc = watch_begin(hub, hit.provider, arm, index);
+    }
+    if (rc < 0) {
+        struct tidings_error err;
+        tidings_fail(&err, rc, "out of memory");
+        settle(arm, index, rc, &err);
+    }
+}
+
+static void arm_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
+    arm->pending = arm->count + 1; /* one for this loop, so that it ends before the answer leaves */
+    for (size_t i = 0; i < arm->count; i++) {
+        arm_one(hub, arm, i);
+    }
+    if (--arm->pending == 0) {
+        struct changelog *log = hub->log;
+        arm->seq = log->ops->last(log);
+        arm->letter.deliver = arm_home;
+        mailbox_send(arm->home, &arm->letter);
+    }
+}
+
+struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count)
+{
+    size_t text = 0;
+    for (size_t i = 0; i < count; i++) {
+        text += scopes[i].len;
+    }
+    struct hub_arm *arm = mem_zalloc(sizeof(*arm) + count * sizeof(arm->items[0]) + text);
+    if (!arm) {
+        return NULL;
+    }
+    char *at = (char *)&arm->items[count];
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, scopes[i].ptr, scopes[i].len);
+        arm->items[i].scope = tidings_strn(at, scopes[i].len);
+        at += scopes[i].len;
+    }
+    arm->count = count;
+    arm->hub = core->hub;
+    arm->home = core->mailbox;
+    arm->letter.deliver = arm_deliver;
+    arm->letter.drop = arm_drop;
+    return arm;
+}
+
+void hub_arm_send(struct hub_arm *arm)
+{
+    mailbox_send(arm->hub->mailbox, &arm->letter);
+}
+
+void hub_arm_free(struct hub_arm *arm)
+{
+    mem_free(arm);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------------- */
+
+struct disarm_letter {
+    struct letter letter;
+    struct tidings_str scope;
+};
+
+static void disarm_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
+    struct tidings_watch *w = map_find(&hub->watches, l->scope);
+    if (w && --w->needs == 0 && w->armed) {
+        w->provider->ops->unwatch(w->provider, w->scope);
+        watch_free(w);
+    }
+    mem_free(l);
+}
+
+static void disarm_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct disarm_letter, letter));
+}
+
+void hub_disarm(struct hub *hub, struct tidings_str scope)
+{
+    struct disarm_letter *l = mem_zalloc(sizeof(*l) + scope.len);
+    if (!l) {
+        return; /* stays watched: costs something, loses nothing */
+    }
+    char *copy = (char *)(l + 1);
+    memcpy(copy, scope.ptr, scope.len);
+    l->scope = tidings_strn(copy, scope.len);
+    l->letter.deliver = disarm_deliver;
+    l->letter.drop = disarm_drop;
+    mailbox_send(hub->mailbox, &l->letter);
+}
+
+void hub_watches_clear(struct hub *hub)
+{
+    size_t pos = 0;
+    struct tidings_watch *w;
+    while ((w = map_next(&hub->watches, &pos)) != NULL) {
+        list_each (it, next, &w->waiters) {
+            struct waiter *waiter = list_entry(it, struct waiter, link);
+            if (--waiter->arm->pending == 0) {
+                hub_arm_free(waiter->arm);
+            }
+            mem_free(waiter);
+        }
+        mem_free(w);
+    }
+}

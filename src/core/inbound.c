@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The order of checks is the specification's: JSON, JSON-RPC, era, `_meta`, headers, version,
+ * session, method, parameters.
+ */
+#include "core/inbound.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/str.h"
+#include "core/call.h"
+#include "core/method.h"
+#include "core/session.h"
+#include "core/subscribe.h"
+
+#define REFUSAL_MAX (64u * 1024u)
+#define BATCH_MAX 100u
+
+static void refuse(struct channel *channel, int status, struct json *id,
+                   const struct dialect_error *e)
+{
+    static const struct answer_headers none;
+    struct buf text, id_json;
+    buf_init(&text, REFUSAL_MAX);
+    buf_init(&id_json, REFUSAL_MAX);
+    struct jw w;
+    if (id) {
+        jw_init(&w, &id_json);
+        jw_value(&w, id);
+    }
+    jw_init(&w, &text);
+    dialect_write_error(&w, buf_str(&id_json), e);
+    channel->ops->answer(channel, status, &none, &text);
+    buf_deinit(&text);
+    buf_deinit(&id_json);
+}
+
+void inbound_refuse(struct channel *channel, int status, int rpc_code, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
+    refuse(channel, status, NULL, &e);
+}
+
+static void refuse_verdict(struct channel *channel, const struct rpc_message *msg,
+                           const struct dialect_verdict *v)
+{
+    struct dialect_error e = {
+        .code = v->code,
+        .message = tidings_str(v->text.text),
+        .versions = v->lists_versions ? v : NULL,
+        .ceiling = channel->core->self->ceiling,
+    };
+    refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
+}
+
+/* The session a legacy request belongs to, or NULL after having answered. */
+static struct session *need_session(struct channel *channel, const struct dialect_headers *h)
+{
+    if (!h->session_id.ptr) {
+        inbound_refuse(channel, 400, RPC_SESSION,
+                       "the header Mcp-Session-Id is missing; send initialize to get a session");
+        return NULL;
+    }
+    struct session *session = session_find(channel->core, h->session_id, channel->who);
+    if (!session) {
+        inbound_refuse(channel, 404, RPC_SESSION,
+                       "session not found or ended; send initialize to get a new one");
+    }
+    return session;
+}
+
+/* ---- notifications ----------------------------------------------------------------------------------------- */
+
+/* notifications/cancelled: one table of what is under way, whatever the era. */
+static void cancel(struct channel *channel, struct session *session, const struct rpc_message *msg)
+{
+    struct json *id = jv_get(msg->params, "requestId");
+    if (!jv_is(id, JV_INT) && !jv_is(id, JV_STRING)) {
+        return;
+    }
+    struct buf text;
+    buf_init(&text, REFUSAL_MAX);
+    struct jw w;
+    jw_init(&w, &text);
+    jw_value(&w, id);
+    struct tidings_str id_json = buf_str(&text);
+    struct call *call = session ? call_find(&session->calls, id_json, true)
+                                : call_find(&channel->calls, id_json, false);
+    if (call && !str_eq(call->msg.method, STR("initialize"))) {
+        call_cancel(call);
+    } else if (!call && !session && channel->peer && !channel->ops->is_http) {
+        struct listen *listen = listen_find(channel->peer, id_json);
+        if (listen && listen->id_json.len > 0) {
+            listen_destroy(listen);
+        }
+    }
+    buf_deinit(&text);
+}
+
+static void initialized(struct channel *channel, struct session *session)
+{
+    if (session) {
+        session->initialized = true;
+        return;
+    }
+    if (!channel->revision || channel->initialized) {
+        return;
+    }
+    channel->initialized = true;
+    struct peer *peer = channel_peer(channel);
+    struct listen *listen = peer ? listen_find(peer, STR_EMPTY) : NULL;
+    if (peer && !listen) {
+        listen = listen_create(peer, STR_EMPTY);
+    }
+    if (listen) {
+        listen->live = true;
+        subscribe_list(listen);
+    }
+}
+
+static void notification(struct channel *channel, struct session *session,
+                         const struct rpc_message *msg)
+{
+    if (str_eq(msg->method, STR("notifications/cancelled"))) {
+        cancel(channel, session, msg);
+    } else if (str_eq(msg->method, STR("notifications/initialized"))) {
+        initialized(channel, session);
+    }
+}
+
+/* ---- one message --------------------------------------------------------------------------------------------- */
+
+struct arrival {
+    struct channel *channel;
+    const struct dialect_headers *headers;
+    struct batch *batch;     /* NULL: by itself */
+    struct session *session; /* of the batch */
+};
+
+static void refuse_in_batch(struct arrival *a, struct json *root, const struct rpc_message *msg,
+                            int code, const char *text)
+{
+    struct call *call = call_create(a->channel, root, msg);
+    if (call) {
+        batch_add(a->batch, call);
+        call_fail_rpc(call, code, STR_EMPTY, "%s", text);
+    }
+}
+
+static void run(struct arrival *a, struct json *root, const struct rpc_message *msg,
+                const struct dialect_verdict *v, struct session *session)
+{
+    struct channel *channel = a->channel;
+    struct call *call = call_create(channel, root, msg);
+    if (!call) {
+        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        return;
+    }
+    call->era = v->era;
+    call->revision = v->revision ? v->revision : session ? session->revision : channel->revision;
+    call->session = session;
+    if (session) {
+        list_append(&session->calls, &call->session_link);
+    }
+    if (a->batch) {
+        batch_add(a->batch, call);
+    }
+    method_run(call);
+}
+
+static void one(struct arrival *a, struct json *root)
+{
+    struct channel *channel = a->channel;
+    struct rpc_message msg;
+    struct tidings_error err;
+    if (rpc_read(root, &msg, &err) < 0) {
+        struct dialect_error e = {.code = RPC_INVALID_REQUEST, .message = tidings_str(err.text)};
+        if (!a->batch) {
+            refuse(channel, 400, msg.id, &e);
+        } else if (msg.id) {
+            refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST, err.text);
+        }
+        return;
+    }
+    struct dialect_context ctx = {
+        .headers = a->headers,
+        .ceiling = channel->core->self->ceiling,
+        .handshaken = channel->revision != NULL,
+    };
+    struct dialect_verdict v;
+    dialect_judge(&ctx, &msg, &v);
+    if (a->batch && (v.era == ERA_MODERN || v.code)) {
+        if (msg.kind == RPC_REQUEST) {
+            refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST,
+                            "this message may not be part of a batch");
+        }
+        return;
+    }
+    if (v.code) {
+        if (msg.kind == RPC_REQUEST || channel->ops->is_http) {
+            refuse_verdict(channel, &msg, &v);
+        }
+        return;
+    }
+    struct session *session = a->session;
+    bool opens = msg.kind == RPC_REQUEST && str_eq(msg.method, STR("initialize"));
+    if (channel->ops->is_http && v.era == ERA_LEGACY && !opens && !session) {
+        session = need_session(channel, a->headers);
+        if (!session) {
+            return;
+        }
+    }
+    if (msg.kind == RPC_REQUEST) {
+        run(a, root, &msg, &v, session);
+        return;
+    }
+    if (msg.kind == RPC_NOTIFICATION) {
+        notification(channel, session, &msg);
+    }
+    if (!a->batch) {
+        channel->ops->accepted(channel);
+    }
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
+
+static void many(struct arrival *a, struct json *root)
+{
+    struct channel *channel = a->channel;
+    const struct revision *rev = channel->revision;
+    if (channel->ops->is_http) {
+        if (!a->headers->session_id.ptr) {
+            inbound_refuse(channel, 400, RPC_INVALID_REQUEST,
+                           "a batch needs a session of revision 2025-03-26");
+            return;
+        }
+        a->session = need_session(channel, a->headers);
+        if (!a->session) {
+            return;
+        }
+        rev = a->session->revision;
+    }
+    if (!rev || !rev->has_batches) {
+        inbound_refuse(channel, 400, RPC_INVALID_REQUEST,
+                       "batches exist in revision 2025-03-26 only; send one message at a time");
+        return;
+    }
+    size_t n = jv_count(root);
+    if (n == 0 || n > BATCH_MAX) {
+        inbound_refuse(channel, 400, RPC_INVALID_REQUEST, "a batch holds 1 to %u messages",
+                       BATCH_MAX);
+        return;
+    }
+    a->batch = batch_create(channel);
+    if (!a->batch) {
+        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        one(a, jv_at(root, i));
+    }
+    batch_close(a->batch);
+}
+
+void inbound_text(struct channel *channel, struct tidings_str text,
+                  const struct dialect_headers *headers)
+{
+    struct json *root = NULL;
+    struct tidings_error err;
+    int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);
+    if (rc < 0) {
+        inbound_refuse(channel, 400, RPC_PARSE_ERROR, "not valid JSON: %s", err.text);
+        return;
+    }
+    struct arrival a = {.channel = channel, .headers = headers};
+    if (jv_is(root, JV_ARRAY)) {
+        many(&a, root);
+    } else {
+        one(&a, root);
+    }
+    jv_unref(root);
+}
+
+/* ---- streams and the end of sessions ------------------------------------------------------------------------------ */
+
+static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
+{
+    int status = dialect_judge_stream(h->protocol_version, channel->core->self->ceiling);
+    if (status == 405) {
+        static const struct answer_headers post_only = {.allow = {"POST", 4}};
+        struct buf text;
+        buf_init(&text, REFUSAL_MAX);
+        struct jw w;
+        struct dialect_error e = {.code = RPC_INVALID_REQUEST,
+                                  .message = STR("this revision uses POST only")};
+        jw_init(&w, &text);
+        dialect_write_error(&w, STR_EMPTY, &e);
+        channel->ops->answer(channel, 405, &post_only, &text);
+        buf_deinit(&text);
+    } else if (status) {
+        inbound_refuse(channel, status, RPC_UNSUPPORTED_VERSION,
+                       "unsupported MCP-Protocol-Version '%.*s'", STR_ARG(h->protocol_version));
+    }
+    return status == 0;
+}
+
+void inbound_get(struct channel *channel, const struct dialect_headers *h)
+{
+    if (!check_stream_version(channel, h)) {
+        return;
+    }
+    struct session *session = need_session(channel, h);
+    if (!session) {
+        return;
+    }
+    int rc = session_open_stream(session, channel, h->last_event_id);
+    if (rc < 0) {
+        inbound_refuse(channel, 409, RPC_SESSION,
+                       "this session has %u streams open already; close one first",
+                       SESSION_MAX_STREAMS);
+    }
+}
+
+void inbound_delete(struct channel *channel, const struct dialect_headers *h)
+{
+    if (!check_stream_version(channel, h)) {
+        return;
+    }
+    struct session *session = need_session(channel, h);
+    if (session) {
+        session_destroy(session);
+        static const struct answer_headers none;
+        struct buf nothing;
+        buf_init(&nothing, 0);
+        channel->ops->answer(channel, 204, &none, &nothing);
+    }
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Groups of subscriptions. A subscription is in the match index exactly as long as it exists, and
+ * holds one need of its scope at the hub.
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/hub.h"
+#include "core/peer.h"
+
+struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
+{
+    struct listen *listen = mem_zalloc(sizeof(*listen) + id_json.len);
+    if (!listen) {
+        return NULL;
+    }
+    if (id_json.len > 0) {
+        memcpy(listen->id_text, id_json.ptr, id_json.len);
+    }
+    listen->id_json = tidings_strn(listen->id_text, id_json.len);
+    listen->peer = peer;
+    list_init(&listen->subs);
+    list_init(&listen->list_link);
+    list_init(&listen->pending);
+    map_init(&listen->by_spelling);
+    list_append(&peer->listens, &listen->link);
+    peer->listen_count++;
+    return listen;
+}
+
+void listen_destroy(struct listen *listen)
+{
+    if (!listen) {
+        return;
+    }
+    list_each (it, next, &listen->pending) {
+        list_entry(it, struct listen_pending, link)->listen = NULL;
+        list_remove(it);
+    }
+    list_each (it, next, &listen->subs) {
+        sub_destroy(list_entry(it, struct sub, link));
+    }
+    for (size_t i = 0; i < listen->list_scope_count; i++) {
+        hub_disarm(listen->peer->core->hub, listen->list_scopes[i]);
+    }
+    mem_free(listen->list_scopes);
+    map_deinit(&listen->by_spelling);
+    list_remove(&listen->list_link);
+    list_remove(&listen->link);
+    listen->peer->listen_count--;
+    mem_free(listen);
+}
+
+struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
+{
+    list_each (it, next, &peer->listens) {
+        struct listen *listen = list_entry(it, struct listen, link);
+        if (str_eq(listen->id_json, id_json)) {
+            return listen;
+        }
+    }
+    return NULL;
+}
+
+void listen_want_list(struct listen *listen)
+{
+    if (!listen->wants_list) {
+        listen->wants_list = true;
+        list_append(&listen->peer->core->list_watchers, &listen->list_link);
+    }
+}
+
+struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
+                       enum match_kind kind, uint64_t since)
+{
+    struct core *core = listen->peer->core;
+    struct buf quoted;
+    buf_init(&quoted, 8 * spelled.len + 16);
+    jw_quote(&quoted, spelled);
+    bool same = str_eq(spelled, uri);
+    bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
+    size_t extra = quoted.len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
+    struct sub *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
+    if (!sub) {
+        buf_deinit(&quoted);
+        return NULL;
+    }
+    char *at = (char *)(sub + 1);
+    memcpy(at, quoted.ptr, quoted.len);
+    sub->spelled_json = tidings_strn(at, quoted.len);
+    sub->spelled = tidings_strn(at + 1, spelled.len);
+    at += quoted.len;
+    buf_deinit(&quoted);
+    if (!plain) {
+        memcpy(at, spelled.ptr, spelled.len);
+        sub->spelled = tidings_strn(at, spelled.len);
+        at += spelled.len;
+    }
+    sub->uri = sub->spelled;
+    if (!same) {
+        memcpy(at, uri.ptr, uri.len);
+        sub->uri = tidings_strn(at, uri.len);
+    }
+    sub->listen = listen;
+    sub->since = since;
+    sub->is_literal = kind == MATCH_LITERAL;
+    bool is_legacy = listen->id_json.len == 0;
+    if ((is_legacy && map_put(&listen->by_spelling, sub->spelled, sub, NULL) < 0) ||
+        match_add(&core->match, &sub->node, kind, sub->uri) < 0) {
+        if (is_legacy) {
+            map_remove(&listen->by_spelling, sub->spelled);
+        }
+        mem_free(sub);
+        return NULL;
+    }
+    list_append(&listen->subs, &sub->link);
+    listen->sub_count++;
+    listen->peer->sub_count++;
+    core->stats.subscriptions++;
+    return sub;
+}
+
+void sub_destroy(struct sub *sub)
+{
+    struct listen *listen = sub->listen;
+    struct peer *peer = listen->peer;
+    if (sub->queued > 0) {
+        outbox_remove(&peer->outbox, sub);
+    }
+    match_remove(&peer->core->match, &sub->node);
+    if (listen->id_json.len == 0) {
+        map_remove(&listen->by_spelling, sub->spelled);
+    }
+    list_remove(&sub->link);
+    listen->sub_count--;
+    peer->sub_count--;
+    peer->core->stats.subscriptions--;
+    hub_disarm(peer->core->hub, sub->uri);
+    mem_free(sub);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Methods that need no more than a few lines, and the table.
+ */
+#include "core/method.h"
+
+#include "base/str.h"
+#include "core/session.h"
+#include "core/subscribe.h"
+
+static void method_initialize(struct call *call)
+{
+    struct json *asked = jv_get(call->msg.params, "protocolVersion");
+    if (!jv_is(asked, JV_STRING)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.protocolVersion must be a string");
+        return;
+    }
+    const struct server_identity *self = call->core->self;
+    const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling);
+    struct channel *channel = call->channel;
+    if (call->batch) {
+        call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "initialize may not be in a batch");
+        return;
+    }
+    if (channel->ops->is_http) {
+        struct session *session = NULL;
+        struct tidings_error err;
+        int rc = session_create(call->core, rev, channel->who, &session, &err);
+        if (rc < 0) {
+            call_fail_err(call, &err, STR_EMPTY);
+            return;
+        }
+        call->headers.session_id =
+            arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
+    } else {
+        channel->revision = rev;
+    }
+    call_begin(call);
+    dialect_write_initialize(&call->w, rev, self);
+    call_end(call, CACHE_NONE);
+}
+
+static void method_discover(struct call *call)
+{
+    call_begin(call);
+    dialect_write_discover(&call->w, call->core->self);
+    call_end(call, CACHE_DISCOVER);
+}
+
+static void method_ping(struct call *call)
+{
+    call_empty(call);
+}
+
+static void method_set_level(struct call *call)
+{
+    if (!dialect_is_log_level(jv_str(jv_get(call->msg.params, "level")))) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                  "params.level must be one of debug, info, notice, warning, error, critical, "
+                  "alert, emergency");
+        return;
+    }
+    call_empty(call);
+}
+
+/* The group of everything this client subscribed to in the legacy way. */
+static struct listen *legacy_listen(struct call *call)
+{
+    if (call->channel->ops->is_http) {
+        return call->session->listen;
+    }
+    struct peer *peer = channel_peer(call->channel);
+    struct listen *listen = peer ? listen_find(peer, STR_EMPTY) : NULL;
+    if (peer && !listen) {
+        listen = listen_create(peer, STR_EMPTY);
+        if (listen) {
+            listen->live = true;
+        }
+    }
+    return listen;
+}
+
+static void with_uri(struct call *call,
+                     void (*run)(struct call *, struct listen *, struct tidings_str))
+{
+    struct json *uri = jv_get(call->msg.params, "uri");
+    if (!jv_is(uri, JV_STRING)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
+        return;
+    }
+    struct listen *listen = legacy_listen(call);
+    if (!listen) {
+        call_fail(call, TIDINGS_E_NOMEM, jv_str(uri), "out of memory");
+        return;
+    }
+    run(call, listen, jv_str(uri));
+}
+
+static void method_subscribe(struct call *call)
+{
+    with_uri(call, subscribe_one);
+}
+
+static void method_unsubscribe(struct call *call)
+{
+    with_uri(call, unsubscribe_one);
+}
+
+static void empty_list(struct call *call, struct tidings_str key)
+{
+    call_begin(call);
+    jw_key(&call->w, key);
+    jw_begin_array(&call->w);
+    jw_end_array(&call->w);
+    call_end(call, CACHE_NOW);
+}
+
+static void method_tools_list(struct call *call)
+{
+    empty_list(call, STR("tools"));
+}
+
+static void method_prompts_list(struct call *call)
+{
+    empty_list(call, STR("prompts"));
+}
+
+enum { IN_LEGACY = 1, IN_MODERN = 2, IN_BOTH = 3 };
+enum feature { FEATURE_NONE, FEATURE_TOOLS, FEATURE_PROMPTS };
+
+static const struct method {
+    struct tidings_str name;
+    void (*run)(struct call *call);
+    unsigned eras;
+    enum feature feature; /* exists only when declared */
+} methods[] = {
+    {{"resources/read", 14}, method_resources_read, IN_BOTH, FEATURE_NONE},
+    {{"resources/list", 14}, method_resources_list, IN_BOTH, FEATURE_NONE},
+    {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, FEATURE_NONE},
+    {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, FEATURE_NONE},
+    {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, FEATURE_NONE},
+    {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, FEATURE_NONE},
+    {{"initialize", 10}, method_initialize, IN_LEGACY, FEATURE_NONE},
+    {{"server/discover", 15}, method_discover, IN_MODERN, FEATURE_NONE},
+    {{"ping", 4}, method_ping, IN_LEGACY, FEATURE_NONE},
+    {{"logging/setLevel", 16}, method_set_level, IN_LEGACY, FEATURE_NONE},
+    {{"tools/list", 10}, method_tools_list, IN_BOTH, FEATURE_TOOLS},
+    {{"prompts/list", 12}, method_prompts_list, IN_BOTH, FEATURE_PROMPTS},
+};
+
+static bool is_offered(const struct method *m, const struct call *call)
+{
+    const struct server_identity *self = call->core->self;
+    unsigned era = call->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
+    bool declared = m->feature == FEATURE_NONE ||
+                    (m->feature == FEATURE_TOOLS ? self->has_tools : self->has_prompts);
+    return declared && (m->eras & era);
+}
+
+void method_run(struct call *call)
+{
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        if (str_eq(methods[i].name, call->msg.method) && is_offered(&methods[i], call)) {
+            methods[i].run(call);
+            return;
+        }
+    }
+    call_fail_rpc(call, RPC_METHOD_NOT_FOUND, STR_EMPTY, "unknown method '%.*s'",
+                  STR_ARG(call->msg.method));
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * resources/list, resources/templates/list, resources/read.
+ *
+ * The list is flat: registered resources by URI, then each mount in order of its prefix, each in
+ * ascending byte order. A cursor is the source and the last URI, base64url: it survives restarts and
+ * needs no memory. It is a stranger's input like any other.
+ */
+#include "base/str.h"
+#include "core/access.h"
+#include "core/method.h"
+#include "core/request.h"
+#include "core/resource.h"
+#include "uri/uri.h"
+
+#define CURSOR_MAX (URI_MAX * 3u)
+
+enum cursor_source {
+    FROM_REGISTERED = 'r',
+    FROM_MOUNT = 'm',
+    FROM_TEMPLATE = 't',
+};
+
+struct cursor {
+    enum cursor_source source;
+    struct tidings_str after; /* in the arena; empty: from the beginning */
+};
+
+/* Reads params.cursor; answers the call and returns false when it is not one of ours. */
+static bool read_cursor(struct call *call, const char *sources, struct cursor *ret)
+{
+    ret->source = (enum cursor_source)sources[0];
+    ret->after = STR_EMPTY;
+    struct json *given = jv_get(call->msg.params, "cursor");
+    if (!given || (jv_is(given, JV_STRING) && jv_str(given).len == 0)) {
+        return true;
+    }
+    struct buf text;
+    buf_init(&text, CURSOR_MAX);
+    bool good = jv_is(given, JV_STRING) && base64url_decode(&text, jv_str(given)) == 0 &&
+                text.len > 1 && strchr(sources, text.ptr[0]) && str_is_utf8(buf_str(&text));
+    if (good) {
+        ret->source = (enum cursor_source)text.ptr[0];
+        ret->after = arena_dup(&call->arena, str_skip(buf_str(&text), 1));
+        good = ret->after.ptr != NULL;
+    }
+    buf_deinit(&text);
+    if (!good) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                  "params.cursor is not one this server gave out; begin again without it");
+    }
+    return good;
+}
+
+static void write_cursor(struct jw *w, enum cursor_source source, struct tidings_str last)
+{
+    struct buf text, coded;
+    buf_init(&text, CURSOR_MAX);
+    buf_init(&coded, CURSOR_MAX * 2);
+    buf_putc(&text, (char)source);
+    buf_puts(&text, last);
+    base64url_put(&coded, buf_str(&text));
+    jw_put_string(w, STR("nextCursor"), buf_str(&coded));
+    buf_deinit(&text);
+    buf_deinit(&coded);
+}
+
+/* pageSize and limit are hints; answers the call and returns 0 when one is nonsense. */
+static size_t page_size(struct call *call)
+{
+    const struct core_limits *limits = call->core->limits;
+    static const char *const names[] = {"pageSize", "limit"};
+    for (size_t i = 0; i < 2; i++) {
+        struct json *hint = jv_get(call->msg.params, names[i]);
+        if (!hint) {
+            continue;
+        }
+        if (!jv_is(hint, JV_INT) || jv_int(hint) < 1) {
+            call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                      "params.%s must be an integer from 1 to %zu", names[i],
+                      limits->max_page_size);
+            return 0;
+        }
+        uint64_t n = (uint64_t)jv_int(hint);
+        return n < limits->max_page_size ? (size_t)n : limits->max_page_size;
+    }
+    return limits->page_size;
+}
+
+/* ---- resources/list ------------------------------------------------------------------------------------ */
+
+struct listing {
+    struct tidings_list list;
+    struct call *call;
+    struct catalog *catalog; /* a reference: pages of one answer come from one snapshot */
+    size_t mount;
+    enum cursor_source source; /* of list.last */
+};
+
+static void listing_end(struct listing *l)
+{
+    struct call *call = l->call;
+    jw_end_array(&call->w);
+    if (l->list.full) {
+        write_cursor(&call->w, l->source, buf_str(&l->list.last));
+    }
+    buf_deinit(&l->list.last);
+    catalog_unref(l->catalog);
+    call->request = NULL;
+    call_end(call, CACHE_NOW);
+}
+
+static void listing_fail(struct listing *l, const struct tidings_error *err)
+{
+    struct call *call = l->call;
+    struct tidings_error copy = *err;
+    buf_deinit(&l->list.last);
+    catalog_unref(l->catalog);
+    call->request = NULL;
+    call_fail_err(call, &copy, STR_EMPTY);
+}
+
+static void next_mount(struct listing *l);
+
+static void mount_listed(struct request *request)
+{
+    struct listing *l = request->user;
+    if (request->code < 0) {
+        listing_fail(l, &request->err);
+        return;
+    }
+    if (l->list.count > 0 && l->list.last.len > 0) {
+        l->source = FROM_MOUNT;
+    }
+    l->mount++;
+    l->list.after = STR_EMPTY;
+    next_mount(l);
+}
+
+static void next_mount(struct listing *l)
+{
+    struct call *call = l->call;
+    if (l->list.full || l->mount >= l->catalog->mount_count || call->cancelled) {
+        listing_end(l);
+        return;
+    }
+    request_init(&l->list.base, call->core->mailbox, mount_listed, l, STR_EMPTY);
+    call->request = &l->list.base;
+    request_list(&l->list, l->catalog->mounts[l->mount]);
+}
+
+/* The first registered resource after `after`. */
+static size_t upper_bound(struct catalog_entry *const *entries, size_t count,
+                          struct tidings_str after)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (after.len > 0 && str_cmp(entries[middle]->about->uri, after) <= 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The mount a cursor points into. */
+static bool find_mount(struct listing *l, struct tidings_str after)
+{
+    for (size_t i = l->catalog->mount_count; i-- > 0;) {
+        if (uri_is_within(after, l->catalog->mounts[i]->prefix)) {
+            l->mount = i;
+            l->list.after = after;
+            return true;
+        }
+    }
+    return false;
+}
+
+void method_resources_list(struct call *call)
+{
+    struct cursor cursor;
+    size_t wanted = page_size(call);
+    if (wanted == 0 || !read_cursor(call, "rm", &cursor)) {
+        return;
+    }
+    struct listing *l = arena_alloc(&call->arena, sizeof(*l));
+    if (!l) {
+        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        return;
+    }
+    l->call = call;
+    l->catalog = catalog_ref(call->core->catalog);
+    l->list.wanted = wanted;
+    l->list.who = call->channel->who;
+    l->list.w = &call->w;
+    buf_init(&l->list.last, CURSOR_MAX);
+    if (cursor.source == FROM_MOUNT && !find_mount(l, cursor.after)) {
+        struct tidings_error err;
+        tidings_fail(&err, TIDINGS_E_INVALID,
+                     "params.cursor points to a place that is not served any more; begin again "
+                     "without it");
+        listing_fail(l, &err);
+        return;
+    }
+    call_begin(call);
+    jw_key(&call->w, STR("resources"));
+    jw_begin_array(&call->w);
+    if (cursor.source == FROM_REGISTERED) {
+        struct catalog_entry **rows = l->catalog->resources;
+        size_t n = l->catalog->resource_count;
+        for (size_t i = upper_bound(rows, n, cursor.after); i < n && !l->list.full; i++) {
+            if (tidings_list_add(&l->list, rows[i]->about, NULL) < 0) {
+                break; /* sticks in the buffer and fails the answer */
+            }
+        }
+        l->source = FROM_REGISTERED;
+    }
+    next_mount(l);
+}
+
+/* ---- resources/templates/list ---------------------------------------------------------------------------- */
+
+/* What a mount can produce, as a template. */
+static void write_mount_template(struct jw *w, const struct tidings_provider *p)
+{
+    struct buf text;
+    buf_init(&text, CURSOR_MAX);
+    buf_puts(&text, p->prefix);
+    buf_puts(&text, STR("{+path}"));
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = buf_str(&text);
+    about.name = tidings_str(p->ops->name);
+    about.description = STR("Anything below this prefix, by its path");
+    about.listable = true;
+    jw_begin_object(w);
+    resource_write_members(w, STR("uriTemplate"), &about);
+    jw_end_object(w);
+    buf_deinit(&text);
+}
+
+void method_resources_templates_list(struct call *call)
+{
+    struct cursor cursor;
+    size_t wanted = page_size(call);
+    if (wanted == 0 || !read_cursor(call, "t", &cursor)) {
+        return;
+    }
+    const struct catalog *catalog = call->core->catalog;
+    size_t n = catalog->template_count, count = 0;
+    struct tidings_str last = STR_EMPTY;
+    bool full = false;
+    call_begin(call);
+    jw_key(&call->w, STR("resourceTemplates"));
+    jw_begin_array(&call->w);
+    for (size_t i = upper_bound(catalog->templates, n, cursor.after); i < n && !full; i++) {
+        const struct tidings_resource *about = catalog->templates[i]->about;
+        full = count == wanted;
+        if (!full && access_allows(call->channel->who, ACCESS_LIST, about->uri)) {
+            jw_begin_object(&call->w);
+            resource_write_members(&call->w, STR("uriTemplate"), about);
+            jw_end_object(&call->w);
+            last = about->uri;
+            count++;
+        }
+    }
+    /* The few templates of mounts follow on the last page. */
+    for (size_t i = 0; i < catalog->mount_count && !full; i++) {
+        write_mount_template(&call->w, catalog->mounts[i]);
+    }
+    jw_end_array(&call->w);
+    if (full) {
+        write_cursor(&call->w, FROM_TEMPLATE, last);
+    }
+    call_end(call, CACHE_NOW);
+}
+
+/* ---- resources/read ------------------------------------------------------------------------------------------ */
+
+static void read_done(struct request *request)
+{
+    struct call *call = request->user;
+    struct tidings_read *read = list_entry(request, struct tidings_read, base);
+    call->request = NULL;
+    if (request->code < 0) {
+        struct tidings_error err = request->err;
+        call_fail_err(call, &err, read->spelled);
+        return;
+    }
+    jw_end_array(&call->w);
+    call_end(call, CACHE_NOW);
+}
+
+void method_resources_read(struct call *call)
+{
+    struct json *param = jv_get(call->msg.params, "uri");
+    if (!jv_is(param, JV_STRING)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
+        return;
+    }
+    struct tidings_str spelled = jv_str(param);
+    struct buf canonical;
+    struct tidings_error err;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(spelled, &canonical, &err);
+    struct tidings_str uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
+    buf_deinit(&canonical);
+    if (rc < 0) {
+        call_fail_err(call, &err, spelled);
+        return;
+    }
+    struct catalog_hit *hit = arena_alloc(&call->arena, sizeof(*hit));
+    struct tidings_read *read = arena_alloc(&call->arena, sizeof(*read));
+    if (!uri.ptr || !hit || !read) {
+        call_fail(call, TIDINGS_E_NOMEM, spelled, "out of memory");
+        return;
+    }
+    if (!access_allows(call->channel->who, ACCESS_READ, uri) ||
+        !catalog_find(call->core->catalog, uri, &call->arena, hit)) {
+        call_fail(call, TIDINGS_E_NOTFOUND, spelled, "resource not found");
+        return;
+    }
+    request_init(&read->base, call->core->mailbox, read_done, call, uri);
+    read->w = &call->w;
+    read->spelled = spelled;
+    read->length = -1;
+    read->max_bytes = call->core->limits->max_read_bytes;
+    call->request = &read->base;
+    call_begin(call);
+    jw_key(&call->w, STR("contents"));
+    jw_begin_array(&call->w);
+    request_read(read, hit);
+}

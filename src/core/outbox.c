@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A ring of items. Merging looks back from the newest, and only when the subscription has something
+ * queued at all, so the ordinary case (nothing waiting) costs nothing.
+ */
+#include "core/outbox.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/peer.h"
+#include "store/change.h"
+
+#define OUTBOX_FIRST_CAP 4u
+
+void outbox_init(struct outbox *o)
+{
+    memset(o, 0, sizeof(*o));
+}
+
+void outbox_deinit(struct outbox *o)
+{
+    outbox_remove(o, NULL);
+}
+
+static struct outbox_item *at(struct outbox *o, size_t i)
+{
+    return &o->items[(o->head + i) & (o->cap - 1)];
+}
+
+enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
+                                           enum tidings_change_kind next)
+{
+    if (next == TIDINGS_CHANGE_DELETED) {
+        return TIDINGS_CHANGE_DELETED;
+    }
+    if (old == TIDINGS_CHANGE_CREATED) {
+        return TIDINGS_CHANGE_CREATED;
+    }
+    return TIDINGS_CHANGE_UPDATED;
+}
+
+static int grow(struct outbox *o)
+{
+    size_t cap = o->cap ? o->cap * 2 : OUTBOX_FIRST_CAP;
+    struct outbox_item *items = mem_alloc(cap * sizeof(*items));
+    if (!items) {
+        return TIDINGS_E_NOMEM;
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        items[i] = *at(o, i);
+    }
+    mem_free(o->items);
+    o->items = items;
+    o->head = 0;
+    o->cap = cap;
+    return 0;
+}
+
+static struct outbox_item *find(struct outbox *o, const struct sub *sub, struct tidings_str uri)
+{
+    unsigned left = sub->queued;
+    for (size_t i = o->count; i-- > 0 && left > 0;) {
+        struct outbox_item *item = at(o, i);
+        if (item->sub != sub) {
+            continue;
+        }
+        if (str_eq(item->change->uri, uri)) {
+            return item;
+        }
+        left--;
+    }
+    return NULL;
+}
+
+enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
+                               enum tidings_change_kind kind, size_t max)
+{
+    struct outbox_item *item = sub->queued > 0 ? find(o, sub, change->uri) : NULL;
+    if (item) {
+        const struct change *old = item->change;
+        item->change = change_ref(change);
+        item->kind = outbox_merge_kind(item->kind, kind);
+        item->merged++;
+        change_unref(old);
+        return OUTBOX_MERGED;
+    }
+    if (o->count >= max || (o->count == o->cap && grow(o) < 0)) {
+        return OUTBOX_FULL;
+    }
+    item = at(o, o->count++);
+    item->sub = sub;
+    item->change = change_ref(change);
+    item->first_seq = change->seq;
+    item->kind = kind;
+    item->merged = 1;
+    sub->queued++;
+    return OUTBOX_ADDED;
+}
+
+struct outbox_item *outbox_first(struct outbox *o)
+{
+    return o->count > 0 ? at(o, 0) : NULL;
+}
+
+static void release_if_empty(struct outbox *o)
+{
+    if (o->count == 0) {
+        mem_free(o->items);
+        outbox_init(o);
+    }
+}
+
+void outbox_pop(struct outbox *o)
+{
+    struct outbox_item *item = at(o, 0);
+    item->sub->queued--;
+    change_unref(item->change);
+    o->head = (o->head + 1) & (o->cap - 1);
+    o->count--;
+    release_if_empty(o);
+}
+
+void outbox_remove(struct outbox *o, struct sub *sub)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < o->count; i++) {
+        struct outbox_item *item = at(o, i);
+        if (sub && item->sub != sub) {
+            *at(o, kept++) = *item;
+            continue;
+        }
+        item->sub->queued--;
+        change_unref(item->change);
+    }
+    o->count = kept;
+    release_if_empty(o);
+}

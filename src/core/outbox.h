@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a peer still has to be told: a bounded queue of (subscription, change), in the order the
+ * changes came. Two changes of one URI for one subscription merge into the place of the first.
+ *
+ * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller collapses
+ * it (outbox_collapse) into "something changed" per subscription.
+ */
+#ifndef CORE_OUTBOX_H
+#define CORE_OUTBOX_H
+
+#include <tidings/provider.h>
+
+struct change;
+struct sub;
+
+struct outbox_item {
+    struct sub *sub;
+    const struct change *change; /* the newest; a reference */
+    uint64_t first_seq;          /* the oldest merged into it */
+    unsigned merged;
+    enum tidings_change_kind kind;
+};
+
+struct outbox {
+    struct outbox_item *items; /* ring */
+    size_t head, count, cap;
+};
+
+void outbox_init(struct outbox *o);
+void outbox_deinit(struct outbox *o);
+
+enum outbox_result {
+    OUTBOX_ADDED,
+    OUTBOX_MERGED,
+    OUTBOX_FULL, /* also when out of memory: nothing changed */
+};
+/* `kind` is the change's own, or what it means to this peer after catching up. `max` bounds the
+ * queue. */
+enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
+                               enum tidings_change_kind kind, size_t max);
+/* The oldest, or NULL; and drop it. Memory is released when the queue empties. */
+struct outbox_item *outbox_first(struct outbox *o);
+void outbox_pop(struct outbox *o);
+/* Forget what concerns `sub` (NULL: everything). */
+void outbox_remove(struct outbox *o, struct sub *sub);
+
+/* created+updated = created, deleted+created = updated, anything+deleted = deleted. */
+enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
+                                           enum tidings_change_kind next);
+
+#endif

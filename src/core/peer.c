@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Peers: what they hear and how it is flushed. Subscriptions are in listen.c, catching up in
+ * catchup.c.
+ */
+#include "core/peer.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/channel.h"
+#include "core/hub.h"
+#include "store/change.h"
+
+/* Beyond this much unsent, changes wait (and merge) in the outbox instead of the send buffer. */
+#define PEER_HIGH_WATER (64u * 1024u)
+
+struct peer *peer_create(struct core *core, const struct principal *who)
+{
+    struct peer *peer = mem_zalloc(sizeof(*peer));
+    if (!peer) {
+        return NULL;
+    }
+    peer->core = core;
+    peer->who = who;
+    peer->cursor = core->last_seq;
+    outbox_init(&peer->outbox);
+    list_init(&peer->listens);
+    list_init(&peer->dirty_link);
+    list_append(&core->peers, &peer->link);
+    core->stats.peers++;
+    return peer;
+}
+
+struct peer *channel_peer(struct channel *channel)
+{
+    if (!channel->peer) {
+        struct peer *peer = peer_create(channel->core, channel->who);
+        if (peer) {
+            static const struct answer_headers none;
+            peer_set_sink(peer, channel->ops->stream(channel, &none));
+            channel->peer = peer;
+        }
+    }
+    return channel->peer;
+}
+
+void peer_destroy(struct peer *peer)
+{
+    if (!peer) {
+        return;
+    }
+    list_each (it, next, &peer->listens) {
+        listen_destroy(list_entry(it, struct listen, link));
+    }
+    if (peer->catchup) {
+        peer->catchup->user = NULL;
+    }
+    outbox_deinit(&peer->outbox);
+    list_remove(&peer->dirty_link);
+    list_remove(&peer->link);
+    if (peer->sink) {
+        peer->sink->user = NULL;
+        peer->sink->closed = NULL;
+        peer->sink->drained = NULL;
+        peer->sink = NULL;
+    }
+    peer->core->stats.peers--;
+    loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
+}
+
+void peer_mark_dirty(struct peer *peer)
+{
+    if (list_empty(&peer->dirty_link)) {
+        list_append(&peer->core->dirty, &peer->dirty_link);
+    }
+}
+
+uint64_t peer_cursor(const struct peer *peer)
+{
+    if (!peer->sink || peer->catchup) {
+        return peer->cursor;
+    }
+    if (peer->outbox.count > 0) {
+        struct outbox *o = (struct outbox *)(uintptr_t)&peer->outbox;
+        return outbox_first(o)->first_seq - 1;
+    }
+    return peer->core->last_seq;
+}
+
+static void on_drained(void *user)
+{
+    struct peer *peer = user;
+    if (peer->outbox.count > 0 || peer->has_truncated || peer->has_list_pending) {
+        peer_mark_dirty(peer);
+    }
+}
+
+static void on_closed(void *user)
+{
+    struct peer *peer = user;
+    peer->cursor = peer_cursor(peer);
+    peer->sink = NULL;
+    outbox_remove(&peer->outbox, NULL);
+    if (peer->closed) {
+        peer->closed(peer);
+    }
+}
+
+void peer_set_sink(struct peer *peer, struct sink *sink)
+{
+    if (peer->sink) {
+        peer->cursor = peer_cursor(peer);
+        outbox_remove(&peer->outbox, NULL);
+        peer->sink->user = NULL;
+        peer->sink->closed = NULL;
+        peer->sink->drained = NULL;
+    }
+    peer->sink = sink;
+    if (sink) {
+        sink->user = peer;
+        sink->closed = on_closed;
+        sink->drained = on_drained;
+    }
+}
+
+bool peer_send(struct peer *peer, struct tidings_str message)
+{
+    if (!peer->sink) {
+        return false;
+    }
+    char id[64];
+    size_t id_len = peer->event_id ? peer->event_id(peer, peer_cursor(peer), id) : 0;
+    char *room = peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), message.len);
+    if (!room) {
+        return false;
+    }
+    memcpy(room, message.ptr, message.len);
+    return true;
+}
+
+/* ---- delivery --------------------------------------------------------------------------------------- */
+
+static void mark_truncated(struct peer *peer, struct sub *sub)
+{
+    sub->truncated = true;
+    peer->has_truncated = true;
+    peer->core->stats.truncated++;
+}
+
+/* Full: what waits becomes "something changed" per subscription. */
+static void collapse(struct peer *peer)
+{
+    struct outbox_item *item;
+    while ((item = outbox_first(&peer->outbox)) != NULL) {
+        if (!item->sub->truncated) {
+            mark_truncated(peer, item->sub);
+        }
+        outbox_pop(&peer->outbox);
+    }
+}
+
+void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
+                enum tidings_change_kind kind)
+{
+    if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->truncated) {
+        return;
+    }
+    if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
+        return;
+    }
+    enum outbox_result r =
+        outbox_push(&peer->outbox, sub, change, kind, peer->core->limits->outbox_max);
+    if (r == OUTBOX_MERGED) {
+        peer->core->stats.coalesced++;
+    } else if (r == OUTBOX_FULL) {
+        collapse(peer);
+        if (!sub->truncated) {
+            mark_truncated(peer, sub);
+        }
+    }
+    peer_mark_dirty(peer);
+}
+
+static bool write_update(struct peer *peer, const struct dialect_updated *u)
+{
+    char id[64];
+    size_t id_len = peer->event_id ? peer->event_id(peer, u->cursor, id) : 0;
+    size_t size = dialect_updated_size(u);
+    char *room = peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
+    if (!room) {
+        return false;
+    }
+    dialect_updated_write(u, room, size);
+    peer->core->stats.deliveries++;
+    return true;
+}
+
+/* The number up to which everything is written once the first item is. */
+static uint64_t cursor_after_first(struct peer *peer)
+{
+    struct outbox *o = &peer->outbox;
+    if (o->count > 1) {
+        return o->items[(o->head + 1) & (o->cap - 1)].first_seq - 1;
+    }
+    return peer->core->last_seq;
+}
+
+static bool flush_items(struct peer *peer)
+{
+    struct outbox_item *item;
+    while (peer->sink && (item = outbox_first(&peer->outbox)) != NULL) {
+        if (peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+            return false;
+        }
+        struct sub *sub = item->sub;
+        struct dialect_updated u = {
+            .change = item->change,
+            .kind = item->kind,
+            .uri_json = sub->is_literal ? sub->spelled_json : item->change->uri_json,
+            .subscribed_json = sub->spelled_json,
+            .listen_id_json = sub->listen->id_json,
+            .epoch = peer->core->epoch,
+            .cursor = cursor_after_first(peer),
+            .merged = item->merged,
+        };
+        if (!write_update(peer, &u)) {
+            return false;
+        }
+        outbox_pop(&peer->outbox);
+    }
+    return true;
+}
+
+static bool flush_truncated(struct peer *peer)
+{
+    if (!peer->has_truncated) {
+        return true;
+    }
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        list_each (it, next, &listen->subs) {
+            struct sub *sub = list_entry(it, struct sub, link);
+            if (!sub->truncated) {
+                continue;
+            }
+            if (!peer->sink || peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+                return false;
+            }
+            struct dialect_updated u = {
+                .kind = TIDINGS_CHANGE_UPDATED,
+                .uri_json = sub->spelled_json,
+                .subscribed_json = sub->spelled_json,
+                .listen_id_json = listen->id_json,
+                .epoch = peer->core->epoch,
+                .cursor = peer->core->last_seq,
+                .truncated = true,
+            };
+            if (!write_update(peer, &u)) {
+                return false;
+            }
+            sub->truncated = false;
+        }
+    }
+    peer->has_truncated = false;
+    return true;
+}
+
+static bool flush_list(struct peer *peer)
+{
+    if (!peer->has_list_pending) {
+        return true;
+    }
+    peer->has_list_pending = false;
+    struct buf message;
+    buf_init(&message, 4096);
+    list_each (it, next, &peer->listens) {
+        struct listen *listen = list_entry(it, struct listen, link);
+        if (listen->list_pending && listen->live) {
+            listen->list_pending = false;
+            buf_clear(&message);
+            dialect_put_list_changed(&message, listen->id_json);
+            peer_send(peer, buf_str(&message));
+        }
+    }
+    buf_deinit(&message);
+    return true;
+}
+
+void peer_flush(struct peer *peer)
+{
+    if (!peer->sink || peer->catchup) {
+        return;
+    }
+    /* A resync says "re-read"; what follows it in order must not be older than it. */
+    if (flush_items(peer) && flush_truncated(peer)) {
+        flush_list(peer);
+    }
+}

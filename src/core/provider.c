@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Provider instances: one block holds the struct, the prefix and the provider's own state.
+ */
+#include "core/provider.h"
+
+#include <stdalign.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/hub.h"
+
+void *tidings_provider_state(struct tidings_provider *p)
+{
+    return p->state;
+}
+
+struct tidings_str tidings_provider_prefix(struct tidings_provider *p)
+{
+    return p->prefix;
+}
+
+int tidings_provider_changed(struct tidings_provider *p, const struct tidings_change *change,
+                             struct tidings_error *err)
+{
+    if (!p || !change || change->uri.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a change needs the URI of what changed");
+    }
+    return hub_announce(p->hub, change, err);
+}
+
+static int check_ops(const struct tidings_provider_ops *ops, struct tidings_error *err)
+{
+    if (!ops || !ops->name) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a provider needs a table of operations");
+    }
+    if (ops->abi == 0 || ops->abi > TIDINGS_PROVIDER_ABI) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "provider '%s' was built for interface %u, this library has %u",
+                            ops->name, ops->abi, TIDINGS_PROVIDER_ABI);
+    }
+    if (!ops->open || !ops->read || !ops->close) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "provider '%s' lacks one of open, read, close", ops->name);
+    }
+    if (!ops->watch != !ops->unwatch) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "provider '%s' must have both watch and unwatch, or neither",
+                            ops->name);
+    }
+    return 0;
+}
+
+int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+                    struct tidings_str prefix, struct tidings_str config,
+                    struct tidings_provider **ret, struct tidings_error *err)
+{
+    int rc = check_ops(ops, err);
+    if (rc < 0) {
+        return rc;
+    }
+    const size_t align = alignof(max_align_t);
+    size_t text = (sizeof(struct tidings_provider) + prefix.len + align) & ~(align - 1);
+    struct tidings_provider *p = mem_zalloc(text + ops->size);
+    if (!p) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "provider '%s': out of memory", ops->name);
+    }
+    char *copy = (char *)(p + 1);
+    memcpy(copy, prefix.ptr, prefix.len);
+    p->ops = ops;
+    p->hub = hub;
+    p->pool = pool;
+    p->prefix = tidings_strn(copy, prefix.len);
+    p->state = (char *)p + text;
+    rc = ops->open(p, config, err);
+    if (rc < 0) {
+        provider_destroy(p);
+        return error_wrap(err, rc, "%s provider at '%.*s'", ops->name, STR_ARG(prefix));
+    }
+    *ret = p;
+    return 0;
+}
+
+void provider_destroy(struct tidings_provider *p)
+{
+    if (p) {
+        p->ops->close(p);
+        mem_free(p);
+    }
+}

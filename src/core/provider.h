@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One open provider instance and the mount it serves. Created on the hub, shared by all threads
+ * while the server runs; its fields are frozen after open.
+ */
+#ifndef CORE_PROVIDER_H
+#define CORE_PROVIDER_H
+
+#include <tidings/provider.h>
+
+struct hub;
+struct pool;
+
+struct tidings_provider {
+    const struct tidings_provider_ops *ops;
+    struct hub *hub;
+    struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
+    struct tidings_str prefix;
+    /* the prefix text and then `ops->size` bytes of state follow */
+    void *state;
+};
+
+/* Check the table (required slots, abi) and open. The error is wrapped with the provider's name. */
+int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+                    struct tidings_str prefix, struct tidings_str config,
+                    struct tidings_provider **ret, struct tidings_error *err);
+void provider_destroy(struct tidings_provider *p); /* closes; NULL is fine */
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests to providers: dispatch (directly, or on the pool for blocking ones) and coming home.
+ */
+#include "core/request.h"
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "core/resource.h"
+
+void request_init(struct request *r, struct mailbox *home, request_done_fn done, void *user,
+                  struct tidings_str uri)
+{
+    memset(r, 0, sizeof(*r));
+    r->home = home;
+    r->thread = pthread_self();
+    r->done = done;
+    r->user = user;
+    r->uri = uri;
+}
+
+void request_cancel(struct request *r)
+{
+    __atomic_store_n(&r->cancelled, true, __ATOMIC_RELEASE);
+}
+
+static void come_home(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct request *r = list_entry(letter, struct request, letter);
+    r->done(r);
+}
+
+/* The worker is gone, and with it the call: its memory was kept for us alone. */
+static void lost(struct letter *letter)
+{
+    struct request *r = list_entry(letter, struct request, letter);
+    r->code = TIDINGS_E_CLOSED;
+    r->done(r);
+}
+
+static void finish(struct request *r, int code, const struct tidings_error *err)
+{
+    r->code = code;
+    if (code < 0) {
+        if (err && err->text[0]) {
+            r->err = *err;
+        } else {
+            tidings_fail(&r->err, code, "%s", tidings_code_text(code));
+        }
+    }
+    if (pthread_equal(r->thread, pthread_self())) {
+        r->done(r);
+        return;
+    }
+    r->letter.deliver = come_home;
+    r->letter.drop = lost;
+    mailbox_send(r->home, &r->letter);
+}
+
+static void run_job(void *job)
+{
+    struct request *r = job;
+    r->run(r);
+}
+
+static void start(struct request *r, struct tidings_provider *p, void (*run)(struct request *))
+{
+    r->provider = p;
+    r->run = run;
+    if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
+        int rc = pool_submit(p->pool, run_job, r);
+        if (rc < 0) {
+            struct tidings_error err;
+            tidings_fail(&err, rc, "too many requests are waiting; try again later");
+            finish(r, rc, &err);
+        }
+        return;
+    }
+    run(r);
+}
+
+/* ---- read -------------------------------------------------------------------------------------- */
+
+static void run_read(struct request *r)
+{
+    struct tidings_read *read = list_entry(r, struct tidings_read, base);
+    if (read->entry) {
+        read->entry->read(read->entry->user, read, r->uri);
+    } else {
+        r->provider->ops->read(r->provider, read, r->uri);
+    }
+}
+
+void request_read(struct tidings_read *read, const struct catalog_hit *hit)
+{
+    read->entry = hit->entry;
+    read->variables = hit->variables;
+    start(&read->base, hit->provider, run_read);
+}
+
+bool tidings_read_cancelled(const struct tidings_read *read)
+{
+    return __atomic_load_n(&read->base.cancelled, __ATOMIC_ACQUIRE);
+}
+
+void tidings_read_range(const struct tidings_read *read, int64_t *offset, int64_t *length)
+{
+    *offset = read->offset;
+    *length = read->length;
+}
+
+size_t tidings_read_max_bytes(const struct tidings_read *read)
+{
+    return read->max_bytes;
+}
+
+struct tidings_str tidings_read_variable(const struct tidings_read *read, const char *name)
+{
+    struct tidings_str wanted = tidings_str(name);
+    for (size_t i = 0; i < read->variables.count; i++) {
+        if (str_eq(read->variables.values[i].name, wanted)) {
+            return read->variables.values[i].value;
+        }
+    }
+    return STR_EMPTY;
+}
+
+/* One element of `contents`: what the caller says, completed from the registration. */
+static int add_content(struct tidings_read *read, const struct tidings_resource *about,
+                       struct tidings_str bytes, bool is_text, struct tidings_error *err)
+{
+    if (bytes.len > read->max_bytes - read->bytes) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "the content exceeds the limit of %zu bytes",
+                            read->max_bytes);
+    }
+    struct tidings_resource row;
+    tidings_resource_init(&row);
+    if (about) {
+        row = *about;
+    } else if (read->entry) {
+        row = *read->entry->about;
+        row.uri = STR_EMPTY;
+        row.size = -1;
+    }
+    if (row.uri.len == 0 || str_eq(row.uri, read->base.uri)) {
+        row.uri = read->spelled.len > 0 ? read->spelled : read->base.uri;
+    }
+    if (row.name.len == 0 && read->entry) {
+        row.name = read->entry->about->name;
+    }
+    if (row.mime_type.len == 0 && read->entry) {
+        row.mime_type = read->entry->about->mime_type;
+    }
+    if (row.size < 0 && read->offset == 0 && read->length < 0) {
+        row.size = (int64_t)bytes.len;
+    }
+    struct jw *w = read->w;
+    jw_begin_object(w);
+    resource_write_members(w, STR("uri"), &row);
+    jw_key(w, is_text ? STR("text") : STR("blob"));
+    if (is_text) {
+        jw_string(w, bytes);
+    } else {
+        jw_base64(w, bytes);
+    }
+    jw_end_object(w);
+    read->bytes += bytes.len;
+    read->count++;
+    if (w->out->failed) {
+        return tidings_fail(err, w->out->failed, "the answer does not fit");
+    }
+    return 0;
+}
+
+int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
+                      struct tidings_str text, struct tidings_error *err)
+{
+    return add_content(read, about, text, true, err);
+}
+
+int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
+                      struct tidings_str bytes, struct tidings_error *err)
+{
+    return add_content(read, about, bytes, false, err);
+}
+
+int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about, char *bytes,
+                      size_t len, struct tidings_error *err)
+{
+    struct tidings_str content = {bytes, len};
+    int rc = add_content(read, about, content, str_is_utf8(content), err);
+    tidings_free(bytes);
+    return rc;
+}
+
+void tidings_read_done(struct tidings_read *read, int code, const struct tidings_error *err)
+{
+    struct tidings_error none;
+    if (code >= 0 && read->w->out->failed) {
+        code = tidings_fail(&none, read->w->out->failed, "the answer does not fit");
+        err = &none;
+    } else if (code >= 0 && read->count == 0) {
+        code = tidings_fail(&none, TIDINGS_E_INTERNAL, "the resource gave no content");
+        err = &none;
+    }
+    finish(&read->base, code, err);
+}
+
+/* ---- list and children ------------------------------------------------------------------------- */
+
+static void run_list(struct request *r)
+{
+    struct tidings_list *list = list_entry(r, struct tidings_list, base);
+    const struct tidings_provider_ops *ops = r->provider->ops;
+    if (list->children) {
+        if (ops->children) {
+            ops->children(r->provider, list, r->uri);
+            return;
+        }
+    } else if (ops->list) {
+        ops->list(r->provider, list);
+        return;
+    }
+    tidings_list_done(list, 0, NULL);
+}
+
+void request_list(struct tidings_list *list, struct tidings_provider *p)
+{
+    start(&list->base, p, run_list);
+}
+
+void request_children(struct tidings_list *list, struct tidings_provider *p)
+{
+    list->children = true;
+    start(&list->base, p, run_list);
+}
+
+int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
+                     struct tidings_error *err)
+{
+    if (list->full || list->count == list->wanted) {
+        list->full = true;
+        return 0;
+    }
+    if (!access_allows(list->who, ACCESS_LIST, row->uri)) {
+        return 1;
+    }
+    buf_clear(&list->last);
+    buf_puts(&list->last, row->uri);
+    jw_begin_object(list->w);
+    resource_write_members(list->w, STR("uri"), row);
+    jw_end_object(list->w);
+    list->count++;
+    if (list->w->out->failed || list->last.failed) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "the page does not fit; ask for fewer rows");
+    }
+    return 1;
+}
+
+struct tidings_str tidings_list_after(const struct tidings_list *list)
+{
+    return list->after;
+}
+
+void tidings_list_done(struct tidings_list *list, int code, const struct tidings_error *err)
+{
+    finish(&list->base, code, err);
+}
+
+/* ---- stat -------------------------------------------------------------------------------------- */
+
+static void run_stat(struct request *r)
+{
+    struct tidings_stat *stat = list_entry(r, struct tidings_stat, base);
+    if (r->provider->ops->stat) {
+        r->provider->ops->stat(r->provider, stat, r->uri);
+    } else {
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+    }
+}
+
+void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
+{
+    if (hit->entry) {
+        struct tidings_resource about = *hit->entry->about;
+        about.uri = stat->base.uri;
+        tidings_stat_done(stat, 0, &about, NULL);
+        return;
+    }
+    start(&stat->base, hit->provider, run_stat);
+}
+
+void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
+                       const struct tidings_error *err)
+{
+    if (code >= 0 && about) {
+        if (pthread_equal(stat->base.thread, pthread_self())) {
+            stat->about = *about;
+        } else {
+            stat->copy = resource_dup(about);
+            if (stat->copy) {
+                stat->about = *stat->copy;
+            } else {
+                code = TIDINGS_E_NOMEM;
+            }
+        }
+    }
+    finish(&stat->base, code, err);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a provider is asked (struct tidings_read, tidings_list, tidings_stat) and how its answer comes
+ * home: finished on the home thread the result is used at once, on any other it travels by mailbox.
+ *
+ * Rows and contents are written as JSON straight into the answer under construction, on whichever
+ * thread the provider adds them; nothing is kept twice.
+ */
+#ifndef CORE_REQUEST_H
+#define CORE_REQUEST_H
+
+#include <pthread.h>
+
+#include "base/mailbox.h"
+#include "core/access.h"
+#include "core/catalog.h"
+#include "json/write.h"
+
+struct request;
+typedef void (*request_done_fn)(struct request *request);
+
+/* The part all kinds share. Lives in the memory of the call it serves. */
+struct request {
+    struct letter letter;
+    struct mailbox *home;
+    pthread_t thread;
+    request_done_fn done; /* on the home thread, exactly once */
+    void *user;
+    struct tidings_provider *provider;
+    struct tidings_str uri; /* canonical; outlives the request */
+    int code;
+    struct tidings_error err;
+    bool cancelled; /* atomic */
+    void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
+};
+
+struct tidings_read {
+    struct request base;
+    struct jw *w; /* inside the array of contents */
+    struct catalog_entry *entry;
+    struct template_match variables;
+    struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
+    int64_t offset, length;
+    size_t max_bytes, bytes;
+    size_t count;
+};
+
+struct tidings_list {
+    struct request base;
+    struct jw *w; /* inside the array of rows */
+    const struct principal *who;
+    struct tidings_str after; /* URI */
+    struct buf last;          /* URI of the last row added */
+    size_t wanted, count;
+    bool children, full;
+};
+
+struct tidings_stat {
+    struct request base;
+    struct tidings_resource about; /* slices valid inside done only */
+    struct tidings_resource *copy; /* private: when it travelled */
+};
+
+void request_init(struct request *r, struct mailbox *home, request_done_fn done, void *user,
+                  struct tidings_str uri);
+void request_cancel(struct request *r);
+
+/* Ask. `base` must be initialised; the answer may come before these return. */
+void request_read(struct tidings_read *r, const struct catalog_hit *hit);
+void request_list(struct tidings_list *l, struct tidings_provider *p);
+void request_children(struct tidings_list *l, struct tidings_provider *p);
+void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sessions and their streams.
+ */
+#include "core/session.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/call.h"
+#include "core/subscribe.h"
+
+struct session_stream {
+    struct list link;
+    struct session *session;
+    struct sink *sink;
+    unsigned no;
+};
+
+static struct session_stream *newest(struct session *session)
+{
+    return list_empty(&session->streams)
+               ? NULL
+               : list_entry(session->streams.next, struct session_stream, link);
+}
+
+static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
+{
+    struct session *session = peer->owner;
+    struct session_stream *stream = newest(session);
+    int n = snprintf(out, 64, "%x.%llu.%llu", stream ? stream->no : 0,
+                     (unsigned long long)++session->next_event, (unsigned long long)cursor);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The stream in front stops being written to: remember how far it got. */
+static void remember_end(struct session *session, const struct session_stream *stream)
+{
+    unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
+    session->past[i].no = stream->no;
+    session->past[i].end = peer_cursor(session->peer);
+}
+
+static void stream_free(struct session_stream *stream)
+{
+    list_remove(&stream->link);
+    stream->session->stream_count--;
+    mem_free(stream);
+}
+
+/* A stream that is not in front ended. */
+static void idle_closed(void *user)
+{
+    stream_free(user);
+}
+
+static void demote(struct session_stream *stream)
+{
+    stream->sink->user = stream;
+    stream->sink->closed = idle_closed;
+    stream->sink->drained = NULL;
+}
+
+/* The stream in front ended; the peer has noted its cursor. */
+static void front_closed(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    struct session_stream *stream = newest(session);
+    remember_end(session, stream);
+    stream_free(stream);
+    session->active_ms = loop_now_ms(session->core->loop);
+    stream = newest(session);
+    if (stream) {
+        peer_set_sink(peer, stream->sink);
+        peer_catch_up(peer, peer->cursor);
+    }
+}
+
+/* ---- life --------------------------------------------------------------------------------------------- */
+
+static int make_id(struct session *session)
+{
+    unsigned char bytes[16];
+    int rc = random_bytes(bytes, sizeof(bytes));
+    if (rc < 0) {
+        return rc;
+    }
+    snprintf(session->id, sizeof(session->id), "%02x-", session->core->index & 0xffu);
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        snprintf(session->id + 3 + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return 0;
+}
+
+int session_create(struct core *core, const struct revision *revision, const struct principal *who,
+                   struct session **ret, struct tidings_error *err)
+{
+    if (core->stopping || core->stats.sessions >= core->limits->max_sessions) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "too many sessions; try again later");
+    }
+    struct session *session = mem_zalloc(sizeof(*session));
+    if (!session) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    session->core = core;
+    session->revision = revision;
+    session->who = who;
+    session->active_ms = loop_now_ms(core->loop);
+    list_init(&session->calls);
+    list_init(&session->streams);
+    list_init(&session->link);
+    int rc = make_id(session);
+    session->peer = rc < 0 ? NULL : peer_create(core, who);
+    session->listen = session->peer ? listen_create(session->peer, STR_EMPTY) : NULL;
+    if (!session->listen ||
+        map_put(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
+        peer_destroy(session->peer);
+        mem_free(session);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
+    }
+    session->listen->live = true;
+    session->peer->owner = session;
+    session->peer->closed = front_closed;
+    session->peer->event_id = event_id;
+    list_append(&core->session_list, &session->link);
+    core->stats.sessions++;
+    *ret = session;
+    return 0;
+}
+
+void session_destroy(struct session *session)
+{
+    struct core *core = session->core;
+    map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
+    list_remove(&session->link);
+    core->stats.sessions--;
+    list_each (cit, cnext, &session->calls) {
+        struct call *call = list_entry(cit, struct call, session_link);
+        call->session = NULL;
+        list_remove(cit);
+    }
+    session->peer->closed = NULL;
+    peer_flush(session->peer);
+    peer_set_sink(session->peer, NULL);
+    list_each (it, next, &session->streams) {
+        struct session_stream *stream = list_entry(it, struct session_stream, link);
+        stream->sink->user = NULL;
+        stream->sink->closed = NULL;
+        stream->sink->drained = NULL;
+        stream->sink->ops->end(stream->sink);
+        list_remove(it);
+        mem_free(stream);
+    }
+    peer_destroy(session->peer);
+    mem_free(session);
+}
+
+struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who)
+{
+    struct session *session = map_find(&core->sessions, id);
+    if (!session || session->who != who) {
+        return NULL;
+    }
+    session->active_ms = loop_now_ms(core->loop);
+    list_remove(&session->link);
+    list_append(&core->session_list, &session->link);
+    return session;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int session_worker(struct tidings_str id)
+{
+    if (id.len != SESSION_ID_LEN || id.ptr[2] != '-') {
+        return -1;
+    }
+    int high = hex(id.ptr[0]), low = hex(id.ptr[1]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+void session_sweep(struct core *core)
+{
+    uint64_t now = loop_now_ms(core->loop);
+    list_each (it, next, &core->session_list) {
+        struct session *session = list_entry(it, struct session, link);
+        if (session->active_ms + core->limits->session_timeout_ms > now) {
+            break; /* the rest was active later */
+        }
+        if (session->stream_count > 0 || !list_empty(&session->calls)) {
+            session->active_ms = now;
+            list_remove(it);
+            list_append(&core->session_list, it);
+        } else {
+            session_destroy(session);
+        }
+    }
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+struct event_cursor {
+    unsigned stream;
+    uint64_t cursor;
+    bool known; /* the stream is one of ours, and how far it got is remembered */
+    uint64_t end;
+};
+
+static void parse_event_id(const struct session *session, struct tidings_str id,
+                           struct event_cursor *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    struct tidings_str rest, n;
+    struct tidings_str stream = str_cut(id, '.', &rest, NULL);
+    n = str_cut(rest, '.', &rest, NULL);
+    uint64_t event = 0, no = 0;
+    if (!str_to_u64(n, &event) || !str_to_u64(rest, &ret->cursor) || stream.len == 0 ||
+        stream.len > 7 || event > session->next_event) {
+        return;
+    }
+    for (size_t i = 0; i < stream.len; i++) {
+        int digit = hex(stream.ptr[i]);
+        if (digit < 0) {
+            return;
+        }
+        no = no * 16 + (uint64_t)digit;
+    }
+    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
+        if (session->past[i].no == no && no > 0 && ret->cursor <= session->past[i].end) {
+            ret->stream = (unsigned)no;
+            ret->end = session->past[i].end;
+            ret->known = true;
+        }
+    }
+}
+
+/* Where to begin: a fresh stream carries what no stream has carried; a resumed one also what followed
+ * its last event while it was in front. An id we do not know means everything may have been missed. */
+static void begin(struct session *session, struct tidings_str last_event_id)
+{
+    struct peer *peer = session->peer;
+    uint64_t undelivered = peer->cursor;
+    peer->skip_from = peer->skip_to = 0;
+    if (last_event_id.len == 0) {
+        peer_catch_up(peer, undelivered);
+        return;
+    }
+    struct event_cursor at;
+    parse_event_id(session, last_event_id, &at);
+    if (!at.known) {
+        peer_resync(peer);
+        peer_catch_up(peer, undelivered);
+        return;
+    }
+    peer->skip_from = at.end;
+    peer->skip_to = undelivered;
+    peer_catch_up(peer, at.cursor < undelivered ? at.cursor : undelivered);
+}
+
+int session_open_stream(struct session *session, struct channel *channel,
+                        struct tidings_str last_event_id)
+{
+    if (session->stream_count >= SESSION_MAX_STREAMS) {
+        return TIDINGS_E_LIMIT;
+    }
+    struct session_stream *stream = mem_zalloc(sizeof(*stream));
+    if (!stream) {
+        return TIDINGS_E_NOMEM;
+    }
+    struct peer *peer = session->peer;
+    struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
+    /* The stream that was in front may have ended only in the client's eyes: it keeps what it has. */
+    struct session_stream *front = newest(session);
+    if (front) {
+        remember_end(session, front);
+        peer_set_sink(peer, NULL);
+        demote(front);
+    }
+    stream->sink = channel->ops->stream(channel, &headers);
+    stream->session = session;
+    stream->no = ++session->next_stream;
+    list_prepend(&session->streams, &stream->link);
+    session->stream_count++;
+    peer_set_sink(peer, stream->sink);
+    if (session->revision->has_priming) {
+        char id[64];
+        size_t len = event_id(peer, peer->cursor, id);
+        stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
+                                 session->core->limits->retry_ms);
+    }
+    begin(session, last_event_id);
+    subscribe_list(session->listen);
+    return 0;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The JSON writer. Invariant: whatever is written between balanced begin and end is one valid JSON
+ * text, because strings are repaired to UTF-8 and numbers that JSON cannot say become null.
+ *
+ * Most strings need no escaping, so the first thing asked is how long that is true, eight bytes at
+ * a time; such a string costs one reservation and one memcpy. Nothing is indented or sorted.
+ */
+#include "json/write.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_LEVELS 64u /* bits in jw.first */
+
+#define EACH_BYTE(n) (UINT64_C(0x0101010101010101) * (n))
+
+/* 0: as it is; 1: \u00xx; 2: the start of a multi-byte character; else the letter after '\'. */
+/* clang-format off */
+#define EIGHT(n) [(n)] = 2, 2, 2, 2, 2, 2, 2, 2
+static const unsigned char escapes[256] = {
+    1, 1, 1, 1, 1, 1, 1, 1, 'b', 't', 'n', 1, 'f', 'r', 1, 1, /* 00 */
+    1, 1, 1, 1, 1, 1, 1, 1, 1,   1,   1,   1, 1,   1,   1, 1, /* 10 */
+    ['"'] = '"', ['\\'] = '\\',
+    EIGHT(0x80), EIGHT(0x88), EIGHT(0x90), EIGHT(0x98), EIGHT(0xA0), EIGHT(0xA8), EIGHT(0xB0),
+    EIGHT(0xB8), EIGHT(0xC0), EIGHT(0xC8), EIGHT(0xD0), EIGHT(0xD8), EIGHT(0xE0), EIGHT(0xE8),
+    EIGHT(0xF0), EIGHT(0xF8),
+};
+#undef EIGHT
+/* clang-format on */
+
+/* How many bytes from the start need neither escaping nor checking. */
+static size_t plain_prefix(const char *p, size_t len)
+{
+    size_t i = 0;
+    while (len - i >= 8) {
+        uint64_t v;
+        memcpy(&v, p + i, 8);
+        /* A high bit appears where a byte is < 0x20, '"', '\' or >= 0x80. A borrow can only come
+         * from such a byte, so a zero result is always right. */
+        uint64_t odd = v | (v - EACH_BYTE(0x20)) | ((v ^ EACH_BYTE('"')) - EACH_BYTE(1)) |
+                       ((v ^ EACH_BYTE('\\')) - EACH_BYTE(1));
+        if (odd & EACH_BYTE(0x80)) {
+            break;
+        }
+        i += 8;
+    }
+    while (i < len && escapes[(unsigned char)p[i]] == 0) {
+        i++;
+    }
+    return i;
+}
+
+/* The length of the well-formed UTF-8 character at `p` (its first byte is >= 0x80), or 0 when there
+ * is none; *skip then gets the length of the ill-formed piece (Unicode: maximal subpart). */
+static size_t utf8_length(const unsigned char *p, size_t len, size_t *skip)
+{
+    unsigned char low = 0x80, high = 0xBF;
+    size_t need;
+    *skip = 1;
+    if (p[0] >= 0xC2 && p[0] <= 0xDF) {
+        need = 2;
+    } else if ((p[0] & 0xF0) == 0xE0) {
+        need = 3;
+        low = p[0] == 0xE0 ? 0xA0 : low;   /* overlong */
+        high = p[0] == 0xED ? 0x9F : high; /* surrogates */
+    } else if (p[0] >= 0xF0 && p[0] <= 0xF4) {
+        need = 4;
+        low = p[0] == 0xF0 ? 0x90 : low;   /* overlong */
+        high = p[0] == 0xF4 ? 0x8F : high; /* above U+10FFFF */
+    } else {
+        return 0;
+    }
+    for (size_t i = 1; i < need; i++, *skip = i) {
+        if (i >= len || p[i] < low || p[i] > high) {
+            return 0;
+        }
+        low = 0x80;
+        high = 0xBF;
+    }
+    return need;
+}
+
+/* The inside of a string whose first `i` bytes are known to be plain. */
+static void put_escaped(struct buf *b, struct tidings_str s, size_t i)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t run = 0; /* start of what is not copied yet */
+    while (i < s.len) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        unsigned char kind = escapes[c];
+        size_t used = 1, skip = 0;
+        if (kind == 2) {
+            used = utf8_length((const unsigned char *)s.ptr + i, s.len - i, &skip);
+        }
+        if (kind == 0 || (kind == 2 && used > 0)) {
+            i += used;
+            continue;
+        }
+        buf_put(b, s.ptr + run, i - run);
+        if (kind == 1) {
+            buf_put(b, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        } else if (kind == 2) {
+            buf_put(b, "\xEF\xBF\xBD", 3); /* U+FFFD */
+        } else {
+            buf_put(b, (char[]){'\\', (char)kind}, 2);
+        }
+        i += kind == 2 ? skip : 1;
+        run = i;
+    }
+    buf_put(b, s.ptr + run, s.len - run);
+}
+
+/* An optional comma, the quoted string, an optional colon. */
+static void put_quoted(struct buf *b, struct tidings_str s, bool comma, bool colon)
+{
+    size_t plain = plain_prefix(s.ptr, s.len);
+    if (plain < s.len) {
+        buf_put(b, ",\"", comma ? 2 : 0);
+        buf_put(b, "\"", comma ? 0 : 1);
+        put_escaped(b, s, plain);
+        buf_put(b, "\":", colon ? 2 : 1);
+        return;
+    }
+    if (buf_reserve(b, s.len + 4) < 0) {
+        return;
+    }
+    char *p = b->ptr + b->len;
+    if (comma) {
+        *p++ = ',';
+    }
+    *p++ = '"';
+    if (s.len > 0) {
+        memcpy(p, s.ptr, s.len);
+        p += s.len;
+    }
+    *p++ = '"';
+    if (colon) {
+        *p++ = ':';
+    }
+    *p = '\0';
+    b->len = (size_t)(p - b->ptr);
+}
+
+/* Does a comma go before what comes next? Notes that something comes. */
+static bool take_comma(struct jw *w)
+{
+    if (w->after_key) {
+        w->after_key = false;
+        return false;
+    }
+    if (w->depth == 0 || w->depth > MAX_LEVELS) {
+        return false;
+    }
+    uint64_t bit = UINT64_C(1) << (w->depth - 1);
+    bool comma = !(w->first & bit);
+    w->first &= ~bit;
+    return comma;
+}
+
+static void put_literal(struct jw *w, struct tidings_str text)
+{
+    if (take_comma(w)) {
+        buf_putc(w->out, ',');
+    }
+    buf_puts(w->out, text);
+}
+
+static void begin(struct jw *w, char bracket)
+{
+    if (take_comma(w)) {
+        buf_putc(w->out, ',');
+    }
+    buf_putc(w->out, bracket);
+    w->depth++;
+    if (w->depth > MAX_LEVELS) {
+        w->out->failed = TIDINGS_E_LIMIT;
+        return;
+    }
+    w->first |= UINT64_C(1) << (w->depth - 1);
+}
+
+static void end(struct jw *w, char bracket)
+{
+    assert(w->depth > 0 && !w->after_key);
+    if (w->depth > 0) {
+        w->depth--;
+    }
+    buf_putc(w->out, bracket);
+}
+
+void jw_init(struct jw *w, struct buf *out)
+{
+    *w = (struct jw){.out = out};
+}
+
+void jw_begin_object(struct jw *w)
+{
+    begin(w, '{');
+}
+
+void jw_end_object(struct jw *w)
+{
+    end(w, '}');
+}
+
+void jw_begin_array(struct jw *w)
+{
+    begin(w, '[');
+}
+
+void jw_end_array(struct jw *w)
+{
+    end(w, ']');
+}
+
+void jw_key(struct jw *w, struct tidings_str key)
+{
+    assert(w->depth > 0 && !w->after_key);
+    put_quoted(w->out, key, take_comma(w), true);
+    w->after_key = true;
+}
+
+void jw_string(struct jw *w, struct tidings_str s)
+{
+    put_quoted(w->out, s, take_comma(w), false);
+}
+
+void jw_base64(struct jw *w, struct tidings_str bytes)
+{
+    put_literal(w, STR("\""));
+    base64_put(w->out, bytes);
+    buf_putc(w->out, '"');
+}
+
+void jw_integer(struct jw *w, int64_t n)
+{
+    if (take_comma(w)) {
+        buf_putc(w->out, ',');
+    }
+    buf_puti(w->out, n);
+}
+
+/* The fewest digits that read back as the same double. printf obeys the host's locale, so whatever
+ * it used as a decimal point is turned back into one; ".0" keeps a real a real when read again. */
+static void put_real(struct buf *b, double n)
+{
+    char text[40];
+    /* 15 digits always suffice to read back what 15 digits or fewer wrote, but for subnormals. */
+    for (int digits = fabs(n) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, n);
+        if (strtod(text, NULL) == n) {
+            break;
+        }
+    }
+    char clean[44];
+    size_t len = 0;
+    bool is_real = false;
+    for (const char *p = text; *p; p++) {
+        if (*p == '0' && len > 1 && (p[-1] == '+' || (p[-1] == '-' && p[-2] == 'e'))) {
+            continue; /* e-07 */
+        }
+        if ((*p >= '0' && *p <= '9') || *p == '-' || *p == 'e') {
+            is_real = is_real || *p == 'e';
+            clean[len++] = *p;
+        } else if (*p != '+' && clean[len - 1] != '.') {
+            is_real = true;
+            clean[len++] = '.'; /* also when the locale's point has several bytes */
+        }
+    }
+    if (!is_real) {
+        clean[len++] = '.';
+        clean[len++] = '0';
+    }
+    buf_put(b, clean, len);
+}
+
+void jw_number(struct jw *w, double n)
+{
+    if (!isfinite(n)) {
+        jw_null(w);
+        return;
+    }
+    if (take_comma(w)) {
+        buf_putc(w->out, ',');
+    }
+    put_real(w->out, n);
+}
+
+void jw_bool(struct jw *w, bool b)
+{
+    put_literal(w, b ? STR("true") : STR("false"));
+}
+
+void jw_null(struct jw *w)
+{
+    put_literal(w, STR("null"));
+}
+
+void jw_raw(struct jw *w, struct tidings_str text)
+{
+    put_literal(w, text);
+}
+
+static void put_value(struct buf *b, const struct json *v);
+
+static void put_members(struct buf *b, const struct json *object)
+{
+    struct json *o = (struct json *)(uintptr_t)object; /* iterating does not change it */
+    struct tidings_str key;
+    struct json *value;
+    bool comma = false;
+    buf_putc(b, '{');
+    for (void *at = NULL; (at = jv_next(o, at, &key, &value)); comma = true) {
+        put_quoted(b, key, comma, true);
+        put_value(b, value);
+    }
+    buf_putc(b, '}');
+}
+
+static void put_elements(struct buf *b, const struct json *array)
+{
+    size_t count = jv_count(array);
+    buf_putc(b, '[');
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0) {
+            buf_putc(b, ',');
+        }
+        put_value(b, jv_at(array, i));
+    }
+    buf_putc(b, ']');
+}
+
+/* Recursion is as deep as the value, and no parsed value is deeper than its max_depth. It does not
+ * use the writer's level bits: a value of JSON_MAX_DEPTH levels may stand inside an envelope. */
+static void put_value(struct buf *b, const struct json *v)
+{
+    switch (jv_type(v)) {
+    case JV_NULL:
+        buf_puts(b, STR("null"));
+        break;
+    case JV_FALSE:
+        buf_puts(b, STR("false"));
+        break;
+    case JV_TRUE:
+        buf_puts(b, STR("true"));
+        break;
+    case JV_INT:
+        buf_puti(b, jv_int(v));
+        break;
+    case JV_REAL:
+        put_real(b, jv_real(v));
+        break;
+    case JV_STRING:
+        put_quoted(b, jv_str(v), false, false);
+        break;
+    case JV_ARRAY:
+        put_elements(b, v);
+        break;
+    case JV_OBJECT:
+        put_members(b, v);
+        break;
+    }
+}
+
+void jw_value(struct jw *w, const struct json *v)
+{
+    if (take_comma(w)) {
+        buf_putc(w->out, ',');
+    }
+    put_value(w->out, v);
+}
+
+void jw_put_string(struct jw *w, struct tidings_str key, struct tidings_str s)
+{
+    jw_key(w, key);
+    jw_string(w, s);
+}
+
+void jw_put_integer(struct jw *w, struct tidings_str key, int64_t n)
+{
+    jw_key(w, key);
+    jw_integer(w, n);
+}
+
+void jw_put_bool(struct jw *w, struct tidings_str key, bool b)
+{
+    jw_key(w, key);
+    jw_bool(w, b);
+}
+
+void jw_put_raw(struct jw *w, struct tidings_str key, struct tidings_str text)
+{
+    jw_key(w, key);
+    jw_raw(w, text);
+}
+
+int jw_quote(struct buf *out, struct tidings_str s)
+{
+    size_t before = out->len;
+    put_quoted(out, s, false, false);
+    if (out->failed && out->len > before) {
+        out->len = before; /* a string that does not fit is not left half-written */
+        out->ptr[before] = '\0';
+    }
+    return out->failed;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writing JSON straight into a buffer: no tree, no allocation but the buffer's. The writer places
+ * commas and quotes; the caller keeps begin/end balanced (asserted). Errors stick in buf.failed.
+ *
+ *     struct jw w;
+ *     jw_init(&w, &out);
+ *     jw_begin_object(&w);
+ *     jw_key(&w, STR("uri"));
+ *     jw_string(&w, uri);
+ *     jw_end_object(&w);
+ */
+#ifndef JSON_WRITE_H
+#define JSON_WRITE_H
+
+#include "base/str.h"
+#include "json/json.h"
+
+struct jw {
+    struct buf *out;
+    uint64_t first; /* bit per level: nothing written in this container yet */
+    unsigned depth;
+    bool after_key;
+};
+
+void jw_init(struct jw *w, struct buf *out);
+void jw_begin_object(struct jw *w);
+void jw_end_object(struct jw *w);
+void jw_begin_array(struct jw *w);
+void jw_end_array(struct jw *w);
+void jw_key(struct jw *w, struct tidings_str key);
+void jw_string(struct jw *w, struct tidings_str s);     /* invalid UTF-8 becomes U+FFFD */
+void jw_base64(struct jw *w, struct tidings_str bytes); /* a string of base64 */
+void jw_integer(struct jw *w, int64_t n);
+void jw_number(struct jw *w, double n); /* shortest that reads back; not finite: null */
+void jw_bool(struct jw *w, bool b);
+void jw_null(struct jw *w);
+void jw_raw(struct jw *w, struct tidings_str text); /* one complete value, trusted */
+void jw_value(struct jw *w, const struct json *v);  /* a parsed value, compact */
+
+/* Shorthands: key and value. */
+void jw_put_string(struct jw *w, struct tidings_str key, struct tidings_str s);
+void jw_put_integer(struct jw *w, struct tidings_str key, int64_t n);
+void jw_put_bool(struct jw *w, struct tidings_str key, bool b);
+void jw_put_raw(struct jw *w, struct tidings_str key, struct tidings_str text);
+
+/* Append `s` as a quoted JSON string to `out`. */
+int jw_quote(struct buf *out, struct tidings_str s);
+
+#endif

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The file provider's table: configuration, open and close, stat, and the hand-over to the parts
+ * that read, list and watch. Holds no logic of those.
+ */
+#include "provider/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "json/json.h"
+#include "provider/file_path.h"
+#include "provider/file_provider.h"
+#include "provider/file_watch.h"
+#include "provider/mime.h"
+
+#define MAX_EXCLUDES 256u
+#define POOL_THREADS 2u
+#define POOL_MAX_WAITING 1024u
+
+/* ---- configuration ----------------------------------------------------------------------------- */
+
+struct number_key {
+    const char *key;
+    size_t offset; /* in struct file_settings */
+    int64_t fallback, min, max;
+};
+
+#define NUMBER(key, field, fallback, min, max)                                                     \
+    {                                                                                              \
+        key, offsetof(struct file_settings, field), fallback, min, max                             \
+    }
+
+static const struct number_key number_keys[] = {
+    NUMBER("maxRead", max_read, 16777216, 1, 1073741824),
+    NUMBER("maxWatches", max_watches, 100000, 0, 10000000),
+    NUMBER("quietMs", quiet_ms, 10, 0, 10000),
+    NUMBER("modifyMs", modify_ms, 200, 0, 600000),
+    NUMBER("lingerMs", linger_ms, 60000, 0, 86400000),
+    NUMBER("pollMs", poll_ms, 2000, 10, 3600000),
+};
+
+#define NUMBER_KEYS (sizeof number_keys / sizeof number_keys[0])
+
+static int64_t *setting(struct file_settings *s, const struct number_key *row)
+{
+    return (int64_t *)(void *)((char *)s + row->offset);
+}
+
+static int take_number(struct file_settings *s, const struct number_key *row,
+                       const struct json *value, struct tidings_error *err)
+{
+    int64_t n = json_int(value);
+    if (!json_is(value, JSON_INT) || n < row->min || n > row->max) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%s' must be a whole number from %lld to %lld", row->key,
+                            (long long)row->min, (long long)row->max);
+    }
+    *setting(s, row) = n;
+    return 0;
+}
+
+static int take_excludes(struct file_root *root, const struct json *value,
+                         struct tidings_error *err)
+{
+    size_t count = json_count(value);
+    if (!json_is(value, JSON_ARRAY) || count > MAX_EXCLUDES) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'exclude' must be an array of at most %u patterns such as \"*.tmp\"",
+                            MAX_EXCLUDES);
+    }
+    root->exclude = mem_zalloc((count + 1) * sizeof *root->exclude);
+    for (size_t i = 0; root->exclude && i < count; i++) {
+        struct tidings_str pattern = json_str(json_at(value, i));
+        while (pattern.len > 1 && pattern.ptr[pattern.len - 1] == '/') {
+            pattern.len--; /* "build/": the directory, and what is in it goes with it */
+        }
+        int rc = json_is(json_at(value, i), JSON_STRING)
+                     ? glob_check(pattern, err)
+                     : tidings_fail(err, TIDINGS_E_INVALID, "a pattern must be a string");
+        if (rc < 0) {
+            return error_wrap(err, rc, "'exclude'");
+        }
+        char *copy = str_dup(pattern);
+        if (!copy) {
+            return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        root->exclude[root->exclude_count++] = tidings_strn(copy, pattern.len);
+    }
+    return root->exclude ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+static int take_root(struct file_root *root, const struct json *value, struct tidings_error *err)
+{
+    struct tidings_str text = json_str(value);
+    if (text.len == 0 || memchr(text.ptr, '\0', text.len)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'root' must be the path of a directory, as a string");
+    }
+    char *path = str_dup(text);
+    if (!path) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    root->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = root->fd < 0 ? error_errno(err, errno, "open root '%s'", path) : 0;
+    mem_free(path);
+    return rc;
+}
+
+static int take_member(struct file_provider *f, struct tidings_str key, struct json *value,
+                       struct tidings_error *err)
+{
+    for (size_t i = 0; i < NUMBER_KEYS; i++) {
+        if (str_eq(key, tidings_str(number_keys[i].key))) {
+            return take_number(&f->settings, &number_keys[i], value, err);
+        }
+    }
+    if (str_eq(key, STR("root"))) {
+        return take_root(&f->root, value, err);
+    }
+    if (str_eq(key, STR("exclude"))) {
+        return take_excludes(&f->root, value, err);
+    }
+    if (str_eq(key, STR("excludeDefaults"))) {
+        if (!json_is(value, JSON_TRUE) && !json_is(value, JSON_FALSE)) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "'excludeDefaults' must be true or false");
+        }
+        f->root.excludes_git = json_is_true(value);
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_INVALID,
+                        "unknown key '%.*s'; accepted: root, exclude, excludeDefaults, maxRead, "
+                        "maxWatches, quietMs, modifyMs, lingerMs, pollMs",
+                        STR_ARG(key));
+}
+
+static int take_config(struct file_provider *f, struct tidings_str config,
+                       struct tidings_error *err)
+{
+    for (size_t i = 0; i < NUMBER_KEYS; i++) {
+        *setting(&f->settings, &number_keys[i]) = number_keys[i].fallback;
+    }
+    f->root.excludes_git = true;
+    struct json *doc = NULL;
+    int rc = json_parse(config, 4, &doc, err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "configuration");
+    }
+    if (!json_is(doc, JSON_OBJECT)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "the configuration must be an object such as {\"root\": \"/srv/data\"}");
+    }
+    struct tidings_str key;
+    struct json *value;
+    void *position = NULL;
+    while (rc == 0 && (position = json_member_next(doc, position, &key, &value))) {
+        rc = take_member(f, key, value, err);
+    }
+    json_unref(doc);
+    if (rc == 0 && f->root.fd < 0) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "'root' is missing: the directory to serve");
+    }
+    return rc;
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+static int take_prefix(struct file_root *root, struct tidings_str prefix)
+{
+    struct buf text;
+    buf_init(&text, prefix.len + 1);
+    buf_puts(&text, prefix);
+    if (!str_ends(prefix, STR("/"))) {
+        buf_putc(&text, '/');
+    }
+    if (text.failed) {
+        buf_deinit(&text);
+        return TIDINGS_E_NOMEM;
+    }
+    root->prefix = buf_detach(&text, &root->prefix_len);
+    return 0;
+}
+
+static int provider_file_open(struct tidings_provider *p, struct tidings_str config,
+                              struct tidings_error *err)
+{
+    struct file_provider *f = tidings_provider_state(p);
+    f->is_open = true;
+    f->root.fd = -1;
+    int rc = take_config(f, config, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct file_look look;
+    rc = file_look(&f->root, "", &look);
+    if (rc == -ENOSYS) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "serving files needs the system call openat2 (Linux 5.6 or later)");
+    }
+    if (rc < 0) {
+        return error_errno(err, -rc, "open root");
+    }
+    f->mime = mime_load(MIME_GLOBS_PATH);
+    if (!f->mime || take_prefix(&f->root, tidings_provider_prefix(p)) < 0) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    f->pool = pool_create(POOL_THREADS, POOL_MAX_WAITING, err);
+    return f->pool ? 0 : TIDINGS_E_NOMEM;
+}
+
+static void provider_file_close(struct tidings_provider *p)
+{
+    struct file_provider *f = tidings_provider_state(p);
+    if (!f->is_open) {
+        return;
+    }
+    file_watch_destroy(f->watch);
+    pool_destroy(f->pool);
+    mime_destroy(f->mime);
+    for (size_t i = 0; i < f->root.exclude_count; i++) {
+        tidings_free((void *)(uintptr_t)f->root.exclude[i].ptr);
+    }
+    mem_free(f->root.exclude);
+    mem_free(f->root.prefix);
+    if (f->root.fd >= 0) {
+        close(f->root.fd);
+    }
+    *f = (struct file_provider){0};
+}
+
+/* ---- describing -------------------------------------------------------------------------------- */
+
+int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
+                 struct file_look *ret, struct tidings_error *err)
+{
+    bool has_slash;
+    int rc = file_path_from_uri(&f->root, uri, path, &has_slash, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = file_look(&f->root, path->ptr, ret);
+    if (rc < 0) {
+        return file_refuse(err, rc, uri);
+    }
+    switch (file_kind(ret)) {
+    case FILE_REGULAR:
+        return has_slash ? tidings_fail(err, TIDINGS_E_NOTFOUND,
+                                        "no such directory: '%.*s' is a file and has no "
+                                        "trailing '/'",
+                                        STR_ARG(uri))
+                         : 0;
+    case FILE_DIRECTORY:
+        return 0;
+    case FILE_OTHER:
+    default:
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "'%.*s' is a device, FIFO or socket; only regular files and "
+                            "directories are served",
+                            STR_ARG(uri));
+    }
+}
+
+/* What follows the last '/' of `uri`, not counting one at its end. */
+static struct tidings_str last_segment(struct tidings_str uri)
+{
+    if (uri.len > 1 && uri.ptr[uri.len - 1] == '/') {
+        uri.len--;
+    }
+    const char *slash = memrchr(uri.ptr, '/', uri.len);
+    struct tidings_str segment = slash ? str_skip(uri, (size_t)(slash - uri.ptr) + 1) : uri;
+    return segment.len > 0 ? segment : STR("/");
+}
+
+void file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
+                   const struct file_look *look, char etag[FILE_ETAG_SIZE],
+                   struct tidings_resource *row)
+{
+    tidings_resource_init(row);
+    file_etag(&look->st, etag);
+    row->uri = uri;
+    row->name = name.len > 0 && str_is_utf8(name) ? name : last_segment(uri);
+    row->etag = tidings_str(etag);
+    row->modified_ms = file_modified_ms(&look->st);
+    if (file_kind(look) == FILE_DIRECTORY) {
+        row->mime_type = STR("inode/directory");
+        row->listable = true;
+        return;
+    }
+    row->size = look->st.st_size;
+    row->mime_type = mime_find(f->mime, name);
+    if (row->mime_type.len == 0) {
+        row->mime_type = STR("application/octet-stream");
+    }
+}
+
+static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                               struct tidings_str uri)
+{
+    const struct file_provider *f = tidings_provider_state(p);
+    struct tidings_error err = {0};
+    struct tidings_resource row;
+    struct file_look look;
+    char etag[FILE_ETAG_SIZE];
+    struct buf path, spelled;
+    buf_init(&path, FILE_MAX_PATH);
+    buf_init(&spelled, f->root.prefix_len + 3 * FILE_MAX_PATH);
+    int rc = file_resolve(f, uri, &path, &look, &err);
+    if (rc == 0) {
+        struct tidings_str name = buf_str(&path);
+        const char *slash = memrchr(name.ptr, '/', name.len);
+        name = slash ? str_skip(name, (size_t)(slash - name.ptr) + 1) : name;
+        file_path_to_uri(&f->root, buf_str(&path), file_kind(&look) == FILE_DIRECTORY, &spelled);
+        file_describe(f, buf_str(&spelled), name, &look, etag, &row);
+        if (spelled.failed) {
+            rc = tidings_fail(&err, spelled.failed, "the URI is too long");
+        }
+    }
+    tidings_stat_done(stat, rc, rc == 0 ? &row : NULL, &err);
+    buf_deinit(&path);
+    buf_deinit(&spelled);
+}
+
+/* ---- watching ---------------------------------------------------------------------------------- */
+
+static void provider_file_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                                struct tidings_str uri)
+{
+    struct file_provider *f = tidings_provider_state(p);
+    struct tidings_error err = {0};
+    struct buf path;
+    bool is_tree;
+    buf_init(&path, FILE_MAX_PATH);
+    int rc = file_path_from_uri(&f->root, uri, &path, &is_tree, &err);
+    if (rc == 0 && !f->watch) {
+        rc = file_watch_create(p, &f->root, &f->settings, &f->watch, &err);
+    }
+    if (rc == 0) {
+        rc = file_watch_add(f->watch, buf_str(&path), is_tree, watch, &err);
+    }
+    buf_deinit(&path);
+    if (rc < 0) {
+        tidings_watch_done(watch, rc, &err);
+    }
+}
+
+static void provider_file_unwatch(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct file_provider *f = tidings_provider_state(p);
+    struct buf path;
+    bool is_tree;
+    buf_init(&path, FILE_MAX_PATH);
+    if (f->watch && file_path_from_uri(&f->root, uri, &path, &is_tree, NULL) == 0) {
+        file_watch_remove(f->watch, buf_str(&path), is_tree);
+    }
+    buf_deinit(&path);
+}
+
+struct mailbox *provider_file_mailbox(struct tidings_provider *provider)
+{
+    struct file_provider *f = tidings_provider_state(provider);
+    return f->watch ? file_watch_mailbox(f->watch) : NULL;
+}
+
+const struct tidings_provider_ops provider_file_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "file",
+    .size = sizeof(struct file_provider),
+    .open = provider_file_open,
+    .read = provider_file_read,
+    .list = provider_file_list,
+    .stat = provider_file_stat,
+    .children = provider_file_children,
+    .watch = provider_file_watch,
+    .unwatch = provider_file_unwatch,
+    .close = provider_file_close,
+};

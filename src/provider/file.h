@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The file provider: a directory tree as live resources.
+ *
+ * Configuration (the text given to open) is a JSON object:
+ *
+ *     {"root": "/srv/data",           required; relative to the working directory, or absolute
+ *      "exclude": ["*.tmp", "/build"],  names never shown (uri/pattern.h; "/" anchors at the root)
+ *      "excludeDefaults": true,       also hide every ".git"
+ *      "maxRead": 16777216,           most bytes of content one read gives
+ *      "maxWatches": 100000,          directories watched by the kernel; the rest is polled
+ *      "quietMs": 10,                 a path is looked at once it has been quiet this long
+ *      "modifyMs": 200,               a file held open and written to is announced this often
+ *      "lingerMs": 60000,             watches stay armed this long after the last watcher left
+ *      "pollMs": 2000}                how often to look at what the kernel does not report
+ *
+ * A resource is a regular file, or a directory (its URI ends in '/'), at prefix + encoded path.
+ * Everything stays below the root (see provider/file_path.h); links that lead out do not exist.
+ * The root is the directory opened at the start, wherever it is moved later.
+ *
+ * Not seen, because the kernel does not tell: writes through a memory mapping, and writes through a
+ * hard link outside the root. What lies behind a symbolic link is looked at every pollMs.
+ */
+#ifndef PROVIDER_FILE_H
+#define PROVIDER_FILE_H
+
+#include <tidings/provider.h>
+
+struct mailbox;
+
+extern const struct tidings_provider_ops provider_file_ops;
+
+/* For tests that must hold the watcher's thread: its mailbox, borrowed; NULL before the first watch.
+ * Call on the hub thread. */
+struct mailbox *provider_file_mailbox(struct tidings_provider *provider);
+
+#endif

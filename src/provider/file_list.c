@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Listing: everything below the root, flat, or the children of one directory, in ascending byte
+ * order of URI, from any point on.
+ *
+ * The order of encoded names, directories with their '/', is the order of the URIs of a depth-first
+ * walk, because everything below "a/" begins with "a/". So a page needs no memory of the pages
+ * before: directories that lie before the cursor are skipped unread. Memory: the names of one
+ * directory per level. Names are taken from a heap in order, so that a page of a huge directory
+ * does not pay for sorting all of it. Runs on the pool: a directory may be large or slow.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "provider/file_path.h"
+#include "provider/file_provider.h"
+#include "uri/uri.h"
+
+#define MAX_NAMES 2000000u
+#define MAX_NAMES_BYTES (1u << 30)
+
+/* ---- the names of one directory ------------------------------------------------------------------ */
+
+/* Offsets into the text; both strings are NUL-terminated there. */
+struct name {
+    uint32_t raw;
+    uint32_t encoded;
+    uint16_t raw_len;
+    uint16_t encoded_len; /* with the '/' of a directory */
+    bool is_directory;
+    bool is_link;
+};
+
+struct names {
+    struct buf text;
+    struct name *heap; /* smallest encoded name first */
+    size_t count;
+    size_t cap;
+};
+
+static void names_init(struct names *n)
+{
+    *n = (struct names){0};
+    buf_init(&n->text, MAX_NAMES_BYTES);
+}
+
+static void names_deinit(struct names *n)
+{
+    buf_deinit(&n->text);
+    mem_free(n->heap);
+}
+
+static struct tidings_str encoded_name(const struct names *n, const struct name *e)
+{
+    return tidings_strn(n->text.ptr + e->encoded, e->encoded_len);
+}
+
+static bool is_before(const struct names *n, size_t a, size_t b)
+{
+    return str_cmp(encoded_name(n, &n->heap[a]), encoded_name(n, &n->heap[b])) < 0;
+}
+
+static void sift_down(struct names *n, size_t at)
+{
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= n->count) {
+            return;
+        }
+        if (child + 1 < n->count && is_before(n, child + 1, child)) {
+            child++;
+        }
+        if (!is_before(n, child, at)) {
+            return;
+        }
+        struct name swap = n->heap[at];
+        n->heap[at] = n->heap[child];
+        n->heap[child] = swap;
+        at = child;
+    }
+}
+
+static bool names_pop(struct names *n, struct name *ret)
+{
+    if (n->count == 0) {
+        return false;
+    }
+    *ret = n->heap[0];
+    n->heap[0] = n->heap[--n->count];
+    sift_down(n, 0);
+    return true;
+}
+
+/* A directory that holds the cursor's row is wanted although its own row was given before. */
+static bool is_wanted(struct tidings_str encoded, bool is_entered, struct tidings_str after)
+{
+    return str_cmp(encoded, after) > 0 || (is_entered && str_starts(after, encoded));
+}
+
+static int names_add(struct names *n, struct tidings_str raw, const struct name *kind,
+                     struct tidings_str after)
+{
+    struct name e = *kind;
+    size_t mark = n->text.len;
+    if (n->count == MAX_NAMES || mark > UINT32_MAX / 2) {
+        return TIDINGS_E_LIMIT;
+    }
+    buf_put(&n->text, raw.ptr, raw.len + 1);
+    e.raw = (uint32_t)mark;
+    e.raw_len = (uint16_t)raw.len;
+    e.encoded = (uint32_t)n->text.len;
+    uri_encode_segment(&n->text, raw);
+    if (e.is_directory) {
+        buf_putc(&n->text, '/');
+    }
+    e.encoded_len = (uint16_t)(n->text.len - e.encoded);
+    buf_putc(&n->text, '\0');
+    if (n->text.failed) {
+        return n->text.failed;
+    }
+    if (!is_wanted(encoded_name(n, &e), e.is_directory && !e.is_link, after)) {
+        n->text.len = mark;
+        return 0;
+    }
+    if (n->count == n->cap) {
+        size_t cap = n->cap ? n->cap * 2 : 32;
+        struct name *heap = mem_realloc(n->heap, cap * sizeof *heap);
+        if (!heap) {
+            return TIDINGS_E_NOMEM;
+        }
+        n->heap = heap;
+        n->cap = cap;
+    }
+    n->heap[n->count++] = e;
+    return 0;
+}
+
+/* Is it something we serve, and what? Most file systems say without a stat. */
+static bool classify(const struct file_root *root, int dir, const struct dirent *d,
+                     const char *path, struct name *ret)
+{
+    *ret = (struct name){0};
+    if (d->d_type == DT_REG || d->d_type == DT_DIR) {
+        ret->is_directory = d->d_type == DT_DIR;
+        return true;
+    }
+    struct file_look look;
+    if ((d->d_type != DT_LNK && d->d_type != DT_UNKNOWN) ||
+        file_look_in(root, dir, d->d_name, path, &look) < 0) {
+        return false;
+    }
+    ret->is_directory = file_kind(&look) == FILE_DIRECTORY;
+    ret->is_link = look.is_link;
+    return file_kind(&look) != FILE_OTHER;
+}
+
+static bool is_dot(const char *name)
+{
+    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
+}
+
+/* Append a segment to a path or forget it again. */
+static void path_push(struct buf *path, struct tidings_str name)
+{
+    if (path->len > 0) {
+        buf_putc(path, '/');
+    }
+    buf_puts(path, name);
+}
+
+static void path_cut(struct buf *path, size_t len)
+{
+    path->failed = 0;
+    path->len = len;
+    if (path->ptr) {
+        path->ptr[len] = '\0';
+    }
+}
+
+/* Read the directory `dir`, whose path is in `path`. What comes after `after` only. */
+static int names_read(struct names *n, const struct file_root *root, int dir, struct buf *path,
+                      struct tidings_str after)
+{
+    int copy = file_open_beneath(dir, "", O_RDONLY | O_DIRECTORY);
+    DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!stream) {
+        int errnum = copy >= 0 ? errno : -copy;
+        if (copy >= 0) {
+            close(copy);
+        }
+        return error_code_from_errno(errnum);
+    }
+    int rc = 0;
+    struct dirent *d;
+    while (rc == 0 && (d = readdir(stream))) {
+        struct tidings_str raw = tidings_str(d->d_name);
+        size_t mark = path->len;
+        struct name kind;
+        if (is_dot(d->d_name)) {
+            continue;
+        }
+        path_push(path, raw);
+        if (!path->failed && !file_is_excluded(root, buf_str(path)) &&
+            classify(root, dir, d, path->ptr, &kind)) {
+            rc = names_add(n, raw, &kind, after);
+        }
+        path_cut(path, mark);
+    }
+    closedir(stream);
+    for (size_t i = n->count / 2; i > 0; i--) {
+        sift_down(n, i - 1);
+    }
+    return rc;
+}
+
+/* ---- walking ------------------------------------------------------------------------------------- */
+
+struct walk {
+    const struct file_provider *f;
+    struct tidings_list *list;
+    struct buf path; /* of the current directory or entry */
+    struct buf uri;
+    bool is_deep;
+    bool is_full;
+    unsigned depth;
+    struct tidings_error err;
+};
+
+/* Hand out the row of the entry that path and uri stand at. 1: go on, 0: not now (gone, or the page
+ * is full), or a failure. */
+static int emit(struct walk *w, int dir, const struct names *n, const struct name *e)
+{
+    struct file_look look;
+    struct tidings_resource row;
+    char etag[FILE_ETAG_SIZE];
+    const char *raw = n->text.ptr + e->raw;
+    if (file_look_in(&w->f->root, dir, raw, w->path.ptr, &look) < 0 ||
+        file_kind(&look) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
+        return 0;
+    }
+    file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &look, etag, &row);
+    int rc = tidings_list_add(w->list, &row, &w->err);
+    w->is_full = rc == 0;
+    return rc;
+}
+
+static int walk_directory(struct walk *w, int dir, struct tidings_str after);
+
+static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_str after)
+{
+    int child = file_open_beneath(dir, raw, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    if (child < 0) {
+        return 0; /* gone, or not for us: it has no rows */
+    }
+    w->depth++;
+    int rc = walk_directory(w, child, after);
+    w->depth--;
+    close(child);
+    return rc;
+}
+
+/* One entry of a directory and, in a deep walk, what is below it. */
+static int walk_entry(struct walk *w, int dir, const struct names *n, const struct name *e,
+                      struct tidings_str after)
+{
+    struct tidings_str encoded = encoded_name(n, e);
+    bool is_given = str_cmp(encoded, after) <= 0;
+    int rc = 1;
+    if (!is_given) {
+        after = STR_EMPTY;
+        rc = emit(w, dir, n, e);
+    } else {
+        after = str_skip(after, encoded.len);
+    }
+    if (rc <= 0 || !w->is_deep || !e->is_directory || e->is_link || w->depth >= FILE_MAX_DEPTH) {
+        return rc < 0 ? rc : 0;
+    }
+    return walk_into(w, dir, n->text.ptr + e->raw, after);
+}
+
+/* `after` is relative to this directory's URI. */
+static int walk_directory(struct walk *w, int dir, struct tidings_str after)
+{
+    struct names names;
+    names_init(&names);
+    int rc = names_read(&names, &w->f->root, dir, &w->path, after);
+    if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT) {
+        tidings_fail(&w->err, rc, "listing '%.*s': %s", STR_ARG(buf_str(&w->uri)),
+                     tidings_code_text(rc));
+    } else if (w->depth > 1) {
+        rc = 0; /* below the directory asked for, what cannot be read has no rows */
+    }
+    struct name e;
+    while (rc == 0 && !w->is_full && names_pop(&names, &e)) {
+        size_t path_mark = w->path.len;
+        size_t uri_mark = w->uri.len;
+        path_push(&w->path, tidings_strn(names.text.ptr + e.raw, e.raw_len));
+        buf_puts(&w->uri, encoded_name(&names, &e));
+        if (!w->path.failed && !w->uri.failed) { /* longer: nobody could name it */
+            rc = walk_entry(w, dir, &names, &e, after);
+        }
+        path_cut(&w->path, path_mark);
+        path_cut(&w->uri, uri_mark);
+    }
+    names_deinit(&names);
+    return rc;
+}
+
+/* The part of the cursor below the directory at w->uri; false: all rows come before the cursor. */
+static bool cursor_below(const struct walk *w, struct tidings_str *ret)
+{
+    struct tidings_str after = tidings_list_after(w->list);
+    struct tidings_str base = buf_str(&w->uri);
+    *ret = str_starts(after, base) ? str_skip(after, base.len) : STR_EMPTY;
+    return ret->len > 0 || str_cmp(after, base) <= 0;
+}
+
+/* ---- the operations ------------------------------------------------------------------------------ */
+
+struct list_job {
+    const struct file_provider *f;
+    struct tidings_list *list;
+    struct tidings_str uri; /* empty: everything below the root */
+};
+
+static int run_walk(struct walk *w, struct tidings_str uri)
+{
+    struct file_look look;
+    w->is_deep = uri.len == 0;
+    if (w->is_deep) {
+        uri = tidings_strn(w->f->root.prefix, w->f->root.prefix_len);
+    }
+    int rc = file_resolve(w->f, uri, &w->path, &look, &w->err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (file_kind(&look) != FILE_DIRECTORY) {
+        return tidings_fail(&w->err, TIDINGS_E_INVALID, "'%.*s' is a file and has no children",
+                            STR_ARG(uri));
+    }
+    file_path_to_uri(&w->f->root, buf_str(&w->path), true, &w->uri);
+    struct tidings_str after;
+    if (w->uri.failed || !cursor_below(w, &after)) {
+        return w->uri.failed;
+    }
+    int dir = file_open_beneath(w->f->root.fd, w->path.ptr, O_PATH | O_DIRECTORY);
+    if (dir < 0) {
+        return file_refuse(&w->err, dir, uri);
+    }
+    w->depth = 1;
+    rc = walk_directory(w, dir, after);
+    close(dir);
+    return rc;
+}
+
+static void run_list(void *memory)
+{
+    struct list_job job = *(struct list_job *)memory;
+    mem_free(memory);
+    struct walk w = {.f = job.f, .list = job.list};
+    buf_init(&w.path, FILE_MAX_PATH);
+    buf_init(&w.uri, URI_MAX);
+    int rc = run_walk(&w, job.uri);
+    buf_deinit(&w.path);
+    buf_deinit(&w.uri);
+    tidings_list_done(job.list, rc < 0 ? rc : 0, &w.err);
+}
+
+static void submit(struct tidings_provider *p, struct tidings_list *list, struct tidings_str uri)
+{
+    const struct file_provider *f = tidings_provider_state(p);
+    struct list_job *job = mem_alloc(sizeof *job);
+    int rc = TIDINGS_E_NOMEM;
+    if (job) {
+        *job = (struct list_job){.f = f, .list = list, .uri = uri};
+        rc = pool_submit(f->pool, run_list, job);
+    }
+    if (rc < 0) {
+        struct tidings_error err = {0};
+        mem_free(job);
+        tidings_fail(&err, rc, "too many listings are waiting; try again later");
+        tidings_list_done(list, rc, &err);
+    }
+}
+
+void provider_file_list(struct tidings_provider *p, struct tidings_list *list)
+{
+    submit(p, list, STR_EMPTY);
+}
+
+void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
+                            struct tidings_str uri)
+{
+    submit(p, list, uri);
+}
+
+int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
+                    struct buf *out, struct tidings_error *err)
+{
+    struct names names;
+    struct buf where;
+    names_init(&names);
+    buf_init(&where, FILE_MAX_PATH);
+    buf_puts(&where, path);
+    int dir = where.failed ? where.failed
+                           : file_open_beneath(f->root.fd, where.ptr, O_PATH | O_DIRECTORY);
+    int rc = dir < 0 ? error_errno(err, where.failed ? ENOMEM : -dir, "open directory")
+                     : names_read(&names, &f->root, dir, &where, STR_EMPTY);
+    if (dir >= 0 && rc < 0) {
+        tidings_fail(err, rc, "reading the directory: %s", tidings_code_text(rc));
+    }
+    struct name e;
+    for (size_t i = 0; rc == 0 && i < max && names_pop(&names, &e); i++) {
+        struct tidings_str raw = {names.text.ptr + e.raw, e.raw_len};
+        bool is_text = str_is_utf8(raw) && str_find(raw, '\n') < 0;
+        buf_puts(out, is_text ? raw : encoded_name(&names, &e));
+        if (is_text && e.is_directory) {
+            buf_putc(out, '/');
+        }
+        buf_putc(out, '\n');
+    }
+    if (rc == 0 && out->failed) {
+        rc = tidings_fail(err, out->failed, "too many names");
+    }
+    if (dir >= 0) {
+        close(dir);
+    }
+    buf_deinit(&where);
+    names_deinit(&names);
+    return rc;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Paths, URIs and containment. Nothing here keeps state, and nothing else in the file provider
+ * calls open(2) or its kin for what lies below a root.
+ */
+#include "provider/file_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "uri/pattern.h"
+#include "uri/uri.h"
+
+#define RACY_MS 2000
+#define OPEN_TRIES 16
+
+/* ---- names ------------------------------------------------------------------------------------- */
+
+/* The part of `uri` below the prefix; false when it is not below it. */
+static bool below_prefix(const struct file_root *root, struct tidings_str uri,
+                         struct tidings_str *ret)
+{
+    struct tidings_str prefix = {root->prefix, root->prefix_len};
+    if (str_starts(uri, prefix)) {
+        *ret = str_skip(uri, prefix.len);
+        return true;
+    }
+    *ret = STR_EMPTY; /* the mount itself, without its slash */
+    return str_eq(uri, tidings_strn(prefix.ptr, prefix.len - 1));
+}
+
+/* No empty, "." or ".." segment, and not too many. */
+static bool is_plain(struct tidings_str path)
+{
+    size_t depth = 0;
+    bool more = true;
+    while (more) {
+        struct tidings_str segment = str_cut(path, '/', &path, &more);
+        if (segment.len == 0 || segment.len > 255 || str_eq(segment, STR(".")) ||
+            str_eq(segment, STR("..")) || ++depth > FILE_MAX_DEPTH) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int not_found(struct tidings_error *err, struct tidings_str uri)
+{
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "no such file: '%.*s'", STR_ARG(uri));
+}
+
+/* Is `encoded` the one spelling of `path`? */
+static int check_spelling(struct tidings_str encoded, struct tidings_str path,
+                          struct tidings_error *err)
+{
+    struct buf right;
+    buf_init(&right, 3 * FILE_MAX_PATH);
+    int rc = uri_encode_path(&right, path);
+    if (rc < 0) {
+        rc = tidings_fail(err, rc, "encoding a path: %s", tidings_code_text(rc));
+    } else if (!str_eq(buf_str(&right), encoded)) {
+        rc = tidings_fail(err, TIDINGS_E_NOTFOUND, "no such file: '%.*s' is spelled '%.*s'",
+                          STR_ARG(encoded), STR_ARG(buf_str(&right)));
+    }
+    buf_deinit(&right);
+    return rc;
+}
+
+int file_path_from_uri(const struct file_root *root, struct tidings_str uri, struct buf *path,
+                       bool *ret_slash, struct tidings_error *err)
+{
+    struct tidings_str rest;
+    if (!below_prefix(root, uri, &rest) || str_find(rest, '?') >= 0 || str_find(rest, '#') >= 0) {
+        return not_found(err, uri);
+    }
+    *ret_slash = true;
+    if (rest.len == 0) {
+        int rc = buf_reserve(path, 0);
+        return rc < 0 ? tidings_fail(err, rc, "%s", tidings_code_text(rc)) : 0;
+    }
+    if (rest.ptr[rest.len - 1] == '/') {
+        rest.len--;
+    } else {
+        *ret_slash = false;
+    }
+    size_t mark = path->len;
+    if (uri_decode(path, rest, NULL) < 0) {
+        return path->failed ? tidings_fail(err, path->failed, "the path is too long")
+                            : not_found(err, uri);
+    }
+    struct tidings_str decoded = str_skip(buf_str(path), mark);
+    int rc = check_spelling(rest, decoded, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!is_plain(decoded) || file_is_excluded_below(root, decoded)) {
+        return not_found(err, uri);
+    }
+    return 0;
+}
+
+void file_path_to_uri(const struct file_root *root, struct tidings_str path, bool is_directory,
+                      struct buf *out)
+{
+    buf_put(out, root->prefix, root->prefix_len);
+    if (path.len > 0) {
+        uri_encode_path(out, path);
+        if (is_directory) {
+            buf_putc(out, '/');
+        }
+    }
+}
+
+static struct tidings_str last_segment(struct tidings_str path)
+{
+    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
+    return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
+}
+
+bool file_is_excluded(const struct file_root *root, struct tidings_str path)
+{
+    if (root->excludes_git && str_eq(last_segment(path), STR(".git"))) {
+        return true;
+    }
+    for (size_t i = 0; i < root->exclude_count; i++) {
+        if (glob_matches_path(root->exclude[i], path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool file_is_excluded_below(const struct file_root *root, struct tidings_str path)
+{
+    for (size_t i = 0; i < path.len; i++) {
+        if (path.ptr[i] == '/' && file_is_excluded(root, tidings_strn(path.ptr, i))) {
+            return true;
+        }
+    }
+    return path.len > 0 && file_is_excluded(root, path);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+int file_open_beneath(int dir, const char *path, int flags)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(flags | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    if (!(flags & O_PATH)) {
+        how.flags |= O_NONBLOCK | O_NOCTTY;
+    }
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        long fd = syscall(SYS_openat2, dir, path[0] ? path : ".", &how, sizeof how);
+        if (fd >= 0) {
+            return (int)fd;
+        }
+        /* EAGAIN: something was renamed while ".." was being resolved, so the kernel could not
+         * tell whether the path stays inside. */
+        if (errno != EAGAIN && errno != EINTR) {
+            return -errno;
+        }
+    }
+    return -EAGAIN;
+}
+
+static int stat_beneath(int dir, const char *path, int flags, struct stat *ret)
+{
+    int fd = file_open_beneath(dir, path, O_PATH | flags);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = fstat(fd, ret) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+int file_look(const struct file_root *root, const char *path, struct file_look *ret)
+{
+    int rc = stat_beneath(root->fd, path, O_NOFOLLOW, &ret->st);
+    ret->is_link = rc == 0 && S_ISLNK(ret->st.st_mode);
+    return ret->is_link ? stat_beneath(root->fd, path, 0, &ret->st) : rc;
+}
+
+int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
+                 struct file_look *ret)
+{
+    if (fstatat(dir, name, &ret->st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
+        return -errno;
+    }
+    ret->is_link = S_ISLNK(ret->st.st_mode);
+    return ret->is_link ? stat_beneath(root->fd, path, 0, &ret->st) : 0;
+}
+
+int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri)
+{
+    switch (-negative_errno) {
+    case EXDEV:
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "'%.*s' leads out of the directory that is served", STR_ARG(uri));
+    case ELOOP:
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "'%.*s' goes through a link that is not followed", STR_ARG(uri));
+    default:
+        return error_errno(err, -negative_errno, "'%.*s'", STR_ARG(uri));
+    }
+}
+
+enum file_kind file_kind(const struct file_look *look)
+{
+    if (S_ISREG(look->st.st_mode)) {
+        return FILE_REGULAR;
+    }
+    return S_ISDIR(look->st.st_mode) ? FILE_DIRECTORY : FILE_OTHER;
+}
+
+/* ---- states ------------------------------------------------------------------------------------ */
+
+static uint64_t hash_words(const uint64_t *words, size_t count)
+{
+    return str_hash(tidings_strn((const char *)words, count * sizeof *words), 0);
+}
+
+uint64_t file_print(const struct stat *st)
+{
+    uint64_t words[] = {
+        (uint64_t)st->st_dev,
+        (uint64_t)st->st_ino,
+        (uint64_t)st->st_ctim.tv_sec * 1000000000u + (uint64_t)st->st_ctim.tv_nsec,
+        (uint64_t)st->st_size,
+    };
+    return hash_words(words, sizeof words / sizeof words[0]);
+}
+
+uint64_t file_identity(const struct stat *st)
+{
+    uint64_t words[] = {(uint64_t)st->st_dev, (uint64_t)st->st_ino};
+    return hash_words(words, sizeof words / sizeof words[0]);
+}
+
+void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE])
+{
+    int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
+    int64_t age_ms = clock_wall_ms() - changed_ms;
+    (void)snprintf(out, FILE_ETAG_SIZE, "%016llx%s", (unsigned long long)file_print(st),
+                   age_ms < RACY_MS ? "r" : "");
+}
+
+int64_t file_modified_ms(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000;
+}

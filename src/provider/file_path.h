@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The border between URIs and the file system: which path a URI means, which URI a path has, what
+ * is left out, and the only functions that open anything below a root.
+ *
+ * Paths are relative to the root, without a leading or trailing slash; the root itself is "". A path
+ * has exactly one URI: prefix + percent-encoded path, with a trailing '/' for a directory. Another
+ * spelling of the same bytes is not found, so that nothing that reasons about URIs (access rules,
+ * subscriptions) can be walked around.
+ *
+ * Containment is the kernel's work: openat2(2) with RESOLVE_BENEATH resolves every path below the
+ * root's descriptor and refuses links that lead out, whatever happens to the tree meanwhile. What is
+ * no regular file and no directory is looked at through O_PATH only and never opened.
+ *
+ * Exclusions hide names; a link with another name that points at something hidden still reads it.
+ */
+#ifndef PROVIDER_FILE_PATH_H
+#define PROVIDER_FILE_PATH_H
+
+#include <sys/stat.h>
+
+#include "base/str.h"
+
+#define FILE_MAX_DEPTH 64u
+#define FILE_MAX_PATH 4096u
+#define FILE_ETAG_SIZE 18u /* 16 digits, perhaps 'r', NUL */
+
+/* A directory that is served. Immutable while in use, hence shared by all threads. */
+struct file_root {
+    int fd;       /* O_PATH */
+    char *prefix; /* ends in '/' */
+    size_t prefix_len;
+    struct tidings_str *exclude; /* globs, see uri/pattern.h */
+    size_t exclude_count;
+    bool excludes_git;
+};
+
+enum file_kind {
+    FILE_OTHER, /* device, FIFO, socket */
+    FILE_REGULAR,
+    FILE_DIRECTORY,
+};
+
+/* What there is at a path, links followed. */
+struct file_look {
+    struct stat st;
+    bool is_link; /* the last segment is a symbolic link */
+};
+
+/* The path of a canonical URI, appended to `path`; *ret_slash: did it end in '/'? NOTFOUND when no
+ * file can have this URI or the path is excluded. */
+int file_path_from_uri(const struct file_root *root, struct tidings_str uri, struct buf *path,
+                       bool *ret_slash, struct tidings_error *err);
+/* Append the URI of a path. Errors stick in `out`. */
+void file_path_to_uri(const struct file_root *root, struct tidings_str path, bool is_directory,
+                      struct buf *out);
+
+/* Is this path hidden, given that its parent is not? */
+bool file_is_excluded(const struct file_root *root, struct tidings_str path);
+/* The same for the path and every directory above it. */
+bool file_is_excluded_below(const struct file_root *root, struct tidings_str path);
+
+/* Open `path` ("" is the directory itself) below `dir`. A descriptor, or a negative errno. */
+int file_open_beneath(int dir, const char *path, int flags);
+/* Look without opening. 0, or a negative errno: -EXDEV when a link leads out of the root. */
+int file_look(const struct file_root *root, const char *path, struct file_look *ret);
+/* The same for `name` in the open directory `dir`, whose path below the root is `path` as far as
+ * the name; cheaper, as most names are no links. */
+int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
+                 struct file_look *ret);
+/* Turn the negative errno of the above into an error about `uri`. */
+int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri);
+
+enum file_kind file_kind(const struct file_look *look);
+
+/* What tells one state of a file from another: device, inode, change time, size. mtime is left out
+ * on purpose, it goes backwards under `cp -p`, rsync and git. */
+uint64_t file_print(const struct stat *st);
+/* Which directory it is, whatever it holds. */
+uint64_t file_identity(const struct stat *st);
+/* The print as text; "r" is added while a further change might leave it the same (the change time
+ * is less than two seconds old and clocks are coarse). */
+void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE]);
+int64_t file_modified_ms(const struct stat *st);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One open instance of the file provider, as its parts (file*.c) see it.
+ *
+ * Everything but `watch` is fixed by open and immutable until close, so reads and listings need no
+ * lock on any thread. `watch` belongs to the hub thread.
+ */
+#ifndef PROVIDER_FILE_PROVIDER_H
+#define PROVIDER_FILE_PROVIDER_H
+
+#include <tidings/provider.h>
+
+#include "provider/file_path.h"
+
+struct file_watch;
+struct mime_table;
+struct pool;
+
+struct file_settings {
+    int64_t max_read;
+    int64_t max_watches;
+    int64_t quiet_ms;
+    int64_t modify_ms;
+    int64_t linger_ms;
+    int64_t poll_ms;
+};
+
+struct file_provider {
+    struct file_root root;
+    struct file_settings settings;
+    struct mime_table *mime;
+    struct pool *pool;
+    struct file_watch *watch; /* NULL until the first watch */
+    bool is_open;
+};
+
+/* What `uri` names: its path and what is there. Only regular files and directories get through, and
+ * a URI with a trailing '/' only for a directory. */
+int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
+                 struct file_look *ret, struct tidings_error *err);
+
+/* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
+ * borrows all three. */
+void file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
+                   const struct file_look *look, char etag[FILE_ETAG_SIZE],
+                   struct tidings_resource *row);
+
+/* The operations of the table that have a file of their own. */
+void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
+                        struct tidings_str uri);
+void provider_file_list(struct tidings_provider *p, struct tidings_list *list);
+void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
+                            struct tidings_str uri);
+
+/* Append the names in a directory to `out`, one per line, in the order of their URIs: directories
+ * with a '/', names that are no text (or hold a line break) percent-encoded; at most `max` names. */
+int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
+                    struct buf *out, struct tidings_error *err);
+
+#endif

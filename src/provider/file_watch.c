@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The watcher's thread and its scopes: which are wanted, which linger.
+ *
+ *     (none) --add--> ACTIVE --last remove--> LINGERING --lingerMs--> (none)
+ *                        ^-------- add ----------'
+ *
+ * ACTIVE and LINGERING are both armed; a scope is LINGERING while it is linked in `lingering`.
+ */
+#include "provider/file_watch.h"
+
+#include <signal.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/loop.h"
+#include "base/mailbox.h"
+#include "base/mem.h"
+#include "provider/file_watcher.h"
+
+#define MAX_NODES 16000000u
+
+struct scope {
+    struct list linger_link;
+    uint64_t deadline_ms;
+    uint32_t refs;
+    size_t path_len;
+    size_t key_len; /* one more than the path for a tree: the '/' */
+    char key[];
+};
+
+struct errand {
+    struct letter letter;
+    struct tidings_watch *watch; /* NULL: remove */
+    bool is_tree;
+    size_t path_len;
+    char path[]; /* with a '/' added for a tree */
+};
+
+/* ---- scopes, on the watcher's thread ----------------------------------------------------------- */
+
+static struct tidings_str scope_path(const struct scope *s)
+{
+    return tidings_strn(s->key, s->path_len);
+}
+
+static void finish(struct tidings_watch *watch, int code, const struct tidings_error *err)
+{
+    tidings_watch_done(watch, code, err);
+}
+
+static struct scope *scope_create(const struct errand *e)
+{
+    size_t key_len = e->path_len + e->is_tree;
+    struct scope *s = mem_zalloc(sizeof *s + key_len + 1);
+    if (s) {
+        list_init(&s->linger_link);
+        s->path_len = e->path_len;
+        s->key_len = key_len;
+        memcpy(s->key, e->path, key_len);
+    }
+    return s;
+}
+
+static int scope_open(struct file_watch *w, const struct errand *e, struct tidings_error *err)
+{
+    struct scope *s = scope_create(e);
+    if (!s || map_put(&w->scopes, tidings_strn(s->key, s->key_len), s, NULL) < 0) {
+        mem_free(s);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int rc = file_scan_arm(w, scope_path(s), e->is_tree, err);
+    if (rc < 0) {
+        map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
+        mem_free(s);
+        return rc;
+    }
+    s->refs = 1;
+    return 0;
+}
+
+static void scope_expire(struct file_watch *w, struct scope *s)
+{
+    list_remove(&s->linger_link);
+    map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
+    file_scan_disarm(w, scope_path(s), s->key_len > s->path_len);
+    mem_free(s);
+}
+
+static void on_linger(struct loop_timer *timer, void *user)
+{
+    struct file_watch *w = user;
+    uint64_t now = clock_monotonic_ms();
+    while (!list_empty(&w->lingering)) {
+        struct scope *s = list_entry(w->lingering.next, struct scope, linger_link);
+        if (s->deadline_ms > now) {
+            loop_timer_start(timer, s->deadline_ms - now, 0);
+            return;
+        }
+        scope_expire(w, s);
+    }
+}
+
+static void deliver_add(struct letter *letter, void *owner)
+{
+    struct file_watch *w = owner;
+    struct errand *e = list_entry(letter, struct errand, letter);
+    struct tidings_error err = {0};
+    int rc = 0;
+    struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
+    if (s) {
+        s->refs++;
+        list_remove(&s->linger_link);
+    } else {
+        rc = scope_open(w, e, &err);
+    }
+    finish(e->watch, rc, &err);
+    mem_free(e);
+}
+
+static void deliver_remove(struct letter *letter, void *owner)
+{
+    struct file_watch *w = owner;
+    struct errand *e = list_entry(letter, struct errand, letter);
+    struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
+    mem_free(e);
+    if (!s || s->refs == 0 || --s->refs > 0) {
+        return;
+    }
+    s->deadline_ms = clock_monotonic_ms() + (uint64_t)w->settings->linger_ms;
+    list_append(&w->lingering, &s->linger_link);
+    if (!loop_timer_is_running(w->linger_timer)) {
+        loop_timer_start(w->linger_timer, (uint64_t)w->settings->linger_ms, 0);
+    }
+}
+
+static void drop_errand(struct letter *letter)
+{
+    struct errand *e = list_entry(letter, struct errand, letter);
+    if (e->watch) {
+        finish(e->watch, TIDINGS_E_CLOSED, NULL);
+    }
+    mem_free(e);
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+static void *run(void *user)
+{
+    struct file_watch *w = user;
+    loop_run(w->loop);
+    return NULL;
+}
+
+static void deliver_stop(struct letter *letter, void *owner)
+{
+    struct file_watch *w = owner;
+    (void)letter;
+    loop_stop(w->loop);
+}
+
+static void drop_stop(struct letter *letter)
+{
+    (void)letter;
+}
+
+/* Signals are the program's: none is taken on this thread. */
+static int start_thread(struct file_watch *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int errnum = pthread_create(&w->thread, NULL, run, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (errnum == 0) {
+        (void)pthread_setname_np(w->thread, "tidings-files");
+    }
+    return errnum;
+}
+
+static void on_poll(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    file_scan_poll(user);
+}
+
+/* Everything the thread had; it does not run any more. */
+static void release(struct file_watch *w)
+{
+    file_event_deinit(w);
+    loop_timer_close(w->poll_timer);
+    loop_timer_close(w->linger_timer);
+    file_scan_deinit(w);
+    size_t position = 0;
+    struct scope *s;
+    while ((s = map_next(&w->scopes, &position))) {
+        mem_free(s);
+    }
+    map_deinit(&w->scopes);
+    if (w->mailbox) {
+        mailbox_close(w->mailbox);
+        mailbox_unref(w->mailbox);
+    }
+    if (w->loop) {
+        loop_destroy(w->loop);
+    }
+    if (w->inotify >= 0) {
+        close(w->inotify);
+    }
+    mem_free(w);
+}
+
+static int prepare(struct file_watch *w, struct tidings_error *err)
+{
+    w->loop = loop_create(err);
+    w->mailbox = w->loop ? mailbox_create(w->loop, w, err) : NULL;
+    if (!w->mailbox) {
+        return TIDINGS_E_NOMEM;
+    }
+    w->poll_timer = loop_timer_open(w->loop, on_poll, w);
+    w->linger_timer = loop_timer_open(w->loop, on_linger, w);
+    if (!w->poll_timer || !w->linger_timer || file_tree_init(&w->tree, MAX_NODES) < 0) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    return file_event_init(w, err);
+}
+
+int file_watch_create(struct tidings_provider *provider, const struct file_root *root,
+                      const struct file_settings *settings, struct file_watch **ret,
+                      struct tidings_error *err)
+{
+    struct file_watch *w = mem_zalloc(sizeof *w);
+    if (!w) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    w->provider = provider;
+    w->root = root;
+    w->settings = settings;
+    w->inotify = -1;
+    map_init(&w->by_wd);
+    map_init(&w->pending);
+    map_init(&w->scopes);
+    list_init(&w->polled);
+    list_init(&w->quiet);
+    list_init(&w->cooling);
+    list_init(&w->lingering);
+    buf_init(&w->move.path, FILE_MAX_PATH);
+    int rc = prepare(w, err);
+    if (rc == 0) {
+        int errnum = start_thread(w);
+        rc = errnum ? error_errno(err, errnum, "start the file watcher") : 0;
+    }
+    if (rc < 0) {
+        release(w);
+        return rc;
+    }
+    *ret = w;
+    return 0;
+}
+
+void file_watch_destroy(struct file_watch *w)
+{
+    if (!w) {
+        return;
+    }
+    struct letter stop = {.deliver = deliver_stop, .drop = drop_stop};
+    list_init(&stop.link);
+    mailbox_send(w->mailbox, &stop);
+    pthread_join(w->thread, NULL);
+    release(w);
+}
+
+static struct errand *errand_create(struct tidings_str path, bool is_tree)
+{
+    struct errand *e = mem_zalloc(sizeof *e + path.len + 2);
+    if (e) {
+        list_init(&e->letter.link);
+        e->letter.drop = drop_errand;
+        e->is_tree = is_tree;
+        e->path_len = path.len;
+        if (path.len > 0) {
+            memcpy(e->path, path.ptr, path.len);
+        }
+        e->path[path.len] = '/';
+    }
+    return e;
+}
+
+int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
+                   struct tidings_watch *watch, struct tidings_error *err)
+{
+    struct errand *e = errand_create(path, is_tree);
+    if (!e) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    e->watch = watch;
+    e->letter.deliver = deliver_add;
+    mailbox_send(w->mailbox, &e->letter);
+    return 0;
+}
+
+void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tree)
+{
+    struct errand *e = errand_create(path, is_tree);
+    if (e) { /* else it stays armed: harmless */
+        e->letter.deliver = deliver_remove;
+        mailbox_send(w->mailbox, &e->letter);
+    }
+}
+
+struct mailbox *file_watch_mailbox(struct file_watch *w)
+{
+    return w->mailbox;
+}

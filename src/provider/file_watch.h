@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watching below one root: a thread that knows what the watched directories held when it last
+ * looked, is told by inotify where to look again, and announces what differs.
+ *
+ * A scope is a path: one file, or (is_tree) a directory with everything below it; neither need
+ * exist yet. After the last watcher of a scope left it stays armed for lingerMs; then its kernel
+ * watches go, but what is known of it stays, so that arming it again first announces what changed
+ * meanwhile.
+ *
+ * All functions are called on the hub thread.
+ */
+#ifndef PROVIDER_FILE_WATCH_H
+#define PROVIDER_FILE_WATCH_H
+
+#include <tidings/provider.h>
+
+#include "provider/file_path.h"
+
+struct file_settings;
+struct file_watch;
+struct mailbox;
+
+/* Start the thread. `root` and `settings` are borrowed until destroy. Without inotify everything is
+ * polled; that is no failure. */
+int file_watch_create(struct tidings_provider *provider, const struct file_root *root,
+                      const struct file_settings *settings, struct file_watch **ret,
+                      struct tidings_error *err);
+/* Stops and joins the thread. NULL is fine. */
+void file_watch_destroy(struct file_watch *w);
+
+/* Arm a scope, then finish `watch` on the watcher's thread. On failure here `watch` is not touched. */
+int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
+                   struct tidings_watch *watch, struct tidings_error *err);
+void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tree);
+
+struct mailbox *file_watch_mailbox(struct file_watch *w);
+
+#endif

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The value of the configuration: defaults, taking a value into its field, giving it back. Who won
+ * a field is kept beside it, so that sources may speak in any order. Reading files, the environment
+ * and arguments is in config_file.c and config_args.c; text to value in config_value.c.
+ */
+#include "server/config.h"
+
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "server/config_table.h"
+#include "json/write.h"
+
+static void *field(struct config *c, const struct config_row *row)
+{
+    return (char *)c + row->offset;
+}
+
+static const void *field_const(const struct config *c, const struct config_row *row)
+{
+    return (const char *)c + row->offset;
+}
+
+static size_t row_index(const struct config_row *row)
+{
+    return (size_t)(row - config_rows);
+}
+
+void config_list_deinit(struct config_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        mem_free(list->items[i]);
+    }
+    mem_free(list->items);
+    *list = (struct config_list){0};
+}
+
+int config_list_add(struct config_list *list, struct tidings_str item, struct tidings_error *err)
+{
+    if (item.len == 0) {
+        config_list_deinit(list);
+        return 0;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        if (str_eq(tidings_str(list->items[i]), item)) {
+            return 0;
+        }
+    }
+    if (list->count >= CONFIG_ITEMS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u items", CONFIG_ITEMS_MAX);
+    }
+    char **items = mem_realloc(list->items, (list->count + 1) * sizeof(*items));
+    if (!items) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    list->items = items;
+    char *copy = str_dup(item);
+    if (!copy) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    list->items[list->count++] = copy;
+    return 0;
+}
+
+static int assign_text(char **at, struct tidings_str value, bool wins, struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    bool clean = str_is_utf8(value);
+    for (size_t i = 0; i < value.len; i++) {
+        clean = clean && (unsigned char)value.ptr[i] >= 0x20;
+    }
+    if (!clean) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%s' holds control characters or invalid bytes (accepted: UTF-8 text)",
+                            config_shown(value, shown));
+    }
+    if (!wins) {
+        return 0;
+    }
+    char *copy = str_dup(value);
+    if (!copy) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    mem_free(*at);
+    *at = copy;
+    return 0;
+}
+
+/* A source that speaks for the first time starts again from the default items. */
+static int assign_item(struct config *c, const struct config_row *row, struct tidings_str value,
+                       enum config_source source, struct tidings_error *err)
+{
+    struct config_list *list = field(c, row);
+    enum config_source current = c->origins[row_index(row)].source;
+    int rc = value.len > 0 ? config_check_item(row->type, value, err) : 0;
+    if (rc < 0 || source < current) {
+        return rc;
+    }
+    if (source > current) {
+        config_list_deinit(list);
+        if (row->value[0] && (rc = config_list_add(list, tidings_str(row->value), err)) < 0) {
+            return rc;
+        }
+    }
+    return config_list_add(list, value, err);
+}
+
+/* "URI=DIR". */
+static int assign_mount(struct config *c, struct tidings_str value, struct config_origin origin,
+                        struct tidings_error *err)
+{
+    bool found;
+    char shown[CONFIG_SHOWN_MAX];
+    struct config_mount_spec spec = {0};
+    spec.uri = str_cut(value, '=', &spec.path, &found);
+    if (!found || spec.path.len == 0 || str_find(spec.uri, ':') < 1) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%s' is not a mount (accepted: URI=DIR such as file://data/=./data)",
+                            config_shown(value, shown));
+    }
+    return config_mount_add(c, &spec, origin, err);
+}
+
+/* Numbers, choices, addresses: parsed aside, stored when they win. */
+static int assign_plain(struct config *c, const struct config_row *row, struct tidings_str value,
+                        bool wins, struct tidings_error *err)
+{
+    union {
+        bool flag;
+        uint64_t number;
+        unsigned choice;
+        struct config_address address;
+    } v;
+    int rc;
+    size_t size;
+    if (row->type == CONFIG_BOOL) {
+        rc = config_parse_bool(value, &v.flag, err);
+        size = sizeof(v.flag);
+    } else if (row->type == CONFIG_CHOICE) {
+        rc = config_parse_choice(row, value, &v.choice, err);
+        size = sizeof(v.choice);
+    } else if (row->type == CONFIG_ADDRESS) {
+        rc = config_parse_address(value, &v.address, err);
+        size = sizeof(v.address);
+    } else {
+        rc = config_parse_number(row, value, &v.number, err);
+        size = sizeof(v.number);
+    }
+    if (rc == 0 && wins) {
+        memcpy(field(c, row), &v, size);
+    }
+    return rc;
+}
+
+int config_assign(struct config *c, const struct config_row *row, struct tidings_str value,
+                  struct config_origin origin, struct tidings_error *err)
+{
+    struct config_origin *current = &c->origins[row_index(row)];
+    bool wins = origin.source >= current->source;
+    int rc;
+    if (value.len > CONFIG_VALUE_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "longer than %u bytes", CONFIG_VALUE_MAX);
+    }
+    if (row->type == CONFIG_MOUNTS) {
+        return assign_mount(c, value, origin, err); /* keeps the origin itself */
+    }
+    if (row->type == CONFIG_TEXT) {
+        rc = assign_text(field(c, row), value, wins, err);
+    } else if (config_is_list(row->type)) {
+        rc = assign_item(c, row, value, origin.source, err);
+    } else {
+        rc = assign_plain(c, row, value, wins, err);
+    }
+    if (rc == 0 && wins) {
+        *current = origin;
+    }
+    return rc;
+}
+
+int config_init(struct config *c, struct tidings_error *err)
+{
+    memset(c, 0, sizeof(*c));
+    struct config_origin origin = {CONFIG_DEFAULT, 0};
+    for (size_t i = 0; i < config_row_count; i++) {
+        const struct config_row *row = &config_rows[i];
+        if (config_is_list(row->type) && !row->value[0]) {
+            continue;
+        }
+        int rc = config_assign(c, row, tidings_str(row->value), origin, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void config_deinit(struct config *c)
+{
+    config_mounts_clear(c);
+    config_list_deinit(&c->exclude);
+    config_list_deinit(&c->allow_origin);
+    config_list_deinit(&c->allow_host);
+    mem_free(c->name);
+    mem_free(c->title);
+    mem_free(c->file);
+    memset(c, 0, sizeof(*c));
+}
+
+int config_set(struct config *c, const char *name, const char *value, enum config_source source,
+               struct tidings_error *err)
+{
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    if (!row) {
+        return config_unknown(tidings_str(name), CONFIG_AS_NAME, "option", err);
+    }
+    int rc = config_assign(c, row, tidings_str(value), (struct config_origin){source, 0}, err);
+    if (rc < 0) {
+        char place[CONFIG_NAME_MAX];
+        config_spell(row, source == CONFIG_ENVIRONMENT ? CONFIG_AS_VARIABLE : CONFIG_AS_FLAG,
+                     place);
+        return error_wrap(err, rc, "%s", place);
+    }
+    return 0;
+}
+
+int config_check(const struct config *c, struct tidings_error *err)
+{
+    if (config_wants_http(c) && !config_address_is_loopback(&c->http) && !c->allow_remote) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "--http: '%s' can be reached by other machines and nothing asks who "
+                            "they are; add --allow-remote to serve there, or use 127.0.0.1",
+                            c->http.host);
+    }
+    return 0;
+}
+
+bool config_wants_http(const struct config *c)
+{
+    const struct config_row *row = config_find(STR("http"), CONFIG_AS_NAME);
+    return !c->stdio || c->origins[row_index(row)].source != CONFIG_DEFAULT;
+}
+
+static int put_address(struct buf *out, const struct config_address *a)
+{
+    bool six = strchr(a->host, ':') != NULL;
+    return buf_putf(out, six ? "[%s]:%u" : "%s:%u", a->host, (unsigned)a->port);
+}
+
+static int put_mounts(struct buf *out, const struct config *c)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        buf_putf(out, "%s%s=%s", i > 0 ? "," : "", c->mounts[i].uri, c->mounts[i].path);
+    }
+    return out->failed;
+}
+
+static int put_value(struct buf *out, const struct config *c, const struct config_row *row)
+{
+    const void *at = field_const(c, row);
+    const struct config_list *list = at;
+    switch (row->type) {
+    case CONFIG_BOOL:
+        return buf_puts(out, *(const bool *)at ? STR("true") : STR("false"));
+    case CONFIG_NUMBER:
+        return buf_putu(out, *(const uint64_t *)at);
+    case CONFIG_SIZE:
+        return config_put_size(out, *(const uint64_t *)at);
+    case CONFIG_DURATION:
+        return config_put_duration(out, *(const uint64_t *)at);
+    case CONFIG_CHOICE:
+        return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
+    case CONFIG_TEXT:
+        return buf_puts(out, tidings_str(*(char *const *)at));
+    case CONFIG_ADDRESS:
+        return put_address(out, at);
+    case CONFIG_MOUNTS:
+        return put_mounts(out, c);
+    case CONFIG_GLOBS:
+    case CONFIG_ORIGINS:
+    case CONFIG_HOSTS:
+        for (size_t i = 0; i < list->count; i++) {
+            buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
+        }
+        return out->failed;
+    }
+    return 0;
+}
+
+int config_get(const struct config *c, const char *name, struct buf *out)
+{
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    return row ? put_value(out, c, row) : TIDINGS_E_NOTFOUND;
+}
+
+/* Default items come back by themselves when the list is read, so a list without them begins with
+ * the empty item that takes them away. */
+static void print_list(struct jw *w, const struct config_list *list, const char *preset)
+{
+    jw_begin_array(w);
+    if (preset[0] && (list->count == 0 || strcmp(list->items[0], preset) != 0)) {
+        jw_string(w, STR_EMPTY);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        jw_string(w, tidings_str(list->items[i]));
+    }
+    jw_end_array(w);
+}
+
+static void print_mounts(struct jw *w, const struct config *c)
+{
+    jw_begin_array(w);
+    for (size_t i = 0; i < c->mount_count; i++) {
+        jw_begin_object(w);
+        jw_put_string(w, STR("uri"), tidings_str(c->mounts[i].uri));
+        jw_put_string(w, STR("path"), tidings_str(c->mounts[i].path));
+        jw_key(w, STR("exclude"));
+        print_list(w, &c->mounts[i].exclude, "");
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static int print_value(const struct config *c, const struct config_row *row, struct buf *out)
+{
+    struct jw w;
+    jw_init(&w, out);
+    if (row->type == CONFIG_MOUNTS) {
+        print_mounts(&w, c);
+    } else if (config_is_list(row->type)) {
+        print_list(&w, field_const(c, row), row->value);
+    } else if (row->type == CONFIG_BOOL || row->type == CONFIG_NUMBER) {
+        put_value(out, c, row);
+    } else {
+        struct buf text;
+        buf_init(&text, 2 * CONFIG_VALUE_MAX);
+        int rc = put_value(&text, c, row);
+        jw_string(&w, buf_str(&text));
+        buf_deinit(&text);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return out->failed;
+}
+
+static void print_origin(const struct config *c, const struct config_row *row, struct buf *out)
+{
+    const struct config_origin *origin = &c->origins[row_index(row)];
+    char name[CONFIG_NAME_MAX];
+    char shown[CONFIG_SHOWN_MAX];
+    switch (origin->source) {
+    case CONFIG_DEFAULT:
+        buf_puts(out, STR("default"));
+        return;
+    case CONFIG_FILE:
+        buf_putf(out, "%s:%u", config_shown(tidings_str(c->file), shown), origin->line);
+        return;
+    case CONFIG_ENVIRONMENT:
+        config_spell(row, CONFIG_AS_VARIABLE, name);
+        buf_putf(out, "environment %s", name);
+        return;
+    case CONFIG_FLAG:
+        buf_puts(out, STR("flag"));
+        return;
+    }
+}
+
+int config_print(const struct config *c, struct buf *out)
+{
+    buf_puts(out, STR("{\n"));
+    for (size_t i = 0; i < config_row_count; i++) {
+        const struct config_row *row = &config_rows[i];
+        char key[CONFIG_NAME_MAX];
+        config_spell(row, CONFIG_AS_KEY, key);
+        size_t start = out->len;
+        buf_putf(out, "  \"%s\": ", key);
+        int rc = print_value(c, row, out);
+        if (rc < 0) {
+            return rc;
+        }
+        buf_puts(out, i + 1 < config_row_count ? STR(",") : STR(""));
+        size_t used = out->len - start;
+        buf_putf(out, "%*s // ", used < 40 ? (int)(40 - used) : 0, "");
+        print_origin(c, row, out);
+        buf_putc(out, '\n');
+    }
+    return buf_puts(out, STR("}\n"));
+}

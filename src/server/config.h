@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The configuration: one table of rows (name, type, default, bounds, help), and the plain value
+ * that comes out of it.
+ *
+ * A row has three spellings, all derived from its name: the flag `--page-size`, the environment
+ * variable `TIDINGS_PAGE_SIZE`, the key `pageSize` of the file. Values come from four sources; a
+ * higher one wins whatever the order of the calls: default < file < environment < flag. A value
+ * that loses is still checked.
+ *
+ * Lists: items of one source gather, a higher source replaces those of a lower one. The default
+ * items (`.git` of `exclude`) stay unless an empty item, which empties the list, takes them away.
+ *
+ * Errors name the place (file:line, variable, flag), the value, and what is accepted. Unknown names
+ * are errors and come with the nearest known one.
+ *
+ * Not here: reload (parse a new value, swap it), opening what the values name. No globals; a config
+ * may be shared between threads once nobody changes it any more.
+ */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include "base/str.h"
+
+#define CONFIG_ROWS_MAX 64u      /* rows in the table, asserted */
+#define CONFIG_ITEMS_MAX 1000u   /* items of one list, mounts */
+#define CONFIG_VALUE_MAX 4096u   /* bytes of one value */
+#define CONFIG_FILE_MAX 1048576u /* bytes of the file */
+#define CONFIG_FILE_NAME "tidings.json"
+
+enum config_source {
+    CONFIG_DEFAULT,
+    CONFIG_FILE,
+    CONFIG_ENVIRONMENT,
+    CONFIG_FLAG,
+};
+
+/* Where the value of a row came from. */
+struct config_origin {
+    enum config_source source;
+    unsigned line; /* CONFIG_FILE: line of the key; 0 otherwise */
+};
+
+struct config_address {
+    char host[46]; /* a numeric IPv4 or IPv6 address, without brackets */
+    uint16_t port; /* 0: any free one */
+};
+
+struct config_list {
+    char **items;
+    size_t count;
+};
+
+struct config_mount {
+    char *uri;                  /* canonical prefix, ends in '/' */
+    char *path;                 /* absolute directory; not looked at here */
+    struct config_list exclude; /* beyond config.exclude */
+};
+
+/* Counts are plain, sizes are bytes, durations are milliseconds. */
+struct config {
+    struct config_address http;
+    bool stdio;
+    uint64_t workers; /* 0: as many as cores */
+    struct config_mount *mounts;
+    size_t mount_count;
+    struct config_list exclude;
+    uint64_t page_size;
+    uint64_t max_read;
+    uint64_t max_body;
+    uint64_t max_line;
+    uint64_t max_depth;
+    uint64_t keepalive_ms;
+    uint64_t header_timeout_ms;
+    uint64_t idle_timeout_ms;
+    uint64_t stall_timeout_ms;
+    uint64_t session_timeout_ms;
+    uint64_t max_sessions;
+    uint64_t max_connections;   /* 0: what the descriptor limit allows */
+    uint64_t max_listens;       /* per connection */
+    uint64_t max_subscriptions; /* per peer */
+    uint64_t max_uris_per_listen;
+    uint64_t outbox; /* notifications per peer */
+    uint64_t log_entries;
+    uint64_t log_bytes;
+    uint64_t drain_ms;
+    uint64_t max_watches;
+    uint64_t watch_quiet_ms;
+    uint64_t watch_linger_ms;
+    bool list_changed;
+    struct config_list allow_origin;
+    struct config_list allow_host;
+    bool allow_remote;
+    unsigned protocol_max; /* 0: 2024-11-05 … 4: 2026-07-28, see config_get for the text */
+    unsigned log_level;    /* enum log_level */
+    char *name;
+    char *title;
+
+    char *file;                                    /* the file that was loaded; NULL: none */
+    struct config_origin origins[CONFIG_ROWS_MAX]; /* by row */
+};
+
+/* All defaults. TIDINGS_E_NOMEM; after a failure config_deinit is still due. */
+int config_init(struct config *c, struct tidings_error *err);
+void config_deinit(struct config *c);
+
+/* Set a row by the name in its flag ("page-size"). A list gains one item. */
+int config_set(struct config *c, const char *name, const char *value, enum config_source source,
+               struct tidings_error *err);
+
+/* Serve a directory at file:///absolute/path/, as the positional arguments do. */
+int config_add_dir(struct config *c, const char *dir, enum config_source source,
+                   struct tidings_error *err);
+
+/* Read a JSON file; // and block comments are allowed. Relative directories in it are meant from
+ * the folder of the file. TIDINGS_E_NOTFOUND when it does not exist; on another failure some of its
+ * values may already have been taken: do not go on with this config. */
+int config_load_file(struct config *c, const char *path, struct tidings_error *err);
+
+/* The same from memory; `path` is what errors call it. */
+int config_load_text(struct config *c, const char *path, struct tidings_str text,
+                     struct tidings_error *err);
+
+/* Take every TIDINGS_NAME of `environment` (as environ: "NAME=value", NULL at the end). Empty
+ * values count as not set; lists are separated by commas. Foreign TIDINGS_ names are passed over
+ * unless they look like a slip of a known one. */
+int config_load_env(struct config *c, char *const *environment, struct tidings_error *err);
+
+/* The arguments of a server program: `--name value`, `--name=value`, `--bool`, `--no-bool`,
+ * directories, `--` before directories that begin with '-'. Then the environment, then the file:
+ * `--config FILE`, else TIDINGS_CONFIG, else ./tidings.json when there is one, none with
+ * `--no-config`. Ends with config_check. argv[0] is the first argument proper. */
+int config_args(struct config *c, int argc, char *const *argv, char *const *environment,
+                struct tidings_error *err);
+
+/* What no single row can judge: an address beyond loopback needs allow-remote. */
+int config_check(const struct config *c, struct tidings_error *err);
+
+/* HTTP is served unless stdio was asked for and no address was. */
+bool config_wants_http(const struct config *c);
+bool config_address_is_loopback(const struct config_address *a);
+
+/* The value of a row as its flag spells it ("16m", "15s", "2026-07-28"); lists are joined by
+ * commas. TIDINGS_E_NOTFOUND: no such row. */
+int config_get(const struct config *c, const char *name, struct buf *out);
+
+/* The options, one or two lines each, for --help. */
+int config_help(struct buf *out);
+
+/* All values in effect as a configuration file, each with a comment that says where it came from.
+ */
+int config_print(const struct config *c, struct buf *out);
+
+#endif

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The configuration file: JSON with // and block comments. Comments are blanked out in a copy,
+ * which keeps every line where it was; the strict parser then judges the text, and a small walker
+ * over the same text finds the line of whatever turned out wrong. The walker trusts only what the
+ * parser has accepted. Trailing commas are not tolerated.
+ */
+#include "server/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "server/config_table.h"
+#include "json/json.h"
+
+#define FILE_MAX_DEPTH 8u
+
+/* ---- where things are ---------------------------------------------------------------------- */
+
+struct cursor {
+    const char *at, *end;
+    unsigned line;
+};
+
+static void skip_blank(struct cursor *c)
+{
+    while (c->at < c->end && strchr(" \t\r\n", *c->at) && *c->at) {
+        c->line += *c->at++ == '\n' ? 1 : 0;
+    }
+}
+
+/* At a '"': the raw text between the quotes; afterwards behind the closing one. */
+static struct tidings_str skip_string(struct cursor *c)
+{
+    const char *start = ++c->at;
+    while (c->at < c->end && *c->at != '"') {
+        c->at += *c->at == '\\' && c->end - c->at > 1 ? 2 : 1;
+    }
+    struct tidings_str raw = tidings_strn(start, (size_t)(c->at - start));
+    if (c->at < c->end) {
+        c->at++;
+    }
+    return raw;
+}
+
+/* Behind one whole value. */
+static void skip_value(struct cursor *c)
+{
+    unsigned depth = 0;
+    skip_blank(c);
+    while (c->at < c->end) {
+        char ch = *c->at;
+        if (ch == '"') {
+            skip_string(c);
+        } else if (depth == 0 && (ch == ',' || ch == ']' || ch == '}')) {
+            return;
+        } else {
+            depth += ch == '[' || ch == '{' ? 1 : 0;
+            depth -= ch == ']' || ch == '}' ? 1 : 0;
+            c->line += ch == '\n' ? 1 : 0;
+            c->at++;
+        }
+    }
+}
+
+/* From the start of an object to the value of `key`; `line` is that of the key. */
+static bool enter_key(struct cursor *c, struct tidings_str key)
+{
+    skip_blank(c);
+    while (c->at < c->end && (*c->at == '{' || *c->at == ',')) {
+        c->at++;
+        skip_blank(c);
+        if (c->at >= c->end || *c->at != '"') {
+            return false;
+        }
+        if (str_eq(skip_string(c), key)) {
+            while (c->at < c->end && *c->at != ':') {
+                c->at++;
+            }
+            c->at += c->at < c->end ? 1 : 0;
+            return true;
+        }
+        skip_blank(c);
+        c->at += c->at < c->end ? 1 : 0; /* ':' */
+        skip_value(c);
+        skip_blank(c);
+    }
+    return false;
+}
+
+/* From the start of an array to its element. */
+static bool enter_index(struct cursor *c, size_t index)
+{
+    skip_blank(c);
+    for (size_t i = 0; c->at < c->end && (*c->at == '[' || *c->at == ','); i++) {
+        c->at++;
+        skip_blank(c);
+        if (i == index) {
+            return true;
+        }
+        skip_value(c);
+        skip_blank(c);
+    }
+    return false;
+}
+
+/* ---- taking values ------------------------------------------------------------------------- */
+
+struct reading {
+    struct config *config;
+    const char *path;        /* as errors call it */
+    struct tidings_str base; /* folder relative directories start from */
+    struct tidings_str text; /* without comments */
+};
+
+static unsigned line_of_key(const struct reading *r, struct tidings_str key)
+{
+    struct cursor c = {r->text.ptr, r->text.ptr + r->text.len, 1};
+    return enter_key(&c, key) ? c.line : 1;
+}
+
+static unsigned line_of_mount(const struct reading *r, size_t index, const char *key)
+{
+    struct cursor c = {r->text.ptr, r->text.ptr + r->text.len, 1};
+    if (!enter_key(&c, STR("mounts")) || !enter_index(&c, index)) {
+        return 1;
+    }
+    struct cursor inner = c;
+    return key && enter_key(&inner, tidings_str(key)) ? inner.line : c.line;
+}
+
+static int wrong_type(const struct config_row *row, struct tidings_error *err)
+{
+    struct buf accepted;
+    buf_init(&accepted, 160);
+    config_put_accepted(&accepted, row);
+    tidings_fail(err, TIDINGS_E_INVALID, "wrong type of value (accepted: %s)",
+                 accepted.ptr ? accepted.ptr : "");
+    buf_deinit(&accepted);
+    return TIDINGS_E_INVALID;
+}
+
+/* A string of the file, which may not hold NUL: later users are libc's. */
+static int clean_string(struct json *v, struct tidings_str *ret, struct tidings_error *err)
+{
+    struct tidings_str s = jv_str(v);
+    if (!jv_is(v, JV_STRING)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "wrong type of value (accepted: a string)");
+    }
+    if (s.len > 0 && memchr(s.ptr, '\0', s.len)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "holds a NUL character");
+    }
+    *ret = s;
+    return 0;
+}
+
+static int take_plain(struct config *c, const struct config_row *row, struct json *v,
+                      struct config_origin origin, struct tidings_error *err)
+{
+    char number[24];
+    struct tidings_str text;
+    bool is_bool = jv_is(v, JV_TRUE) || jv_is(v, JV_FALSE);
+    bool is_int = jv_is(v, JV_INT);
+    if (row->type == CONFIG_BOOL) {
+        if (!is_bool) {
+            return wrong_type(row, err);
+        }
+        text = jv_is_true(v) ? STR("true") : STR("false");
+    } else if (is_int && (row->type == CONFIG_NUMBER || row->type == CONFIG_SIZE ||
+                          row->type == CONFIG_DURATION)) {
+        snprintf(number, sizeof(number), "%" PRId64, jv_int(v));
+        text = tidings_str(number);
+    } else {
+        if (row->type == CONFIG_NUMBER || !jv_is(v, JV_STRING)) {
+            return wrong_type(row, err);
+        }
+        int rc = clean_string(v, &text, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return config_assign(c, row, text, origin, err);
+}
+
+static int take_list(struct config *c, const struct config_row *row, struct json *v,
+                     struct config_origin origin, struct tidings_error *err)
+{
+    if (!jv_is(v, JV_ARRAY)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "wrong type of value (accepted: an array of strings)");
+    }
+    if (jv_count(v) == 0) {
+        return config_assign(c, row, STR_EMPTY, origin, err);
+    }
+    for (size_t i = 0; i < jv_count(v); i++) {
+        struct tidings_str item;
+        int rc = clean_string(jv_at(v, i), &item, err);
+        if (rc == 0) {
+            rc = config_assign(c, row, item, origin, err);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int take_excludes(struct json *v, struct config_list *list, struct tidings_error *err)
+{
+    if (!jv_is(v, JV_ARRAY)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "wrong type of value (accepted: an array of globs)");
+    }
+    for (size_t i = 0; i < jv_count(v); i++) {
+        struct tidings_str item;
+        int rc = clean_string(jv_at(v, i), &item, err);
+        if (rc == 0 && item.len > 0) {
+            rc = config_check_item(CONFIG_GLOBS, item, err);
+        }
+        if (rc == 0) {
+            rc = config_list_add(list, item, err);
+        }
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* One member of a mount; *ret_key is left at the key that failed. */
+static int take_mount_member(struct tidings_str key, struct json *v, struct config_mount_spec *spec,
+                             struct config_list *exclude, struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    int rc;
+    if (str_eq(key, STR("uri"))) {
+        rc = clean_string(v, &spec->uri, err);
+    } else if (str_eq(key, STR("path"))) {
+        rc = clean_string(v, &spec->path, err);
+    } else if (str_eq(key, STR("exclude"))) {
+        rc = take_excludes(v, exclude, err);
+    } else {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "unknown key '%s' (accepted: uri, path, exclude)",
+                            config_shown(key, shown));
+    }
+    return rc < 0 ? error_wrap(err, rc, "%s", config_shown(key, shown)) : 0;
+}
+
+static int take_mount(const struct reading *r, struct json *v, size_t index,
+                      struct tidings_error *err)
+{
+    struct config_mount_spec spec = {.base = r->base};
+    struct config_list exclude = {0};
+    struct config_origin origin = {CONFIG_FILE, line_of_key(r, STR("mounts"))};
+    char failed[CONFIG_NAME_MAX] = "";
+    int rc = 0;
+    if (!jv_is(v, JV_OBJECT)) {
+        rc =
+            tidings_fail(err, TIDINGS_E_INVALID, "a mount is an object with uri, path and exclude");
+    }
+    struct tidings_str key;
+    struct json *member;
+    for (void *it = NULL; rc == 0 && (it = jv_next(v, it, &key, &member)) != NULL;) {
+        rc = take_mount_member(key, member, &spec, &exclude, err);
+        if (rc < 0) {
+            snprintf(failed, sizeof(failed), "%.*s", STR_ARG(key));
+        }
+    }
+    if (rc == 0 && (spec.path.len == 0 || spec.path.len > CONFIG_VALUE_MAX)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "path: a mount needs a directory");
+    }
+    if (rc == 0) {
+        spec.exclude = &exclude;
+        rc = config_mount_add(r->config, &spec, origin, err);
+    }
+    config_list_deinit(&exclude);
+    if (rc < 0) {
+        return error_wrap(err, rc, "%s:%u: mounts", r->path,
+                          line_of_mount(r, index, failed[0] ? failed : NULL));
+    }
+    return 0;
+}
+
+static int take_mounts(const struct reading *r, struct json *v, struct tidings_error *err)
+{
+    if (!jv_is(v, JV_ARRAY)) {
+        tidings_fail(err, TIDINGS_E_INVALID, "wrong type of value (accepted: an array of mounts)");
+        return error_wrap(err, TIDINGS_E_INVALID, "%s:%u: mounts", r->path,
+                          line_of_key(r, STR("mounts")));
+    }
+    for (size_t i = 0; i < jv_count(v); i++) {
+        int rc = take_mount(r, jv_at(v, i), i, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int take_member(const struct reading *r, struct tidings_str key, struct json *v,
+                       struct tidings_error *err)
+{
+    const struct config_row *row = config_find(key, CONFIG_AS_KEY);
+    struct config_origin origin = {CONFIG_FILE, line_of_key(r, key)};
+    if (!row) {
+        int rc = config_unknown(key, CONFIG_AS_KEY, "key", err);
+        return error_wrap(err, rc, "%s:%u", r->path, origin.line);
+    }
+    if (row->type == CONFIG_MOUNTS) {
+        return take_mounts(r, v, err);
+    }
+    int rc = config_is_list(row->type) ? take_list(r->config, row, v, origin, err)
+                                       : take_plain(r->config, row, v, origin, err);
+    if (rc < 0) {
+        char name[CONFIG_NAME_MAX];
+        config_spell(row, CONFIG_AS_KEY, name);
+        return error_wrap(err, rc, "%s:%u: %s", r->path, origin.line, name);
+    }
+    return 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* Turn comments into blanks, line breaks kept. The line of an unclosed one, or 0. */
+static unsigned blank_comments(char *text, size_t len)
+{
+    unsigned line = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < len; i++) {
+        line += text[i] == '\n' ? 1 : 0;
+        if (in_string) {
+            in_string = text[i] != '"' && text[i] != '\n';
+            i += text[i] == '\\' ? 1 : 0;
+        } else if (text[i] == '"') {
+            in_string = true;
+        } else if (text[i] == '/' && i + 1 < len && text[i + 1] == '/') {
+            for (; i < len && text[i] != '\n'; i++) {
+                text[i] = ' ';
+            }
+            line += i < len ? 1 : 0;
+        } else if (text[i] == '/' && i + 1 < len && text[i + 1] == '*') {
+            unsigned opened = line;
+            text[i] = text[i + 1] = ' ';
+            for (i += 2; i + 1 < len && !(text[i] == '*' && text[i + 1] == '/'); i++) {
+                line += text[i] == '\n' ? 1 : 0;
+                text[i] = text[i] == '\n' ? '\n' : ' ';
+            }
+            if (i + 1 >= len) {
+                return opened;
+            }
+            text[i] = text[i + 1] = ' ';
+            i++;
+        }
+    }
+    return 0;
+}
+
+/* "line 3 column 8: …" of the parser becomes "file:3: …". */
+static int locate_parse_error(const struct reading *r, int rc, struct tidings_error *err)
+{
+    unsigned line = 0, column = 0;
+    int used = 0;
+    if (!err) {
+        return rc;
+    }
+    if (sscanf(err->text, "line %u column %u: %n", &line, &column, &used) < 2 || used == 0) {
+        return error_wrap(err, rc, "%s", r->path);
+    }
+    memmove(err->text, err->text + used, strlen(err->text + used) + 1);
+    return error_wrap(err, rc, "%s:%u", r->path, line);
+}
+
+static int read_text(struct reading *r, struct tidings_error *err)
+{
+    struct json *root = NULL;
+    int rc = jv_parse(r->text, FILE_MAX_DEPTH, &root, err);
+    if (rc < 0) {
+        return locate_parse_error(r, rc, err);
+    }
+    if (!jv_is(root, JV_OBJECT)) {
+        rc =
+            tidings_fail(err, TIDINGS_E_PARSE, "%s:1: the file must hold one JSON object", r->path);
+    }
+    struct tidings_str key;
+    struct json *v;
+    for (void *it = NULL; rc == 0 && (it = jv_next(root, it, &key, &v)) != NULL;) {
+        rc = take_member(r, key, v, err);
+    }
+    jv_unref(root);
+    return rc;
+}
+
+int config_load_text(struct config *c, const char *path, struct tidings_str text,
+                     struct tidings_error *err)
+{
+    struct reading r = {.config = c, .path = path};
+    struct tidings_str name = tidings_str(path);
+    while (name.len > 0 && name.ptr[name.len - 1] != '/') {
+        name.len--;
+    }
+    r.base = name;
+    if (text.len > CONFIG_FILE_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "%s: larger than %u bytes", path,
+                            CONFIG_FILE_MAX);
+    }
+    char *file = str_dup(tidings_str(path));
+    char *copy = str_dup(text);
+    int rc = 0;
+    if (!copy || !file) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "%s: out of memory", path);
+        goto fail_copy;
+    }
+    mem_free(c->file);
+    c->file = file;
+    file = NULL;
+    unsigned unclosed = blank_comments(copy, text.len);
+    if (unclosed > 0) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "%s:%u: the comment is never closed", path,
+                          unclosed);
+        goto fail_copy;
+    }
+    r.text = tidings_strn(copy, text.len);
+    rc = read_text(&r, err);
+fail_copy:
+    mem_free(copy);
+    mem_free(file);
+    return rc;
+}
+
+static int read_all(int fd, struct buf *out, struct tidings_error *err)
+{
+    for (;;) {
+        if (buf_reserve(out, 4096) < 0) {
+            return tidings_fail(err, out->failed, "larger than %u bytes", CONFIG_FILE_MAX);
+        }
+        ssize_t n = read(fd, out->ptr + out->len, 4096);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return error_errno(err, errno, "read");
+        }
+        if (n == 0) {
+            return 0;
+        }
+        out->len += (size_t)n;
+    }
+}
+
+int config_load_file(struct config *c, const char *path, struct tidings_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return error_errno(err, errno, "open '%s'", path);
+    }
+    struct buf text;
+    struct stat st;
+    buf_init(&text, CONFIG_FILE_MAX + 8192);
+    int rc = fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
+    if (rc == 0 && !S_ISREG(st.st_mode)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "not a regular file");
+    }
+    if (rc == 0) {
+        rc = read_all(fd, &text, err);
+    }
+    close(fd);
+    if (rc < 0) {
+        rc = error_wrap(err, rc, "'%s'", path);
+    } else {
+        rc = config_load_text(c, path, buf_str(&text), err);
+    }
+    buf_deinit(&text);
+    return rc;
+}

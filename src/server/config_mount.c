@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Mounts of the configuration: a URI prefix and a directory, both made absolute here so that
+ * nothing later depends on the working directory. The directory itself is not opened: that is the
+ * provider's, which says more when it fails.
+ */
+#include "server/config_table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "uri/uri.h"
+
+static const struct config_row *mount_row(void)
+{
+    return config_find(STR("mount"), CONFIG_AS_NAME);
+}
+
+static void mount_deinit(struct config_mount *m)
+{
+    mem_free(m->uri);
+    mem_free(m->path);
+    config_list_deinit(&m->exclude);
+}
+
+void config_mounts_clear(struct config *c)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        mount_deinit(&c->mounts[i]);
+    }
+    mem_free(c->mounts);
+    c->mounts = NULL;
+    c->mount_count = 0;
+}
+
+static int put_working_directory(struct buf *out, struct tidings_error *err)
+{
+    char cwd[PATH_MAX];
+    if (!getcwd(cwd, sizeof(cwd))) {
+        return error_errno(err, errno, "find the working directory");
+    }
+    return buf_puts(out, tidings_str(cwd));
+}
+
+/* Append the segments of `path` one by one, without empty ones and ".". *ret_up: one was "..". */
+static int put_segments(struct buf *out, struct tidings_str path, bool *ret_up)
+{
+    struct tidings_str rest = path;
+    while (rest.len > 0) {
+        struct tidings_str segment = str_cut(rest, '/', &rest, NULL);
+        if (segment.len == 0 || str_eq(segment, STR("."))) {
+            continue;
+        }
+        *ret_up = *ret_up || str_eq(segment, STR(".."));
+        buf_putc(out, '/');
+        buf_puts(out, segment);
+    }
+    return out->failed;
+}
+
+/* Symbolic links keep their name (a client asks for what the user typed), except where ".." makes
+ * their target matter: then the system resolves the path, which must exist. */
+static int resolve(struct buf *path, struct tidings_error *err)
+{
+    char *real = realpath(path->ptr, NULL);
+    if (!real) {
+        return error_errno(err, errno, "'%s'", path->ptr);
+    }
+    buf_clear(path);
+    int rc = buf_puts(path, tidings_str(real));
+    free(real);
+    return rc;
+}
+
+static int absolute_path(const struct config_mount_spec *spec, struct buf *out,
+                         struct tidings_error *err)
+{
+    bool up = false;
+    int rc = 0;
+    bool is_absolute = spec->path.len > 0 && spec->path.ptr[0] == '/';
+    bool base_is_absolute = spec->base.len > 0 && spec->base.ptr[0] == '/';
+    if (!is_absolute && !base_is_absolute) {
+        struct buf cwd;
+        buf_init(&cwd, PATH_MAX);
+        rc = put_working_directory(&cwd, err);
+        if (rc == 0) {
+            put_segments(out, buf_str(&cwd), &up);
+        }
+        buf_deinit(&cwd);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!is_absolute) {
+        put_segments(out, spec->base, &up);
+    }
+    put_segments(out, spec->path, &up);
+    if (out->len == 0 && !out->failed) {
+        buf_putc(out, '/');
+    }
+    if (out->failed) {
+        return tidings_fail(err, out->failed, "a path longer than %u bytes", CONFIG_VALUE_MAX);
+    }
+    return up ? resolve(out, err) : 0;
+}
+
+static int prefix_of(const struct config_mount_spec *spec, struct tidings_str path, struct buf *out,
+                     struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    struct buf raw;
+    buf_init(&raw, 4 * CONFIG_VALUE_MAX);
+    if (spec->uri.len > 0) {
+        buf_puts(&raw, spec->uri);
+    } else {
+        buf_puts(&raw, STR("file://"));
+        uri_encode_path(&raw, path);
+    }
+    if (raw.len > 0 && raw.ptr[raw.len - 1] != '/') {
+        buf_putc(&raw, '/');
+    }
+    int rc = raw.failed ? tidings_fail(err, raw.failed, "too long") : 0;
+    if (rc == 0) {
+        rc = uri_canonical(buf_str(&raw), out, err);
+    }
+    if (rc == 0 && str_find(buf_str(out), '?') >= 0) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a URI prefix has no query");
+    }
+    buf_deinit(&raw);
+    if (rc < 0) {
+        struct tidings_str what = spec->uri.len > 0 ? spec->uri : path;
+        return error_wrap(err, rc, "'%s'", config_shown(what, shown));
+    }
+    return 0;
+}
+
+static int copy_list(struct config_list *to, const struct config_list *from,
+                     struct tidings_error *err)
+{
+    for (size_t i = 0; from && i < from->count; i++) {
+        int rc = config_list_add(to, tidings_str(from->items[i]), err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int append(struct config *c, struct config_mount *m, struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (str_eq(tidings_str(c->mounts[i].uri), tidings_str(m->uri))) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is mounted twice",
+                                config_shown(tidings_str(m->uri), shown));
+        }
+    }
+    if (c->mount_count >= CONFIG_ITEMS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u mounts", CONFIG_ITEMS_MAX);
+    }
+    struct config_mount *mounts = mem_realloc(c->mounts, (c->mount_count + 1) * sizeof(*mounts));
+    if (!mounts) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    c->mounts = mounts;
+    c->mounts[c->mount_count++] = *m;
+    return 0;
+}
+
+int config_mount_add(struct config *c, const struct config_mount_spec *spec,
+                     struct config_origin origin, struct tidings_error *err)
+{
+    struct config_origin *current = &c->origins[mount_row() - config_rows];
+    struct config_mount m = {0};
+    struct buf path, uri;
+    buf_init(&path, CONFIG_VALUE_MAX);
+    buf_init(&uri, CONFIG_VALUE_MAX);
+    int rc = absolute_path(spec, &path, err);
+    if (rc == 0) {
+        rc = prefix_of(spec, buf_str(&path), &uri, err);
+    }
+    if (rc < 0 || origin.source < current->source) {
+        goto done;
+    }
+    rc = copy_list(&m.exclude, spec->exclude, err);
+    m.path = buf_detach(&path, NULL);
+    m.uri = buf_detach(&uri, NULL);
+    if (rc == 0) {
+        if (origin.source > current->source) {
+            config_mounts_clear(c);
+            *current = origin;
+        }
+        rc = append(c, &m, err);
+    }
+    if (rc < 0) {
+        mount_deinit(&m);
+    }
+done:
+    buf_deinit(&path);
+    buf_deinit(&uri);
+    return rc;
+}
+
+int config_add_dir(struct config *c, const char *dir, enum config_source source,
+                   struct tidings_error *err)
+{
+    struct config_mount_spec spec = {.path = tidings_str(dir)};
+    if (spec.path.len == 0 || spec.path.len > CONFIG_VALUE_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a directory needs a name of 1 to %u bytes",
+                            CONFIG_VALUE_MAX);
+    }
+    int rc = config_mount_add(c, &spec, (struct config_origin){source, 0}, err);
+    char shown[CONFIG_SHOWN_MAX];
+    return rc < 0 ? error_wrap(err, rc, "directory '%s'", config_shown(spec.path, shown)) : 0;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of the configuration and the spellings that follow from it. Everything that knows an
+ * option (parser, help, printed configuration, the check of the man page) reads it here; adding an
+ * option means adding a row and a field.
+ */
+#include "server/config_table.h"
+
+#include <stdio.h>
+
+#define FIELD(f) offsetof(struct config, f)
+#define KIB 1024ull
+#define MIB (1024ull * KIB)
+#define GIB (1024ull * MIB)
+#define SEC 1000ull
+#define HOUR (3600ull * SEC)
+
+static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
+                                       "2025-11-25", "2026-07-28", NULL};
+static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
+
+/* clang-format off */
+#define ROW(n, t, f, def, mv, h) \
+    .name = (n), .type = (t), .offset = FIELD(f), .value = (def), .metavar = (mv), .help = (h)
+#define BOOL(n, f, def, h) {ROW(n, CONFIG_BOOL, f, def, NULL, h)}
+#define RANGE(n, t, f, def, lo, hi, mv, h) {ROW(n, t, f, def, mv, h), .min = (lo), .max = (hi)}
+#define NUMBER(n, f, def, lo, hi, h) RANGE(n, CONFIG_NUMBER, f, def, lo, hi, "N", h)
+#define SIZE(n, f, def, lo, hi, h) RANGE(n, CONFIG_SIZE, f, def, lo, hi, "BYTES", h)
+#define DURATION(n, f, def, lo, hi, h) RANGE(n, CONFIG_DURATION, f, def, lo, hi, "TIME", h)
+#define CHOICE(n, f, def, list, mv, h) {ROW(n, CONFIG_CHOICE, f, def, mv, h), .choices = (list)}
+#define TEXT(n, f, def, h) {ROW(n, CONFIG_TEXT, f, def, "TEXT", h)}
+#define LIST(n, t, f, def, mv, h) {ROW(n, t, f, def, mv, h)}
+
+const struct config_row config_rows[] = {
+    {ROW("http", CONFIG_ADDRESS, http, "127.0.0.1:7777", "ADDR:PORT",
+         "address of the HTTP endpoint /mcp; port 0 takes any free one")},
+    BOOL("stdio", stdio, "false",
+         "speak on standard input and output; HTTP only when --http is given too"),
+    NUMBER("workers", workers, "0", 0, 64, "threads that serve connections; 0: one per core"),
+    {ROW("mount", CONFIG_MOUNTS, mounts, "", "URI=DIR",
+         "serve DIR below the URI prefix; may be repeated"), .key = "mounts"},
+    LIST("exclude", CONFIG_GLOBS, exclude, ".git", "GLOB",
+         "leave out what matches; may be repeated, an empty GLOB drops the default"),
+    NUMBER("page-size", page_size, "100", 1, 1000, "entries in one page of a list"),
+    SIZE("max-read", max_read, "16m", 1 * KIB, 1 * GIB, "largest resource that may be read"),
+    SIZE("max-body", max_body, "4m", 1 * KIB, 256 * MIB, "largest body of an HTTP request"),
+    SIZE("max-line", max_line, "4m", 1 * KIB, 256 * MIB, "longest message on standard input"),
+    NUMBER("max-depth", max_depth, "64", 8, 512, "deepest nesting of JSON that is accepted"),
+    DURATION("keepalive", keepalive_ms, "15s", 1 * SEC, 1 * HOUR,
+             "pause after which a silent stream gets a comment"),
+    DURATION("header-timeout", header_timeout_ms, "10s", 1 * SEC, 1 * HOUR,
+             "time a client has to send the head of a request"),
+    DURATION("idle-timeout", idle_timeout_ms, "75s", 1 * SEC, 24 * HOUR,
+             "time after which an unused connection is closed"),
+    DURATION("stall-timeout", stall_timeout_ms, "30s", 1 * SEC, 1 * HOUR,
+             "time after which a reader that takes nothing is cut off"),
+    DURATION("session-timeout", session_timeout_ms, "30m", 1 * SEC, 168 * HOUR,
+             "time after which an unused legacy session ends"),
+    NUMBER("max-sessions", max_sessions, "10000", 1, 1000000, "legacy sessions at a time"),
+    NUMBER("max-connections", max_connections, "0", 0, 1000000,
+           "connections at a time; 0: what the descriptor limit allows"),
+    NUMBER("max-listens", max_listens, "64", 1, 10000, "open subscriptions/listen per connection"),
+    NUMBER("max-subscriptions", max_subscriptions, "10000", 1, 1000000, "subscriptions per client"),
+    NUMBER("max-uris-per-listen", max_uris_per_listen, "1000", 1, 100000,
+           "URIs in one subscriptions/listen"),
+    NUMBER("outbox", outbox, "1024", 1, 1000000, "notifications waiting per client"),
+    NUMBER("log-entries", log_entries, "100000", 1, 100000000, "changes kept for those who resume"),
+    SIZE("log-bytes", log_bytes, "64m", 64 * KIB, 64 * GIB, "memory those changes may take"),
+    DURATION("drain", drain_ms, "2s", 0, 1 * HOUR,
+             "time to finish answers after a signal to stop"),
+    NUMBER("max-watches", max_watches, "100000", 1, 100000000,
+           "directories watched by the kernel; those beyond are polled"),
+    DURATION("watch-quiet", watch_quiet_ms, "10ms", 1, 1 * SEC,
+             "quiet time after which a change of a file is announced"),
+    DURATION("watch-linger", watch_linger_ms, "60s", 0, 24 * HOUR,
+             "time a watch is kept after its last subscriber left"),
+    BOOL("list-changed", list_changed, "true", "announce changes of the list of resources"),
+    LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
+         "accept this Origin besides loopback ones; may be repeated"),
+    LIST("allow-host", CONFIG_HOSTS, allow_host, "", "HOST",
+         "accept this Host besides loopback ones; may be repeated"),
+    BOOL("allow-remote", allow_remote, "false",
+         "allow an --http address that other machines can reach"),
+    CHOICE("protocol-max", protocol_max, "2026-07-28", versions, "VERSION",
+           "newest protocol revision that is offered"),
+    CHOICE("log-level", log_level, "info", levels, "LEVEL", "what is written to standard error"),
+    TEXT("name", name, "tidings", "name the server gives itself"),
+    TEXT("title", title, "", "title for people"),
+};
+/* clang-format on */
+
+const size_t config_row_count = sizeof(config_rows) / sizeof(config_rows[0]);
+
+_Static_assert(sizeof(config_rows) / sizeof(config_rows[0]) <= CONFIG_ROWS_MAX,
+               "struct config.origins has room for every row");
+
+static char upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+void config_spell(const struct config_row *row, enum config_spelling how, char out[CONFIG_NAME_MAX])
+{
+    if (how == CONFIG_AS_KEY && row->key) {
+        snprintf(out, CONFIG_NAME_MAX, "%s", row->key);
+        return;
+    }
+    const char *prefix = how == CONFIG_AS_FLAG ? "--" : how == CONFIG_AS_VARIABLE ? "TIDINGS_" : "";
+    size_t n = (size_t)snprintf(out, CONFIG_NAME_MAX, "%s", prefix);
+    bool raise = false;
+    for (const char *p = row->name; *p && n < CONFIG_NAME_MAX - 1; p++) {
+        if (how == CONFIG_AS_KEY && *p == '-') {
+            raise = true;
+            continue;
+        }
+        if (how == CONFIG_AS_VARIABLE) {
+            out[n++] = *p == '-' ? '_' : upper(*p);
+        } else {
+            out[n++] = raise ? upper(*p) : *p;
+        }
+        raise = false;
+    }
+    out[n] = '\0';
+}
+
+const struct config_row *config_find(struct tidings_str text, enum config_spelling how)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        char name[CONFIG_NAME_MAX];
+        config_spell(&config_rows[i], how, name);
+        if (str_eq(text, tidings_str(name))) {
+            return &config_rows[i];
+        }
+    }
+    return NULL;
+}
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+    unsigned m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Levenshtein; both texts shorter than CONFIG_NAME_MAX. */
+static unsigned edit_distance(struct tidings_str a, struct tidings_str b)
+{
+    unsigned row[CONFIG_NAME_MAX];
+    for (size_t j = 0; j <= b.len; j++) {
+        row[j] = (unsigned)j;
+    }
+    for (size_t i = 1; i <= a.len; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= b.len; j++) {
+            unsigned above = row[j];
+            unsigned change = diagonal + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1);
+            row[j] = min3(above + 1, row[j - 1] + 1, change);
+            diagonal = above;
+        }
+    }
+    return row[b.len];
+}
+
+const struct config_row *config_nearest(struct tidings_str text, enum config_spelling how,
+                                        unsigned distance)
+{
+    if (text.len >= CONFIG_NAME_MAX) {
+        return NULL;
+    }
+    const struct config_row *best = NULL;
+    unsigned best_distance = distance + 1;
+    for (size_t i = 0; i < config_row_count; i++) {
+        char name[CONFIG_NAME_MAX];
+        config_spell(&config_rows[i], how, name);
+        unsigned d = edit_distance(text, tidings_str(name));
+        if (d < best_distance) {
+            best_distance = d;
+            best = &config_rows[i];
+        }
+    }
+    return best;
+}
+
+const char *config_shown(struct tidings_str text, char out[CONFIG_SHOWN_MAX])
+{
+    bool cut = text.len > CONFIG_SHOWN_MAX - 1;
+    size_t n = cut ? CONFIG_SHOWN_MAX - 4 : text.len;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        out[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    snprintf(out + n, CONFIG_SHOWN_MAX - n, "%s", cut ? "..." : "");
+    return out;
+}
+
+int config_unknown(struct tidings_str text, enum config_spelling how, const char *what,
+                   struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    char name[CONFIG_NAME_MAX];
+    const struct config_row *near = config_nearest(text, how, 2);
+    if (!near) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "unknown %s '%s'", what,
+                            config_shown(text, shown));
+    }
+    config_spell(near, how, name);
+    return tidings_fail(err, TIDINGS_E_INVALID, "unknown %s '%s', did you mean '%s'?", what,
+                        config_shown(text, shown), name);
+}

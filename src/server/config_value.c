@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One value of the configuration as text: parse it, judge it, write it back. What is written here
+ * is read back to the same value. Nothing is stored and nothing is allocated but the buffers'
+ * growth.
+ */
+#include "server/config_table.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "uri/pattern.h"
+
+struct unit {
+    const char *suffix;
+    uint64_t factor;
+};
+
+static const struct unit size_units[] = {
+    {"g", 1024ull * 1024 * 1024}, {"m", 1024ull * 1024}, {"k", 1024ull}, {"", 1}};
+static const struct unit duration_units[] = {
+    {"h", 3600000ull}, {"m", 60000ull}, {"ms", 1}, {"s", 1000ull}, {"", 1000ull}};
+
+int config_put_size(struct buf *out, uint64_t bytes)
+{
+    for (size_t i = 0; i < sizeof(size_units) / sizeof(size_units[0]); i++) {
+        const struct unit *u = &size_units[i];
+        if (bytes % u->factor == 0 && (bytes > 0 || u->factor == 1)) {
+            return buf_putf(out, "%" PRIu64 "%s", bytes / u->factor, u->suffix);
+        }
+    }
+    return 0;
+}
+
+int config_put_duration(struct buf *out, uint64_t ms)
+{
+    if (ms % 1000 != 0) {
+        return buf_putf(out, "%" PRIu64 "ms", ms);
+    }
+    if (ms == 0 || ms % 60000 != 0 || ms == 60000) {
+        return buf_putf(out, "%" PRIu64 "s", ms / 1000);
+    }
+    bool hours = ms % 3600000 == 0;
+    return buf_putf(out, "%" PRIu64 "%s", ms / (hours ? 3600000 : 60000), hours ? "h" : "m");
+}
+
+int config_put_accepted(struct buf *out, const struct config_row *row)
+{
+    switch (row->type) {
+    case CONFIG_BOOL:
+        return buf_puts(out, STR("true or false"));
+    case CONFIG_NUMBER:
+        return buf_putf(out, "%" PRIu64 " to %" PRIu64, row->min, row->max);
+    case CONFIG_SIZE:
+        config_put_size(out, row->min);
+        buf_puts(out, STR(" to "));
+        config_put_size(out, row->max);
+        return buf_puts(out, STR(", in bytes or with k, m, g"));
+    case CONFIG_DURATION:
+        config_put_duration(out, row->min);
+        buf_puts(out, STR(" to "));
+        config_put_duration(out, row->max);
+        return buf_puts(out, STR(", in seconds or with ms, s, m, h"));
+    case CONFIG_CHOICE:
+        for (size_t i = 0; row->choices[i]; i++) {
+            buf_putf(out, "%s%s", i > 0 ? ", " : "", row->choices[i]);
+        }
+        return out->failed;
+    case CONFIG_TEXT:
+        return buf_puts(out, STR("text"));
+    case CONFIG_ADDRESS:
+        return buf_puts(out, STR("ADDR:PORT such as 127.0.0.1:7777 or [::1]:7777"));
+    case CONFIG_GLOBS:
+        return buf_puts(out, STR("globs such as *.tmp"));
+    case CONFIG_ORIGINS:
+        return buf_puts(out, STR("origins such as https://app.example:8443"));
+    case CONFIG_HOSTS:
+        return buf_puts(out, STR("host names, with a port or without"));
+    case CONFIG_MOUNTS:
+        return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
+    }
+    return 0;
+}
+
+/* The failure of a row: the value and what would have done. */
+static int reject(const struct config_row *row, struct tidings_str s, const char *why,
+                  struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    struct buf accepted;
+    buf_init(&accepted, 160);
+    config_put_accepted(&accepted, row);
+    tidings_fail(err, TIDINGS_E_INVALID, "'%s' %s (accepted: %s)", config_shown(s, shown), why,
+                 accepted.ptr ? accepted.ptr : "");
+    buf_deinit(&accepted);
+    return TIDINGS_E_INVALID;
+}
+
+int config_parse_bool(struct tidings_str s, bool *out, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_BOOL};
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (str_eq_nocase(s, tidings_str(words[i]))) {
+            *out = i % 2 == 1;
+            return 0;
+        }
+    }
+    return reject(&row, s, "is neither true nor false", err);
+}
+
+/* Digits and a unit. False: not of that form, or too large for 64 bits. */
+static bool parse_scaled(struct tidings_str s, const struct unit *units, size_t count,
+                         uint64_t *out)
+{
+    size_t digits = 0;
+    while (digits < s.len && s.ptr[digits] >= '0' && s.ptr[digits] <= '9') {
+        digits++;
+    }
+    uint64_t n;
+    if (digits == 0 || !str_to_u64(tidings_strn(s.ptr, digits), &n)) {
+        return false;
+    }
+    struct tidings_str suffix = str_skip(s, digits);
+    for (size_t i = 0; i < count; i++) {
+        if (str_eq_nocase(suffix, tidings_str(units[i].suffix))) {
+            if (n > UINT64_MAX / units[i].factor) {
+                return false;
+            }
+            *out = n * units[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+int config_parse_number(const struct config_row *row, struct tidings_str s, uint64_t *out,
+                        struct tidings_error *err)
+{
+    uint64_t n;
+    bool ok;
+    const char *noun;
+    if (row->type == CONFIG_SIZE) {
+        ok = parse_scaled(s, size_units, sizeof(size_units) / sizeof(size_units[0]), &n);
+        noun = "is not a size";
+    } else if (row->type == CONFIG_DURATION) {
+        ok =
+            parse_scaled(s, duration_units, sizeof(duration_units) / sizeof(duration_units[0]), &n);
+        noun = "is not a duration";
+    } else {
+        ok = str_to_u64(s, &n);
+        noun = "is not a number";
+    }
+    if (!ok) {
+        return reject(row, s, noun, err);
+    }
+    if (n < row->min || n > row->max) {
+        return reject(row, s, "is out of range", err);
+    }
+    *out = n;
+    return 0;
+}
+
+int config_parse_choice(const struct config_row *row, struct tidings_str s, unsigned *out,
+                        struct tidings_error *err)
+{
+    for (unsigned i = 0; row->choices[i]; i++) {
+        if (str_eq(s, tidings_str(row->choices[i]))) {
+            *out = i;
+            return 0;
+        }
+    }
+    return reject(row, s, "is none of the choices", err);
+}
+
+/* Split "host:port", "[host]:port" or "port". False: not of these forms. */
+static bool split_address(struct tidings_str s, struct tidings_str *host, struct tidings_str *port)
+{
+    if (s.len > 0 && s.ptr[0] == '[') {
+        ptrdiff_t close = str_find(s, ']');
+        if (close < 0 || (size_t)close + 1 >= s.len || s.ptr[close + 1] != ':') {
+            return false;
+        }
+        *host = tidings_strn(s.ptr + 1, (size_t)close - 1);
+        *port = str_skip(s, (size_t)close + 2);
+        return true;
+    }
+    bool found;
+    struct tidings_str rest;
+    struct tidings_str first = str_cut(s, ':', &rest, &found);
+    *host = found ? first : STR("127.0.0.1");
+    *port = found ? rest : first;
+    return host->len > 0;
+}
+
+int config_parse_address(struct tidings_str s, struct config_address *out,
+                         struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_ADDRESS};
+    struct tidings_str host, port;
+    struct config_address a = {0};
+    uint64_t number;
+    if (!split_address(s, &host, &port)) {
+        return reject(&row, s, "is not an address", err);
+    }
+    if (!str_to_u64(port, &number) || number > 65535) {
+        return reject(&row, s, "has no port from 0 to 65535", err);
+    }
+    if (str_eq_nocase(host, STR("localhost"))) {
+        host = STR("127.0.0.1");
+    }
+    if (host.len >= sizeof(a.host)) {
+        return reject(&row, s, "has no numeric address", err);
+    }
+    memcpy(a.host, host.ptr, host.len);
+    struct in6_addr bits;
+    bool bracketed = s.ptr[0] == '[';
+    if (memchr(host.ptr, '\0', host.len) ||
+        inet_pton(bracketed ? AF_INET6 : AF_INET, a.host, &bits) != 1) {
+        return reject(&row, s, "has no numeric address", err);
+    }
+    a.port = (uint16_t)number;
+    *out = a;
+    return 0;
+}
+
+bool config_address_is_loopback(const struct config_address *a)
+{
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, a->host, &four) == 1) {
+        return (ntohl(four.s_addr) >> 24) == 127;
+    }
+    return inet_pton(AF_INET6, a->host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+static bool is_visible(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return s.len > 0;
+}
+
+/* "host" or "host:port" or "[v6]:port": nothing that belongs to a path or a user. */
+static bool is_host(struct tidings_str s)
+{
+    static const char banned[] = "/\\@?#,*";
+    for (size_t i = 0; i < s.len; i++) {
+        if (strchr(banned, s.ptr[i])) {
+            return false;
+        }
+    }
+    return is_visible(s);
+}
+
+static bool is_origin(struct tidings_str s)
+{
+    for (size_t i = 0; i + 3 < s.len; i++) {
+        if (memcmp(s.ptr + i, "://", 3) == 0) {
+            return i > 0 && is_visible(tidings_strn(s.ptr, i)) && is_host(str_skip(s, i + 3));
+        }
+    }
+    return false;
+}
+
+int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err)
+{
+    const struct config_row row = {.type = type};
+    if (type == CONFIG_HOSTS && !is_host(s)) {
+        return reject(&row, s, "is not a host", err);
+    }
+    if (type == CONFIG_ORIGINS && !is_origin(s)) {
+        return reject(&row, s, "is not an origin", err);
+    }
+    if (type == CONFIG_GLOBS) {
+        char shown[CONFIG_SHOWN_MAX];
+        int rc = glob_check(s, err);
+        return rc < 0 ? error_wrap(err, rc, "'%s'", config_shown(s, shown)) : 0;
+    }
+    return 0;
+}

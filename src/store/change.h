@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One change of one resource, numbered by the hub: immutable, shared by all threads, encoded once.
+ *
+ * `uri_json` and `meta_json` are the pieces of a notification that are the same for everybody; a
+ * peer splices its own between them when it flushes (core/dialect).
+ */
+#ifndef STORE_CHANGE_H
+#define STORE_CHANGE_H
+
+#include <tidings/provider.h>
+
+struct change {
+    uint64_t epoch, seq;
+    enum tidings_change_kind kind;
+    bool list_changed; /* no resource: the set of resources changed; uri is empty */
+    int64_t size;      /* -1: not known */
+    int64_t modified_ms;
+    struct tidings_str uri;       /* canonical */
+    struct tidings_str uri_json;  /* quoted */
+    struct tidings_str meta_json; /* `"dev.tidings/version":"…",…` without braces */
+    struct tidings_str etag, from, metadata;
+    /* private */
+    size_t memory;
+    unsigned refs;
+};
+
+/* "updated", "created", "deleted". */
+const char *change_kind_name(enum tidings_change_kind kind);
+
+/* One reference. `change` NULL: a list_changed. Copies everything into one block. */
+struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq);
+struct change *change_ref(const struct change *c);
+void change_unref(const struct change *c);   /* NULL is fine */
+size_t change_bytes(const struct change *c); /* memory held */
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The change log: changes in order, kept for a while, handed out again to those who come back.
+ *
+ * Each change of a resource gets the next sequence number of the current *epoch* (a number chosen
+ * when the log is created; a log that survives restarts keeps it). A cursor is `epoch.seq`.
+ * The log is compacted by URI: it holds the newest change of each URI, so catching up costs what
+ * changed and not what happened. It is bounded (`max_entries`, `max_bytes`); when full the oldest
+ * entries go and `changelog_floor` rises: a cursor below the floor cannot be served completely.
+ *
+ * One owner (the hub thread). Records are immutable and reference-counted across threads.
+ */
+#ifndef STORE_CHANGELOG_H
+#define STORE_CHANGELOG_H
+
+#include <tidings/provider.h>
+
+struct change; /* store/change.h: immutable, reference-counted; the log keeps references */
+
+struct changelog;
+/* Called in ascending seq order. `created_seq`: when the resource last came into being, as far as
+ * known (0: before the log began); lets the caller merge created + updated = created. Return false
+ * to stop. */
+typedef bool (*changelog_each_fn)(void *user, const struct change *change, uint64_t created_seq);
+
+struct changelog_ops {
+    const char *name;
+    void (*destroy)(struct changelog *log);
+    uint64_t (*epoch)(const struct changelog *log);
+    /* The highest sequence number given out; 0 in a new log. */
+    uint64_t (*last)(const struct changelog *log);
+    /* Every change with seq > floor is still represented. */
+    uint64_t (*floor)(const struct changelog *log);
+    /* Reserve the next number. */
+    uint64_t (*next)(struct changelog *log);
+    /* Keep a reference to `change`, whose seq came from `next`. An earlier change of the same URI
+     * is replaced. TIDINGS_E_NOMEM: nothing kept, the floor rises to this seq (told, never silent).
+     */
+    int (*append)(struct changelog *log, const struct change *change);
+    /* Every URI whose newest change has seq in (after, last]. Returns the number reported. */
+    size_t (*each)(const struct changelog *log, uint64_t after, changelog_each_fn fn, void *user);
+    size_t (*count)(const struct changelog *log);
+    size_t (*bytes)(const struct changelog *log);
+};
+
+struct changelog {
+    const struct changelog_ops *ops;
+};
+
+struct changelog_limits {
+    size_t max_entries;
+    size_t max_bytes;
+};
+
+/* In memory; epoch from the random source (never 0). */
+struct changelog *changelog_memory_create(const struct changelog_limits *limits,
+                                          struct tidings_error *err);
+
+#endif

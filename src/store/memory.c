@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The change log in memory: a table from URI to entry, and the entries in one list by sequence
+ * number. A new change of a URI replaces the record of its entry and moves it to the tail.
+ *
+ * Invariant: the list ascends strictly; every entry is in the table under the URI of its record;
+ * `bytes` is the sum over the entries. Nothing is written anywhere: a restart begins a new epoch.
+ */
+#include "store/changelog.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "store/change.h"
+
+struct entry {
+    struct list link;
+    struct change *change;
+    uint64_t created_seq;
+};
+
+struct memory {
+    struct changelog base;
+    struct map by_uri;
+    struct list order;
+    struct changelog_limits limits;
+    uint64_t epoch, last, floor;
+    size_t bytes;
+};
+
+static const struct changelog_ops memory_ops;
+
+static struct memory *memory_of(struct changelog *log)
+{
+    assert(log->ops == &memory_ops);
+    return (struct memory *)(void *)log;
+}
+
+static const struct memory *memory_of_const(const struct changelog *log)
+{
+    assert(log->ops == &memory_ops);
+    return (const struct memory *)(const void *)log;
+}
+
+/* What an entry costs: its record, itself, and its share of a table that is half full. */
+static size_t entry_bytes(const struct entry *e)
+{
+    return change_bytes(e->change) + sizeof(*e) + 2 * sizeof(struct map_slot);
+}
+
+static void raise_floor(struct memory *m, uint64_t seq)
+{
+    m->floor = seq > m->floor ? seq : m->floor;
+}
+
+static void drop(struct memory *m, struct entry *e)
+{
+    map_remove(&m->by_uri, e->change->uri);
+    list_remove(&e->link);
+    m->bytes -= entry_bytes(e);
+    change_unref(e->change);
+    mem_free(e);
+}
+
+static void evict(struct memory *m)
+{
+    while (!list_empty(&m->order) &&
+           (m->by_uri.count > m->limits.max_entries || m->bytes > m->limits.max_bytes)) {
+        struct entry *oldest = list_entry(m->order.next, struct entry, link);
+        raise_floor(m, oldest->change->seq);
+        drop(m, oldest);
+    }
+}
+
+/* Numbers are nearly always appended in the order they were given out: the tail is the place. */
+static void link_in_order(struct memory *m, struct entry *e)
+{
+    struct list *before = m->order.prev;
+    while (before != &m->order &&
+           list_entry(before, struct entry, link)->change->seq > e->change->seq) {
+        before = before->prev;
+    }
+    list_insert_between(&e->link, before, before->next);
+}
+
+static void memory_destroy(struct changelog *log)
+{
+    if (!log) {
+        return;
+    }
+    struct memory *m = memory_of(log);
+    list_each(it, next, &m->order)
+    {
+        struct entry *e = list_entry(it, struct entry, link);
+        change_unref(e->change);
+        mem_free(e);
+    }
+    map_deinit(&m->by_uri);
+    mem_free(m);
+}
+
+static uint64_t memory_epoch(const struct changelog *log)
+{
+    return memory_of_const(log)->epoch;
+}
+
+static uint64_t memory_last(const struct changelog *log)
+{
+    return memory_of_const(log)->last;
+}
+
+static uint64_t memory_floor(const struct changelog *log)
+{
+    return memory_of_const(log)->floor;
+}
+
+static uint64_t memory_next(struct changelog *log)
+{
+    return ++memory_of(log)->last;
+}
+
+/* The entry for a URI, new ones without a record. NULL: out of memory. */
+static struct entry *entry_for(struct memory *m, const struct change *change)
+{
+    struct entry *e = map_find(&m->by_uri, change->uri);
+    bool fresh = !e;
+    if (fresh) {
+        e = mem_zalloc(sizeof(*e));
+        if (!e) {
+            return NULL;
+        }
+        list_init(&e->link);
+    } else if (e->change->seq > change->seq) {
+        return e;
+    }
+    /* The key lies inside the record, so it moves to the new one. */
+    if (map_put(&m->by_uri, change->uri, e, NULL) < 0) {
+        if (fresh) {
+            mem_free(e);
+        }
+        return NULL;
+    }
+    return e;
+}
+
+static int memory_append(struct changelog *log, const struct change *change)
+{
+    struct memory *m = memory_of(log);
+    assert(change->seq > 0 && change->seq <= m->last);
+    struct entry *e = entry_for(m, change);
+    if (!e) {
+        raise_floor(m, change->seq);
+        return TIDINGS_E_NOMEM;
+    }
+    if (e->change && e->change->seq > change->seq) {
+        return 0; /* a newer change of this URI stands for this one too */
+    }
+    if (e->change) {
+        m->bytes -= entry_bytes(e);
+        list_remove(&e->link);
+        change_unref(e->change);
+    }
+    e->change = change_ref(change);
+    if (change->kind == TIDINGS_CHANGE_CREATED) {
+        e->created_seq = change->seq;
+    }
+    m->bytes += entry_bytes(e);
+    link_in_order(m, e);
+    evict(m);
+    return 0;
+}
+
+static size_t memory_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
+                          void *user)
+{
+    const struct memory *m = memory_of_const(log);
+    struct list *at = m->order.prev;
+    while (at != &m->order && list_entry(at, struct entry, link)->change->seq > after) {
+        at = at->prev;
+    }
+    size_t reported = 0;
+    bool more = true;
+    for (at = at->next; more && at != &m->order; at = at->next) {
+        const struct entry *e = list_entry(at, struct entry, link);
+        more = fn(user, e->change, e->created_seq);
+        reported++;
+    }
+    return reported;
+}
+
+static size_t memory_count(const struct changelog *log)
+{
+    return memory_of_const(log)->by_uri.count;
+}
+
+static size_t memory_bytes(const struct changelog *log)
+{
+    return memory_of_const(log)->bytes;
+}
+
+struct changelog *changelog_memory_create(const struct changelog_limits *limits,
+                                          struct tidings_error *err)
+{
+    struct memory *m = mem_zalloc(sizeof(*m));
+    if (!m) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "change log: out of memory");
+        return NULL;
+    }
+    m->base.ops = &memory_ops;
+    m->limits = *limits;
+    map_init(&m->by_uri);
+    list_init(&m->order);
+    do {
+        if (random_bytes(&m->epoch, sizeof(m->epoch)) < 0) {
+            tidings_fail(err, TIDINGS_E_IO, "change log: no random numbers for the epoch");
+            memory_destroy(&m->base);
+            return NULL;
+        }
+    } while (m->epoch == 0);
+    return &m->base;
+}
+
+static const struct changelog_ops memory_ops = {
+    .name = "memory",
+    .destroy = memory_destroy,
+    .epoch = memory_epoch,
+    .last = memory_last,
+    .floor = memory_floor,
+    .next = memory_next,
+    .append = memory_append,
+    .each = memory_each,
+    .count = memory_count,
+    .bytes = memory_bytes,
+};

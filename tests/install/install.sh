@@ -1,0 +1,51 @@
+#!/bin/sh
+# Installs into the build tree and builds a small program the three ways an embedder would:
+# pkg-config with the shared library, pkg-config with the archive, and find_package with both.
+#
+# usage: install.sh CMAKE BUILD_DIR CC
+set -eu
+cmake=$1 build=$2 cc=$3
+here=$(cd "$(dirname "$0")" && pwd)
+work=$build/install-test
+prefix=$work/prefix
+rm -rf "$work"
+mkdir -p "$work"
+
+"$cmake" --install "$build" --prefix "$prefix" >"$work/install.log" ||
+    { cat "$work/install.log" >&2; exit 1; }
+pc=$(find "$prefix" -name tidings.pc)
+libdir=$(dirname "$(dirname "$pc")")
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+
+# expect_version COMMAND…
+expect_version() {
+    want=$(pkg-config --modversion tidings)
+    got=$("$@") || { echo "'$*' failed" >&2; exit 1; }
+    [ "$got" = "$want" ] || { echo "'$*' says '$got' instead of '$want'" >&2; exit 1; }
+}
+
+# shellcheck disable=SC2046  # pkg-config prints words
+"$cc" -o "$work/shared" "$here/consumer/main.c" $(pkg-config --cflags --libs tidings)
+expect_version env LD_LIBRARY_PATH="$libdir" "$work/shared"
+echo "pkg-config, shared: ok"
+
+# shellcheck disable=SC2046
+"$cc" -o "$work/static" "$here/consumer/main.c" $(pkg-config --cflags tidings) \
+    $(pkg-config --static --libs tidings | sed 's/-ltidings/-l:libtidings.a/')
+expect_version "$work/static"
+echo "pkg-config, static: ok"
+
+"$cmake" -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$cc" >"$work/consumer.log" 2>&1 &&
+    "$cmake" --build "$work/consumer" >>"$work/consumer.log" 2>&1 ||
+    { cat "$work/consumer.log" >&2; exit 1; }
+expect_version "$work/consumer/with_shared"
+expect_version "$work/consumer/with_static"
+echo "find_package, both: ok"
+
+if [ -x "$build/tidings" ]; then
+    [ -x "$prefix/bin/tidings" ] || { echo "the program was not installed" >&2; exit 1; }
+    "$prefix/bin/tidings" --version >/dev/null
+    echo "program: ok"
+fi

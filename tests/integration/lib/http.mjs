@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+//
+// HTTP/1.1 over a bare socket, so that a test can say exactly which bytes are sent and see exactly
+// which came back: odd headers, pipelining, half-open connections, event streams.
+// It deliberately does not follow redirects, pool connections or correct mistakes.
+
+import net from 'node:net';
+
+import { Inbox, within } from './wait.mjs';
+
+export class Connection {
+    #buffer = Buffer.alloc(0);
+    #wake = () => {};
+    ended = false;
+    error = undefined;
+
+    static async open(target, options = {}) {
+        const connection = new Connection();
+        const where = { host: '127.0.0.1', port: target.port, allowHalfOpen: true, ...options };
+        connection.socket = net.connect(where);
+        await connection.#connected();
+        return connection;
+    }
+
+    #connected() {
+        const socket = this.socket;
+        socket.setNoDelay(true);
+        socket.on('data', (chunk) => {
+            this.#buffer = Buffer.concat([this.#buffer, chunk]);
+            this.#wake();
+        });
+        const over = (error) => {
+            this.ended = true;
+            this.error ??= error;
+            this.#wake();
+        };
+        socket.on('end', () => over());
+        socket.on('error', (error) => over(error));
+        socket.on('close', () => over());
+        this.closed = new Promise((resolve) => socket.on('close', resolve));
+        return within(new Promise((resolve, reject) => {
+            socket.once('connect', resolve);
+            socket.once('error', reject);
+        }), 'a connection');
+    }
+
+    send(data) {
+        return new Promise((resolve) => this.socket.write(data, resolve));
+    }
+
+    /** FIN: nothing more will be sent, answers are still read. */
+    finish() {
+        this.socket.end();
+    }
+
+    close() {
+        this.socket.destroy();
+    }
+
+    /** RST instead of FIN. */
+    reset() {
+        this.socket.resetAndDestroy();
+    }
+
+    /** Wait until `take(buffer)` gives something else than undefined: [value, bytes used]. */
+    async #read(take, what, ms) {
+        for (;;) {
+            const found = take(this.#buffer, this.ended);
+            if (found !== undefined) {
+                this.#buffer = this.#buffer.subarray(found[1]);
+                return found[0];
+            }
+            if (this.ended) {
+                const left = JSON.stringify(this.#buffer.toString('latin1').slice(0, 300));
+                const why = this.error ? ` (${this.error.message})` : '';
+                throw new Error(`the connection ended${why} before ${what}; unread: ${left}`);
+            }
+            await within(new Promise((resolve) => {
+                this.#wake = resolve;
+            }), what, ms);
+        }
+    }
+
+    readUntil(mark, what = `${JSON.stringify(mark)}`, ms = undefined) {
+        return this.#read((buffer) => {
+            const at = buffer.indexOf(mark);
+            return at < 0 ? undefined : [buffer.subarray(0, at), at + mark.length];
+        }, what, ms);
+    }
+
+    readBytes(count, what = `${count} bytes`, ms = undefined) {
+        return this.#read((buffer) => {
+            return buffer.length < count ? undefined : [buffer.subarray(0, count), count];
+        }, what, ms);
+    }
+
+    /** Everything up to the peer's FIN (or RST). */
+    readToEnd(what = 'the end of the connection', ms = undefined) {
+        return this.#read((buffer, ended) => (ended ? [buffer, buffer.length] : undefined), what, ms);
+    }
+
+    async readHead(ms = undefined) {
+        const text = (await this.readUntil('\r\n\r\n', 'a response head', ms)).toString('latin1');
+        const [line, ...fields] = text.split('\r\n');
+        const match = /^HTTP\/1\.1 (\d{3})(?: (.*))?$/.exec(line);
+        if (!match) {
+            throw new Error(`not a status line: ${JSON.stringify(line)}`);
+        }
+        const headers = new Map();
+        for (const field of fields) {
+            const at = field.indexOf(':');
+            const name = field.slice(0, at).toLowerCase();
+            const value = field.slice(at + 1).trim();
+            headers.set(name, headers.has(name) ? `${headers.get(name)}, ${value}` : value);
+        }
+        return { status: Number(match[1]), reason: match[2], headers };
+    }
+
+    async #readBody(head) {
+        if (head.headers.get('transfer-encoding') === 'chunked') {
+            const parts = [];
+            for (;;) {
+                const size = parseInt((await this.readUntil('\r\n')).toString('latin1'), 16);
+                const part = await this.readBytes(size + 2);
+                if (size === 0) {
+                    return Buffer.concat(parts);
+                }
+                parts.push(part.subarray(0, size));
+            }
+        }
+        const length = head.headers.get('content-length');
+        if (length !== undefined) {
+            return this.readBytes(Number(length), `a body of ${length} bytes`);
+        }
+        return head.status === 204 || head.status === 304 ? Buffer.alloc(0) : this.readToEnd();
+    }
+
+    /** The next response, or for an event stream its head and an `events` inbox. */
+    async readResponse(method = 'POST') {
+        const response = await this.readHead();
+        if (response.status < 200) {
+            return response;
+        }
+        const type = response.headers.get('content-type') ?? '';
+        if (type.startsWith('text/event-stream') && method !== 'HEAD') {
+            response.events = new EventStream(this);
+            return response;
+        }
+        const body = method === 'HEAD' ? Buffer.alloc(0) : await this.#readBody(response);
+        response.text = body.toString('utf8');
+        if (type.startsWith('application/json') && response.text !== '') {
+            response.json = JSON.parse(response.text);
+        }
+        return response;
+    }
+
+    /** Send one request and read its answer on this connection. */
+    async request(options) {
+        await this.send(encodeRequest(this.socket.remotePort, options));
+        return this.readResponse(options.method ?? 'POST');
+    }
+}
+
+/**
+ * The bytes of a request. `headers` is an object or a list of pairs; a value of null leaves a
+ * default out. Defaults: Host, and for a body Content-Length.
+ */
+export function encodeRequest(port, { method = 'POST', path = '/mcp', headers = {}, body }) {
+    const given = Array.isArray(headers) ? headers : Object.entries(headers);
+    const has = (name) => given.some(([key]) => key.toLowerCase() === name);
+    const lines = [`${method} ${path} HTTP/1.1`];
+    if (!has('host')) {
+        lines.push(`Host: 127.0.0.1:${port}`);
+    }
+    for (const [name, value] of given) {
+        if (value !== null && value !== undefined) {
+            lines.push(`${name}: ${value}`);
+        }
+    }
+    const bytes = body === undefined ? Buffer.alloc(0) : Buffer.from(body);
+    if (body !== undefined && !has('content-length') && !has('transfer-encoding')) {
+        lines.push(`Content-Length: ${bytes.length}`);
+    }
+    return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+}
+
+/** One request on a connection of its own. An event stream keeps it open; see `events.close()`. */
+export async function request(target, options = {}) {
+    const connection = await Connection.open(target);
+    const response = await connection.request(options);
+    response.connection = connection;
+    if (!response.events) {
+        connection.close();
+    }
+    return response;
+}
+
+/** Server-sent events: { id, event, data, json, retry } and { comment } as they arrive. */
+export class EventStream extends Inbox {
+    constructor(connection) {
+        super('the event stream');
+        this.connection = connection;
+        this.#pump();
+    }
+
+    async #pump() {
+        try {
+            for (;;) {
+                const block = await this.connection.readUntil('\n\n', 'an event', 2 ** 31 - 1);
+                this.#block(block.toString('utf8'));
+            }
+        } catch (error) {
+            this.end(error.message);
+        }
+    }
+
+    #block(text) {
+        const event = {};
+        for (const line of text.split('\n')) {
+            const match = /^([^:]*)(?:: ?(.*))?$/.exec(line.replace(/\r$/, ''));
+            if (!match || match[1] === '') {
+                this.push({ comment: line.slice(1).trim() });
+                continue;
+            }
+            const value = match[2] ?? '';
+            event[match[1]] = match[1] === 'data' && 'data' in event ? `${event.data}\n${value}` : value;
+        }
+        if (Object.keys(event).length > 0) {
+            if (event.data) {
+                event.json = JSON.parse(event.data);
+            }
+            this.push(event);
+        }
+    }
+
+    /** The next JSON-RPC message that matches; comments and priming events are passed over. */
+    async message(match = () => true, what = 'a message', ms = undefined) {
+        const event = await this.next((item) => item.json && match(item.json), what, ms);
+        return event.json;
+    }
+
+    /** All messages so far, in order, taken or not. */
+    get messages() {
+        return this.seen.filter((item) => item.json).map((item) => item.json);
+    }
+
+    close() {
+        this.connection.close();
+    }
+}

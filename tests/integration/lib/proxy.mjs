@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// A TCP relay in front of a server that can break every connection at once, as a network does.
+
+import net from 'node:net';
+
+export async function relay(t, target) {
+    const pairs = new Set();
+    const listener = net.createServer((near) => {
+        const far = net.connect(target.port, '127.0.0.1');
+        const pair = [near, far];
+        pairs.add(pair);
+        for (const socket of pair) {
+            socket.on('error', () => {});
+            socket.on('close', () => {
+                pairs.delete(pair);
+                pair.forEach((other) => other.destroy());
+            });
+        }
+        near.pipe(far).pipe(near);
+    });
+    await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
+    const cut = () => [...pairs].flat().forEach((socket) => socket.destroy());
+    t.after(() => {
+        cut();
+        listener.close();
+    });
+    const { port } = listener.address();
+    return { port, url: `http://127.0.0.1:${port}/mcp`, cut };
+}

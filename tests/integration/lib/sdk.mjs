@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// The official clients, connected over either transport: SDK 1.x for the legacy era, client 2.x
+// pinned to 2026-07-28. Each keeps the raw messages it received, because its own types drop
+// members that they do not know.
+
+import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from '@modelcontextprotocol/client';
+import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
+
+import { BIN, serve } from './server.mjs';
+import { Tree } from './tree.mjs';
+import { Inbox, within } from './wait.mjs';
+
+export const TRANSPORTS = ['http', 'stdio'];
+
+/**
+ * Start a server for `transport` and connect `client` to it; `http` and `stdio` make its end of
+ * the wire. `through` (a relay) may stand between the two.
+ */
+async function connect(t, { transport, files, args = [], through, client, http, stdio }) {
+    const tree = new Tree(t, files);
+    let wire;
+    let server;
+    let proxy;
+    if (transport === 'http') {
+        server = await serve(t, { tree, args });
+        proxy = await through?.(t, server);
+        wire = http(new URL((proxy ?? server).url));
+    } else {
+        wire = stdio({ command: BIN, args: ['serve', '--stdio', ...args, tree.path], stderr: 'pipe' });
+    }
+    const received = new Inbox(`the ${transport} client`);
+    const errors = [];
+    client.onerror = (error) => errors.push(error);
+    t.after(() => client.close());
+    await within(client.connect(wire), `the client to connect over ${transport}`);
+    const deliver = wire.onmessage;
+    wire.onmessage = (message, extra) => {
+        received.push(message);
+        deliver(message, extra);
+    };
+    return { client, wire, tree, server, proxy, received, errors };
+}
+
+/** SDK 1.x: initialize at 2025-11-25. */
+export function legacyClient(t, transport, options = {}) {
+    return connect(t, {
+        transport,
+        ...options,
+        client: new LegacyClient({ name: 'integration-test', version: '1' }),
+        http: (url) => new LegacyHttp(url),
+        stdio: (parameters) => new LegacyStdio(parameters),
+    });
+}
+
+/** Client 2.x: nothing but 2026-07-28 will do. */
+export function modernClient(t, transport, options = {}) {
+    const negotiation = { versionNegotiation: { mode: options.mode ?? { pin: '2026-07-28' } } };
+    return connect(t, {
+        transport,
+        ...options,
+        client: new ModernClient({ name: 'integration-test', version: '1' }, negotiation),
+        http: (url) => new ModernHttp(url),
+        stdio: (parameters) => new ModernStdio(parameters),
+    });
+}

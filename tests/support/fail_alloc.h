@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An allocator that fails on purpose, for "whatever allocation fails, the operation reports it and
+ * nothing leaks":
+ *
+ *     for (long n = 1; ; n++) {
+ *         fail_alloc_start(n);           // the n-th allocation from here fails, once
+ *         int rc = operation();
+ *         bool reached = fail_alloc_stop();
+ *         ... check rc; undo the operation ...
+ *         assert_int_equal(fail_alloc_live(), 0);
+ *         if (!reached) break;           // there were fewer than n: it has succeeded whole
+ *     }
+ *
+ * One state per program (the functions are static: include it from one file only). Not for
+ * allocations that several threads make at once.
+ */
+#ifndef SUPPORT_FAIL_ALLOC_H
+#define SUPPORT_FAIL_ALLOC_H
+
+/* cmocka puts its own in front of these when UNIT_TESTING is set; here libc's are meant. */
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+#include <stdlib.h>
+
+#include <tidings/types.h>
+
+static struct {
+    long until_failure; /* 0: never */
+    bool has_failed;
+    long live;
+} fail_alloc;
+
+static inline bool fail_alloc_is_due(void)
+{
+    if (fail_alloc.until_failure > 0 && --fail_alloc.until_failure == 0) {
+        fail_alloc.has_failed = true;
+        return true;
+    }
+    return false;
+}
+
+static inline void *fail_alloc_alloc(size_t size)
+{
+    void *p = fail_alloc_is_due() ? NULL : malloc(size);
+    fail_alloc.live += p != NULL;
+    return p;
+}
+
+static inline void *fail_alloc_resize(void *p, size_t size)
+{
+    if (!p) {
+        return fail_alloc_alloc(size);
+    }
+    return fail_alloc_is_due() ? NULL : realloc(p, size);
+}
+
+static inline void fail_alloc_release(void *p)
+{
+    fail_alloc.live -= p != NULL;
+    free(p);
+}
+
+/* From now on count, and fail the n-th allocation (0: none). Keeps the count of live ones. */
+static inline void fail_alloc_start(long n)
+{
+    fail_alloc.until_failure = n;
+    fail_alloc.has_failed = false;
+    tidings_set_allocator(fail_alloc_alloc, fail_alloc_resize, fail_alloc_release);
+}
+
+/* No more failures; still counts. Was the n-th allocation reached? */
+static inline bool fail_alloc_stop(void)
+{
+    fail_alloc.until_failure = 0;
+    return fail_alloc.has_failed;
+}
+
+/* Allocations since the first start that were not freed. */
+static inline long fail_alloc_live(void)
+{
+    return fail_alloc.live;
+}
+
+/* Back to malloc. Nothing may be live. */
+static inline void fail_alloc_end(void)
+{
+    tidings_set_allocator(NULL, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The allocator table, also through the public functions.
+ */
+#include "base/mem.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <tidings/provider.h>
+
+#include "support/fail_alloc.h"
+
+static void version_is_that_of_the_build(void **state)
+{
+    (void)state;
+    assert_string_equal(tidings_version(), TIDINGS_VERSION);
+}
+
+static void zero_bytes_are_an_allocation_too(void **state)
+{
+    (void)state;
+    void *p = mem_alloc(0);
+    void *q = mem_zalloc(0);
+    assert_non_null(p);
+    assert_non_null(q);
+    p = mem_realloc(p, 0);
+    assert_non_null(p);
+    mem_free(p);
+    mem_free(q);
+    mem_free(NULL);
+}
+
+static void zalloc_is_zeroed_with_any_allocator(void **state)
+{
+    (void)state;
+    static const char zeros[500];
+    for (int own = 0; own < 2; own++) {
+        if (own) {
+            fail_alloc_start(0);
+        }
+        char *p = mem_zalloc(sizeof zeros);
+        assert_non_null(p);
+        assert_memory_equal(p, zeros, sizeof zeros);
+        mem_free(p);
+    }
+    assert_int_equal(fail_alloc_live(), 0);
+    fail_alloc_end();
+}
+
+static void a_replaced_allocator_gets_every_call(void **state)
+{
+    (void)state;
+    fail_alloc_start(4);
+    void *a = mem_alloc(1);
+    void *b = tidings_alloc(2);
+    a = mem_realloc(a, 100);
+    assert_int_equal(fail_alloc_live(), 2);
+    assert_null(mem_zalloc(3));
+    assert_true(fail_alloc_stop());
+    void *c = mem_realloc(NULL, 5);
+    assert_int_equal(fail_alloc_live(), 3);
+    mem_free(a);
+    tidings_free(b);
+    mem_free(c);
+    tidings_free(NULL);
+    assert_int_equal(fail_alloc_live(), 0);
+    fail_alloc_end();
+}
+
+static void half_an_allocator_is_none(void **state)
+{
+    (void)state;
+    fail_alloc_start(0);
+    tidings_set_allocator(fail_alloc_alloc, NULL, NULL);
+    void *p = mem_alloc(10);
+    assert_int_equal(fail_alloc_live(), 0);
+    mem_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_is_that_of_the_build),
+        cmocka_unit_test(zero_bytes_are_an_allocation_too),
+        cmocka_unit_test(zalloc_is_zeroed_with_any_allocator),
+        cmocka_unit_test(a_replaced_allocator_gets_every_call),
+        cmocka_unit_test(half_an_allocator_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
