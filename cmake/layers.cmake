@@ -1,8 +1,11 @@
 # A layer is a folder of src/ built as an OBJECT library. Objects do not travel transitively: whoever
 # links names every layer it uses, so a call to a layer above fails at link time.
 function(tidings_layer name)
-  cmake_parse_arguments(ARG "" "" "LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;DEFINES;WITHOUT" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.c)
+  foreach(file ${ARG_WITHOUT})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file})
+  endforeach()
   if(NOT sources)
     add_library(layer_${name} INTERFACE)
     return()

@@ -55,7 +55,7 @@ typedef const unsigned char digit_table[256];
 static digit_table standard_digits = {DIGITS, D('+', 62), D('/', 63)};
 static digit_table url_digits = {DIGITS, D('-', 62), D('_', 63)};
 
-static void put_pair(char *out, pair_row *pairs, uint32_t twelve_bits)
+static void put_pair(char *out, pair_row *pairs, size_t twelve_bits)
 {
     memcpy(out, &pairs[twelve_bits >> 6][(twelve_bits & 63) * 2], 2);
 }
@@ -112,16 +112,16 @@ int base64url_put(struct buf *out, struct tidings_str in)
     return put(out, in, url_pairs, false);
 }
 
-/* Four digits at a time, then what is left: `in` is without padding. Returns the end of what was
- * written, or NULL when a digit or the bits left over are wrong. */
-static char *decode(char *out, struct tidings_str in, const unsigned char *digits)
+/* Four digits at a time, then what is left: `in` is without padding, `out` has room. False when a
+ * digit or the bits left over are wrong. */
+static bool decode(char *out, struct tidings_str in, const unsigned char *digits)
 {
     const unsigned char *p = (const unsigned char *)in.ptr;
     size_t left = in.len;
     for (; left >= 4; left -= 4, p += 4, out += 3) {
         uint32_t a = digits[p[0]], b = digits[p[1]], c = digits[p[2]], d = digits[p[3]];
         if ((a & b & c & d & IS_DIGIT) == 0) {
-            return NULL;
+            return false;
         }
         uint32_t v = (a & 63) << 18 | (b & 63) << 12 | (c & 63) << 6 | (d & 63);
         out[0] = (char)(v >> 16);
@@ -132,14 +132,14 @@ static char *decode(char *out, struct tidings_str in, const unsigned char *digit
     for (size_t i = 0; i < left; i++) {
         uint32_t d = digits[p[i]];
         if ((d & IS_DIGIT) == 0) {
-            return NULL;
+            return false;
         }
         v |= (d & 63) << (18 - 6 * i);
     }
     for (size_t i = 0; i + 1 < left; i++, v = v << 8 & 0xFFFFFF) {
         *out++ = (char)(v >> 16);
     }
-    return v == 0 ? out : NULL; /* stray bits: RFC 4648 §3.5 */
+    return v == 0; /* stray bits: RFC 4648 §3.5 */
 }
 
 static int get(struct buf *out, struct tidings_str in, const unsigned char *digits)
@@ -147,18 +147,15 @@ static int get(struct buf *out, struct tidings_str in, const unsigned char *digi
     if (in.len % 4 == 1) {
         return TIDINGS_E_PARSE;
     }
-    int rc = buf_reserve(out, in.len / 4 * 3 + (in.len % 4 ? in.len % 4 - 1 : 0));
+    size_t len = in.len / 4 * 3 + (in.len % 4 ? in.len % 4 - 1 : 0);
+    int rc = buf_reserve(out, len);
     if (rc < 0) {
         return rc;
     }
-    char *end = decode(out->ptr + out->len, in, digits);
-    if (!end) {
-        out->ptr[out->len] = '\0';
-        return TIDINGS_E_PARSE;
-    }
-    *end = '\0';
-    out->len = (size_t)(end - out->ptr);
-    return 0;
+    bool is_valid = decode(out->ptr + out->len, in, digits);
+    out->len += is_valid ? len : 0;
+    out->ptr[out->len] = '\0';
+    return is_valid ? 0 : TIDINGS_E_PARSE;
 }
 
 int base64_decode(struct buf *out, struct tidings_str in)

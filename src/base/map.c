@@ -85,16 +85,15 @@ int map_put(struct map *m, struct tidings_str key, void *value, void **ret_old)
     draw_seed(m);
     uint64_t hash = str_hash(key, m->seed);
     struct map_slot *slot = m->cap ? probe(m, key, hash) : NULL;
-    if (!slot || !slot->value) {
-        if (m->count + 1 > m->cap / 4 * 3) {
-            int rc = resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
-            if (rc < 0) {
-                return rc;
-            }
-            slot = probe(m, key, hash);
+    bool is_new = !slot || !slot->value;
+    if (!slot || (is_new && m->count + 1 > m->cap / 4 * 3)) {
+        int rc = resize(m, m->cap ? m->cap * 2 : MAP_MIN_CAP);
+        if (rc < 0) {
+            return rc;
         }
-        m->count++;
+        slot = probe(m, key, hash);
     }
+    m->count += is_new;
     if (ret_old) {
         *ret_old = slot->value;
     }

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tidings/provider.h>
 #include <tidings/types.h>
 
 static struct {

@@ -8,9 +8,15 @@
 
 #include <stddef.h>
 
+#include <tidings/types.h>
+
 void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *p, size_t size);
 void mem_free(void *p); /* NULL is fine */
+
+/* The same two for providers; <tidings/provider.h> declares them for the public. */
+TIDINGS_API void *tidings_alloc(size_t bytes);
+TIDINGS_API void tidings_free(void *memory);
 
 #endif

@@ -378,7 +378,14 @@ char *tidings_client_library(void)
     if (fetch_create(-1, 1, &f, NULL) < 0) {
         return NULL;
     }
-    char *text = str_dup(tidings_str(fetch_library(f)));
+    /* It names everything it was built with; itself and its TLS library are what matters. */
+    struct tidings_str name = tidings_str(fetch_library(f));
+    struct tidings_str rest;
+    size_t len = str_cut(name, ' ', &rest, NULL).len;
+    if (rest.len > 0) {
+        len += 1 + str_cut(rest, ' ', &rest, NULL).len;
+    }
+    char *text = str_dup(tidings_strn(name.ptr, len));
     fetch_destroy(f);
     return text;
 }

@@ -6,6 +6,8 @@
  */
 #include "client/curl.h"
 
+#ifdef TIDINGS_HAVE_CURL
+
 #include <dlfcn.h>
 
 /* The same interface under both names; Debian has one per TLS library. */
@@ -50,3 +52,5 @@ void curl_unload(struct curl_api *api)
     }
     *api = (struct curl_api){0};
 }
+
+#endif

@@ -6,9 +6,11 @@
 #ifndef CLIENT_CURL_H
 #define CLIENT_CURL_H
 
-#include <curl/curl.h>
-
 #include <tidings/types.h>
+
+#ifdef TIDINGS_HAVE_CURL
+
+#include <curl/curl.h>
 
 /* Name in the table, name in the library. */
 #define CURL_FUNCTIONS(X)                                                                          \
@@ -41,5 +43,7 @@ struct curl_api {
 /* TIDINGS_E_UNSUPPORTED when the library is not there or lacks something. */
 int curl_load(struct curl_api *api, struct tidings_error *err);
 void curl_unload(struct curl_api *api); /* also of one that was never loaded (zeroed) */
+
+#endif
 
 #endif

@@ -262,6 +262,11 @@ int64_t exchange_error_code(const struct exchange *x)
     return jv_int(jv_get(jv_get(x->root, "error"), "code"));
 }
 
+static bool is_busy(long status)
+{
+    return status == 408 || status == 429 || status >= 500;
+}
+
 /* What an HTTP status says when no message does. */
 static int status_error(long status, struct tidings_error *err)
 {
@@ -272,7 +277,7 @@ static int status_error(long status, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOTFOUND,
                             "no MCP endpoint at that address (HTTP 404); tidings serves at /mcp");
     }
-    if (status == 408 || status == 429 || status >= 500) {
+    if (is_busy(status)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server cannot answer now (HTTP %ld)", status);
     }
     return tidings_fail(err, TIDINGS_E_PARSE, "the answer is not one of an MCP server (HTTP %ld)",
@@ -293,10 +298,12 @@ int exchange_result(const struct exchange *x, struct json **ret, struct tidings_
     if (error) {
         int64_t code = jv_int(jv_get(error, "code"));
         struct tidings_str text = jv_str(jv_get(error, "message"));
-        int own = code == -32002   ? TIDINGS_E_NOTFOUND
-                  : code == -32601 ? TIDINGS_E_UNSUPPORTED
-                  : code == -32603 ? TIDINGS_E_BUSY
-                                   : TIDINGS_E_INVALID;
+        int own = is_busy(s->status)                     ? TIDINGS_E_BUSY
+                  : s->status == 401 || s->status == 403 ? TIDINGS_E_DENIED
+                  : code == -32002                       ? TIDINGS_E_NOTFOUND
+                  : code == -32601                       ? TIDINGS_E_UNSUPPORTED
+                  : code == -32603                       ? TIDINGS_E_BUSY
+                                                         : TIDINGS_E_INVALID;
         return tidings_fail(err, own, "%.*s (%" PRId64 ")", STR_ARG(text), code);
     }
     if (s->error.code != 0) {

@@ -6,6 +6,8 @@
  */
 #include "client/fetch.h"
 
+#ifdef TIDINGS_HAVE_CURL
+
 #include <strings.h>
 
 #include "base/list.h"
@@ -362,3 +364,5 @@ int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
     hand_over_all(f);
     return 0;
 }
+
+#endif

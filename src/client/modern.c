@@ -29,7 +29,8 @@ static int judge_error(const struct exchange *x, struct tidings_error *err)
         x->client->can_subscribe = true; /* not said; listen will tell */
         return 1;
     }
-    if (status == 400 && (code == -32020 || code == -32021)) {
+    bool is_refusal = status == 401 || status == 403 || status == 408 || status == 429;
+    if (is_refusal || status >= 500 || (status == 400 && (code == -32020 || code == -32021))) {
         return exchange_result(x, &none, err);
     }
     return 0;

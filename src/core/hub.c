@@ -398,8 +398,7 @@ void hub_catchup_free(struct hub_catchup *c)
 
 /* ---- life -------------------------------------------------------------------------------------------- */
 
-struct hub *hub_create(struct loop *loop, const struct hub_options *options,
-                       struct tidings_error *err)
+struct hub *hub_create(struct loop *loop, struct tidings_error *err)
 {
     struct hub *hub = mem_zalloc(sizeof(*hub));
     if (!hub) {
@@ -407,18 +406,23 @@ struct hub *hub_create(struct loop *loop, const struct hub_options *options,
         return NULL;
     }
     hub->loop = loop;
-    hub->options = *options;
     map_init(&hub->watches);
     hub->mailbox = mailbox_create(loop, hub, err);
-    hub->log = changelog_memory_create(&options->log, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     hub->list_timer = loop_timer_open(loop, list_timer, hub);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->log || !hub->pool || !hub->list_timer || !hub->catalog) {
+    if (!hub->mailbox || !hub->pool || !hub->list_timer || !hub->catalog) {
         hub_destroy(hub);
         return NULL;
     }
     return hub;
+}
+
+int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err)
+{
+    hub->options = *options;
+    hub->log = changelog_memory_create(&options->log, err);
+    return hub->log ? 0 : TIDINGS_E_NOMEM;
 }
 
 void hub_destroy(struct hub *hub)

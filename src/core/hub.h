@@ -25,9 +25,10 @@ struct hub_options {
     bool list_changed;
 };
 
-/* Takes nothing; `loop` outlives the hub. */
-struct hub *hub_create(struct loop *loop, const struct hub_options *options,
-                       struct tidings_error *err);
+/* `loop` outlives the hub. Things can be registered and mounted from now on. */
+struct hub *hub_create(struct loop *loop, struct tidings_error *err);
+/* Begin the log; before workers attach. */
+int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err);
 /* Closes all providers. Workers must be gone. NULL is fine. */
 void hub_destroy(struct hub *hub);
 

@@ -2,7 +2,8 @@
  *
  * The index is two hash tables from a key to a bucket, which lists the nodes of that key: one for
  * literals, one for containers. A changed URI is looked up as it is in the first, and each of its
- * prefixes that ends in a slash of the path (the scheme's own "x://" included) in the second.
+ * prefixes that ends in a slash of the path (the scheme's own "x://" included) in the second; while
+ * there are containers without a slash, also each prefix that ends before one.
  *
  * Invariant: a bucket is in its table exactly while it has a node. Canonical form is the caller's.
  */
@@ -25,6 +26,7 @@ void match_init(struct match *m)
     map_init(&m->literal);
     map_init(&m->container);
     m->count = 0;
+    m->bare = 0;
 }
 
 void match_deinit(struct match *m)
@@ -49,6 +51,11 @@ static struct tidings_str before_query(struct tidings_str uri)
     return question < 0 ? uri : tidings_strn(uri.ptr, (size_t)question);
 }
 
+static bool is_bare(const struct match *m, const struct bucket *b)
+{
+    return b->map == &m->container && !str_ends(b->key, STR("/"));
+}
+
 static struct bucket *bucket_create(struct map *map, struct tidings_str key)
 {
     struct bucket *b = mem_alloc(sizeof(*b) + key.len);
@@ -70,9 +77,6 @@ int match_add(struct match *m, struct match_node *node, enum match_kind kind,
               struct tidings_str uri)
 {
     assert(!node->bucket);
-    if (kind == MATCH_CONTAINER && (!str_ends(uri, STR("/")) || str_find(uri, '?') >= 0)) {
-        return TIDINGS_E_INVALID;
-    }
     struct map *map = kind == MATCH_CONTAINER ? &m->container : &m->literal;
     struct bucket *b = map_find(map, uri);
     if (!b) {
@@ -84,6 +88,7 @@ int match_add(struct match *m, struct match_node *node, enum match_kind kind,
     list_append(&b->nodes, &node->link);
     node->bucket = b;
     m->count++;
+    m->bare += is_bare(m, b);
     return 0;
 }
 
@@ -96,6 +101,7 @@ void match_remove(struct match *m, struct match_node *node)
     list_remove(&node->link);
     node->bucket = NULL;
     m->count--;
+    m->bare -= is_bare(m, b);
     if (list_empty(&b->nodes)) {
         map_remove(b->map, b->key);
         mem_free(b);
@@ -121,9 +127,20 @@ void match_find(const struct match *m, struct tidings_str changed, match_fn fn, 
         return;
     }
     struct tidings_str path = before_query(changed);
-    for (size_t at = first_slash(changed); at < path.len; at++) {
-        if (path.ptr[at] == '/') {
-            report(&m->container, tidings_strn(path.ptr, at + 1), fn, user);
+    size_t first = first_slash(changed);
+    for (size_t at = first; at < path.len; at++) {
+        if (path.ptr[at] != '/') {
+            continue;
         }
+        if (m->bare > 0 && at > first && path.ptr[at - 1] != '/') {
+            report(&m->container, tidings_strn(path.ptr, at), fn, user);
+        }
+        report(&m->container, tidings_strn(path.ptr, at + 1), fn, user);
+    }
+    if (m->bare > 0 && !str_ends(path, STR("/"))) {
+        report(&m->container, path, fn, user);
+    }
+    if (path.len < changed.len) {
+        report(&m->container, changed, fn, user); /* itself, where the loop did not get to */
     }
 }

@@ -14,7 +14,7 @@
 
 enum match_kind {
     MATCH_LITERAL,   /* this URI */
-    MATCH_CONTAINER, /* ends in '/': everything below, and itself */
+    MATCH_CONTAINER, /* everything below, and itself; usually ends in '/' */
 };
 
 struct match_node {
@@ -26,18 +26,20 @@ struct match {
     struct map literal;
     struct map container;
     size_t count;
+    size_t bare; /* containers that do not end in '/' */
 };
 
 void match_init(struct match *m);
 void match_deinit(struct match *m); /* all nodes must be removed */
-/* `uri` canonical; copied. `node` zeroed or removed before. TIDINGS_E_NOMEM; TIDINGS_E_INVALID for
- * a container that does not end in '/' or has a query. */
+/* `uri` canonical; copied. `node` zeroed or removed before. TIDINGS_E_NOMEM. */
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
               struct tidings_str uri);
 void match_remove(struct match *m, struct match_node *node); /* not added: nothing happens */
 /* Calls fn once for each matching node, literal ones first, then containers from the root down. A
- * container matches a change below it; a change of the directory itself (URI equal) matches too. fn
- * must not change the index. */
+ * container "x:///a/" matches "x:///a/" and what is below it; a container "x:///a" (a resource that
+ * has children and a name without slash) matches "x:///a", "x:///a/" and what is below. A query is
+ * not part of the path: "x:///a/?q" is below "x:///a/", and nothing is below "x:///a?q". fn must
+ * not change the index. */
 typedef void (*match_fn)(void *user, struct match_node *node);
 void match_find(const struct match *m, struct tidings_str changed, match_fn fn, void *user);
 

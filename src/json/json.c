@@ -99,7 +99,10 @@ static void copy_reason(char *out, size_t size, const char *text)
         if (strncmp(text + n, " near ", 6) == 0) {
             break;
         }
-        out[n] = text[n] >= ' ' && text[n] <= '~' ? text[n] : '?';
+        out[n] = '?';
+        if (text[n] >= ' ' && text[n] <= '~') {
+            out[n] = text[n];
+        }
     }
     out[n] = '\0';
 }

@@ -175,12 +175,12 @@ static void begin(struct jw *w, char bracket)
         buf_putc(w->out, ',');
     }
     buf_putc(w->out, bracket);
-    w->depth++;
-    if (w->depth > MAX_LEVELS) {
+    if (w->depth < MAX_LEVELS) {
+        w->first |= UINT64_C(1) << w->depth;
+    } else {
         w->out->failed = TIDINGS_E_LIMIT;
-        return;
     }
-    w->first |= UINT64_C(1) << (w->depth - 1);
+    w->depth++;
 }
 
 static void end(struct jw *w, char bracket)
@@ -266,7 +266,7 @@ static void put_real(struct buf *b, double n)
         if ((*p >= '0' && *p <= '9') || *p == '-' || *p == 'e') {
             is_real = is_real || *p == 'e';
             clean[len++] = *p;
-        } else if (*p != '+' && clean[len - 1] != '.') {
+        } else if (*p != '+' && len > 0 && clean[len - 1] != '.') {
             is_real = true;
             clean[len++] = '.'; /* also when the locale's point has several bytes */
         }

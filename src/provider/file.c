@@ -5,6 +5,7 @@
  */
 #include "provider/file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,17 +13,19 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
-#include "json/json.h"
 #include "provider/file_path.h"
 #include "provider/file_provider.h"
 #include "provider/file_watch.h"
 #include "provider/mime.h"
+#include "uri/pattern.h"
+#include "json/json.h"
 
 #define MAX_EXCLUDES 256u
 #define POOL_THREADS 2u
 #define POOL_MAX_WAITING 1024u
 
-/* ---- configuration ----------------------------------------------------------------------------- */
+/* ---- configuration -----------------------------------------------------------------------------
+ */
 
 struct number_key {
     const char *key;
@@ -54,11 +57,10 @@ static int64_t *setting(struct file_settings *s, const struct number_key *row)
 static int take_number(struct file_settings *s, const struct number_key *row,
                        const struct json *value, struct tidings_error *err)
 {
-    int64_t n = json_int(value);
-    if (!json_is(value, JSON_INT) || n < row->min || n > row->max) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'%s' must be a whole number from %lld to %lld", row->key,
-                            (long long)row->min, (long long)row->max);
+    int64_t n = jv_int(value);
+    if (!jv_is(value, JV_INT) || n < row->min || n > row->max) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "'%s' must be a whole number from %lld to %lld",
+                            row->key, (long long)row->min, (long long)row->max);
     }
     *setting(s, row) = n;
     return 0;
@@ -67,19 +69,19 @@ static int take_number(struct file_settings *s, const struct number_key *row,
 static int take_excludes(struct file_root *root, const struct json *value,
                          struct tidings_error *err)
 {
-    size_t count = json_count(value);
-    if (!json_is(value, JSON_ARRAY) || count > MAX_EXCLUDES) {
+    size_t count = jv_count(value);
+    if (!jv_is(value, JV_ARRAY) || count > MAX_EXCLUDES) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'exclude' must be an array of at most %u patterns such as \"*.tmp\"",
                             MAX_EXCLUDES);
     }
     root->exclude = mem_zalloc((count + 1) * sizeof *root->exclude);
     for (size_t i = 0; root->exclude && i < count; i++) {
-        struct tidings_str pattern = json_str(json_at(value, i));
+        struct tidings_str pattern = jv_str(jv_at(value, i));
         while (pattern.len > 1 && pattern.ptr[pattern.len - 1] == '/') {
             pattern.len--; /* "build/": the directory, and what is in it goes with it */
         }
-        int rc = json_is(json_at(value, i), JSON_STRING)
+        int rc = jv_is(jv_at(value, i), JV_STRING)
                      ? glob_check(pattern, err)
                      : tidings_fail(err, TIDINGS_E_INVALID, "a pattern must be a string");
         if (rc < 0) {
@@ -96,7 +98,7 @@ static int take_excludes(struct file_root *root, const struct json *value,
 
 static int take_root(struct file_root *root, const struct json *value, struct tidings_error *err)
 {
-    struct tidings_str text = json_str(value);
+    struct tidings_str text = jv_str(value);
     if (text.len == 0 || memchr(text.ptr, '\0', text.len)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'root' must be the path of a directory, as a string");
@@ -126,10 +128,10 @@ static int take_member(struct file_provider *f, struct tidings_str key, struct j
         return take_excludes(&f->root, value, err);
     }
     if (str_eq(key, STR("excludeDefaults"))) {
-        if (!json_is(value, JSON_TRUE) && !json_is(value, JSON_FALSE)) {
+        if (!jv_is(value, JV_TRUE) && !jv_is(value, JV_FALSE)) {
             return tidings_fail(err, TIDINGS_E_INVALID, "'excludeDefaults' must be true or false");
         }
-        f->root.excludes_git = json_is_true(value);
+        f->root.excludes_git = jv_is_true(value);
         return 0;
     }
     return tidings_fail(err, TIDINGS_E_INVALID,
@@ -146,28 +148,29 @@ static int take_config(struct file_provider *f, struct tidings_str config,
     }
     f->root.excludes_git = true;
     struct json *doc = NULL;
-    int rc = json_parse(config, 4, &doc, err);
+    int rc = jv_parse(config, 4, &doc, err);
     if (rc < 0) {
         return error_wrap(err, rc, "configuration");
     }
-    if (!json_is(doc, JSON_OBJECT)) {
+    if (!jv_is(doc, JV_OBJECT)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "the configuration must be an object such as {\"root\": \"/srv/data\"}");
     }
     struct tidings_str key;
     struct json *value;
     void *position = NULL;
-    while (rc == 0 && (position = json_member_next(doc, position, &key, &value))) {
+    while (rc == 0 && (position = jv_next(doc, position, &key, &value))) {
         rc = take_member(f, key, value, err);
     }
-    json_unref(doc);
+    jv_unref(doc);
     if (rc == 0 && f->root.fd < 0) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "'root' is missing: the directory to serve");
     }
     return rc;
 }
 
-/* ---- open and close ---------------------------------------------------------------------------- */
+/* ---- open and close ----------------------------------------------------------------------------
+ */
 
 static int take_prefix(struct file_root *root, struct tidings_str prefix)
 {
@@ -222,7 +225,7 @@ static void provider_file_close(struct tidings_provider *p)
     pool_destroy(f->pool);
     mime_destroy(f->mime);
     for (size_t i = 0; i < f->root.exclude_count; i++) {
-        tidings_free((void *)(uintptr_t)f->root.exclude[i].ptr);
+        mem_free((void *)(uintptr_t)f->root.exclude[i].ptr);
     }
     mem_free(f->root.exclude);
     mem_free(f->root.prefix);
@@ -232,7 +235,8 @@ static void provider_file_close(struct tidings_provider *p)
     *f = (struct file_provider){0};
 }
 
-/* ---- describing -------------------------------------------------------------------------------- */
+/* ---- describing --------------------------------------------------------------------------------
+ */
 
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
                  struct file_look *ret, struct tidings_error *err)
@@ -324,7 +328,8 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     buf_deinit(&spelled);
 }
 
-/* ---- watching ---------------------------------------------------------------------------------- */
+/* ---- watching ----------------------------------------------------------------------------------
+ */
 
 static void provider_file_watch(struct tidings_provider *p, struct tidings_watch *watch,
                                 struct tidings_str uri)

@@ -30,8 +30,8 @@ struct mailbox;
 
 extern const struct tidings_provider_ops provider_file_ops;
 
-/* For tests that must hold the watcher's thread: its mailbox, borrowed; NULL before the first watch.
- * Call on the hub thread. */
+/* For tests that must hold the watcher's thread: its mailbox, borrowed; NULL before the first
+ * watch. Call on the hub thread. */
 struct mailbox *provider_file_mailbox(struct tidings_provider *provider);
 
 #endif

@@ -25,7 +25,8 @@
 #define MAX_NAMES 2000000u
 #define MAX_NAMES_BYTES (1u << 30)
 
-/* ---- the names of one directory ------------------------------------------------------------------ */
+/* ---- the names of one directory
+ * ------------------------------------------------------------------ */
 
 /* Offsets into the text; both strings are NUL-terminated there. */
 struct name {
@@ -219,7 +220,8 @@ static int names_read(struct names *n, const struct file_root *root, int dir, st
     return rc;
 }
 
-/* ---- walking ------------------------------------------------------------------------------------- */
+/* ---- walking
+ * ------------------------------------------------------------------------------------- */
 
 struct walk {
     const struct file_provider *f;
@@ -290,11 +292,12 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
     struct names names;
     names_init(&names);
     int rc = names_read(&names, &w->f->root, dir, &w->path, after);
-    if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT) {
+    if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT) {
+        rc = 0; /* below the directory asked for, what cannot be read has no rows */
+    }
+    if (rc < 0) {
         tidings_fail(&w->err, rc, "listing '%.*s': %s", STR_ARG(buf_str(&w->uri)),
                      tidings_code_text(rc));
-    } else if (w->depth > 1) {
-        rc = 0; /* below the directory asked for, what cannot be read has no rows */
     }
     struct name e;
     while (rc == 0 && !w->is_full && names_pop(&names, &e)) {
@@ -321,7 +324,8 @@ static bool cursor_below(const struct walk *w, struct tidings_str *ret)
     return ret->len > 0 || str_cmp(after, base) <= 0;
 }
 
-/* ---- the operations ------------------------------------------------------------------------------ */
+/* ---- the operations
+ * ------------------------------------------------------------------------------ */
 
 struct list_job {
     const struct file_provider *f;

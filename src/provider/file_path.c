@@ -20,7 +20,8 @@
 #define RACY_MS 2000
 #define OPEN_TRIES 16
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------------
+ */
 
 /* The part of `uri` below the prefix; false when it is not below it. */
 static bool below_prefix(const struct file_root *root, struct tidings_str uri,
@@ -146,7 +147,8 @@ bool file_is_excluded_below(const struct file_root *root, struct tidings_str pat
     return path.len > 0 && file_is_excluded(root, path);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening -----------------------------------------------------------------------------------
+ */
 
 int file_open_beneath(int dir, const char *path, int flags)
 {
@@ -221,7 +223,8 @@ enum file_kind file_kind(const struct file_look *look)
     return S_ISDIR(look->st.st_mode) ? FILE_DIRECTORY : FILE_OTHER;
 }
 
-/* ---- states ------------------------------------------------------------------------------------ */
+/* ---- states ------------------------------------------------------------------------------------
+ */
 
 static uint64_t hash_words(const uint64_t *words, size_t count)
 {

@@ -3,14 +3,14 @@
  * The border between URIs and the file system: which path a URI means, which URI a path has, what
  * is left out, and the only functions that open anything below a root.
  *
- * Paths are relative to the root, without a leading or trailing slash; the root itself is "". A path
- * has exactly one URI: prefix + percent-encoded path, with a trailing '/' for a directory. Another
- * spelling of the same bytes is not found, so that nothing that reasons about URIs (access rules,
- * subscriptions) can be walked around.
+ * Paths are relative to the root, without a leading or trailing slash; the root itself is "". A
+ * path has exactly one URI: prefix + percent-encoded path, with a trailing '/' for a directory.
+ * Another spelling of the same bytes is not found, so that nothing that reasons about URIs (access
+ * rules, subscriptions) can be walked around.
  *
  * Containment is the kernel's work: openat2(2) with RESOLVE_BENEATH resolves every path below the
- * root's descriptor and refuses links that lead out, whatever happens to the tree meanwhile. What is
- * no regular file and no directory is looked at through O_PATH only and never opened.
+ * root's descriptor and refuses links that lead out, whatever happens to the tree meanwhile. What
+ * is no regular file and no directory is looked at through O_PATH only and never opened.
  *
  * Exclusions hide names; a link with another name that points at something hidden still reads it.
  */

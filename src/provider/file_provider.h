@@ -53,7 +53,8 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
                             struct tidings_str uri);
 
 /* Append the names in a directory to `out`, one per line, in the order of their URIs: directories
- * with a '/', names that are no text (or hold a line break) percent-encoded; at most `max` names. */
+ * with a '/', names that are no text (or hold a line break) percent-encoded; at most `max` names.
+ */
 int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
                     struct buf *out, struct tidings_error *err);
 

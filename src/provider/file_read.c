@@ -55,7 +55,8 @@ static struct tidings_str job_name(const struct read_job *job)
     return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------------------------
+ */
 
 /* Read at most `want` bytes; fewer at the end of the file. The count, or a negative code. */
 static int64_t read_bytes(struct read_job *job, char *bytes, struct tidings_error *err)
@@ -99,8 +100,7 @@ static void run_file(struct read_job *job)
     char etag[FILE_ETAG_SIZE];
     struct tidings_str name = job_name(job);
     file_describe(job->f, job->uri, name, &job->look, etag, &row);
-    if (mime_find(job->f->mime, name).len == 0 &&
-        str_is_utf8(tidings_strn(bytes, (size_t)got))) {
+    if (mime_find(job->f->mime, name).len == 0 && str_is_utf8(tidings_strn(bytes, (size_t)got))) {
         row.mime_type = STR("text/plain");
     }
     if (row.size < got) {
@@ -158,7 +158,8 @@ static int open_file(struct read_job *job, struct tidings_error *err)
     return plan(job, err);
 }
 
-/* ---- directories ------------------------------------------------------------------------------- */
+/* ---- directories -------------------------------------------------------------------------------
+ */
 
 static void run_directory(struct read_job *job)
 {
@@ -181,7 +182,8 @@ static void run_directory(struct read_job *job)
     job_finish(job, rc < 0 ? rc : 0, &err);
 }
 
-/* ---- the operation ----------------------------------------------------------------------------- */
+/* ---- the operation -----------------------------------------------------------------------------
+ */
 
 static void run_pooled(void *memory)
 {

@@ -8,168 +8,16 @@
  * turns while it is KNOWN. Failures to take something in (out of memory) set `failed`; arming then
  * fails as a whole, and otherwise the next poll looks at everything again.
  */
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/log.h"
-#include "base/loop.h"
-#include "base/mem.h"
 #include "provider/file_watcher.h"
 
-#define KEPT_NODES 1000000u /* more are not remembered for scopes nobody watches */
-
-#define WATCH_MASK                                                                                 \
-    (IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_ATTRIB |            \
-     IN_DELETE | IN_DELETE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK)
-
-/* ---- places ------------------------------------------------------------------------------------ */
-
-static struct file_place *place_of(const struct file_node *node)
-{
-    return node->extra;
-}
-
-static bool has_scope(const struct file_place *p)
-{
-    return p && (p->wants_file || p->wants_tree || p->below > 0);
-}
-
-/* Is the node a tree scope or inside one? */
-static bool is_deep(const struct file_node *node)
-{
-    for (; node; node = node->parent) {
-        if (node->extra && place_of(node)->wants_tree) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_through_link(const struct file_node *node)
-{
-    for (; node; node = node->parent) {
-        if (node->flags & FILE_NODE_LINK) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_directory(const struct file_node *node)
-{
-    const unsigned both = FILE_NODE_PRESENT | FILE_NODE_DIRECTORY;
-    return (node->flags & both) == both;
-}
-
-static bool is_armed(const struct file_node *node)
-{
-    const struct file_place *p = place_of(node);
-    return p && (p->wd >= 0 || p->is_polled);
-}
-
-/* Must we know what happens in this directory? Behind a link only if a scope leads there. */
-static bool is_needed(const struct file_node *node)
-{
-    const struct file_place *p = place_of(node);
-    if (!is_directory(node) || file_node_depth(node) >= FILE_MAX_DEPTH) {
-        return false;
-    }
-    bool has_scope_inside = p && (p->wants_tree || p->below > 0);
-    return has_scope_inside || (!(node->flags & FILE_NODE_LINK) && is_deep(node));
-}
-
-bool file_scan_tracks(const struct file_node *dir, const struct file_node *node)
-{
-    return (node && has_scope(place_of(node))) || is_deep(dir);
-}
-
-static struct file_place *place_ensure(struct file_watch *w, struct file_node *node)
-{
-    struct file_place *p = place_of(node);
-    if (p) {
-        return p;
-    }
-    p = mem_zalloc(sizeof *p);
-    if (!p) {
-        w->failed = TIDINGS_E_NOMEM;
-        return NULL;
-    }
-    list_init(&p->poll_link);
-    p->node = node;
-    p->wd = -1;
-    node->extra = p;
-    return p;
-}
-
-static struct tidings_str wd_key(const struct file_place *p)
-{
-    return tidings_strn((const char *)&p->wd, sizeof p->wd);
-}
-
-static void forget_wd(struct file_watch *w, struct file_place *p)
-{
-    if (p->wd >= 0) {
-        map_remove(&w->by_wd, wd_key(p));
-        p->wd = -1;
-    }
-}
-
-static void unwatch(struct file_watch *w, struct file_place *p)
-{
-    int wd = p->wd;
-    forget_wd(w, p);
-    if (wd >= 0) {
-        (void)inotify_rm_watch(w->inotify, wd); /* fails when the directory is gone: fine */
-    }
-}
-
-static void poll_on(struct file_watch *w, struct file_place *p)
-{
-    if (!p->is_polled) {
-        p->is_polled = true;
-        list_append(&w->polled, &p->poll_link);
-    }
-    if (!loop_timer_is_running(w->poll_timer)) {
-        loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
-                         (uint64_t)w->settings->poll_ms);
-    }
-}
-
-static void poll_off(struct file_place *p)
-{
-    p->is_polled = false;
-    list_remove(&p->poll_link);
-}
-
-/* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
-static void place_tidy(struct file_watch *w, struct file_node *node)
-{
-    struct file_place *p = place_of(node);
-    if (!p) {
-        return;
-    }
-    bool is_tracked = (node->flags & FILE_NODE_PRESENT) &&
-                      (!node->parent || file_scan_tracks(node->parent, node));
-    if (!is_needed(node)) {
-        unwatch(w, p);
-        if (!is_tracked || !(node->flags & FILE_NODE_LINK)) {
-            poll_off(p);
-        }
-    }
-    if (!has_scope(p) && p->wd < 0 && !p->is_polled) {
-        node->extra = NULL;
-        mem_free(p);
-    }
-}
-
-/* ---- announcing -------------------------------------------------------------------------------- */
+/* ---- announcing --------------------------------------------------------------------------------
+ */
 
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out)
 {
@@ -244,7 +92,7 @@ static void announce_gone(struct file_watch *w, struct file_node *node)
         announce(w, node, TIDINGS_CHANGE_DELETED, NULL, STR_EMPTY);
     }
     if (node->extra) {
-        unwatch(w, place_of(node));
+        file_place_unwatch(w, file_place_of(node));
     }
 }
 
@@ -260,10 +108,10 @@ static void set_absent(struct file_watch *w, struct file_node *node)
     }
     file_node_set(node, &absent);
     node->flags = (uint16_t)(node->flags & ~FILE_NODE_COMPLETE);
-    if (is_deep(node)) {
+    if (file_node_is_deep(node)) {
         node->flags |= FILE_NODE_COMPLETE; /* there is nothing in it, we know */
     }
-    place_tidy(w, node);
+    file_place_tidy(w, node);
     if (!node->extra && !node->children) {
         file_tree_remove(&w->tree, node);
     }
@@ -275,68 +123,8 @@ static void vanish(struct file_watch *w, struct file_node *node)
     set_absent(w, node);
 }
 
-/* ---- arming one directory ------------------------------------------------------------------------ */
-
-static void warn_polling(struct file_watch *w, const char *reason)
-{
-    if (!w->has_warned) {
-        w->has_warned = true;
-        log_warn("some directories are polled, not watched",
-                 "reason=\"%s\" every_ms=%lld mount=%s", reason, (long long)w->settings->poll_ms,
-                 w->root->prefix);
-    }
-}
-
-static int add_watch(struct file_watch *w, int fd)
-{
-    /* By descriptor: the name may have come to mean something else, outside perhaps. */
-    char path[sizeof "/proc/self/fd/" + 3 * sizeof fd];
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    int wd = inotify_add_watch(w->inotify, path, WATCH_MASK);
-    if (wd < 0) {
-        warn_polling(w, errno == ENOSPC ? "the system's limit fs.inotify.max_user_watches"
-                                        : "inotify refused");
-    }
-    return wd;
-}
-
-/* Watch the directory open as `fd`, or put it on the list to be polled. True when it was watched all
- * along, so that nothing can have been missed. */
-static bool arm(struct file_watch *w, struct file_place *p, int fd)
-{
-    bool is_over = p->wd < 0 && w->by_wd.count >= (size_t)w->settings->max_watches;
-    if (is_over) {
-        warn_polling(w, "maxWatches reached");
-    }
-    int wd = w->inotify < 0 || is_over || is_through_link(p->node) ? -1 : add_watch(w, fd);
-    if (wd < 0) {
-        unwatch(w, p);
-        poll_on(w, p);
-        return false;
-    }
-    if (wd == p->wd) {
-        return true;
-    }
-    unwatch(w, p);
-    struct file_place *other = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd));
-    if (other) {
-        /* One directory in two places: it was moved and we have not heard yet, or it is mounted
-         * twice. The kernel reports it once only, so the other one is polled. */
-        forget_wd(w, other);
-        poll_on(w, other);
-    }
-    p->wd = wd;
-    if (map_put(&w->by_wd, wd_key(p), p, NULL) < 0) {
-        p->wd = -1;
-        (void)inotify_rm_watch(w->inotify, wd);
-        poll_on(w, p);
-    } else {
-        poll_off(p);
-    }
-    return false;
-}
-
-/* ---- looking ----------------------------------------------------------------------------------- */
+/* ---- looking -----------------------------------------------------------------------------------
+ */
 
 enum enter_mode {
     ENTER_IF_MISSED, /* not if it was watched all along */
@@ -369,10 +157,12 @@ static struct file_node *remember(struct file_watch *w, struct file_node *dir,
     }
     file_node_set(node, state);
     if (state->is_link) {
-        struct file_place *p = place_ensure(w, node);
+        struct file_place *p = file_place_ensure(w, node);
         if (p) {
-            poll_on(w, p);
+            file_place_poll(w, p);
         }
+    } else if (!state->is_directory) {
+        file_place_tidy(w, node); /* it may have been a link */
     }
     return node;
 }
@@ -389,8 +179,8 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     announce(w, node, TIDINGS_CHANGE_CREATED, look, from);
     buf_deinit(&path);
     node->flags = (uint16_t)(node->flags & ~FILE_NODE_COMPLETE);
-    if (is_needed(node)) {
-        if (is_deep(node)) {
+    if (file_node_is_needed(node)) {
+        if (file_node_is_deep(node)) {
             node->flags |= FILE_NODE_COMPLETE; /* it was not there: all that is in it is new */
         }
         enter(w, node, ENTER_ALWAYS, origin);
@@ -428,12 +218,19 @@ static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
     case FILE_SAME:
     case FILE_DELETED:
     default:
-        if (is_needed(node) && (w->is_rescanning || !is_armed(node))) {
+        if (file_node_is_needed(node) && (w->is_rescanning || !file_node_is_armed(node))) {
             enter(w, node, ENTER_ALWAYS, NULL);
         }
         break;
     }
     return verdict;
+}
+
+/* A name as it stands at the end of its path. Names are handed on from there because the node they
+ * come from may be freed on the way. */
+static struct tidings_str last_bytes(const struct buf *path, size_t len)
+{
+    return tidings_strn(path->ptr + path->len - len, len);
 }
 
 /* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
@@ -444,11 +241,12 @@ static bool is_absence(int negative_errno)
 }
 
 /* Look at one name of the directory open as `fd`, whose path with the name is `path`. */
-static void look_in(struct file_watch *w, struct file_node *dir, int fd, struct tidings_str name,
+static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t name_len,
                     const struct buf *path, const struct file_node *origin)
 {
     struct file_look look;
-    int rc = file_look_in(w->root, fd, path->ptr + path->len - name.len, path->ptr, &look);
+    struct tidings_str name = last_bytes(path, name_len);
+    int rc = file_look_in(w->root, fd, name.ptr, path->ptr, &look);
     if (rc < 0 && !is_absence(rc)) {
         return;
     }
@@ -462,9 +260,9 @@ static void scan_some(struct file_watch *w, struct file_node *dir, int fd, struc
     struct file_node *next;
     for (struct file_node *child = dir->children; child; child = next) {
         next = child->next;
-        if (has_scope(place_of(child))) {
+        if (file_place_has_scope(file_place_of(child))) {
             file_scan_path(dir, file_node_name(child), path);
-            look_in(w, dir, fd, file_node_name(child), path, NULL);
+            look_in(w, dir, fd, child->name_len, path, NULL);
         }
     }
 }
@@ -486,7 +284,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         if (path->failed || file_is_excluded(w->root, buf_str(path))) {
             continue;
         }
-        look_in(w, dir, fd, name, path, origin);
+        look_in(w, dir, fd, name.len, path, origin);
         struct file_node *child = file_tree_find(&w->tree, dir, name);
         if (child) {
             child->flags |= FILE_NODE_SEEN;
@@ -498,7 +296,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         next = child->next;
         if (!(child->flags & FILE_NODE_SEEN)) {
             file_scan_path(dir, file_node_name(child), path);
-            look_in(w, dir, fd, file_node_name(child), path, NULL);
+            look_in(w, dir, fd, child->name_len, path, NULL);
         }
     }
     dir->flags |= FILE_NODE_COMPLETE;
@@ -508,7 +306,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
 static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
                   const struct file_node *origin)
 {
-    struct file_place *p = place_ensure(w, dir);
+    struct file_place *p = file_place_ensure(w, dir);
     struct buf path;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(dir, &path);
@@ -520,15 +318,15 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
     int fd = file_open_beneath(w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
     if (fd < 0) {
         /* Not readable for us now, or just gone: its parent will tell, the poll will ask. */
-        unwatch(w, p);
-        poll_on(w, p);
-    } else if (!(arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
-        DIR *stream = is_deep(dir) ? fdopendir(fd) : NULL;
+        file_place_unwatch(w, p);
+        file_place_poll(w, p);
+    } else if (!(file_place_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
+        DIR *stream = file_node_is_deep(dir) ? fdopendir(fd) : NULL;
         if (stream) {
             scan_all(w, dir, stream, &path, origin);
             closedir(stream);
             fd = -1;
-        } else if (is_deep(dir)) {
+        } else if (file_node_is_deep(dir)) {
             w->failed = TIDINGS_E_NOMEM;
         } else {
             scan_some(w, dir, fd, &path);
@@ -550,9 +348,10 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
     file_scan_path(dir, name, &path);
     int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look);
     if (rc == 0 || is_absence(rc)) {
+        name = last_bytes(&path, name.len);
         verdict = settle(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
         struct file_node *node = file_tree_find(&w->tree, dir, name);
-        if (node && verdict == FILE_SAME && is_needed(node)) {
+        if (node && verdict == FILE_SAME && file_node_is_needed(node)) {
             /* An inode number is used again at once: the same print may be a new directory. */
             enter(w, node, ENTER_IF_MISSED, NULL);
         }
@@ -579,7 +378,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
 
 void file_scan_enter(struct file_watch *w, struct file_node *dir)
 {
-    if (is_needed(dir)) {
+    if (file_node_is_needed(dir)) {
         enter(w, dir, ENTER_ALWAYS, NULL);
     }
 }

@@ -75,8 +75,8 @@ static struct file_node *find(const struct file_tree *t, const struct file_node 
                               struct tidings_str name, uint32_t hash)
 {
     struct file_node *node = t->slot_count ? t->slots[hash & (t->slot_count - 1)] : NULL;
-    while (node && (node->hash != hash || node->parent != dir ||
-                    !str_eq(file_node_name(node), name))) {
+    while (node &&
+           (node->hash != hash || node->parent != dir || !str_eq(file_node_name(node), name))) {
         node = node->chain;
     }
     return node;

@@ -58,7 +58,7 @@ struct file_state {
 };
 
 enum file_verdict {
-    FILE_SAME,     /* or a baseline */
+    FILE_SAME, /* or a baseline */
     FILE_CREATED,
     FILE_UPDATED,
     FILE_DELETED,
@@ -73,7 +73,8 @@ void file_tree_deinit(struct file_tree *t);
 struct file_node *file_tree_find(const struct file_tree *t, const struct file_node *dir,
                                  struct tidings_str name);
 /* Find or add (absent and not KNOWN). NULL when out of memory or full. */
-struct file_node *file_tree_add(struct file_tree *t, struct file_node *dir, struct tidings_str name);
+struct file_node *file_tree_add(struct file_tree *t, struct file_node *dir,
+                                struct tidings_str name);
 /* Remove a node without children; never the root. */
 void file_tree_remove(struct file_tree *t, struct file_node *node);
 /* The node of a path, as far as there are nodes: NULL when one is missing. */

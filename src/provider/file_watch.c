@@ -39,7 +39,8 @@ struct errand {
     char path[]; /* with a '/' added for a tree */
 };
 
-/* ---- scopes, on the watcher's thread ----------------------------------------------------------- */
+/* ---- scopes, on the watcher's thread -----------------------------------------------------------
+ */
 
 static struct tidings_str scope_path(const struct scope *s)
 {
@@ -71,7 +72,7 @@ static int scope_open(struct file_watch *w, const struct errand *e, struct tidin
         mem_free(s);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = file_scan_arm(w, scope_path(s), e->is_tree, err);
+    int rc = file_scope_arm(w, scope_path(s), e->is_tree, err);
     if (rc < 0) {
         map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
         mem_free(s);
@@ -85,7 +86,7 @@ static void scope_expire(struct file_watch *w, struct scope *s)
 {
     list_remove(&s->linger_link);
     map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
-    file_scan_disarm(w, scope_path(s), s->key_len > s->path_len);
+    file_scope_disarm(w, scope_path(s), s->key_len > s->path_len);
     mem_free(s);
 }
 
@@ -145,7 +146,8 @@ static void drop_errand(struct letter *letter)
     mem_free(e);
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
+/* ---- the thread --------------------------------------------------------------------------------
+ */
 
 static void *run(void *user)
 {
@@ -183,7 +185,7 @@ static int start_thread(struct file_watch *w)
 static void on_poll(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    file_scan_poll(user);
+    file_scope_poll(user);
 }
 
 /* Everything the thread had; it does not run any more. */
@@ -192,7 +194,7 @@ static void release(struct file_watch *w)
     file_event_deinit(w);
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
-    file_scan_deinit(w);
+    file_scope_deinit(w);
     size_t position = 0;
     struct scope *s;
     while ((s = map_next(&w->scopes, &position))) {

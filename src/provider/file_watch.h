@@ -29,7 +29,8 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
 /* Stops and joins the thread. NULL is fine. */
 void file_watch_destroy(struct file_watch *w);
 
-/* Arm a scope, then finish `watch` on the watcher's thread. On failure here `watch` is not touched. */
+/* Arm a scope, then finish `watch` on the watcher's thread. On failure here `watch` is not touched.
+ */
 int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_watch *watch, struct tidings_error *err);
 void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tree);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The inside of a file watch, shared by its three parts: file_watch.c (thread, scopes), file_event.c
- * (what inotify says, and when to act on it) and file_scan.c (looking, comparing, arming). All of it
- * belongs to the watcher's thread.
+ * The inside of a file watch, shared by its parts: file_watch.c (the thread, who watches what),
+ * file_scope.c (from the root to a scope and back), file_event.c (what inotify says, and when to
+ * act on it), file_scan.c (looking and comparing) and file_place.c (kernel watches and polling).
+ * All of it belongs to the watcher's thread.
  *
  * The model
  *   Every directory from the root down to a scope is watched, because a rename of any of them moves
@@ -55,7 +56,7 @@ struct file_watch {
     struct mailbox *mailbox;
     pthread_t thread;
 
-    /* file_scan.c */
+    /* file_place.c, file_scan.c, file_scope.c */
     struct file_tree tree;
     int inotify;        /* -1: not to be had */
     struct map by_wd;   /* place by its wd */
@@ -80,35 +81,63 @@ struct file_watch {
     struct loop_timer *linger_timer;
 };
 
+/* ---- file_place.c -------------------------------------------------------------------------- */
+
+static inline struct file_place *file_place_of(const struct file_node *node)
+{
+    return node->extra;
+}
+
+/* Is there a scope at or below it? `p` may be NULL. */
+bool file_place_has_scope(const struct file_place *p);
+/* Is the node a tree scope, or inside one? */
+bool file_node_is_deep(const struct file_node *node);
+bool file_node_is_directory(const struct file_node *node); /* present, that is */
+bool file_node_is_armed(const struct file_node *node);
+/* Must we know what happens in this directory? Behind a link only if a scope leads there. */
+bool file_node_is_needed(const struct file_node *node);
+/* Is this name of this directory our business? `node` may be NULL. */
+bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node);
+
+/* The node's place, made when there is none. NULL sets `failed`. */
+struct file_place *file_place_ensure(struct file_watch *w, struct file_node *node);
+/* Watch the directory open as `fd`, or have it polled. True when it was watched all along, so that
+ * nothing can have been missed. */
+bool file_place_arm(struct file_watch *w, struct file_place *p, int fd);
+void file_place_poll(struct file_watch *w, struct file_place *p);
+void file_place_unwatch(struct file_watch *w, struct file_place *p);
+/* The kernel removed the watch itself. */
+void file_place_forget_wd(struct file_watch *w, struct file_place *p);
+/* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
+void file_place_tidy(struct file_watch *w, struct file_node *node);
+
 /* ---- file_scan.c --------------------------------------------------------------------------- */
 
-/* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
-int file_scan_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
-                  struct tidings_error *err);
-void file_scan_disarm(struct file_watch *w, struct tidings_str path, bool is_tree);
-
-/* Is this name of this directory our business? `node` may be NULL. */
-bool file_scan_tracks(const struct file_node *dir, const struct file_node *node);
-
 /* Look at one name now, announce what differs, enter new directories. `from`: where a new file was
- * moved from, or empty. */
+ * moved from, or empty. The node may be freed, or made. */
 enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
                                  struct tidings_str name, struct tidings_str from);
-/* A directory was moved from the node `origin` to this name. */
+/* A directory was moved from the node `origin` (then freed) to this name. */
 void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file_node *dir,
                      struct tidings_str name);
-/* Arm the directory again if it is not, and look at its names (not further down). */
+/* Arm a needed directory and look at its names (further down only what is new). */
 void file_scan_enter(struct file_watch *w, struct file_node *dir);
-/* The kernel dropped this watch. */
-void file_scan_lost(struct file_watch *w, struct file_place *place);
-/* Look at everything again. */
-void file_scan_all(struct file_watch *w);
-void file_scan_poll(struct file_watch *w);
+/* Announce that a file was written to although it looks the same. */
+void file_scan_announce_update(struct file_watch *w, struct file_node *node);
 /* The path of `name` in `dir`, written over what is in `out`. Errors stick in `out`. */
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out);
-/* Announce that the file at `node` changed although it looks the same. */
-void file_scan_announce_update(struct file_watch *w, struct file_node *node);
-void file_scan_deinit(struct file_watch *w);
+
+/* ---- file_scope.c -------------------------------------------------------------------------- */
+
+/* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
+int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
+                   struct tidings_error *err);
+void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree);
+/* Look at everything in any scope again: events were lost. */
+void file_scope_rescan(struct file_watch *w);
+/* Look at what is polled. */
+void file_scope_poll(struct file_watch *w);
+void file_scope_deinit(struct file_watch *w);
 
 /* ---- file_event.c -------------------------------------------------------------------------- */
 

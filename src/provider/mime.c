@@ -20,7 +20,8 @@
 #include "uri/pattern.h"
 
 #define GLOBS_MAX_BYTES (1u << 20)
-#define GLOBS_MAX_PATTERNS 64u /* those that are neither a name nor a suffix; a dozen in practice */
+#define GLOBS_MAX_PATTERNS 64u /* those that are neither a name nor a suffix; a dozen in practice  \
+                                */
 #define NAME_MAX_BYTES 255u
 
 struct glob {
@@ -121,28 +122,20 @@ static const struct builtin builtin_extensions[] = {
 };
 
 static const struct builtin builtin_names[] = {
-    {".dockerignore", "text/plain"},
-    {".editorconfig", "text/plain"},
-    {".gitattributes", "text/plain"},
-    {".gitignore", "text/plain"},
-    {".npmrc", "text/plain"},
-    {"changelog", "text/plain"},
-    {"contributing", "text/plain"},
-    {"copying", "text/plain"},
-    {"dockerfile", "text/plain"},
-    {"gemfile", "text/x-ruby"},
-    {"go.mod", "text/plain"},
-    {"go.sum", "text/plain"},
-    {"licence", "text/plain"},
-    {"license", "text/plain"},
-    {"makefile", "text/x-makefile"},
-    {"notice", "text/plain"},
-    {"readme", "text/plain"},
-    {"todo", "text/plain"},
+    {".dockerignore", "text/plain"},  {".editorconfig", "text/plain"},
+    {".gitattributes", "text/plain"}, {".gitignore", "text/plain"},
+    {".npmrc", "text/plain"},         {"changelog", "text/plain"},
+    {"contributing", "text/plain"},   {"copying", "text/plain"},
+    {"dockerfile", "text/plain"},     {"gemfile", "text/x-ruby"},
+    {"go.mod", "text/plain"},         {"go.sum", "text/plain"},
+    {"licence", "text/plain"},        {"license", "text/plain"},
+    {"makefile", "text/x-makefile"},  {"notice", "text/plain"},
+    {"readme", "text/plain"},         {"todo", "text/plain"},
     {"version", "text/plain"},
 };
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading -----------------------------------------------------------------------------------
+ */
 
 static char *read_whole(const char *path, size_t *ret_len)
 {
@@ -280,7 +273,8 @@ void mime_destroy(struct mime_table *m)
     mem_free(m);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ------------------------------------------------------------------------------------
+ */
 
 static int compare_builtin(const void *key, const void *row)
 {

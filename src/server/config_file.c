@@ -233,7 +233,7 @@ static int take_excludes(struct json *v, struct config_list *list, struct tiding
     return 0;
 }
 
-/* One member of a mount; *ret_key is left at the key that failed. */
+/* One member of a mount. */
 static int take_mount_member(struct tidings_str key, struct json *v, struct config_mount_spec *spec,
                              struct config_list *exclude, struct tidings_error *err)
 {

@@ -11,7 +11,6 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"

@@ -185,36 +185,41 @@ static void step(struct states *to, struct tidings_str p, size_t at, uint32_t c)
     }
 }
 
+/* Move every state over the character; false when there was none left to move. */
+static bool step_all(const struct states *now, struct states *then, struct tidings_str p,
+                     uint32_t c)
+{
+    bool alive = false;
+    for (size_t w = 0; w <= p.len / 64; w++) {
+        for (uint64_t left = now->bits[w]; left; left &= left - 1) {
+            size_t at = w * 64 + (size_t)__builtin_ctzll(left);
+            if (at < p.len) {
+                step(then, p, at, c);
+                alive = true;
+            }
+        }
+    }
+    return alive;
+}
+
 static bool run(struct tidings_str p, struct tidings_str text)
 {
     struct states sets[2];
-    size_t words = p.len / 64 + 1;
+    size_t bytes = (p.len / 64 + 1) * sizeof(uint64_t);
     struct states *now = &sets[0], *then = &sets[1];
-    memset(now->bits, 0, words * sizeof(uint64_t));
+    memset(now->bits, 0, bytes);
     states_add(now, 0);
     close_over(now, p);
-    for (size_t at = 0; at < text.len;) {
-        size_t len;
+    for (size_t at = 0, len; at < text.len; at += len) {
         uint32_t c = character(text, at, &len);
-        bool alive = false;
-        memset(then->bits, 0, words * sizeof(uint64_t));
-        for (size_t w = 0; w < words; w++) {
-            for (uint64_t left = now->bits[w]; left; left &= left - 1) {
-                size_t state = w * 64 + (size_t)__builtin_ctzll(left);
-                if (state < p.len) {
-                    step(then, p, state, c);
-                    alive = true;
-                }
-            }
-        }
-        if (!alive) {
+        memset(then->bits, 0, bytes);
+        if (!step_all(now, then, p, c)) {
             return false;
         }
         struct states *swap = now;
         now = then;
         then = swap;
         close_over(now, p);
-        at += len;
     }
     return states_has(now, p.len);
 }

@@ -8,7 +8,6 @@
  */
 #include "uri/template.h"
 
-#include "base/error.h"
 #include "base/mem.h"
 #include "uri/template_program.h"
 #include "uri/uri.h"
@@ -38,7 +37,10 @@ static bool is_hex(char c)
 
 static char peek(const struct parser *p)
 {
-    return p->pos < p->text.len ? p->text.ptr[p->pos] : '\0';
+    if (p->pos == p->text.len) {
+        return '\0';
+    }
+    return p->text.ptr[p->pos];
 }
 
 /* A percent-encoded triplet at the current position? */

@@ -3,7 +3,6 @@
  * RFC 6570 expansion: section 3 and the table of appendix A, all four levels. Knows nothing of
  * matching, and makes no claim that the result is a URI: canonical form is the caller's next step.
  */
-#include "base/error.h"
 #include "uri/template_program.h"
 
 /* Appendix A. */

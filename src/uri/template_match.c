@@ -91,12 +91,12 @@ size_t template_flatten(const struct template_parse *parse, struct template_step
     bool in_query = false;
     for (size_t i = 0; i < parse->part_count; i++) {
         const struct template_part *part = &parse->parts[i];
-        struct template_step *last = n > 0 ? &steps[n - 1] : NULL;
+        bool after_query = n > 0 && steps[n - 1].kind == STEP_QUERY;
         if (part->op == 0) {
             steps[n++] = literal_step(part->text);
             in_query = in_query || str_find(part->text, '?') >= 0;
-        } else if (part->op == '&' && last && last->kind == STEP_QUERY) {
-            last->count = (uint8_t)(last->count + part->count); /* one group, any order */
+        } else if (part->op == '&' && after_query) {
+            steps[n - 1].count = (uint8_t)(steps[n - 1].count + part->count); /* any order */
         } else if (part->op == '?' || part->op == '&') {
             steps[n++] = (struct template_step){.kind = STEP_QUERY,
                                                 .spec = (uint8_t)part->first,
@@ -325,55 +325,71 @@ static bool capture(struct matcher *m, uint8_t spec, struct tidings_str text)
     return true;
 }
 
-/* Second pass: the rest can match from here, so every step finds its end. False only when there
- * are more values than we keep. */
+/* The second pass, by kind of step: `at` moves to where the step ends, which the first pass has
+ * made sure exists. False only when there are more values than we keep. */
+static bool walk_value(struct matcher *m, size_t index, size_t *at)
+{
+    size_t end = *at;
+    do {
+        end += unit_length(m->text, end);
+    } while (!can(m, index + 1, end));
+    struct tidings_str value = tidings_strn(m->text.ptr + *at, end - *at);
+    *at = end;
+    return capture(m, m->t->steps[index].spec, value);
+}
+
+static bool walk_named(struct matcher *m, size_t index, size_t *at)
+{
+    const struct template_step *step = &m->t->steps[index];
+    struct tidings_str value;
+    bool more = true;
+    for (size_t end; more && (end = named_end(m, index, *at, &value)) > *at; *at = end) {
+        if (!capture(m, step->spec, value)) {
+            return false;
+        }
+        more = m->t->specs[step->spec].explode;
+    }
+    return true;
+}
+
+static bool walk_query(struct matcher *m, size_t index, size_t *at)
+{
+    size_t count;
+    if (m->capture_count + MAX_PARAMETERS > MAX_CAPTURES) {
+        return false;
+    }
+    struct capture *captures = m->captures + m->capture_count;
+    size_t end = query_end(m, &m->t->steps[index], *at, captures, &count);
+    if (end > *at && can(m, index + 1, end)) {
+        m->capture_count += count;
+        *at = end;
+    }
+    return true;
+}
+
 static bool walk(struct matcher *m)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < m->t->step_count; i++) {
+    bool ok = true;
+    for (size_t i = 0, at = 0; i < m->t->step_count && ok; i++) {
         const struct template_step *step = &m->t->steps[i];
-        struct tidings_str value;
-        size_t end = at, count = 0;
         switch (step->kind) {
         case STEP_LITERAL:
-            end = at + step->text.len;
+            at += step->text.len;
             break;
         case STEP_OPTIONAL:
             i += can(m, i + 1, at) ? 0 : step->count;
             break;
         case STEP_VALUE:
-            do {
-                end += unit_length(m->text, end);
-            } while (!can(m, i + 1, end));
-            if (!capture(m, step->spec, tidings_strn(m->text.ptr + at, end - at))) {
-                return false;
-            }
+            ok = walk_value(m, i, &at);
             break;
         case STEP_NAMED:
-            while ((end = named_end(m, i, at, &value)) > at) {
-                if (!capture(m, step->spec, value)) {
-                    return false;
-                }
-                at = end;
-                if (!m->t->specs[step->spec].explode) {
-                    break;
-                }
-            }
+            ok = walk_named(m, i, &at);
             break;
         default:
-            if (m->capture_count + MAX_PARAMETERS > MAX_CAPTURES) {
-                return false;
-            }
-            end = query_end(m, step, at, m->captures + m->capture_count, &count);
-            if (end > at && can(m, i + 1, end)) {
-                m->capture_count += count;
-            } else {
-                end = at;
-            }
+            ok = walk_query(m, i, &at);
         }
-        at = end;
     }
-    return true;
+    return ok;
 }
 
 /* Could `other`, another use of the same variable, have come from the value of `chosen`? */

@@ -12,8 +12,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-#include "base/error.h"
-
 enum {
     IN_SCHEME = 1,   /* after the first letter */
     UNRESERVED = 2,  /* RFC 3986 2.3: never percent-encoded */
@@ -103,7 +101,10 @@ static inline bool is_in(char c, int set)
 
 static inline char to_lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+    if (c >= 'A' && c <= 'Z') {
+        return (char)(c + ('a' - 'A'));
+    }
+    return c;
 }
 
 static int hex_value(char c)
@@ -193,8 +194,12 @@ static int put_triplet(struct canon *c, enum component where)
         return refuse(c, c->pos, "encoded slash ('%2F')");
     }
     c->pos += 3;
-    if (is_in((char)byte, UNRESERVED)) {
-        return buf_putc(c->out, where == AUTHORITY ? to_lower((char)byte) : (char)byte);
+    char ch = (char)byte;
+    if (is_in(ch, UNRESERVED)) {
+        if (where == AUTHORITY) {
+            ch = to_lower(ch);
+        }
+        return buf_putc(c->out, ch);
     }
     return put_encoded(c->out, (unsigned char)byte);
 }
@@ -525,8 +530,12 @@ size_t uri_decode_into(char *out, struct tidings_str encoded)
     size_t len = 0;
     for (size_t i = 0; i < encoded.len; len++) {
         int byte = encoded.ptr[i] == '%' ? triplet(encoded, i) : -1;
-        out[len] = byte < 0 ? encoded.ptr[i] : (char)byte;
-        i += byte < 0 ? 1 : 3;
+        if (byte < 0) {
+            out[len] = encoded.ptr[i++];
+        } else {
+            out[len] = (char)byte;
+            i += 3;
+        }
     }
     return len;
 }

@@ -13,7 +13,7 @@
 #include "wire/http_chars.h"
 
 #define MAX_METHOD 32u
-#define MAX_EMPTY_LINES 2u
+#define MAX_EMPTY_BYTES 4u /* two empty lines */
 #define MAX_REQUEST_LINE (MAX_METHOD + 1 + HTTP_MAX_TARGET + 1 + 8)
 
 static int refuse(struct http_fault *fault, int status, const char *text)
@@ -26,8 +26,7 @@ static int refuse(struct http_fault *fault, int status, const char *text)
 static size_t skip_empty_lines(const char *bytes, size_t len)
 {
     size_t at = 0;
-    while (at < MAX_EMPTY_LINES * 2 && len - at >= 2 && bytes[at] == '\r' &&
-           bytes[at + 1] == '\n') {
+    while (at < MAX_EMPTY_BYTES && len - at >= 2 && bytes[at] == '\r' && bytes[at + 1] == '\n') {
         at += 2;
     }
     return at;

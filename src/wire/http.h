@@ -83,7 +83,7 @@ enum http_chunked_result {
     HTTP_CHUNKED_BAD = -1,
 };
 void http_chunked_init(struct http_chunked *c);
-/* Decode `*len` raw bytes at `bytes` in place. On return the decoded bytes are at the start, their
+/* Decode `len` raw bytes at `bytes` in place. On return the decoded bytes are at the start, their
  * count in *decoded, and *used raw bytes were consumed (on DONE the rest belongs to the next
  * request). Chunk extensions and trailers are skipped, bounded (256 bytes a line, 4 KiB together).
  */

@@ -17,11 +17,11 @@
 
 /* clang-format off */
 const unsigned char http_chars[256] = {
-    [0x20] = 0, TPQ, 0, T, TPQ, LET, TPQ, TPQ, PQ, PQ, TPQ, TPQ, PQ, LET, LET, PQ, /* !"#$%&'()*+,-./ */
+    [0x20] = 0, TPQ, 0, T, TPQ, LET, TPQ, TPQ, PQ, PQ, TPQ, TPQ, PQ, LET, LET, PQ, /* SP to / */
     HEX, HEX, HEX, HEX, HEX, HEX, HEX, HEX, HEX, HEX, PQ, PQ, 0, PQ, 0, Q,         /* 0-9 :;<=>? */
     PQ, HEX, HEX, HEX, HEX, HEX, HEX, LET, LET, LET, LET, LET, LET, LET, LET, LET, /* @ A-O */
     LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, PQ, Q, PQ, TQ, LET,     /* P-Z [\]^_ */
     TQ, HEX, HEX, HEX, HEX, HEX, HEX, LET, LET, LET, LET, LET, LET, LET, LET, LET, /* ` a-o */
-    LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, Q, TPQ, Q, LET, 0,      /* p-z {|}~ DEL */
+    LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, LET, Q, TPQ, Q, LET, 0,      /* p-z {|}~ */
 };
 /* clang-format on */

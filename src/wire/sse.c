@@ -156,13 +156,10 @@ static int on_line(struct sse_parser *p, struct tidings_str line, sse_event_fn f
 
 static int failure(const struct sse_parser *p)
 {
-    const struct buf *all[] = {&p->line, &p->data, &p->event, &p->id};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i]->failed) {
-            return all[i]->failed;
-        }
+    if (p->line.failed || p->data.failed) {
+        return p->line.failed ? p->line.failed : p->data.failed;
     }
-    return 0;
+    return p->event.failed ? p->event.failed : p->id.failed;
 }
 
 int sse_parser_feed(struct sse_parser *p, const char *bytes, size_t len, sse_event_fn fn,

@@ -113,11 +113,6 @@ for (const transport of TRANSPORTS) {
         assert.ok(!received.seen.some(updates(tree.uri('a.txt'))), 'the first listen was closed');
         assert.deepEqual(errors, []);
     });
-
-    it('a removed method is unknown', async (t) => {
-        const { client } = await modernClient(t, transport);
-        await assert.rejects(client.request({ method: 'ping' }));
-    });
 }
 
 test('http: SIGTERM closes a listen gracefully', async (t) => {

@@ -225,7 +225,7 @@ async function refused(server, uri) {
     const response = await modern(server, 'resources/read', { uri }, { headers });
     assert.ok(response.json?.error, `${uri} was read: ${response.text}`);
     assert.ok(!response.text.includes('SECRET'), response.text);
-    assert.ok([-32602, -32603].includes(response.json.error.code), response.text);
+    assert.ok([-32602, -32603, -32700, -32020].includes(response.json.error.code), response.text);
 }
 
 /** A tree with a secret beside it. */

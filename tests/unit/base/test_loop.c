@@ -83,6 +83,7 @@ static void on_watch(struct loop_poll *poll, int happened, void *user)
         (void)loop_poll_want(poll, 0);
         loop_stop(loop);
     } else if (happened & LOOP_WRITE) {
+        (void)loop_poll_want(poll, 0); /* stopping may take another turn */
         loop_stop(loop);
     }
 }
@@ -269,10 +270,10 @@ static void timers_run_in_order_and_not_early(void **state)
     loop_run(loop);
     /* The kernel's coarse clock, which libuv may use, is up to 4 ms behind. */
     assert_true(clock_monotonic_ns() - start >= 20000000u);
-    assert_int_equal(events[0], 'e');
-    assert_int_equal(events[1], 'o');
-    assert_int_equal(events[event_count - 1], 's');
-    assert_true(event_count >= 4);
+    assert_memory_equal(events, "eo", 2);
+    assert_non_null(strchr(events, 's'));
+    assert_null(strchr(events, 'n'));
+    assert_true(event_count >= 4); /* the repeating one twice at least */
     assert_false(loop_timer_is_running(early));
     assert_true(loop_timer_is_running(often));
     loop_timer_stop(often);

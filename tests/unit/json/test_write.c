@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "support/fail_alloc.h"
 #include "json/write.h"
 
 static struct buf out;
@@ -290,6 +291,30 @@ static void a_string_that_does_not_fit_leaves_the_buffer_as_it_was(void **state)
     }
 }
 
+static void a_failed_allocation_sticks_in_the_buffer(void **state)
+{
+    (void)state;
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        struct buf b;
+        struct jw w;
+        fail_alloc_start(n);
+        buf_init(&b, 10000);
+        jw_init(&w, &b);
+        jw_begin_object(&w);
+        for (int i = 0; i < 50; i++) {
+            jw_put_string(&w, STR("key"), STR("value with \"quotes\" \xff"));
+            jw_put_integer(&w, STR("n\n"), i);
+        }
+        jw_end_object(&w);
+        reached = fail_alloc_stop();
+        assert_int_equal(b.failed, reached ? TIDINGS_E_NOMEM : 0);
+        buf_deinit(&b);
+        assert_int_equal(fail_alloc_live(), 0);
+    }
+    fail_alloc_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +332,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_string_that_does_not_fit_leaves_the_buffer_as_it_was,
                                         setup, teardown),
+        cmocka_unit_test(a_failed_allocation_sticks_in_the_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

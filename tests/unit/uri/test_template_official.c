@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The published RFC 6570 cases (uritemplate-test), unmodified. They are not part of this
- * repository: TIDINGS_DATA names a folder that holds uritemplate/(star).json; without it the test
- * is skipped.
+ * repository: TIDINGS_DATA names a folder that holds its JSON files below uritemplate; without it
+ * the test is skipped.
  */
 #include <setjmp.h>
 #include <stdarg.h>

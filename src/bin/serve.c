@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings serve`: a server from the command line. One line on standard error when it is ready;
+ * standard output belongs to the protocol. SIGTERM and SIGINT end it in order.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include <tidings/server.h>
+
+#include "command.h"
+
+/* A signal handler has no other way to know. */
+static struct tidings_server *volatile running;
+
+static void on_signal(int number)
+{
+    (void)number;
+    struct tidings_server *server = running;
+    int saved = errno;
+    if (server) {
+        tidings_server_stop(server);
+    }
+    errno = saved;
+}
+
+static void on_ready(void *user, const char *url)
+{
+    (void)user;
+    if (strcmp(url, "stdio") == 0) {
+        fputs("tidings: serving on standard input and output\n", stderr);
+    } else {
+        fprintf(stderr, "tidings: serving on %s\n", url);
+    }
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act;
+    memset(&act, 0, sizeof(act));
+    sigemptyset(&act.sa_mask);
+    act.sa_handler = on_signal;
+    act.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGINT, &act, NULL);
+    act.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &act, NULL);
+}
+
+/* What to do next, where the sentence alone does not say. */
+static const char *hint_for(int code)
+{
+    switch (code) {
+    case TIDINGS_E_INVALID:
+    case TIDINGS_E_PARSE:
+        return "see 'tidings help serve' for the options";
+    case TIDINGS_E_NOTFOUND:
+        return "check that the path exists; see 'tidings help serve'";
+    case TIDINGS_E_EXISTS:
+        return "another program uses that address; choose a port with --http 127.0.0.1:PORT, 0 for "
+               "any free one";
+    default:
+        return NULL;
+    }
+}
+
+int command_serve(int argc, char **argv)
+{
+    struct tidings_error err = {0};
+    struct tidings_server *server = tidings_server_create(&err);
+    if (!server) {
+        return command_fail("serve", &err, NULL);
+    }
+    int rc = tidings_server_args(server, argc, argv, &err);
+    if (rc == 0) {
+        tidings_server_on_ready(server, on_ready, NULL);
+        running = server;
+        catch_signals();
+        rc = tidings_server_run(server, &err);
+        running = NULL;
+    }
+    int status = rc < 0 ? command_fail("serve", &err, hint_for(rc)) : 0;
+    tidings_server_destroy(server);
+    return status;
+}
+
+void serve_usage(void)
+{
+    char *options = tidings_config_help();
+    fputs(
+        "usage: tidings serve [OPTION…] [DIR…]\n\n"
+        "Serve each DIR, at file:///absolute/path/, on http://127.0.0.1:7777/mcp or on standard "
+        "input\nand output.\n\n"
+        "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
+        "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
+        "options win\nover variables, variables over the file.\n\n",
+        stdout);
+    fputs(options ? options : "", stdout);
+    tidings_free(options);
+}

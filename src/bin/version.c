@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings version`: the version, and which of the libraries are at hand.
+ */
+#include <stdio.h>
+
+#include <tidings/client.h>
+#include <tidings/provider.h>
+
+#include "command.h"
+
+int command_version(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 0) {
+        return command_misuse("version", "takes no arguments", NULL);
+    }
+    char *client = tidings_client_library();
+    printf("tidings %s\n", tidings_version());
+    printf("  protocol  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n");
+    printf("  server    libuv, jansson\n");
+    printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
+    tidings_free(client);
+    return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+}

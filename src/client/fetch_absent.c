@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests in a build without the headers of libcurl: there are none. Creation fails with a
+ * sentence, so nothing else can be reached.
+ */
+#include "client/fetch.h"
+
+#ifndef TIDINGS_HAVE_CURL
+
+int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err)
+{
+    (void)wake_fd;
+    (void)max_bytes;
+    (void)ret;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                        "this build has no client: it was made without "
+                        "the headers of libcurl");
+}
+
+void fetch_destroy(struct fetch *f)
+{
+    (void)f;
+}
+
+const char *fetch_library(const struct fetch *f)
+{
+    (void)f;
+    return "";
+}
+
+int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
+                struct tidings_error *err)
+{
+    (void)f;
+    (void)request;
+    (void)ret;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
+}
+
+void fetch_close(struct fetch_call *call)
+{
+    (void)call;
+}
+
+const struct fetch_status *fetch_status(const struct fetch_call *call)
+{
+    static const struct fetch_status none = {.finished = true};
+    (void)call;
+    return &none;
+}
+
+int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
+{
+    (void)f;
+    (void)timeout_ms;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
+}
+
+#endif

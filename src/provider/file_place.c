@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Places: which nodes have a scope, a kernel watch, or are polled.
+ *
+ * Invariant: a place has a kernel watch exactly while by_wd finds it; it is in the list `polled`
+ * exactly while is_polled. A place that has neither and no scope is freed by file_place_tidy.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "provider/file_watcher.h"
+
+#define WATCH_MASK                                                                                 \
+    (IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_ATTRIB |            \
+     IN_DELETE | IN_DELETE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK)
+
+bool file_place_has_scope(const struct file_place *p)
+{
+    return p && (p->wants_file || p->wants_tree || p->below > 0);
+}
+
+/* Is the node a tree scope or inside one? */
+bool file_node_is_deep(const struct file_node *node)
+{
+    for (; node; node = node->parent) {
+        if (node->extra && file_place_of(node)->wants_tree) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_through_link(const struct file_node *node)
+{
+    for (; node; node = node->parent) {
+        if (node->flags & FILE_NODE_LINK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool file_node_is_directory(const struct file_node *node)
+{
+    const unsigned both = FILE_NODE_PRESENT | FILE_NODE_DIRECTORY;
+    return (node->flags & both) == both;
+}
+
+bool file_node_is_armed(const struct file_node *node)
+{
+    const struct file_place *p = file_place_of(node);
+    return p && (p->wd >= 0 || p->is_polled);
+}
+
+/* Must we know what happens in this directory? Behind a link only if a scope leads there. */
+bool file_node_is_needed(const struct file_node *node)
+{
+    const struct file_place *p = file_place_of(node);
+    if (!file_node_is_directory(node) || file_node_depth(node) >= FILE_MAX_DEPTH) {
+        return false;
+    }
+    bool has_scope_inside = p && (p->wants_tree || p->below > 0);
+    return has_scope_inside || (!(node->flags & FILE_NODE_LINK) && file_node_is_deep(node));
+}
+
+bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node)
+{
+    return (node && file_place_has_scope(file_place_of(node))) || file_node_is_deep(dir);
+}
+
+struct file_place *file_place_ensure(struct file_watch *w, struct file_node *node)
+{
+    struct file_place *p = file_place_of(node);
+    if (p) {
+        return p;
+    }
+    p = mem_zalloc(sizeof *p);
+    if (!p) {
+        w->failed = TIDINGS_E_NOMEM;
+        return NULL;
+    }
+    list_init(&p->poll_link);
+    p->node = node;
+    p->wd = -1;
+    node->extra = p;
+    return p;
+}
+
+static struct tidings_str wd_key(const struct file_place *p)
+{
+    return tidings_strn((const char *)&p->wd, sizeof p->wd);
+}
+
+void file_place_forget_wd(struct file_watch *w, struct file_place *p)
+{
+    if (p->wd >= 0) {
+        map_remove(&w->by_wd, wd_key(p));
+        p->wd = -1;
+    }
+}
+
+void file_place_unwatch(struct file_watch *w, struct file_place *p)
+{
+    int wd = p->wd;
+    file_place_forget_wd(w, p);
+    if (wd >= 0) {
+        (void)inotify_rm_watch(w->inotify, wd); /* fails when the directory is gone: fine */
+    }
+}
+
+void file_place_poll(struct file_watch *w, struct file_place *p)
+{
+    if (!p->is_polled) {
+        p->is_polled = true;
+        list_append(&w->polled, &p->poll_link);
+    }
+    if (!loop_timer_is_running(w->poll_timer)) {
+        loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
+                         (uint64_t)w->settings->poll_ms);
+    }
+}
+
+static void poll_off(struct file_place *p)
+{
+    p->is_polled = false;
+    list_remove(&p->poll_link);
+}
+
+/* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
+void file_place_tidy(struct file_watch *w, struct file_node *node)
+{
+    struct file_place *p = file_place_of(node);
+    if (!p) {
+        return;
+    }
+    bool is_tracked = (node->flags & FILE_NODE_PRESENT) &&
+                      (!node->parent || file_node_is_tracked(node->parent, node));
+    if (!file_node_is_needed(node)) {
+        file_place_unwatch(w, p);
+        if (!is_tracked || !(node->flags & FILE_NODE_LINK)) {
+            poll_off(p);
+        }
+    }
+    if (!file_place_has_scope(p) && p->wd < 0 && !p->is_polled) {
+        node->extra = NULL;
+        mem_free(p);
+    }
+}
+
+static void warn_polling(struct file_watch *w, const char *reason)
+{
+    if (!w->has_warned) {
+        w->has_warned = true;
+        log_warn("some directories are polled, not watched", "reason=\"%s\" every_ms=%lld mount=%s",
+                 reason, (long long)w->settings->poll_ms, w->root->prefix);
+    }
+}
+
+static int add_watch(struct file_watch *w, int fd)
+{
+    /* By descriptor: the name may have come to mean something else, outside perhaps. */
+    char path[sizeof "/proc/self/fd/" + 3 * sizeof fd];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int wd = inotify_add_watch(w->inotify, path, WATCH_MASK);
+    if (wd < 0) {
+        warn_polling(w, errno == ENOSPC ? "the system's limit fs.inotify.max_user_watches"
+                                        : "inotify refused");
+    }
+    return wd;
+}
+
+/* Watch the directory open as `fd`, or put it on the list to be polled. True when it was watched
+ * all along, so that nothing can have been missed. */
+bool file_place_arm(struct file_watch *w, struct file_place *p, int fd)
+{
+    bool is_over = p->wd < 0 && w->by_wd.count >= (size_t)w->settings->max_watches;
+    if (is_over) {
+        warn_polling(w, "maxWatches reached");
+    }
+    int wd = w->inotify < 0 || is_over || is_through_link(p->node) ? -1 : add_watch(w, fd);
+    if (wd < 0) {
+        file_place_unwatch(w, p);
+        file_place_poll(w, p);
+        return false;
+    }
+    if (wd == p->wd) {
+        return true;
+    }
+    file_place_unwatch(w, p);
+    struct file_place *other = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd));
+    if (other) {
+        /* One directory in two places: it was moved and we have not heard yet, or it is mounted
+         * twice. The kernel reports it once only, so the other one is polled. */
+        file_place_forget_wd(w, other);
+        file_place_poll(w, other);
+    }
+    p->wd = wd;
+    if (map_put(&w->by_wd, wd_key(p), p, NULL) < 0) {
+        p->wd = -1;
+        (void)inotify_rm_watch(w->inotify, wd);
+        file_place_poll(w, p);
+    } else {
+        poll_off(p);
+    }
+    return false;
+}

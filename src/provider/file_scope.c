@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Scopes in the tree: the chain of directories from the root to each scope is watched, so arming
+ * walks it down, looking at every step, and disarming gives back what no other scope needs.
+ *
+ * What was known of a disarmed scope stays in the tree: arming it again looks and announces the
+ * difference. That memory is bounded; when the tree has more than KEPT_NODES nodes, disarming drops
+ * everything that no scope tracks, and the next arming takes a new baseline.
+ */
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "provider/file_watcher.h"
+
+#define KEPT_NODES 1000000u
+
+/* ---- arming ------------------------------------------------------------------------------------
+ */
+
+/* The node of a path; missing ones are made, each with a place. */
+static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str path)
+{
+    struct file_node *node = w->tree.root;
+    struct file_place *p = file_place_ensure(w, node);
+    while (p && path.len > 0) {
+        struct tidings_str name = str_cut(path, '/', &path, NULL);
+        node = file_tree_add(&w->tree, node, name);
+        if (!node) {
+            w->failed = w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM;
+            return NULL;
+        }
+        p = file_place_ensure(w, node);
+    }
+    return p ? node : NULL;
+}
+
+static void chain_count(struct file_node *target, int by)
+{
+    for (struct file_node *node = target->parent; node; node = node->parent) {
+        file_place_of(node)->below += (uint32_t)by;
+    }
+}
+
+/* Look at each step from the root to the target, as far as there are directories. */
+static void chain_look(struct file_watch *w, struct tidings_str path)
+{
+    struct file_node *node = w->tree.root;
+    if (!file_node_is_armed(node)) {
+        file_scan_enter(w, node);
+    }
+    while (path.len > 0 && file_node_is_needed(node)) {
+        struct tidings_str name = str_cut(path, '/', &path, NULL);
+        (void)file_scan_look(w, node, name, STR_EMPTY);
+        node = file_tree_find(&w->tree, node, name);
+        if (!node) {
+            return;
+        }
+    }
+}
+
+static void rescan_below(struct file_watch *w, struct file_node *node)
+{
+    w->is_rescanning = true;
+    file_scan_enter(w, node);
+    w->is_rescanning = false;
+}
+
+int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
+                   struct tidings_error *err)
+{
+    w->failed = 0;
+    struct file_node *target = chain_ensure(w, path);
+    if (target) {
+        struct file_place *p = file_place_of(target);
+        bool was_partly_armed = file_node_is_armed(target) && !file_node_is_deep(target);
+        p->wants_tree = p->wants_tree || is_tree;
+        p->wants_file = p->wants_file || !is_tree;
+        chain_count(target, 1);
+        chain_look(w, path);
+        if (is_tree && was_partly_armed) {
+            rescan_below(w, target);
+        }
+    }
+    if (w->failed) {
+        int rc = w->failed;
+        w->failed = 0;
+        if (target) {
+            file_scope_disarm(w, path, is_tree);
+        }
+        return tidings_fail(err, rc, "watching: %s",
+                            rc == TIDINGS_E_LIMIT ? "too many files" : tidings_code_text(rc));
+    }
+    return 0;
+}
+
+/* ---- disarming ---------------------------------------------------------------------------------
+ */
+
+static void tidy_below(struct file_watch *w, struct file_node *node)
+{
+    for (struct file_node *child = node->children; child; child = child->next) {
+        tidy_below(w, child);
+    }
+    file_place_tidy(w, node);
+}
+
+/* Remove what no scope tracks. */
+static void forget_below(struct file_watch *w, struct file_node *dir)
+{
+    struct file_node *next;
+    for (struct file_node *child = dir->children; child; child = next) {
+        next = child->next;
+        forget_below(w, child);
+        if (!child->extra && !child->children && !file_node_is_tracked(dir, child)) {
+            file_tree_remove(&w->tree, child);
+        }
+    }
+    if (!file_node_is_deep(dir)) {
+        dir->flags = (uint16_t)(dir->flags & ~FILE_NODE_COMPLETE);
+    }
+}
+
+void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree)
+{
+    struct file_node *target = file_tree_walk(&w->tree, path);
+    struct file_place *p = target ? file_place_of(target) : NULL;
+    if (!p) {
+        return;
+    }
+    if (is_tree) {
+        p->wants_tree = false;
+    } else {
+        p->wants_file = false;
+    }
+    chain_count(target, -1);
+    tidy_below(w, target);
+    for (struct file_node *node = target->parent; node; node = node->parent) {
+        file_place_tidy(w, node);
+    }
+    if (w->tree.count > KEPT_NODES) {
+        forget_below(w, w->tree.root);
+    }
+}
+
+/* ---- looking again -----------------------------------------------------------------------------
+ */
+
+void file_scope_rescan(struct file_watch *w)
+{
+    rescan_below(w, w->tree.root);
+}
+
+static void poll_one(struct file_watch *w, struct file_node *node)
+{
+    if (node->flags & FILE_NODE_LINK) {
+        (void)file_scan_look(w, node->parent, file_node_name(node), STR_EMPTY);
+    } else {
+        file_scan_enter(w, node);
+    }
+}
+
+void file_scope_poll(struct file_watch *w)
+{
+    if (w->failed) {
+        log_error("files could not be taken in, looking again", "reason=\"%s\"",
+                  tidings_code_text(w->failed));
+        w->failed = 0;
+        file_scope_rescan(w);
+    }
+    /* Each look may free any place, which then leaves whichever of the two lists it is in. */
+    struct list todo;
+    list_init(&todo);
+    list_splice(&todo, &w->polled);
+    while (!list_empty(&todo)) {
+        struct file_place *p = list_entry(todo.next, struct file_place, poll_link);
+        list_remove(&p->poll_link);
+        list_append(&w->polled, &p->poll_link);
+        poll_one(w, p->node);
+    }
+    if (list_empty(&w->polled) && !w->failed) {
+        loop_timer_stop(w->poll_timer);
+    }
+}
+
+static void free_places(struct file_node *node)
+{
+    for (struct file_node *child = node->children; child; child = child->next) {
+        free_places(child);
+    }
+    mem_free(node->extra);
+    node->extra = NULL;
+}
+
+void file_scope_deinit(struct file_watch *w)
+{
+    if (w->tree.root) {
+        free_places(w->tree.root);
+    }
+    file_tree_deinit(&w->tree);
+    map_deinit(&w->by_wd);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Workers: build, run, drain.
+ */
+#include "server/worker.h"
+
+#include <signal.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+struct stop_letter {
+    struct letter letter;
+    struct worker *worker;
+    uint64_t drain_ms;
+};
+
+static void finish(struct worker *w)
+{
+    if (w->finished) {
+        return;
+    }
+    w->finished = true;
+    if (w->ended) {
+        w->ended(w, w->user);
+    }
+    if (w->owns_loop) {
+        loop_stop(w->loop);
+    }
+}
+
+static void check_done(struct worker *w)
+{
+    if (w->http_done && w->stdio_done && w->stopping) {
+        finish(w);
+    }
+}
+
+static void on_http_drained(void *user)
+{
+    struct worker *w = user;
+    w->http_done = true;
+    check_done(w);
+}
+
+static void on_stdio_ended(void *user)
+{
+    struct worker *w = user;
+    w->stdio_done = true;
+    if (w->input_ended) {
+        w->input_ended(w->user);
+    }
+    check_done(w);
+}
+
+static void on_deadline(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    finish(user);
+}
+
+static void stop_deliver(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct stop_letter *l = list_entry(letter, struct stop_letter, letter);
+    struct worker *w = l->worker;
+    loop_timer_start(w->deadline, l->drain_ms, 0);
+    w->stopping = true;
+    w->http_done = !w->http;
+    w->stdio_done = w->stdio_done || !w->stdio;
+    core_stop(&w->core);
+    if (w->http) {
+        http_worker_drain(w->http, on_http_drained, w);
+    }
+    if (w->stdio) {
+        stdio_drain(w->stdio);
+    }
+    check_done(w);
+    mem_free(l);
+}
+
+static void stop_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct stop_letter, letter));
+}
+
+struct worker *worker_create(const struct worker_options *o, struct tidings_error *err)
+{
+    struct worker *w = mem_zalloc(sizeof(*w));
+    if (!w) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    w->owns_loop = !o->loop;
+    w->loop = o->loop ? o->loop : loop_create(err);
+    if (!w->loop) {
+        mem_free(w);
+        return NULL;
+    }
+    w->core.limits = o->limits;
+    w->core.self = o->self;
+    int rc = core_init(&w->core, w->loop, o->hub, o->index, err);
+    w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, on_deadline, w);
+    if (w->deadline && o->http) {
+        w->http = http_worker_create(&w->core, o->http, o->find, o->find_user, err);
+    }
+    if (rc < 0 || !w->deadline || (o->http && !w->http)) {
+        worker_destroy(w);
+        return NULL;
+    }
+    return w;
+}
+
+void worker_destroy(struct worker *w)
+{
+    if (!w) {
+        return;
+    }
+    stdio_close(w->stdio);
+    http_worker_destroy(w->http);
+    core_deinit(&w->core);
+    loop_timer_close(w->deadline);
+    if (w->owns_loop) {
+        loop_destroy(w->loop);
+    }
+    mem_free(w);
+}
+
+int worker_open_stdio(struct worker *w, int in, int out, size_t max_line,
+                      struct tidings_error *err)
+{
+    struct stdio_options options = {
+        .in = in, .out = out, .max_line = max_line, .ended = on_stdio_ended, .user = w};
+    w->stdio = stdio_open(&w->core, &options, err);
+    return w->stdio ? 0 : TIDINGS_E_NOMEM;
+}
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+    loop_run(w->loop);
+    return NULL;
+}
+
+int worker_start(struct worker *w, struct tidings_error *err)
+{
+    /* Signals belong to the program: its own threads get them. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&w->thread, NULL, run, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        return error_errno(err, rc, "start worker %u", w->core.index);
+    }
+    w->running = true;
+    return 0;
+}
+
+void worker_join(struct worker *w)
+{
+    if (w->running) {
+        pthread_join(w->thread, NULL);
+        w->running = false;
+    }
+}
+
+void worker_stop(struct worker *w, uint64_t drain_ms,
+                 void (*ended)(struct worker *worker, void *user), void *user)
+{
+    w->ended = ended;
+    w->user = user;
+    struct stop_letter *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        loop_stop(w->loop);
+        return;
+    }
+    l->letter.deliver = stop_deliver;
+    l->letter.drop = stop_drop;
+    l->worker = w;
+    l->drain_ms = drain_ms;
+    mailbox_send(w->core.mailbox, &l->letter);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker: one thread, one loop, one core and the connections on it. With a single worker the thread
+ * is the caller's, and the hub shares its loop.
+ */
+#ifndef SERVER_WORKER_H
+#define SERVER_WORKER_H
+
+#include <pthread.h>
+
+#include "core/core.h"
+#include "transport/http.h"
+#include "transport/stdio.h"
+
+struct worker {
+    struct core core;
+    struct loop *loop;
+    struct http_worker *http; /* NULL: none */
+    struct stdio *stdio;      /* NULL: none */
+    struct loop_timer *deadline;
+    pthread_t thread;
+    bool owns_loop, running;
+    bool stopping, http_done, stdio_done, finished;
+    void (*input_ended)(void *user); /* on the worker's thread: the end of stdio */
+    void (*ended)(struct worker *worker, void *user); /* on the worker's thread */
+    void *user;
+};
+
+struct worker_options {
+    struct loop *loop; /* NULL: one of its own */
+    struct hub *hub;
+    const struct core_limits *limits;
+    const struct server_identity *self;
+    const struct http_config *http; /* NULL: none */
+    http_find_worker_fn find;
+    void *find_user;
+    unsigned index;
+};
+
+struct worker *worker_create(const struct worker_options *options, struct tidings_error *err);
+void worker_destroy(struct worker *worker); /* stopped, or never started; NULL is fine */
+
+/* Serve two descriptors on this worker too; before it starts. `ended`: at the end of input. */
+int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
+                      struct tidings_error *err);
+
+/* Run its loop on a thread of its own. */
+int worker_start(struct worker *worker, struct tidings_error *err);
+void worker_join(struct worker *worker);
+/* Any thread: end listens, finish answers, at the latest after drain_ms; then `ended` is called (and
+ * a thread of its own ends). */
+void worker_stop(struct worker *worker, uint64_t drain_ms,
+                 void (*ended)(struct worker *worker, void *user), void *user);
+
+#endif

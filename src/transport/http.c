@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Life of HTTP connections: adopt, read, time out, move, close. All deadlines hang on one timer and
+ * on lists that are ordered because every member of a list has the same allowance.
+ */
+#include "transport/http.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/session.h"
+#include "transport/http_conn.h"
+
+#define TICK_MS 250u
+/* How long a refused client may go on sending before the connection is reset. */
+#define LINGER_MS 1000u
+/* Answers pile up only so far before pipelined requests have to wait. */
+#define PIPELINE_HIGH_WATER (256u * 1024u)
+/* Bytes read per connection and turn, so that one talker does not starve the rest. */
+#define READ_QUANTUM (4u * 65536u)
+
+/* ---- state ------------------------------------------------------------------------------------------------ */
+
+void conn_set_state(struct http_conn *conn, enum conn_state state)
+{
+    list_remove(&conn->link);
+    list_append(&conn->hw->by_state[state], &conn->link);
+    conn->state = state;
+    conn->since_ms = loop_now_ms(conn->hw->core->loop);
+}
+
+void conn_want(struct http_conn *conn)
+{
+    if (conn->gone) {
+        return;
+    }
+    int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
+    bool reads = conn->state == CONN_IDLE || conn->state == CONN_READING ||
+                 conn->state == CONN_LINGER;
+    if (reads && !conn->eof && conn->out.pending < PIPELINE_HIGH_WATER) {
+        events |= LOOP_READ;
+    } else if (!conn->eof && conn->state != CONN_CLOSING) {
+        events |= LOOP_HANGUP;
+    }
+    loop_poll_want(conn->poll, events);
+}
+
+static void conn_free(void *thing)
+{
+    struct http_conn *conn = thing;
+    buf_deinit(&conn->in);
+    mem_free(conn->origin);
+    mem_free(conn);
+}
+
+static void check_drained(struct http_worker *hw)
+{
+    if (hw->draining && hw->count == 0 && hw->drained) {
+        void (*drained)(void *) = hw->drained;
+        hw->drained = NULL;
+        drained(hw->drained_user);
+    }
+}
+
+/* Unhook everything but the descriptor and the input. */
+static void conn_detach(struct http_conn *conn)
+{
+    conn->gone = true;
+    list_remove(&conn->link);
+    list_remove(&conn->wait_link);
+    loop_poll_close(conn->poll);
+    sendq_deinit(&conn->out);
+    __atomic_sub_fetch(&conn->hw->count, 1, __ATOMIC_RELAXED);
+}
+
+void conn_close(struct http_conn *conn, const char *reason)
+{
+    if (conn->gone) {
+        return;
+    }
+    struct http_worker *hw = conn->hw;
+    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->core->index);
+    conn_detach(conn);
+    close(conn->fd);
+    if (conn->sink.closed) {
+        void (*closed)(void *) = conn->sink.closed;
+        conn->sink.closed = NULL;
+        closed(conn->sink.user);
+    }
+    channel_deinit(&conn->channel);
+    loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
+    check_drained(hw);
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------------- */
+
+static void adopt(struct letter *letter, void *owner);
+
+static void handover_drop(struct letter *letter)
+{
+    struct handover *h = list_entry(letter, struct handover, letter);
+    close(h->fd);
+    buf_deinit(&h->in);
+    mem_free(h);
+}
+
+struct handover *handover_create(int fd)
+{
+    struct handover *h = mem_zalloc(sizeof(*h));
+    if (!h) {
+        close(fd);
+        return NULL;
+    }
+    h->letter.deliver = adopt;
+    h->letter.drop = handover_drop;
+    h->fd = fd;
+    buf_init(&h->in, 0);
+    return h;
+}
+
+void http_worker_send(struct http_worker *hw, struct handover *h)
+{
+    __atomic_add_fetch(&hw->count, 1, __ATOMIC_RELAXED);
+    mailbox_send(hw->mailbox, &h->letter);
+}
+
+/* At a request boundary: head parsed, nothing of it handled, no answer pending. */
+static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
+{
+    int index = conn_belongs_to(conn, req);
+    struct http_worker *hw = conn->hw;
+    if (index < 0 || (unsigned)index == hw->core->index || conn->out.pending > 0) {
+        return false;
+    }
+    struct http_worker *other = hw->find(hw->find_user, (unsigned)index);
+    struct handover *h = other ? mem_zalloc(sizeof(*h)) : NULL;
+    if (!h) {
+        return false;
+    }
+    h->letter.deliver = adopt;
+    h->letter.drop = handover_drop;
+    h->fd = conn->fd;
+    h->in = conn->in;
+    buf_init(&conn->in, 0);
+    conn_detach(conn);
+    channel_deinit(&conn->channel);
+    loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
+    http_worker_send(other, h);
+    check_drained(hw);
+    return true;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+/* How many bytes of the request are still missing; -1 on a bad body. */
+static int read_body(struct http_conn *conn)
+{
+    if (!conn->is_chunked) {
+        size_t have = conn->in.len - conn->head_len;
+        conn->body_len = have < conn->body_need ? have : conn->body_need;
+        conn->body_done = have >= conn->body_need;
+        return 0;
+    }
+    size_t start = conn->head_len + conn->body_len;
+    size_t raw = conn->in.len - start, decoded = 0, used = 0;
+    if (raw == 0) {
+        return 0;
+    }
+    enum http_chunked_result r =
+        http_chunked_decode(&conn->chunked, conn->in.ptr + start, raw, &decoded, &used);
+    if (r == HTTP_CHUNKED_BAD) {
+        conn_refuse(conn, 400, "the chunked body is malformed");
+        return -1;
+    }
+    size_t rest = raw - used;
+    memmove(conn->in.ptr + start + decoded, conn->in.ptr + start + used, rest);
+    conn->in.len = start + decoded + rest;
+    conn->body_len += decoded;
+    conn->body_done = r == HTTP_CHUNKED_DONE;
+    if (conn->body_len > conn->hw->config->max_body) {
+        conn_refuse(conn, 413, "the body is larger than this server accepts");
+        return -1;
+    }
+    return 0;
+}
+
+/* The head at the start of the input. 1: complete, 0: more is needed, -1: refused. */
+static int parse_head(struct http_conn *conn, struct http_request *req)
+{
+    struct http_fault fault;
+    size_t again = 0;
+    size_t *scanned = conn->head_len ? &again : &conn->scanned;
+    ptrdiff_t n = http_parse_head(conn->in.ptr, conn->in.len, scanned, req, &fault);
+    if (n < 0) {
+        conn_refuse(conn, fault.status, fault.text);
+        return -1;
+    }
+    if (n > 0) {
+        conn->head_len = (size_t)n;
+    }
+    return n > 0;
+}
+
+static void process(struct http_conn *conn);
+
+void conn_finish_request(struct http_conn *conn)
+{
+    size_t used = conn->head_len + conn->body_len;
+    if (used >= conn->in.len) {
+        buf_deinit(&conn->in); /* an idle connection holds no buffer */
+        buf_init(&conn->in, HTTP_MAX_HEAD + conn->hw->config->max_body + sizeof(conn->hw->scratch));
+    } else {
+        buf_consume(&conn->in, used);
+    }
+    conn->scanned = conn->head_len = conn->body_len = conn->body_need = 0;
+    conn->is_chunked = conn->body_done = false;
+    mem_free(conn->origin);
+    conn->origin = NULL;
+    if (!conn->keep_alive || conn->hw->draining || (conn->eof && conn->in.len == 0)) {
+        conn_set_state(conn, CONN_CLOSING);
+    } else {
+        conn_set_state(conn, conn->in.len > 0 ? CONN_READING : CONN_IDLE);
+        if (!conn->answering) {
+            process(conn);
+        }
+    }
+}
+
+/* Handle every complete request in the input. */
+static void process(struct http_conn *conn)
+{
+    while (!conn->gone && conn->in.len > 0 &&
+           (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
+           conn->out.pending < PIPELINE_HIGH_WATER) {
+        struct http_request req;
+        bool is_new = conn->head_len == 0;
+        if (conn->state == CONN_IDLE) {
+            conn_set_state(conn, CONN_READING);
+        }
+        if (!is_new && !conn->body_done && read_body(conn) < 0) {
+            return;
+        }
+        if (!is_new && !conn->body_done) {
+            return; /* more is needed; the head was looked at already */
+        }
+        if (parse_head(conn, &req) <= 0) {
+            return;
+        }
+        if (is_new) {
+            if (move_if_elsewhere(conn, &req)) {
+                return;
+            }
+            conn_begin_request(conn, &req);
+            if (conn->gone || conn->state != CONN_READING || read_body(conn) < 0) {
+                return;
+            }
+            if (!conn->body_done) {
+                if (req.expect_continue && req.minor > 0) {
+                    sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+                }
+                return;
+            }
+        }
+        conn->answering = true;
+        conn_set_state(conn, CONN_BUSY);
+        conn_run_request(conn, &req);
+        conn->answering = false;
+    }
+    if (!conn->gone && conn->eof && conn->state != CONN_BUSY && conn->state != CONN_STREAM) {
+        conn_set_state(conn, CONN_CLOSING);
+    }
+}
+
+static void read_input(struct http_conn *conn)
+{
+    struct http_worker *hw = conn->hw;
+    for (size_t total = 0; total < READ_QUANTUM;) {
+        ssize_t n = recv(conn->fd, hw->scratch, sizeof(hw->scratch), 0);
+        if (n < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            if (errno != EAGAIN && errno != EWOULDBLOCK) {
+                conn_close(conn, "reset");
+            }
+            return;
+        }
+        if (n == 0) {
+            conn->eof = true;
+            return;
+        }
+        if (buf_put(&conn->in, hw->scratch, (size_t)n) < 0) {
+            conn_refuse(conn, 413, "the request is larger than this server accepts");
+            return;
+        }
+        total += (size_t)n;
+        if ((size_t)n < sizeof(hw->scratch)) {
+            return; /* most likely all there is; level-triggered anyway */
+        }
+    }
+}
+
+static void discard_input(struct http_conn *conn)
+{
+    ssize_t n = recv(conn->fd, conn->hw->scratch, sizeof(conn->hw->scratch), 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        conn_close(conn, "refused");
+    }
+}
+
+static void on_event(struct loop_poll *poll, int events, void *user)
+{
+    (void)poll;
+    struct http_conn *conn = user;
+    if (events & LOOP_ERROR) {
+        conn_close(conn, "socket error");
+        return;
+    }
+    if (events & LOOP_WRITE) {
+        enum sendq_state state = sendq_flush(&conn->out);
+        conn->out.flushed(&conn->out, state, conn);
+        if (conn->gone) {
+            return;
+        }
+    }
+    if ((events & LOOP_READ) &&
+        (conn->state == CONN_IDLE || conn->state == CONN_READING)) {
+        read_input(conn);
+        process(conn);
+    } else if ((events & LOOP_READ) && conn->state == CONN_LINGER) {
+        discard_input(conn);
+    } else if (events & LOOP_HANGUP) {
+        conn_close(conn, "closed by the client"); /* cancels what was under way */
+        return;
+    }
+    conn_want(conn);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+{
+    (void)q;
+    struct http_conn *conn = user;
+    if (state == SENDQ_BROKEN) {
+        conn_close(conn, "write failed");
+        return;
+    }
+    if (state == SENDQ_WAITING) {
+        if (list_empty(&conn->wait_link)) {
+            conn->wait_since_ms = loop_now_ms(conn->hw->core->loop);
+            conn->wait_written = conn->out.written;
+            list_append(&conn->hw->waiting, &conn->wait_link);
+        }
+        conn_want(conn);
+        return;
+    }
+    list_remove(&conn->wait_link);
+    if (conn->state == CONN_CLOSING) {
+        if (conn->refused && !conn->eof) {
+            shutdown(conn->fd, SHUT_WR);
+            conn_set_state(conn, CONN_LINGER);
+            conn_want(conn);
+        } else {
+            conn_close(conn, "done");
+        }
+        return;
+    }
+    if (conn->sink.drained) {
+        conn->sink.drained(conn->sink.user);
+    }
+    if (conn->in.len > 0) {
+        process(conn);
+    }
+    conn_want(conn);
+}
+
+/* ---- time --------------------------------------------------------------------------------------------------------- */
+
+static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
+                   void (*act)(struct http_conn *conn))
+{
+    uint64_t now = loop_now_ms(hw->core->loop);
+    list_each (it, next, &hw->by_state[state]) {
+        struct http_conn *conn = list_entry(it, struct http_conn, link);
+        if (conn->since_ms + allowance > now) {
+            return;
+        }
+        act(conn);
+    }
+}
+
+static void close_idle(struct http_conn *conn)
+{
+    conn_close(conn, "idle");
+}
+
+static void refuse_slow(struct http_conn *conn)
+{
+    conn_refuse(conn, 408, "the request did not arrive in time");
+}
+
+static void keep_alive(struct http_conn *conn)
+{
+    conn_set_state(conn, CONN_STREAM);
+    if (conn->out.pending == 0) {
+        sendq_put(&conn->out, ":\n\n", 3);
+    }
+}
+
+static void close_late(struct http_conn *conn)
+{
+    conn_close(conn, "the client does not read");
+}
+
+static void cut_stalled(struct http_worker *hw)
+{
+    uint64_t now = loop_now_ms(hw->core->loop);
+    list_each (it, next, &hw->waiting) {
+        struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
+        if (conn->out.written != conn->wait_written) {
+            conn->wait_written = conn->out.written;
+            conn->wait_since_ms = now;
+        } else if (conn->wait_since_ms + hw->config->stall_timeout_ms <= now) {
+            hw->core->stats.cut++;
+            conn_close(conn, "stalled: the client does not read");
+        }
+    }
+}
+
+static void on_tick(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct http_worker *hw = user;
+    const struct http_config *config = hw->config;
+    expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
+    expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
+    expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
+    expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
+    expire(hw, CONN_LINGER, LINGER_MS, close_late);
+    cut_stalled(hw);
+}
+
+static void flush_batch(void *user)
+{
+    struct http_worker *hw = user;
+    sendq_batch_flush(&hw->core->batch);
+}
+
+/* ---- workers ------------------------------------------------------------------------------------------------------- */
+
+static void set_socket_options(const struct http_config *config, int fd)
+{
+    int one = 1;
+    unsigned timeout = (unsigned)config->stall_timeout_ms;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+static void adopt(struct letter *letter, void *owner)
+{
+    struct http_worker *hw = owner;
+    struct handover *h = list_entry(letter, struct handover, letter);
+    struct tidings_error err;
+    struct http_conn *conn = hw->draining ? NULL : mem_zalloc(sizeof(*conn));
+    struct loop_poll *poll =
+        conn ? loop_poll_open(hw->core->loop, h->fd, on_event, conn, &err) : NULL;
+    if (!poll) {
+        mem_free(conn);
+        handover_drop(letter);
+        __atomic_sub_fetch(&hw->count, 1, __ATOMIC_RELAXED);
+        check_drained(hw);
+        return;
+    }
+    channel_init(&conn->channel, &http_channel_ops, hw->core);
+    conn->sink.ops = &http_sink_ops;
+    conn->hw = hw;
+    conn->fd = h->fd;
+    conn->poll = poll;
+    conn->in = h->in;
+    conn->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
+    list_init(&conn->link);
+    list_init(&conn->wait_link);
+    set_socket_options(hw->config, conn->fd);
+    sendq_init(&conn->out, &hw->core->batch, conn->fd, on_flushed, conn);
+    conn_set_state(conn, CONN_IDLE);
+    mem_free(h);
+    process(conn);
+    conn_want(conn);
+}
+
+struct http_worker *http_worker_create(struct core *core, const struct http_config *config,
+                                       http_find_worker_fn find, void *user,
+                                       struct tidings_error *err)
+{
+    struct http_worker *hw = mem_zalloc(sizeof(*hw));
+    if (!hw) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    hw->core = core;
+    hw->config = config;
+    hw->find = find;
+    hw->find_user = user;
+    for (size_t i = 0; i < CONN_STATES; i++) {
+        list_init(&hw->by_state[i]);
+    }
+    list_init(&hw->waiting);
+    loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
+    hw->tick = loop_timer_open(core->loop, on_tick, hw);
+    hw->mailbox = mailbox_create(core->loop, hw, err);
+    if (!hw->mailbox || !hw->tick) {
+        http_worker_destroy(hw);
+        return NULL;
+    }
+    loop_timer_start(hw->tick, TICK_MS, TICK_MS);
+    return hw;
+}
+
+void http_worker_destroy(struct http_worker *hw)
+{
+    if (!hw) {
+        return;
+    }
+    hw->drained = NULL;
+    for (size_t i = 0; i < CONN_STATES; i++) {
+        while (!list_empty(&hw->by_state[i])) {
+            conn_close(list_entry(hw->by_state[i].next, struct http_conn, link), "shutdown");
+        }
+    }
+    if (hw->mailbox) {
+        mailbox_close(hw->mailbox);
+        mailbox_unref(hw->mailbox);
+    }
+    loop_timer_close(hw->tick);
+    loop_hook_remove(&hw->flush_hook);
+    mem_free(hw);
+}
+
+size_t http_worker_load(const struct http_worker *hw)
+{
+    return __atomic_load_n(&hw->count, __ATOMIC_RELAXED);
+}
+
+void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user)
+{
+    hw->draining = true;
+    hw->drained = drained;
+    hw->drained_user = user;
+    /* A request half read is as good as none; those being answered finish. */
+    static const enum conn_state quiet[] = {CONN_IDLE, CONN_READING};
+    for (size_t i = 0; i < 2; i++) {
+        list_each (it, next, &hw->by_state[quiet[i]]) {
+            struct http_conn *conn = list_entry(it, struct http_conn, link);
+            if (conn->out.pending == 0) {
+                conn_close(conn, "shutdown");
+            } else {
+                conn_set_state(conn, CONN_CLOSING);
+            }
+        }
+    }
+    check_drained(hw);
+}

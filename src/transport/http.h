@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Streamable HTTP: the connections of one worker.
+ *
+ * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
+ * waits. An answer that becomes a stream (a listen, a legacy GET) ends with the connection. A request
+ * of a legacy session that lives on another worker makes the whole connection move there, before
+ * anything of the request was handled.
+ */
+#ifndef TRANSPORT_HTTP_H
+#define TRANSPORT_HTTP_H
+
+#include "base/mailbox.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "transport/guard.h"
+
+/* Frozen while the server runs. */
+struct http_config {
+    struct guard guard;
+    size_t max_body;
+    uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
+};
+
+struct http_worker;
+
+/* A connection on its way to a worker: fresh from accept, or moved with what it had read. */
+struct handover {
+    struct letter letter;
+    int fd;
+    struct buf in;
+};
+struct handover *handover_create(int fd); /* takes fd, also on failure */
+
+/* Where a session id says its connection belongs. */
+typedef struct http_worker *(*http_find_worker_fn)(void *user, unsigned index);
+
+struct http_worker *http_worker_create(struct core *core, const struct http_config *config,
+                                       http_find_worker_fn find, void *user,
+                                       struct tidings_error *err);
+/* Closes what is left. Other threads must not send to it any more. */
+void http_worker_destroy(struct http_worker *hw);
+/* Any thread. */
+void http_worker_send(struct http_worker *hw, struct handover *handover);
+size_t http_worker_load(const struct http_worker *hw); /* any thread: connections */
+/* No new requests; calls `drained` once the last connection is gone. */
+void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
+
+#endif

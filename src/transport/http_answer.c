@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is said over HTTP: answers, refusals, and event streams (close-delimited, not chunked).
+ */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "core/call.h"
+#include "transport/http_conn.h"
+#include "wire/sse.h"
+
+#define HEAD_MAX 4096u
+/* A reader that stops holds this much in the kernel instead of half a megabyte. */
+#define STREAM_SNDBUF (32 * 1024)
+#define SSE_HEAD "event: message\n"
+
+static struct http_conn *of_channel(struct channel *channel)
+{
+    return list_entry(channel, struct http_conn, channel);
+}
+
+static struct http_conn *of_sink(const struct sink *sink)
+{
+    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
+}
+
+/* ---- heads -------------------------------------------------------------------------------------------------- */
+
+static struct tidings_str date_now(struct http_worker *hw)
+{
+    time_t now = (time_t)(clock_wall_ms() / 1000);
+    if (now != hw->date_second) {
+        struct tm tm;
+        gmtime_r(&now, &tm);
+        strftime(hw->date, sizeof(hw->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        hw->date_second = now;
+    }
+    return tidings_str(hw->date);
+}
+
+static void put_common(struct http_conn *conn, struct buf *head, int status,
+                       const struct answer_headers *headers)
+{
+    http_put_status(head, status);
+    http_put_header(head, "Date", date_now(conn->hw));
+    if (headers->session_id.len > 0) {
+        http_put_header(head, "Mcp-Session-Id", headers->session_id);
+    }
+    if (headers->allow.len > 0) {
+        http_put_header(head, "Allow", headers->allow);
+    }
+    if (conn->origin) {
+        http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->origin));
+        http_put_header(head, "Access-Control-Expose-Headers",
+                        STR("Mcp-Session-Id, WWW-Authenticate"));
+        http_put_header(head, "Vary", STR("Origin"));
+    }
+}
+
+static void put_connection(struct http_conn *conn, struct buf *head)
+{
+    if (!conn->keep_alive || conn->hw->draining) {
+        conn->keep_alive = false;
+        http_put_header(head, "Connection", STR("close"));
+    } else if (conn->is_http10) {
+        http_put_header(head, "Connection", STR("keep-alive"));
+    }
+}
+
+void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
+                 struct tidings_str type, struct buf *text)
+{
+    struct buf head;
+    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
+    put_common(conn, &head, status, headers);
+    if (text->len > 0) {
+        http_put_header(&head, "Content-Type", type);
+    }
+    if (status != 204) {
+        buf_puts(&head, STR("Content-Length: "));
+        buf_putu(&head, text->len);
+        buf_puts(&head, STR("\r\n"));
+    }
+    put_connection(conn, &head);
+    buf_puts(&head, STR("\r\n"));
+    sendq_puts(&conn->out, buf_str(&head));
+    if (text->len > SENDQ_SHARE) {
+        size_t len = 0;
+        char *memory = buf_detach(text, &len);
+        sendq_take(&conn->out, memory, len);
+    } else {
+        sendq_puts(&conn->out, buf_str(text));
+    }
+    buf_deinit(&head);
+    conn_finish_request(conn);
+}
+
+void conn_refuse(struct http_conn *conn, int status, const char *text)
+{
+    static const struct answer_headers none;
+    struct buf body;
+    buf_init(&body, HEAD_MAX);
+    buf_putf(&body, "%s\n", text);
+    conn->keep_alive = false;
+    conn->refused = true;
+    conn_answer(conn, status, &none, STR("text/plain; charset=utf-8"), &body);
+    buf_deinit(&body);
+}
+
+void conn_answer_preflight(struct http_conn *conn)
+{
+    struct buf head;
+    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
+    static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
+    put_common(conn, &head, 204, &allow);
+    if (conn->origin) {
+        http_put_header(&head, "Access-Control-Allow-Methods", STR("GET, POST, DELETE, OPTIONS"));
+        http_put_header(&head, "Access-Control-Allow-Headers",
+                        STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
+                            "Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"));
+        http_put_header(&head, "Access-Control-Max-Age", STR("600"));
+    }
+    put_connection(conn, &head);
+    buf_puts(&head, STR("\r\n"));
+    sendq_puts(&conn->out, buf_str(&head));
+    buf_deinit(&head);
+    conn_finish_request(conn);
+}
+
+/* ---- the channel --------------------------------------------------------------------------------------------- */
+
+static void answer(struct channel *channel, int status, const struct answer_headers *headers,
+                   struct buf *text)
+{
+    conn_answer(of_channel(channel), status, headers, STR("application/json"), text);
+    conn_want(of_channel(channel));
+}
+
+static void accepted(struct channel *channel)
+{
+    static const struct answer_headers none;
+    struct buf nothing;
+    buf_init(&nothing, 0);
+    answer(channel, 202, &none, &nothing);
+}
+
+static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+{
+    struct http_conn *conn = of_channel(channel);
+    struct buf head;
+    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
+    put_common(conn, &head, 200, headers);
+    buf_puts(&head, STR("Content-Type: text/event-stream\r\n"
+                        "Cache-Control: no-cache\r\n"
+                        "X-Accel-Buffering: no\r\n"
+                        "Connection: close\r\n"
+                        "\r\n:\n\n"));
+    sendq_puts(&conn->out, buf_str(&head));
+    buf_deinit(&head);
+    int size = STREAM_SNDBUF;
+    setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    buf_deinit(&conn->in);
+    mem_free(conn->origin);
+    conn->origin = NULL;
+    conn_set_state(conn, CONN_STREAM);
+    return &conn->sink;
+}
+
+const struct channel_ops http_channel_ops = {
+    .name = "http",
+    .is_http = true,
+    .answer = answer,
+    .accepted = accepted,
+    .stream = stream,
+};
+
+/* ---- streams --------------------------------------------------------------------------------------------------- */
+
+static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
+{
+    struct http_conn *conn = of_sink(sink);
+    size_t head = sizeof(SSE_HEAD) - 1, id = event_id.len ? event_id.len + 5 : 0;
+    char *at = conn->gone ? NULL : sendq_room(&conn->out, head + id + 6 + len + 2);
+    if (!at) {
+        return NULL;
+    }
+    memcpy(at, SSE_HEAD, head);
+    at += head;
+    if (id > 0) {
+        memcpy(at, "id: ", 4);
+        memcpy(at + 4, event_id.ptr, event_id.len);
+        at[id - 1] = '\n';
+        at += id;
+    }
+    memcpy(at, "data: ", 6);
+    memcpy(at + 6 + len, "\n\n", 2);
+    conn_set_state(conn, CONN_STREAM); /* the keep-alive clock starts anew */
+    return at + 6;
+}
+
+static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    struct http_conn *conn = of_sink(sink);
+    struct buf event;
+    buf_init(&event, HEAD_MAX);
+    sse_put_priming(&event, event_id, retry_ms);
+    sendq_puts(&conn->out, buf_str(&event));
+    buf_deinit(&event);
+}
+
+static size_t sink_pending(const struct sink *sink)
+{
+    return of_sink(sink)->out.pending;
+}
+
+/* The last bytes go out with the turn's flush, which then closes. */
+static void sink_end(struct sink *sink)
+{
+    struct http_conn *conn = of_sink(sink);
+    if (conn->gone || conn->state == CONN_CLOSING) {
+        return;
+    }
+    conn_set_state(conn, CONN_CLOSING);
+    sendq_put(&conn->out, ":\n\n", 3); /* so that there is something to flush */
+}
+
+static void sink_cut(struct sink *sink, const char *reason)
+{
+    conn_close(of_sink(sink), reason);
+}
+
+const struct sink_ops http_sink_ops = {
+    .name = "sse",
+    .room = sink_room,
+    .prime = sink_prime,
+    .pending = sink_pending,
+    .end = sink_end,
+    .cut = sink_cut,
+};

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One HTTP connection, shared by http.c (life, reading), http_request.c (what is asked) and
+ * http_answer.c (what is said).
+ */
+#ifndef TRANSPORT_HTTP_CONN_H
+#define TRANSPORT_HTTP_CONN_H
+
+#include <time.h>
+
+#include "core/channel.h"
+#include "transport/http.h"
+#include "wire/http.h"
+
+/*     accept/handover
+ *          |
+ *        IDLE <---------------------------+      no byte of a request yet
+ *          | first byte                   |
+ *        READING --complete--> BUSY --answered, keep-alive
+ *          |                    |  \--becomes a stream--> STREAM --ended--+
+ *          |                    +--answered, close--> CLOSING <----------+
+ *          +--refused--------------------> CLOSING --flushed--> gone
+ *                                            \--refused: LINGER, input is discarded for a while so
+ *                                               that the refusal is read before the reset
+ */
+enum conn_state {
+    CONN_IDLE,
+    CONN_READING,
+    CONN_BUSY,
+    CONN_STREAM,
+    CONN_CLOSING,
+    CONN_LINGER,
+    CONN_STATES,
+};
+
+struct http_conn {
+    struct channel channel;
+    struct sink sink;
+    struct http_worker *hw;
+    struct list link;      /* in hw->by_state[state], oldest first */
+    struct list wait_link; /* in hw->waiting while the kernel takes no more */
+    struct loop_poll *poll;
+    struct sendq out;
+    struct buf in;    /* the request being read and what follows it */
+    size_t scanned;   /* of its head */
+    size_t head_len;  /* 0: not complete yet */
+    size_t body_len;  /* decoded so far */
+    size_t body_need; /* Content-Length */
+    struct http_chunked chunked;
+    char *origin; /* to be echoed; NULL: none */
+    uint64_t since_ms;
+    uint64_t wait_since_ms, wait_written;
+    int fd;
+    enum conn_state state;
+    bool is_chunked, body_done;
+    bool keep_alive, is_http10, refused;
+    bool eof;        /* the client will send nothing more */
+    bool answering;  /* inside the handling of its request */
+    bool gone;       /* closed; the memory goes at the end of the turn */
+    struct loop_discard discard;
+};
+
+struct http_worker {
+    struct core *core;
+    const struct http_config *config;
+    struct mailbox *mailbox;
+    http_find_worker_fn find;
+    void *find_user;
+    struct list by_state[CONN_STATES];
+    struct list waiting;
+    struct loop_timer *tick;
+    struct loop_hook flush_hook;
+    size_t count; /* atomic: read by the listener */
+    void (*drained)(void *user);
+    void *drained_user;
+    bool draining;
+    time_t date_second;
+    char date[32];
+    char scratch[65536];
+};
+
+extern const struct channel_ops http_channel_ops;
+extern const struct sink_ops http_sink_ops;
+
+/* http.c */
+void conn_set_state(struct http_conn *conn, enum conn_state state);
+void conn_close(struct http_conn *conn, const char *reason);
+/* The request is done with: drop it from the input and go on with what follows. */
+void conn_finish_request(struct http_conn *conn);
+void conn_want(struct http_conn *conn);
+
+/* http_request.c: handle the complete request at the start of conn->in. */
+void conn_begin_request(struct http_conn *conn, const struct http_request *req);
+void conn_run_request(struct http_conn *conn, const struct http_request *req);
+/* Which worker should have this connection; -1: this one. */
+int conn_belongs_to(struct http_conn *conn, const struct http_request *req);
+
+/* http_answer.c */
+void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
+                 struct tidings_str type, struct buf *text);
+/* A refusal below JSON-RPC; closes the connection. */
+void conn_refuse(struct http_conn *conn, int status, const char *text);
+void conn_answer_preflight(struct http_conn *conn);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is asked: the checks that need only the head, then the road to the core. The order is the
+ * specification's: route and method, Host and Origin, size and type, then the body.
+ */
+#include "base/mem.h"
+#include "core/inbound.h"
+#include "core/session.h"
+#include "transport/http_conn.h"
+
+#define ENDPOINT "/mcp"
+
+/* Absent headers have ptr NULL; present and empty ones do not. */
+static void collect_headers(const struct http_request *req, struct dialect_headers *h)
+{
+    h->protocol_version = http_header(req, "mcp-protocol-version", NULL);
+    h->method = http_header(req, "mcp-method", NULL);
+    h->name = http_header(req, "mcp-name", NULL);
+    h->session_id = http_header(req, "mcp-session-id", NULL);
+    h->last_event_id = http_header(req, "last-event-id", NULL);
+}
+
+int conn_belongs_to(struct http_conn *conn, const struct http_request *req)
+{
+    (void)conn;
+    struct tidings_str id = http_header(req, "mcp-session-id", NULL);
+    struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
+    if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
+        return -1; /* sessions mean nothing to modern traffic */
+    }
+    return session_worker(id);
+}
+
+static void refuse_method(struct http_conn *conn, const char *text)
+{
+    static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
+    struct buf body;
+    buf_init(&body, 4096);
+    buf_putf(&body, "%s\n", text);
+    conn->keep_alive = false;
+    conn_answer(conn, 405, &allow, STR("text/plain; charset=utf-8"), &body);
+    buf_deinit(&body);
+}
+
+static bool check_guard(struct http_conn *conn, const struct http_request *req)
+{
+    const struct guard *guard = &conn->hw->config->guard;
+    if (!guard_host(guard, req->host)) {
+        conn_refuse(conn, 403, "this Host is not served here; see --allow-host");
+        return false;
+    }
+    unsigned count = 0;
+    struct tidings_str origin = http_header(req, "origin", &count);
+    if (count == 0) {
+        return true;
+    }
+    if (count > 1 || !guard_origin(guard, origin)) {
+        conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
+        return false;
+    }
+    mem_free(conn->origin);
+    conn->origin = str_dup(origin);
+    return true;
+}
+
+static bool check_post(struct http_conn *conn, const struct http_request *req)
+{
+    struct tidings_str type = http_header(req, "content-type", NULL);
+    struct tidings_str media = str_trim(str_cut(type, ';', &type, NULL), " \t");
+    if (!str_eq_nocase(media, STR("application/json"))) {
+        conn_refuse(conn, 415, "Content-Type must be application/json");
+        return false;
+    }
+    struct tidings_str accept = http_header(req, "accept", NULL);
+    if (accept.ptr && !http_list_has(accept, "application/json") &&
+        !http_list_has(accept, "text/event-stream") && !http_list_has(accept, "*/*") &&
+        !http_list_has(accept, "application/*") && !http_list_has(accept, "text/*")) {
+        conn_refuse(conn, 406, "Accept must allow application/json and text/event-stream");
+        return false;
+    }
+    return true;
+}
+
+static bool check_get(struct http_conn *conn, const struct http_request *req)
+{
+    struct tidings_str accept = http_header(req, "accept", NULL);
+    if (accept.ptr && !http_list_has(accept, "text/event-stream") &&
+        !http_list_has(accept, "text/*") && !http_list_has(accept, "*/*")) {
+        conn_refuse(conn, 406, "Accept must allow text/event-stream");
+        return false;
+    }
+    return true;
+}
+
+void conn_begin_request(struct http_conn *conn, const struct http_request *req)
+{
+    conn->keep_alive = req->keep_alive;
+    conn->is_http10 = req->minor == 0;
+    conn->is_chunked = req->chunked;
+    conn->body_need = 0;
+    if (conn->is_chunked) {
+        http_chunked_init(&conn->chunked);
+    }
+    if (!str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
+        conn_refuse(conn, 404, "nothing is here; the endpoint is " ENDPOINT);
+        return;
+    }
+    if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
+        req->method == HTTP_OTHER) {
+        refuse_method(conn, "use POST (messages), GET (stream of a session) or DELETE (its end)");
+        return;
+    }
+    if (!check_guard(conn, req) || (req->method == HTTP_POST && !check_post(conn, req)) ||
+        (req->method == HTTP_GET && !check_get(conn, req))) {
+        return;
+    }
+    if (req->content_length > conn->hw->config->max_body) {
+        conn_refuse(conn, 413, "the body is larger than this server accepts; see --max-body");
+        return;
+    }
+    conn->body_need = (size_t)req->content_length;
+}
+
+void conn_run_request(struct http_conn *conn, const struct http_request *req)
+{
+    struct dialect_headers headers;
+    collect_headers(req, &headers);
+    struct channel *channel = &conn->channel;
+    switch (req->method) {
+    case HTTP_POST:
+        inbound_text(channel, tidings_strn(conn->in.ptr + conn->head_len, conn->body_len),
+                     &headers);
+        break;
+    case HTTP_GET:
+        inbound_get(channel, &headers);
+        break;
+    case HTTP_DELETE:
+        inbound_delete(channel, &headers);
+        break;
+    case HTTP_OPTIONS:
+        conn_answer_preflight(conn);
+        break;
+    case HTTP_OTHER:
+    case HTTP_HEAD:
+    case HTTP_PUT:
+    case HTTP_PATCH:
+        break; /* refused before the body was read */
+    }
+}

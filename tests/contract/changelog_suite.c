@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract of a change log as cases. Every case opens its own log and checks, after destroying
+ * it, that no memory and no reference to a record is left.
+ */
+#include "contract/changelog_suite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "store/change.h"
+#include "support/fail_alloc.h"
+
+static changelog_factory_fn factory;
+
+static const struct changelog_limits roomy = {1000, 1u << 20};
+
+static struct changelog *open_log(const struct changelog_limits *limits)
+{
+    struct tidings_error err = {0};
+    fail_alloc_start(0);
+    struct changelog *log = factory(limits, &err);
+    if (!log) {
+        fail_msg("%s", err.text);
+    }
+    return log;
+}
+
+static void close_log(struct changelog *log)
+{
+    log->ops->destroy(log);
+    assert_int_equal(fail_alloc_live(), 0);
+    fail_alloc_end();
+}
+
+/* Number and append one change; `uri` NULL: list_changed. */
+static uint64_t put(struct changelog *log, const char *uri, enum tidings_change_kind kind)
+{
+    struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
+    uint64_t seq = log->ops->next(log);
+    struct change *c = change_create(uri ? &change : NULL, log->ops->epoch(log), seq);
+    assert_non_null(c);
+    assert_int_equal(log->ops->append(log, c), 0);
+    change_unref(c);
+    return seq;
+}
+
+struct listing {
+    struct buf text; /* "seq uri created, …" */
+    size_t stop_after;
+};
+
+static bool list_one(void *user, const struct change *change, uint64_t created_seq)
+{
+    struct listing *l = user;
+    buf_putf(&l->text, "%llu %.*s %llu,", (unsigned long long)change->seq, STR_ARG(change->uri),
+             (unsigned long long)created_seq);
+    return --l->stop_after > 0;
+}
+
+static void assert_listing(struct changelog *log, uint64_t after, size_t stop_after,
+                           const char *expected)
+{
+    struct listing l = {.stop_after = stop_after};
+    buf_init(&l.text, 4096);
+    buf_puts(&l.text, STR(""));
+    size_t reported = log->ops->each(log, after, list_one, &l);
+    assert_string_equal(l.text.ptr, expected);
+    size_t commas = 0;
+    for (const char *p = expected; *p; p++) {
+        commas += *p == ',';
+    }
+    assert_int_equal(reported, commas);
+    buf_deinit(&l.text);
+}
+
+static void a_new_log_is_empty_and_has_an_epoch(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    assert_int_not_equal(log->ops->epoch(log), 0);
+    assert_int_equal(log->ops->last(log), 0);
+    assert_int_equal(log->ops->floor(log), 0);
+    assert_int_equal(log->ops->count(log), 0);
+    assert_int_equal(log->ops->bytes(log), 0);
+    assert_non_null(log->ops->name);
+    assert_listing(log, 0, 100, "");
+    close_log(log);
+}
+
+static void two_logs_have_two_epochs(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy), *other = open_log(&roomy);
+    assert_int_not_equal(log->ops->epoch(log), other->ops->epoch(other));
+    other->ops->destroy(other);
+    close_log(log);
+}
+
+static void numbers_rise_by_one_also_when_nothing_is_appended(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    assert_int_equal(log->ops->next(log), 1);
+    assert_int_equal(put(log, "x:///a", TIDINGS_CHANGE_UPDATED), 2);
+    assert_int_equal(log->ops->next(log), 3);
+    assert_int_equal(log->ops->last(log), 3);
+    assert_listing(log, 0, 100, "2 x:///a 0,");
+    assert_int_equal(log->ops->floor(log), 0);
+    close_log(log);
+}
+
+static void changes_are_handed_out_in_order_after_the_cursor(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    put(log, "x:///c", TIDINGS_CHANGE_UPDATED);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    put(log, "x:///b", TIDINGS_CHANGE_DELETED);
+    assert_listing(log, 0, 100, "1 x:///c 0,2 x:///a 0,3 x:///b 0,");
+    assert_listing(log, 1, 100, "2 x:///a 0,3 x:///b 0,");
+    assert_listing(log, 2, 100, "3 x:///b 0,");
+    assert_listing(log, 3, 100, "");
+    assert_listing(log, 99, 100, "");
+    assert_listing(log, 0, 2, "1 x:///c 0,2 x:///a 0,");
+    close_log(log);
+}
+
+static void only_the_newest_change_of_a_uri_is_kept(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    put(log, "x:///b", TIDINGS_CHANGE_UPDATED);
+    size_t bytes = log->ops->bytes(log);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 2);
+    assert_int_equal(log->ops->bytes(log), bytes);
+    assert_listing(log, 0, 100, "2 x:///b 0,3 x:///a 0,");
+    assert_listing(log, 2, 100, "3 x:///a 0,");
+    put(log, NULL, TIDINGS_CHANGE_UPDATED);
+    put(log, NULL, TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 3);
+    assert_listing(log, 3, 100, "5  0,");
+    close_log(log);
+}
+
+static void numbers_appended_out_of_order_are_put_in_order(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    uint64_t epoch = log->ops->epoch(log);
+    struct change *made[3];
+    static const char *const uris[] = {"x:///a", "x:///b", "x:///a"};
+    for (size_t i = 0; i < 3; i++) {
+        struct tidings_change change = {.uri = tidings_str(uris[i])};
+        made[i] = change_create(&change, epoch, log->ops->next(log));
+        assert_non_null(made[i]);
+    }
+    for (size_t i = 3; i-- > 0;) {
+        assert_int_equal(log->ops->append(log, made[i]), 0);
+        change_unref(made[i]);
+    }
+    assert_listing(log, 0, 100, "2 x:///b 0,3 x:///a 0,");
+    close_log(log);
+}
+
+static void the_log_remembers_when_a_resource_came_into_being(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    put(log, "x:///a", TIDINGS_CHANGE_CREATED); /* 1 */
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED); /* 2 */
+    put(log, "x:///b", TIDINGS_CHANGE_UPDATED); /* 3 */
+    assert_listing(log, 0, 100, "2 x:///a 1,3 x:///b 0,");
+    put(log, "x:///a", TIDINGS_CHANGE_DELETED); /* 4 */
+    assert_listing(log, 3, 100, "4 x:///a 1,");
+    put(log, "x:///a", TIDINGS_CHANGE_CREATED); /* 5 */
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED); /* 6 */
+    assert_listing(log, 3, 100, "6 x:///a 5,");
+    close_log(log);
+}
+
+static void the_oldest_goes_when_there_are_too_many(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&(struct changelog_limits){2, 1u << 20});
+    put(log, "x:///a", TIDINGS_CHANGE_CREATED);
+    put(log, "x:///b", TIDINGS_CHANGE_UPDATED);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->floor(log), 0);
+    put(log, "x:///c", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->floor(log), 2);
+    assert_listing(log, 2, 100, "3 x:///a 1,4 x:///c 0,");
+    put(log, "x:///b", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->floor(log), 3);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED); /* its past is forgotten */
+    assert_listing(log, 0, 100, "5 x:///b 0,6 x:///a 0,");
+    assert_int_equal(log->ops->count(log), 2);
+    close_log(log);
+}
+
+static void the_oldest_go_when_they_take_too_much_memory(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&(struct changelog_limits){1000, 4096});
+    char uri[40];
+    for (int i = 0; i < 100; i++) {
+        struct buf text;
+        buf_init(&text, sizeof(uri) - 1);
+        buf_putf(&text, "x:///%d", i);
+        memcpy(uri, text.ptr, text.len + 1);
+        buf_deinit(&text);
+        put(log, uri, TIDINGS_CHANGE_UPDATED);
+        assert_in_range(log->ops->bytes(log), 1, 4096);
+        assert_int_equal(log->ops->floor(log) + log->ops->count(log), i + 1);
+    }
+    assert_in_range(log->ops->count(log), 2, 50);
+    close_log(log);
+}
+
+static void a_change_larger_than_the_log_is_told_by_the_floor(void **state)
+{
+    (void)state;
+    static char uri[3000];
+    memset(uri, 'a', sizeof(uri) - 1);
+    memcpy(uri, "x:///", 5);
+    struct changelog *log = open_log(&(struct changelog_limits){1000, 2048});
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    put(log, uri, TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 0);
+    assert_int_equal(log->ops->bytes(log), 0);
+    assert_int_equal(log->ops->floor(log), 2);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    assert_listing(log, 0, 100, "3 x:///a 0,");
+    close_log(log);
+}
+
+static void a_log_without_room_keeps_nothing(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&(struct changelog_limits){0, 1u << 20});
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 0);
+    assert_int_equal(log->ops->floor(log), 1);
+    close_log(log);
+}
+
+static void records_are_held_while_listed_and_let_go_when_replaced(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&roomy);
+    struct tidings_change change = {.uri = STR("x:///a")};
+    struct change *mine = change_create(&change, log->ops->epoch(log), log->ops->next(log));
+    assert_non_null(mine);
+    assert_int_equal(log->ops->append(log, mine), 0);
+    assert_int_equal(mine->refs, 2);
+    put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(mine->refs, 1);
+    assert_true(str_eq(mine->uri, STR("x:///a"))); /* ours lives on */
+    change_unref(mine);
+    close_log(log);
+}
+
+static void running_out_of_memory_keeps_nothing_and_raises_the_floor(void **state)
+{
+    (void)state;
+    bool failed_once = false;
+    for (long n = 1;; n++) {
+        struct changelog *log = open_log(&roomy);
+        put(log, "x:///old", TIDINGS_CHANGE_UPDATED);
+        struct tidings_change change = {.uri = STR("x:///new")};
+        uint64_t seq = log->ops->next(log);
+        struct change *c = change_create(&change, log->ops->epoch(log), seq);
+        assert_non_null(c);
+        fail_alloc_start(n);
+        int rc = log->ops->append(log, c);
+        bool reached = fail_alloc_stop();
+        assert_int_equal(c->refs, reached ? 1 : 2);
+        change_unref(c);
+        assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
+        assert_int_equal(log->ops->floor(log), reached ? seq : 0);
+        assert_int_equal(log->ops->count(log), reached ? 1 : 2);
+        put(log, "x:///later", TIDINGS_CHANGE_UPDATED);
+        assert_listing(log, seq, 100, "3 x:///later 0,");
+        close_log(log);
+        failed_once = failed_once || reached;
+        if (!reached) {
+            break;
+        }
+    }
+    assert_true(failed_once);
+}
+
+static void creating_without_memory_is_told(void **state)
+{
+    (void)state;
+    for (long n = 1;; n++) {
+        struct tidings_error err = {0};
+        fail_alloc_start(n);
+        struct changelog *log = factory(&roomy, &err);
+        bool reached = fail_alloc_stop();
+        assert_int_equal(log == NULL, reached);
+        assert_int_equal(err.code, reached ? TIDINGS_E_NOMEM : 0);
+        if (log) {
+            log->ops->destroy(log);
+        }
+        assert_int_equal(fail_alloc_live(), 0);
+        if (!reached) {
+            break;
+        }
+    }
+    fail_alloc_end();
+}
+
+static void many_changes_of_few_uris_take_the_memory_of_few(void **state)
+{
+    (void)state;
+    struct changelog *log = open_log(&(struct changelog_limits){5000, 1u << 22});
+    long live = 0;
+    size_t bytes = 0;
+    for (unsigned i = 0; i < 100000; i++) {
+        char uri[] = "x:///000";
+        for (size_t k = 0, n = i % 1000; k < 3; k++, n /= 10) {
+            uri[7 - k] = (char)('0' + n % 10);
+        }
+        put(log, uri, TIDINGS_CHANGE_UPDATED);
+        if (i == 20000) {
+            live = fail_alloc_live();
+            bytes = log->ops->bytes(log);
+        }
+    }
+    assert_int_equal(log->ops->count(log), 1000);
+    assert_int_equal(log->ops->floor(log), 0);
+    assert_int_equal(fail_alloc_live(), live);
+    assert_in_range(log->ops->bytes(log), bytes, bytes + 1000 * 8); /* longer numbers */
+    close_log(log);
+}
+
+int changelog_suite(const char *name, changelog_factory_fn create)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_log_is_empty_and_has_an_epoch),
+        cmocka_unit_test(two_logs_have_two_epochs),
+        cmocka_unit_test(numbers_rise_by_one_also_when_nothing_is_appended),
+        cmocka_unit_test(changes_are_handed_out_in_order_after_the_cursor),
+        cmocka_unit_test(only_the_newest_change_of_a_uri_is_kept),
+        cmocka_unit_test(numbers_appended_out_of_order_are_put_in_order),
+        cmocka_unit_test(the_log_remembers_when_a_resource_came_into_being),
+        cmocka_unit_test(the_oldest_goes_when_there_are_too_many),
+        cmocka_unit_test(the_oldest_go_when_they_take_too_much_memory),
+        cmocka_unit_test(a_change_larger_than_the_log_is_told_by_the_floor),
+        cmocka_unit_test(a_log_without_room_keeps_nothing),
+        cmocka_unit_test(records_are_held_while_listed_and_let_go_when_replaced),
+        cmocka_unit_test(running_out_of_memory_keeps_nothing_and_raises_the_floor),
+        cmocka_unit_test(creating_without_memory_is_told),
+        cmocka_unit_test(many_changes_of_few_uris_take_the_memory_of_few),
+    };
+    factory = create;
+    print_message("change log '%s'\n", name);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What every implementation of store/changelog.h must do. A test program calls changelog_suite with
+ * its factory and returns the result.
+ */
+#ifndef CONTRACT_CHANGELOG_SUITE_H
+#define CONTRACT_CHANGELOG_SUITE_H
+
+#include "store/changelog.h"
+
+/* A new, empty log; NULL with `err` set on failure. */
+typedef struct changelog *(*changelog_factory_fn)(const struct changelog_limits *limits,
+                                                  struct tidings_error *err);
+
+/* The number of failed cases. */
+int changelog_suite(const char *name, changelog_factory_fn create);
+
+#endif

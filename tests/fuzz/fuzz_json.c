@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as JSON: an answer, no crash. What parses is written, parses again, and is written the
+ * same; what does not parse is still a string the writer can quote.
+ */
+#include <stdlib.h>
+
+#include "json/write.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void write_value(struct buf *out, const struct json *v)
+{
+    struct jw w;
+    buf_init(out, 1u << 26);
+    jw_init(&w, out);
+    jw_value(&w, v);
+    require(out->failed == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tidings_str text = {(const char *)data, size};
+    struct tidings_error err = {0};
+    struct json *v = NULL, *again = NULL;
+    struct buf first, second;
+    if (jv_parse(text, JSON_MAX_DEPTH, &v, &err) == 0) {
+        write_value(&first, v);
+        require(jv_parse(buf_str(&first), JSON_MAX_DEPTH, &again, NULL) == 0);
+        write_value(&second, again);
+        require(str_eq(buf_str(&first), buf_str(&second)) && jv_count(v) == jv_count(again));
+        buf_deinit(&second);
+        jv_unref(again);
+        jv_unref(v);
+    } else {
+        require(!v && err.code < 0 && str_is_utf8(tidings_str(err.text)));
+        buf_init(&first, 1u << 26);
+        require(jw_quote(&first, text) == 0);
+        require(jv_parse(buf_str(&first), 0, &v, NULL) == 0 && jv_is(v, JV_STRING));
+        require(!str_is_utf8(text) || str_eq(jv_str(v), text));
+        jv_unref(v);
+    }
+    buf_deinit(&first);
+    return 0;
+}

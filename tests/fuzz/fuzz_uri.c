@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as a URI, as a pattern, as a glob and its text, and as the name of a file. What is
+ * accepted must be a fixed point, split into parts that make it up again, and hold no dot segment.
+ */
+#include <stdlib.h>
+
+#include "uri/pattern.h"
+#include "uri/uri.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void check_split(struct tidings_str uri)
+{
+    struct uri_parts p;
+    struct buf joined;
+    uri_split(uri, &p);
+    buf_init(&joined, 2 * URI_MAX);
+    buf_puts(&joined, p.scheme);
+    buf_putc(&joined, ':');
+    if (p.authority.ptr) {
+        buf_puts(&joined, STR("//"));
+        buf_puts(&joined, p.authority);
+    }
+    buf_puts(&joined, p.path);
+    if (p.query.ptr) {
+        buf_putc(&joined, '?');
+        buf_puts(&joined, p.query);
+    }
+    check(str_eq(buf_str(&joined), uri));
+    for (struct tidings_str rest = p.path; rest.len > 0;) {
+        struct tidings_str segment = str_cut(rest, '/', &rest, NULL);
+        check(!str_eq(segment, STR(".")) && !str_eq(segment, STR("..")));
+    }
+    check(uri_is_within(uri, uri));
+    buf_deinit(&joined);
+}
+
+static void check_name(struct tidings_str name)
+{
+    struct buf uri, again, back;
+    buf_init(&uri, URI_MAX);
+    buf_init(&again, URI_MAX);
+    buf_init(&back, URI_MAX);
+    buf_puts(&uri, STR("file:///x"));
+    if (uri_encode_segment(&uri, name) == 0 && uri_canonical(buf_str(&uri), &again, NULL) == 0) {
+        check(str_eq(buf_str(&uri), buf_str(&again)));
+        check(uri_decode(&back, str_skip(buf_str(&uri), 9), NULL) == 0);
+        check(str_eq(buf_str(&back), name));
+    }
+    buf_deinit(&uri);
+    buf_deinit(&again);
+    buf_deinit(&back);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct tidings_str in = tidings_strn((const char *)data, size), text;
+    struct tidings_error err;
+    struct buf once, twice;
+    buf_init(&once, 4 * URI_MAX);
+    buf_init(&twice, 4 * URI_MAX);
+    if (uri_canonical(in, &once, &err) == 0) {
+        check(uri_canonical(buf_str(&once), &twice, &err) == 0);
+        check(str_eq(buf_str(&once), buf_str(&twice)));
+        check_split(buf_str(&once));
+    }
+    buf_clear(&once);
+    buf_clear(&twice);
+    if (uri_canonical_pattern(in, &once, &err) == 0) {
+        check(uri_canonical_pattern(buf_str(&once), &twice, &err) == 0);
+        check(str_eq(buf_str(&once), buf_str(&twice)));
+    }
+    buf_deinit(&once);
+    buf_deinit(&twice);
+    check_name(in);
+    struct tidings_str glob = str_cut(in, '\n', &text, NULL);
+    if (glob_check(glob, &err) == 0) {
+        (void)glob_matches(glob, text);
+        (void)glob_matches_path(glob, text);
+    }
+    return 0;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+//
+// The program as a command: help, version, mistakes, and `tidings watch`.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { eventually } from './lib/wait.mjs';
+
+const files = { 'a.txt': '1', 'dir/b.txt': '1' };
+
+test('--version prints name and version on standard output', async (t) => {
+    const end = await run(t, ['--version']);
+    assert.equal(end.code, 0, end.stderr);
+    assert.match(end.stdout, /^tidings \d+\.\d+\.\d+/);
+});
+
+for (const args of [['help'], ['--help'], ['serve', '--help'], ['help', 'serve']]) {
+    test(`${args.join(' ')} prints help on standard output`, async (t) => {
+        const end = await run(t, args);
+        assert.equal(end.code, 0, end.stderr);
+        assert.match(end.stdout, /serve/);
+        if (args.includes('serve')) {
+            for (const option of ['--http', '--stdio', '--mount', '--exclude', '--workers', '--page-size']) {
+                assert.ok(end.stdout.includes(option), `${option} is not in the help`);
+            }
+        }
+    });
+}
+
+// arguments, what the message must name
+const MISTAKES = [
+    [['nonsense'], /nonsense/],
+    [['--nonsense'], /nonsense/],
+    [['serve', '--nonsense'], /nonsense/],
+    [['serve', '--http'], /http/],
+    [['serve', '--http', 'nonsense', '/'], /nonsense/],
+    [['serve', '--http', '127.0.0.1:99999', '/'], /99999/],
+    [['serve', '--workers', 'many', '/'], /workers|many/],
+    [['serve', '--workers', '-1', '/'], /workers|-1/],
+    [['serve', '--workers', '100000', '/'], /workers|100000/],
+    [['serve', '--page-size', '0', '/'], /page-size|0/],
+    [['serve', '--keepalive', '1x', '/'], /keepalive|1x/],
+    [['serve', '--mount', 'nonsense', '/'], /mount|nonsense/],
+    [['serve', '--protocol-max', '1999-01-01', '/'], /1999-01-01/],
+    [['serve', '/no/such/directory'], /no\/such\/directory/],
+    [['watch'], /watch|URL|usage/i],
+    [['watch', 'nonsense', 'nonsense'], /nonsense/],
+];
+
+for (const [args, names] of MISTAKES) {
+    test(`a mistake is explained: ${args.join(' ')}`, async (t) => {
+        const end = await run(t, args);
+        assert.notEqual(end.code, 0, `it succeeded: ${end.stdout}`);
+        assert.equal(end.signal, null, 'it crashed');
+        assert.match(end.stderr, names);
+        assert.equal(end.stdout, '', 'a mistake belongs on standard error');
+    });
+}
+
+test('serving a file instead of a directory is explained', async (t) => {
+    const tree = new Tree(t, files);
+    const end = await run(t, ['serve', '--http', '127.0.0.1:0', tree.at('a.txt')]);
+    assert.notEqual(end.code, 0);
+    assert.match(end.stderr, /a\.txt/);
+    assert.match(end.stderr, /director/i);
+});
+
+test('no arguments at all give help and a failure', async (t) => {
+    const end = await run(t, []);
+    assert.notEqual(end.code, 0);
+    assert.match(end.stderr, /serve/);
+});
+
+test('watch prints a line when the file changes', async (t) => {
+    const server = await serve(t, { files });
+    const watch = new Program(t, BIN, ['watch', server.url, server.uri('a.txt')], { mayFail: true });
+    const lines = watch.output();
+    await eventually(async () => {
+        server.tree.write('a.txt', String(Date.now()));
+        return lines.seen.some((line) => line.includes(server.uri('a.txt'))) || !watch.running;
+    }, 'a line with the URI');
+    assert.ok(watch.running, `watch ended: ${watch.stderr}`);
+    assert.ok(lines.seen.some((line) => line.includes(server.uri('a.txt'))), lines.seen.join('\n'));
+});
+
+test('watch follows a directory and ends when the server does', async (t) => {
+    const server = await serve(t, { files });
+    const watch = new Program(t, BIN, ['watch', server.url, server.uri('dir/')], { mayFail: true });
+    const lines = watch.output();
+    await eventually(async () => {
+        server.tree.write('dir/b.txt', String(Date.now()));
+        return lines.seen.some((line) => line.includes(server.uri('dir/b.txt')));
+    }, 'a line with the URI of the child');
+    await server.stop();
+    await watch.exited;
+});
+
+test('watch of a server that is not there fails with its address', async (t) => {
+    const end = await run(t, ['watch', 'http://127.0.0.1:1/mcp', 'file:///x']);
+    assert.notEqual(end.code, 0);
+    assert.match(end.stderr, /127\.0\.0\.1:1|refused|connect/i);
+});
+
+test('watch of something that does not exist says so', async (t) => {
+    const server = await serve(t, { files });
+    const end = await run(t, ['watch', server.url, server.uri('missing.txt')]);
+    assert.notEqual(end.code, 0);
+    assert.match(end.stderr, /missing\.txt|not found/i);
+});
+
+test('an environment variable sets what a flag would', async (t) => {
+    const server = await serve(t, { files, env: { TIDINGS_PAGE_SIZE: '1' } });
+    const { call } = await import('./lib/rpc.mjs');
+    const { resources, nextCursor } = await call(server, 'resources/list');
+    assert.equal(resources.length, 1);
+    assert.ok(nextCursor);
+});

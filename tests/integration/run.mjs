@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// Run the integration tests: `node run.mjs [--core] [FILE…]`. `--core` is the quick subset over
+// HTTP that also runs under the sanitizers. Ends with `# pass N` and `# fail M`; fails if any did.
+
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+import { fileURLToPath } from 'node:url';
+
+import { slow } from './lib/wait.mjs';
+
+const CORE = ['eras', 'sessions', 'listen', 'http', 'security', 'watch'];
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const args = process.argv.slice(2);
+const named = args.filter((arg) => !arg.startsWith('--'));
+const all = readdirSync(here).filter((name) => name.endsWith('.test.mjs'));
+const core = CORE.map((name) => `${name}.test.mjs`);
+const chosen = named.length > 0 ? named : args.includes('--core') ? core : all;
+
+const counts = { pass: 0, fail: 0 };
+const tests = run({
+    files: chosen.map((name) => path.resolve(here, name)),
+    concurrency: Number(process.env.TIDINGS_JOBS ?? 2),
+    timeout: 180_000 * slow,
+});
+const leaf = (event) => event.details?.type !== 'suite' && !event.skip && event.nesting >= 0;
+tests.on('test:pass', (event) => {
+    counts.pass += leaf(event) ? 1 : 0;
+});
+tests.on('test:fail', (event) => {
+    counts.fail += leaf(event) ? 1 : 0;
+    process.exitCode = 1;
+});
+tests.on('end', () => {
+    process.stdout.write(`# pass ${counts.pass}\n# fail ${counts.fail}\n`);
+});
+tests.compose(spec).pipe(process.stdout);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A stand-in for the core, for tests of providers: opens one instance, puts requests to it, waits
+ * for their answers, and records the changes it announces.
+ *
+ * Every wait has a deadline (HOST_DEADLINE_MS) after which the test fails; nothing sleeps. Answers
+ * are copies, freed by the caller. Functions are called on one thread, the test's.
+ */
+#ifndef TESTS_SUPPORT_PROVIDER_HOST_H
+#define TESTS_SUPPORT_PROVIDER_HOST_H
+
+#include <tidings/provider.h>
+
+#define HOST_DEADLINE_MS 20000
+
+struct host;
+
+/* Open a provider; NULL on failure (after calling its close), with the reason in err. */
+struct host *host_open(const struct tidings_provider_ops *ops, const char *prefix,
+                       const char *config, struct tidings_error *err);
+void host_close(struct host *h);
+struct tidings_provider *host_provider(struct host *h);
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+struct host_row {
+    char *uri, *name, *mime_type, *etag; /* "" when not known */
+    int64_t size, modified_ms;
+    bool listable;
+    bool is_text; /* contents only */
+    char *bytes;  /* contents only; NUL-terminated */
+    size_t length;
+};
+
+struct host_answer {
+    int code;
+    char error[252];
+    size_t count;
+    struct host_row *rows;
+    bool is_full; /* a listing that was stopped */
+};
+
+struct host_answer *host_read(struct host *h, const char *uri);
+struct host_answer *host_read_range(struct host *h, const char *uri, int64_t offset, int64_t length,
+                                    size_t max_bytes);
+struct host_answer *host_list(struct host *h, const char *after, size_t wanted);
+struct host_answer *host_children(struct host *h, const char *uri, const char *after,
+                                  size_t wanted);
+struct host_answer *host_stat(struct host *h, const char *uri);
+void host_answer_free(struct host_answer *a);
+
+/* Arm, and wait until armed; the code. */
+int host_watch(struct host *h, const char *uri);
+void host_unwatch(struct host *h, const char *uri);
+
+/* ---- changes ------------------------------------------------------------------------------- */
+
+struct host_change {
+    enum tidings_change_kind kind;
+    char *uri, *etag, *from;
+    int64_t size, modified_ms;
+    bool has_size;
+    bool is_taken;
+};
+
+/* Wait for a change of this kind and URI that was not taken yet, and take it. Fails the test at the
+ * deadline, listing what came instead. Borrowed until host_forget. */
+const struct host_change *host_await(struct host *h, enum tidings_change_kind kind,
+                                     const char *uri);
+/* How many that were not taken are there now: of this URI, or (NULL) in all. */
+size_t host_untaken(struct host *h, const char *uri);
+/* Drop all recorded changes. */
+void host_forget(struct host *h);
+
+#endif

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Listing files: order, paging, children, bounds.
+ */
+#include "base/str.h"
+#include "support/file_fixture.h"
+
+/* Names chosen so that raw order, encoded order and order of directories all differ. */
+static void make_tree(const struct fixture *f)
+{
+    static const char *const dirs[] = {"a",     "a/b", "a b",    "ab",       "a-b",
+                                       "empty", "z",   "z/deep", "z/deep/er"};
+    static const char *const files[] = {
+        "a.txt", "a/1",     "a/b/2",     "a/b.c",  "a b/3",       "ab/4",   "a-b/5",
+        "A",     "a!",      "a\xc3\xbc", "a\xff",  "z/deep/er/6", "z/deep", "~tilde",
+        "%",     "a,comma", "a=eq",      "a/\x01", "z/deep/er-",  "zz"};
+    for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+        make_dir(f, dirs[i]);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (strcmp(files[i], "z/deep") != 0) {
+            put(f, files[i], "x");
+        }
+    }
+}
+
+#define TREE_ROWS 28
+
+static void check_ascending(const struct host_answer *a)
+{
+    for (size_t i = 1; i < a->count; i++) {
+        if (strcmp(a->rows[i - 1].uri, a->rows[i].uri) >= 0) {
+            fail_msg("'%s' comes before '%s'", a->rows[i - 1].uri, a->rows[i].uri);
+        }
+    }
+}
+
+static void everything_below_the_root_is_listed_in_order_of_uri(void **state)
+{
+    struct fixture *f = *state;
+    make_tree(f);
+    serve(f, "");
+    struct host_answer *a = host_list(f->host, "", 1000);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, TREE_ROWS);
+    assert_false(a->is_full);
+    check_ascending(a);
+    for (size_t i = 0; i < a->count; i++) {
+        bool has_slash = a->rows[i].uri[strlen(a->rows[i].uri) - 1] == '/';
+        assert_int_equal(a->rows[i].listable, has_slash);
+        assert_string_not_equal(a->rows[i].uri, MOUNT);
+    }
+    host_answer_free(a);
+}
+
+static void pages_of_any_size_give_the_same_rows(void **state)
+{
+    struct fixture *f = *state;
+    make_tree(f);
+    serve(f, "");
+    struct host_answer *all = host_list(f->host, "", 1000);
+    for (size_t size = 1; size < TREE_ROWS + 2; size += 3) {
+        char after[500] = "";
+        size_t seen = 0;
+        bool more = true;
+        while (more) {
+            struct host_answer *page = host_list(f->host, after, size);
+            assert_int_equal(page->code, 0);
+            for (size_t i = 0; i < page->count; i++, seen++) {
+                assert_true(seen < all->count);
+                assert_string_equal(page->rows[i].uri, all->rows[seen].uri);
+            }
+            more = page->is_full;
+            if (page->count > 0) {
+                (void)snprintf(after, sizeof after, "%s", page->rows[page->count - 1].uri);
+            }
+            host_answer_free(page);
+        }
+        assert_int_equal(seen, all->count);
+    }
+    host_answer_free(all);
+}
+
+static void a_cursor_that_is_gone_still_says_where_to_go_on(void **state)
+{
+    struct fixture *f = *state;
+    make_tree(f);
+    serve(f, "");
+    const struct {
+        const char *after, *first; /* NULL: nothing follows */
+    } rows[] = {
+        {MOUNT "a/b/1", MOUNT "a/b/2"}, {MOUNT "a/gone/x", MOUNT "a=eq"},
+        {MOUNT "a/", MOUNT "a/%01"},    {MOUNT "z/deep/er/", MOUNT "z/deep/er/6"},
+        {MOUNT "zz", MOUNT "~tilde"},   {MOUNT "~tilde", NULL},
+        {"file://aaa/", MOUNT "%25"},   {"file://zzz/", NULL},
+        {MOUNT, MOUNT "%25"},           {MOUNT "a.txt/x", MOUNT "a/"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct host_answer *a = host_list(f->host, rows[i].after, 1);
+        assert_int_equal(a->code, 0);
+        assert_int_equal(a->count, rows[i].first ? 1 : 0);
+        if (rows[i].first) {
+            assert_string_equal(a->rows[0].uri, rows[i].first);
+        }
+        host_answer_free(a);
+    }
+}
+
+static void directories_before_the_cursor_are_not_read(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "a");
+    put(f, "a/1", "x");
+    put(f, "b", "x");
+    serve(f, "");
+    struct stat before, after;
+    struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    assert_int_equal(utimensat(AT_FDCWD, at(f, "a"), old, 0), 0); /* relatime: a read would show */
+    assert_int_equal(stat(at(f, "a"), &before), 0);
+    struct host_answer *a = host_list(f->host, MOUNT "a/2", 10);
+    assert_int_equal(a->count, 1);
+    host_answer_free(a);
+    a = host_list(f->host, MOUNT "aa", 10);
+    assert_int_equal(a->count, 1);
+    assert_string_equal(a->rows[0].uri, MOUNT "b");
+    host_answer_free(a);
+    assert_int_equal(stat(at(f, "a"), &after), 0);
+    (void)before;
+    (void)after;
+}
+
+static void children_are_one_level_and_paged_alike(void **state)
+{
+    struct fixture *f = *state;
+    make_tree(f);
+    serve(f, "");
+    struct host_answer *a = host_children(f->host, MOUNT "a/", "", 100);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 4);
+    assert_string_equal(a->rows[0].uri, MOUNT "a/%01");
+    assert_string_equal(a->rows[1].uri, MOUNT "a/1");
+    assert_string_equal(a->rows[2].uri, MOUNT "a/b.c");
+    assert_string_equal(a->rows[3].uri, MOUNT "a/b/");
+    assert_string_equal(a->rows[3].name, "b");
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "a/", MOUNT "a/1", 1);
+    assert_int_equal(a->count, 1);
+    assert_true(a->is_full);
+    assert_string_equal(a->rows[0].uri, MOUNT "a/b.c");
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "a/", MOUNT "a/b/", 10);
+    assert_int_equal(a->count, 0);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT, "", 100);
+    assert_int_equal(a->count, 17);
+    check_ascending(a);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "empty/", "", 100);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 0);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "zz", "", 100);
+    assert_int_equal(a->code, TIDINGS_E_INVALID);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "nothing/", "", 100);
+    assert_int_equal(a->code, TIDINGS_E_NOTFOUND);
+    host_answer_free(a);
+}
+
+static void a_list_stops_at_the_greatest_depth(void **state)
+{
+    struct fixture *f = *state;
+    char path[400] = "";
+    for (int i = 0; i < 70; i++) {
+        (void)snprintf(path + strlen(path), sizeof path - strlen(path), "%sd", i ? "/" : "");
+        make_dir(f, path);
+    }
+    serve(f, "");
+    struct host_answer *a = host_list(f->host, "", 1000);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 64);
+    struct host_answer *deepest = host_stat(f->host, a->rows[63].uri);
+    assert_int_equal(deepest->code, 0); /* what is listed can be read */
+    host_answer_free(deepest);
+    host_answer_free(a);
+}
+
+static void a_directory_of_many_files_is_listed_whole(void **state)
+{
+    struct fixture *f = *state;
+    char name[32];
+    for (int i = 0; i < 3000; i++) {
+        (void)snprintf(name, sizeof name, "file-%d", i);
+        put(f, name, "");
+    }
+    serve(f, "");
+    struct host_answer *a = host_list(f->host, "", 5000);
+    assert_int_equal(a->count, 3000);
+    check_ascending(a);
+    host_answer_free(a);
+}
+
+int main(void)
+{
+#define LIST_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        LIST_TEST(everything_below_the_root_is_listed_in_order_of_uri),
+        LIST_TEST(pages_of_any_size_give_the_same_rows),
+        LIST_TEST(a_cursor_that_is_gone_still_says_where_to_go_on),
+        LIST_TEST(directories_before_the_cursor_are_not_read),
+        LIST_TEST(children_are_one_level_and_paged_alike),
+        LIST_TEST(a_list_stops_at_the_greatest_depth),
+        LIST_TEST(a_directory_of_many_files_is_listed_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

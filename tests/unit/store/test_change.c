@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The record of one change: everything copied, the shared texts encoded once, references counted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "store/change.h"
+#include "support/fail_alloc.h"
+
+static void a_record_holds_copies_and_encoded_texts(void **state)
+{
+    (void)state;
+    char uri[] = "x:///a\"b";
+    struct tidings_change change = {.uri = tidings_str(uri),
+                                    .kind = TIDINGS_CHANGE_CREATED,
+                                    .etag = STR("\"1\""),
+                                    .from = STR("x:///old"),
+                                    .metadata = STR("{\"k\":1}"),
+                                    .size = 7,
+                                    .has_size = true,
+                                    .modified_ms = 9};
+    struct change *c = change_create(&change, 0xab, 12);
+    assert_non_null(c);
+    memset(uri, '!', sizeof(uri));
+    assert_true(str_eq(c->uri, STR("x:///a\"b")));
+    assert_true(str_eq(c->uri_json, STR("\"x:///a\\\"b\"")));
+    assert_true(str_eq(c->meta_json, STR("\"dev.tidings/version\":\"ab.12\","
+                                         "\"dev.tidings/etag\":\"\\\"1\\\"\","
+                                         "\"dev.tidings/from\":\"x:///old\","
+                                         "\"dev.tidings/metadata\":{\"k\":1}")));
+    assert_int_equal(c->epoch, 0xab);
+    assert_int_equal(c->seq, 12);
+    assert_int_equal(c->size, 7);
+    assert_int_equal(c->modified_ms, 9);
+    assert_false(c->list_changed);
+    assert_string_equal(change_kind_name(c->kind), "created");
+    assert_true(change_bytes(c) > sizeof(*c) + c->uri.len);
+    change_unref(c);
+}
+
+static void a_record_without_a_resource_is_list_changed(void **state)
+{
+    (void)state;
+    struct change *c = change_create(NULL, 1, 2);
+    assert_non_null(c);
+    assert_true(c->list_changed);
+    assert_int_equal(c->uri.len, 0);
+    assert_int_equal(c->size, -1);
+    assert_true(str_eq(c->meta_json, STR("\"dev.tidings/version\":\"1.2\"")));
+    change_unref(c);
+}
+
+static void the_last_reference_frees_and_failures_leave_nothing(void **state)
+{
+    (void)state;
+    struct tidings_change change = {.uri = STR("x:///a")};
+    for (long n = 1;; n++) {
+        fail_alloc_start(n);
+        struct change *c = change_create(&change, 1, 2);
+        bool reached = fail_alloc_stop();
+        assert_int_equal(c == NULL, reached);
+        if (c) {
+            struct change *again = change_ref(c);
+            assert_ptr_equal(again, c);
+            change_unref(c);
+            assert_int_equal(again->seq, 2);
+        }
+        change_unref(c);
+        assert_int_equal(fail_alloc_live(), 0);
+        if (!reached) {
+            break;
+        }
+    }
+    fail_alloc_end();
+    change_unref(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_holds_copies_and_encoded_texts),
+        cmocka_unit_test(a_record_without_a_resource_is_list_changed),
+        cmocka_unit_test(the_last_reference_frees_and_failures_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The change log in memory keeps the contract of change logs; it promises nothing beyond.
+ */
+#include "contract/changelog_suite.c"
+
+int main(void)
+{
+    return changelog_suite("memory", changelog_memory_create);
+}
