@@ -305,16 +305,14 @@ static void stat_done(struct request *request)
         }
     } else if (!about->subscribable) {
         refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
-    } else if (about->listable) {
-        w->kind = MATCH_CONTAINER;
-        if (!str_eq(about->uri, w->uri)) {
+    } else {
+        w->kind = about->listable || container ? MATCH_CONTAINER : MATCH_LITERAL;
+        if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
             w->uri = arena_dup(&s->arena, about->uri);
             if (!w->uri.ptr) {
                 refuse(w, TIDINGS_E_NOMEM, "out of memory");
             }
         }
-    } else {
-        w->kind = container ? MATCH_CONTAINER : MATCH_LITERAL;
     }
     settled(s);
 }

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "provider/file.h"
 #include "support/provider_host.h"
 
@@ -100,7 +101,7 @@ static inline void serve(struct fixture *f, const char *extra)
 
 static inline int fixture_open(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct fixture *f = mem_zalloc(sizeof *f);
     if (!f) {
         return -1;
     }
@@ -121,7 +122,7 @@ static inline int fixture_close(void **state)
         host_close(f->host);
     }
     remove_tree(f->base);
-    free(f);
+    mem_free(f);
     return 0;
 }
 

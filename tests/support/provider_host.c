@@ -66,7 +66,7 @@ static void *must(void *memory)
 
 static char *copy_of(struct tidings_str s)
 {
-    char *text = must(malloc(s.len + 1));
+    char *text = must(mem_alloc(s.len + 1));
     if (s.len) {
         memcpy(text, s.ptr, s.len);
     }
@@ -114,13 +114,13 @@ static void await(struct request *r)
 
 static struct request request_for(struct host *h)
 {
-    struct host_answer *answer = must(calloc(1, sizeof *answer));
+    struct host_answer *answer = must(mem_zalloc(sizeof *answer));
     return (struct request){.host = h, .answer = answer, .length = -1, .max_bytes = SIZE_MAX};
 }
 
 static struct host_row *add_row(struct host_answer *a, const struct tidings_resource *about)
 {
-    a->rows = must(realloc(a->rows, (a->count + 1) * sizeof *a->rows));
+    a->rows = must(mem_realloc(a->rows, (a->count + 1) * sizeof *a->rows));
     struct host_row *row = &a->rows[a->count++];
     *row = (struct host_row){
         .uri = copy_of(about->uri),
@@ -137,14 +137,14 @@ static struct host_row *add_row(struct host_answer *a, const struct tidings_reso
 void host_answer_free(struct host_answer *a)
 {
     for (size_t i = 0; i < a->count; i++) {
-        free(a->rows[i].uri);
-        free(a->rows[i].name);
-        free(a->rows[i].mime_type);
-        free(a->rows[i].etag);
-        free(a->rows[i].bytes);
+        mem_free(a->rows[i].uri);
+        mem_free(a->rows[i].name);
+        mem_free(a->rows[i].mime_type);
+        mem_free(a->rows[i].etag);
+        mem_free(a->rows[i].bytes);
     }
-    free(a->rows);
-    free(a);
+    mem_free(a->rows);
+    mem_free(a);
 }
 
 /* ---- what providers call
@@ -173,7 +173,7 @@ int tidings_provider_changed(struct tidings_provider *provider, const struct tid
     pthread_mutex_lock(&h->lock);
     if (h->change_count == h->change_cap) {
         h->change_cap = h->change_cap ? 2 * h->change_cap : 64;
-        h->changes = must(realloc(h->changes, h->change_cap * sizeof *h->changes));
+        h->changes = must(mem_realloc(h->changes, h->change_cap * sizeof *h->changes));
     }
     h->changes[h->change_count++] = (struct host_change){
         .kind = change->kind,
@@ -294,7 +294,7 @@ void tidings_watch_done(struct tidings_watch *watch, int code, const struct tidi
 struct host *host_open(const struct tidings_provider_ops *ops, const char *prefix,
                        const char *config, struct tidings_error *err)
 {
-    struct host *h = must(calloc(1, sizeof *h));
+    struct host *h = must(mem_zalloc(sizeof *h));
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -316,12 +316,12 @@ void host_close(struct host *h)
 {
     h->provider.ops->close(&h->provider);
     host_forget(h);
-    free(h->changes);
-    free(h->provider.prefix);
+    mem_free(h->changes);
+    mem_free(h->provider.prefix);
     mem_free(h->provider.state);
     pthread_cond_destroy(&h->moved);
     pthread_mutex_destroy(&h->lock);
-    free(h);
+    mem_free(h);
 }
 
 struct tidings_provider *host_provider(struct host *h)
@@ -463,9 +463,9 @@ void host_forget(struct host *h)
 {
     pthread_mutex_lock(&h->lock);
     for (size_t i = 0; i < h->change_count; i++) {
-        free(h->changes[i].uri);
-        free(h->changes[i].etag);
-        free(h->changes[i].from);
+        mem_free(h->changes[i].uri);
+        mem_free(h->changes[i].etag);
+        mem_free(h->changes[i].from);
     }
     h->change_count = 0;
     pthread_mutex_unlock(&h->lock);

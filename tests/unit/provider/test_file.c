@@ -493,7 +493,7 @@ static void a_large_file_is_read_on_the_pool(void **state)
 {
     struct fixture *f = *state;
     size_t size = 3u << 20;
-    char *bytes = malloc(size);
+    char *bytes = mem_alloc(size);
     assert_non_null(bytes);
     for (size_t i = 0; i < size; i++) {
         bytes[i] = (char)('a' + i % 26);
@@ -506,7 +506,7 @@ static void a_large_file_is_read_on_the_pool(void **state)
     assert_memory_equal(a->rows[0].bytes, bytes, size);
     assert_true(a->rows[0].is_text);
     host_answer_free(a);
-    free(bytes);
+    mem_free(bytes);
 }
 
 struct resizer {

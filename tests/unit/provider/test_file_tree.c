@@ -22,7 +22,7 @@ static const struct file_state dir_2 = {.is_present = true, .print = 2, .is_dire
 
 static int open_tree(void **state)
 {
-    struct file_tree *t = calloc(1, sizeof *t);
+    struct file_tree *t = mem_zalloc(sizeof *t);
     *state = t;
     return t ? file_tree_init(t, 200000) : -1;
 }
@@ -30,7 +30,7 @@ static int open_tree(void **state)
 static int close_tree(void **state)
 {
     file_tree_deinit(*state);
-    free(*state);
+    mem_free(*state);
     return 0;
 }
 
