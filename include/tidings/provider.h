@@ -141,6 +141,7 @@ TIDINGS_API void tidings_stat_done(struct tidings_stat *stat, int code,
 /* Completion of template variable `tidings_complete_name` that begins with `…_value`. */
 TIDINGS_API struct tidings_str tidings_complete_name(const struct tidings_complete *complete);
 TIDINGS_API struct tidings_str tidings_complete_value(const struct tidings_complete *complete);
+/* 1 while more are wanted, 0 when there are enough, or a failure. */
 TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);
 TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
                                        const struct tidings_error *err);

@@ -40,7 +40,7 @@ static void lost(struct letter *letter)
     r->done(r);
 }
 
-static void finish(struct request *r, int code, const struct tidings_error *err)
+void request_finish(struct request *r, int code, const struct tidings_error *err)
 {
     r->code = code;
     if (code < 0) {
@@ -65,7 +65,7 @@ static void run_job(void *job)
     r->run(r);
 }
 
-static void start(struct request *r, struct tidings_provider *p, void (*run)(struct request *))
+void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *))
 {
     r->provider = p;
     r->run = run;
@@ -74,7 +74,7 @@ static void start(struct request *r, struct tidings_provider *p, void (*run)(str
         if (rc < 0) {
             struct tidings_error err;
             tidings_fail(&err, rc, "too many requests are waiting; try again later");
-            finish(r, rc, &err);
+            request_finish(r, rc, &err);
         }
         return;
     }
@@ -97,7 +97,7 @@ void request_read(struct tidings_read *read, const struct catalog_hit *hit)
 {
     read->entry = hit->entry;
     read->variables = hit->variables;
-    start(&read->base, hit->provider, run_read);
+    request_start(&read->base, hit->provider, run_read);
 }
 
 bool tidings_read_cancelled(const struct tidings_read *read)
@@ -205,7 +205,7 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
         code = tidings_fail(&none, TIDINGS_E_INTERNAL, "the resource gave no content");
         err = &none;
     }
-    finish(&read->base, code, err);
+    request_finish(&read->base, code, err);
 }
 
 /* ---- list and children ------------------------------------------------------------------------- */
@@ -228,13 +228,13 @@ static void run_list(struct request *r)
 
 void request_list(struct tidings_list *list, struct tidings_provider *p)
 {
-    start(&list->base, p, run_list);
+    request_start(&list->base, p, run_list);
 }
 
 void request_children(struct tidings_list *list, struct tidings_provider *p)
 {
     list->children = true;
-    start(&list->base, p, run_list);
+    request_start(&list->base, p, run_list);
 }
 
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
@@ -266,7 +266,7 @@ struct tidings_str tidings_list_after(const struct tidings_list *list)
 
 void tidings_list_done(struct tidings_list *list, int code, const struct tidings_error *err)
 {
-    finish(&list->base, code, err);
+    request_finish(&list->base, code, err);
 }
 
 /* ---- stat -------------------------------------------------------------------------------------- */
@@ -289,7 +289,7 @@ void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
         tidings_stat_done(stat, 0, &about, NULL);
         return;
     }
-    start(&stat->base, hit->provider, run_stat);
+    request_start(&stat->base, hit->provider, run_stat);
 }
 
 void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
@@ -307,5 +307,5 @@ void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings
             }
         }
     }
-    finish(&stat->base, code, err);
+    request_finish(&stat->base, code, err);
 }

@@ -61,6 +61,20 @@ struct tidings_stat {
     struct tidings_resource *copy; /* private: when it travelled */
 };
 
+struct tidings_complete {
+    struct request base; /* .uri is the template */
+    struct tidings_str name, value;
+    struct jw *w; /* inside the array of values */
+    size_t count, max;
+    bool more; /* there were more than fit */
+};
+
+struct tidings_write {
+    struct request base;
+    struct tidings_str bytes, mime_type, if_match;
+    struct buf etag; /* of what was written */
+};
+
 void request_init(struct request *r, struct mailbox *home, request_done_fn done, void *user,
                   struct tidings_str uri);
 void request_cancel(struct request *r);
@@ -70,5 +84,11 @@ void request_read(struct tidings_read *r, const struct catalog_hit *hit);
 void request_list(struct tidings_list *l, struct tidings_provider *p);
 void request_children(struct tidings_list *l, struct tidings_provider *p);
 void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+void request_complete(struct tidings_complete *c, struct tidings_provider *p);
+void request_write(struct tidings_write *w, struct tidings_provider *p);
+
+/* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
+void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *));
+void request_finish(struct request *r, int code, const struct tidings_error *err);
 
 #endif

@@ -14,7 +14,12 @@
 
 #include <cmocka.h>
 
-#include "base/mem.h"
+/* libc's own: cmocka's are not for threads, and the library's may be made to fail by a test. */
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+
 #include "base/str.h"
 
 struct tidings_provider {
@@ -66,7 +71,7 @@ static void *must(void *memory)
 
 static char *copy_of(struct tidings_str s)
 {
-    char *text = must(mem_alloc(s.len + 1));
+    char *text = must(malloc(s.len + 1));
     if (s.len) {
         memcpy(text, s.ptr, s.len);
     }
@@ -114,13 +119,13 @@ static void await(struct request *r)
 
 static struct request request_for(struct host *h)
 {
-    struct host_answer *answer = must(mem_zalloc(sizeof *answer));
+    struct host_answer *answer = must(calloc(1, sizeof *answer));
     return (struct request){.host = h, .answer = answer, .length = -1, .max_bytes = SIZE_MAX};
 }
 
 static struct host_row *add_row(struct host_answer *a, const struct tidings_resource *about)
 {
-    a->rows = must(mem_realloc(a->rows, (a->count + 1) * sizeof *a->rows));
+    a->rows = must(realloc(a->rows, (a->count + 1) * sizeof *a->rows));
     struct host_row *row = &a->rows[a->count++];
     *row = (struct host_row){
         .uri = copy_of(about->uri),
@@ -137,14 +142,14 @@ static struct host_row *add_row(struct host_answer *a, const struct tidings_reso
 void host_answer_free(struct host_answer *a)
 {
     for (size_t i = 0; i < a->count; i++) {
-        mem_free(a->rows[i].uri);
-        mem_free(a->rows[i].name);
-        mem_free(a->rows[i].mime_type);
-        mem_free(a->rows[i].etag);
-        mem_free(a->rows[i].bytes);
+        free(a->rows[i].uri);
+        free(a->rows[i].name);
+        free(a->rows[i].mime_type);
+        free(a->rows[i].etag);
+        free(a->rows[i].bytes);
     }
-    mem_free(a->rows);
-    mem_free(a);
+    free(a->rows);
+    free(a);
 }
 
 /* ---- what providers call
@@ -173,7 +178,7 @@ int tidings_provider_changed(struct tidings_provider *provider, const struct tid
     pthread_mutex_lock(&h->lock);
     if (h->change_count == h->change_cap) {
         h->change_cap = h->change_cap ? 2 * h->change_cap : 64;
-        h->changes = must(mem_realloc(h->changes, h->change_cap * sizeof *h->changes));
+        h->changes = must(realloc(h->changes, h->change_cap * sizeof *h->changes));
     }
     h->changes[h->change_count++] = (struct host_change){
         .kind = change->kind,
@@ -294,7 +299,7 @@ void tidings_watch_done(struct tidings_watch *watch, int code, const struct tidi
 struct host *host_open(const struct tidings_provider_ops *ops, const char *prefix,
                        const char *config, struct tidings_error *err)
 {
-    struct host *h = must(mem_zalloc(sizeof *h));
+    struct host *h = must(calloc(1, sizeof *h));
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -304,7 +309,7 @@ struct host *host_open(const struct tidings_provider_ops *ops, const char *prefi
     h->provider.ops = ops;
     h->provider.host = h;
     h->provider.prefix = copy_of(tidings_str(prefix));
-    h->provider.state = must(mem_zalloc(ops->size));
+    h->provider.state = must(calloc(1, ops->size));
     if (ops->open(&h->provider, tidings_str(config), err) < 0) {
         host_close(h);
         return NULL;
@@ -316,12 +321,12 @@ void host_close(struct host *h)
 {
     h->provider.ops->close(&h->provider);
     host_forget(h);
-    mem_free(h->changes);
-    mem_free(h->provider.prefix);
-    mem_free(h->provider.state);
+    free(h->changes);
+    free(h->provider.prefix);
+    free(h->provider.state);
     pthread_cond_destroy(&h->moved);
     pthread_mutex_destroy(&h->lock);
-    mem_free(h);
+    free(h);
 }
 
 struct tidings_provider *host_provider(struct host *h)
@@ -444,6 +449,26 @@ const struct host_change *host_await(struct host *h, enum tidings_change_kind ki
     return &taken;
 }
 
+size_t host_next(struct host *h, size_t index, struct host_change *ret)
+{
+    struct timespec at = deadline();
+    int rc = 0;
+    pthread_mutex_lock(&h->lock);
+    while (index >= h->change_count && rc == 0) {
+        rc = pthread_cond_timedwait(&h->moved, &h->lock, &at);
+    }
+    bool is_there = index < h->change_count;
+    if (is_there) {
+        *ret = h->changes[index];
+    }
+    size_t left = is_there ? h->change_count - index - 1 : 0;
+    pthread_mutex_unlock(&h->lock);
+    if (!is_there) {
+        fail_msg("no further change in time");
+    }
+    return left;
+}
+
 size_t host_untaken(struct host *h, const char *uri)
 {
     size_t count = 0;
@@ -463,9 +488,9 @@ void host_forget(struct host *h)
 {
     pthread_mutex_lock(&h->lock);
     for (size_t i = 0; i < h->change_count; i++) {
-        mem_free(h->changes[i].uri);
-        mem_free(h->changes[i].etag);
-        mem_free(h->changes[i].from);
+        free(h->changes[i].uri);
+        free(h->changes[i].etag);
+        free(h->changes[i].from);
     }
     h->change_count = 0;
     pthread_mutex_unlock(&h->lock);

@@ -67,6 +67,9 @@ struct host_change {
  * deadline, listing what came instead. Borrowed until host_forget. */
 const struct host_change *host_await(struct host *h, enum tidings_change_kind kind,
                                      const char *uri);
+/* Wait for the change with this index (counted from the last host_forget), whether taken or not;
+ * returns how many more there are already. */
+size_t host_next(struct host *h, size_t index, struct host_change *ret);
 /* How many that were not taken are there now: of this URI, or (NULL) in all. */
 size_t host_untaken(struct host *h, const char *uri);
 /* Drop all recorded changes. */

@@ -420,7 +420,7 @@ static void text_and_bytes_are_told_apart_by_content(void **state)
         size_t length;
     } rows[] = {
         {MOUNT "a.json", "application/json", true, 2},
-        {MOUNT "plain", "text/plain", true, 12},
+        {MOUNT "plain", "text/plain", true, 11},
         {MOUNT "empty", "text/plain", true, 0},
         {MOUNT "binary", "application/octet-stream", false, sizeof binary},
         {MOUNT "fake.txt", "text/plain", false, sizeof binary},

@@ -113,20 +113,22 @@ static void directories_before_the_cursor_are_not_read(void **state)
     put(f, "a/1", "x");
     put(f, "b", "x");
     serve(f, "");
-    struct stat before, after;
     struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
-    assert_int_equal(utimensat(AT_FDCWD, at(f, "a"), old, 0), 0); /* relatime: a read would show */
-    assert_int_equal(stat(at(f, "a"), &before), 0);
-    struct host_answer *a = host_list(f->host, MOUNT "a/2", 10);
-    assert_int_equal(a->count, 1);
-    host_answer_free(a);
-    a = host_list(f->host, MOUNT "aa", 10);
+    assert_int_equal(utimensat(AT_FDCWD, at(f, "a"), old, 0), 0);
+    struct host_answer *a = host_list(f->host, MOUNT "aa", 10);
     assert_int_equal(a->count, 1);
     assert_string_equal(a->rows[0].uri, MOUNT "b");
     host_answer_free(a);
-    assert_int_equal(stat(at(f, "a"), &after), 0);
-    (void)before;
-    (void)after;
+    struct stat st;
+    assert_int_equal(stat(at(f, "a"), &st), 0);
+    assert_int_equal(st.st_atim.tv_sec, 1);
+    a = host_list(f->host, MOUNT "a/2", 10); /* this one must look inside */
+    assert_int_equal(a->count, 1);
+    host_answer_free(a);
+    assert_int_equal(stat(at(f, "a"), &st), 0);
+    if (st.st_atim.tv_sec == 1) {
+        skip(); /* mounted without access times: the test could not have failed */
+    }
 }
 
 static void children_are_one_level_and_paged_alike(void **state)
@@ -152,7 +154,7 @@ static void children_are_one_level_and_paged_alike(void **state)
     assert_int_equal(a->count, 0);
     host_answer_free(a);
     a = host_children(f->host, MOUNT, "", 100);
-    assert_int_equal(a->count, 17);
+    assert_int_equal(a->count, 16);
     check_ascending(a);
     host_answer_free(a);
     a = host_children(f->host, MOUNT "empty/", "", 100);

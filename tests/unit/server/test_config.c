@@ -14,6 +14,7 @@
 
 #include "server/config.h"
 #include "server/config_table.h"
+#include "support/fail_alloc.h"
 
 static void assert_value(const struct config *c, const char *name, const char *expected)
 {
@@ -489,37 +490,27 @@ static void the_help_names_every_option_in_eighty_columns_or_so(void **state)
 
 /* Every failing allocation in turn: a clean error, nothing leaked, nothing half done freed twice.
  */
-static size_t allocations_left;
-
-static void *failing_alloc(size_t n)
-{
-    return allocations_left > 0 && --allocations_left > 0 ? malloc(n) : NULL;
-}
-
-static void *failing_resize(void *p, size_t n)
-{
-    return allocations_left > 0 && --allocations_left > 0 ? realloc(p, n) : NULL;
-}
-
 static void running_out_of_memory_is_an_error(void **state)
 {
     (void)state;
-    bool done = false;
-    tidings_set_allocator(failing_alloc, failing_resize, free);
-    for (size_t n = 1; !done && n < 500; n++) {
+    for (long n = 1;; n++) {
         struct config c;
-        allocations_left = n;
+        fail_alloc_start(n);
         int rc = config_init(&c, NULL);
         if (rc == 0) {
-            rc =
-                load(&c, "{\"exclude\":[\"a\"],\"mounts\":[{\"path\":\"/a\",\"exclude\":[\"b\"]}]}",
-                     NULL);
+            rc = load(&c, "{\"exclude\":[\"a\"],\"mounts\":[{\"path\":\"/a\",\"exclude\":[\"b\"]}]}",
+                      NULL);
         }
-        done = rc == 0;
+        bool reached = fail_alloc_stop();
         config_deinit(&c);
+        assert_int_equal(fail_alloc_live(), 0);
+        if (!reached) {
+            assert_int_equal(rc, 0);
+            break;
+        }
+        assert_true(rc < 0);
     }
-    tidings_set_allocator(malloc, realloc, free);
-    assert_true(done);
+    fail_alloc_end();
 }
 
 int main(void)

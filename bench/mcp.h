@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests of the 2026-07-28 revision over HTTP, as bytes, and just enough of HTTP to know where an
+ * answer ends. Everything a server must check is there (headers, `_meta`); nothing is parsed as
+ * JSON: a benchmark compares what it gets with what it expects as text.
+ */
+#ifndef BENCH_MCP_H
+#define BENCH_MCP_H
+
+#include <stddef.h>
+
+/* A blocking connection to 127.0.0.1:port, without delay. */
+int mcp_connect(unsigned port);
+
+/* Writes a POST of `method` to `bytes` and returns its length. `name` is the value of Mcp-Name or
+ * NULL; `params` is what follows `_meta` inside params ("" or ",\"uri\":\"...\""). */
+size_t mcp_request(char *bytes, size_t max, const char *method, const char *name,
+                   const char *params);
+
+/* The length of the whole answer (head and body) when its head is among the n bytes, else 0. Dies
+ * unless it is a 200 with a Content-Length. */
+size_t mcp_answer_length(const char *bytes, size_t n);
+
+/* Sends and waits for the whole answer, which is NUL-terminated; returns its length. */
+size_t mcp_call(int fd, const char *request, size_t n, char *answer, size_t max);
+
+/* Reads until `needle` has come, at most BENCH_WAIT_MS. `bytes` holds `*have` bytes already and is
+ * NUL-terminated afterwards. For streams; the caller removes what it has seen. */
+void mcp_wait_for(int fd, const char *needle, char *bytes, size_t *have, size_t max);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The two requests that change or complete something: tidings_write and tidings_complete.
+ */
+#include "base/str.h"
+#include "core/request.h"
+
+static void run_complete(struct request *r)
+{
+    struct tidings_complete *c = list_entry(r, struct tidings_complete, base);
+    if (r->provider->ops->complete) {
+        r->provider->ops->complete(r->provider, c, r->uri);
+    } else {
+        tidings_complete_done(c, 0, NULL); /* nothing to suggest */
+    }
+}
+
+void request_complete(struct tidings_complete *c, struct tidings_provider *p)
+{
+    request_start(&c->base, p, run_complete);
+}
+
+struct tidings_str tidings_complete_name(const struct tidings_complete *c)
+{
+    return c->name;
+}
+
+struct tidings_str tidings_complete_value(const struct tidings_complete *c)
+{
+    return c->value;
+}
+
+int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
+{
+    if (c->count == c->max) {
+        c->more = true;
+        return 0;
+    }
+    jw_string(c->w, value);
+    c->count++;
+    return c->w->out->failed ? c->w->out->failed : 1;
+}
+
+void tidings_complete_done(struct tidings_complete *c, int code, const struct tidings_error *err)
+{
+    request_finish(&c->base, code, err);
+}
+
+static void run_write(struct request *r)
+{
+    struct tidings_write *w = list_entry(r, struct tidings_write, base);
+    if (r->provider->ops->write) {
+        r->provider->ops->write(r->provider, w, r->uri);
+        return;
+    }
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "'%.*s' is read-only", STR_ARG(r->uri));
+    tidings_write_done(w, TIDINGS_E_UNSUPPORTED, STR_EMPTY, &err);
+}
+
+void request_write(struct tidings_write *w, struct tidings_provider *p)
+{
+    request_start(&w->base, p, run_write);
+}
+
+struct tidings_str tidings_write_bytes(const struct tidings_write *w)
+{
+    return w->bytes;
+}
+
+struct tidings_str tidings_write_mime_type(const struct tidings_write *w)
+{
+    return w->mime_type;
+}
+
+struct tidings_str tidings_write_if_match(const struct tidings_write *w)
+{
+    return w->if_match;
+}
+
+void tidings_write_done(struct tidings_write *w, int code, struct tidings_str etag,
+                        const struct tidings_error *err)
+{
+    buf_init(&w->etag, 1024);
+    if (code >= 0 && buf_puts(&w->etag, etag) < 0) {
+        code = w->etag.failed;
+    }
+    request_finish(&w->base, code, err);
+}

@@ -1,0 +1,841 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watching files: which changes are announced, as what, and that none is lost. Every test awaits
+ * what must come; what must not come is checked after a later change has arrived, since changes
+ * keep their order.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/str.h"
+#include "support/file_fixture.h"
+
+#define CREATED TIDINGS_CHANGE_CREATED
+#define UPDATED TIDINGS_CHANGE_UPDATED
+#define DELETED TIDINGS_CHANGE_DELETED
+
+/* Short times, so that the tests are quick; quiet enough that one burst of a test on a busy machine
+ * is one change. */
+#define QUICK ", \"quietMs\": 40, \"modifyMs\": 50, \"pollMs\": 50, \"lingerMs\": 60000"
+
+static void watch(struct fixture *f, const char *uri)
+{
+    assert_int_equal(host_watch(f->host, uri), 0);
+}
+
+/* Serve the root and watch all of it. */
+static void serve_and_watch(struct fixture *f)
+{
+    serve(f, QUICK);
+    watch(f, MOUNT);
+}
+
+static void expect(struct fixture *f, enum tidings_change_kind kind, const char *uri)
+{
+    host_await(f->host, kind, uri);
+}
+
+/* Nothing but what was awaited has been announced, up to now. Needs all of the root watched. */
+static void expect_no_more(struct fixture *f)
+{
+    static unsigned turn;
+    char name[40], uri[80];
+    (void)snprintf(name, sizeof name, "sentinel-%u", turn++);
+    (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
+    put(f, name, "");
+    expect(f, CREATED, uri);
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+}
+
+/* ---- one file
+ * ------------------------------------------------------------------------------------ */
+
+static void a_new_file_is_created_once_with_its_size_and_etag(void **state)
+{
+    struct fixture *f = *state;
+    serve_and_watch(f);
+    put(f, "a b.txt", "hello");
+    const struct host_change *c = host_await(f->host, CREATED, MOUNT "a%20b.txt");
+    assert_true(c->has_size);
+    assert_int_equal(c->size, 5);
+    assert_true(c->modified_ms > 0);
+    assert_string_equal(c->from, "");
+    struct host_answer *a = host_stat(f->host, MOUNT "a%20b.txt");
+    assert_memory_equal(c->etag, a->rows[0].etag, 16);
+    host_answer_free(a);
+    expect_no_more(f);
+}
+
+static void a_write_is_one_update(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    put(f, "a", "two!");
+    const struct host_change *c = host_await(f->host, UPDATED, MOUNT "a");
+    assert_int_equal(c->size, 4);
+    expect_no_more(f);
+}
+
+static void appending_to_a_file_held_open_is_announced_again_and_again(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "log", "");
+    serve_and_watch(f);
+    int fd = open(at(f, "log"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    assert_true(fd >= 0);
+    int64_t size = 0;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(write(fd, "line\n", 5), 5);
+        size += 5;
+        while (host_await(f->host, UPDATED, MOUNT "log")->size != size) {
+        }
+    }
+    close(fd);
+}
+
+static void
+a_file_that_is_written_to_all_the_time_is_announced_now_and_then_and_at_the_end(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "log", "");
+    serve(f, ", \"quietMs\": 2, \"modifyMs\": 100");
+    watch(f, MOUNT);
+    int fd = open(at(f, "log"), O_WRONLY | O_APPEND | O_CLOEXEC);
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    int64_t size = 0, elapsed_ms = 0;
+    while (elapsed_ms < 500) { /* the writer under test writes for this long */
+        assert_int_equal(write(fd, "x", 1), 1);
+        size++;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        elapsed_ms = (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+    }
+    size_t count = 1;
+    while (host_await(f->host, UPDATED, MOUNT "log")->size != size) {
+        count++;
+    }
+    assert_in_range(count, 2, 8);
+    close(fd);
+}
+
+static void truncating_is_an_update(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "hello");
+    serve_and_watch(f);
+    assert_int_equal(truncate(at(f, "a"), 0), 0);
+    const struct host_change *c = host_await(f->host, UPDATED, MOUNT "a");
+    assert_true(c->has_size);
+    assert_int_equal(c->size, 0);
+    expect_no_more(f);
+}
+
+static void an_atomic_save_is_one_update(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    for (int i = 0; i < 5; i++) {
+        put(f, "a.tmp", "two");
+        move(f, "a.tmp", "a");
+        expect(f, UPDATED, MOUNT "a");
+        /* Had the machine been slow, the temporary file may have been seen: then both its ends. */
+        if (host_untaken(f->host, MOUNT "a.tmp") > 0) {
+            expect(f, CREATED, MOUNT "a.tmp");
+            expect(f, DELETED, MOUNT "a.tmp");
+        }
+    }
+    expect_no_more(f);
+}
+
+static void hard_links_and_symbolic_links_are_created(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    assert_int_equal(link(at(f, "a"), at(f, "hard")), 0);
+    expect(f, CREATED, MOUNT "hard");
+    assert_int_equal(symlink("a", at(f, "soft")), 0);
+    expect(f, CREATED, MOUNT "soft");
+    assert_int_equal(symlink("/etc/passwd", at(f, "escape")), 0);
+    remove_file(f, "soft");
+    expect(f, DELETED, MOUNT "soft");
+    put(f, "end", "");
+    expect(f, CREATED, MOUNT "end");
+    assert_int_equal(host_untaken(f->host, MOUNT "escape"), 0);
+}
+
+static void what_a_symbolic_link_points_to_is_polled(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "v1");
+    make_dir(f, "v2");
+    put(f, "v1/x", "one");
+    put(f, "v2/x", "two!");
+    assert_int_equal(symlink("v1", at(f, "current")), 0);
+    assert_int_equal(symlink("current/x", at(f, "x")), 0);
+    serve(f, QUICK);
+    watch(f, MOUNT "x");
+    watch(f, MOUNT "current/x");
+    put(f, "v1/x", "one more");
+    assert_int_equal(host_await(f->host, UPDATED, MOUNT "x")->size, 8);
+    expect(f, UPDATED, MOUNT "current/x");
+    assert_int_equal(symlink("v2", at(f, "next")), 0); /* as orchestrators replace configuration */
+    move(f, "next", "current");
+    assert_int_equal(host_await(f->host, UPDATED, MOUNT "x")->size, 4);
+    expect(f, DELETED, MOUNT "current/x");
+    expect(f, CREATED, MOUNT "current/x");
+}
+
+static void deleting_and_recreating(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    remove_file(f, "a");
+    expect(f, DELETED, MOUNT "a");
+    put(f, "a", "two");
+    expect(f, CREATED, MOUNT "a");
+    expect_no_more(f);
+    remove_file(f, "a");
+    put(f, "a", "three"); /* at once: one update, or a deletion and a creation if seen between */
+    put(f, "end", "");
+    expect(f, CREATED, MOUNT "end");
+    struct host_answer *now = host_stat(f->host, MOUNT "a");
+    assert_int_equal(now->code, 0);
+    host_answer_free(now);
+    assert_in_range(host_untaken(f->host, MOUNT "a"), 1, 2);
+}
+
+static void a_renamed_file_is_deleted_and_created_with_its_origin(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "a", "one");
+    serve_and_watch(f);
+    move(f, "a", "d/b");
+    expect(f, DELETED, MOUNT "a");
+    assert_string_equal(host_await(f->host, CREATED, MOUNT "d/b")->from, MOUNT "a");
+    expect_no_more(f);
+}
+
+static void renaming_in_and_out_of_the_root_is_creation_and_deletion(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    move(f, "a", "../outside");
+    expect(f, DELETED, MOUNT "a");
+    move(f, "../outside", "b");
+    assert_string_equal(host_await(f->host, CREATED, MOUNT "b")->from, "");
+    expect_no_more(f);
+}
+
+static void changing_permissions_is_an_update(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    assert_int_equal(chmod(at(f, "a"), 0), 0);
+    expect(f, UPDATED, MOUNT "a");
+    assert_int_equal(chmod(at(f, "a"), 0644), 0);
+    expect(f, UPDATED, MOUNT "a");
+    expect_no_more(f);
+}
+
+static void reading_a_file_is_no_change(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "one");
+    serve_and_watch(f);
+    struct host_answer *a = host_read(f->host, MOUNT "a");
+    host_answer_free(a);
+    expect_no_more(f);
+}
+
+static void excluded_names_are_silent(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, ".git");
+    serve(f, QUICK ", \"exclude\": [\"*.swp\"]");
+    watch(f, MOUNT);
+    put(f, ".git/HEAD", "x");
+    put(f, "a.swp", "x");
+    make_dir(f, "sub");
+    make_dir(f, "sub/.git");
+    put(f, "sub/.git/x", "x");
+    expect(f, CREATED, MOUNT "sub/");
+    expect_no_more(f);
+}
+
+/* ---- directories
+ * --------------------------------------------------------------------------------- */
+
+static void a_directory_made_deep_and_filled_at_once_is_seen_whole(void **state)
+{
+    struct fixture *f = *state;
+    serve_and_watch(f);
+    for (int i = 0; i < 50; i++) {
+        char path[4][40], uri[60];
+        for (int depth = 0; depth < 4; depth++) {
+            static const char *const tails[] = {"", "/b", "/b/c", "/b/c/x"};
+            (void)snprintf(path[depth], sizeof path[depth], "a%d%s", i, tails[depth]);
+        }
+        make_dir(f, path[0]);
+        make_dir(f, path[1]);
+        make_dir(f, path[2]);
+        put(f, path[3], "");
+        for (int depth = 0; depth < 4; depth++) {
+            (void)snprintf(uri, sizeof uri, MOUNT "%s%s", path[depth], depth < 3 ? "/" : "");
+            expect(f, CREATED, uri);
+        }
+    }
+    expect_no_more(f);
+}
+
+static void a_moved_tree_is_deleted_and_created_with_its_origins(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "old");
+    make_dir(f, "old/sub");
+    put(f, "old/sub/x", "x");
+    make_dir(f, "new");
+    serve_and_watch(f);
+    move(f, "old", "new/tree");
+    expect(f, DELETED, MOUNT "old/");
+    expect(f, DELETED, MOUNT "old/sub/");
+    expect(f, DELETED, MOUNT "old/sub/x");
+    assert_string_equal(host_await(f->host, CREATED, MOUNT "new/tree/")->from, MOUNT "old/");
+    assert_string_equal(host_await(f->host, CREATED, MOUNT "new/tree/sub/")->from,
+                        MOUNT "old/sub/");
+    assert_string_equal(host_await(f->host, CREATED, MOUNT "new/tree/sub/x")->from,
+                        MOUNT "old/sub/x");
+    put(f, "new/tree/sub/x", "more"); /* and it is watched where it is now */
+    expect(f, UPDATED, MOUNT "new/tree/sub/x");
+    expect_no_more(f);
+}
+
+static void a_tree_moved_out_and_in_is_deleted_and_created(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    put(f, "d/e/x", "x");
+    serve_and_watch(f);
+    move(f, "d", "../outside");
+    expect(f, DELETED, MOUNT "d/e/x");
+    expect(f, DELETED, MOUNT "d/e/");
+    expect(f, DELETED, MOUNT "d/");
+    put(f, "../outside/e/y", "out there");
+    expect_no_more(f);
+    move(f, "../outside", "back");
+    expect(f, CREATED, MOUNT "back/");
+    expect(f, CREATED, MOUNT "back/e/");
+    expect(f, CREATED, MOUNT "back/e/x");
+    expect(f, CREATED, MOUNT "back/e/y");
+    expect_no_more(f);
+}
+
+static void a_directory_removed_and_made_again_is_watched_again(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "d/x", "x");
+    serve_and_watch(f);
+    for (int i = 0; i < 20; i++) {
+        remove_tree(at(f, "d"));
+        make_dir(f, "d"); /* often with the same inode number */
+        put(f, "d/y", "y");
+        put(f, "d/x", "again");
+        /* What was seen in between depends on the moment; further changes must come. */
+        char name[32], uri[64];
+        (void)snprintf(name, sizeof name, "d/z%d", i);
+        (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
+        put(f, name, "z");
+        expect(f, CREATED, uri);
+        (void)snprintf(name, sizeof name, "settled%d", i);
+        (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
+        put(f, name, "");
+        expect(f, CREATED, uri);
+        host_forget(f->host);
+        append(f, "d/x", "more");
+        expect(f, UPDATED, MOUNT "d/x");
+        host_forget(f->host);
+    }
+}
+
+static void a_file_replaced_by_a_directory_is_deleted_and_created(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "x");
+    serve_and_watch(f);
+    remove_file(f, "a");
+    make_dir(f, "a");
+    put(f, "a/b", "");
+    expect(f, DELETED, MOUNT "a");
+    expect(f, CREATED, MOUNT "a/");
+    expect(f, CREATED, MOUNT "a/b");
+    expect_no_more(f);
+}
+
+/* ---- scopes
+ * -------------------------------------------------------------------------------------- */
+
+static void one_file_is_watched_without_its_neighbours(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "d/a", "one");
+    put(f, "d/b", "one");
+    serve(f, QUICK);
+    watch(f, MOUNT "d/a");
+    put(f, "d/b", "two");
+    put(f, "d/c", "new");
+    put(f, "d/a", "two!");
+    expect(f, UPDATED, MOUNT "d/a");
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    remove_file(f, "d/a");
+    expect(f, DELETED, MOUNT "d/a");
+    put(f, "d/a", "again");
+    expect(f, CREATED, MOUNT "d/a");
+}
+
+static void a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears(void **state)
+{
+    struct fixture *f = *state;
+    serve(f, QUICK);
+    watch(f, MOUNT "a/b/c/");
+    watch(f, MOUNT "a/b/later.txt");
+    make_dir(f, "a");
+    put(f, "a/ignored", "x");
+    make_dir(f, "a/b");
+    put(f, "a/b/ignored", "x");
+    put(f, "a/b/later.txt", "x");
+    expect(f, CREATED, MOUNT "a/b/later.txt");
+    make_dir(f, "a/b/c");
+    make_dir(f, "a/b/c/d");
+    put(f, "a/b/c/d/x", "x");
+    expect(f, CREATED, MOUNT "a/b/c/");
+    expect(f, CREATED, MOUNT "a/b/c/d/");
+    expect(f, CREATED, MOUNT "a/b/c/d/x");
+    assert_int_equal(host_untaken(f->host, MOUNT "a/ignored"), 0);
+    assert_int_equal(host_untaken(f->host, MOUNT "a/b/ignored"), 0);
+}
+
+static void a_scope_whose_ancestor_moves_is_gone_and_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "a");
+    make_dir(f, "a/b");
+    put(f, "a/b/x", "x");
+    serve(f, QUICK);
+    watch(f, MOUNT "a/b/");
+    move(f, "a", "elsewhere");
+    expect(f, DELETED, MOUNT "a/b/x");
+    expect(f, DELETED, MOUNT "a/b/");
+    put(f, "elsewhere/b/y", "y");
+    move(f, "elsewhere", "a");
+    expect(f, CREATED, MOUNT "a/b/x");
+    expect(f, CREATED, MOUNT "a/b/y");
+    put(f, "a/b/x", "more");
+    expect(f, UPDATED, MOUNT "a/b/x");
+    assert_int_equal(host_untaken(f->host, MOUNT "elsewhere/"), 0);
+}
+
+static void overlapping_scopes_are_one_and_part_independently(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    put(f, "d/a", "x");
+    put(f, "d/e/b", "x");
+    serve(f, ", \"quietMs\": 5, \"lingerMs\": 0");
+    watch(f, MOUNT "d/a");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "d/e/");
+    put(f, "d/e/b", "more");
+    expect(f, UPDATED, MOUNT "d/e/b");
+    put(f, "d/a", "more");
+    expect(f, UPDATED, MOUNT "d/a");
+    assert_int_equal(host_untaken(f->host, NULL), 0); /* each once */
+    host_unwatch(f->host, MOUNT "d/");
+    watch(f, MOUNT "barrier"); /* letters keep their order: the unwatch was delivered */
+    put(f, "d/e/b", "and more");
+    expect(f, UPDATED, MOUNT "d/e/b");
+    put(f, "d/a", "and more");
+    expect(f, UPDATED, MOUNT "d/a");
+}
+
+static void a_baseline_is_silent(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "d/a", "x");
+    put(f, "d/b", "x");
+    put(f, "c", "x");
+    serve(f, QUICK);
+    watch(f, MOUNT "d/a");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT);
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    expect_no_more(f);
+}
+
+static void after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    put(f, "d/same", "x");
+    put(f, "d/changed", "x");
+    put(f, "d/e/deleted", "x");
+    serve(f, ", \"quietMs\": 1, \"lingerMs\": 0");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "never");
+    host_unwatch(f->host, MOUNT "d/");
+    host_unwatch(f->host, MOUNT "never");
+    /* Until the timer fired the scope may still speak; a change that stays silent proves it did. */
+    for (int i = 0; i < 1000; i++) {
+        watch(f, MOUNT "probe");
+        char name[32], uri[64];
+        (void)snprintf(name, sizeof name, "d/p%d", i);
+        (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
+        put(f, name, "");
+        put(f, "probe", "");
+        host_await(f->host, i == 0 ? CREATED : UPDATED, MOUNT "probe");
+        size_t heard = host_untaken(f->host, uri);
+        host_unwatch(f->host, MOUNT "probe");
+        if (heard == 0) {
+            break;
+        }
+        assert_true(i < 999);
+    }
+    host_forget(f->host);
+    put(f, "d/changed", "more");
+    put(f, "d/new", "x");
+    remove_file(f, "d/e/deleted");
+    make_dir(f, "d/e/newdir");
+    put(f, "never", "now it is");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "never");
+    /* Announced before the watch was acknowledged: no waiting needed, and host_await does not. */
+    expect(f, UPDATED, MOUNT "d/changed");
+    expect(f, CREATED, MOUNT "d/new");
+    expect(f, DELETED, MOUNT "d/e/deleted");
+    expect(f, CREATED, MOUNT "d/e/newdir/");
+    expect(f, CREATED, MOUNT "never");
+    assert_int_equal(host_untaken(f->host, MOUNT "d/same"), 0);
+    put(f, "d/e/newdir/x", "x");
+    expect(f, CREATED, MOUNT "d/e/newdir/x");
+}
+
+/* ---- at random
+ * ------------------------------------------------------------------------------------- */
+
+#define MODEL_MAX 4000u
+
+/* What exists according to what was announced. */
+struct model {
+    char *uris[MODEL_MAX];
+    size_t count;
+    size_t taken; /* changes folded in */
+};
+
+static size_t model_find(const struct model *m, const char *uri)
+{
+    size_t i = 0;
+    while (i < m->count && strcmp(m->uris[i], uri) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static void model_apply(struct model *m, const struct host_change *c)
+{
+    size_t i = model_find(m, c->uri);
+    bool is_there = i < m->count;
+    if (is_there != (c->kind != CREATED)) {
+        fail_msg("%s of '%s', which %s", c->kind == CREATED ? "creation" : "change", c->uri,
+                 is_there ? "exists" : "does not exist");
+    }
+    if (c->kind == CREATED) {
+        assert_true(m->count < MODEL_MAX);
+        m->uris[m->count++] = str_dup(tidings_str(c->uri));
+    } else if (c->kind == DELETED) {
+        mem_free(m->uris[i]);
+        m->uris[i] = m->uris[--m->count];
+    }
+}
+
+static bool model_agrees(const struct model *m, struct host *h)
+{
+    struct host_answer *a = host_list(h, "", MODEL_MAX);
+    bool agrees = a->code == 0 && a->count == m->count;
+    for (size_t i = 0; agrees && i < a->count; i++) {
+        agrees = model_find(m, a->rows[i].uri) < m->count;
+    }
+    host_answer_free(a);
+    return agrees;
+}
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 16;
+}
+
+static void random_path(unsigned *seed, char *out, size_t size)
+{
+    unsigned depth = 1 + next_random(seed) % 3;
+    out[0] = '\0';
+    for (unsigned i = 0; i < depth; i++) {
+        size_t len = strlen(out);
+        (void)snprintf(out + len, size - len, "%s%c", i ? "/" : "",
+                       'a' + (int)(next_random(seed) % 3));
+    }
+}
+
+/* Most of these fail, which is fine. */
+static void random_step(const struct fixture *f, unsigned *seed)
+{
+    char path[32], other[32];
+    random_path(seed, path, sizeof path);
+    random_path(seed, other, sizeof other);
+    int fd;
+    switch (next_random(seed) % 8) {
+    case 0:
+    case 1:
+        (void)mkdir(at(f, path), 0755);
+        break;
+    case 2:
+    case 3:
+        fd = open(at(f, path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (fd >= 0) {
+            (void)!write(fd, "x", 1);
+            close(fd);
+        }
+        break;
+    case 4:
+        (void)unlink(at(f, path));
+        break;
+    case 5:
+        (void)nftw(at(f, path), remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        break;
+    default:
+        (void)rename(at(f, path), at(f, other));
+        break;
+    }
+}
+
+static void run_at_random(struct fixture *f, const char *config)
+{
+    for (unsigned run = 0; run < 12; run++) {
+        unsigned seed = run * 7919 + 1;
+        struct model m = {0};
+        print_message("seed %u\n", seed);
+        serve(f, config);
+        watch(f, MOUNT);
+        for (int i = 0; i < 150; i++) {
+            random_step(f, &seed);
+        }
+        put(f, "end", "");
+        while (!model_agrees(&m, f->host)) {
+            struct host_change c;
+            size_t more;
+            do {
+                more = host_next(f->host, m.taken, &c);
+                m.taken++;
+                model_apply(&m, &c);
+            } while (more > 0);
+        }
+        while (m.count > 0) {
+            mem_free(m.uris[--m.count]);
+        }
+        host_close(f->host);
+        f->host = NULL;
+        remove_tree(f->root);
+        assert_int_equal(mkdir(f->root, 0755), 0);
+    }
+}
+
+static void announced_changes_add_up_to_what_exists(void **state)
+{
+    run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 100");
+}
+
+static void announced_changes_add_up_also_when_polled(void **state)
+{
+    run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 20, \"maxWatches\": 2");
+}
+
+/* ---- when the kernel does not tell
+ * ------------------------------------------------------------------ */
+
+struct hold {
+    struct letter letter;
+    sem_t is_held, go;
+};
+
+static void deliver_hold(struct letter *letter, void *owner)
+{
+    struct hold *h = list_entry(letter, struct hold, letter);
+    (void)owner;
+    sem_post(&h->is_held);
+    sem_wait(&h->go);
+}
+
+static void drop_hold(struct letter *letter)
+{
+    (void)letter;
+}
+
+static int max_queued_events(void)
+{
+    FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "r");
+    int count = 0;
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &count), 1);
+    (void)fclose(file);
+    return count;
+}
+
+static void an_overflow_loses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    int limit = max_queued_events();
+    if (limit > 100000) {
+        skip(); /* it would take too many files */
+    }
+    make_dir(f, "d");
+    put(f, "d/deleted", "x");
+    put(f, "d/changed", "x");
+    serve_and_watch(f);
+    struct hold h = {.letter = {.deliver = deliver_hold, .drop = drop_hold}};
+    list_init(&h.letter.link);
+    sem_init(&h.is_held, 0, 0);
+    sem_init(&h.go, 0, 0);
+    mailbox_send(provider_file_mailbox(host_provider(f->host)), &h.letter);
+    sem_wait(&h.is_held);
+    /* Two events in turn on one file never merge: the queue fills without filling the disk. */
+    put(f, "d/noise", "");
+    for (int i = 0; i < limit; i++) {
+        assert_int_equal(chmod(at(f, "d/noise"), i % 2 ? 0644 : 0600), 0);
+        assert_int_equal(chmod(at(f, "d/deleted"), i % 2 ? 0644 : 0600), 0);
+    }
+    remove_file(f, "d/deleted");
+    put(f, "d/changed", "more");
+    make_dir(f, "d/late");
+    put(f, "d/late/x", "x");
+    sem_post(&h.go);
+    expect(f, CREATED, MOUNT "d/noise");
+    expect(f, DELETED, MOUNT "d/deleted");
+    expect(f, UPDATED, MOUNT "d/changed");
+    expect(f, CREATED, MOUNT "d/late/");
+    expect(f, CREATED, MOUNT "d/late/x");
+    put(f, "d/late/y", "y");
+    expect(f, CREATED, MOUNT "d/late/y");
+    expect_no_more(f);
+    sem_destroy(&h.is_held);
+    sem_destroy(&h.go);
+}
+
+static void directories_beyond_the_limit_are_polled(void **state)
+{
+    struct fixture *f = *state;
+    char path[32], uri[64];
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(path, sizeof path, "d%d", i);
+        make_dir(f, path);
+        (void)snprintf(path, sizeof path, "d%d/x", i);
+        put(f, path, "x");
+    }
+    serve(f, ", \"quietMs\": 5, \"pollMs\": 20, \"maxWatches\": 3");
+    watch(f, MOUNT);
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(path, sizeof path, "d%d/x", i);
+        put(f, path, "more");
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/x", i);
+        expect(f, UPDATED, uri);
+        (void)snprintf(path, sizeof path, "d%d/sub", i);
+        make_dir(f, path);
+        (void)snprintf(path, sizeof path, "d%d/sub/y", i);
+        put(f, path, "y");
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/sub/y", i);
+        expect(f, CREATED, uri);
+        (void)snprintf(path, sizeof path, "d%d", i);
+        remove_tree(at(f, path));
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/", i);
+        expect(f, DELETED, uri);
+    }
+}
+
+static void without_any_watch_everything_is_polled(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "x");
+    serve(f, ", \"pollMs\": 20, \"maxWatches\": 0");
+    watch(f, MOUNT "a");
+    watch(f, MOUNT "d/");
+    put(f, "a", "more");
+    expect(f, UPDATED, MOUNT "a");
+    make_dir(f, "d");
+    put(f, "d/x", "x");
+    expect(f, CREATED, MOUNT "d/x");
+    remove_file(f, "a");
+    expect(f, DELETED, MOUNT "a");
+}
+
+static void closing_while_changes_rain_is_clean(void **state)
+{
+    struct fixture *f = *state;
+    serve_and_watch(f);
+    for (int i = 0; i < 200; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "f%d", i);
+        put(f, name, "x");
+    }
+    host_close(f->host);
+    f->host = NULL;
+}
+
+int main(void)
+{
+#define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        WATCH_TEST(a_new_file_is_created_once_with_its_size_and_etag),
+        WATCH_TEST(a_write_is_one_update),
+        WATCH_TEST(appending_to_a_file_held_open_is_announced_again_and_again),
+        WATCH_TEST(a_file_that_is_written_to_all_the_time_is_announced_now_and_then_and_at_the_end),
+        WATCH_TEST(truncating_is_an_update),
+        WATCH_TEST(an_atomic_save_is_one_update),
+        WATCH_TEST(hard_links_and_symbolic_links_are_created),
+        WATCH_TEST(what_a_symbolic_link_points_to_is_polled),
+        WATCH_TEST(deleting_and_recreating),
+        WATCH_TEST(a_renamed_file_is_deleted_and_created_with_its_origin),
+        WATCH_TEST(renaming_in_and_out_of_the_root_is_creation_and_deletion),
+        WATCH_TEST(changing_permissions_is_an_update),
+        WATCH_TEST(reading_a_file_is_no_change),
+        WATCH_TEST(excluded_names_are_silent),
+        WATCH_TEST(a_directory_made_deep_and_filled_at_once_is_seen_whole),
+        WATCH_TEST(a_moved_tree_is_deleted_and_created_with_its_origins),
+        WATCH_TEST(a_tree_moved_out_and_in_is_deleted_and_created),
+        WATCH_TEST(a_directory_removed_and_made_again_is_watched_again),
+        WATCH_TEST(a_file_replaced_by_a_directory_is_deleted_and_created),
+        WATCH_TEST(one_file_is_watched_without_its_neighbours),
+        WATCH_TEST(a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears),
+        WATCH_TEST(a_scope_whose_ancestor_moves_is_gone_and_comes_back),
+        WATCH_TEST(overlapping_scopes_are_one_and_part_independently),
+        WATCH_TEST(a_baseline_is_silent),
+        WATCH_TEST(after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed),
+        WATCH_TEST(announced_changes_add_up_to_what_exists),
+        WATCH_TEST(announced_changes_add_up_also_when_polled),
+        WATCH_TEST(an_overflow_loses_nothing),
+        WATCH_TEST(directories_beyond_the_limit_are_polled),
+        WATCH_TEST(without_any_watch_everything_is_polled),
+        WATCH_TEST(closing_while_changes_rain_is_clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
