@@ -205,20 +205,23 @@ int main(int argc, char **argv)
         {.name = "read"}, {.name = "list"}, {.name = "baseline"}, {.name = "baseline"}};
     char server[BENCH_PATH_MAX];
     char workers[BENCH_PATH_MAX] = "0";
+    char only[BENCH_PATH_MAX] = "";
     char dir[BENCH_PATH_MAX];
     unsigned long rounds = 9;
     unsigned long count = 10000;
     bench_init("requests", 120);
     bench_sibling(server, "../tidings");
-    bench_options(argc, argv,
-                  (struct bench_option[]){
-                      {.name = "server", .help = "program to measure", .text = server},
-                      {.name = "workers", .help = "its --workers", .text = workers},
-                      {.name = "rounds", .help = "turns of each target", .number = &rounds},
-                      {.name = "requests", .help = "requests of one turn", .number = &count},
-                      {.name = "connections", .help = "connections", .number = &connection_count},
-                      {.name = NULL},
-                  });
+    bench_options(
+        argc, argv,
+        (struct bench_option[]){
+            {.name = "server", .help = "program to measure", .text = server},
+            {.name = "workers", .help = "its --workers", .text = workers},
+            {.name = "only", .help = "read or list: no figures, load alone", .text = only},
+            {.name = "rounds", .help = "turns of each target", .number = &rounds},
+            {.name = "requests", .help = "requests of one turn", .number = &count},
+            {.name = "connections", .help = "connections", .number = &connection_count},
+            {.name = NULL},
+        });
     if (connection_count > CONNECTIONS_MAX) {
         bench_die("more than %d connections", (int)CONNECTIONS_MAX);
     }
@@ -235,6 +238,10 @@ int main(int argc, char **argv)
         bench_samples_init(&targets[i].cpu_us, rounds);
         bench_samples_init(&targets[i].per_s, rounds);
         load(&targets[i], count / 10 + 1);
+    }
+    if (only[0]) { /* for a profiler */
+        load(strcmp(only, "list") == 0 ? &targets[1] : &targets[0], rounds * count);
+        return 0;
     }
     for (unsigned long r = 0; r < rounds; r++) {
         for (size_t i = 0; i < 4; i++) {

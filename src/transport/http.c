@@ -209,6 +209,16 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
 
 static void process(struct http_conn *conn);
 
+/* Close once what is pending has been written. */
+static void end_connection(struct http_conn *conn)
+{
+    if (conn->out.pending == 0) {
+        conn_close(conn, "closed by the client");
+    } else {
+        conn_set_state(conn, CONN_CLOSING);
+    }
+}
+
 void conn_finish_request(struct http_conn *conn)
 {
     size_t used = conn->head_len + conn->body_len;
@@ -272,8 +282,9 @@ static void process(struct http_conn *conn)
         conn_run_request(conn, &req);
         conn->answering = false;
     }
-    if (!conn->gone && conn->eof && conn->state != CONN_BUSY && conn->state != CONN_STREAM) {
-        conn_set_state(conn, CONN_CLOSING);
+    bool waits = conn->state == CONN_IDLE || conn->state == CONN_READING;
+    if (!conn->gone && conn->eof && waits) { /* for something that will not come */
+        end_connection(conn);
     }
 }
 
@@ -558,11 +569,7 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     for (size_t i = 0; i < 2; i++) {
         list_each (it, next, &hw->by_state[quiet[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
-            if (conn->out.pending == 0) {
-                conn_close(conn, "shutdown");
-            } else {
-                conn_set_state(conn, CONN_CLOSING);
-            }
+            end_connection(conn);
         }
     }
     check_drained(hw);

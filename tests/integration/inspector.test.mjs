@@ -17,7 +17,9 @@ const cli = path.resolve(path.dirname(manifest), require(manifest).bin['mcp-insp
 
 /** Run the Inspector with `args`: its output as JSON. */
 async function inspect(t, args) {
-    const end = await run(t, [cli, '--cli', ...args], { file: process.execPath, ms: 3 * DEADLINE });
+    // it looks for its own package.json beside the working directory
+    const cwd = path.dirname(cli);
+    const end = await run(t, [cli, '--cli', ...args], { file: process.execPath, ms: 3 * DEADLINE, cwd });
     assert.equal(end.code, 0, `the Inspector failed: ${end.stderr}\n${end.stdout}`);
     return JSON.parse(end.stdout);
 }

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 
+import { defer } from './lib/cleanup.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { call, initialize, meta, modern, post, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
@@ -272,7 +273,7 @@ test('path: the mounted path as a prefix of another (data, data-evil) is refused
     const { server, tree } = await guarded(t);
     const evil = `${tree.path}-evil`;
     fs.mkdirSync(evil);
-    t.after(() => fs.rmSync(evil, { recursive: true }));
+    defer(t, () => fs.rmSync(evil, { recursive: true }));
     fs.writeFileSync(`${evil}/secret.txt`, 'SECRET');
     await refused(server, `file://${evil}/secret.txt`);
     await refused(server, `file://${tree.path}/../${tree.path.split('/').pop()}-evil/secret.txt`);
@@ -321,7 +322,7 @@ test('path: FIFOs, sockets and devices are refused at once', async (t) => {
     const net = await import('node:net');
     const listener = net.createServer().listen(tree.at('socket'));
     await new Promise((resolve) => listener.once('listening', resolve));
-    t.after(() => listener.close());
+    defer(t, () => listener.close());
     await refused(server, tree.uri('fifo'));
     await refused(server, tree.uri('socket'));
     fs.symlinkSync('/dev/zero', tree.at('zero'));
@@ -493,7 +494,7 @@ test('slow headers are cut off, others are served meanwhile', { timeout: 60_000 
     await crawler.send('POST /mcp HTTP/1.1\r\n');
     let alive = true;
     const drip = setInterval(() => crawler.socket.write('X: y\r\n'), 500);
-    t.after(() => clearInterval(drip));
+    defer(t, () => clearInterval(drip));
     const cut = crawler.readToEnd('the slow connection to be cut', 45_000 * slow).then(() => {
         alive = false;
     });

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 
+import { defer } from './lib/cleanup.mjs';
 import { call, listen, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -37,7 +38,7 @@ both('a write is told and the new content is read', async ({ server, tree, uri, 
 both('every append to a file that stays open is told', async ({ t, tree, uri, watch }) => {
     const watcher = await watch('a.txt');
     const file = fs.openSync(tree.at('a.txt'), 'a');
-    t.after(() => fs.closeSync(file));
+    defer(t, () => fs.closeSync(file));
     for (let i = 0; i < 3; i += 1) {
         fs.writeSync(file, `line ${i}\n`);
         await watcher.updated(uri('a.txt'));
@@ -75,7 +76,7 @@ both('a file renamed into the directory is told to it', async ({ tree, uri, watc
 both('a file renamed out of the directory is told', async ({ t, server, tree, uri, watch }) => {
     const watcher = await watch('dir/', 'dir/c.txt');
     const aside = tree.aside();
-    t.after(() => fs.rmSync(aside, { force: true }));
+    defer(t, () => fs.rmSync(aside, { force: true }));
     fs.renameSync(tree.at('dir/c.txt'), aside);
     await watcher.updated(uri('dir/c.txt'), uri('dir/'));
     await watcher.updated(uri('dir/c.txt'), uri('dir/c.txt'));
@@ -130,7 +131,7 @@ both('files made at once in directories made at once are all told', async ({ tre
 both('a directory tree moved in is told, and watched', async ({ t, tree, uri, watch }) => {
     const watcher = await watch('');
     const aside = tree.aside();
-    t.after(() => fs.rmSync(aside, { recursive: true, force: true }));
+    defer(t, () => fs.rmSync(aside, { recursive: true, force: true }));
     fs.mkdirSync(`${aside}/one/two`, { recursive: true });
     fs.writeFileSync(`${aside}/one/two/x.txt`, 'x');
     fs.renameSync(aside, tree.at('moved'));
@@ -159,7 +160,7 @@ both('a directory tree that is deleted is told', async ({ tree, uri, watch }) =>
 both('a change of permissions is told', async ({ t, tree, uri, watch }) => {
     const watcher = await watch('a.txt');
     fs.chmodSync(tree.at('a.txt'), 0o000);
-    t.after(() => fs.chmodSync(tree.at('a.txt'), 0o644));
+    defer(t, () => fs.chmodSync(tree.at('a.txt'), 0o644));
     await watcher.updated(uri('a.txt'));
 });
 

@@ -4,6 +4,8 @@
 
 import net from 'node:net';
 
+import { defer } from './cleanup.mjs';
+
 export async function relay(t, target) {
     const pairs = new Set();
     const listener = net.createServer((near) => {
@@ -21,7 +23,7 @@ export async function relay(t, target) {
     });
     await new Promise((resolve) => listener.listen(0, '127.0.0.1', resolve));
     const cut = () => [...pairs].flat().forEach((socket) => socket.destroy());
-    t.after(() => {
+    defer(t, () => {
         cut();
         listener.close();
     });

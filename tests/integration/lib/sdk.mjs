@@ -10,6 +10,7 @@ import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotoc
 import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from '@modelcontextprotocol/client';
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
 
+import { defer } from './cleanup.mjs';
 import { BIN, serve } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { Inbox, within } from './wait.mjs';
@@ -35,7 +36,7 @@ async function connect(t, { transport, files, args = [], through, client, http, 
     const received = new Inbox(`the ${transport} client`);
     const errors = [];
     client.onerror = (error) => errors.push(error);
-    t.after(() => client.close());
+    defer(t, () => client.close());
     await within(client.connect(wire), `the client to connect over ${transport}`);
     const deliver = wire.onmessage;
     wire.onmessage = (message, extra) => {

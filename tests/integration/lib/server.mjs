@@ -11,6 +11,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { defer } from './cleanup.mjs';
 import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
@@ -38,7 +39,7 @@ export class Program {
         splitLines(this.child.stderr, this.lines, (text) => {
             this.stderr += text;
         });
-        t.after(() => this.#finish(t, options));
+        defer(t, () => this.#finish(t, options));
     }
 
     get running() {

@@ -7,11 +7,13 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 
+import { defer } from './cleanup.mjs';
+
 export class Tree {
     constructor(t, files = {}) {
         const base = fs.realpathSync(os.tmpdir());
         this.path = fs.mkdtempSync(path.join(base, 'tidings-test-'));
-        t.after(() => fs.rmSync(this.path, { recursive: true, force: true }));
+        defer(t, () => fs.rmSync(this.path, { recursive: true, force: true }));
         for (const [name, content] of Object.entries(files)) {
             this.write(name, content);
         }
