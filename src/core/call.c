@@ -22,7 +22,6 @@ struct batch {
     struct buf out;
     size_t open; /* calls under way, and one until closed */
     size_t count;
-    bool first;
 };
 
 struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg)
@@ -205,8 +204,23 @@ struct batch *batch_create(struct channel *channel)
     const struct core_limits *limits = channel->core->limits;
     batch->channel = channel;
     batch->open = 1;
+    list_append(&channel->batches, &batch->link);
     buf_init(&batch->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
     return batch;
+}
+
+static void put_refusal(struct buf *out, int rpc_code, const char *text)
+{
+    struct jw w;
+    jw_init(&w, out);
+    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
+    dialect_write_error(&w, STR_EMPTY, &e);
+}
+
+void batch_refuse(struct batch *batch, int rpc_code, const char *text)
+{
+    buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
+    put_refusal(&batch->out, rpc_code, text);
 }
 
 void batch_add(struct batch *batch, struct call *call)
@@ -220,12 +234,19 @@ static void batch_done(struct batch *batch)
     if (--batch->open > 0) {
         return;
     }
-    if (batch->channel && batch->count > 0) {
+    struct channel *channel = batch->channel;
+    list_remove(&batch->link);
+    if (channel && batch->count > 0) {
         buf_putc(&batch->out, ']');
+        if (batch->out.failed) {
+            buf_deinit(&batch->out);
+            buf_init(&batch->out, CALL_OUT_EXTRA);
+            put_refusal(&batch->out, RPC_INTERNAL, "the answers do not fit; send fewer at a time");
+        }
         static const struct answer_headers none;
-        batch->channel->ops->answer(batch->channel, 200, &none, &batch->out);
-    } else if (batch->channel) {
-        batch->channel->ops->accepted(batch->channel);
+        channel->ops->answer(channel, 200, &none, &batch->out);
+    } else if (channel) {
+        channel->ops->accepted(channel);
     }
     buf_deinit(&batch->out);
     mem_free(batch);
@@ -244,17 +265,19 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
     channel->ops = ops;
     channel->core = core;
     list_init(&channel->calls);
+    list_init(&channel->batches);
 }
 
 void channel_deinit(struct channel *channel)
 {
     list_each (it, next, &channel->calls) {
         struct call *call = list_entry(it, struct call, link);
-        if (call->batch) {
-            call->batch->channel = NULL;
-        }
         call->channel = NULL;
         abandon(call);
+    }
+    list_each (bit, bnext, &channel->batches) {
+        list_entry(bit, struct batch, link)->channel = NULL;
+        list_remove(bit);
     }
     peer_destroy(channel->peer);
     channel->peer = NULL;

@@ -58,6 +58,8 @@ struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_s
 /* Several requests in one array (2025-03-26): answered as one array when the last is done. */
 struct batch *batch_create(struct channel *channel);
 void batch_add(struct batch *batch, struct call *call);
+/* An element that is no message and has no id. */
+void batch_refuse(struct batch *batch, int rpc_code, const char *text);
 void batch_close(struct batch *batch); /* no more will be added */
 
 #endif

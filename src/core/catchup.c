@@ -26,16 +26,19 @@ static void offer_if_ours(void *user, struct match_node *node)
 
 void peer_resync(struct peer *peer)
 {
+    bool is_legacy = false;
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
+        is_legacy = is_legacy || listen->id_json.len == 0;
         list_each (it, next, &listen->subs) {
-            list_entry(it, struct sub, link)->truncated = true;
-            peer->has_truncated = true;
+            peer_owe_truncated(peer, list_entry(it, struct sub, link), 1);
         }
         if (listen->wants_list) {
-            listen->list_pending = true;
-            peer->has_list_pending = true;
+            peer_owe_list(peer, listen, 1);
         }
+    }
+    if (!is_legacy) {
+        return; /* modern streams carry no log messages */
     }
     struct buf message;
     buf_init(&message, 4096);
@@ -43,9 +46,8 @@ void peer_resync(struct peer *peer)
         &message, STR("warning"),
         STR("history does not reach back to where this stream ended; re-read what you subscribed to"),
         STR_EMPTY);
-    peer_send(peer, buf_str(&message));
+    peer_send(peer, &message);
     buf_deinit(&message);
-    peer_mark_dirty(peer);
 }
 
 static void replay(struct peer *peer, const struct hub_catchup *c)
@@ -59,8 +61,7 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             list_each (it, next, &peer->listens) {
                 struct listen *listen = list_entry(it, struct listen, link);
                 if (listen->wants_list) {
-                    listen->list_pending = true;
-                    peer->has_list_pending = true;
+                    peer_owe_list(peer, listen, change->seq);
                 }
             }
             continue;

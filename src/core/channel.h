@@ -41,6 +41,7 @@ struct channel {
     struct core *core;
     const struct principal *who;
     struct list calls;               /* requests under way */
+    struct list batches;             /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct peer *peer;               /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */

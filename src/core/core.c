@@ -4,6 +4,9 @@
  */
 #include "core/core.h"
 
+#include <poll.h>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/call.h"
 #include "core/hub.h"
@@ -59,6 +62,17 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     return 0;
 }
 
+bool core_settle(struct core *core, uint64_t timeout_ms)
+{
+    uint64_t deadline = clock_monotonic_ms() + timeout_ms;
+    while (core->outstanding > 0 && clock_monotonic_ms() < deadline) {
+        struct pollfd fd = {.fd = loop_fd(core->loop), .events = POLLIN};
+        (void)poll(&fd, 1, 10);
+        loop_turn(core->loop);
+    }
+    return core->outstanding == 0;
+}
+
 void core_deinit(struct core *core)
 {
     list_each (it, next, &core->session_list) {
@@ -99,9 +113,7 @@ static void offer_list_changed(struct core *core)
     list_each (it, next, &core->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->live && listen->peer->sink && !listen->peer->catchup) {
-            listen->list_pending = true;
-            listen->peer->has_list_pending = true;
-            peer_mark_dirty(listen->peer);
+            peer_owe_list(listen->peer, listen, core->last_seq);
         }
     }
 }
@@ -138,7 +150,7 @@ static void end_listen(struct listen *listen, struct core *core)
     struct buf result;
     buf_init(&result, 64u * 1024u);
     dialect_put_listen_result(&result, listen->id_json, core->self);
-    peer_send(listen->peer, buf_str(&result));
+    peer_send(listen->peer, &result);
     buf_deinit(&result);
     listen_destroy(listen);
 }

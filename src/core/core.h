@@ -57,12 +57,16 @@ struct core {
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
+    size_t outstanding; /* requests that providers have not finished */
     struct core_stats stats;
     bool stopping;
 };
 
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
               struct tidings_error *err);
+/* Wait until providers have finished what they were asked, at most this long. false: some did not, and
+ * the core must not be freed. Channels must be gone. */
+bool core_settle(struct core *core, uint64_t timeout_ms);
 /* Ends all sessions and peers. Channels must be gone. */
 void core_deinit(struct core *core);
 

@@ -8,6 +8,7 @@
 
 #define META_VERSION "io.modelcontextprotocol/protocolVersion"
 #define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
+#define REQUESTED_MAX 256u /* of a stranger's version echoed back */
 #define META_LOG_LEVEL "io.modelcontextprotocol/logLevel"
 
 /* Newest first. */
@@ -89,7 +90,8 @@ static void refuse_version(struct dialect_verdict *v, struct tidings_str request
     v->code = RPC_UNSUPPORTED_VERSION;
     v->lists_versions = true;
     v->modern_only = modern_only;
-    v->requested = requested;
+    v->requested = requested.len > REQUESTED_MAX ? tidings_strn(requested.ptr, REQUESTED_MAX)
+                                                 : requested;
     tidings_fail(&v->text, TIDINGS_E_UNSUPPORTED, "unsupported protocol version '%.*s'",
                  STR_ARG(requested));
 }
@@ -211,7 +213,8 @@ static void judge_modern(const struct dialect_context *ctx, const struct rpc_mes
     }
     const struct revision *rev = dialect_find_revision(version);
     if (!rev || rev->era != ERA_MODERN || !is_offered(rev, ctx->ceiling)) {
-        refuse_version(v, version, rev && rev->era == ERA_LEGACY);
+        bool has_modern = ctx->ceiling.len == 0 || str_cmp(revisions[0].name, ctx->ceiling) <= 0;
+        refuse_version(v, version, rev && rev->era == ERA_LEGACY && has_modern);
         return;
     }
     v->revision = rev;

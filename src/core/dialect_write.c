@@ -173,7 +173,7 @@ static const char u_tail[] = "}}}";
 
 /* The short members that depend on the subscriber but not on strings of strangers. */
 struct small_members {
-    char text[160];
+    char text[256]; /* the longest is 195 */
     size_t len;
 };
 

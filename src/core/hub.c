@@ -59,8 +59,10 @@ static void broadcast(struct hub *hub, const struct change *change)
 static void publish(struct hub *hub, const struct tidings_change *change)
 {
     struct changelog *log = hub->log;
-    struct change *c = change_create(change, log->ops->epoch(log), log->ops->next(log));
+    uint64_t seq = log->ops->next(log);
+    struct change *c = change_create(change, log->ops->epoch(log), seq);
     if (!c) {
+        log->ops->lost(log, seq); /* workers see the gap in the numbers with the next change */
         log_error("change lost", "reason=\"out of memory\" uri=%.*s",
                   change ? (int)change->uri.len : 0, change ? change->uri.ptr : "");
         return;
@@ -430,11 +432,11 @@ void hub_destroy(struct hub *hub)
     if (!hub) {
         return;
     }
-    for (size_t i = 0; hub->catalog && i < hub->catalog->mount_count; i++) {
-        provider_destroy(hub->catalog->mounts[i]);
-    }
     if (hub->pool) {
         pool_destroy(hub->pool);
+    }
+    for (size_t i = 0; hub->catalog && i < hub->catalog->mount_count; i++) {
+        provider_destroy(hub->catalog->mounts[i]);
     }
     if (hub->mailbox) {
         mailbox_close(hub->mailbox);

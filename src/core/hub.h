@@ -62,17 +62,19 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
 struct hub_arm_item {
     struct tidings_str scope; /* canonical; lies in the arm's own memory */
     int code;                 /* the result */
+    bool watched;             /* the provider watches: release it with hub_disarm */
     struct tidings_error err;
 };
 
 /* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to the
  * hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came back
- * with code 0 is released later with hub_disarm. */
+ * watched is released later with hub_disarm. */
 struct hub_arm {
     struct letter letter;
     struct hub *hub;
     struct mailbox *home;
     void (*done)(struct hub_arm *arm, struct core *core);
+    void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
     uint64_t seq; /* the newest number when the answer was given */
     size_t pending;

@@ -38,14 +38,25 @@ static void arm_home(struct letter *letter, void *owner)
     arm->done(arm, owner);
 }
 
-static void arm_drop(struct letter *letter)
+static void arm_dropped(struct hub_arm *arm)
 {
-    hub_arm_free(list_entry(letter, struct hub_arm, letter));
+    if (arm->dropped) {
+        arm->dropped(arm);
+    }
+    hub_arm_free(arm);
 }
 
-static void settle(struct hub_arm *arm, size_t index, int code, const struct tidings_error *err)
+static void arm_drop(struct letter *letter)
 {
+    arm_dropped(list_entry(letter, struct hub_arm, letter));
+}
+
+/* `err` NULL: armed, or nothing to arm. */
+static void settle(struct hub_arm *arm, size_t index, bool watched, const struct tidings_error *err)
+{
+    int code = err ? err->code : 0;
     arm->items[index].code = code;
+    arm->items[index].watched = watched && code == 0;
     if (code < 0) {
         arm->items[index].err = *err;
     }
@@ -70,7 +81,7 @@ static void watch_settled(struct letter *letter, void *owner)
     w->armed = w->code >= 0;
     list_each (it, next, &w->waiters) {
         struct waiter *waiter = list_entry(it, struct waiter, link);
-        settle(waiter->arm, waiter->index, w->code, &w->err);
+        settle(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
         list_remove(it);
         mem_free(waiter);
     }
@@ -152,7 +163,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     struct tidings_watch *w = map_find(&hub->watches, scope);
     if (w && w->armed) {
         w->needs++;
-        settle(arm, index, 0, NULL);
+        settle(arm, index, true, NULL);
         return;
     }
     struct catalog_hit hit;
@@ -161,7 +172,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     bool found = catalog_find(hub->catalog, scope, &none, &hit);
     arena_deinit(&none);
     if (!w && (!found || !hit.provider || !hit.provider->ops->watch)) {
-        settle(arm, index, 0, NULL); /* announced without being asked */
+        settle(arm, index, false, NULL); /* announced without being asked */
         return;
     }
     int rc = 0;
@@ -174,7 +185,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "out of memory");
-        settle(arm, index, rc, &err);
+        settle(arm, index, false, &err);
     }
 }
 
@@ -274,7 +285,7 @@ void hub_watches_clear(struct hub *hub)
         list_each (it, next, &w->waiters) {
             struct waiter *waiter = list_entry(it, struct waiter, link);
             if (--waiter->arm->pending == 0) {
-                hub_arm_free(waiter->arm);
+                arm_dropped(waiter->arm);
             }
             mem_free(waiter);
         }

@@ -159,7 +159,11 @@ static void run(struct arrival *a, struct json *root, const struct rpc_message *
     struct channel *channel = a->channel;
     struct call *call = call_create(channel, root, msg);
     if (!call) {
-        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        if (a->batch) {
+            batch_refuse(a->batch, RPC_INTERNAL, "out of memory");
+        } else {
+            inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        }
         return;
     }
     call->era = v->era;
@@ -185,6 +189,8 @@ static void one(struct arrival *a, struct json *root)
             refuse(channel, 400, msg.id, &e);
         } else if (msg.id) {
             refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST, err.text);
+        } else {
+            batch_refuse(a->batch, RPC_INVALID_REQUEST, err.text);
         }
         return;
     }

@@ -135,6 +135,8 @@ void sub_destroy(struct sub *sub)
     listen->sub_count--;
     peer->sub_count--;
     peer->core->stats.subscriptions--;
-    hub_disarm(peer->core->hub, sub->uri);
+    if (sub->watched) {
+        hub_disarm(peer->core->hub, sub->uri);
+    }
     mem_free(sub);
 }

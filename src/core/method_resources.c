@@ -38,7 +38,7 @@ static bool read_cursor(struct call *call, const char *sources, struct cursor *r
     struct buf text;
     buf_init(&text, CURSOR_MAX);
     bool good = jv_is(given, JV_STRING) && base64url_decode(&text, jv_str(given)) == 0 &&
-                text.len > 1 && strchr(sources, text.ptr[0]) && str_is_utf8(buf_str(&text));
+                text.len > 1 && text.ptr[0] != '\0' && strchr(sources, text.ptr[0]) && str_is_utf8(buf_str(&text));
     if (good) {
         ret->source = (enum cursor_source)text.ptr[0];
         ret->after = arena_dup(&call->arena, str_skip(buf_str(&text), 1));
@@ -94,6 +94,7 @@ struct listing {
     struct call *call;
     struct catalog *catalog; /* a reference: pages of one answer come from one snapshot */
     size_t mount;
+    size_t before; /* rows when the mount was asked */
     enum cursor_source source; /* of list.last */
 };
 
@@ -129,7 +130,7 @@ static void mount_listed(struct request *request)
         listing_fail(l, &request->err);
         return;
     }
-    if (l->list.count > 0 && l->list.last.len > 0) {
+    if (l->list.count > l->before) {
         l->source = FROM_MOUNT;
     }
     l->mount++;
@@ -144,7 +145,8 @@ static void next_mount(struct listing *l)
         listing_end(l);
         return;
     }
-    request_init(&l->list.base, call->core->mailbox, mount_listed, l, STR_EMPTY);
+    l->before = l->list.count;
+    request_init(&l->list.base, call->core, mount_listed, l, STR_EMPTY);
     call->request = &l->list.base;
     request_list(&l->list, l->catalog->mounts[l->mount]);
 }
@@ -322,7 +324,7 @@ void method_resources_read(struct call *call)
         call_fail(call, TIDINGS_E_NOTFOUND, spelled, "resource not found");
         return;
     }
-    request_init(&read->base, call->core->mailbox, read_done, call, uri);
+    request_init(&read->base, call->core, read_done, call, uri);
     read->w = &call->w;
     read->spelled = spelled;
     read->length = -1;

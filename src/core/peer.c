@@ -75,16 +75,38 @@ void peer_mark_dirty(struct peer *peer)
     }
 }
 
+/* Nothing above what is still owed. */
+static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
+{
+    return peer->owed_from > 0 && cursor >= peer->owed_from ? peer->owed_from - 1 : cursor;
+}
+
 uint64_t peer_cursor(const struct peer *peer)
 {
     if (!peer->sink || peer->catchup) {
-        return peer->cursor;
+        return below_owed(peer, peer->cursor);
     }
     if (peer->outbox.count > 0) {
         struct outbox *o = (struct outbox *)(uintptr_t)&peer->outbox;
-        return outbox_first(o)->first_seq - 1;
+        return below_owed(peer, outbox_first(o)->first_seq - 1);
     }
-    return peer->core->last_seq;
+    return below_owed(peer, peer->core->last_seq);
+}
+
+/* Without a stream nothing is owed: the cursor says where to begin again. */
+static void forget_waiting(struct peer *peer)
+{
+    peer->cursor = peer_cursor(peer);
+    outbox_remove(&peer->outbox, NULL);
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        listen->list_pending = false;
+        list_each (it, next, &listen->subs) {
+            list_entry(it, struct sub, link)->truncated = false;
+        }
+    }
+    peer->has_truncated = peer->has_list_pending = false;
+    peer->owed_from = 0;
 }
 
 static void on_drained(void *user)
@@ -98,9 +120,8 @@ static void on_drained(void *user)
 static void on_closed(void *user)
 {
     struct peer *peer = user;
-    peer->cursor = peer_cursor(peer);
+    forget_waiting(peer);
     peer->sink = NULL;
-    outbox_remove(&peer->outbox, NULL);
     if (peer->closed) {
         peer->closed(peer);
     }
@@ -109,8 +130,7 @@ static void on_closed(void *user)
 void peer_set_sink(struct peer *peer, struct sink *sink)
 {
     if (peer->sink) {
-        peer->cursor = peer_cursor(peer);
-        outbox_remove(&peer->outbox, NULL);
+        forget_waiting(peer);
         peer->sink->user = NULL;
         peer->sink->closed = NULL;
         peer->sink->drained = NULL;
@@ -123,28 +143,49 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
     }
 }
 
-bool peer_send(struct peer *peer, struct tidings_str message)
+bool peer_send(struct peer *peer, const struct buf *message)
 {
-    if (!peer->sink) {
+    struct sink *sink = peer->sink;
+    if (!sink) {
+        return false;
+    }
+    if (message->failed) {
+        sink->ops->cut(sink, "out of memory");
         return false;
     }
     char id[64];
     size_t id_len = peer->event_id ? peer->event_id(peer, peer_cursor(peer), id) : 0;
-    char *room = peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), message.len);
+    char *room = sink->ops->room(sink, tidings_strn(id, id_len), message->len);
     if (!room) {
         return false;
     }
-    memcpy(room, message.ptr, message.len);
+    memcpy(room, message->ptr, message->len);
     return true;
 }
 
 /* ---- delivery --------------------------------------------------------------------------------------- */
 
-static void mark_truncated(struct peer *peer, struct sub *sub)
+static void owe(struct peer *peer, uint64_t seq)
 {
+    if (peer->owed_from == 0 || seq < peer->owed_from) {
+        peer->owed_from = seq;
+    }
+    peer_mark_dirty(peer);
+}
+
+void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
+{
+    peer->core->stats.truncated += !sub->truncated;
     sub->truncated = true;
     peer->has_truncated = true;
-    peer->core->stats.truncated++;
+    owe(peer, seq);
+}
+
+void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq)
+{
+    listen->list_pending = true;
+    peer->has_list_pending = true;
+    owe(peer, seq);
 }
 
 /* Full: what waits becomes "something changed" per subscription. */
@@ -152,9 +193,7 @@ static void collapse(struct peer *peer)
 {
     struct outbox_item *item;
     while ((item = outbox_first(&peer->outbox)) != NULL) {
-        if (!item->sub->truncated) {
-            mark_truncated(peer, item->sub);
-        }
+        peer_owe_truncated(peer, item->sub, item->first_seq);
         outbox_pop(&peer->outbox);
     }
 }
@@ -162,10 +201,14 @@ static void collapse(struct peer *peer)
 void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
                 enum tidings_change_kind kind)
 {
-    if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->truncated) {
+    if (!sub->listen->live || change->seq <= sub->since || !peer->sink) {
         return;
     }
     if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
+        return;
+    }
+    if (sub->truncated) {
+        peer_mark_dirty(peer); /* it will be told to re-read anyway */
         return;
     }
     enum outbox_result r =
@@ -174,9 +217,7 @@ void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
         peer->core->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
         collapse(peer);
-        if (!sub->truncated) {
-            mark_truncated(peer, sub);
-        }
+        peer_owe_truncated(peer, sub, change->seq);
     }
     peer_mark_dirty(peer);
 }
@@ -200,9 +241,9 @@ static uint64_t cursor_after_first(struct peer *peer)
 {
     struct outbox *o = &peer->outbox;
     if (o->count > 1) {
-        return o->items[(o->head + 1) & (o->cap - 1)].first_seq - 1;
+        return below_owed(peer, o->items[(o->head + 1) & (o->cap - 1)].first_seq - 1);
     }
-    return peer->core->last_seq;
+    return below_owed(peer, peer->core->last_seq);
 }
 
 static bool flush_items(struct peer *peer)
@@ -231,34 +272,57 @@ static bool flush_items(struct peer *peer)
     return true;
 }
 
-static bool flush_truncated(struct peer *peer)
+/* Is another subscription still marked, from `sub` on? */
+static bool owes_more(struct peer *peer, const struct sub *sub)
 {
-    if (!peer->has_truncated) {
-        return true;
-    }
+    bool past = false;
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
+            const struct sub *other = list_entry(it, struct sub, link);
+            if (past && other->truncated) {
+                return true;
+            }
+            past = past || other == sub;
+        }
+    }
+    return false;
+}
+
+static bool write_truncated(struct peer *peer, struct sub *sub)
+{
+    if (!peer->sink || peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+        return false;
+    }
+    bool last = !peer->has_list_pending && !owes_more(peer, sub);
+    struct dialect_updated u = {
+        .kind = TIDINGS_CHANGE_UPDATED,
+        .uri_json = sub->spelled_json,
+        .subscribed_json = sub->spelled_json,
+        .listen_id_json = sub->listen->id_json,
+        .epoch = peer->core->epoch,
+        .cursor = last ? peer->core->last_seq : peer_cursor(peer),
+        .truncated = true,
+    };
+    if (!write_update(peer, &u)) {
+        return false;
+    }
+    sub->truncated = false;
+    return true;
+}
+
+static bool flush_truncated(struct peer *peer)
+{
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        if (!peer->has_truncated || !listen->live) {
+            continue;
+        }
+        list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
-            if (!sub->truncated) {
-                continue;
-            }
-            if (!peer->sink || peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+            if (sub->truncated && !write_truncated(peer, sub)) {
                 return false;
             }
-            struct dialect_updated u = {
-                .kind = TIDINGS_CHANGE_UPDATED,
-                .uri_json = sub->spelled_json,
-                .subscribed_json = sub->spelled_json,
-                .listen_id_json = listen->id_json,
-                .epoch = peer->core->epoch,
-                .cursor = peer->core->last_seq,
-                .truncated = true,
-            };
-            if (!write_update(peer, &u)) {
-                return false;
-            }
-            sub->truncated = false;
         }
     }
     peer->has_truncated = false;
@@ -272,18 +336,19 @@ static bool flush_list(struct peer *peer)
     }
     peer->has_list_pending = false;
     struct buf message;
-    buf_init(&message, 4096);
+    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    bool good = true;
     list_each (it, next, &peer->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
-        if (listen->list_pending && listen->live) {
+        if (good && listen->list_pending && listen->live) {
             listen->list_pending = false;
             buf_clear(&message);
             dialect_put_list_changed(&message, listen->id_json);
-            peer_send(peer, buf_str(&message));
+            good = peer_send(peer, &message);
         }
     }
     buf_deinit(&message);
-    return true;
+    return good;
 }
 
 void peer_flush(struct peer *peer)
@@ -291,8 +356,7 @@ void peer_flush(struct peer *peer)
     if (!peer->sink || peer->catchup) {
         return;
     }
-    /* A resync says "re-read"; what follows it in order must not be older than it. */
-    if (flush_items(peer) && flush_truncated(peer)) {
-        flush_list(peer);
+    if (flush_items(peer) && flush_truncated(peer) && flush_list(peer)) {
+        peer->owed_from = 0;
     }
 }

@@ -30,6 +30,7 @@ struct sub {
     uint64_t since;       /* changes up to this number are none of its business */
     unsigned queued;      /* items in the outbox */
     bool is_literal;      /* notifications use the client's spelling as `uri` */
+    bool watched;         /* holds a need of its scope at the hub */
     bool truncated;       /* must be told that something, unknown what, changed */
     struct tidings_str uri;        /* canonical */
     struct tidings_str spelled;      /* as the client wrote it */
@@ -69,6 +70,7 @@ struct peer {
     uint64_t cursor; /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup;  /* the log is being asked; live changes are in its answer */
     uint64_t skip_from, skip_to; /* while catching up: numbers in (from, to] went elsewhere */
+    uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
@@ -88,9 +90,13 @@ void peer_destroy(struct peer *peer);
 void peer_set_sink(struct peer *peer, struct sink *sink);
 /* Something to flush: at the end of the turn. */
 void peer_mark_dirty(struct peer *peer);
+/* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list changed. */
+void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
+void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq);
 void peer_flush(struct peer *peer);
-/* One whole message right now, before anything that waits. false: no stream, or it broke. */
-bool peer_send(struct peer *peer, struct tidings_str message);
+/* One whole message right now, before anything that waits. false: no stream, or it broke (also when
+ * the message could not be built: the stream is cut rather than left with a gap). */
+bool peer_send(struct peer *peer, const struct buf *message);
 
 /* A change that matches `sub`. */
 void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,

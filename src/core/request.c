@@ -7,13 +7,14 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
+#include "core/core.h"
 #include "core/resource.h"
 
-void request_init(struct request *r, struct mailbox *home, request_done_fn done, void *user,
+void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
                   struct tidings_str uri)
 {
     memset(r, 0, sizeof(*r));
-    r->home = home;
+    r->core = core;
     r->thread = pthread_self();
     r->done = done;
     r->user = user;
@@ -27,17 +28,16 @@ void request_cancel(struct request *r)
 
 static void come_home(struct letter *letter, void *owner)
 {
-    (void)owner;
+    struct core *core = owner;
     struct request *r = list_entry(letter, struct request, letter);
+    core->outstanding--;
     r->done(r);
 }
 
-/* The worker is gone, and with it the call: its memory was kept for us alone. */
+/* Not while the core lives: it waits for what is outstanding before it goes. */
 static void lost(struct letter *letter)
 {
-    struct request *r = list_entry(letter, struct request, letter);
-    r->code = TIDINGS_E_CLOSED;
-    r->done(r);
+    (void)letter;
 }
 
 void request_finish(struct request *r, int code, const struct tidings_error *err)
@@ -51,12 +51,13 @@ void request_finish(struct request *r, int code, const struct tidings_error *err
         }
     }
     if (pthread_equal(r->thread, pthread_self())) {
+        r->core->outstanding--;
         r->done(r);
         return;
     }
     r->letter.deliver = come_home;
     r->letter.drop = lost;
-    mailbox_send(r->home, &r->letter);
+    mailbox_send(r->core->mailbox, &r->letter);
 }
 
 static void run_job(void *job)
@@ -69,6 +70,7 @@ void request_start(struct request *r, struct tidings_provider *p, void (*run)(st
 {
     r->provider = p;
     r->run = run;
+    r->core->outstanding++;
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
         int rc = pool_submit(p->pool, run_job, r);
         if (rc < 0) {
@@ -286,6 +288,7 @@ void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
     if (hit->entry) {
         struct tidings_resource about = *hit->entry->about;
         about.uri = stat->base.uri;
+        stat->base.core->outstanding++;
         tidings_stat_done(stat, 0, &about, NULL);
         return;
     }

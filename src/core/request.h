@@ -16,13 +16,14 @@
 #include "core/catalog.h"
 #include "json/write.h"
 
+struct core;
 struct request;
 typedef void (*request_done_fn)(struct request *request);
 
 /* The part all kinds share. Lives in the memory of the call it serves. */
 struct request {
     struct letter letter;
-    struct mailbox *home;
+    struct core *core;
     pthread_t thread;
     request_done_fn done; /* on the home thread, exactly once */
     void *user;
@@ -75,7 +76,8 @@ struct tidings_write {
     struct buf etag; /* of what was written */
 };
 
-void request_init(struct request *r, struct mailbox *home, request_done_fn done, void *user,
+/* On the thread of `core`, where `done` runs too. */
+void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
                   struct tidings_str uri);
 void request_cancel(struct request *r);
 

@@ -35,6 +35,13 @@ static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
     return n > 0 ? (size_t)n : 0;
 }
 
+static void touch(struct session *session)
+{
+    session->active_ms = loop_now_ms(session->core->loop);
+    list_remove(&session->link);
+    list_append(&session->core->session_list, &session->link);
+}
+
 /* The stream in front stops being written to: remember how far it got. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
@@ -70,9 +77,10 @@ static void front_closed(struct peer *peer)
     struct session_stream *stream = newest(session);
     remember_end(session, stream);
     stream_free(stream);
-    session->active_ms = loop_now_ms(session->core->loop);
+    touch(session);
     stream = newest(session);
     if (stream) {
+        stream->no = ++session->next_stream; /* a new spell in front has a new number */
         peer_set_sink(peer, stream->sink);
         peer_catch_up(peer, peer->cursor);
     }
@@ -163,9 +171,7 @@ struct session *session_find(struct core *core, struct tidings_str id, const str
     if (!session || session->who != who) {
         return NULL;
     }
-    session->active_ms = loop_now_ms(core->loop);
-    list_remove(&session->link);
-    list_append(&core->session_list, &session->link);
+    touch(session);
     return session;
 }
 
@@ -192,9 +198,7 @@ void session_sweep(struct core *core)
             break; /* the rest was active later */
         }
         if (session->stream_count > 0 || !list_empty(&session->calls)) {
-            session->active_ms = now;
-            list_remove(it);
-            list_append(&core->session_list, it);
+            touch(session);
         } else {
             session_destroy(session);
         }
@@ -240,25 +244,30 @@ static void parse_event_id(const struct session *session, struct tidings_str id,
 
 /* Where to begin: a fresh stream carries what no stream has carried; a resumed one also what followed
  * its last event while it was in front. An id we do not know means everything may have been missed. */
-static void begin(struct session *session, struct tidings_str last_event_id)
+static void find_start(const struct session *session, struct tidings_str last_event_id,
+                       struct event_cursor *ret)
+{
+    uint64_t undelivered = session->peer->cursor;
+    memset(ret, 0, sizeof(*ret));
+    ret->cursor = ret->end = undelivered;
+    ret->known = true;
+    if (last_event_id.len > 0) {
+        parse_event_id(session, last_event_id, ret);
+        if (!ret->known || ret->cursor > undelivered) {
+            ret->cursor = undelivered;
+        }
+    }
+}
+
+static void begin(struct session *session, const struct event_cursor *at)
 {
     struct peer *peer = session->peer;
-    uint64_t undelivered = peer->cursor;
-    peer->skip_from = peer->skip_to = 0;
-    if (last_event_id.len == 0) {
-        peer_catch_up(peer, undelivered);
-        return;
-    }
-    struct event_cursor at;
-    parse_event_id(session, last_event_id, &at);
-    if (!at.known) {
+    peer->skip_from = at->end;
+    peer->skip_to = peer->cursor;
+    if (!at->known) {
         peer_resync(peer);
-        peer_catch_up(peer, undelivered);
-        return;
     }
-    peer->skip_from = at.end;
-    peer->skip_to = undelivered;
-    peer_catch_up(peer, at.cursor < undelivered ? at.cursor : undelivered);
+    peer_catch_up(peer, at->cursor);
 }
 
 int session_open_stream(struct session *session, struct channel *channel,
@@ -286,13 +295,15 @@ int session_open_stream(struct session *session, struct channel *channel,
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
     peer_set_sink(peer, stream->sink);
+    struct event_cursor at;
+    find_start(session, last_event_id, &at);
     if (session->revision->has_priming) {
         char id[64];
-        size_t len = event_id(peer, peer->cursor, id);
+        size_t len = event_id(peer, at.cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->core->limits->retry_ms);
     }
-    begin(session, last_event_id);
+    begin(session, &at);
     subscribe_list(session->listen);
     return 0;
 }

@@ -24,6 +24,7 @@ struct wish {
     enum match_kind kind;
     struct tidings_stat stat; /* its err says why it was refused */
     bool refused;
+    bool watched; /* a need of its scope is held at the hub */
 };
 
 struct subscribing {
@@ -33,6 +34,7 @@ struct subscribing {
     struct arena arena;
     bool acknowledge;  /* a listen waits for its acknowledgement */
     bool wants_list;   /* also arm every mount */
+    bool withdrawn;    /* unsubscribed before it came to be */
     size_t unsettled;
     size_t count;
     struct wish wishes[];
@@ -143,7 +145,7 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
     jw_end_object(&w);
     jw_end_object(&w);
     listen->live = true;
-    peer_send(listen->peer, buf_str(&out));
+    peer_send(listen->peer, &out);
     buf_deinit(&out);
 }
 
@@ -162,14 +164,37 @@ static void answer(struct subscribing *s)
     }
 }
 
+/* The watch is armed: make the subscription, or release the watch again. */
+static void establish(struct subscribing *s, struct wish *w, uint64_t seq)
+{
+    struct listen *listen = s->pending.listen;
+    size_t most = s->core->limits->max_subscriptions;
+    /* Asked for twice before the first was there: once is enough. */
+    bool needless = s->withdrawn || map_find(&listen->by_spelling, w->spelled) != NULL;
+    struct sub *sub = NULL;
+    if (!needless && listen->peer->sub_count >= most) {
+        w->refused = true;
+        tidings_fail(&w->stat.base.err, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
+                     most);
+    } else if (!needless) {
+        sub = sub_create(listen, w->spelled, w->uri, w->kind, seq);
+        if (!sub) {
+            refuse(w, TIDINGS_E_NOMEM, "out of memory");
+        }
+    }
+    if (sub) {
+        sub->watched = w->watched;
+    } else if (w->watched) {
+        hub_disarm(s->core->hub, w->uri);
+    }
+}
+
 static void finish(struct subscribing *s, uint64_t seq)
 {
     struct listen *listen = s->pending.listen;
     for (size_t i = 0; listen && i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
-        if (!w->refused && !sub_create(listen, w->spelled, w->uri, w->kind, seq)) {
-            refuse(w, TIDINGS_E_NOMEM, "out of memory");
-            hub_disarm(s->core->hub, w->uri);
+        if (!s->wishes[i].refused) {
+            establish(s, &s->wishes[i], seq);
         }
     }
     if (s->call) {
@@ -187,7 +212,7 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
 {
     size_t text = 0, n = 0;
     for (size_t i = from; i < arm->count; i++) {
-        if (arm->items[i].code == 0) {
+        if (arm->items[i].watched) {
             text += arm->items[i].scope.len;
             n++;
         }
@@ -197,7 +222,7 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
     size_t k = 0;
     for (size_t i = from; i < arm->count; i++) {
         struct tidings_str scope = arm->items[i].scope;
-        if (arm->items[i].code < 0) {
+        if (!arm->items[i].watched) {
             continue;
         }
         if (!kept) {
@@ -215,7 +240,7 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
 static void release_all(struct hub_arm *arm)
 {
     for (size_t i = 0; i < arm->count; i++) {
-        if (arm->items[i].code == 0) {
+        if (arm->items[i].watched) {
             hub_disarm(arm->hub, arm->items[i].scope);
         }
     }
@@ -235,6 +260,7 @@ static void armed(struct hub_arm *arm, struct core *core)
             if (w->refused) {
                 continue;
             }
+            w->watched = arm->items[item].watched;
             if (arm->items[item].code < 0) {
                 w->refused = true;
                 w->stat.base.err = arm->items[item].err;
@@ -249,6 +275,16 @@ static void armed(struct hub_arm *arm, struct core *core)
     uint64_t seq = arm->seq;
     hub_arm_free(arm);
     finish(s, seq);
+}
+
+/* The hub went before it could answer. */
+static void never_armed(struct hub_arm *arm)
+{
+    struct subscribing *s = arm->user;
+    if (s->call) {
+        call_drop(s->call);
+    }
+    subscribing_free(s);
 }
 
 static void arm_all(struct subscribing *s)
@@ -278,6 +314,7 @@ static void arm_all(struct subscribing *s)
         return;
     }
     arm->done = armed;
+    arm->dropped = never_armed;
     arm->user = s;
     hub_arm_send(arm);
 }
@@ -325,7 +362,7 @@ static void settle(struct subscribing *s, struct wish *w)
     int rc = uri_canonical(w->spelled, &canonical, &err);
     w->uri = rc < 0 ? STR_EMPTY : arena_dup(&s->arena, buf_str(&canonical));
     buf_deinit(&canonical);
-    request_init(&w->stat.base, s->core->mailbox, stat_done, w, w->uri);
+    request_init(&w->stat.base, s->core, stat_done, w, w->uri);
     if (rc < 0 || !w->uri.ptr) {
         refuse(w, rc < 0 ? rc : TIDINGS_E_NOMEM, rc < 0 ? err.text : "out of memory");
         settled(s);
@@ -366,10 +403,9 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
         call_empty(call);
         return;
     }
-    const struct core_limits *limits = call->core->limits;
-    if (listen->peer->sub_count >= limits->max_subscriptions) {
-        call_fail(call, TIDINGS_E_LIMIT, spelled, "at most %zu subscriptions are allowed",
-                  limits->max_subscriptions);
+    if (spelled.len > URI_MAX) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri may be at most %u bytes long",
+                  URI_MAX);
         return;
     }
     struct subscribing *s = subscribing_create(listen, 1);
@@ -391,6 +427,13 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
     struct sub *sub = map_find(&listen->by_spelling, spelled);
     if (sub) {
         sub_destroy(sub);
+    }
+    list_each (it, next, &listen->pending) {
+        struct listen_pending *pending = list_entry(it, struct listen_pending, link);
+        struct subscribing *s = list_entry(pending, struct subscribing, pending);
+        if (s->call && str_eq(s->wishes[0].spelled, spelled)) {
+            s->withdrawn = true;
+        }
     }
     call_empty(call);
 }
@@ -481,9 +524,11 @@ static bool check_listen(struct call *call, struct json *wanted)
         return false;
     }
     for (size_t i = 0; i < jv_count(uris); i++) {
-        if (!jv_is(jv_at(uris, i), JV_STRING)) {
+        struct json *uri = jv_at(uris, i);
+        if (!jv_is(uri, JV_STRING) || jv_str(uri).len > URI_MAX) {
             call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                      "notifications.resourceSubscriptions[%zu] must be a string", i);
+                      "notifications.resourceSubscriptions[%zu] must be a string of at most %u bytes",
+                      i, URI_MAX);
             return false;
         }
     }
@@ -494,7 +539,9 @@ static bool check_listen(struct call *call, struct json *wanted)
         return false;
     }
     struct channel *channel = call->channel;
-    if (channel->peer && channel->peer->listen_count > limits->max_listens) {
+    struct peer *peer = channel->peer;
+    size_t open = peer ? peer->listen_count - (listen_find(peer, STR_EMPTY) != NULL) : 0;
+    if (open >= limits->max_listens) {
         call_fail(call, TIDINGS_E_BUSY, STR_EMPTY, "at most %zu listens are allowed here",
                   limits->max_listens);
         return false;
@@ -504,6 +551,24 @@ static bool check_listen(struct call *call, struct json *wanted)
         return false;
     }
     return true;
+}
+
+/* Out of memory half way. A stream that has begun is cut, so that the client tries again. */
+static void give_up(struct call *call, struct peer *peer, struct listen *listen,
+                    struct subscribing *s)
+{
+    if (s) {
+        subscribing_free(s);
+    }
+    listen_destroy(listen);
+    if (peer && call->channel->ops->is_http) {
+        struct sink *sink = peer->sink;
+        call_drop(call);
+        peer_destroy(peer);
+        sink->ops->cut(sink, "out of memory");
+    } else {
+        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+    }
 }
 
 void subscribe_listen(struct call *call)
@@ -518,18 +583,12 @@ void subscribe_listen(struct call *call)
         call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "a listen with this id is open");
         return;
     }
+    struct json *uris = jv_get(wanted, "resourceSubscriptions");
     struct peer *peer = listen_peer(call);
     struct listen *listen = peer ? listen_create(peer, call->id_json) : NULL;
-    struct json *uris = jv_get(wanted, "resourceSubscriptions");
     struct subscribing *s = listen ? subscribing_create(listen, jv_count(uris)) : NULL;
     if (!s || copy_wishes(s, uris) < 0) {
-        /* The stream may have begun: ending it without a result makes the client try again. */
-        if (peer && channel->ops->is_http) {
-            struct sink *sink = peer->sink;
-            peer_destroy(peer);
-            sink->ops->cut(sink, "out of memory");
-        }
-        call_drop(call);
+        give_up(call, peer, listen, s);
         return;
     }
     s->acknowledge = true;

@@ -24,8 +24,7 @@
 #define POOL_THREADS 2u
 #define POOL_MAX_WAITING 1024u
 
-/* ---- configuration -----------------------------------------------------------------------------
- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 struct number_key {
     const char *key;
@@ -169,8 +168,7 @@ static int take_config(struct file_provider *f, struct tidings_str config,
     return rc;
 }
 
-/* ---- open and close ----------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int take_prefix(struct file_root *root, struct tidings_str prefix)
 {
@@ -235,8 +233,7 @@ static void provider_file_close(struct tidings_provider *p)
     *f = (struct file_provider){0};
 }
 
-/* ---- describing --------------------------------------------------------------------------------
- */
+/* ---- describing ------------------------------------------------------------------------------ */
 
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
                  struct file_look *ret, struct tidings_error *err)
@@ -311,7 +308,7 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     char etag[FILE_ETAG_SIZE];
     struct buf path, spelled;
     buf_init(&path, FILE_MAX_PATH);
-    buf_init(&spelled, f->root.prefix_len + 3 * FILE_MAX_PATH);
+    buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     int rc = file_resolve(f, uri, &path, &look, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);
@@ -328,8 +325,7 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     buf_deinit(&spelled);
 }
 
-/* ---- watching ----------------------------------------------------------------------------------
- */
+/* ---- watching -------------------------------------------------------------------------------- */
 
 static void provider_file_watch(struct tidings_provider *p, struct tidings_watch *watch,
                                 struct tidings_str uri)

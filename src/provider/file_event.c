@@ -47,8 +47,7 @@ static struct tidings_str pending_path(const struct pending *p)
     return tidings_strn(p->path, p->path_len);
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void schedule(struct file_watch *w)
 {
@@ -137,8 +136,7 @@ static void pend(struct file_watch *w, struct tidings_str path, bool is_write,
     }
 }
 
-/* ---- looking at files --------------------------------------------------------------------------
- */
+/* ---- looking at files ------------------------------------------------------------------------ */
 
 /* Cut a path into the node of its directory and its name; NULL when that directory is not ours. */
 static struct file_node *split(struct file_watch *w, struct tidings_str path,
@@ -256,8 +254,7 @@ static void on_quiet(struct loop_timer *timer, void *user)
     schedule(w);
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 /* Remember where something known went from. */
 static void move_begin(struct file_watch *w, const struct inotify_event *e, struct tidings_str path)

@@ -25,8 +25,7 @@
 #define MAX_NAMES 2000000u
 #define MAX_NAMES_BYTES (1u << 30)
 
-/* ---- the names of one directory
- * ------------------------------------------------------------------ */
+/* ---- the names of one directory -------------------------------------------------------------- */
 
 /* Offsets into the text; both strings are NUL-terminated there. */
 struct name {
@@ -220,8 +219,7 @@ static int names_read(struct names *n, const struct file_root *root, int dir, st
     return rc;
 }
 
-/* ---- walking
- * ------------------------------------------------------------------------------------- */
+/* ---- walking --------------------------------------------------------------------------------- */
 
 struct walk {
     const struct file_provider *f;
@@ -324,8 +322,7 @@ static bool cursor_below(const struct walk *w, struct tidings_str *ret)
     return ret->len > 0 || str_cmp(after, base) <= 0;
 }
 
-/* ---- the operations
- * ------------------------------------------------------------------------------ */
+/* ---- the operations -------------------------------------------------------------------------- */
 
 struct list_job {
     const struct file_provider *f;

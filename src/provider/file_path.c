@@ -20,8 +20,7 @@
 #define RACY_MS 2000
 #define OPEN_TRIES 16
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* The part of `uri` below the prefix; false when it is not below it. */
 static bool below_prefix(const struct file_root *root, struct tidings_str uri,
@@ -61,7 +60,7 @@ static int check_spelling(struct tidings_str encoded, struct tidings_str path,
                           struct tidings_error *err)
 {
     struct buf right;
-    buf_init(&right, 3 * FILE_MAX_PATH);
+    buf_init(&right, FILE_MAX_ENCODED);
     int rc = uri_encode_path(&right, path);
     if (rc < 0) {
         rc = tidings_fail(err, rc, "encoding a path: %s", tidings_code_text(rc));
@@ -147,8 +146,7 @@ bool file_is_excluded_below(const struct file_root *root, struct tidings_str pat
     return path.len > 0 && file_is_excluded(root, path);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 int file_open_beneath(int dir, const char *path, int flags)
 {
@@ -223,8 +221,7 @@ enum file_kind file_kind(const struct file_look *look)
     return S_ISDIR(look->st.st_mode) ? FILE_DIRECTORY : FILE_OTHER;
 }
 
-/* ---- states ------------------------------------------------------------------------------------
- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 static uint64_t hash_words(const uint64_t *words, size_t count)
 {

@@ -23,7 +23,8 @@
 
 #define FILE_MAX_DEPTH 64u
 #define FILE_MAX_PATH 4096u
-#define FILE_ETAG_SIZE 18u /* 16 digits, perhaps 'r', NUL */
+#define FILE_MAX_ENCODED 12288u /* three bytes for each */
+#define FILE_ETAG_SIZE 18u      /* 16 digits, perhaps 'r', NUL */
 
 /* A directory that is served. Immutable while in use, hence shared by all threads. */
 struct file_root {

@@ -18,8 +18,8 @@
 #include "provider/file_provider.h"
 #include "provider/mime.h"
 
-#define SMALL (64 * 1024)
-#define CHUNK (1024 * 1024)
+#define SMALL 65536
+#define CHUNK 1048576
 #define MAX_NAMES 10000u
 
 struct read_job {
@@ -55,8 +55,7 @@ static struct tidings_str job_name(const struct read_job *job)
     return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
 }
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* Read at most `want` bytes; fewer at the end of the file. The count, or a negative code. */
 static int64_t read_bytes(struct read_job *job, char *bytes, struct tidings_error *err)
@@ -158,8 +157,7 @@ static int open_file(struct read_job *job, struct tidings_error *err)
     return plan(job, err);
 }
 
-/* ---- directories -------------------------------------------------------------------------------
- */
+/* ---- directories ----------------------------------------------------------------------------- */
 
 static void run_directory(struct read_job *job)
 {
@@ -168,7 +166,7 @@ static void run_directory(struct read_job *job)
     char etag[FILE_ETAG_SIZE];
     struct buf text, uri;
     buf_init(&text, tidings_read_max_bytes(job->read));
-    buf_init(&uri, job->f->root.prefix_len + 3 * FILE_MAX_PATH);
+    buf_init(&uri, job->f->root.prefix_len + FILE_MAX_ENCODED);
     int rc = file_list_names(job->f, buf_str(&job->path), MAX_NAMES, &text, &err);
     if (rc < 0) {
         rc = error_wrap(&err, rc, "'%.*s'", STR_ARG(job->uri));
@@ -182,8 +180,7 @@ static void run_directory(struct read_job *job)
     job_finish(job, rc < 0 ? rc : 0, &err);
 }
 
-/* ---- the operation -----------------------------------------------------------------------------
- */
+/* ---- the operation --------------------------------------------------------------------------- */
 
 static void run_pooled(void *memory)
 {

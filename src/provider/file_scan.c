@@ -16,8 +16,7 @@
 #include "base/log.h"
 #include "provider/file_watcher.h"
 
-/* ---- announcing --------------------------------------------------------------------------------
- */
+/* ---- announcing ------------------------------------------------------------------------------ */
 
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out)
 {
@@ -39,8 +38,8 @@ static void announce(struct file_watch *w, const struct file_node *node,
     struct tidings_error err = {0};
     bool has_slash = (node->flags & FILE_NODE_DIRECTORY) != 0;
     buf_init(&path, FILE_MAX_PATH);
-    buf_init(&uri, w->root->prefix_len + 3 * FILE_MAX_PATH);
-    buf_init(&from_uri, w->root->prefix_len + 3 * FILE_MAX_PATH);
+    buf_init(&uri, w->root->prefix_len + FILE_MAX_ENCODED);
+    buf_init(&from_uri, w->root->prefix_len + FILE_MAX_ENCODED);
     file_node_path(node, &path);
     file_path_to_uri(w->root, buf_str(&path), has_slash, &uri);
     struct tidings_change change = {.uri = buf_str(&uri), .kind = kind};
@@ -123,8 +122,7 @@ static void vanish(struct file_watch *w, struct file_node *node)
     set_absent(w, node);
 }
 
-/* ---- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 enum enter_mode {
     ENTER_IF_MISSED, /* not if it was watched all along */

@@ -14,8 +14,7 @@
 
 #define KEPT_NODES 1000000u
 
-/* ---- arming ------------------------------------------------------------------------------------
- */
+/* ---- arming ---------------------------------------------------------------------------------- */
 
 /* The node of a path; missing ones are made, each with a place. */
 static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str path)
@@ -93,8 +92,7 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
     return 0;
 }
 
-/* ---- disarming ---------------------------------------------------------------------------------
- */
+/* ---- disarming ------------------------------------------------------------------------------- */
 
 static void tidy_below(struct file_watch *w, struct file_node *node)
 {
@@ -142,8 +140,7 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
     }
 }
 
-/* ---- looking again -----------------------------------------------------------------------------
- */
+/* ---- looking again --------------------------------------------------------------------------- */
 
 void file_scope_rescan(struct file_watch *w)
 {

@@ -39,8 +39,7 @@ struct errand {
     char path[]; /* with a '/' added for a tree */
 };
 
-/* ---- scopes, on the watcher's thread -----------------------------------------------------------
- */
+/* ---- scopes, on the watcher's thread --------------------------------------------------------- */
 
 static struct tidings_str scope_path(const struct scope *s)
 {
@@ -146,8 +145,7 @@ static void drop_errand(struct letter *letter)
     mem_free(e);
 }
 
-/* ---- the thread --------------------------------------------------------------------------------
- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static void *run(void *user)
 {

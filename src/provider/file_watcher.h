@@ -81,7 +81,7 @@ struct file_watch {
     struct loop_timer *linger_timer;
 };
 
-/* ---- file_place.c -------------------------------------------------------------------------- */
+/* ---- file_place.c ---------------------------------------------------------------------------- */
 
 static inline struct file_place *file_place_of(const struct file_node *node)
 {
@@ -111,7 +111,7 @@ void file_place_forget_wd(struct file_watch *w, struct file_place *p);
 /* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
 void file_place_tidy(struct file_watch *w, struct file_node *node);
 
-/* ---- file_scan.c --------------------------------------------------------------------------- */
+/* ---- file_scan.c ----------------------------------------------------------------------------- */
 
 /* Look at one name now, announce what differs, enter new directories. `from`: where a new file was
  * moved from, or empty. The node may be freed, or made. */
@@ -127,7 +127,7 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node);
 /* The path of `name` in `dir`, written over what is in `out`. Errors stick in `out`. */
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out);
 
-/* ---- file_scope.c -------------------------------------------------------------------------- */
+/* ---- file_scope.c ---------------------------------------------------------------------------- */
 
 /* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
 int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
@@ -139,7 +139,7 @@ void file_scope_rescan(struct file_watch *w);
 void file_scope_poll(struct file_watch *w);
 void file_scope_deinit(struct file_watch *w);
 
-/* ---- file_event.c -------------------------------------------------------------------------- */
+/* ---- file_event.c ---------------------------------------------------------------------------- */
 
 int file_event_init(struct file_watch *w, struct tidings_error *err);
 void file_event_deinit(struct file_watch *w);

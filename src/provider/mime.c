@@ -20,8 +20,9 @@
 #include "uri/pattern.h"
 
 #define GLOBS_MAX_BYTES (1u << 20)
-#define GLOBS_MAX_PATTERNS 64u /* those that are neither a name nor a suffix; a dozen in practice  \
-                                */
+#define GLOBS_MAX_PATTERNS                                                                         \
+    64u /* those that are neither a name nor a suffix; a dozen in practice                         \
+         */
 #define NAME_MAX_BYTES 255u
 
 struct glob {
@@ -134,8 +135,7 @@ static const struct builtin builtin_names[] = {
     {"version", "text/plain"},
 };
 
-/* ---- loading -----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static char *read_whole(const char *path, size_t *ret_len)
 {
@@ -273,8 +273,7 @@ void mime_destroy(struct mime_table *m)
     mem_free(m);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------
- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static int compare_builtin(const void *key, const void *row)
 {

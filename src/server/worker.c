@@ -7,7 +7,11 @@
 #include <signal.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
+
+/* How long a provider may still work on what it was asked before the server goes without it. */
+#define SETTLE_MS 5000u
 
 struct stop_letter {
     struct letter letter;
@@ -118,6 +122,10 @@ void worker_destroy(struct worker *w)
     }
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
+    if (!core_settle(&w->core, SETTLE_MS)) {
+        log_error("a provider does not finish", "requests=%zu", w->core.outstanding);
+        return; /* it may still write into memory of ours: leave it */
+    }
     core_deinit(&w->core);
     loop_timer_close(w->deadline);
     if (w->owns_loop) {

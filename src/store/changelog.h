@@ -37,6 +37,8 @@ struct changelog_ops {
      * is replaced. TIDINGS_E_NOMEM: nothing kept, the floor rises to this seq (told, never silent).
      */
     int (*append)(struct changelog *log, const struct change *change);
+    /* The change with that number could not be made: the floor rises to it. */
+    void (*lost)(struct changelog *log, uint64_t seq);
     /* Every URI whose newest change has seq in (after, last]. Returns the number reported. */
     size_t (*each)(const struct changelog *log, uint64_t after, changelog_each_fn fn, void *user);
     size_t (*count)(const struct changelog *log);

@@ -112,6 +112,11 @@ static uint64_t memory_last(const struct changelog *log)
     return memory_of_const(log)->last;
 }
 
+static void memory_lost(struct changelog *log, uint64_t seq)
+{
+    raise_floor(memory_of(log), seq);
+}
+
 static uint64_t memory_floor(const struct changelog *log)
 {
     return memory_of_const(log)->floor;
@@ -229,6 +234,7 @@ static const struct changelog_ops memory_ops = {
     .epoch = memory_epoch,
     .last = memory_last,
     .floor = memory_floor,
+    .lost = memory_lost,
     .next = memory_next,
     .append = memory_append,
     .each = memory_each,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A directory of its own for each test of the file provider, served at file://data/, and short
- * words for doing things in it. Header only: two programs use it. Paths are relative to the
+ * words for doing things in it. Header only: several programs use it. Paths are relative to the
  * directory; any failure of the system ends the test.
  */
 #ifndef TESTS_SUPPORT_FILE_FIXTURE_H
@@ -27,7 +27,7 @@
 
 struct fixture {
     char base[64]; /* holds "root", the served directory, and what lies outside it */
-    char root[80];
+    char root[128];
     struct host *host;
 };
 
@@ -98,6 +98,48 @@ static inline void serve(struct fixture *f, const char *extra)
         fail_msg("%s", err.text);
     }
 }
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static inline void check_read(struct fixture *f, const char *uri, const char *text)
+{
+    struct host_answer *a = host_read(f->host, uri);
+    assert_string_equal(a->error, "");
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 1);
+    assert_string_equal(a->rows[0].bytes, text);
+    host_answer_free(a);
+}
+
+/* Reading fails with this code and a sentence that holds `part`; stat fails too. */
+static inline void check_refused(struct fixture *f, const char *uri, int code, const char *part)
+{
+    struct host_answer *a = host_read(f->host, uri);
+    assert_int_equal(a->code, code);
+    assert_int_equal(a->count, 0);
+    if (!strstr(a->error, part)) {
+        fail_msg("'%s' does not hold '%s'", a->error, part);
+    }
+    host_answer_free(a);
+    a = host_stat(f->host, uri);
+    assert_int_equal(a->code, code);
+    assert_int_equal(a->count, 0);
+    host_answer_free(a);
+}
+
+static inline bool is_listed(struct fixture *f, const char *uri)
+{
+    struct host_answer *a = host_list(f->host, "", 1000);
+    bool found = false;
+    assert_int_equal(a->code, 0);
+    for (size_t i = 0; i < a->count; i++) {
+        found = found || strcmp(a->rows[i].uri, uri) == 0;
+    }
+    host_answer_free(a);
+    return found;
+}
+
+/* ---- the fixture ----------------------------------------------------------------------------- */
 
 static inline int fixture_open(void **state)
 {

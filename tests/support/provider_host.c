@@ -79,8 +79,7 @@ static char *copy_of(struct tidings_str s)
     return text;
 }
 
-/* ---- waiting -----------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static struct timespec deadline(void)
 {
@@ -152,8 +151,7 @@ void host_answer_free(struct host_answer *a)
     free(a);
 }
 
-/* ---- what providers call
- * ------------------------------------------------------------------------- */
+/* ---- what providers call --------------------------------------------------------------------- */
 
 void tidings_resource_init(struct tidings_resource *resource)
 {
@@ -293,8 +291,7 @@ void tidings_watch_done(struct tidings_watch *watch, int code, const struct tidi
     finish(&watch->r, code, err);
 }
 
-/* ---- what tests call
- * ----------------------------------------------------------------------------- */
+/* ---- what tests call ------------------------------------------------------------------------- */
 
 struct host *host_open(const struct tidings_provider_ops *ops, const char *prefix,
                        const char *config, struct tidings_error *err)
@@ -399,8 +396,7 @@ void host_unwatch(struct host *h, const char *uri)
     h->provider.ops->unwatch(&h->provider, tidings_str(uri));
 }
 
-/* ---- changes
- * ------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static const char *const kinds[] = {"updated", "created", "deleted"};
 

@@ -21,7 +21,7 @@ struct host *host_open(const struct tidings_provider_ops *ops, const char *prefi
 void host_close(struct host *h);
 struct tidings_provider *host_provider(struct host *h);
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 struct host_row {
     char *uri, *name, *mime_type, *etag; /* "" when not known */
@@ -53,7 +53,7 @@ void host_answer_free(struct host_answer *a);
 int host_watch(struct host *h, const char *uri);
 void host_unwatch(struct host *h, const char *uri);
 
-/* ---- changes ------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 struct host_change {
     enum tidings_change_kind kind;

@@ -1,72 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file provider: configuration, names, containment, describing, reading. Listing is in
- * test_file_list.c, watching in test_file_watch.c.
+ * The file provider: configuration, names, describing, reading. Each further part has its own
+ * program: test_file_containment.c, test_file_list.c, test_file_watch.c, test_file_scope.c.
  */
 #include "provider/file.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
-#include <sys/sysmacros.h>
-#include <sys/un.h>
 
 #include "base/clock.h"
 #include "base/str.h"
 #include "support/file_fixture.h"
 #include "uri/uri.h"
 
-/* ---- words of these tests
- * ------------------------------------------------------------------------ */
-
-static void check_read(struct fixture *f, const char *uri, const char *text)
-{
-    struct host_answer *a = host_read(f->host, uri);
-    assert_string_equal(a->error, "");
-    assert_int_equal(a->code, 0);
-    assert_int_equal(a->count, 1);
-    assert_string_equal(a->rows[0].bytes, text);
-    host_answer_free(a);
-}
-
-/* Reading fails with this code and a sentence that holds `part`; stat fails too. */
-static void check_refused(struct fixture *f, const char *uri, int code, const char *part)
-{
-    struct host_answer *a = host_read(f->host, uri);
-    assert_int_equal(a->code, code);
-    assert_int_equal(a->count, 0);
-    if (!strstr(a->error, part)) {
-        fail_msg("'%s' does not hold '%s'", a->error, part);
-    }
-    host_answer_free(a);
-    a = host_stat(f->host, uri);
-    assert_int_equal(a->code, code);
-    assert_int_equal(a->count, 0);
-    host_answer_free(a);
-}
-
-static bool is_listed(struct fixture *f, const char *uri)
-{
-    struct host_answer *a = host_list(f->host, "", 1000);
-    bool found = false;
-    assert_int_equal(a->code, 0);
-    for (size_t i = 0; i < a->count; i++) {
-        found = found || strcmp(a->rows[i].uri, uri) == 0;
-    }
-    host_answer_free(a);
-    return found;
-}
-
-static void put_outside(const struct fixture *f, const char *path, const char *text)
-{
-    struct fixture outside = *f;
-    memcpy(outside.root, f->base, sizeof f->base);
-    put(&outside, path, text);
-}
-
-/* ---- configuration
- * ------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 static void a_wrong_configuration_is_refused_with_the_key_and_what_is_accepted(void **state)
 {
@@ -116,8 +63,7 @@ static void a_prefix_without_slash_serves_the_same_uris(void **state)
     check_refused(f, "file:///srv/dataa.txt", TIDINGS_E_NOTFOUND, "no such file");
 }
 
-/* ---- names
- * --------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static void names_of_any_bytes_round_trip(void **state)
 {
@@ -233,122 +179,7 @@ static void the_etag_follows_the_change_time_and_is_marked_while_it_is_young(voi
     host_answer_free(changed);
 }
 
-/* ---- containment
- * --------------------------------------------------------------------------------- */
-
-static void containment_prefix_confusion(void **state)
-{
-    struct fixture *f = *state;
-    struct fixture evil = *f;
-    (void)snprintf(evil.root, sizeof evil.root, "%s/root-evil", f->base);
-    assert_int_equal(mkdir(evil.root, 0755), 0);
-    put(&evil, "secret", "secret");
-    serve(f, "");
-    check_refused(f, "file://data-evil/secret", TIDINGS_E_NOTFOUND, "no such file");
-    check_refused(f, "file://dat", TIDINGS_E_NOTFOUND, "no such file");
-    check_refused(f, MOUNT "../root-evil/secret", TIDINGS_E_NOTFOUND, "no such file");
-}
-
-static void containment_encoded_dot_dot(void **state)
-{
-    struct fixture *f = *state;
-    static const char *const uris[] = {MOUNT "../secret",
-                                       MOUNT "%2e%2e/secret",
-                                       MOUNT "%2E%2E/secret",
-                                       MOUNT "d/../../secret",
-                                       MOUNT "..%2Fsecret",
-                                       MOUNT "d/..",
-                                       MOUNT ".",
-                                       MOUNT "./secret",
-                                       MOUNT "d/%2e%2e%2f%2e%2e%2fsecret",
-                                       MOUNT "%252e%252e/secret",
-                                       MOUNT "..%5C..%5Csecret"};
-    make_dir(f, "d");
-    put_outside(f, "secret", "secret");
-    serve(f, "");
-    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
-        check_refused(f, uris[i], TIDINGS_E_NOTFOUND, "");
-    }
-}
-
-static void containment_symlink_escape_by_file_and_directory(void **state)
-{
-    struct fixture *f = *state;
-    put_outside(f, "secret", "secret");
-    assert_int_equal(symlink("../secret", at(f, "file")), 0);
-    assert_int_equal(symlink("..", at(f, "dir")), 0);
-    assert_int_equal(symlink("dir/secret", at(f, "chained")), 0);
-    assert_int_equal(symlink("/etc", at(f, "etc")), 0);
-    assert_int_equal(symlink("/etc/passwd", at(f, "passwd")), 0);
-    serve(f, "");
-    check_refused(f, MOUNT "file", TIDINGS_E_DENIED, "leads out of the directory");
-    check_refused(f, MOUNT "dir/secret", TIDINGS_E_DENIED, "leads out");
-    check_refused(f, MOUNT "dir/", TIDINGS_E_DENIED, "leads out");
-    check_refused(f, MOUNT "chained", TIDINGS_E_DENIED, "leads out");
-    check_refused(f, MOUNT "etc/passwd", TIDINGS_E_DENIED, "leads out");
-    check_refused(f, MOUNT "passwd", TIDINGS_E_DENIED, "leads out");
-    struct host_answer *a = host_list(f->host, "", 100);
-    assert_int_equal(a->code, 0);
-    assert_int_equal(a->count, 0);
-    host_answer_free(a);
-    a = host_children(f->host, MOUNT "dir/", "", 100);
-    assert_int_equal(a->code, TIDINGS_E_DENIED);
-    host_answer_free(a);
-}
-
-static void containment_absolute_symlink_inside_the_root_is_refused(void **state)
-{
-    struct fixture *f = *state;
-    put(f, "target", "inside");
-    assert_int_equal(symlink(at(f, "target"), at(f, "absolute")), 0);
-    serve(f, "");
-    check_refused(f, MOUNT "absolute", TIDINGS_E_DENIED, "leads out");
-    assert_false(is_listed(f, MOUNT "absolute"));
-}
-
-static void containment_proc_magic_links(void **state)
-{
-    struct fixture *f = *state;
-    struct tidings_error err = {0};
-    f->host = host_open(&provider_file_ops, MOUNT, "{\"root\": \"/proc/self\"}", &err);
-    assert_non_null(f->host);
-    check_refused(f, MOUNT "root/etc/passwd", TIDINGS_E_DENIED, "link that is not followed");
-    check_refused(f, MOUNT "cwd/", TIDINGS_E_DENIED, "");
-    check_refused(f, MOUNT "exe", TIDINGS_E_DENIED, "");
-    check_refused(f, MOUNT "fd/0", TIDINGS_E_DENIED, "");
-    struct host_answer *a = host_read(f->host, MOUNT "comm"); /* procfs knows no sizes */
-    assert_int_equal(a->code, 0);
-    assert_true(a->rows[0].length > 0);
-    host_answer_free(a);
-}
-
-static void containment_fifo_does_not_hang(void **state)
-{
-    struct fixture *f = *state;
-    assert_int_equal(mkfifo(at(f, "fifo"), 0644), 0);
-    serve(f, "");
-    check_refused(f, MOUNT "fifo", TIDINGS_E_DENIED, "is a device, FIFO or socket");
-    assert_false(is_listed(f, MOUNT "fifo"));
-}
-
-static void containment_device_and_socket_are_refused(void **state)
-{
-    struct fixture *f = *state;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", at(f, "socket"));
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    bool has_device = mknod(at(f, "null"), S_IFCHR | 0666, makedev(1, 3)) == 0;
-    assert_true(has_device || errno == EPERM); /* only root may make one */
-    serve(f, "");
-    check_refused(f, MOUNT "socket", TIDINGS_E_DENIED, "is a device, FIFO or socket");
-    assert_false(is_listed(f, MOUNT "socket"));
-    if (has_device) {
-        check_refused(f, MOUNT "null", TIDINGS_E_DENIED, "is a device, FIFO or socket");
-        assert_false(is_listed(f, MOUNT "null"));
-    }
-    close(fd);
-}
+/* ---- links and exclusions -------------------------------------------------------------------- */
 
 static void links_that_stay_inside_are_followed(void **state)
 {
@@ -401,8 +232,7 @@ static void excluded_names_do_not_exist(void **state)
     check_read(f, MOUNT ".git/config", "x");
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void text_and_bytes_are_told_apart_by_content(void **state)
 {
@@ -587,13 +417,6 @@ int main(void)
         FILE_TEST(a_file_has_one_uri_and_other_spellings_are_not_found),
         FILE_TEST(stat_describes_files_directories_and_the_root),
         FILE_TEST(the_etag_follows_the_change_time_and_is_marked_while_it_is_young),
-        FILE_TEST(containment_prefix_confusion),
-        FILE_TEST(containment_encoded_dot_dot),
-        FILE_TEST(containment_symlink_escape_by_file_and_directory),
-        FILE_TEST(containment_absolute_symlink_inside_the_root_is_refused),
-        FILE_TEST(containment_proc_magic_links),
-        FILE_TEST(containment_fifo_does_not_hang),
-        FILE_TEST(containment_device_and_socket_are_refused),
         FILE_TEST(links_that_stay_inside_are_followed),
         FILE_TEST(excluded_names_do_not_exist),
         FILE_TEST(text_and_bytes_are_told_apart_by_content),

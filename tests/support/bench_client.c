@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Connections that only record. What a transport promises the core (an exchange is answered once, a
+ * vanished connection calls `closed` once and then the channel is gone) is kept here; what the core
+ * promises the transport is asserted here.
+ */
+#include "support/bench_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+/* cmocka puts its own in front of these when UNIT_TESTING is set; here libc's are meant. */
+#undef malloc
+#undef calloc
+#undef realloc
+#undef free
+#include <stdlib.h>
+
+#include "base/str.h"
+
+#define META                                                                                       \
+    "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                       \
+    "\"io.modelcontextprotocol/clientCapabilities\":{}}"
+
+/* ---- the record
+ * ------------------------------------------------------------------------------------ */
+
+static struct utterance *record(struct client *c, enum said kind)
+{
+    assert_false(c->is_gone);
+    if (c->count == c->cap) {
+        c->cap = c->cap ? 2 * c->cap : 16;
+        c->said = realloc(c->said, c->cap * sizeof(c->said[0]));
+        assert_non_null(c->said);
+    }
+    struct utterance *u = &c->said[c->count++];
+    memset(u, 0, sizeof(*u));
+    u->kind = kind;
+    return u;
+}
+
+static void keep(char *out, size_t size, struct tidings_str s)
+{
+    assert_true(s.len < size);
+    snprintf(out, size, "%.*s", STR_ARG(s));
+}
+
+static void end_exchange(struct client *c)
+{
+    if (c->channel.ops->is_http) {
+        assert_true(c->is_waiting);
+        assert_false(c->is_streaming);
+        c->is_waiting = false;
+    }
+}
+
+static void answer(struct channel *channel, int status, const struct answer_headers *headers,
+                   struct buf *text)
+{
+    struct client *c = list_entry(channel, struct client, channel);
+    struct utterance *u = record(c, SAID_ANSWER);
+    end_exchange(c);
+    u->status = status;
+    keep(u->session, sizeof(u->session), headers->session_id);
+    keep(u->allow, sizeof(u->allow), headers->allow);
+    u->len = text->len;
+    u->text = malloc(text->len + 1);
+    assert_non_null(u->text);
+    memcpy(u->text, text->len ? text->ptr : "", text->len);
+    u->text[text->len] = '\0';
+    buf_deinit(text);
+}
+
+static void accepted(struct channel *channel)
+{
+    struct client *c = list_entry(channel, struct client, channel);
+    (void)record(c, SAID_ACCEPTED);
+    end_exchange(c);
+}
+
+static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+{
+    struct client *c = list_entry(channel, struct client, channel);
+    end_exchange(c);
+    c->is_streaming = true;
+    (void)headers;
+    return &c->sink;
+}
+
+static const struct channel_ops http_ops = {
+    .name = "record-http",
+    .is_http = true,
+    .answer = answer,
+    .accepted = accepted,
+    .stream = stream,
+};
+
+static const struct channel_ops pipe_ops = {
+    .name = "record-pipe",
+    .is_http = false,
+    .answer = answer,
+    .accepted = accepted,
+    .stream = stream,
+};
+
+static struct client *of_sink(const struct sink *sink)
+{
+    return list_entry((struct sink *)(uintptr_t)sink, struct client, sink);
+}
+
+static char *room(struct sink *sink, struct tidings_str event_id, size_t len)
+{
+    struct client *c = of_sink(sink);
+    if (c->has_no_room) {
+        return NULL;
+    }
+    struct utterance *u = record(c, SAID_EVENT);
+    keep(u->id, sizeof(u->id), event_id);
+    u->len = len;
+    u->text = calloc(1, len + 1);
+    assert_non_null(u->text);
+    return u->text;
+}
+
+static void prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    struct utterance *u = record(of_sink(sink), SAID_PRIME);
+    keep(u->id, sizeof(u->id), event_id);
+    u->retry_ms = retry_ms;
+}
+
+static size_t pending(const struct sink *sink)
+{
+    return of_sink(sink)->pending;
+}
+
+static void end(struct sink *sink)
+{
+    (void)record(of_sink(sink), SAID_END);
+}
+
+static void cut(struct sink *sink, const char *reason)
+{
+    (void)reason;
+    struct client *c = of_sink(sink);
+    (void)record(c, SAID_CUT);
+    client_vanish(c);
+}
+
+static const struct sink_ops sink_ops = {
+    .name = "record",
+    .room = room,
+    .prime = prime,
+    .pending = pending,
+    .end = end,
+    .cut = cut,
+};
+
+/* ---- life
+ * ------------------------------------------------------------------------------------------ */
+
+static struct client *client_open(struct bench *b, size_t core, const struct channel_ops *ops)
+{
+    struct client *c = calloc(1, sizeof(*c));
+    assert_non_null(c);
+    c->bench = b;
+    c->sink.ops = &sink_ops;
+    channel_init(&c->channel, ops, &b->core[core]);
+    return c;
+}
+
+struct client *client_http(struct bench *b)
+{
+    return client_open(b, 0, &http_ops);
+}
+
+struct client *client_http_at(struct bench *b, size_t core)
+{
+    return client_open(b, core, &http_ops);
+}
+
+struct client *client_pipe(struct bench *b)
+{
+    return client_open(b, 0, &pipe_ops);
+}
+
+void client_vanish(struct client *c)
+{
+    if (c->is_gone) {
+        return;
+    }
+    c->is_gone = true;
+    if (c->sink.closed && c->channel.ops->is_http) {
+        void (*closed)(void *) = c->sink.closed;
+        c->sink.closed = NULL;
+        closed(c->sink.user);
+    }
+    channel_deinit(&c->channel);
+}
+
+void client_free(struct client *c)
+{
+    client_vanish(c);
+    for (size_t i = 0; i < c->count; i++) {
+        struct utterance *u = &c->said[i];
+        bool is_empty_answer = u->kind == SAID_ANSWER && u->status == 204;
+        if (u->text && !is_empty_answer) {
+            struct json *root = NULL;
+            struct tidings_error err = {0};
+            if (jv_parse(tidings_strn(u->text, u->len), JSON_MAX_DEPTH, &root, &err) < 0) {
+                fail_msg("not JSON: %s: %.200s", err.text, u->text);
+            }
+            jv_unref(root);
+        }
+        free(u->text);
+    }
+    free(c->said);
+    free(c);
+}
+
+void client_drain(struct client *c)
+{
+    c->pending = 0;
+    if (c->sink.drained) {
+        c->sink.drained(c->sink.user);
+    }
+}
+
+/* ---- saying
+ * ------------------------------------------------------------------------------------------ */
+
+void client_say(struct client *c, const struct dialect_headers *headers, const char *text)
+{
+    static const struct dialect_headers none;
+    bool is_http = c->channel.ops->is_http;
+    assert_false(c->is_waiting);
+    c->is_waiting = is_http;
+    inbound_text(&c->channel, tidings_str(text), is_http && !headers ? &none : headers);
+}
+
+static char *request_text(const char *id, const char *method, const char *params, bool is_modern)
+{
+    size_t size = strlen(method) + (params ? strlen(params) : 0) + 512 + (id ? strlen(id) : 0);
+    char *text = malloc(size);
+    assert_non_null(text);
+    snprintf(text, size, "{\"jsonrpc\":\"2.0\"%s%s,\"method\":\"%s\",\"params\":{%s%s%s}}",
+             id ? ",\"id\":" : "", id ? id : "", method, params ? params : "",
+             params && is_modern ? "," : "", is_modern ? META : "");
+    return text;
+}
+
+void client_modern(struct client *c, const char *id, const char *method, const char *params)
+{
+    char *text = request_text(id, method, params, true);
+    struct dialect_headers headers = {
+        .protocol_version = STR("2026-07-28"),
+        .method = tidings_str(method),
+    };
+    struct json *root = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, NULL), 0);
+    struct json *uri = jv_get(jv_get(root, "params"), "uri");
+    if (jv_is(uri, JV_STRING)) {
+        headers.name = jv_str(uri);
+    }
+    client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
+    jv_unref(root);
+    free(text);
+}
+
+static void say_legacy(struct client *c, const char *session, const char *text)
+{
+    struct dialect_headers headers = {0};
+    if (session) {
+        headers.session_id = tidings_str(session);
+    }
+    client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
+}
+
+void client_legacy(struct client *c, const char *session, const char *id, const char *method,
+                   const char *params)
+{
+    char *text = request_text(id, method, params, false);
+    say_legacy(c, session, text);
+    free(text);
+}
+
+void client_notify(struct client *c, const char *session, const char *method, const char *params)
+{
+    client_legacy(c, session, NULL, method, params);
+}
+
+static const char *initialize_params(const char *revision)
+{
+    return text_of("\"protocolVersion\":\"%s\",\"capabilities\":{},"
+                   "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}",
+                   revision);
+}
+
+void client_handshake(struct client *pipe, const char *revision)
+{
+    client_legacy(pipe, NULL, "\"init\"", "initialize", initialize_params(revision));
+    client_notify(pipe, NULL, "notifications/initialized", NULL);
+}
+
+void client_listen(struct client *c, const char *id, const char *uris)
+{
+    client_modern(c, id, "subscriptions/listen",
+                  text_of("\"notifications\":{\"resourceSubscriptions\":%s}", uris));
+}
+
+/* ---- sessions
+ * ------------------------------------------------------------------------------------------ */
+
+void bench_session(struct bench *b, const char *revision, struct bench_session *s)
+{
+    struct client *c = client_http(b);
+    client_legacy(c, NULL, "1", "initialize", initialize_params(revision));
+    const struct utterance *u = client_answer(c);
+    assert_int_equal(u->status, 200);
+    assert_json(u->text, "result|protocolVersion", revision);
+    s->bench = b;
+    snprintf(s->id, sizeof(s->id), "%s", u->session);
+    client_notify(c, s->id, "notifications/initialized", NULL);
+    client_free(c);
+}
+
+struct client *session_request(struct bench_session *s, const char *id, const char *method,
+                               const char *params)
+{
+    struct client *c = client_http(s->bench);
+    client_legacy(c, s->id, id, method, params);
+    return c;
+}
+
+static void change_subscription(struct bench_session *s, const char *method, const char *uri)
+{
+    struct client *c = session_request(s, "5", method, text_of("\"uri\":\"%s\"", uri));
+    bench_settle(s->bench);
+    const struct utterance *u = client_answer(c);
+    assert_json(u->text, "result", "{}");
+    client_free(c);
+}
+
+void session_subscribe(struct bench_session *s, const char *uri)
+{
+    change_subscription(s, "resources/subscribe", uri);
+}
+
+void session_unsubscribe(struct bench_session *s, const char *uri)
+{
+    change_subscription(s, "resources/unsubscribe", uri);
+}
+
+struct client *session_stream(struct bench_session *s, const char *last_event_id)
+{
+    struct client *c = client_http(s->bench);
+    struct dialect_headers headers = {.session_id = tidings_str(s->id)};
+    if (last_event_id) {
+        headers.last_event_id = tidings_str(last_event_id);
+    }
+    c->is_waiting = true;
+    inbound_get(&c->channel, &headers);
+    return c;
+}
+
+int session_delete(struct bench_session *s)
+{
+    struct client *c = client_http(s->bench);
+    struct dialect_headers headers = {.session_id = tidings_str(s->id)};
+    c->is_waiting = true;
+    inbound_delete(&c->channel, &headers);
+    int status = client_answer(c)->status;
+    client_free(c);
+    return status;
+}
+
+/* ---- looking
+ * ---------------------------------------------------------------------------------------------- */
+
+static bool has_method(const struct utterance *u, const char *method)
+{
+    if (u->kind != SAID_EVENT) {
+        return false;
+    }
+    const char *m = json_at(u->text, "method");
+    return m && strcmp(m, method) == 0;
+}
+
+size_t client_count(const struct client *c, const char *method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        n += has_method(&c->said[i], method);
+    }
+    return n;
+}
+
+const struct utterance *client_nth_said(const struct client *c, const char *method, size_t n)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (has_method(&c->said[i], method) && n-- == 0) {
+            return &c->said[i];
+        }
+    }
+    fail_msg("no such %s", method);
+    return NULL;
+}
+
+const char *client_nth(const struct client *c, const char *method, size_t n)
+{
+    return client_nth_said(c, method, n)->text;
+}
+
+size_t client_count_kind(const struct client *c, enum said kind)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        n += c->said[i].kind == kind;
+    }
+    return n;
+}
+
+const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->said[i].kind == kind && n-- == 0) {
+            return &c->said[i];
+        }
+    }
+    fail_msg("nothing of kind %d was said", (int)kind);
+    return NULL;
+}
+
+const struct utterance *client_answer(const struct client *c)
+{
+    assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
+    return client_nth_kind(c, SAID_ANSWER, 0);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Clients for tests of the core: connections made of nothing but a record of what was said to them.
+ *
+ * The record is not the library's memory, so that failing or counting the library's allocations
+ * does not touch it. Every text a client was sent must be one JSON value, an HTTP exchange is
+ * answered at most once, and nothing is said to a connection that is gone: violations fail the
+ * test.
+ */
+#ifndef SUPPORT_BENCH_CLIENT_H
+#define SUPPORT_BENCH_CLIENT_H
+
+#include "core/channel.h"
+#include "core/inbound.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+
+enum said {
+    SAID_ANSWER,
+    SAID_ACCEPTED,
+    SAID_EVENT, /* a message on the stream */
+    SAID_PRIME,
+    SAID_END,
+    SAID_CUT,
+};
+
+struct utterance {
+    enum said kind;
+    int status;
+    char *text; /* NUL-terminated; NULL where there is none */
+    size_t len;
+    int64_t retry_ms;
+    char id[64];
+    char session[48];
+    char allow[16];
+};
+
+struct client {
+    struct channel channel;
+    struct sink sink;
+    struct bench *bench;
+    struct utterance *said;
+    size_t count, cap;
+    bool is_waiting;   /* an HTTP exchange is not answered yet */
+    bool is_streaming; /* it became a stream */
+    bool is_gone;
+    /* What the connection pretends: */
+    bool has_no_room;
+    size_t pending;
+};
+
+struct client *client_http(struct bench *b);
+struct client *client_http_at(struct bench *b, size_t core);
+struct client *client_pipe(struct bench *b);
+/* The connection vanishes; the record stays. */
+void client_vanish(struct client *c);
+/* Vanishes, checks the record, frees. */
+void client_free(struct client *c);
+/* Room again. */
+void client_drain(struct client *c);
+
+/* One text as it is. `headers` NULL on pipes. */
+void client_say(struct client *c, const struct dialect_headers *headers, const char *text);
+/* {"jsonrpc":"2.0","id":ID,"method":METHOD,"params":{PARAMS}}; `params` NULL: none. The modern one
+ * adds _meta and, over HTTP, the headers that go with it. */
+void client_modern(struct client *c, const char *id, const char *method, const char *params);
+void client_legacy(struct client *c, const char *session, const char *id, const char *method,
+                   const char *params);
+/* A notification, legacy; `session` NULL on pipes. */
+void client_notify(struct client *c, const char *session, const char *method, const char *params);
+/* initialize and notifications/initialized on a pipe. */
+void client_handshake(struct client *pipe, const char *revision);
+/* subscriptions/listen for a JSON array of URIs. */
+void client_listen(struct client *c, const char *id, const char *uris);
+
+/* A session over HTTP, initialized. */
+struct bench_session {
+    struct bench *bench;
+    char id[48];
+};
+void bench_session(struct bench *b, const char *revision, struct bench_session *s);
+/* A request on a connection of its own. */
+struct client *session_request(struct bench_session *s, const char *id, const char *method,
+                               const char *params);
+/* The same for resources/subscribe and unsubscribe, waiting for success. */
+void session_subscribe(struct bench_session *s, const char *uri);
+void session_unsubscribe(struct bench_session *s, const char *uri);
+/* GET; `last_event_id` NULL: none. */
+struct client *session_stream(struct bench_session *s, const char *last_event_id);
+/* DELETE; gives the status. */
+int session_delete(struct bench_session *s);
+
+/* ---- looking at what was said
+ * ---------------------------------------------------------------------- */
+
+#define SAID_UPDATED "notifications/resources/updated"
+#define SAID_LIST "notifications/resources/list_changed"
+#define SAID_ACK "notifications/subscriptions/acknowledged"
+#define SAID_LOG "notifications/message"
+
+size_t client_count(const struct client *c, const char *method);
+/* The n-th text with that method; fails the test when there is none. */
+const char *client_nth(const struct client *c, const char *method, size_t n);
+const struct utterance *client_nth_said(const struct client *c, const char *method, size_t n);
+size_t client_count_kind(const struct client *c, enum said kind);
+const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n);
+/* The only answer; fails the test when there is none or more. */
+const struct utterance *client_answer(const struct client *c);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The bench: loop, hub, cores and resources.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "support/bench_core.h"
+
+#include "base/str.h"
+
+#define MAX_TURNS 100000
+#define MAX_WAIT_MS 20000
+
+void bench_init(struct bench *b)
+{
+    memset(b, 0, sizeof(*b));
+    b->core_count = 1;
+    b->limits = (struct core_limits){
+        .page_size = 100,
+        .max_page_size = 1000,
+        .max_read_bytes = 64u * 1024u,
+        .max_depth = 32,
+        .max_sessions = 1000,
+        .max_listens = 8,
+        .max_uris_per_listen = 64,
+        .max_subscriptions = 64,
+        .outbox_max = 64,
+        .session_timeout_ms = 60000,
+        .retry_ms = 1234,
+    };
+    b->self = (struct server_identity){
+        .implementation = STR("{\"name\":\"bench\",\"version\":\"1\"}"),
+        .instructions = STR_EMPTY,
+        .ceiling = STR_EMPTY,
+        .list_changed = true,
+    };
+    b->options = (struct hub_options){
+        .log = {.max_entries = 1000, .max_bytes = 1u << 20},
+        .list_changed_ms = 20,
+        .list_changed = true,
+    };
+}
+
+void bench_start(struct bench *b)
+{
+    struct tidings_error err = {0};
+    b->loop = loop_create(&err);
+    assert_non_null(b->loop);
+    b->hub = hub_create(b->loop, &err);
+    assert_non_null(b->hub);
+    assert_int_equal(hub_start(b->hub, &b->options, &err), 0);
+    hub_set_running(b->hub, true);
+    for (size_t i = 0; i < b->core_count; i++) {
+        b->core[i].limits = &b->limits;
+        b->core[i].self = &b->self;
+        assert_int_equal(core_init(&b->core[i], b->loop, b->hub, (unsigned)i, &err), 0);
+    }
+}
+
+void bench_stop_cores(struct bench *b)
+{
+    for (size_t i = 0; i < b->core_count; i++) {
+        core_deinit(&b->core[i]);
+    }
+    hub_detach_all(b->hub);
+    for (int i = 0; i < 3; i++) {
+        loop_turn(b->loop);
+    }
+}
+
+void bench_stop_hub(struct bench *b)
+{
+    hub_set_running(b->hub, false);
+    hub_destroy(b->hub);
+    loop_destroy(b->loop);
+}
+
+void bench_stop(struct bench *b)
+{
+    bench_stop_cores(b);
+    bench_stop_hub(b);
+}
+
+static bool is_idle(struct bench *b)
+{
+    if (mailbox_count(hub_mailbox(b->hub)) > 0) {
+        return false;
+    }
+    for (size_t i = 0; i < b->core_count; i++) {
+        if (mailbox_count(b->core[i].mailbox) > 0 || !list_empty(&b->core[i].dirty)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void bench_settle(struct bench *b)
+{
+    int quiet = 0;
+    for (int i = 0; i < MAX_TURNS && quiet < 2; i++) {
+        loop_turn(b->loop);
+        quiet = is_idle(b) ? quiet + 1 : 0;
+    }
+    assert_int_equal(quiet, 2);
+}
+
+void bench_until(struct bench *b, bool (*fn)(void *user), void *user)
+{
+    loop_turn(b->loop);
+    uint64_t deadline = loop_now_ms(b->loop) + MAX_WAIT_MS;
+    while (!fn(user)) {
+        struct pollfd pollfd = {.fd = loop_fd(b->loop), .events = POLLIN};
+        int timeout = loop_timeout_ms(b->loop);
+        (void)poll(&pollfd, 1, timeout < 0 || timeout > 100 ? 100 : timeout);
+        loop_turn(b->loop);
+        assert_true(loop_now_ms(b->loop) < deadline);
+    }
+}
+
+/* ---- resources
+ * ------------------------------------------------------------------------------------ */
+
+static void read_text(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    char text[256];
+    int n = snprintf(text, sizeof(text), "text of %.*s", STR_ARG(uri));
+    struct tidings_error err;
+    int rc = tidings_read_text(read, NULL, tidings_strn(text, (size_t)n), &err);
+    tidings_read_done(read, rc, &err);
+}
+
+static void add(struct bench *b, const char *uri, bool is_template)
+{
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str(uri);
+    about.name = STR("a thing");
+    about.mime_type = STR("text/plain");
+    struct tidings_error err = {0};
+    struct catalog_entry *e = catalog_entry_create(&about, is_template, read_text, b, &err);
+    assert_non_null(e);
+    assert_int_equal(hub_add_entry(b->hub, e, &err), 0);
+    bench_settle(b);
+}
+
+void bench_add(struct bench *b, const char *uri)
+{
+    add(b, uri, false);
+}
+
+void bench_add_template(struct bench *b, const char *uri_template)
+{
+    add(b, uri_template, true);
+}
+
+void bench_remove(struct bench *b, const char *uri)
+{
+    struct tidings_error err = {0};
+    assert_int_equal(hub_remove_entry(b->hub, tidings_str(uri), &err), 0);
+    bench_settle(b);
+}
+
+void bench_change(struct bench *b, const char *uri, enum tidings_change_kind kind)
+{
+    struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
+    assert_int_equal(hub_announce(b->hub, &change, NULL), 0);
+}
+
+void bench_update(struct bench *b, const char *uri)
+{
+    bench_change(b, uri, TIDINGS_CHANGE_UPDATED);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Looking into JSON texts by path, for tests.
+ */
+#ifndef SUPPORT_BENCH_JSON_H
+#define SUPPORT_BENCH_JSON_H
+
+#include <tidings/types.h>
+
+/* The member at a path of keys and indices separated by '|', as text (strings without quotes); NULL
+ * when there is none. Valid until some calls later. */
+const char *json_at(const char *text, const char *path);
+void assert_json(const char *text, const char *path, const char *expected);
+void assert_no_json(const char *text, const char *path);
+/* The sequence number in dev.tidings/cursor. */
+uint64_t cursor_of(const char *text);
+/* printf into one of a few buffers. */
+const char *text_of(const char *fmt, ...) TIDINGS_PRINTF(1, 2);
+
+#endif

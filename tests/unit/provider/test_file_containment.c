@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Nothing outside the root can be had through the file provider: one test per trick.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+
+#include "support/file_fixture.h"
+
+static void put_outside(const struct fixture *f, const char *path, const char *text)
+{
+    struct fixture outside = *f;
+    memcpy(outside.root, f->base, sizeof f->base);
+    put(&outside, path, text);
+}
+
+static void containment_prefix_confusion(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture evil = *f;
+    (void)snprintf(evil.root, sizeof evil.root, "%s/root-evil", f->base);
+    assert_int_equal(mkdir(evil.root, 0755), 0);
+    put(&evil, "secret", "secret");
+    serve(f, "");
+    check_refused(f, "file://data-evil/secret", TIDINGS_E_NOTFOUND, "no such file");
+    check_refused(f, "file://dat", TIDINGS_E_NOTFOUND, "no such file");
+    check_refused(f, MOUNT "../root-evil/secret", TIDINGS_E_NOTFOUND, "no such file");
+}
+
+static void containment_encoded_dot_dot(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const uris[] = {MOUNT "../secret",
+                                       MOUNT "%2e%2e/secret",
+                                       MOUNT "%2E%2E/secret",
+                                       MOUNT "d/../../secret",
+                                       MOUNT "..%2Fsecret",
+                                       MOUNT "d/..",
+                                       MOUNT ".",
+                                       MOUNT "./secret",
+                                       MOUNT "d/%2e%2e%2f%2e%2e%2fsecret",
+                                       MOUNT "%252e%252e/secret",
+                                       MOUNT "..%5C..%5Csecret"};
+    make_dir(f, "d");
+    put_outside(f, "secret", "secret");
+    serve(f, "");
+    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
+        check_refused(f, uris[i], TIDINGS_E_NOTFOUND, "");
+    }
+}
+
+static void containment_symlink_escape_by_file_and_directory(void **state)
+{
+    struct fixture *f = *state;
+    put_outside(f, "secret", "secret");
+    assert_int_equal(symlink("../secret", at(f, "file")), 0);
+    assert_int_equal(symlink("..", at(f, "dir")), 0);
+    assert_int_equal(symlink("dir/secret", at(f, "chained")), 0);
+    assert_int_equal(symlink("/etc", at(f, "etc")), 0);
+    assert_int_equal(symlink("/etc/passwd", at(f, "passwd")), 0);
+    serve(f, "");
+    check_refused(f, MOUNT "file", TIDINGS_E_DENIED, "leads out of the directory");
+    check_refused(f, MOUNT "dir/secret", TIDINGS_E_DENIED, "leads out");
+    check_refused(f, MOUNT "dir/", TIDINGS_E_DENIED, "leads out");
+    check_refused(f, MOUNT "chained", TIDINGS_E_DENIED, "leads out");
+    check_refused(f, MOUNT "etc/passwd", TIDINGS_E_DENIED, "leads out");
+    check_refused(f, MOUNT "passwd", TIDINGS_E_DENIED, "leads out");
+    struct host_answer *a = host_list(f->host, "", 100);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 0);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "dir/", "", 100);
+    assert_int_equal(a->code, TIDINGS_E_DENIED);
+    host_answer_free(a);
+}
+
+static void containment_absolute_symlink_inside_the_root_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "target", "inside");
+    assert_int_equal(symlink(at(f, "target"), at(f, "absolute")), 0);
+    serve(f, "");
+    check_refused(f, MOUNT "absolute", TIDINGS_E_DENIED, "leads out");
+    assert_false(is_listed(f, MOUNT "absolute"));
+}
+
+static void containment_proc_magic_links(void **state)
+{
+    struct fixture *f = *state;
+    struct tidings_error err = {0};
+    f->host = host_open(&provider_file_ops, MOUNT, "{\"root\": \"/proc/self\"}", &err);
+    assert_non_null(f->host);
+    check_refused(f, MOUNT "root/etc/passwd", TIDINGS_E_DENIED, "link that is not followed");
+    check_refused(f, MOUNT "cwd/", TIDINGS_E_DENIED, "");
+    check_refused(f, MOUNT "exe", TIDINGS_E_DENIED, "");
+    check_refused(f, MOUNT "fd/0", TIDINGS_E_DENIED, "");
+    struct host_answer *a = host_read(f->host, MOUNT "comm"); /* procfs knows no sizes */
+    assert_int_equal(a->code, 0);
+    assert_true(a->rows[0].length > 0);
+    host_answer_free(a);
+}
+
+static void containment_fifo_does_not_hang(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mkfifo(at(f, "fifo"), 0644), 0);
+    serve(f, "");
+    check_refused(f, MOUNT "fifo", TIDINGS_E_DENIED, "is a device, FIFO or socket");
+    assert_false(is_listed(f, MOUNT "fifo"));
+}
+
+static void containment_device_and_socket_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", at(f, "socket"));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    bool has_device = mknod(at(f, "null"), S_IFCHR | 0666, makedev(1, 3)) == 0;
+    assert_true(has_device || errno == EPERM); /* only root may make one */
+    serve(f, "");
+    check_refused(f, MOUNT "socket", TIDINGS_E_DENIED, "is a device, FIFO or socket");
+    assert_false(is_listed(f, MOUNT "socket"));
+    if (has_device) {
+        check_refused(f, MOUNT "null", TIDINGS_E_DENIED, "is a device, FIFO or socket");
+        assert_false(is_listed(f, MOUNT "null"));
+    }
+    close(fd);
+}
+
+int main(void)
+{
+#define CONTAINMENT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        CONTAINMENT_TEST(containment_prefix_confusion),
+        CONTAINMENT_TEST(containment_encoded_dot_dot),
+        CONTAINMENT_TEST(containment_symlink_escape_by_file_and_directory),
+        CONTAINMENT_TEST(containment_absolute_symlink_inside_the_root_is_refused),
+        CONTAINMENT_TEST(containment_proc_magic_links),
+        CONTAINMENT_TEST(containment_fifo_does_not_hang),
+        CONTAINMENT_TEST(containment_device_and_socket_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watching files: scopes that overlap, come, go and linger; and that nothing is lost when the
+ * kernel does not tell, or when everything happens at once.
+ */
+#include <pthread.h>
+#include <semaphore.h>
+
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "base/str.h"
+#include "support/file_watching.h"
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+static void one_file_is_watched_without_its_neighbours(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "d/a", "one");
+    put(f, "d/b", "one");
+    serve(f, QUICK);
+    watch(f, MOUNT "d/a");
+    put(f, "d/b", "two");
+    put(f, "d/c", "new");
+    put(f, "d/a", "two!");
+    expect(f, UPDATED, MOUNT "d/a");
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    remove_file(f, "d/a");
+    expect(f, DELETED, MOUNT "d/a");
+    put(f, "d/a", "again");
+    expect(f, CREATED, MOUNT "d/a");
+}
+
+static void a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears(void **state)
+{
+    struct fixture *f = *state;
+    serve(f, QUICK);
+    watch(f, MOUNT "a/b/c/");
+    watch(f, MOUNT "a/b/later.txt");
+    make_dir(f, "a");
+    put(f, "a/ignored", "x");
+    make_dir(f, "a/b");
+    put(f, "a/b/ignored", "x");
+    put(f, "a/b/later.txt", "x");
+    expect(f, CREATED, MOUNT "a/b/later.txt");
+    make_dir(f, "a/b/c");
+    make_dir(f, "a/b/c/d");
+    put(f, "a/b/c/d/x", "x");
+    expect(f, CREATED, MOUNT "a/b/c/");
+    expect(f, CREATED, MOUNT "a/b/c/d/");
+    expect(f, CREATED, MOUNT "a/b/c/d/x");
+    assert_int_equal(host_untaken(f->host, MOUNT "a/ignored"), 0);
+    assert_int_equal(host_untaken(f->host, MOUNT "a/b/ignored"), 0);
+}
+
+static void a_scope_whose_ancestor_moves_is_gone_and_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "a");
+    make_dir(f, "a/b");
+    put(f, "a/b/x", "x");
+    serve(f, QUICK);
+    watch(f, MOUNT "a/b/");
+    move(f, "a", "elsewhere");
+    expect(f, DELETED, MOUNT "a/b/x");
+    expect(f, DELETED, MOUNT "a/b/");
+    put(f, "elsewhere/b/y", "y");
+    move(f, "elsewhere", "a");
+    expect(f, CREATED, MOUNT "a/b/x");
+    expect(f, CREATED, MOUNT "a/b/y");
+    put(f, "a/b/x", "more");
+    expect(f, UPDATED, MOUNT "a/b/x");
+    assert_int_equal(host_untaken(f->host, MOUNT "elsewhere/"), 0);
+}
+
+static void overlapping_scopes_are_one_and_part_independently(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    put(f, "d/a", "x");
+    put(f, "d/e/b", "x");
+    serve(f, ", \"quietMs\": 5, \"lingerMs\": 0");
+    watch(f, MOUNT "d/a");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "d/e/");
+    put(f, "d/e/b", "more");
+    expect(f, UPDATED, MOUNT "d/e/b");
+    put(f, "d/a", "more");
+    expect(f, UPDATED, MOUNT "d/a");
+    assert_int_equal(host_untaken(f->host, NULL), 0); /* each once */
+    host_unwatch(f->host, MOUNT "d/");
+    watch(f, MOUNT "barrier"); /* letters keep their order: the unwatch was delivered */
+    put(f, "d/e/b", "and more");
+    expect(f, UPDATED, MOUNT "d/e/b");
+    put(f, "d/a", "and more");
+    expect(f, UPDATED, MOUNT "d/a");
+}
+
+static void a_baseline_is_silent(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "d/a", "x");
+    put(f, "d/b", "x");
+    put(f, "c", "x");
+    serve(f, QUICK);
+    watch(f, MOUNT "d/a");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT);
+    assert_int_equal(host_untaken(f->host, NULL), 0);
+    expect_no_more(f);
+}
+
+static void after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    put(f, "d/same", "x");
+    put(f, "d/changed", "x");
+    put(f, "d/e/deleted", "x");
+    serve(f, ", \"quietMs\": 1, \"lingerMs\": 0");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "never");
+    host_unwatch(f->host, MOUNT "d/");
+    host_unwatch(f->host, MOUNT "never");
+    /* Until the timer fired the scope may still speak; a change that stays silent proves it did. */
+    for (int i = 0; i < 1000; i++) {
+        watch(f, MOUNT "probe");
+        char name[32], uri[64];
+        (void)snprintf(name, sizeof name, "d/p%d", i);
+        (void)snprintf(uri, sizeof uri, MOUNT "%s", name);
+        put(f, name, "");
+        put(f, "probe", "");
+        host_await(f->host, i == 0 ? CREATED : UPDATED, MOUNT "probe");
+        size_t heard = host_untaken(f->host, uri);
+        host_unwatch(f->host, MOUNT "probe");
+        if (heard == 0) {
+            break;
+        }
+        assert_true(i < 999);
+    }
+    host_forget(f->host);
+    put(f, "d/changed", "more");
+    put(f, "d/new", "x");
+    remove_file(f, "d/e/deleted");
+    make_dir(f, "d/e/newdir");
+    put(f, "never", "now it is");
+    watch(f, MOUNT "d/");
+    watch(f, MOUNT "never");
+    /* Announced before the watch was acknowledged: no waiting needed, and host_await does not. */
+    expect(f, UPDATED, MOUNT "d/changed");
+    expect(f, CREATED, MOUNT "d/new");
+    expect(f, DELETED, MOUNT "d/e/deleted");
+    expect(f, CREATED, MOUNT "d/e/newdir/");
+    expect(f, CREATED, MOUNT "never");
+    assert_int_equal(host_untaken(f->host, MOUNT "d/same"), 0);
+    put(f, "d/e/newdir/x", "x");
+    expect(f, CREATED, MOUNT "d/e/newdir/x");
+}
+
+/* ---- at random ------------------------------------------------------------------------------- */
+
+#define MODEL_MAX 4000u
+
+/* What exists according to what was announced. */
+struct model {
+    char *uris[MODEL_MAX];
+    size_t count;
+    size_t taken; /* changes folded in */
+};
+
+static size_t model_find(const struct model *m, const char *uri)
+{
+    size_t i = 0;
+    while (i < m->count && strcmp(m->uris[i], uri) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static void model_apply(struct model *m, const struct host_change *c)
+{
+    size_t i = model_find(m, c->uri);
+    bool is_there = i < m->count;
+    if (is_there != (c->kind != CREATED)) {
+        fail_msg("%s of '%s', which %s", c->kind == CREATED ? "creation" : "change", c->uri,
+                 is_there ? "exists" : "does not exist");
+    }
+    if (c->kind == CREATED) {
+        assert_true(m->count < MODEL_MAX);
+        m->uris[m->count++] = str_dup(tidings_str(c->uri));
+    } else if (c->kind == DELETED) {
+        mem_free(m->uris[i]);
+        m->uris[i] = m->uris[--m->count];
+    }
+}
+
+static bool model_agrees(const struct model *m, struct host *h)
+{
+    struct host_answer *a = host_list(h, "", MODEL_MAX);
+    bool agrees = a->code == 0 && a->count == m->count;
+    for (size_t i = 0; agrees && i < a->count; i++) {
+        agrees = model_find(m, a->rows[i].uri) < m->count;
+    }
+    host_answer_free(a);
+    return agrees;
+}
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return *seed >> 16;
+}
+
+static void random_path(unsigned *seed, char *out, size_t size)
+{
+    unsigned depth = 1 + next_random(seed) % 3;
+    out[0] = '\0';
+    for (unsigned i = 0; i < depth; i++) {
+        size_t len = strlen(out);
+        (void)snprintf(out + len, size - len, "%s%c", i ? "/" : "",
+                       'a' + (int)(next_random(seed) % 3));
+    }
+}
+
+/* Most of these fail, which is fine. */
+static void random_step(const struct fixture *f, unsigned *seed)
+{
+    char path[32], other[32];
+    random_path(seed, path, sizeof path);
+    random_path(seed, other, sizeof other);
+    int fd;
+    switch (next_random(seed) % 8) {
+    case 0:
+    case 1:
+        (void)mkdir(at(f, path), 0755);
+        break;
+    case 2:
+    case 3:
+        fd = open(at(f, path), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (fd >= 0) {
+            (void)!write(fd, "x", 1);
+            close(fd);
+        }
+        break;
+    case 4:
+        (void)unlink(at(f, path));
+        break;
+    case 5:
+        (void)nftw(at(f, path), remove_one, 8, FTW_DEPTH | FTW_PHYS);
+        break;
+    default:
+        (void)rename(at(f, path), at(f, other));
+        break;
+    }
+}
+
+static void run_at_random(struct fixture *f, const char *config)
+{
+    for (unsigned run = 0; run < 12; run++) {
+        unsigned seed = run * 7919 + 1;
+        struct model m = {0};
+        print_message("seed %u\n", seed);
+        serve(f, config);
+        watch(f, MOUNT);
+        for (int i = 0; i < 150; i++) {
+            random_step(f, &seed);
+        }
+        put(f, "end", "");
+        while (!model_agrees(&m, f->host)) {
+            struct host_change c;
+            size_t more;
+            do {
+                more = host_next(f->host, m.taken, &c);
+                m.taken++;
+                model_apply(&m, &c);
+            } while (more > 0);
+        }
+        while (m.count > 0) {
+            mem_free(m.uris[--m.count]);
+        }
+        host_close(f->host);
+        f->host = NULL;
+        remove_tree(f->root);
+        assert_int_equal(mkdir(f->root, 0755), 0);
+    }
+}
+
+static void announced_changes_add_up_to_what_exists(void **state)
+{
+    run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 100");
+}
+
+static void announced_changes_add_up_also_when_polled(void **state)
+{
+    run_at_random(*state, ", \"quietMs\": 3, \"pollMs\": 20, \"maxWatches\": 2");
+}
+
+/* ---- when the kernel does not tell ----------------------------------------------------------- */
+
+struct hold {
+    struct letter letter;
+    sem_t is_held, go;
+};
+
+static void deliver_hold(struct letter *letter, void *owner)
+{
+    struct hold *h = list_entry(letter, struct hold, letter);
+    (void)owner;
+    sem_post(&h->is_held);
+    sem_wait(&h->go);
+}
+
+static void drop_hold(struct letter *letter)
+{
+    (void)letter;
+}
+
+static int max_queued_events(void)
+{
+    FILE *file = fopen("/proc/sys/fs/inotify/max_queued_events", "r");
+    int count = 0;
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &count), 1);
+    (void)fclose(file);
+    return count;
+}
+
+static void an_overflow_loses_nothing(void **state)
+{
+    struct fixture *f = *state;
+    int limit = max_queued_events();
+    if (limit > 100000) {
+        skip(); /* it would take too many files */
+    }
+    make_dir(f, "d");
+    put(f, "d/deleted", "x");
+    put(f, "d/changed", "x");
+    serve_and_watch(f);
+    struct hold h = {.letter = {.deliver = deliver_hold, .drop = drop_hold}};
+    list_init(&h.letter.link);
+    sem_init(&h.is_held, 0, 0);
+    sem_init(&h.go, 0, 0);
+    mailbox_send(provider_file_mailbox(host_provider(f->host)), &h.letter);
+    sem_wait(&h.is_held);
+    /* Two events in turn on one file never merge: the queue fills without filling the disk. */
+    put(f, "d/noise", "");
+    for (int i = 0; i < limit; i++) {
+        assert_int_equal(chmod(at(f, "d/noise"), i % 2 ? 0644 : 0600), 0);
+        assert_int_equal(chmod(at(f, "d/deleted"), i % 2 ? 0644 : 0600), 0);
+    }
+    remove_file(f, "d/deleted");
+    put(f, "d/changed", "more");
+    make_dir(f, "d/late");
+    put(f, "d/late/x", "x");
+    sem_post(&h.go);
+    expect(f, CREATED, MOUNT "d/noise");
+    expect(f, DELETED, MOUNT "d/deleted");
+    expect(f, UPDATED, MOUNT "d/changed");
+    expect(f, CREATED, MOUNT "d/late/");
+    expect(f, CREATED, MOUNT "d/late/x");
+    put(f, "d/late/y", "y");
+    expect(f, CREATED, MOUNT "d/late/y");
+    expect_no_more(f);
+    sem_destroy(&h.is_held);
+    sem_destroy(&h.go);
+}
+
+static void directories_beyond_the_limit_are_polled(void **state)
+{
+    struct fixture *f = *state;
+    char path[32], uri[64];
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(path, sizeof path, "d%d", i);
+        make_dir(f, path);
+        (void)snprintf(path, sizeof path, "d%d/x", i);
+        put(f, path, "x");
+    }
+    serve(f, ", \"quietMs\": 5, \"pollMs\": 20, \"maxWatches\": 3");
+    watch(f, MOUNT);
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(path, sizeof path, "d%d/x", i);
+        put(f, path, "more");
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/x", i);
+        expect(f, UPDATED, uri);
+        (void)snprintf(path, sizeof path, "d%d/sub", i);
+        make_dir(f, path);
+        (void)snprintf(path, sizeof path, "d%d/sub/y", i);
+        put(f, path, "y");
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/sub/y", i);
+        expect(f, CREATED, uri);
+        (void)snprintf(path, sizeof path, "d%d", i);
+        remove_tree(at(f, path));
+        (void)snprintf(uri, sizeof uri, MOUNT "d%d/", i);
+        expect(f, DELETED, uri);
+    }
+}
+
+static void without_any_watch_everything_is_polled(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "x");
+    serve(f, ", \"pollMs\": 20, \"maxWatches\": 0");
+    watch(f, MOUNT "a");
+    watch(f, MOUNT "d/");
+    put(f, "a", "more");
+    expect(f, UPDATED, MOUNT "a");
+    make_dir(f, "d");
+    put(f, "d/x", "x");
+    expect(f, CREATED, MOUNT "d/x");
+    remove_file(f, "a");
+    expect(f, DELETED, MOUNT "a");
+}
+
+static void closing_while_changes_rain_is_clean(void **state)
+{
+    struct fixture *f = *state;
+    serve_and_watch(f);
+    for (int i = 0; i < 200; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "f%d", i);
+        put(f, name, "x");
+    }
+    host_close(f->host);
+    f->host = NULL;
+}
+
+int main(void)
+{
+#define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        WATCH_TEST(one_file_is_watched_without_its_neighbours),
+        WATCH_TEST(a_scope_that_does_not_exist_yet_is_heard_of_when_it_appears),
+        WATCH_TEST(a_scope_whose_ancestor_moves_is_gone_and_comes_back),
+        WATCH_TEST(overlapping_scopes_are_one_and_part_independently),
+        WATCH_TEST(a_baseline_is_silent),
+        WATCH_TEST(after_lingering_a_watch_is_gone_and_arming_again_tells_what_changed),
+        WATCH_TEST(announced_changes_add_up_to_what_exists),
+        WATCH_TEST(announced_changes_add_up_also_when_polled),
+        WATCH_TEST(an_overflow_loses_nothing),
+        WATCH_TEST(directories_beyond_the_limit_are_polled),
+        WATCH_TEST(without_any_watch_everything_is_polled),
+        WATCH_TEST(closing_while_changes_rain_is_clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
