@@ -37,7 +37,7 @@ void peer_resync(struct peer *peer)
             peer_owe_list(peer, listen, 1);
         }
     }
-    if (!is_legacy) {
+    if (!is_legacy || peer->log_level > LOG_LEVEL_WARNING) {
         return; /* modern streams carry no log messages */
     }
     struct buf message;

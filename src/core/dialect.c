@@ -175,16 +175,16 @@ static bool check_headers(const struct dialect_headers *h, const struct rpc_mess
     return true;
 }
 
-bool dialect_is_log_level(struct tidings_str s)
+int dialect_log_level(struct tidings_str level)
 {
     static const char *const levels[] = {"debug", "info",     "notice", "warning",
                                          "error", "critical", "alert",  "emergency"};
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        if (str_eq(s, tidings_str(levels[i]))) {
-            return true;
+    for (int i = 0; i < (int)(sizeof(levels) / sizeof(levels[0])); i++) {
+        if (str_eq(level, tidings_str(levels[i]))) {
+            return i;
         }
     }
-    return false;
+    return -1;
 }
 
 static void judge_modern(const struct dialect_context *ctx, const struct rpc_message *msg,
@@ -201,7 +201,7 @@ static void judge_modern(const struct dialect_context *ctx, const struct rpc_mes
         return;
     }
     struct json *level = jv_get(meta, META_LOG_LEVEL);
-    if (level && !dialect_is_log_level(jv_str(level))) {
+    if (level && dialect_log_level(jv_str(level)) < 0) {
         refuse(v, 400, RPC_INVALID_PARAMS,
                "_meta '" META_LOG_LEVEL "' must be one of debug, info, notice, warning, error, "
                "critical, alert, emergency");

@@ -78,8 +78,9 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
 
 /* May this GET or DELETE proceed (legacy)? 0, or the HTTP status to refuse with. */
 int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling);
-/* One of the eight syslog words. */
-bool dialect_is_log_level(struct tidings_str level);
+/* One of the eight syslog words: 0 (debug) … 7 (emergency); -1: not one. */
+int dialect_log_level(struct tidings_str level);
+#define LOG_LEVEL_WARNING 3
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 
 /* ---- speaking ------------------------------------------------------------------------------------ */

@@ -52,17 +52,6 @@ static void method_ping(struct call *call)
     call_empty(call);
 }
 
-static void method_set_level(struct call *call)
-{
-    if (!dialect_is_log_level(jv_str(jv_get(call->msg.params, "level")))) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                  "params.level must be one of debug, info, notice, warning, error, critical, "
-                  "alert, emergency");
-        return;
-    }
-    call_empty(call);
-}
-
 /* The group of everything this client subscribed to in the legacy way. */
 static struct listen *legacy_listen(struct call *call)
 {
@@ -78,6 +67,22 @@ static struct listen *legacy_listen(struct call *call)
         }
     }
     return listen;
+}
+
+static void method_set_level(struct call *call)
+{
+    int level = dialect_log_level(jv_str(jv_get(call->msg.params, "level")));
+    if (level < 0) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                  "params.level must be one of debug, info, notice, warning, error, critical, "
+                  "alert, emergency");
+        return;
+    }
+    struct listen *listen = legacy_listen(call);
+    if (listen) {
+        listen->peer->log_level = level;
+    }
+    call_empty(call);
 }
 
 static void with_uri(struct call *call,

@@ -70,6 +70,7 @@ struct peer {
     uint64_t cursor; /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup;  /* the log is being asked; live changes are in its answer */
     uint64_t skip_from, skip_to; /* while catching up: numbers in (from, to] went elsewhere */
+    int log_level;      /* messages below it are not sent (logging/setLevel) */
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;

@@ -75,6 +75,9 @@ static void front_closed(struct peer *peer)
 {
     struct session *session = peer->owner;
     struct session_stream *stream = newest(session);
+    if (!stream) {
+        return;
+    }
     remember_end(session, stream);
     stream_free(stream);
     touch(session);

@@ -315,9 +315,13 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
     int follow = dir->flags & FILE_NODE_LINK ? 0 : O_NOFOLLOW;
     int fd = file_open_beneath(w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
     if (fd < 0) {
-        /* Not readable for us now, or just gone: its parent will tell, the poll will ask. */
+        /* Not readable for us now, or just gone: its parent will tell, the poll will ask. As long
+         * as nothing of it can be seen, what appears later is new. */
         file_place_unwatch(w, p);
         file_place_poll(w, p);
+        if (fd == -EACCES && file_node_is_deep(dir)) {
+            dir->flags |= FILE_NODE_COMPLETE;
+        }
     } else if (!(file_place_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
         DIR *stream = file_node_is_deep(dir) ? fdopendir(fd) : NULL;
         if (stream) {

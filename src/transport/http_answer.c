@@ -87,6 +87,9 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     put_connection(conn, &head);
     buf_puts(&head, STR("\r\n"));
     sendq_puts(&conn->out, buf_str(&head));
+    if (conn->is_head) {
+        buf_clear(text);
+    }
     if (text->len > SENDQ_SHARE) {
         size_t len = 0;
         char *memory = buf_detach(text, &len);

@@ -96,6 +96,7 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
 {
     conn->keep_alive = req->keep_alive;
     conn->is_http10 = req->minor == 0;
+    conn->is_head = req->method == HTTP_HEAD;
     conn->is_chunked = req->chunked;
     conn->body_need = 0;
     if (conn->is_chunked) {

@@ -318,6 +318,25 @@ static void a_directory_removed_and_made_again_is_watched_again(void **state)
     }
 }
 
+static void a_directory_that_becomes_readable_shows_what_is_in_it(void **state)
+{
+    struct fixture *f = *state;
+    if (geteuid() == 0) {
+        skip(); /* permissions do not bind root */
+    }
+    make_dir(f, "d");
+    put(f, "d/x", "x");
+    assert_int_equal(chmod(at(f, "d"), 0), 0);
+    serve_and_watch(f);
+    assert_int_equal(chmod(at(f, "d"), 0755), 0);
+    expect(f, CREATED, MOUNT "d/x");
+    assert_int_equal(chmod(at(f, "d"), 0), 0);
+    assert_int_equal(chmod(at(f, "d"), 0755), 0);
+    put(f, "d/y", "y");
+    expect(f, CREATED, MOUNT "d/y");
+    expect_no_more(f);
+}
+
 static void a_file_replaced_by_a_directory_is_deleted_and_created(void **state)
 {
     struct fixture *f = *state;
@@ -354,6 +373,7 @@ int main(void)
         WATCH_TEST(a_moved_tree_is_deleted_and_created_with_its_origins),
         WATCH_TEST(a_tree_moved_out_and_in_is_deleted_and_created),
         WATCH_TEST(a_directory_removed_and_made_again_is_watched_again),
+        WATCH_TEST(a_directory_that_becomes_readable_shows_what_is_in_it),
         WATCH_TEST(a_file_replaced_by_a_directory_is_deleted_and_created),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
