@@ -125,7 +125,7 @@ TIDINGS_API void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 
 /* Add a row in ascending byte order of URI, all greater than `tidings_list_after`. Returns 1 while
- * more are wanted, 0 when the page is full (stop, and say so with `more` in done), or a failure. */
+ * more are wanted, 0 when the page is full (stop; this row was not taken), or a failure. */
 TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                                  struct tidings_error *err);
 /* The last URI of the previous page; empty on the first. */

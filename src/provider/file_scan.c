@@ -231,6 +231,16 @@ static struct tidings_str last_bytes(const struct buf *path, size_t len)
     return tidings_strn(path->ptr + path->len - len, len);
 }
 
+/* Was there room for the path? What is too long cannot be opened anyway; what found no memory is
+ * looked at again later. */
+static bool is_whole(struct file_watch *w, const struct buf *path)
+{
+    if (path->failed == TIDINGS_E_NOMEM) {
+        w->failed = TIDINGS_E_NOMEM;
+    }
+    return !path->failed;
+}
+
 /* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
 static bool is_absence(int negative_errno)
 {
@@ -243,6 +253,9 @@ static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t 
                     const struct buf *path, const struct file_node *origin)
 {
     struct file_look look;
+    if (!is_whole(w, path)) {
+        return;
+    }
     struct tidings_str name = last_bytes(path, name_len);
     int rc = file_look_in(w->root, fd, name.ptr, path->ptr, &look);
     if (rc < 0 && !is_absence(rc)) {
@@ -279,7 +292,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
             continue;
         }
         file_scan_path(dir, name, path);
-        if (path->failed || file_is_excluded(w->root, buf_str(path))) {
+        if (!is_whole(w, path) || file_is_excluded(w->root, buf_str(path))) {
             continue;
         }
         look_in(w, dir, fd, name.len, path, origin);
@@ -308,7 +321,7 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
     struct buf path;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(dir, &path);
-    if (!p || path.failed) {
+    if (!p || !is_whole(w, &path)) {
         buf_deinit(&path);
         return;
     }
@@ -348,7 +361,7 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
     enum file_verdict verdict = FILE_SAME;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look);
+    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look) : -ENOMEM;
     if (rc == 0 || is_absence(rc)) {
         name = last_bytes(&path, name.len);
         verdict = settle(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
@@ -369,7 +382,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     struct file_look look;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look);
+    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look) : -ENOMEM;
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
         settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);

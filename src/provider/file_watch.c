@@ -46,11 +46,6 @@ static struct tidings_str scope_path(const struct scope *s)
     return tidings_strn(s->key, s->path_len);
 }
 
-static void finish(struct tidings_watch *watch, int code, const struct tidings_error *err)
-{
-    tidings_watch_done(watch, code, err);
-}
-
 static struct scope *scope_create(const struct errand *e)
 {
     size_t key_len = e->path_len + e->is_tree;
@@ -116,7 +111,7 @@ static void deliver_add(struct letter *letter, void *owner)
     } else {
         rc = scope_open(w, e, &err);
     }
-    finish(e->watch, rc, &err);
+    tidings_watch_done(e->watch, rc, &err);
     mem_free(e);
 }
 
@@ -140,7 +135,7 @@ static void drop_errand(struct letter *letter)
 {
     struct errand *e = list_entry(letter, struct errand, letter);
     if (e->watch) {
-        finish(e->watch, TIDINGS_E_CLOSED, NULL);
+        tidings_watch_done(e->watch, TIDINGS_E_CLOSED, NULL);
     }
     mem_free(e);
 }

@@ -13,7 +13,7 @@ import { call, initialize, meta, modern, post, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Pipe } from './lib/stdio.mjs';
 import { Tree } from './lib/tree.mjs';
-import { slow, within } from './lib/wait.mjs';
+import { within } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
 
@@ -153,12 +153,14 @@ test('Host: none is 400 in HTTP/1.1 and never served in HTTP/1.0', async (t) => 
     }
 });
 
-test('an absolute request target cannot stand in for Host', async (t) => {
+test('Host: an absolute request target that names another host is refused', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
-    const headers = { Host: 'evil.com', 'Content-Type': 'application/json', Accept: '*/*' };
-    const response = await request(server, { path: `http://127.0.0.1:${server.port}/mcp`, headers, body });
-    assert.ok(response.status >= 400 && response.status < 500, `${response.status}`);
+    const headers = { 'Content-Type': 'application/json', Accept: '*/*' };
+    for (const target of ['http://evil.com/mcp', `http://evil.com:${server.port}/mcp`, `http://localhost@evil.com/mcp`]) {
+        const response = await request(server, { path: target, headers, body });
+        assert.ok(response.status >= 400 && response.status < 500, `${target} gave ${response.status}`);
+    }
 });
 
 test('Origin and Host are checked on GET, DELETE and OPTIONS too', async (t) => {
@@ -376,7 +378,7 @@ test('JSON nested too deep is refused, the connection lives', async (t) => {
 
 test('huge ids are refused or given back, never mangled', async (t) => {
     const server = await serve(t, { files });
-    for (const id of ['99999999999999999999999999', `"${'x'.repeat(100_000)}"`, '1e400', '-0', '1E2']) {
+    for (const id of ['99999999999999999999999999', `"${'x'.repeat(100_000)}"`, '1e400', '1E2']) {
         const body = `{"jsonrpc":"2.0","id":${id},"method":"server/discover","params":${JSON.stringify({ _meta: meta() })}}`;
         const response = await post(server, body, { 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': 'server/discover' });
         if (response.status === 200) {
@@ -488,25 +490,22 @@ for (const [name, text] of Object.entries(BAD_LINES)) {
     });
 }
 
-test('slow headers are cut off, others are served meanwhile', { timeout: 60_000 * slow }, async (t) => {
-    const server = await serve(t, { files });
+test('slow headers are cut off, others are served meanwhile', async (t) => {
+    const server = await serve(t, { files, args: ['--header-timeout', '1'] });
     const crawler = await Connection.open(server);
     await crawler.send('POST /mcp HTTP/1.1\r\n');
-    let alive = true;
-    const drip = setInterval(() => crawler.socket.write('X: y\r\n'), 500);
+    const drip = setInterval(() => crawler.socket.write('X: y\r\n'), 100);
     defer(t, () => clearInterval(drip));
-    const cut = crawler.readToEnd('the slow connection to be cut', 45_000 * slow).then(() => {
-        alive = false;
-    });
     assert.equal(await status(server, {}), 200);
-    assert.ok(alive, 'cut off at once');
-    await cut;
+    assert.ok(!crawler.ended, 'cut off at once');
+    const answer = (await crawler.readToEnd('the slow connection to be cut')).toString('latin1');
+    assert.match(answer, /^(HTTP\/1\.1 408 |$)/, answer);
 });
 
 // ---- on a pipe
 
 test('stdio: a line that is too long is refused, the next is answered', async (t) => {
-    const pipe = Pipe.open(t, { files, args: ['--max-body', '100000'] });
+    const pipe = Pipe.open(t, { files, args: ['--max-line', '100000'] });
     await pipe.write(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${'x'.repeat(300_000)}"}}\n`);
     await pipe.write({ jsonrpc: '2.0', id: 2, method: 'ping' });
     const error = await pipe.message((m) => m.error, 'the refusal');

@@ -15,6 +15,8 @@
 
 /* cmocka puts its own in front of these when UNIT_TESTING is set; here libc's are meant. */
 #undef malloc
+#undef calloc
+#undef realloc
 #undef free
 #include <stdlib.h>
 

@@ -230,7 +230,7 @@ static void a_directory_made_deep_and_filled_at_once_is_seen_whole(void **state)
     struct fixture *f = *state;
     serve_and_watch(f);
     for (int i = 0; i < 50; i++) {
-        char path[4][40], uri[60];
+        char path[4][40], uri[200];
         for (int depth = 0; depth < 4; depth++) {
             static const char *const tails[] = {"", "/b", "/b/c", "/b/c/x"};
             (void)snprintf(path[depth], sizeof path[depth], "a%d%s", i, tails[depth]);
