@@ -195,7 +195,7 @@ static int put_triplet(struct canon *c, enum component where)
     }
     c->pos += 3;
     char ch = (char)byte;
-    if (is_in(ch, UNRESERVED)) {
+    if (is_in(ch, UNRESERVED) || (where == PATH && is_in(ch, IN_NAME))) {
         if (where == AUTHORITY) {
             ch = to_lower(ch);
         }

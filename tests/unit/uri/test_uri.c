@@ -65,7 +65,9 @@ static void accepted_uris_get_one_spelling(void **state)
         {"file:///a%5cb", "file:///a%5Cb"},
         {"file:///a%0Ab%7f", "file:///a%0Ab%7F"},
         {"file:///%2541", "file:///%2541"},
-        {"file:///a%2Ab%3F%23%2B", "file:///a%2Ab%3F%23%2B"},
+        {"file:///a%2Ab%3F%23%2B", "file:///a%2Ab%3F%23+"},
+        {"file:///report%20%281%29%2Cfinal%3D%40%3A.txt", "file:///report%20(1),final=@:.txt"},
+        {"api:///events?type=a%2Bb%26c", "api:///events?type=a%2Bb%26c"},
         {"file:///a\"<>^`{|}[]b", "file:///a%22%3C%3E%5E%60%7B%7C%7D%5B%5Db"},
         {"file:///a!$&'()*+,;=:@b", "file:///a!$&'()*+,;=:@b"},
         /* dots that are no dot segments */
