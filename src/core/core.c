@@ -150,7 +150,9 @@ static void end_listen(struct listen *listen, struct core *core)
     struct buf result;
     buf_init(&result, 64u * 1024u);
     dialect_put_listen_result(&result, listen->id_json, core->self);
-    peer_send(listen->peer, &result);
+    if (!result.failed) { /* else the end of the stream says it */
+        peer_send(listen->peer, &result);
+    }
     buf_deinit(&result);
     listen_destroy(listen);
 }

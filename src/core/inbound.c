@@ -59,18 +59,20 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
     refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
 }
 
-/* The session a legacy request belongs to, or NULL after having answered. */
-static struct session *need_session(struct channel *channel, const struct dialect_headers *h)
+/* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known. */
+static struct session *need_session(struct channel *channel, const struct dialect_headers *h,
+                                    struct json *id)
 {
+    struct dialect_error e = {.code = RPC_SESSION};
     if (!h->session_id.ptr) {
-        inbound_refuse(channel, 400, RPC_SESSION,
-                       "the header Mcp-Session-Id is missing; send initialize to get a session");
+        e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
+        refuse(channel, 400, id, &e);
         return NULL;
     }
     struct session *session = session_find(channel->core, h->session_id, channel->who);
     if (!session) {
-        inbound_refuse(channel, 404, RPC_SESSION,
-                       "session not found or ended; send initialize to get a new one");
+        e.message = STR("session not found or ended; send initialize to get a new one");
+        refuse(channel, 404, id, &e);
     }
     return session;
 }
@@ -217,7 +219,7 @@ static void one(struct arrival *a, struct json *root)
     struct session *session = a->session;
     bool opens = msg.kind == RPC_REQUEST && str_eq(msg.method, STR("initialize"));
     if (channel->ops->is_http && v.era == ERA_LEGACY && !opens && !session) {
-        session = need_session(channel, a->headers);
+        session = need_session(channel, a->headers, msg.kind == RPC_REQUEST ? msg.id : NULL);
         if (!session) {
             return;
         }
@@ -246,7 +248,7 @@ static void many(struct arrival *a, struct json *root)
                            "a batch needs a session of revision 2025-03-26");
             return;
         }
-        a->session = need_session(channel, a->headers);
+        a->session = need_session(channel, a->headers, NULL);
         if (!a->session) {
             return;
         }
@@ -321,7 +323,7 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
     if (!check_stream_version(channel, h)) {
         return;
     }
-    struct session *session = need_session(channel, h);
+    struct session *session = need_session(channel, h, NULL);
     if (!session) {
         return;
     }
@@ -338,7 +340,7 @@ void inbound_delete(struct channel *channel, const struct dialect_headers *h)
     if (!check_stream_version(channel, h)) {
         return;
     }
-    struct session *session = need_session(channel, h);
+    struct session *session = need_session(channel, h, NULL);
     if (session) {
         session_destroy(session);
         static const struct answer_headers none;
