@@ -342,6 +342,9 @@ static bool flush_list(struct peer *peer)
         struct listen *listen = list_entry(it, struct listen, link);
         if (good && listen->list_pending && listen->live) {
             listen->list_pending = false;
+            if (it->next == &peer->listens) {
+                peer->owed_from = 0; /* with this everything is told */
+            }
             buf_clear(&message);
             dialect_put_list_changed(&message, listen->id_json);
             good = peer_send(peer, &message);

@@ -292,14 +292,15 @@ int session_open_stream(struct session *session, struct channel *channel,
         peer_set_sink(peer, NULL);
         demote(front);
     }
+    /* The header goes with the request once it becomes a stream. */
+    struct event_cursor at;
+    find_start(session, last_event_id, &at);
     stream->sink = channel->ops->stream(channel, &headers);
     stream->session = session;
     stream->no = ++session->next_stream;
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
     peer_set_sink(peer, stream->sink);
-    struct event_cursor at;
-    find_start(session, last_event_id, &at);
     if (session->revision->has_priming) {
         char id[64];
         size_t len = event_id(peer, at.cursor, id);

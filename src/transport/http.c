@@ -130,15 +130,20 @@ void http_worker_send(struct http_worker *hw, struct handover *h)
     mailbox_send(hw->mailbox, &h->letter);
 }
 
-/* At a request boundary: head parsed, nothing of it handled, no answer pending. */
+/* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the answers
+ * before it are written. */
 static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
 {
     int index = conn_belongs_to(conn, req);
     struct http_worker *hw = conn->hw;
-    if (index < 0 || (unsigned)index == hw->core->index || conn->out.pending > 0) {
-        return false;
+    struct http_worker *other = NULL;
+    if (index >= 0 && (unsigned)index != hw->core->index) {
+        other = hw->find(hw->find_user, (unsigned)index);
     }
-    struct http_worker *other = hw->find(hw->find_user, (unsigned)index);
+    if (other && conn->out.pending > 0) {
+        conn->head_len = conn->scanned = 0; /* look at it again then */
+        return true;
+    }
     struct handover *h = other ? mem_zalloc(sizeof(*h)) : NULL;
     if (!h) {
         return false;
