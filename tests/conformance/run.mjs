@@ -16,16 +16,24 @@ import { fileURLToPath } from 'node:url';
 const here = path.dirname(fileURLToPath(import.meta.url));
 const modules = path.resolve(here, '../integration/node_modules');
 const suite = path.join(modules, '@modelcontextprotocol/conformance/dist/index.js');
-const examples = path.resolve(process.env.TIDINGS_EXAMPLES ?? path.join(here, '../../build/release/examples'));
+const examples = path.resolve(
+    process.env.TIDINGS_EXAMPLES ?? path.join(here, '../../build/release/examples'),
+);
 const slow = process.env.TIDINGS_SLOW && process.env.TIDINGS_SLOW !== '0' ? 6 : 1;
 
 /** The suite needs Node 22; use the one from npm when the running one is older. */
-const node = Number(process.versions.node.split('.')[0]) >= 22 ? process.execPath : path.join(modules, '.bin/node');
+const node =
+    Number(process.versions.node.split('.')[0]) >= 22
+        ? process.execPath
+        : path.join(modules, '.bin/node');
 
 /** "REVISION SCENARIO" or "REVISION SCENARIO:CHECK" per line; `#` begins a comment. */
 function readExpected() {
     const text = fs.readFileSync(path.join(here, 'expected-failures.txt'), 'utf8');
-    const lines = text.split('\n').map((line) => line.replace(/#.*/, '').trim()).filter(Boolean);
+    const lines = text
+        .split('\n')
+        .map((line) => line.replace(/#.*/, '').trim())
+        .filter(Boolean);
     return new Set(lines);
 }
 
@@ -57,13 +65,27 @@ function startServer() {
 function runSuite(url, revision) {
     const out = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-conformance-'));
     try {
-        const args = [suite, 'server', '--url', url, '--requirements', revision, '--output-dir', out];
-        const end = spawnSync(node, args, { encoding: 'utf8', maxBuffer: 1 << 28, timeout: 300_000 * slow });
+        const args = [
+            suite,
+            'server',
+            '--url',
+            url,
+            '--requirements',
+            revision,
+            '--output-dir',
+            out,
+        ];
+        const end = spawnSync(node, args, {
+            encoding: 'utf8',
+            maxBuffer: 1 << 28,
+            timeout: 300_000 * slow,
+        });
         const scenarios = new Map();
         for (const folder of fs.readdirSync(out).sort()) {
             const name = /^server-(.*)-\d{4}-\d{2}-\d{2}T/.exec(folder)?.[1] ?? folder;
             const file = path.join(out, folder, 'checks.json');
-            const checks = fs.existsSync(file) ? JSON.parse(fs.readFileSync(file, 'utf8'))
+            const checks = fs.existsSync(file)
+                ? JSON.parse(fs.readFileSync(file, 'utf8'))
                 : [{ id: name, status: 'FAILURE', errorMessage: 'the scenario did not finish' }];
             scenarios.set(name, checks);
         }
@@ -76,6 +98,13 @@ function runSuite(url, revision) {
     }
 }
 
+/** The scenarios a revision requires of servers: each must have run. */
+function requiredScenarios(revision) {
+    const file = path.join(path.dirname(suite), '../requirements', `${revision}.yaml`);
+    const section = /^server:\n((?: {2}- .*\n)+)/m.exec(fs.readFileSync(file, 'utf8'))[1];
+    return section.match(/[^\s-]\S*/g);
+}
+
 const failed = (check) => check.status === 'FAILURE' || check.status === 'WARNING';
 
 /** Judge one scenario against the list: what failed unexpectedly, and what passed though listed. */
@@ -83,11 +112,18 @@ function judge(revision, scenario, checks, expected) {
     const whole = `${revision} ${scenario}`;
     const failing = checks.filter(failed);
     if (expected.has(whole)) {
-        return { unexpected: [], stale: failing.length === 0 ? [whole] : [], known: failing.length };
+        return {
+            unexpected: [],
+            stale: failing.length === 0 ? [whole] : [],
+            known: failing.length,
+        };
     }
     const unexpected = failing.filter((check) => !expected.has(`${whole}:${check.id}`));
-    const stale = [...expected].filter((entry) => entry.startsWith(`${whole}:`)
-        && !failing.some((check) => entry === `${whole}:${check.id}`));
+    const stale = [...expected].filter(
+        (entry) =>
+            entry.startsWith(`${whole}:`) &&
+            !failing.some((check) => entry === `${whole}:${check.id}`),
+    );
     return { unexpected, stale, known: failing.length - unexpected.length };
 }
 
@@ -97,15 +133,25 @@ async function main(revisions) {
     const count = { pass: 0, fail: 0, known: 0 };
     const seen = new Set();
     for (const revision of revisions) {
-        for (const [scenario, checks] of runSuite(url, revision)) {
+        const results = runSuite(url, revision);
+        for (const scenario of requiredScenarios(revision)) {
+            if (!results.has(scenario)) {
+                count.fail += 1;
+                console.log(`FAIL  ${revision} ${scenario}: the suite did not run it`);
+            }
+        }
+        for (const [scenario, checks] of results) {
             seen.add(`${revision} ${scenario}`);
             const { unexpected, stale, known } = judge(revision, scenario, checks, expected);
-            const verdict = unexpected.length + stale.length > 0 ? 'fail' : known > 0 ? 'known' : 'pass';
+            const verdict =
+                unexpected.length + stale.length > 0 ? 'fail' : known > 0 ? 'known' : 'pass';
             count[verdict] += 1;
             const word = { fail: 'FAIL ', known: 'known', pass: 'ok   ' }[verdict];
             console.log(`${word} ${revision} ${scenario}`);
             for (const check of unexpected) {
-                console.log(`      ${check.id}: ${check.status}: ${check.errorMessage ?? check.description}`);
+                console.log(
+                    `      ${check.id}: ${check.status}: ${check.errorMessage ?? check.description}`,
+                );
             }
             for (const entry of stale) {
                 console.log(`      "${entry}" passes now: remove it from expected-failures.txt`);

@@ -8,7 +8,18 @@ import { test } from 'node:test';
 
 import { request } from './lib/http.mjs';
 import {
-    freshId, idText, initialize, key, LATEST_LEGACY, LEGACY, meta, MODERN, modern, modernHeaders, post, Session,
+    freshId,
+    idText,
+    initialize,
+    key,
+    LATEST_LEGACY,
+    LEGACY,
+    meta,
+    MODERN,
+    modern,
+    modernHeaders,
+    post,
+    Session,
 } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 
@@ -36,7 +47,8 @@ function expect(response, status, code, id) {
 /** A request object without a claim. */
 const bare = (method, params) => ({ jsonrpc: '2.0', id: 7, method, ...(params && { params }) });
 /** A request object with one. */
-const claimed = (method, params = {}, claim = {}) => bare(method, { _meta: meta(claim), ...params });
+const claimed = (method, params = {}, claim = {}) =>
+    bare(method, { _meta: meta(claim), ...params });
 
 const without = (name) => {
     const all = meta();
@@ -165,7 +177,12 @@ test('Mcp-Name on resources/read', async (t) => {
     for (const [name, header, status, code] of NAMES) {
         await t.test(name, async () => {
             const headers = { 'Mcp-Name': header(uri) };
-            expect(await modern(server, 'resources/read', { uri }, { id: 7, headers }), status, code, 7);
+            expect(
+                await modern(server, 'resources/read', { uri }, { id: 7, headers }),
+                status,
+                code,
+                7,
+            );
         });
     }
     await t.test('a name that needs the sentinel', async () => {
@@ -175,7 +192,11 @@ test('Mcp-Name on resources/read', async (t) => {
         expect(await modern(server, 'resources/read', { uri: raw }, { headers }), 200, 0);
     });
     await t.test('is not demanded of lists', async () => {
-        expect(await modern(server, 'resources/list', {}, { headers: { 'Mcp-Name': 'whatever' } }), 200, 0);
+        expect(
+            await modern(server, 'resources/list', {}, { headers: { 'Mcp-Name': 'whatever' } }),
+            200,
+            0,
+        );
     });
 });
 
@@ -183,7 +204,9 @@ test('header names are case-insensitive', async (t) => {
     const server = await serve(t, { files });
     for (const change of ['toLowerCase', 'toUpperCase']) {
         const plain = modernHeaders('resources/list');
-        const headers = Object.fromEntries(Object.entries(plain).map(([name, value]) => [name[change](), value]));
+        const headers = Object.fromEntries(
+            Object.entries(plain).map(([name, value]) => [name[change](), value]),
+        );
         expect(await post(server, claimed('resources/list'), headers), 200, 0, 7);
     }
 });
@@ -217,7 +240,8 @@ test('ids come back verbatim with their type', async (t) => {
 });
 
 /** Strings by value (escapes may be written differently), numbers by their digits. */
-const canonical = (text) => (text?.startsWith('"') ? { string: JSON.parse(text) } : { number: text });
+const canonical = (text) =>
+    text?.startsWith('"') ? { string: JSON.parse(text) } : { number: text };
 
 const NOT_RPC = [
     ['an id that is null', '{"jsonrpc":"2.0","id":null,"method":"ping"}'],
@@ -245,13 +269,26 @@ test('what is JSON but not JSON-RPC is 400 / -32600', async (t) => {
         });
     }
     await t.test('a response, sent by a modern client', async () => {
-        expect(await post(server, { jsonrpc: '2.0', id: 1, result: {} }, version(MODERN)), 400, -32600);
+        expect(
+            await post(server, { jsonrpc: '2.0', id: 1, result: {} }, version(MODERN)),
+            400,
+            -32600,
+        );
     });
 });
 
 test('what is not JSON is 400 / -32700', async (t) => {
     const server = await serve(t, { files });
-    for (const body of ['{', 'nonsense', '', '{"a":1}}', '[1,]', '{"a":1,"a":2}', '\ufeff{}', '{"a":"\u0001"}']) {
+    for (const body of [
+        '{',
+        'nonsense',
+        '',
+        '{"a":1}}',
+        '[1,]',
+        '{"a":1,"a":2}',
+        '\ufeff{}',
+        '{"a":"\u0001"}',
+    ]) {
         await t.test(JSON.stringify(body), async () => {
             expect(await post(server, body), 400, -32700);
             expect(await post(server, body, version(MODERN)), 400, -32700);
@@ -265,13 +302,29 @@ test('-32022 names what is supported and what was asked for', async (t) => {
     const known = discover.json.result.supportedVersions;
     assert.deepEqual(known, [MODERN, ...[...LEGACY].reverse()]);
     const headers = version('v999.0.0');
-    const unknown = await modern(server, 'server/discover', { _meta: meta({ [key.version]: 'v999.0.0' }) }, { headers });
+    const unknown = await modern(
+        server,
+        'server/discover',
+        { _meta: meta({ [key.version]: 'v999.0.0' }) },
+        { headers },
+    );
     assert.equal(unknown.json.error.data.requested, 'v999.0.0');
     assert.ok(unknown.json.error.data.supported.length > 0);
-    assert.ok(unknown.json.error.data.supported.every((entry) => known.includes(entry)), unknown.text);
-    const old = await modern(server, 'server/discover',
-        { _meta: meta({ [key.version]: LATEST_LEGACY }) }, { headers: version(LATEST_LEGACY) });
-    assert.deepEqual(old.json.error.data.supported, [MODERN], 'a legacy claim must not be offered legacy');
+    assert.ok(
+        unknown.json.error.data.supported.every((entry) => known.includes(entry)),
+        unknown.text,
+    );
+    const old = await modern(
+        server,
+        'server/discover',
+        { _meta: meta({ [key.version]: LATEST_LEGACY }) },
+        { headers: version(LATEST_LEGACY) },
+    );
+    assert.deepEqual(
+        old.json.error.data.supported,
+        [MODERN],
+        'a legacy claim must not be offered legacy',
+    );
 });
 
 test('modern results are decorated, legacy results are not', async (t) => {
@@ -328,7 +381,12 @@ test('a modern request inside a legacy session is served as modern', async (t) =
 test('legacy: _meta without a claim stays legacy', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
-    const params = { _meta: { progressToken: 1, traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' } };
+    const params = {
+        _meta: {
+            progressToken: 1,
+            traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+        },
+    };
     const response = await session.send('resources/list', params);
     expect(response, 200, 0);
     assert.equal(response.json.result.resultType, undefined);
@@ -347,9 +405,22 @@ test('initialize: each legacy version is granted, anything else becomes the newe
 
 test('initialize: missing params are an error', async (t) => {
     const server = await serve(t, { files });
-    for (const params of [undefined, {}, { protocolVersion: 7, capabilities: {}, clientInfo: {} }]) {
-        const response = await post(server, { jsonrpc: '2.0', id: freshId(), method: 'initialize', ...(params && { params }) });
-        assert.equal(response.json.error?.code, -32602, `${JSON.stringify(params)} gave ${response.text}`);
+    for (const params of [
+        undefined,
+        {},
+        { protocolVersion: 7, capabilities: {}, clientInfo: {} },
+    ]) {
+        const response = await post(server, {
+            jsonrpc: '2.0',
+            id: freshId(),
+            method: 'initialize',
+            ...(params && { params }),
+        });
+        assert.equal(
+            response.json.error?.code,
+            -32602,
+            `${JSON.stringify(params)} gave ${response.text}`,
+        );
         assert.equal(response.headers.has('mcp-session-id'), false);
     }
 });
@@ -381,7 +452,9 @@ test('page size hints are honoured (pageSize, limit) up to the maximum', async (
         const { result } = (await modern(server, 'resources/list', { [hint]: 2 })).json;
         assert.equal(result.resources.length, 2, hint);
         assert.equal(typeof result.nextCursor, 'string', hint);
-        const next = (await modern(server, 'resources/list', { [hint]: 2, cursor: result.nextCursor })).json.result;
+        const next = (
+            await modern(server, 'resources/list', { [hint]: 2, cursor: result.nextCursor })
+        ).json.result;
         assert.notEqual(next.resources[0].uri, result.resources[0].uri);
     }
 });

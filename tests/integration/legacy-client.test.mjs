@@ -30,9 +30,15 @@ for (const transport of TRANSPORTS) {
     });
 
     it('a list of many files comes in pages without gaps or repeats', async (t) => {
-        const names = Array.from({ length: 57 }, (_, i) => `file-${String(i).padStart(3, '0')}.txt`);
+        const names = Array.from(
+            { length: 57 },
+            (_, i) => `file-${String(i).padStart(3, '0')}.txt`,
+        );
         const files = Object.fromEntries(names.map((name) => [name, name]));
-        const { client, tree } = await legacyClient(t, transport, { files, args: ['--page-size', '10'] });
+        const { client, tree } = await legacyClient(t, transport, {
+            files,
+            args: ['--page-size', '10'],
+        });
         const uris = [];
         let cursor;
         let pages = 0;
@@ -43,7 +49,10 @@ for (const transport of TRANSPORTS) {
             cursor = page.nextCursor;
             pages += 1;
         } while (cursor !== undefined);
-        assert.deepEqual(uris.filter((uri) => uri !== tree.uri()), names.map((name) => tree.uri(name)));
+        assert.deepEqual(
+            uris.filter((uri) => uri !== tree.uri()),
+            names.map((name) => tree.uri(name)),
+        );
         assert.ok(pages >= 6, `${pages} pages`);
     });
 
@@ -116,7 +125,10 @@ for (const transport of TRANSPORTS) {
         assert.equal(params.subscribedUri, uri);
         tree.write('docs/new.txt', 'new');
         await received.next(updates(tree.uri('docs/new.txt')), 'an update of the new file');
-        assert.ok(!received.seen.some(updates(tree.uri('other.txt'))), 'other.txt is not below docs/');
+        assert.ok(
+            !received.seen.some(updates(tree.uri('other.txt'))),
+            'other.txt is not below docs/',
+        );
     });
 
     it('unsubscribe stops the updates of that file only', async (t) => {
@@ -132,7 +144,9 @@ for (const transport of TRANSPORTS) {
     });
 
     it('creating and deleting a file changes the list', async (t) => {
-        const { client, tree, received } = await legacyClient(t, transport, { files: { 'a.txt': '1' } });
+        const { client, tree, received } = await legacyClient(t, transport, {
+            files: { 'a.txt': '1' },
+        });
         await client.subscribeResource({ uri: tree.uri('a.txt') });
         tree.write('new.txt', 'x');
         await received.next(listChanged, 'list_changed after a creation');

@@ -22,7 +22,10 @@ test('the acknowledgement is the first message, at once, on an event stream', as
     assert.equal(response.headers.has('mcp-session-id'), false);
     assert.deepEqual(ack.notifications, on(server.uri('a.txt')));
     server.tree.replace('a.txt', '2');
-    const update = await events.next((event) => event.json && updates(server.uri('a.txt'))(event.json), 'an update');
+    const update = await events.next(
+        (event) => event.json && updates(server.uri('a.txt'))(event.json),
+        'an update',
+    );
     assert.equal(update.id, undefined, 'modern streams have no event ids');
     assert.equal(update.event ?? 'message', 'message');
     assert.equal(events.messages[0].method, 'notifications/subscriptions/acknowledged');
@@ -47,7 +50,12 @@ test('only what is asked for and supported is honoured', async (t) => {
 
 test('unknown URIs are left out and explained', async (t) => {
     const server = await serve(t, { files });
-    const bad = [server.uri('missing.txt'), 'other://nowhere', 'not a uri', server.uri('../escape')];
+    const bad = [
+        server.uri('missing.txt'),
+        'other://nowhere',
+        'not a uri',
+        server.uri('../escape'),
+    ];
     const { ack, events } = await listen(server, on(server.uri('a.txt'), ...bad));
     assert.deepEqual(ack.notifications, on(server.uri('a.txt')));
     const refused = JSON.stringify(ack._meta[key.refused]);
@@ -61,13 +69,23 @@ test('unknown URIs are left out and explained', async (t) => {
 test('params of a wrong type are refused before any acknowledgement', async (t) => {
     const server = await serve(t, { files });
     const wrong = [
-        undefined, null, 7, [], 'x', { resourceSubscriptions: 'x' }, { resourceSubscriptions: [7] },
+        undefined,
+        null,
+        7,
+        [],
+        'x',
+        { resourceSubscriptions: 'x' },
+        { resourceSubscriptions: [7] },
         { resourcesListChanged: 'yes' },
     ];
     for (const notifications of wrong) {
         const response = await modern(server, 'subscriptions/listen', { notifications });
         const answer = response.json ?? (await response.events.message());
-        assert.equal(answer.error?.code, -32602, `${JSON.stringify(notifications)}: ${JSON.stringify(answer)}`);
+        assert.equal(
+            answer.error?.code,
+            -32602,
+            `${JSON.stringify(notifications)}: ${JSON.stringify(answer)}`,
+        );
         response.events?.close();
     }
 });
@@ -75,7 +93,13 @@ test('params of a wrong type are refused before any acknowledgement', async (t) 
 test('two listens each get a copy with their own id, whatever its type', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
-    for (const ids of [[1, 2], ['a', 'b'], [5, '5'], [0, ''], [1763180000000, '1763180000000']]) {
+    for (const ids of [
+        [1, 2],
+        ['a', 'b'],
+        [5, '5'],
+        [0, ''],
+        [1763180000000, '1763180000000'],
+    ]) {
         const listens = await Promise.all(ids.map((id) => listen(server, on(uri), { id })));
         server.tree.replace('a.txt', String(ids));
         for (const { id, events } of listens) {
@@ -98,7 +122,10 @@ test('nothing is sent that was not asked for', async (t) => {
     await narrow.message(updates(server.uri('a.txt')), 'an update of a.txt');
     server.tree.remove('new.txt');
     await lists.message(listChanged, 'list_changed again');
-    assert.deepEqual(new Set(narrow.messages.slice(1).map((m) => m.params.uri)), new Set([server.uri('a.txt')]));
+    assert.deepEqual(
+        new Set(narrow.messages.slice(1).map((m) => m.params.uri)),
+        new Set([server.uri('a.txt')]),
+    );
     assert.ok(lists.messages.slice(1).every(listChanged), JSON.stringify(lists.messages));
 });
 
@@ -115,8 +142,14 @@ test('a URI is told once per matching subscription of one listen', async (t) => 
     const uri = server.uri('dir/c.txt');
     const { events } = await listen(server, on(uri, server.uri('dir/')));
     server.tree.replace('dir/c.txt', '2');
-    const got = [await events.message(updates(uri), 'one'), await events.message(updates(uri), 'another')];
-    assert.deepEqual(got.map((m) => m.params.subscribedUri).sort(), [server.uri('dir/'), uri].sort());
+    const got = [
+        await events.message(updates(uri), 'one'),
+        await events.message(updates(uri), 'another'),
+    ];
+    assert.deepEqual(
+        got.map((m) => m.params.subscribedUri).sort(),
+        [server.uri('dir/'), uri].sort(),
+    );
 });
 
 test('closing the connection ends the listen and frees it', async (t) => {
@@ -128,7 +161,10 @@ test('closing the connection ends the listen and frees it', async (t) => {
             events.connection[how]();
         }
     }
-    await eventually(() => descriptors(server) <= idle + 8, 'the descriptors of closed listens were freed');
+    await eventually(
+        () => descriptors(server) <= idle + 8,
+        'the descriptors of closed listens were freed',
+    );
     const { events } = await listen(server, on(server.uri('a.txt')));
     server.tree.replace('a.txt', '2');
     await events.message(updates(server.uri('a.txt')), 'an update');
@@ -148,7 +184,9 @@ test('the same id may be used again after the listen ended', async (t) => {
 for (const signal of ['SIGTERM', 'SIGINT']) {
     test(`${signal}: every listen ends with its result, then the stream`, async (t) => {
         const server = await serve(t, { files });
-        const listens = await Promise.all([1, 'two'].map((id) => listen(server, on(server.uri('a.txt')), { id })));
+        const listens = await Promise.all(
+            [1, 'two'].map((id) => listen(server, on(server.uri('a.txt')), { id })),
+        );
         const ended = server.stop(signal);
         for (const { id, events } of listens) {
             const last = await events.message((m) => m.id === id, 'the graceful result');
@@ -181,8 +219,16 @@ test('a directory that does not exist yet is watched', async (t) => {
 
 /** Send a listen on a pipe and take its acknowledgement. */
 async function pipeListen(pipe, id, notifications) {
-    await pipe.write({ jsonrpc: '2.0', id, method: 'subscriptions/listen', params: { _meta: meta(), notifications } });
-    return pipe.message((m) => m.params?._meta?.[key.subscription] === id, `the acknowledgement of ${id}`);
+    await pipe.write({
+        jsonrpc: '2.0',
+        id,
+        method: 'subscriptions/listen',
+        params: { _meta: meta(), notifications },
+    });
+    return pipe.message(
+        (m) => m.params?._meta?.[key.subscription] === id,
+        `the acknowledgement of ${id}`,
+    );
 }
 
 test('stdio: listens are told apart by id and cancelled by notification', async (t) => {
@@ -193,17 +239,25 @@ test('stdio: listens are told apart by id and cancelled by notification', async 
     await pipeListen(pipe, 2, on(pipe.uri('a.txt'), pipe.uri('b.txt')));
     pipe.tree.replace('a.txt', '2');
     for (const id of ['first', 2]) {
-        const mine = (m) => updates(pipe.uri('a.txt'))(m) && m.params._meta[key.subscription] === id;
+        const mine = (m) =>
+            updates(pipe.uri('a.txt'))(m) && m.params._meta[key.subscription] === id;
         await pipe.message(mine, `the copy of ${id}`);
     }
-    await pipe.write({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'first' } });
+    await pipe.write({
+        jsonrpc: '2.0',
+        method: 'notifications/cancelled',
+        params: { requestId: 'first' },
+    });
     assert.ok((await pipe.modern('server/discover')).result, 'requests are still answered');
     const before = pipe.stdout.seen.length;
     pipe.tree.replace('a.txt', '3');
     pipe.tree.replace('b.txt', '3');
     await pipe.message(updates(pipe.uri('b.txt')), 'an update of b.txt for the other');
     const later = pipe.stdout.seen.slice(before).map((line) => JSON.parse(line));
-    assert.ok(later.every((m) => m.params?._meta?.[key.subscription] !== 'first' && m.id !== 'first'), 'it was cancelled');
+    assert.ok(
+        later.every((m) => m.params?._meta?.[key.subscription] !== 'first' && m.id !== 'first'),
+        'it was cancelled',
+    );
 });
 
 test('stdio: end of input ends the program at once', async (t) => {
@@ -239,9 +293,16 @@ test('stdio: both eras on one pipe', async (t) => {
     assert.equal(hello.protocolVersion, '2025-11-25');
     assert.equal((await pipe.ask('resources/list')).result.resultType, undefined);
     assert.ok((await pipe.modern('resources/list')).result.resultType);
-    const again = await pipe.ask('initialize', { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'x', version: '1' } });
+    const again = await pipe.ask('initialize', {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+        clientInfo: { name: 'x', version: '1' },
+    });
     assert.equal(again.error?.code, -32600, 'a second initialize');
-    const claimed = await pipe.modern('initialize', { protocolVersion: '2025-11-25', capabilities: {} });
+    const claimed = await pipe.modern('initialize', {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+    });
     assert.equal(claimed.error?.code, -32601);
 });
 

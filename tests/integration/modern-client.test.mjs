@@ -46,7 +46,10 @@ for (const transport of TRANSPORTS) {
         const options = { files, args: ['--page-size', '4'] };
         const { client, tree } = await modernClient(t, transport, options);
         const uris = (await client.listResources()).resources.map((resource) => resource.uri);
-        assert.deepEqual(uris.filter((uri) => uri !== tree.uri()), names.map((name) => tree.uri(name)));
+        assert.deepEqual(
+            uris.filter((uri) => uri !== tree.uri()),
+            names.map((name) => tree.uri(name)),
+        );
     });
 
     it('text and binary files are read', async (t) => {
@@ -62,7 +65,9 @@ for (const transport of TRANSPORTS) {
     it('a resource with a name outside ASCII is read', async (t) => {
         const { client, tree } = await modernClient(t, transport, { files: { 'größe.txt': 'xl' } });
         const { resources } = await client.listResources();
-        const listed = resources.find((resource) => decodeURIComponent(resource.uri).endsWith('größe.txt'));
+        const listed = resources.find((resource) =>
+            decodeURIComponent(resource.uri).endsWith('größe.txt'),
+        );
         assert.ok(listed, JSON.stringify(resources));
         assert.equal((await client.readResource({ uri: listed.uri })).contents[0].text, 'xl');
         const raw = `file://${tree.path}/größe.txt`;

@@ -11,7 +11,9 @@ import { fileURLToPath } from 'node:url';
 
 import { slow } from './lib/wait.mjs';
 
-const CORE = ['eras', 'sessions', 'listen', 'http', 'security', 'watch'];
+const CORE = [
+    'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
+];
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
@@ -34,7 +36,8 @@ tests.on('test:fail', (event) => {
     counts.fail += leaf(event) ? 1 : 0;
     process.exitCode = 1;
 });
-tests.on('end', () => {
+const report = tests.compose(spec);
+report.on('end', () => {
     process.stdout.write(`# pass ${counts.pass}\n# fail ${counts.fail}\n`);
 });
-tests.compose(spec).pipe(process.stdout);
+report.pipe(process.stdout, { end: false });

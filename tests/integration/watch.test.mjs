@@ -21,7 +21,12 @@ function both(name, body, options = {}) {
     for (const era of ERAS) {
         test(`${era}: ${name}`, options, async (t) => {
             const server = await serve(t, { files, ...options.serve });
-            const watch = (...names) => Watcher.open(era, server, names.map((n) => server.uri(n)));
+            const watch = (...names) =>
+                Watcher.open(
+                    era,
+                    server,
+                    names.map((n) => server.uri(n)),
+                );
             await body({ t, server, tree: server.tree, uri: server.uri, watch, era });
         });
     }
@@ -32,7 +37,10 @@ both('a write is told and the new content is read', async ({ server, tree, uri, 
     tree.write('a.txt', '2');
     const params = await watcher.updated(uri('a.txt'));
     assert.equal(params.subscribedUri, uri('a.txt'));
-    assert.equal((await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text, '2');
+    assert.equal(
+        (await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text,
+        '2',
+    );
 });
 
 both('every append to a file that stays open is told', async ({ t, tree, uri, watch }) => {
@@ -63,7 +71,10 @@ both('an atomic save beside the file is told', async ({ server, tree, uri, watch
     const watcher = await watch('a.txt');
     tree.replace('a.txt', 'saved', tree.at('.a.txt.swp'));
     await watcher.updated(uri('a.txt'));
-    assert.equal((await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text, 'saved');
+    assert.equal(
+        (await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text,
+        'saved',
+    );
 });
 
 both('a file renamed into the directory is told to it', async ({ tree, uri, watch }) => {
@@ -85,13 +96,16 @@ both('a file renamed out of the directory is told', async ({ t, server, tree, ur
     assert.ok(!resources.some((resource) => resource.uri === uri('dir/c.txt')));
 });
 
-both('a file renamed within the directory is told under both names', async ({ tree, uri, watch }) => {
-    const watcher = await watch('dir/');
-    fs.renameSync(tree.at('dir/c.txt'), tree.at('dir/renamed.txt'));
-    await watcher.updated(uri('dir/c.txt'));
-    await watcher.updated(uri('dir/renamed.txt'));
-    await watcher.listChanged();
-});
+both(
+    'a file renamed within the directory is told under both names',
+    async ({ tree, uri, watch }) => {
+        const watcher = await watch('dir/');
+        fs.renameSync(tree.at('dir/c.txt'), tree.at('dir/renamed.txt'));
+        await watcher.updated(uri('dir/c.txt'));
+        await watcher.updated(uri('dir/renamed.txt'));
+        await watcher.listChanged();
+    },
+);
 
 both('a deletion is told, and so is the creation after it', async ({ tree, uri, watch }) => {
     const watcher = await watch('a.txt');
@@ -115,18 +129,21 @@ both('deletion and creation at once are told', async ({ server, tree, uri, watch
     }, 'the new content can be read');
 });
 
-both('files made at once in directories made at once are all told', async ({ tree, uri, watch }) => {
-    const watcher = await watch('');
-    const names = [];
-    for (let i = 0; i < 20; i += 1) {
-        const name = `r${i}/p/q/x.txt`;
-        tree.write(name, 'x');
-        names.push(name);
-    }
-    for (const name of names) {
-        assert.equal((await watcher.updated(uri(name))).subscribedUri, uri(''));
-    }
-});
+both(
+    'files made at once in directories made at once are all told',
+    async ({ tree, uri, watch }) => {
+        const watcher = await watch('');
+        const names = [];
+        for (let i = 0; i < 20; i += 1) {
+            const name = `r${i}/p/q/x.txt`;
+            tree.write(name, 'x');
+            names.push(name);
+        }
+        for (const name of names) {
+            assert.equal((await watcher.updated(uri(name))).subscribedUri, uri(''));
+        }
+    },
+);
 
 both('a directory tree moved in is told, and watched', async ({ t, tree, uri, watch }) => {
     const watcher = await watch('');
@@ -198,14 +215,18 @@ both('a file outside the subscription is not told', async ({ tree, uri, watch })
     assert.deepEqual([...new Set(watcher.uris)], [uri('dir/c.txt')]);
 });
 
-both('excluded names are not told', async ({ tree, uri, watch }) => {
-    const watcher = await watch('');
-    tree.write('.git/index', 'x');
-    tree.write('x.log', 'x');
-    tree.write('a.txt', '2');
-    await watcher.updated(uri('a.txt'));
-    assert.ok(!watcher.uris.some((u) => /\.git|\.log/.test(u)), watcher.uris.join(' '));
-}, { serve: { args: ['--exclude', '*.log'] } });
+both(
+    'excluded names are not told',
+    async ({ tree, uri, watch }) => {
+        const watcher = await watch('');
+        tree.write('.git/index', 'x');
+        tree.write('x.log', 'x');
+        tree.write('a.txt', '2');
+        await watcher.updated(uri('a.txt'));
+        assert.ok(!watcher.uris.some((u) => /\.git|\.log/.test(u)), watcher.uris.join(' '));
+    },
+    { serve: { args: ['--exclude', '*.log'] } },
+);
 
 both('a busy file keeps being told and the last state is', async ({ server, tree, uri, watch }) => {
     const watcher = await watch('a.txt');
@@ -214,7 +235,9 @@ both('a busy file keeps being told and the last state is', async ({ server, tree
     }
     await eventually(async () => {
         await watcher.updated(uri('a.txt'));
-        return (await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text === '300';
+        return (
+            (await call(server, 'resources/read', { uri: uri('a.txt') })).contents[0].text === '300'
+        );
     }, 'the last state can be read after a notification');
 });
 
@@ -233,56 +256,84 @@ both('a burst of creations is told file by file', async ({ tree, uri, watch }) =
 /** Is this the notice that says "look again, some updates may be missing"? */
 const truncated = (m) => JSON.stringify(m).includes('truncated');
 
-both('after an overflow of the kernel queue every change is known', async ({ server, tree, uri, watch }) => {
-    const watcher = await watch('');
-    const limit = Number(fs.readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'));
-    const count = Math.max(20_000, limit + 2_000);
-    server.child.kill('SIGSTOP');
-    fs.mkdirSync(tree.at('flood'));
-    for (let i = 0; i < count; i += 1) {
-        fs.writeFileSync(tree.at(`flood/${i}`), '');
-    }
-    tree.write('a.txt', 'changed under the flood');
-    server.child.kill('SIGCONT');
-    const missing = () => {
-        if (watcher.events.messages.some(truncated)) {
-            return 0;
-        }
-        const told = new Set(watcher.uris);
-        let left = told.has(uri('a.txt')) ? 0 : 1;
+both(
+    'after an overflow of the kernel queue every change is known',
+    async ({ server, tree, uri, watch }) => {
+        const watcher = await watch('');
+        const limit = Number(fs.readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'));
+        const count = Math.max(20_000, limit + 2_000);
+        server.child.kill('SIGSTOP');
+        fs.mkdirSync(tree.at('flood'));
         for (let i = 0; i < count; i += 1) {
-            left += told.has(uri(`flood/${i}`)) ? 0 : 1;
+            fs.writeFileSync(tree.at(`flood/${i}`), '');
         }
-        return left;
-    };
-    await eventually(() => missing() === 0, `all of ${count} changes were told`, 6 * DEADLINE);
-    await watcher.listChanged();
-    await eventually(() => {
-        tree.write('flood/after', String(Date.now()));
-        return watcher.uris.includes(uri('flood/after'));
-    }, 'single changes are told again');
-    const read = await call(server, 'resources/read', { uri: uri(`flood/${count - 1}`) });
-    assert.equal(read.contents[0].uri, uri(`flood/${count - 1}`));
-}, { timeout: 120_000 * slow });
+        tree.write('a.txt', 'changed under the flood');
+        server.child.kill('SIGCONT');
+        const missing = () => {
+            if (watcher.events.messages.some(truncated)) {
+                return 0;
+            }
+            const told = new Set(watcher.uris);
+            let left = told.has(uri('a.txt')) ? 0 : 1;
+            for (let i = 0; i < count; i += 1) {
+                left += told.has(uri(`flood/${i}`)) ? 0 : 1;
+            }
+            return left;
+        };
+        await eventually(() => missing() === 0, `all of ${count} changes were told`, 6 * DEADLINE);
+        await watcher.listChanged();
+        await eventually(() => {
+            tree.write('flood/after', String(Date.now()));
+            return watcher.uris.includes(uri('flood/after'));
+        }, 'single changes are told again');
+        const read = await call(server, 'resources/read', { uri: uri(`flood/${count - 1}`) });
+        assert.equal(read.contents[0].uri, uri(`flood/${count - 1}`));
+    },
+    { timeout: 120_000 * slow },
+);
 
-both('beyond --max-watches directories are polled and the operator is told', async ({ server, tree, uri, watch }) => {
-    for (let i = 0; i < 20; i += 1) {
-        tree.write(`many/${i}/x.txt`, '1');
-    }
-    const watcher = await watch('');
-    await server.lines.next((line) => /watch/i.test(line) && /poll|limit/i.test(line), 'a line about the limit');
-    for (const i of [0, 7, 19]) {
-        tree.write(`many/${i}/x.txt`, 'changed');
-        await watcher.updated(uri(`many/${i}/x.txt`));
-    }
-    tree.write('many/13/new.txt', 'new');
-    await watcher.updated(uri('many/13/new.txt'));
-}, { serve: { args: ['--max-watches', '5'] } });
+both(
+    'beyond --max-watches directories are polled and the operator is told',
+    async ({ server, tree, uri, watch }) => {
+        for (let i = 0; i < 20; i += 1) {
+            tree.write(`many/${i}/x.txt`, '1');
+        }
+        const watcher = await watch('');
+        await server.lines.next(
+            (line) => /watch/i.test(line) && /poll|limit/i.test(line),
+            'a line about the limit',
+        );
+        const names = ['many/0/x.txt', 'many/7/x.txt', 'many/19/x.txt', 'many/13/new.txt'];
+        names.forEach((name) => tree.write(name, 'changed'));
+        for (const name of names) {
+            await watcher.updated(uri(name));
+        }
+    },
+    { serve: { args: ['--max-watches', '5'] } },
+);
 
 test('names of any bytes are listed, read and told', async (t) => {
-    const names = ['with space', 'per%cent', 'ha#sh', 'que?stion', 'quo"te', 'plus+plus', 'ümläut', 'semi;colon', '[brackets]', 'tab\there', 'new\nline', "'", '{brace}', '*star'];
+    const names = [
+        'with space',
+        'per%cent',
+        'ha#sh',
+        'que?stion',
+        'quo"te',
+        'plus+plus',
+        'ümläut',
+        'semi;colon',
+        '[brackets]',
+        'tab\there',
+        'new\nline',
+        "'",
+        '{brace}',
+        '*star',
+    ];
     const server = await serve(t, { files: Object.fromEntries(names.map((name) => [name, name])) });
-    const invalid = Buffer.concat([Buffer.from(`${server.tree.path}/`), Buffer.from([0x66, 0xff, 0xfe])]);
+    const invalid = Buffer.concat([
+        Buffer.from(`${server.tree.path}/`),
+        Buffer.from([0x66, 0xff, 0xfe]),
+    ]);
     fs.writeFileSync(invalid, 'not UTF-8');
     const { resources } = await call(server, 'resources/list');
     const listed = resources.map((resource) => resource.uri).filter((u) => u !== server.uri(''));
@@ -295,7 +346,11 @@ test('names of any bytes are listed, read and told', async (t) => {
     }
     assert.deepEqual(found, new Set([...names, 'not UTF-8']));
     const { ack, events } = await listen(server, { resourceSubscriptions: listed });
-    assert.equal(ack.notifications.resourceSubscriptions.length, listed.length, JSON.stringify(ack));
+    assert.equal(
+        ack.notifications.resourceSubscriptions.length,
+        listed.length,
+        JSON.stringify(ack),
+    );
     fs.writeFileSync(invalid, 'changed');
     for (const name of names) {
         server.tree.write(name, 'changed');
@@ -312,7 +367,11 @@ test('the list is flat and sorted by bytes, directories with a slash', async (t)
     const uris = [];
     let cursor;
     do {
-        const page = await call(server, 'resources/list', cursor ? { cursor, pageSize: 3 } : { pageSize: 3 });
+        const page = await call(
+            server,
+            'resources/list',
+            cursor ? { cursor, pageSize: 3 } : { pageSize: 3 },
+        );
         uris.push(...page.resources.map((resource) => resource.uri));
         cursor = page.nextCursor;
     } while (cursor);
@@ -329,20 +388,33 @@ test('symbolic links to directories are listed, not followed', async (t) => {
     fs.symlinkSync('real', server.tree.at('link'));
     const { resources } = await call(server, 'resources/list');
     const uris = resources.map((resource) => resource.uri);
-    assert.ok(uris.some((uri) => uri === server.uri('link') || uri === server.uri('link/')), uris.join(' '));
+    assert.ok(
+        uris.some((uri) => uri === server.uri('link') || uri === server.uri('link/')),
+        uris.join(' '),
+    );
     assert.ok(!uris.includes(server.uri('link/x.txt')), uris.join(' '));
 });
 
 test('--mount serves a directory under another prefix', async (t) => {
     const tree = new Tree(t, { 'one/a.txt': '1', 'two/deep/b.txt': '1' });
-    const mounts = ['--mount', `file://data/=${tree.at('one')}`, '--mount', `notes:///=${tree.at('two')}`];
+    const mounts = [
+        '--mount',
+        `file://data/=${tree.at('one')}`,
+        '--mount',
+        `notes:///=${tree.at('two')}`,
+    ];
     const server = await serve(t, { tree, mounts });
     const { resources } = await call(server, 'resources/list');
     const uris = resources.map((resource) => resource.uri);
     assert.ok(uris.includes('file://data/a.txt'), uris.join(' '));
     assert.ok(uris.includes('notes:///deep/b.txt'), uris.join(' '));
-    assert.equal((await call(server, 'resources/read', { uri: 'file://data/a.txt' })).contents[0].text, '1');
-    const { events } = await listen(server, { resourceSubscriptions: ['file://data/', 'notes:///deep/b.txt'] });
+    assert.equal(
+        (await call(server, 'resources/read', { uri: 'file://data/a.txt' })).contents[0].text,
+        '1',
+    );
+    const { events } = await listen(server, {
+        resourceSubscriptions: ['file://data/', 'notes:///deep/b.txt'],
+    });
     tree.write('one/a.txt', '2');
     tree.write('two/deep/b.txt', '2');
     await events.message(updates('file://data/a.txt'), 'an update under the first mount');

@@ -38,10 +38,13 @@ export class Connection {
         socket.on('error', (error) => over(error));
         socket.on('close', () => over());
         this.closed = new Promise((resolve) => socket.on('close', resolve));
-        return within(new Promise((resolve, reject) => {
-            socket.once('connect', resolve);
-            socket.once('error', reject);
-        }), 'a connection');
+        return within(
+            new Promise((resolve, reject) => {
+                socket.once('connect', resolve);
+                socket.once('error', reject);
+            }),
+            'a connection',
+        );
     }
 
     send(data) {
@@ -75,28 +78,44 @@ export class Connection {
                 const why = this.error ? ` (${this.error.message})` : '';
                 throw new Error(`the connection ended${why} before ${what}; unread: ${left}`);
             }
-            await within(new Promise((resolve) => {
-                this.#wake = resolve;
-            }), what, ms);
+            await within(
+                new Promise((resolve) => {
+                    this.#wake = resolve;
+                }),
+                what,
+                ms,
+            );
         }
     }
 
     readUntil(mark, what = `${JSON.stringify(mark)}`, ms = undefined) {
-        return this.#read((buffer) => {
-            const at = buffer.indexOf(mark);
-            return at < 0 ? undefined : [buffer.subarray(0, at), at + mark.length];
-        }, what, ms);
+        return this.#read(
+            (buffer) => {
+                const at = buffer.indexOf(mark);
+                return at < 0 ? undefined : [buffer.subarray(0, at), at + mark.length];
+            },
+            what,
+            ms,
+        );
     }
 
     readBytes(count, what = `${count} bytes`, ms = undefined) {
-        return this.#read((buffer) => {
-            return buffer.length < count ? undefined : [buffer.subarray(0, count), count];
-        }, what, ms);
+        return this.#read(
+            (buffer) => {
+                return buffer.length < count ? undefined : [buffer.subarray(0, count), count];
+            },
+            what,
+            ms,
+        );
     }
 
     /** Everything up to the peer's FIN (or RST). */
     readToEnd(what = 'the end of the connection', ms = undefined) {
-        return this.#read((buffer, ended) => (ended ? [buffer, buffer.length] : undefined), what, ms);
+        return this.#read(
+            (buffer, ended) => (ended ? [buffer, buffer.length] : undefined),
+            what,
+            ms,
+        );
     }
 
     async readHead(ms = undefined) {
@@ -223,7 +242,8 @@ export class EventStream extends Inbox {
                 continue;
             }
             const value = match[2] ?? '';
-            event[match[1]] = match[1] === 'data' && 'data' in event ? `${event.data}\n${value}` : value;
+            event[match[1]] =
+                match[1] === 'data' && 'data' in event ? `${event.data}\n${value}` : value;
         }
         if (Object.keys(event).length > 0) {
             if (event.data) {

@@ -66,7 +66,12 @@ export async function call(server, method, params) {
 
 /** Open `subscriptions/listen` and take the acknowledgement: { id, ack, events, response }. */
 export async function listen(server, notifications, { id = freshId(), params = {} } = {}) {
-    const response = await modern(server, 'subscriptions/listen', { notifications, ...params }, { id });
+    const response = await modern(
+        server,
+        'subscriptions/listen',
+        { notifications, ...params },
+        { id },
+    );
     assert.equal(response.status, 200, response.text);
     assert.ok(response.events, `listen was not answered by an event stream: ${response.text}`);
     const ack = await response.events.message();
@@ -92,7 +97,8 @@ export class Session {
     }
 
     get headers() {
-        const version = this.version >= '2025-06-18' ? { 'MCP-Protocol-Version': this.version } : {};
+        const version =
+            this.version >= '2025-06-18' ? { 'MCP-Protocol-Version': this.version } : {};
         return { 'Mcp-Session-Id': this.id, ...version };
     }
 
@@ -137,7 +143,10 @@ export class Session {
     }
 }
 
-export const initialize = (version = LATEST_LEGACY, { id = freshId(), capabilities = {} } = {}) => ({
+export const initialize = (
+    version = LATEST_LEGACY,
+    { id = freshId(), capabilities = {} } = {},
+) => ({
     jsonrpc: '2.0',
     id,
     method: 'initialize',

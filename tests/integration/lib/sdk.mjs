@@ -7,7 +7,10 @@
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { Client as ModernClient, StreamableHTTPClientTransport as ModernHttp } from '@modelcontextprotocol/client';
+import {
+    Client as ModernClient,
+    StreamableHTTPClientTransport as ModernHttp,
+} from '@modelcontextprotocol/client';
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
 
 import { defer } from './cleanup.mjs';
@@ -31,7 +34,11 @@ async function connect(t, { transport, files, args = [], through, client, http, 
         proxy = await through?.(t, server);
         wire = http(new URL((proxy ?? server).url));
     } else {
-        wire = stdio({ command: BIN, args: ['serve', '--stdio', ...args, tree.path], stderr: 'pipe' });
+        wire = stdio({
+            command: BIN,
+            args: ['serve', '--stdio', ...args, tree.path],
+            stderr: 'pipe',
+        });
     }
     const received = new Inbox(`the ${transport} client`);
     const errors = [];

@@ -15,10 +15,18 @@ import { defer } from './cleanup.mjs';
 import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
+/** Our own variables must not configure the program: it reads TIDINGS_* itself. */
+export const cleanEnv = (extra = {}) => {
+    const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('TIDINGS_'));
+    return { ...Object.fromEntries(ours), ...extra };
+};
+
 const root = fileURLToPath(new URL('../../../', import.meta.url));
 
 export const BIN = path.resolve(process.env.TIDINGS_BIN ?? `${root}build/release/tidings`);
-export const EXAMPLES = path.resolve(process.env.TIDINGS_EXAMPLES ?? `${root}build/release/examples`);
+export const EXAMPLES = path.resolve(
+    process.env.TIDINGS_EXAMPLES ?? `${root}build/release/examples`,
+);
 
 /** A child process whose output is collected and which never outlives the test. */
 export class Program {
@@ -28,7 +36,8 @@ export class Program {
     constructor(t, file, args, options = {}) {
         assert.ok(existsSync(file), `no program at ${file} (set TIDINGS_BIN or build it)`);
         this.name = `${path.basename(file)} ${args.join(' ')}`;
-        this.child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], ...options });
+        const env = cleanEnv(options.env);
+        this.child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], ...options, env });
         this.child.stdin.on('error', () => {});
         this.exited = new Promise((resolve) => {
             this.child.on('exit', (code, signal) => resolve({ code, signal }));
@@ -109,10 +118,15 @@ async function ready(program) {
  */
 export async function serve(t, options = {}) {
     const tree = options.tree ?? new Tree(t, options.files);
-    const env = { ...process.env, ...options.env };
     const where = options.mounts ?? [tree.path];
-    const args = ['serve', '--http', options.http ?? '127.0.0.1:0', ...(options.args ?? []), ...where];
-    const program = new Program(t, BIN, args, { env });
+    const args = [
+        'serve',
+        '--http',
+        options.http ?? '127.0.0.1:0',
+        ...(options.args ?? []),
+        ...where,
+    ];
+    const program = new Program(t, BIN, args, { env: options.env });
     program.tree = tree;
     program.uri = (name) => tree.uri(name);
     return ready(program);

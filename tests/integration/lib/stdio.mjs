@@ -13,7 +13,7 @@ export class Pipe extends Program {
     static open(t, options = {}) {
         const tree = options.tree ?? new Tree(t, options.files);
         const args = ['serve', '--stdio', ...(options.args ?? []), tree.path];
-        const pipe = new Pipe(t, BIN, args, { env: { ...process.env, ...options.env } });
+        const pipe = new Pipe(t, BIN, args, { env: options.env });
         pipe.tree = tree;
         pipe.uri = (name) => tree.uri(name);
         pipe.output();
@@ -22,8 +22,10 @@ export class Pipe extends Program {
 
     /** Write raw text; a newline is added to an object only. */
     write(message) {
-        const text = typeof message === 'object' && !Buffer.isBuffer(message)
-            ? `${JSON.stringify(message)}\n` : message;
+        const text =
+            typeof message === 'object' && !Buffer.isBuffer(message)
+                ? `${JSON.stringify(message)}\n`
+                : message;
         return new Promise((resolve) => this.child.stdin.write(text, resolve));
     }
 

@@ -80,7 +80,9 @@ export class Inbox {
     end(reason = 'it ended') {
         this.#ended ??= reason;
         for (const waiter of this.#waiters) {
-            waiter.reject(new Error(`${this.name}: ${this.#ended} while waiting for ${waiter.what}`));
+            waiter.reject(
+                new Error(`${this.name}: ${this.#ended} while waiting for ${waiter.what}`),
+            );
         }
         this.#waiters.clear();
         this.#over();

@@ -32,8 +32,8 @@ export class Watcher {
 
     /** Wait for an update of `uri`, made for subscription `subscribed`. */
     async updated(uri, subscribed = undefined) {
-        const match = (m) => updates(uri)(m)
-            && (subscribed === undefined || m.params.subscribedUri === subscribed);
+        const match = (m) =>
+            updates(uri)(m) && (subscribed === undefined || m.params.subscribedUri === subscribed);
         const message = await this.events.message(match, `an update of ${uri}`);
         this.#check(message);
         return message.params;
@@ -63,7 +63,11 @@ export class Watcher {
         if (message.method === 'notifications/resources/updated') {
             const text = JSON.stringify(message);
             assert.equal(typeof message.params.subscribedUri, 'string', text);
-            assert.equal(message.params._meta?.[key.subscribed], message.params.subscribedUri, text);
+            assert.equal(
+                message.params._meta?.[key.subscribed],
+                message.params.subscribedUri,
+                text,
+            );
         }
     }
 
