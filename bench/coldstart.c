@@ -59,9 +59,9 @@ static void run_once(struct figures *f, char *const argv[])
 
 static void init(struct figures *f, size_t runs)
 {
-    struct bench_samples *all[] = {&f->total_ms, &f->hello_ms, &f->cpu_ms,
-                                   &f->exit_ms,  &f->hwm_kib,  &f->rss_kib};
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+    struct bench_samples *const all[] = {&f->total_ms, &f->hello_ms, &f->cpu_ms, &f->exit_ms,
+                                         &f->hwm_kib,  &f->rss_kib,  NULL};
+    for (size_t i = 0; all[i]; i++) {
         bench_samples_init(all[i], runs);
     }
 }

@@ -30,13 +30,13 @@ struct connection {
 struct target {
     const char *name;
     pid_t pid;
-    char request[REQUEST_MAX];
-    size_t request_length;
-    size_t answer_length;
     int epoll;
     struct connection *connections;
     struct bench_samples cpu_us;
     struct bench_samples per_s;
+    size_t answer_length;
+    size_t request_length;
+    char request[REQUEST_MAX];
 };
 
 static unsigned long connection_count = 64;

@@ -15,6 +15,7 @@
 /* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
 #define CALL_OUT_FACTOR 6u
 #define CALL_OUT_EXTRA (4u << 20)
+#define CALL_OUT_FIRST 1024u /* most answers fit without growing */
 
 struct batch {
     struct channel *channel; /* NULL once it is gone */
@@ -97,6 +98,7 @@ static void deliver(struct call *call, int status)
 void call_begin(struct call *call)
 {
     jw_init(&call->w, &call->out);
+    (void)buf_reserve(&call->out, CALL_OUT_FIRST);
     dialect_begin_result(&call->w, call->id_json);
 }
 

@@ -106,7 +106,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_json.len == 0;
     if ((is_legacy && map_put(&listen->by_spelling, sub->spelled, sub, NULL) < 0) ||
-        match_add(&core->match, &sub->node, kind, sub->uri) < 0) {
+        match_add(&core->match, &sub->node, kind, sub->uri, NULL) < 0) {
         if (is_legacy) {
             map_remove(&listen->by_spelling, sub->spelled);
         }

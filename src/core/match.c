@@ -74,7 +74,7 @@ static struct bucket *bucket_create(struct map *map, struct tidings_str key)
 }
 
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
-              struct tidings_str uri)
+              struct tidings_str uri, struct tidings_error *err)
 {
     assert(!node->bucket);
     struct map *map = kind == MATCH_CONTAINER ? &m->container : &m->literal;
@@ -83,7 +83,7 @@ int match_add(struct match *m, struct match_node *node, enum match_kind kind,
         b = bucket_create(map, uri);
     }
     if (!b) {
-        return TIDINGS_E_NOMEM;
+        return tidings_fail(err, TIDINGS_E_NOMEM, "subscription: out of memory");
     }
     list_append(&b->nodes, &node->link);
     node->bucket = b;

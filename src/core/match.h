@@ -33,7 +33,7 @@ void match_init(struct match *m);
 void match_deinit(struct match *m); /* all nodes must be removed */
 /* `uri` canonical; copied. `node` zeroed or removed before. TIDINGS_E_NOMEM. */
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
-              struct tidings_str uri);
+              struct tidings_str uri, struct tidings_error *err);
 void match_remove(struct match *m, struct match_node *node); /* not added: nothing happens */
 /* Calls fn once for each matching node, literal ones first, then containers from the root down. A
  * container "x:///a/" matches "x:///a/" and what is below it; a container "x:///a" (a resource that

@@ -528,6 +528,7 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
         list_init(&hw->by_state[i]);
     }
     list_init(&hw->waiting);
+    buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
     loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
     hw->tick = loop_timer_open(core->loop, on_tick, hw);
     hw->mailbox = mailbox_create(core->loop, hw, err);
@@ -556,6 +557,7 @@ void http_worker_destroy(struct http_worker *hw)
     }
     loop_timer_close(hw->tick);
     loop_hook_remove(&hw->flush_hook);
+    buf_deinit(&hw->head);
     mem_free(hw);
 }
 

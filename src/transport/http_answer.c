@@ -12,7 +12,7 @@
 #include "transport/http_conn.h"
 #include "wire/sse.h"
 
-#define HEAD_MAX 4096u
+#define BODY_MAX 4096u /* of a refusal */
 /* A reader that stops holds this much in the kernel instead of half a megabyte. */
 #define STREAM_SNDBUF (32 * 1024)
 #define SSE_HEAD "event: message\n"
@@ -73,20 +73,20 @@ static void put_connection(struct http_conn *conn, struct buf *head)
 void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
                  struct tidings_str type, struct buf *text)
 {
-    struct buf head;
-    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
-    put_common(conn, &head, status, headers);
+    struct buf *head = &conn->hw->head;
+    buf_clear(head);
+    put_common(conn, head, status, headers);
     if (text->len > 0) {
-        http_put_header(&head, "Content-Type", type);
+        http_put_header(head, "Content-Type", type);
     }
     if (status != 204) {
-        buf_puts(&head, STR("Content-Length: "));
-        buf_putu(&head, text->len);
-        buf_puts(&head, STR("\r\n"));
+        buf_puts(head, STR("Content-Length: "));
+        buf_putu(head, text->len);
+        buf_puts(head, STR("\r\n"));
     }
-    put_connection(conn, &head);
-    buf_puts(&head, STR("\r\n"));
-    sendq_puts(&conn->out, buf_str(&head));
+    put_connection(conn, head);
+    buf_puts(head, STR("\r\n"));
+    sendq_puts(&conn->out, buf_str(head));
     if (conn->is_head) {
         buf_clear(text);
     }
@@ -97,7 +97,6 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     } else {
         sendq_puts(&conn->out, buf_str(text));
     }
-    buf_deinit(&head);
     conn_finish_request(conn);
 }
 
@@ -105,7 +104,7 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
 {
     static const struct answer_headers none;
     struct buf body;
-    buf_init(&body, HEAD_MAX);
+    buf_init(&body, BODY_MAX);
     buf_putf(&body, "%s\n", text);
     conn->keep_alive = false;
     conn->refused = true;
@@ -115,21 +114,20 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
 
 void conn_answer_preflight(struct http_conn *conn)
 {
-    struct buf head;
-    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
+    struct buf *head = &conn->hw->head;
+    buf_clear(head);
     static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
-    put_common(conn, &head, 204, &allow);
+    put_common(conn, head, 204, &allow);
     if (conn->origin) {
-        http_put_header(&head, "Access-Control-Allow-Methods", STR("GET, POST, DELETE, OPTIONS"));
-        http_put_header(&head, "Access-Control-Allow-Headers",
+        http_put_header(head, "Access-Control-Allow-Methods", STR("GET, POST, DELETE, OPTIONS"));
+        http_put_header(head, "Access-Control-Allow-Headers",
                         STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
                             "Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"));
-        http_put_header(&head, "Access-Control-Max-Age", STR("600"));
+        http_put_header(head, "Access-Control-Max-Age", STR("600"));
     }
-    put_connection(conn, &head);
-    buf_puts(&head, STR("\r\n"));
-    sendq_puts(&conn->out, buf_str(&head));
-    buf_deinit(&head);
+    put_connection(conn, head);
+    buf_puts(head, STR("\r\n"));
+    sendq_puts(&conn->out, buf_str(head));
     conn_finish_request(conn);
 }
 
@@ -153,16 +151,15 @@ static void accepted(struct channel *channel)
 static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
 {
     struct http_conn *conn = of_channel(channel);
-    struct buf head;
-    buf_init(&head, HEAD_MAX + 2 * HTTP_MAX_HEAD);
-    put_common(conn, &head, 200, headers);
-    buf_puts(&head, STR("Content-Type: text/event-stream\r\n"
+    struct buf *head = &conn->hw->head;
+    buf_clear(head);
+    put_common(conn, head, 200, headers);
+    buf_puts(head, STR("Content-Type: text/event-stream\r\n"
                         "Cache-Control: no-cache\r\n"
                         "X-Accel-Buffering: no\r\n"
                         "Connection: close\r\n"
                         "\r\n:\n\n"));
-    sendq_puts(&conn->out, buf_str(&head));
-    buf_deinit(&head);
+    sendq_puts(&conn->out, buf_str(head));
     int size = STREAM_SNDBUF;
     setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     buf_deinit(&conn->in);
@@ -208,7 +205,7 @@ static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t r
 {
     struct http_conn *conn = of_sink(sink);
     struct buf event;
-    buf_init(&event, HEAD_MAX);
+    buf_init(&event, BODY_MAX);
     sse_put_priming(&event, event_id, retry_ms);
     sendq_puts(&conn->out, buf_str(&event));
     buf_deinit(&event);

@@ -74,6 +74,7 @@ struct http_worker {
     void (*drained)(void *user);
     void *drained_user;
     bool draining;
+    struct buf head; /* of the answer being written, kept for the next */
     time_t date_second;
     char date[32];
     char scratch[65536];
