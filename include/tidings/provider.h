@@ -42,13 +42,13 @@ struct tidings_resource {
     struct tidings_str title;
     struct tidings_str description;
     struct tidings_str mime_type;
-    struct tidings_str etag;      /* equality of content */
-    int64_t size;                 /* raw bytes; -1: not known */
-    int64_t modified_ms;          /* Unix time; 0: not known */
-    struct tidings_str icons;     /* JSON array text, or empty */
-    struct tidings_str audience;  /* JSON array text, or empty */
-    double priority;              /* 0 … 1; negative: not set */
-    bool listable;                /* has children */
+    struct tidings_str etag;     /* equality of content */
+    int64_t size;                /* raw bytes; -1: not known */
+    int64_t modified_ms;         /* Unix time; 0: not known */
+    struct tidings_str icons;    /* JSON array text, or empty */
+    struct tidings_str audience; /* JSON array text, or empty */
+    double priority;             /* 0 … 1; negative: not set */
+    bool listable;               /* has children */
     bool subscribable;
 };
 

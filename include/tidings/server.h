@@ -34,8 +34,9 @@ TIDINGS_API void tidings_server_destroy(struct tidings_server *server);
 /* Set one row. A list row ("mount", "exclude") grows by one value. */
 TIDINGS_API int tidings_server_set(struct tidings_server *server, const char *name,
                                    const char *value, struct tidings_error *err);
-/* A whole command line: `--name value`, `--name=value`, `--flag`, `--no-flag`, directories to mount.
- * Reads the file (`--config FILE`, else ./tidings.json when present) and TIDINGS_* variables first. */
+/* A whole command line: `--name value`, `--name=value`, `--flag`, `--no-flag`, directories to
+ * mount. Reads the file (`--config FILE`, else ./tidings.json when present) and TIDINGS_* variables
+ * first. */
 TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, char **argv,
                                     struct tidings_error *err);
 /* What `--help` prints, and the effective configuration with where each value came from. Free
@@ -51,14 +52,16 @@ TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
                                         const struct tidings_server_info *info,
                                         struct tidings_error *err);
 
-/* Advertise a feature although nothing of it is registered: "tools", "prompts". Its list is empty. */
+/* Advertise a feature although nothing of it is registered: "tools", "prompts". Its list is empty.
+ */
 TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char *feature,
                                        struct tidings_error *err);
 
-/* ---- resources -------------------------------------------------------------------------------- */
+/* ---- resources --------------------------------------------------------------------------------
+ */
 
-/* Produce the content of `uri`: add elements, then tidings_read_done, now or later, from any thread.
- * Called on a worker thread; must not block. */
+/* Produce the content of `uri`: add elements, then tidings_read_done, now or later, from any
+ * thread. Called on a worker thread; must not block. */
 typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct tidings_str uri);
 
 /* A resource with a fixed URI. TIDINGS_E_EXISTS when the URI is taken. */
@@ -86,10 +89,11 @@ TIDINGS_API int tidings_server_mount(struct tidings_server *server,
 /* Something changed. Thread-safe, copies, never blocks. */
 TIDINGS_API int tidings_changed(struct tidings_server *server, struct tidings_str uri,
                                 struct tidings_error *err);
-TIDINGS_API int tidings_announce(struct tidings_server *server,
-                                 const struct tidings_change *change, struct tidings_error *err);
+TIDINGS_API int tidings_announce(struct tidings_server *server, const struct tidings_change *change,
+                                 struct tidings_error *err);
 
-/* ---- running ---------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------
+ */
 
 /* Called once, on the thread of tidings_server_run, when clients can connect. `url` is
  * "http://127.0.0.1:7777/mcp", or "stdio". */
@@ -97,15 +101,15 @@ typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,
                                          void *user);
 
-/* Serve on this thread and the workers it starts, until stopped (stdio alone: end of input). 0 after
- * an orderly end. */
+/* Serve on this thread and the workers it starts, until stopped (stdio alone: end of input). 0
+ * after an orderly end. */
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
 /* Ask it to end: listens get their result, answers under way finish, then run returns. From any
  * thread and from signal handlers. */
 TIDINGS_API void tidings_server_stop(struct tidings_server *server);
 
-/* Where log lines go. Level: 0 off (the default), 1 errors, 2 warnings, 3 info, 4 debug; process-wide.
- * `fn` NULL: standard error. */
+/* Where log lines go. Level: 0 off (the default), 1 errors, 2 warnings, 3 info, 4 debug;
+ * process-wide. `fn` NULL: standard error. */
 typedef void (*tidings_log_fn)(void *user, int level, struct tidings_str line);
 TIDINGS_API void tidings_set_log(int level, tidings_log_fn fn, void *user);
 

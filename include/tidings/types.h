@@ -4,8 +4,8 @@
  *
  * Conventions that hold for the whole API
  *   - A function that can fail returns `int`: 0 or a positive value on success, a negative
- *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`, which may be
- *     NULL, is untouched on success, and on failure holds a sentence for a person.
+ *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`, which may
+ * be NULL, is untouched on success, and on failure holds a sentence for a person.
  *   - Parameters are borrowed for the duration of the call unless the text says otherwise.
  *   - Strings are slices with a length; they need no terminating NUL. All text is UTF-8.
  *

@@ -185,7 +185,8 @@ void call_cancel(struct call *call)
 
 struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session)
 {
-    list_each (it, next, calls) {
+    list_each(it, next, calls)
+    {
         struct call *call = by_session ? list_entry(it, struct call, session_link)
                                        : list_entry(it, struct call, link);
         if (str_eq(call->id_json, id_json)) {
@@ -195,7 +196,8 @@ struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_s
     return NULL;
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------- */
+/* ---- batches
+ * ---------------------------------------------------------------------------------------- */
 
 struct batch *batch_create(struct channel *channel)
 {
@@ -259,7 +261,8 @@ void batch_close(struct batch *batch)
     batch_done(batch);
 }
 
-/* ---- channels ---------------------------------------------------------------------------------------- */
+/* ---- channels
+ * ---------------------------------------------------------------------------------------- */
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
 {
@@ -272,12 +275,14 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
 
 void channel_deinit(struct channel *channel)
 {
-    list_each (it, next, &channel->calls) {
+    list_each(it, next, &channel->calls)
+    {
         struct call *call = list_entry(it, struct call, link);
         call->channel = NULL;
         abandon(call);
     }
-    list_each (bit, bnext, &channel->batches) {
+    list_each(bit, bnext, &channel->batches)
+    {
         list_entry(bit, struct batch, link)->channel = NULL;
         list_remove(bit);
     }

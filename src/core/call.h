@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * One request being answered. The answer is written straight into `out`, envelope first, so that rows
- * and contents are encoded once and where they arise. A call is answered exactly once; if its client
- * goes or cancels meanwhile it stays alive until whoever works on it is done, and then vanishes.
+ * One request being answered. The answer is written straight into `out`, envelope first, so that
+ * rows and contents are encoded once and where they arise. A call is answered exactly once; if its
+ * client goes or cancels meanwhile it stays alive until whoever works on it is done, and then
+ * vanishes.
  */
 #ifndef CORE_CALL_H
 #define CORE_CALL_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Snapshots are rebuilt by copying three arrays of pointers: registering is rare, looking up is not.
+ * Snapshots are rebuilt by copying three arrays of pointers: registering is rare, looking up is
+ * not.
  */
 #include "core/catalog.h"
 

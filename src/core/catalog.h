@@ -3,8 +3,8 @@
  * The catalog: which URI belongs to which source. A *source* is a registered resource, a registered
  * template, or a mounted provider.
  *
- * A catalog is an immutable, reference-counted snapshot. The hub owns the master and makes a new one
- * when something is registered or removed; workers hold a reference and swap it. Entries and
+ * A catalog is an immutable, reference-counted snapshot. The hub owns the master and makes a new
+ * one when something is registered or removed; workers hold a reference and swap it. Entries and
  * provider instances are shared between snapshots.
  */
 #ifndef CORE_CATALOG_H

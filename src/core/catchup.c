@@ -27,10 +27,12 @@ static void offer_if_ours(void *user, struct match_node *node)
 void peer_resync(struct peer *peer)
 {
     bool is_legacy = false;
-    list_each (lit, lnext, &peer->listens) {
+    list_each(lit, lnext, &peer->listens)
+    {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_json.len == 0;
-        list_each (it, next, &listen->subs) {
+        list_each(it, next, &listen->subs)
+        {
             peer_owe_truncated(peer, list_entry(it, struct sub, link), 1);
         }
         if (listen->wants_list) {
@@ -42,10 +44,10 @@ void peer_resync(struct peer *peer)
     }
     struct buf message;
     buf_init(&message, 4096);
-    dialect_put_log_message(
-        &message, STR("warning"),
-        STR("history does not reach back to where this stream ended; re-read what you subscribed to"),
-        STR_EMPTY);
+    dialect_put_log_message(&message, STR("warning"),
+                            STR("history does not reach back to where this stream ended; re-read "
+                                "what you subscribed to"),
+                            STR_EMPTY);
     peer_send(peer, &message);
     buf_deinit(&message);
 }
@@ -58,7 +60,8 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             continue;
         }
         if (change->list_changed) {
-            list_each (it, next, &peer->listens) {
+            list_each(it, next, &peer->listens)
+            {
                 struct listen *listen = list_entry(it, struct listen, link);
                 if (listen->wants_list) {
                     peer_owe_list(peer, listen, change->seq);
@@ -94,7 +97,8 @@ static void caught_up(struct hub_catchup *c, struct core *core)
 
 void peer_catch_up(struct peer *peer, uint64_t since)
 {
-    if (peer->catchup) { /* asked already, for another stream: ask anew, from the older of the two */
+    if (peer->catchup) { /* asked already, for another stream: ask anew, from the older of the two
+                          */
         since = peer->catchup->since < since ? peer->catchup->since : since;
         peer->catchup->user = NULL;
         peer->catchup = NULL;

@@ -26,8 +26,8 @@ struct channel_ops {
     const char *name;
     /* Headers, statuses and one exchange at a time (HTTP), or not (pipes). */
     bool is_http;
-    /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of `text`
-     * and leaves it empty. */
+    /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of
+     * `text` and leaves it empty. */
     void (*answer)(struct channel *channel, int status, const struct answer_headers *headers,
                    struct buf *text);
     /* Nothing to say: 202 with no body (pipes: nothing). */

@@ -75,10 +75,12 @@ bool core_settle(struct core *core, uint64_t timeout_ms)
 
 void core_deinit(struct core *core)
 {
-    list_each (it, next, &core->session_list) {
+    list_each(it, next, &core->session_list)
+    {
         session_destroy(list_entry(it, struct session, link));
     }
-    list_each (pit, pnext, &core->peers) {
+    list_each(pit, pnext, &core->peers)
+    {
         peer_destroy(list_entry(pit, struct peer, link));
     }
     loop_hook_remove(&core->flush_hook);
@@ -110,7 +112,8 @@ static void offer(void *user, struct match_node *node)
 
 static void offer_list_changed(struct core *core)
 {
-    list_each (it, next, &core->list_watchers) {
+    list_each(it, next, &core->list_watchers)
+    {
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->live && listen->peer->sink && !listen->peer->catchup) {
             peer_owe_list(listen->peer, listen, core->last_seq);
@@ -122,7 +125,8 @@ static void offer_list_changed(struct core *core)
 static void resync_all(struct core *core)
 {
     log_warn("changes lost", "reason=\"out of memory\" worker=%u", core->index);
-    list_each (it, next, &core->peers) {
+    list_each(it, next, &core->peers)
+    {
         struct peer *peer = list_entry(it, struct peer, link);
         if (peer->sink) {
             peer_resync(peer);
@@ -160,14 +164,16 @@ static void end_listen(struct listen *listen, struct core *core)
 void core_stop(struct core *core)
 {
     core->stopping = true;
-    list_each (it, next, &core->peers) {
+    list_each(it, next, &core->peers)
+    {
         struct peer *peer = list_entry(it, struct peer, link);
         if (!peer->sink) {
             continue;
         }
         peer_flush(peer);
         bool modern = false;
-        list_each (lit, lnext, &peer->listens) {
+        list_each(lit, lnext, &peer->listens)
+        {
             struct listen *listen = list_entry(lit, struct listen, link);
             if (listen->id_json.len > 0) {
                 modern = true;
@@ -178,7 +184,8 @@ void core_stop(struct core *core)
             peer->sink->ops->end(peer->sink);
         }
     }
-    list_each (sit, snext, &core->session_list) {
+    list_each(sit, snext, &core->session_list)
+    {
         session_destroy(list_entry(sit, struct session, link));
     }
 }

@@ -22,13 +22,13 @@ struct core_limits {
     size_t page_size, max_page_size;
     size_t max_read_bytes;
     unsigned max_depth;
-    size_t max_sessions;          /* per worker */
-    size_t max_listens;           /* per pipe */
+    size_t max_sessions; /* per worker */
+    size_t max_listens;  /* per pipe */
     size_t max_uris_per_listen;
-    size_t max_subscriptions;     /* per peer */
-    size_t outbox_max;            /* notifications waiting per peer */
+    size_t max_subscriptions; /* per peer */
+    size_t outbox_max;        /* notifications waiting per peer */
     uint64_t session_timeout_ms;
-    int64_t retry_ms;             /* told to clients of resumable streams */
+    int64_t retry_ms; /* told to clients of resumable streams */
 };
 
 struct core_stats {
@@ -49,10 +49,10 @@ struct core {
     uint64_t last_seq; /* of the newest change seen */
 
     struct match match;
-    struct map sessions; /* by id */
+    struct map sessions;      /* by id */
     struct list session_list; /* least recently active first */
     struct list peers;
-    struct list dirty;       /* peers with something to flush */
+    struct list dirty;         /* peers with something to flush */
     struct list list_watchers; /* listens that want list_changed */
     struct sendq_batch batch;
     struct loop_hook flush_hook;
@@ -64,8 +64,8 @@ struct core {
 
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
               struct tidings_error *err);
-/* Wait until providers have finished what they were asked, at most this long. false: some did not, and
- * the core must not be freed. Channels must be gone. */
+/* Wait until providers have finished what they were asked, at most this long. false: some did not,
+ * and the core must not be freed. Channels must be gone. */
 bool core_settle(struct core *core, uint64_t timeout_ms);
 /* Ends all sessions and peers. Channels must be gone. */
 void core_deinit(struct core *core);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Judging: era, required `_meta`, headers against body, version, in the order of the specification
- * (missing `_meta` before header mismatch before unsupported version). Pure: message and headers in,
- * verdict out.
+ * (missing `_meta` before header mismatch before unsupported version). Pure: message and headers
+ * in, verdict out.
  */
 #include "core/dialect.h"
 
@@ -74,7 +74,8 @@ int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str
     return is_offered(rev, ceiling) ? 0 : 400;
 }
 
-/* ---- judging ------------------------------------------------------------------------------------- */
+/* ---- judging
+ * ------------------------------------------------------------------------------------- */
 
 static void refuse(struct dialect_verdict *v, int status, int code, const char *text)
 {
@@ -90,8 +91,8 @@ static void refuse_version(struct dialect_verdict *v, struct tidings_str request
     v->code = RPC_UNSUPPORTED_VERSION;
     v->lists_versions = true;
     v->modern_only = modern_only;
-    v->requested = requested.len > REQUESTED_MAX ? tidings_strn(requested.ptr, REQUESTED_MAX)
-                                                 : requested;
+    v->requested =
+        requested.len > REQUESTED_MAX ? tidings_strn(requested.ptr, REQUESTED_MAX) : requested;
     tidings_fail(&v->text, TIDINGS_E_UNSUPPORTED, "unsupported protocol version '%.*s'",
                  STR_ARG(requested));
 }
@@ -241,8 +242,9 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
     }
     if (str_eq(msg->method, STR("initialize"))) {
         if (modern_header) {
-            refuse(v, 400, RPC_HEADER_MISMATCH,
-                   "initialize belongs to revisions up to 2025-11-25, the header names a later one");
+            refuse(
+                v, 400, RPC_HEADER_MISMATCH,
+                "initialize belongs to revisions up to 2025-11-25, the header names a later one");
         }
         return;
     }
@@ -306,7 +308,8 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
     }
 }
 
-/* ---- versions in answers ---------------------------------------------------------------------------- */
+/* ---- versions in answers
+ * ---------------------------------------------------------------------------- */
 
 void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool modern_only)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The only module that knows protocol versions: which era a message belongs to, which checks it must
- * pass, and in which words the answer is given. Everything else works on calls, peers and changes.
+ * The only module that knows protocol versions: which era a message belongs to, which checks it
+ * must pass, and in which words the answer is given. Everything else works on calls, peers and
+ * changes.
  *
- * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that remembers
- * it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint serves both; the
- * era is settled per message, the body deciding and headers cross-checked.
+ * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
+ * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint
+ * serves both; the era is settled per message, the body deciding and headers cross-checked.
  */
 #ifndef CORE_DIALECT_H
 #define CORE_DIALECT_H
@@ -13,8 +14,8 @@
 #include <tidings/provider.h>
 
 #include "base/str.h"
-#include "json/write.h"
 #include "wire/rpc.h"
+#include "json/write.h"
 
 enum era {
     ERA_LEGACY,
@@ -46,7 +47,8 @@ enum rpc_code {
     RPC_UNSUPPORTED_VERSION = -32022,
 };
 
-/* ---- judging what came in ---------------------------------------------------------------------- */
+/* ---- judging what came in ----------------------------------------------------------------------
+ */
 
 /* Headers of an HTTP request; ptr NULL where absent. */
 struct dialect_headers {
@@ -83,7 +85,8 @@ int dialect_log_level(struct tidings_str level);
 #define LOG_LEVEL_WARNING 3
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 
-/* ---- speaking ------------------------------------------------------------------------------------ */
+/* ---- speaking
+ * ------------------------------------------------------------------------------------ */
 
 /* How the server describes itself; slices live as long as the server. */
 struct server_identity {
@@ -109,8 +112,8 @@ void dialect_end_result(struct jw *w, enum era era, const struct server_identity
 struct dialect_error {
     int code;
     struct tidings_str message;
-    struct tidings_str uri;    /* data.uri; empty: none */
-    struct tidings_str reason; /* data.reason; empty: none */
+    struct tidings_str uri;                 /* data.uri; empty: none */
+    struct tidings_str reason;              /* data.reason; empty: none */
     const struct dialect_verdict *versions; /* data.supported/requested; NULL: none */
     struct tidings_str ceiling;
 };
@@ -127,17 +130,18 @@ void dialect_write_initialize(struct jw *w, const struct revision *rev,
                               const struct server_identity *self);
 void dialect_write_discover(struct jw *w, const struct server_identity *self);
 
-/* ---- notifications ------------------------------------------------------------------------------- */
+/* ---- notifications
+ * ------------------------------------------------------------------------------- */
 
 struct change;
 
 /* What differs per subscriber in `notifications/resources/updated`. */
 struct dialect_updated {
-    const struct change *change;       /* NULL with `truncated` */
-    enum tidings_change_kind kind;     /* after merging */
-    struct tidings_str uri_json;       /* quoted: the changed URI, or a literal's own spelling */
+    const struct change *change;        /* NULL with `truncated` */
+    enum tidings_change_kind kind;      /* after merging */
+    struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
     struct tidings_str subscribed_json; /* quoted */
-    struct tidings_str listen_id_json; /* empty: legacy */
+    struct tidings_str listen_id_json;  /* empty: legacy */
     uint64_t epoch, cursor;
     unsigned merged; /* how many changes this stands for */
     bool truncated;

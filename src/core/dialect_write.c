@@ -157,7 +157,8 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self)
     }
 }
 
-/* ---- updates --------------------------------------------------------------------------------------- */
+/* ---- updates
+ * --------------------------------------------------------------------------------------- */
 
 /* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S,
  *  "_meta":{META,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S,"dev.tidings/change":"K",
@@ -227,8 +228,8 @@ size_t dialect_updated_size(const struct dialect_updated *u)
     small_members(u, &s);
     size_t meta = u->change ? u->change->meta_json.len + 1 : 0; /* and a comma */
     return LEN(u_head) + LEN(u_subscribed) + LEN(u_meta) + LEN(u_meta_uri) +
-           LEN(u_meta_subscribed) + LEN(u_tail) + 2 * u->uri_json.len +
-           2 * u->subscribed_json.len + meta + s.len + u->listen_id_json.len;
+           LEN(u_meta_subscribed) + LEN(u_tail) + 2 * u->uri_json.len + 2 * u->subscribed_json.len +
+           meta + s.len + u->listen_id_json.len;
 }
 
 static char *copy(char *out, const char *from, size_t len)
@@ -264,7 +265,8 @@ void dialect_updated_write(const struct dialect_updated *u, char *out, size_t si
     (void)size;
 }
 
-/* ---- other notifications ---------------------------------------------------------------------------- */
+/* ---- other notifications
+ * ---------------------------------------------------------------------------- */
 
 void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json)
 {
@@ -282,8 +284,8 @@ void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_jso
 {
     buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"id\":"));
     buf_puts(out, listen_id_json);
-    buf_puts(out, STR(",\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META_SERVER_INFO
-                      "\":"));
+    buf_puts(out,
+             STR(",\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META_SERVER_INFO "\":"));
     buf_puts(out, self->implementation);
     buf_puts(out, STR(",\"" META_SUBSCRIPTION "\":"));
     buf_puts(out, listen_id_json);

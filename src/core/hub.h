@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub: one thread that numbers changes, keeps the log, owns the catalog and tells providers what
- * is being watched.
+ * The hub: one thread that numbers changes, keeps the log, owns the catalog and tells providers
+ * what is being watched.
  *
- * Order is the promise. Everything the hub sends to one worker arrives in the order it was sent: the
- * answer to an arming comes before every change numbered after it, and the answer to a catch-up comes
- * after every change it contains. So a worker that puts a subscription into its index when the answer
- * arrives has missed nothing and hears of nothing twice.
+ * Order is the promise. Everything the hub sends to one worker arrives in the order it was sent:
+ * the answer to an arming comes before every change numbered after it, and the answer to a catch-up
+ * comes after every change it contains. So a worker that puts a subscription into its index when
+ * the answer arrives has missed nothing and hears of nothing twice.
  */
 #ifndef CORE_HUB_H
 #define CORE_HUB_H
@@ -43,7 +43,8 @@ struct pool *hub_pool(struct hub *hub);
 int hub_attach(struct hub *hub, struct core *core);
 void hub_detach_all(struct hub *hub);
 
-/* ---- from any thread ------------------------------------------------------------------------------ */
+/* ---- from any thread
+ * ------------------------------------------------------------------------------ */
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
 /* Register or remove, and wait until it is done (at once before threads start and on the hub's own
@@ -57,7 +58,8 @@ void hub_set_running(struct hub *hub, bool running);
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_error *err);
 
-/* ---- from workers ---------------------------------------------------------------------------------- */
+/* ---- from workers
+ * ---------------------------------------------------------------------------------- */
 
 struct hub_arm_item {
     struct tidings_str scope; /* canonical; lies in the arm's own memory */
@@ -66,9 +68,9 @@ struct hub_arm_item {
     struct tidings_error err;
 };
 
-/* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to the
- * hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came back
- * watched is released later with hub_disarm. */
+/* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to
+ * the hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came
+ * back watched is released later with hub_disarm. */
 struct hub_arm {
     struct letter letter;
     struct hub *hub;
@@ -95,13 +97,13 @@ struct hub_catchup {
     void (*done)(struct hub_catchup *catchup, struct core *core);
     void *user;
     uint64_t since;
-    uint64_t seq; /* up to here */
+    uint64_t seq;   /* up to here */
     bool truncated; /* history does not reach back, or memory ran out */
     size_t count;
     struct hub_caught {
         const struct change *change;
         uint64_t created_seq;
-    } *changes; /* ascending */
+    } * changes; /* ascending */
 };
 /* Ask; `done` gets it on the worker and frees it with hub_catchup_free. Until then the asker may
  * write `user` (NULL: not interested any more) and nothing else. NULL: out of memory. */

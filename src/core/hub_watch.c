@@ -30,7 +30,8 @@ struct tidings_watch {
     struct list waiters;
 };
 
-/* ---- answers ------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ------------------------------------------------------------------------------------- */
 
 static void arm_home(struct letter *letter, void *owner)
 {
@@ -79,7 +80,8 @@ static void watch_settled(struct letter *letter, void *owner)
     (void)owner;
     struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
     w->armed = w->code >= 0;
-    list_each (it, next, &w->waiters) {
+    list_each(it, next, &w->waiters)
+    {
         struct waiter *waiter = list_entry(it, struct waiter, link);
         settle(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
         list_remove(it);
@@ -115,7 +117,8 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
     mailbox_send(w->hub->mailbox, &w->letter);
 }
 
-/* ---- arming --------------------------------------------------------------------------------------- */
+/* ---- arming
+ * --------------------------------------------------------------------------------------- */
 
 static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
 {
@@ -239,7 +242,8 @@ void hub_arm_free(struct hub_arm *arm)
     mem_free(arm);
 }
 
-/* ---- leaving --------------------------------------------------------------------------------------- */
+/* ---- leaving
+ * --------------------------------------------------------------------------------------- */
 
 struct disarm_letter {
     struct letter letter;
@@ -282,7 +286,8 @@ void hub_watches_clear(struct hub *hub)
     size_t pos = 0;
     struct tidings_watch *w;
     while ((w = map_next(&hub->watches, &pos)) != NULL) {
-        list_each (it, next, &w->waiters) {
+        list_each(it, next, &w->waiters)
+        {
             struct waiter *waiter = list_entry(it, struct waiter, link);
             if (--waiter->arm->pending == 0) {
                 arm_dropped(waiter->arm);

@@ -59,7 +59,8 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
     refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
 }
 
-/* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known. */
+/* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known.
+ */
 static struct session *need_session(struct channel *channel, const struct dialect_headers *h,
                                     struct json *id)
 {
@@ -77,7 +78,8 @@ static struct session *need_session(struct channel *channel, const struct dialec
     return session;
 }
 
-/* ---- notifications ----------------------------------------------------------------------------------------- */
+/* ---- notifications
+ * ----------------------------------------------------------------------------------------- */
 
 /* notifications/cancelled: one table of what is under way, whatever the era. */
 static void cancel(struct channel *channel, struct session *session, const struct rpc_message *msg)
@@ -136,7 +138,8 @@ static void notification(struct channel *channel, struct session *session,
     }
 }
 
-/* ---- one message --------------------------------------------------------------------------------------------- */
+/* ---- one message
+ * --------------------------------------------------------------------------------------------- */
 
 struct arrival {
     struct channel *channel;
@@ -236,7 +239,9 @@ static void one(struct arrival *a, struct json *root)
     }
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------------- */
+/* ---- batches
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void many(struct arrival *a, struct json *root)
 {
@@ -295,7 +300,8 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     jv_unref(root);
 }
 
-/* ---- streams and the end of sessions ------------------------------------------------------------------------------ */
+/* ---- streams and the end of sessions
+ * ------------------------------------------------------------------------------ */
 
 static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
 {

@@ -33,11 +33,13 @@ void listen_destroy(struct listen *listen)
     if (!listen) {
         return;
     }
-    list_each (it, next, &listen->pending) {
+    list_each(it, next, &listen->pending)
+    {
         list_entry(it, struct listen_pending, link)->listen = NULL;
         list_remove(it);
     }
-    list_each (it, next, &listen->subs) {
+    list_each(it, next, &listen->subs)
+    {
         sub_destroy(list_entry(it, struct sub, link));
     }
     for (size_t i = 0; i < listen->list_scope_count; i++) {
@@ -53,7 +55,8 @@ void listen_destroy(struct listen *listen)
 
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
 {
-    list_each (it, next, &peer->listens) {
+    list_each(it, next, &peer->listens)
+    {
         struct listen *listen = list_entry(it, struct listen, link);
         if (str_eq(listen->id_json, id_json)) {
             return listen;

@@ -1,146 +1,371 @@
 /* SPDX-License-Identifier: MIT
  *
- * The index is two hash tables from a key to a bucket, which lists the nodes of that key: one for
- * literals, one for containers. A changed URI is looked up as it is in the first, and each of its
- * prefixes that ends in a slash of the path (the scheme's own "x://" included) in the second; while
- * there are containers without a slash, also each prefix that ends before one.
+ * The index as a whole: literals and containers lie in two hash tables, globs and templates in a
+ * tree, regexes under their grams. A changed URI is cut at its slashes once; the hash of any run of
+ * segments is made of the hashes of the segments, so that looking up every prefix of a URI costs no
+ * more than reading it.
  *
- * Invariant: a bucket is in its table exactly while it has a node. Canonical form is the caller's.
+ * Invariant: an entry exists exactly while it has a node (or, for a moment, while the nodes of a
+ * suspended regex are told). Canonical form is the caller's.
  */
 #include "core/match.h"
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-struct bucket {
-    struct list nodes;
-    struct map *map; /* the table this bucket is in */
-    struct tidings_str key;
+/* A literal or a container; its text lies behind it. */
+struct place {
+    struct match_entry entry;
     char text[];
 };
 
+static struct match_seed draw_seed(const struct match *m)
+{
+    struct match_seed seed;
+    if (random_bytes(&seed, sizeof(seed)) < 0) {
+        /* No random source at all: at least not the same for each index and run. */
+        seed.start = clock_monotonic_ns() ^ (uint64_t)(uintptr_t)m << 20;
+        seed.multiplier = seed.start * 0xD1B54A32D192ED03u;
+    }
+    seed.multiplier |= 1; /* a factor of 0 would forget everything */
+    return seed;
+}
+
 void match_init(struct match *m)
 {
-    map_init(&m->literal);
-    map_init(&m->container);
-    m->count = 0;
-    m->bare = 0;
+    *m = (struct match){0};
+    m->seed = draw_seed(m);
+    match_table_init(&m->literals);
+    match_table_init(&m->containers);
+    match_tree_init(&m->tree);
+    match_regexes_init(&m->regexes);
 }
 
 void match_deinit(struct match *m)
 {
     assert(m->count == 0);
-    map_deinit(&m->literal);
-    map_deinit(&m->container);
+    match_table_deinit(&m->literals);
+    match_table_deinit(&m->containers);
+    match_tree_deinit(&m->tree);
+    match_regexes_deinit(&m->regexes);
 }
 
-/* Where the path may end in a slash: after "scheme:", or at the second slash of "scheme://". */
-static size_t first_slash(struct tidings_str uri)
+size_t match_bytes(const struct match *m)
 {
-    ptrdiff_t colon = str_find(uri, ':');
-    size_t after = colon < 0 ? 0 : (size_t)colon + 1;
-    return str_starts(str_skip(uri, after), STR("//")) ? after + 1 : after;
+    return m->bytes + match_table_bytes(&m->literals) + match_table_bytes(&m->containers) +
+           match_tree_bytes(&m->tree) + match_regexes_bytes(&m->regexes);
 }
 
-/* The part of a URI whose slashes count: without the query. */
-static struct tidings_str before_query(struct tidings_str uri)
+bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri)
 {
-    ptrdiff_t question = str_find(uri, '?');
-    return question < 0 ? uri : tidings_strn(uri.ptr, (size_t)question);
+    return pattern_matches((enum pattern_kind)kind, text, uri);
 }
 
-static bool is_bare(const struct match *m, const struct bucket *b)
+/* ---- literals and containers ------------------------------------------------------------------
+ */
+
+static struct match_table *table_of(struct match *m, uint8_t kind)
 {
-    return b->map == &m->container && !str_ends(b->key, STR("/"));
+    return kind == ITEM_LITERAL ? &m->literals : &m->containers;
 }
 
-static struct bucket *bucket_create(struct map *map, struct tidings_str key)
+static uint32_t place_key(const struct match *m, uint8_t kind, uint64_t run)
 {
-    struct bucket *b = mem_alloc(sizeof(*b) + key.len);
-    if (!b) {
-        return NULL;
+    return match_key(m->seed, NULL, kind, run);
+}
+
+/* `run` is the hash of the segments of `text`, in which a slash at the end counts for nothing. */
+static struct place *find_place(struct match *m, uint8_t kind, struct tidings_str text,
+                                uint64_t run)
+{
+    struct match_cursor at = match_table_seek(table_of(m, kind), place_key(m, kind, run));
+    struct place *p;
+    do {
+        p = (struct place *)match_table_next(&at);
+    } while (p && (p->entry.item.kind != kind || p->entry.item.len != text.len ||
+                   memcmp(p->text, text.ptr, text.len) != 0));
+    return p;
+}
+
+static uint64_t hash_segments(const struct match *m, struct tidings_str text)
+{
+    uint64_t run = m->seed.start;
+    for (bool more = true; more;) {
+        struct tidings_str segment = str_cut(text, '/', &text, &more);
+        run = match_chain(m->seed, run, match_hash(m->seed, segment.ptr, segment.len));
     }
-    list_init(&b->nodes);
-    b->map = map;
-    b->key = tidings_strn(b->text, key.len);
-    memcpy(b->text, key.ptr, key.len);
-    if (map_put(map, b->key, b, NULL) < 0) {
-        mem_free(b);
-        return NULL;
+    return run;
+}
+
+static int add_place(struct match *m, uint8_t kind, struct tidings_str text,
+                     struct match_entry **ret, struct tidings_error *err)
+{
+    struct tidings_str hashed = text;
+    hashed.len -= kind == ITEM_CONTAINER; /* its slash */
+    uint64_t run = hash_segments(m, hashed);
+    struct place *p = find_place(m, kind, text, run);
+    if (p) {
+        *ret = &p->entry;
+        return 0;
     }
-    return b;
+    p = mem_alloc(sizeof(*p) + text.len);
+    if (!p) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "subscription: out of memory");
+    }
+    p->entry = (struct match_entry){
+        .item = {.hash = place_key(m, kind, run), .len = (uint16_t)text.len, .kind = kind}};
+    memcpy(p->text, text.ptr, text.len);
+    if (match_table_add(table_of(m, kind), &p->entry.item) < 0) {
+        mem_free(p);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "subscription: out of memory");
+    }
+    m->bytes += sizeof(*p) + text.len;
+    m->bare += kind == ITEM_BARE;
+    *ret = &p->entry;
+    return 0;
+}
+
+static void remove_place(struct match *m, struct match_entry *entry)
+{
+    m->bytes -= sizeof(struct place) + entry->item.len;
+    m->bare -= entry->item.kind == ITEM_BARE;
+    match_table_remove(table_of(m, entry->item.kind), &entry->item);
+    mem_free(entry);
+}
+
+static uint8_t place_kind(enum match_kind kind, struct tidings_str text)
+{
+    /* Nothing is below a query. */
+    if (kind == MATCH_LITERAL || str_find(text, '?') >= 0) {
+        return ITEM_LITERAL;
+    }
+    return str_ends(text, STR("/")) ? ITEM_CONTAINER : ITEM_BARE;
+}
+
+/* ---- adding and removing ----------------------------------------------------------------------
+ */
+
+static int find_entry(struct match *m, enum match_kind kind, struct tidings_str text,
+                      struct match_entry **ret, struct tidings_error *err)
+{
+    if (kind == MATCH_REGEX) {
+        return match_regexes_add(&m->regexes, m->seed, text, ret, err);
+    }
+    if (kind != MATCH_LITERAL && kind != MATCH_CONTAINER) {
+        return match_tree_add(&m->tree, m->seed, (enum pattern_kind)kind, text, ret, err);
+    }
+    if (text.len == 0 || text.len > URI_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "URI of %zu bytes refused: between 1 and %u accepted", text.len,
+                            URI_MAX);
+    }
+    return add_place(m, place_kind(kind, text), text, ret, err);
+}
+
+static void link_node(struct match_node **list, struct match_node *node)
+{
+    node->next = *list;
+    node->link = list;
+    if (node->next) {
+        node->next->link = &node->next;
+    }
+    *list = node;
+}
+
+static void unlink_node(struct match_node *node)
+{
+    *node->link = node->next;
+    if (node->next) {
+        node->next->link = node->link;
+    }
+}
+
+static void remove_entry(struct match *m, struct match_entry *entry)
+{
+    switch ((enum match_item_kind)entry->item.kind) {
+    case ITEM_LITERAL:
+    case ITEM_CONTAINER:
+    case ITEM_BARE:
+        remove_place(m, entry);
+        break;
+    case ITEM_LEAF:
+    case ITEM_CHECKED:
+        match_tree_remove(&m->tree, entry);
+        break;
+    case ITEM_REGEX:
+        match_regexes_remove(&m->regexes, m->seed, entry);
+        break;
+    case ITEM_STATE:
+    case ITEM_GRAM:
+        break;
+    }
 }
 
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
-              struct tidings_str uri, struct tidings_error *err)
+              struct tidings_str text, struct tidings_error *err)
 {
-    assert(!node->bucket);
-    struct map *map = kind == MATCH_CONTAINER ? &m->container : &m->literal;
-    struct bucket *b = map_find(map, uri);
-    if (!b) {
-        b = bucket_create(map, uri);
+    assert(!node->entry);
+    struct match_entry *entry;
+    int rc = find_entry(m, kind, text, &entry, err);
+    if (rc < 0) {
+        return rc;
     }
-    if (!b) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "subscription: out of memory");
-    }
-    list_append(&b->nodes, &node->link);
-    node->bucket = b;
+    link_node(&entry->nodes, node);
+    node->entry = entry;
     m->count++;
-    m->bare += is_bare(m, b);
     return 0;
 }
 
 void match_remove(struct match *m, struct match_node *node)
 {
-    struct bucket *b = node->bucket;
-    if (!b) {
+    struct match_entry *entry = node->entry;
+    if (!entry) {
         return;
     }
-    list_remove(&node->link);
-    node->bucket = NULL;
+    unlink_node(node);
+    node->entry = NULL;
     m->count--;
-    m->bare -= is_bare(m, b);
-    if (list_empty(&b->nodes)) {
-        map_remove(b->map, b->key);
-        mem_free(b);
+    if (!entry->nodes) {
+        remove_entry(m, entry);
     }
 }
 
-static void report(const struct map *map, struct tidings_str key, match_fn fn, void *user)
+/* ---- looking up -------------------------------------------------------------------------------
+ */
+
+struct lookup {
+    struct match_view view;
+    struct match *m;
+    size_t question; /* where the query begins, or the length */
+    match_fn fn;
+    void *user;
+    struct match_segment segments[URI_MAX + 1];
+};
+
+static void report(void *user, struct match_entry *entry)
 {
-    struct bucket *b = map_find(map, key);
-    if (!b) {
-        return;
-    }
-    list_each(it, next, &b->nodes)
-    {
-        fn(user, list_entry(it, struct match_node, link));
+    struct lookup *l = user;
+    for (struct match_node *node = entry->nodes, *next; node; node = next) {
+        next = node->next;
+        l->fn(l->user, node);
     }
 }
 
-void match_find(const struct match *m, struct tidings_str changed, match_fn fn, void *user)
+static void report_place(struct lookup *l, uint8_t kind, struct tidings_str text, uint64_t run)
 {
-    report(&m->literal, changed, fn, user);
-    if (m->container.count == 0) {
-        return;
+    struct place *p = find_place(l->m, kind, text, run);
+    if (p) {
+        report(l, &p->entry);
     }
-    struct tidings_str path = before_query(changed);
-    size_t first = first_slash(changed);
-    for (size_t at = first; at < path.len; at++) {
-        if (path.ptr[at] != '/') {
+}
+
+/* Cut at slashes; returns the hash of it all. */
+static uint64_t cut(struct lookup *l)
+{
+    struct match_seed seed = l->m->seed;
+    struct tidings_str text = l->view.text;
+    uint64_t run = seed.start;
+    size_t start = 0, count = 0;
+    l->question = text.len;
+    for (size_t at = 0; at <= text.len; at++) {
+        if (at < text.len && text.ptr[at] != '/') {
+            if (text.ptr[at] == '?' && at < l->question) {
+                l->question = at;
+            }
             continue;
         }
-        if (m->bare > 0 && at > first && path.ptr[at - 1] != '/') {
-            report(&m->container, tidings_strn(path.ptr, at), fn, user);
+        struct match_segment *segment = &l->segments[count++];
+        segment->hash = match_hash(seed, text.ptr + start, at - start);
+        segment->at = (uint16_t)start;
+        segment->len = (uint16_t)(at - start);
+        run = match_chain(seed, run, segment->hash);
+        start = at + 1;
+    }
+    l->view.segments = l->segments;
+    l->view.count = count;
+    return run;
+}
+
+/* From the root down. */
+static void find_containers(struct lookup *l)
+{
+    struct match *m = l->m;
+    const char *text = l->view.text.ptr;
+    size_t first = pattern_first_slash(l->view.text);
+    uint64_t run = m->seed.start;
+    size_t i = 0;
+    for (; i + 1 < l->view.count && l->segments[i + 1].at <= l->question; i++) {
+        size_t slash = l->segments[i + 1].at - 1u;
+        run = match_chain(m->seed, run, l->segments[i].hash);
+        if (slash < first) {
+            continue;
         }
-        report(&m->container, tidings_strn(path.ptr, at + 1), fn, user);
+        if (m->bare > 0 && slash > first && text[slash - 1] != '/') {
+            report_place(l, ITEM_BARE, tidings_strn(text, slash), run);
+        }
+        report_place(l, ITEM_CONTAINER, tidings_strn(text, slash + 1), run);
     }
-    if (m->bare > 0 && !str_ends(path, STR("/"))) {
-        report(&m->container, path, fn, user);
+    size_t start = l->segments[i].at;
+    if (m->bare > 0 && l->question > start) {
+        uint64_t last = match_hash(m->seed, text + start, l->question - start);
+        run = match_chain(m->seed, run, last);
+        report_place(l, ITEM_BARE, tidings_strn(text, l->question), run);
     }
-    if (path.len < changed.len) {
-        report(&m->container, changed, fn, user); /* itself, where the loop did not get to */
+}
+
+/* Tell the nodes of regexes that were suspended. Whatever the callback removes meanwhile, the next
+ * node is the first of the list that is left. */
+static void tell_suspended(struct match *m)
+{
+    while (m->regexes.due) {
+        struct match_regex *x = m->regexes.due;
+        struct match_node anchor = {.entry = &x->entry}; /* keeps the entry until all are told */
+        struct match_node *left = x->entry.nodes;
+        m->regexes.due = x->next_due;
+        x->is_due = false;
+        x->entry.nodes = NULL;
+        link_node(&x->entry.nodes, &anchor);
+        if (left) {
+            left->link = &left;
+        }
+        while (left) {
+            struct match_node *node = left;
+            unlink_node(node);
+            link_node(&x->entry.nodes, node);
+            if (m->on_suspended) {
+                m->on_suspended(m->suspended_user, node);
+            }
+        }
+        m->count++;
+        match_remove(m, &anchor);
+    }
+}
+
+void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user)
+{
+    if (m->count == 0 || changed.len == 0 || changed.len > URI_MAX) {
+        return;
+    }
+    struct lookup l;
+    l.m = m;
+    l.fn = fn;
+    l.user = user;
+    l.view.text = changed;
+    l.view.seed = m->seed;
+    l.view.stamp = ++m->lookups;
+    l.view.found = report;
+    l.view.user = &l;
+    uint64_t run = cut(&l);
+    report_place(&l, ITEM_LITERAL, changed, run);
+    if (m->containers.count > 0) {
+        find_containers(&l);
+    }
+    match_tree_find(&m->tree, &l.view);
+    if (m->regexes.sources.count > 0) {
+        match_regexes_find(&m->regexes, &l.view);
+        tell_suspended(m);
     }
 }

@@ -4,43 +4,71 @@
  *
  * A worker has one index. A *target* is whatever the caller wants found (embed struct match_node).
  * Cost of a lookup depends on the length and depth of the URI and on what matches, not on how many
- * nodes the index holds. Removing frees.
+ * nodes the index holds. Nodes of one and the same pattern share its entry. Removing frees.
+ *
+ * Regexes of strangers are bounded: one that takes too many steps (REGEX_MATCH_LIMIT) three times
+ * is suspended, that is, never run again, and its nodes are told so.
  */
 #ifndef CORE_MATCH_H
 #define CORE_MATCH_H
 
-#include "base/list.h"
-#include "base/map.h"
+#include "core/match_regex.h"
+#include "core/match_table.h"
+#include "core/match_tree.h"
+#include "uri/pattern.h"
 
+/* What each matches: uri/pattern.h. */
 enum match_kind {
-    MATCH_LITERAL,   /* this URI */
-    MATCH_CONTAINER, /* everything below, and itself; usually ends in '/' */
+    MATCH_LITERAL = PATTERN_LITERAL,     /* this URI */
+    MATCH_CONTAINER = PATTERN_CONTAINER, /* everything below, and itself; usually ends in '/' */
+    MATCH_GLOB = PATTERN_GLOB,           /* `*`, `**`, `[...]`; `?` is itself */
+    MATCH_GLOB_Q = PATTERN_GLOB_Q,       /* the same, and `?` is one character */
+    MATCH_TEMPLATE = PATTERN_TEMPLATE,   /* RFC 6570 */
+    MATCH_REGEX = PATTERN_REGEX,         /* PCRE2, found anywhere in the URI */
 };
 
 struct match_node {
-    struct list link; /* private: among the nodes of the same key */
-    void *bucket;     /* private */
+    struct match_node *next, **link; /* private: among the nodes of the same pattern */
+    struct match_entry *entry;       /* private; NULL: not in an index */
 };
 
+typedef void (*match_fn)(void *user, struct match_node *node);
+
+/* Private, but for count and the callback. Stays where it is once something was added. */
 struct match {
-    struct map literal;
-    struct map container;
-    size_t count;
+    struct match_seed seed;
+    struct match_table literals, containers;
     size_t bare; /* containers that do not end in '/' */
+    struct match_tree tree;
+    struct match_regexes regexes;
+    uint64_t lookups;
+    size_t bytes; /* of literals and containers */
+    size_t count; /* nodes */
+
+    /* Called at the end of a match_find, once for each node of a regex that was suspended in it. It
+     * may add and remove nodes, this one too; it may not call match_find. NULL: nobody is told. */
+    match_fn on_suspended;
+    void *suspended_user;
 };
 
 void match_init(struct match *m);
 void match_deinit(struct match *m); /* all nodes must be removed */
-/* `uri` canonical; copied. `node` zeroed or removed before. TIDINGS_E_NOMEM. */
+/* `node` zeroed or removed before. `text` is a canonical URI, a canonical pattern
+ * (uri_canonical_pattern) or the source of a regex; it is copied. TIDINGS_E_INVALID: not well
+ * formed (with what and where), or longer than URI_MAX; TIDINGS_E_LIMIT: a regex longer than
+ * REGEX_MAX_BYTES or too large once compiled, too many regexes without literal text, or too many
+ * patterns that differ only between their wildcards; TIDINGS_E_NOMEM. On failure nothing changed.
+ */
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
-              struct tidings_str uri, struct tidings_error *err);
+              struct tidings_str text, struct tidings_error *err);
 void match_remove(struct match *m, struct match_node *node); /* not added: nothing happens */
-/* Calls fn once for each matching node, literal ones first, then containers from the root down. A
- * container "x:///a/" matches "x:///a/" and what is below it; a container "x:///a" (a resource that
- * has children and a name without slash) matches "x:///a", "x:///a/" and what is below. A query is
- * not part of the path: "x:///a/?q" is below "x:///a/", and nothing is below "x:///a?q". fn must
- * not change the index. */
-typedef void (*match_fn)(void *user, struct match_node *node);
-void match_find(const struct match *m, struct tidings_str changed, match_fn fn, void *user);
+/* Calls fn once for each matching node, literal ones first. fn must not change the index. A URI
+ * longer than URI_MAX concerns nobody. */
+void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user);
+/* Memory the index holds besides the nodes, without what the allocator adds. */
+size_t match_bytes(const struct match *m);
+/* Would a node of that kind and text be found for `uri`? Asks without an index, for a single
+ * question. */
+bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri);
 
 #endif

@@ -53,11 +53,12 @@ struct match_seed {
 
 void match_table_init(struct match_table *t);
 void match_table_deinit(struct match_table *t); /* frees the table, not the items */
-int match_table_add(struct match_table *t, struct match_item *item); /* TIDINGS_E_NOMEM */
+int match_table_add(struct match_table *t, struct match_item *item);           /* TIDINGS_E_NOMEM */
 void match_table_remove(struct match_table *t, const struct match_item *item); /* it is there */
 size_t match_table_bytes(const struct match_table *t);
 
-/* ---- looking for a hash: start anywhere with match_table_seek, NULL at the end ----------------- */
+/* ---- looking for a hash: start anywhere with match_table_seek, NULL at the end -----------------
+ */
 
 struct match_cursor {
     const struct match_table *table;
@@ -101,7 +102,8 @@ static inline struct match_item *match_table_next(struct match_cursor *c)
     }
 }
 
-/* ---- hashing ----------------------------------------------------------------------------------- */
+/* ---- hashing -----------------------------------------------------------------------------------
+ */
 
 /* Both halves of the 128-bit product: every bit of the input reaches every bit of the result. */
 static inline uint64_t match_fold(uint64_t a, uint64_t b)
@@ -138,8 +140,8 @@ static inline uint32_t match_key(struct match_seed seed, const void *parent, uin
                                  uint64_t text)
 {
     uint64_t where = (uint64_t)(uintptr_t)parent * 0xD1B54A32D192ED03u + what;
-    uint64_t h = match_fold(text ^ match_fold(where ^ seed.start, 0x9E3779B97F4A7C15u),
-                            seed.multiplier);
+    uint64_t h =
+        match_fold(text ^ match_fold(where ^ seed.start, 0x9E3779B97F4A7C15u), seed.multiplier);
     return (uint32_t)(h ^ h >> 32);
 }
 

@@ -41,7 +41,8 @@ size_t match_tree_bytes(const struct match_tree *tree)
     return tree->bytes + match_table_bytes(&tree->table);
 }
 
-/* ---- shapes ----------------------------------------------------------------------------------- */
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
 
 static size_t room_for(size_t shapes)
 {
@@ -179,7 +180,8 @@ static struct match_shape shape_of(const struct plan_step *step)
     return shape;
 }
 
-/* ---- edges ------------------------------------------------------------------------------------ */
+/* ---- edges ------------------------------------------------------------------------------------
+ */
 
 static uint64_t hash_run(struct match_seed seed, struct tidings_str text, size_t segments)
 {
@@ -230,7 +232,8 @@ static bool asks_the_same(const struct match_edge *e, const struct planting *p)
     }
     const struct match_checked *c = (const struct match_checked *)e;
     if (c->compiled) {
-        return !p->exact && p->kind == PATTERN_TEMPLATE && str_eq(template_text(c->compiled), p->text);
+        return !p->exact && p->kind == PATTERN_TEMPLATE &&
+               str_eq(template_text(c->compiled), p->text);
     }
     if (p->exact || c->glob_len == 0) {
         return p->exact && c->glob_len == 0;
@@ -244,8 +247,7 @@ static struct match_edge *find_edge(const struct planting *p, const struct match
                                     struct match_shape shape, struct tidings_str text,
                                     size_t *ret_alike)
 {
-    struct match_cursor at =
-        match_table_seek(&p->tree->table, key_of(p, parent, shape, text));
+    struct match_cursor at = match_table_seek(&p->tree->table, key_of(p, parent, shape, text));
     *ret_alike = 0;
     for (struct match_item *item; (item = match_table_next(&at));) {
         struct match_edge *e = (struct match_edge *)item;
@@ -254,8 +256,7 @@ static struct match_edge *find_edge(const struct planting *p, const struct match
             continue;
         }
         ++*ret_alike;
-        if (str_eq(match_edge_text(e), text) &&
-            (item->kind == ITEM_STATE || asks_the_same(e, p))) {
+        if (str_eq(match_edge_text(e), text) && (item->kind == ITEM_STATE || asks_the_same(e, p))) {
             return e;
         }
     }

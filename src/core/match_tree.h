@@ -25,12 +25,12 @@
 #define MATCH_MAX_ALIKE 64u
 
 enum match_shape_kind {
-    SHAPE_RUN,    /* `head` literal segments */
-    SHAPE_PART,   /* a segment with `head` known bytes at its start and `tail` at its end */
-    SHAPE_GRAM8,  /* a segment that holds 8 known bytes somewhere */
-    SHAPE_GRAM4,  /* the same with 4 */
-    SHAPE_LOOP,   /* any number of segments */
-    SHAPE_LAST,   /* from here on: edges to leaves */
+    SHAPE_RUN,   /* `head` literal segments */
+    SHAPE_PART,  /* a segment with `head` known bytes at its start and `tail` at its end */
+    SHAPE_GRAM8, /* a segment that holds 8 known bytes somewhere */
+    SHAPE_GRAM4, /* the same with 4 */
+    SHAPE_LOOP,  /* any number of segments */
+    SHAPE_LAST,  /* from here on: edges to leaves */
     SHAPE_END = SHAPE_LAST,
     SHAPE_PART_END,
     SHAPE_GRAM8_END,
@@ -113,7 +113,8 @@ void match_tree_remove(struct match_tree *tree, struct match_entry *leaf);
 void match_tree_find(struct match_tree *tree, const struct match_view *view);
 size_t match_tree_bytes(const struct match_tree *tree);
 
-/* ---- for the files of the tree ----------------------------------------------------------------- */
+/* ---- for the files of the tree -----------------------------------------------------------------
+ */
 
 static inline struct tidings_str match_edge_text(const struct match_edge *e)
 {

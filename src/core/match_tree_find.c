@@ -48,8 +48,8 @@ static void arrive(const struct walk *w, struct match_edge *e, size_t at)
         }
         c->stamp = w->view->stamp;
         if (c->compiled ? !template_match(c->compiled, w->view->text, NULL, NULL)
-                        : c->glob_len > 0 && !glob_matches_uri(match_checked_glob(c),
-                                                               w->view->text, c->question)) {
+                        : c->glob_len > 0 && !glob_matches_uri(match_checked_glob(c), w->view->text,
+                                                               c->question)) {
             return;
         }
     }
@@ -68,8 +68,7 @@ static void follow_run(const struct walk *w, struct match_state *s, const struct
     size_t from = v->segments[at].at;
     size_t to = end < v->count ? v->segments[end].at : v->text.len;
     struct tidings_str text = tidings_strn(v->text.ptr + from, to - from);
-    struct match_cursor cursor =
-        match_table_seek(w->table, match_edge_key(v->seed, s, *shape, h));
+    struct match_cursor cursor = match_table_seek(w->table, match_edge_key(v->seed, s, *shape, h));
     for (struct match_edge *e; (e = next_edge(&cursor, s, shape));) {
         if (str_eq(match_edge_text(e), text)) {
             arrive(w, e, end);
@@ -99,8 +98,7 @@ static bool is_first_gram(struct tidings_str part, struct tidings_str segment, s
 {
     struct tidings_str inner = part_inner(part);
     const char *gram = inner.ptr + inner.len - len;
-    return memcmp(segment.ptr + i, gram, len) == 0 &&
-           !memmem(segment.ptr, i + len - 1, gram, len);
+    return memcmp(segment.ptr + i, gram, len) == 0 && !memmem(segment.ptr, i + len - 1, gram, len);
 }
 
 static void follow_gram(const struct walk *w, struct match_state *s,
@@ -144,9 +142,7 @@ static void follow_rest(const struct walk *w, struct match_state *s,
     if (text.len < shape->head) {
         return;
     }
-    uint64_t h = shape->kind == SHAPE_ALL
-                     ? 0
-                     : match_hash(w->view->seed, text.ptr, shape->head);
+    uint64_t h = shape->kind == SHAPE_ALL ? 0 : match_hash(w->view->seed, text.ptr, shape->head);
     struct match_cursor cursor =
         match_table_seek(w->table, match_edge_key(w->view->seed, s, *shape, h));
     for (struct match_edge *e; (e = next_edge(&cursor, s, shape));) {

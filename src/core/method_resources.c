@@ -3,8 +3,8 @@
  * resources/list, resources/templates/list, resources/read.
  *
  * The list is flat: registered resources by URI, then each mount in order of its prefix, each in
- * ascending byte order. A cursor is the source and the last URI, base64url: it survives restarts and
- * needs no memory. It is a stranger's input like any other.
+ * ascending byte order. A cursor is the source and the last URI, base64url: it survives restarts
+ * and needs no memory. It is a stranger's input like any other.
  */
 #include "base/str.h"
 #include "core/access.h"
@@ -38,7 +38,8 @@ static bool read_cursor(struct call *call, const char *sources, struct cursor *r
     struct buf text;
     buf_init(&text, CURSOR_MAX);
     bool good = jv_is(given, JV_STRING) && base64url_decode(&text, jv_str(given)) == 0 &&
-                text.len > 1 && text.ptr[0] != '\0' && strchr(sources, text.ptr[0]) && str_is_utf8(buf_str(&text));
+                text.len > 1 && text.ptr[0] != '\0' && strchr(sources, text.ptr[0]) &&
+                str_is_utf8(buf_str(&text));
     if (good) {
         ret->source = (enum cursor_source)text.ptr[0];
         ret->after = arena_dup(&call->arena, str_skip(buf_str(&text), 1));
@@ -87,14 +88,15 @@ static size_t page_size(struct call *call)
     return limits->page_size;
 }
 
-/* ---- resources/list ------------------------------------------------------------------------------------ */
+/* ---- resources/list
+ * ------------------------------------------------------------------------------------ */
 
 struct listing {
     struct tidings_list list;
     struct call *call;
     struct catalog *catalog; /* a reference: pages of one answer come from one snapshot */
     size_t mount;
-    size_t before; /* rows when the mount was asked */
+    size_t before;             /* rows when the mount was asked */
     enum cursor_source source; /* of list.last */
 };
 
@@ -222,7 +224,8 @@ void method_resources_list(struct call *call)
     next_mount(l);
 }
 
-/* ---- resources/templates/list ---------------------------------------------------------------------------- */
+/* ---- resources/templates/list
+ * ---------------------------------------------------------------------------- */
 
 /* What a mount can produce, as a template. */
 static void write_mount_template(struct jw *w, const struct tidings_provider *p)
@@ -279,7 +282,8 @@ void method_resources_templates_list(struct call *call)
     call_end(call, CACHE_NOW);
 }
 
-/* ---- resources/read ------------------------------------------------------------------------------------------ */
+/* ---- resources/read
+ * ------------------------------------------------------------------------------------------ */
 
 static void read_done(struct request *request)
 {

@@ -41,15 +41,16 @@ bool cursor_parse(struct tidings_str text, uint64_t *epoch, uint64_t *seq)
     return str_to_u64(rest, seq);
 }
 
-/* ---- the fields ------------------------------------------------------------------------------------ */
+/* ---- the fields
+ * ------------------------------------------------------------------------------------ */
 
 static int wrong(const char *name, const char *accepted, struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_INVALID, "option '%s' must be %s", name, accepted);
 }
 
-static int read_choice(struct json *v, const char *name, const char *const *choices,
-                       unsigned *ret, struct tidings_error *err)
+static int read_choice(struct json *v, const char *name, const char *const *choices, unsigned *ret,
+                       struct tidings_error *err)
 {
     char accepted[128] = "one of";
     size_t len = strlen(accepted);
@@ -95,8 +96,8 @@ static int read_ms(struct json *v, const char *name, uint64_t max, uint64_t *ret
 static int read_field(struct options *o, struct tidings_str key, struct json *v,
                       const struct option_limits *limits, struct tidings_error *err)
 {
-    static const char *const matches[] = {"auto",     "literal", "container",
-                                          "template", "glob",    "regex", NULL};
+    static const char *const matches[] = {"auto", "literal", "container", "template",
+                                          "glob", "regex",   NULL};
     static const char *const includes[] = {"none", "metadata", "value", NULL};
     unsigned choice = 0;
     int rc = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client may ask of a subscription: how it matches, how often it is told, and what rides along.
- * They travel in `_meta["dev.tidings/options"]` of resources/subscribe and subscriptions/listen (there
- * for all URIs, and per URI under `uris`).
+ * What a client may ask of a subscription: how it matches, how often it is told, and what rides
+ * along. They travel in `_meta["dev.tidings/options"]` of resources/subscribe and
+ * subscriptions/listen (there for all URIs, and per URI under `uris`).
  *
- * Every field has a server-side default, and times a ceiling. An unknown or ill-typed field is refused
- * with its name and what is accepted; nothing is ignored in silence.
+ * Every field has a server-side default, and times a ceiling. An unknown or ill-typed field is
+ * refused with its name and what is accepted; nothing is ignored in silence.
  */
 #ifndef CORE_OPTIONS_H
 #define CORE_OPTIONS_H
@@ -46,8 +46,8 @@ struct option_limits {
 
 /* The defaults of the server. */
 void options_init(struct options *o, const struct option_limits *limits);
-/* Take what the object says; fields it lacks stay. `value` NULL: nothing happens. `uris` says whether a
- * member of that name may be there (it is not looked at). TIDINGS_E_INVALID. */
+/* Take what the object says; fields it lacks stay. `value` NULL: nothing happens. `uris` says
+ * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID. */
 int options_read(struct options *o, struct json *value, const struct option_limits *limits,
                  bool uris, struct tidings_error *err);
 /* "epoch.seq" as cursors are written. */

@@ -3,8 +3,8 @@
  * What a peer still has to be told: a bounded queue of (subscription, change), in the order the
  * changes came. Two changes of one URI for one subscription merge into the place of the first.
  *
- * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller collapses
- * it (outbox_collapse) into "something changed" per subscription.
+ * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller
+ * collapses it (outbox_collapse) into "something changed" per subscription.
  */
 #ifndef CORE_OUTBOX_H
 #define CORE_OUTBOX_H

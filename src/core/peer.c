@@ -49,7 +49,8 @@ void peer_destroy(struct peer *peer)
     if (!peer) {
         return;
     }
-    list_each (it, next, &peer->listens) {
+    list_each(it, next, &peer->listens)
+    {
         listen_destroy(list_entry(it, struct listen, link));
     }
     if (peer->catchup) {
@@ -98,10 +99,12 @@ static void forget_waiting(struct peer *peer)
 {
     peer->cursor = peer_cursor(peer);
     outbox_remove(&peer->outbox, NULL);
-    list_each (lit, lnext, &peer->listens) {
+    list_each(lit, lnext, &peer->listens)
+    {
         struct listen *listen = list_entry(lit, struct listen, link);
         listen->list_pending = false;
-        list_each (it, next, &listen->subs) {
+        list_each(it, next, &listen->subs)
+        {
             list_entry(it, struct sub, link)->truncated = false;
         }
     }
@@ -163,7 +166,8 @@ bool peer_send(struct peer *peer, const struct buf *message)
     return true;
 }
 
-/* ---- delivery --------------------------------------------------------------------------------------- */
+/* ---- delivery
+ * --------------------------------------------------------------------------------------- */
 
 static void owe(struct peer *peer, uint64_t seq)
 {
@@ -276,9 +280,11 @@ static bool flush_items(struct peer *peer)
 static bool owes_more(struct peer *peer, const struct sub *sub)
 {
     bool past = false;
-    list_each (lit, lnext, &peer->listens) {
+    list_each(lit, lnext, &peer->listens)
+    {
         struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
+        list_each(it, next, &listen->subs)
+        {
             const struct sub *other = list_entry(it, struct sub, link);
             if (past && other->truncated) {
                 return true;
@@ -313,12 +319,14 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
 
 static bool flush_truncated(struct peer *peer)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each(lit, lnext, &peer->listens)
+    {
         struct listen *listen = list_entry(lit, struct listen, link);
         if (!peer->has_truncated || !listen->live) {
             continue;
         }
-        list_each (it, next, &listen->subs) {
+        list_each(it, next, &listen->subs)
+        {
             struct sub *sub = list_entry(it, struct sub, link);
             if (sub->truncated && !write_truncated(peer, sub)) {
                 return false;
@@ -338,7 +346,8 @@ static bool flush_list(struct peer *peer)
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
     bool good = true;
-    list_each (it, next, &peer->listens) {
+    list_each(it, next, &peer->listens)
+    {
         struct listen *listen = list_entry(it, struct listen, link);
         if (good && listen->list_pending && listen->live) {
             listen->list_pending = false;

@@ -27,12 +27,12 @@ struct sub {
     struct match_node node;
     struct list link; /* in listen->subs */
     struct listen *listen;
-    uint64_t since;       /* changes up to this number are none of its business */
-    unsigned queued;      /* items in the outbox */
-    bool is_literal;      /* notifications use the client's spelling as `uri` */
-    bool watched;         /* holds a need of its scope at the hub */
-    bool truncated;       /* must be told that something, unknown what, changed */
-    struct tidings_str uri;        /* canonical */
+    uint64_t since;                  /* changes up to this number are none of its business */
+    unsigned queued;                 /* items in the outbox */
+    bool is_literal;                 /* notifications use the client's spelling as `uri` */
+    bool watched;                    /* holds a need of its scope at the hub */
+    bool truncated;                  /* must be told that something, unknown what, changed */
+    struct tidings_str uri;          /* canonical */
     struct tidings_str spelled;      /* as the client wrote it */
     struct tidings_str spelled_json; /* the same, quoted */
 };
@@ -44,7 +44,7 @@ struct listen_pending {
 };
 
 struct listen {
-    struct list link; /* in peer->listens */
+    struct list link;      /* in peer->listens */
     struct list list_link; /* in core->list_watchers when it wants list_changed */
     struct peer *peer;
     struct list subs;
@@ -67,10 +67,10 @@ struct peer {
     struct outbox outbox;
     struct list listens;
     size_t listen_count, sub_count;
-    uint64_t cursor; /* without a stream: everything matched up to here was written */
-    struct hub_catchup *catchup;  /* the log is being asked; live changes are in its answer */
+    uint64_t cursor;             /* without a stream: everything matched up to here was written */
+    struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
     uint64_t skip_from, skip_to; /* while catching up: numbers in (from, to] went elsewhere */
-    int log_level;      /* messages below it are not sent (logging/setLevel) */
+    int log_level;               /* messages below it are not sent (logging/setLevel) */
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;
@@ -91,7 +91,8 @@ void peer_destroy(struct peer *peer);
 void peer_set_sink(struct peer *peer, struct sink *sink);
 /* Something to flush: at the end of the turn. */
 void peer_mark_dirty(struct peer *peer);
-/* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list changed. */
+/* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list
+ * changed. */
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
 void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq);
 void peer_flush(struct peer *peer);
@@ -115,7 +116,8 @@ void listen_destroy(struct listen *listen);
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
 void listen_want_list(struct listen *listen);
 
-/* `spelled` as the client wrote it. NULL when out of memory. The watch for `uri` is armed already. */
+/* `spelled` as the client wrote it. NULL when out of memory. The watch for `uri` is armed already.
+ */
 struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
                        enum match_kind kind, uint64_t since);
 void sub_destroy(struct sub *sub); /* releases its watch */

@@ -41,8 +41,8 @@ static int check_ops(const struct tidings_provider_ops *ops, struct tidings_erro
                             ops->name, ops->abi, TIDINGS_PROVIDER_ABI);
     }
     if (!ops->open || !ops->read || !ops->close) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "provider '%s' lacks one of open, read, close", ops->name);
+        return tidings_fail(err, TIDINGS_E_INVALID, "provider '%s' lacks one of open, read, close",
+                            ops->name);
     }
     if (!ops->watch != !ops->unwatch) {
         return tidings_fail(err, TIDINGS_E_INVALID,

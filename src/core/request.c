@@ -83,7 +83,8 @@ void request_start(struct request *r, struct tidings_provider *p, void (*run)(st
     run(r);
 }
 
-/* ---- read -------------------------------------------------------------------------------------- */
+/* ---- read --------------------------------------------------------------------------------------
+ */
 
 static void run_read(struct request *r)
 {
@@ -210,7 +211,8 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
     request_finish(&read->base, code, err);
 }
 
-/* ---- list and children ------------------------------------------------------------------------- */
+/* ---- list and children -------------------------------------------------------------------------
+ */
 
 static void run_list(struct request *r)
 {
@@ -271,7 +273,8 @@ void tidings_list_done(struct tidings_list *list, int code, const struct tidings
     request_finish(&list->base, code, err);
 }
 
-/* ---- stat -------------------------------------------------------------------------------------- */
+/* ---- stat --------------------------------------------------------------------------------------
+ */
 
 static void run_stat(struct request *r)
 {

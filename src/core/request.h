@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a provider is asked (struct tidings_read, tidings_list, tidings_stat) and how its answer comes
- * home: finished on the home thread the result is used at once, on any other it travels by mailbox.
+ * What a provider is asked (struct tidings_read, tidings_list, tidings_stat) and how its answer
+ * comes home: finished on the home thread the result is used at once, on any other it travels by
+ * mailbox.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -31,7 +32,7 @@ struct request {
     struct tidings_str uri; /* canonical; outlives the request */
     int code;
     struct tidings_error err;
-    bool cancelled; /* atomic */
+    bool cancelled;                       /* atomic */
     void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
 };
 

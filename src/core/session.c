@@ -89,7 +89,8 @@ static void front_closed(struct peer *peer)
     }
 }
 
-/* ---- life --------------------------------------------------------------------------------------------- */
+/* ---- life
+ * --------------------------------------------------------------------------------------------- */
 
 static int make_id(struct session *session)
 {
@@ -147,7 +148,8 @@ void session_destroy(struct session *session)
     map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     core->stats.sessions--;
-    list_each (cit, cnext, &session->calls) {
+    list_each(cit, cnext, &session->calls)
+    {
         struct call *call = list_entry(cit, struct call, session_link);
         call->session = NULL;
         list_remove(cit);
@@ -155,7 +157,8 @@ void session_destroy(struct session *session)
     session->peer->closed = NULL;
     peer_flush(session->peer);
     peer_set_sink(session->peer, NULL);
-    list_each (it, next, &session->streams) {
+    list_each(it, next, &session->streams)
+    {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
         stream->sink->user = NULL;
         stream->sink->closed = NULL;
@@ -195,7 +198,8 @@ int session_worker(struct tidings_str id)
 void session_sweep(struct core *core)
 {
     uint64_t now = loop_now_ms(core->loop);
-    list_each (it, next, &core->session_list) {
+    list_each(it, next, &core->session_list)
+    {
         struct session *session = list_entry(it, struct session, link);
         if (session->active_ms + core->limits->session_timeout_ms > now) {
             break; /* the rest was active later */
@@ -208,7 +212,8 @@ void session_sweep(struct core *core)
     }
 }
 
-/* ---- streams -------------------------------------------------------------------------------------------- */
+/* ---- streams
+ * -------------------------------------------------------------------------------------------- */
 
 struct event_cursor {
     unsigned stream;
@@ -245,8 +250,9 @@ static void parse_event_id(const struct session *session, struct tidings_str id,
     }
 }
 
-/* Where to begin: a fresh stream carries what no stream has carried; a resumed one also what followed
- * its last event while it was in front. An id we do not know means everything may have been missed. */
+/* Where to begin: a fresh stream carries what no stream has carried; a resumed one also what
+ * followed its last event while it was in front. An id we do not know means everything may have
+ * been missed. */
 static void find_start(const struct session *session, struct tidings_str last_event_id,
                        struct event_cursor *ret)
 {
@@ -285,7 +291,8 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     struct peer *peer = session->peer;
     struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
-    /* The stream that was in front may have ended only in the client's eyes: it keeps what it has. */
+    /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
+     */
     struct session_stream *front = newest(session);
     if (front) {
         remember_end(session, front);

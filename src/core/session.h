@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy sessions over HTTP: an id, what was negotiated, the peer that hears of changes, and the GET
- * streams it may have open.
+ * Legacy sessions over HTTP: an id, what was negotiated, the peer that hears of changes, and the
+ * GET streams it may have open.
  *
  * A session lives on the worker its id names. Every message goes to exactly one stream, the newest;
- * when that ends the next older one takes over, and without any the session only remembers its cursor
- * and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming back with
- * one replays what followed on that stream, and what no stream has carried yet.
+ * when that ends the next older one takes over, and without any the session only remembers its
+ * cursor and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming
+ * back with one replays what followed on that stream, and what no stream has carried yet.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */
@@ -35,7 +35,7 @@ struct session {
     bool initialized;
     struct {
         unsigned no;
-        uint64_t end; /* the cursor when it stopped being the one that is written to */
+        uint64_t end;             /* the cursor when it stopped being the one that is written to */
     } past[SESSION_PAST_STREAMS]; /* ring */
     unsigned past_next;
     char id[SESSION_ID_LEN + 1];
@@ -50,8 +50,8 @@ void session_destroy(struct session *session);
 struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who);
 /* Which worker a session id belongs to; -1: not one of ours. */
 int session_worker(struct tidings_str id);
-/* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty: a
- * fresh one. TIDINGS_E_LIMIT: too many streams. */
+/* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
+ * a fresh one. TIDINGS_E_LIMIT: too many streams. */
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
 /* End those that were idle too long. */

@@ -4,8 +4,8 @@
  * response, a pipe) and by tests (a buffer).
  *
  * The stream is written to in whole messages. When it ends for any reason the transport calls
- * `closed` once; after that the sink is gone. A writer that has more to say than the stream takes is
- * told by `drained` when there is room again.
+ * `closed` once; after that the sink is gone. A writer that has more to say than the stream takes
+ * is told by `drained` when there is room again.
  */
 #ifndef CORE_SINK_H
 #define CORE_SINK_H
@@ -16,11 +16,12 @@ struct sink;
 
 struct sink_ops {
     const char *name;
-    /* Room for one message of exactly `len` bytes, framed; the caller fills it before anything else is
-     * written. `event_id` is used where the framing has ids; empty: none. NULL: the stream is broken
-     * and will be closed. */
+    /* Room for one message of exactly `len` bytes, framed; the caller fills it before anything else
+     * is written. `event_id` is used where the framing has ids; empty: none. NULL: the stream is
+     * broken and will be closed. */
     char *(*room)(struct sink *sink, struct tidings_str event_id, size_t len);
-    /* The first event of a resumable stream: an id, no data, and how long to wait before coming back. */
+    /* The first event of a resumable stream: an id, no data, and how long to wait before coming
+     * back. */
     void (*prime)(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
     /* Bytes written but not yet taken by the kernel. */
     size_t (*pending)(const struct sink *sink);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One `struct subscribing` per request. It outlives neither hub nor worker but may outlive its listen
- * (the client went): then whatever was armed is released again.
+ * One `struct subscribing` per request. It outlives neither hub nor worker but may outlive its
+ * listen (the client went): then whatever was armed is released again.
  *
  *     settle every URI (stat, maybe later) -> arm all scopes at the hub -> create subs, acknowledge
  */
@@ -32,9 +32,9 @@ struct subscribing {
     struct core *core;
     struct call *call; /* resources/subscribe; NULL for listens */
     struct arena arena;
-    bool acknowledge;  /* a listen waits for its acknowledgement */
-    bool wants_list;   /* also arm every mount */
-    bool withdrawn;    /* unsubscribed before it came to be */
+    bool acknowledge; /* a listen waits for its acknowledgement */
+    bool wants_list;  /* also arm every mount */
+    bool withdrawn;   /* unsubscribed before it came to be */
     size_t unsettled;
     size_t count;
     struct wish wishes[];
@@ -71,7 +71,8 @@ static void refuse(struct wish *w, int code, const char *text)
     tidings_fail(&w->stat.base.err, code, "%s", text);
 }
 
-/* ---- the end: subscriptions exist, the client is told --------------------------------------------------- */
+/* ---- the end: subscriptions exist, the client is told
+ * --------------------------------------------------- */
 
 static void write_refused(struct jw *w, const struct subscribing *s)
 {
@@ -205,7 +206,9 @@ static void finish(struct subscribing *s, uint64_t seq)
     subscribing_free(s);
 }
 
-/* ---- arming ------------------------------------------------------------------------------------------------ */
+/* ---- arming
+ * ------------------------------------------------------------------------------------------------
+ */
 
 /* Remember which scopes were armed for list_changed, in one block. */
 static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, size_t from)
@@ -319,7 +322,8 @@ static void arm_all(struct subscribing *s)
     hub_arm_send(arm);
 }
 
-/* ---- settling what a URI means ------------------------------------------------------------------------------- */
+/* ---- settling what a URI means
+ * ------------------------------------------------------------------------------- */
 
 static void settled(struct subscribing *s)
 {
@@ -395,8 +399,6 @@ static void settle_all(struct subscribing *s)
     settled(s);
 }
 
-/* ---- the requests ---------------------------------------------------------------------------------------------- */
-
 void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
 {
     if (map_find(&listen->by_spelling, spelled)) {
@@ -428,7 +430,8 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
     if (sub) {
         sub_destroy(sub);
     }
-    list_each (it, next, &listen->pending) {
+    list_each(it, next, &listen->pending)
+    {
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
         struct subscribing *s = list_entry(pending, struct subscribing, pending);
         if (s->call && str_eq(s->wishes[0].spelled, spelled)) {
@@ -526,9 +529,10 @@ static bool check_listen(struct call *call, struct json *wanted)
     for (size_t i = 0; i < jv_count(uris); i++) {
         struct json *uri = jv_at(uris, i);
         if (!jv_is(uri, JV_STRING) || jv_str(uri).len > URI_MAX) {
-            call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                      "notifications.resourceSubscriptions[%zu] must be a string of at most %u bytes",
-                      i, URI_MAX);
+            call_fail(
+                call, TIDINGS_E_INVALID, STR_EMPTY,
+                "notifications.resourceSubscriptions[%zu] must be a string of at most %u bytes", i,
+                URI_MAX);
             return false;
         }
     }

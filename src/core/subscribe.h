@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a request to a subscription: settle what each URI means, arm its watch, put it into the index,
- * and only then tell the client that it has it.
+ * From a request to a subscription: settle what each URI means, arm its watch, put it into the
+ * index, and only then tell the client that it has it.
  *
  * What a URI means is decided here, once: a URI that names an existing resource is literal, and if
  * that resource has children it covers everything below; a URI that ends in '/' covers everything

@@ -18,7 +18,8 @@ void windows_deinit(struct windows *w)
     windows_init(w);
 }
 
-/* ---- the heap: places count from 1 --------------------------------------------------------------------- */
+/* ---- the heap: places count from 1
+ * --------------------------------------------------------------------- */
 
 static struct window **slot(struct windows *all, size_t place)
 {
@@ -49,8 +50,7 @@ static void sift_down(struct windows *all, struct window *w)
         if (child > all->count) {
             break;
         }
-        if (child < all->count &&
-            (*slot(all, child + 1))->open_ms < (*slot(all, child))->open_ms) {
+        if (child < all->count && (*slot(all, child + 1))->open_ms < (*slot(all, child))->open_ms) {
             child++;
         }
         if ((*slot(all, child))->open_ms >= w->open_ms) {
@@ -97,7 +97,8 @@ static void leave(struct windows *all, struct window *w)
     }
 }
 
-/* ---- windows ---------------------------------------------------------------------------------------------- */
+/* ---- windows
+ * ---------------------------------------------------------------------------------------------- */
 
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
                                 struct sub *sub, const struct change *change,

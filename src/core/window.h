@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * When a subscription is told: at once, and then at most once per period (the longer of its window and
- * its rate). A throttle, not a debounce: a stream that never rests is still told every period, and the
- * last state always.
+ * When a subscription is told: at once, and then at most once per period (the longer of its window
+ * and its rate). A throttle, not a debounce: a stream that never rests is still told every period,
+ * and the last state always.
  *
- * What comes inside a period is held here, two changes of one URI becoming one, and handed over when
- * the period ends. One queue of due times serves all subscriptions of a worker.
+ * What comes inside a period is held here, two changes of one URI becoming one, and handed over
+ * when the period ends. One queue of due times serves all subscriptions of a worker.
  */
 #ifndef CORE_WINDOW_H
 #define CORE_WINDOW_H
@@ -41,8 +41,8 @@ enum window_result window_offer(struct windows *all, struct window *w, uint64_t 
                                 enum tidings_change_kind kind, size_t max);
 /* Forget what is held. */
 void window_clear(struct windows *all, struct window *w);
-/* The window that is due longest, or NULL. Taken out; the caller hands its items over, which begins the
- * next period. */
+/* The window that is due longest, or NULL. Taken out; the caller hands its items over, which begins
+ * the next period. */
 struct window *windows_due(struct windows *all, uint64_t now_ms);
 /* When the next one is due; UINT64_MAX: none. */
 uint64_t windows_next(const struct windows *all);

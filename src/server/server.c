@@ -12,12 +12,12 @@
 #include "base/mem.h"
 #include "core/hub.h"
 #include "core/session.h"
-#include "json/write.h"
 #include "provider/file.h"
 #include "server/config.h"
 #include "server/worker.h"
 #include "transport/listener.h"
 #include "uri/uri.h"
+#include "json/write.h"
 
 #define LIST_CHANGED_MS 100u
 #define RETRY_MS 1000
@@ -45,7 +45,8 @@ struct tidings_server {
     bool stopping; /* atomic */
 };
 
-/* ---- configuration ------------------------------------------------------------------------------------------- */
+/* ---- configuration
+ * ------------------------------------------------------------------------------------------- */
 
 struct tidings_server *tidings_server_create(struct tidings_error *err)
 {
@@ -165,7 +166,9 @@ void tidings_set_log(int level, tidings_log_fn fn, void *user)
     log_set_sink((log_sink_fn)fn, user);
 }
 
-/* ---- resources -------------------------------------------------------------------------------------------------- */
+/* ---- resources
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static int add_entry(struct tidings_server *s, const struct tidings_resource *about,
                      bool is_template, tidings_read_fn read, void *user, struct tidings_error *err)
@@ -252,7 +255,9 @@ int tidings_changed(struct tidings_server *s, struct tidings_str uri, struct tid
     return tidings_announce(s, &change, err);
 }
 
-/* ---- getting ready ------------------------------------------------------------------------------------------------ */
+/* ---- getting ready
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
@@ -417,14 +422,13 @@ static int open_doors(struct tidings_server *s, bool wants_http, struct tidings_
     }
     if (wants_http) {
         size_t descriptors = raise_descriptor_limit();
-        size_t most = descriptors > 2 * SPARE_DESCRIPTORS ? descriptors - SPARE_DESCRIPTORS
-                                                          : descriptors / 2;
+        size_t most =
+            descriptors > 2 * SPARE_DESCRIPTORS ? descriptors - SPARE_DESCRIPTORS : descriptors / 2;
         struct listener_options o = {
             .host = c->http.host,
             .port = c->http.port,
-            .max_connections = c->max_connections > 0 && c->max_connections < most
-                                   ? c->max_connections
-                                   : most,
+            .max_connections =
+                c->max_connections > 0 && c->max_connections < most ? c->max_connections : most,
             .workers = s->doors,
             .worker_count = s->worker_count,
         };
@@ -471,7 +475,9 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 void tidings_server_on_ready(struct tidings_server *s, tidings_ready_fn fn, void *user)
 {

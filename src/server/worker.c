@@ -134,8 +134,7 @@ void worker_destroy(struct worker *w)
     mem_free(w);
 }
 
-int worker_open_stdio(struct worker *w, int in, int out, size_t max_line,
-                      struct tidings_error *err)
+int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct tidings_error *err)
 {
     struct stdio_options options = {
         .in = in, .out = out, .max_line = max_line, .ended = on_stdio_ended, .user = w};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker: one thread, one loop, one core and the connections on it. With a single worker the thread
- * is the caller's, and the hub shares its loop.
+ * A worker: one thread, one loop, one core and the connections on it. With a single worker the
+ * thread is the caller's, and the hub shares its loop.
  */
 #ifndef SERVER_WORKER_H
 #define SERVER_WORKER_H
@@ -21,7 +21,7 @@ struct worker {
     pthread_t thread;
     bool owns_loop, running;
     bool stopping, http_done, stdio_done, finished;
-    void (*input_ended)(void *user); /* on the worker's thread: the end of stdio */
+    void (*input_ended)(void *user);                  /* on the worker's thread: the end of stdio */
     void (*ended)(struct worker *worker, void *user); /* on the worker's thread */
     void *user;
 };
@@ -47,8 +47,8 @@ int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
 /* Run its loop on a thread of its own. */
 int worker_start(struct worker *worker, struct tidings_error *err);
 void worker_join(struct worker *worker);
-/* Any thread: end listens, finish answers, at the latest after drain_ms; then `ended` is called (and
- * a thread of its own ends). */
+/* Any thread: end listens, finish answers, at the latest after drain_ms; then `ended` is called
+ * (and a thread of its own ends). */
 void worker_stop(struct worker *worker, uint64_t drain_ms,
                  void (*ended)(struct worker *worker, void *user), void *user);
 

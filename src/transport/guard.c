@@ -82,8 +82,7 @@ bool guard_origin(const struct guard *g, struct tidings_str origin)
     static const struct tidings_str schemes[] = {{"http://", 7}, {"https://", 8}};
     for (size_t i = 0; i < 2; i++) {
         struct tidings_str name;
-        if (str_starts(origin, schemes[i]) &&
-            split_port(str_skip(origin, schemes[i].len), &name)) {
+        if (str_starts(origin, schemes[i]) && split_port(str_skip(origin, schemes[i].len), &name)) {
             return is_loopback_name(name);
         }
     }

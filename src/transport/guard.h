@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who may talk to an HTTP server at all: the Host and Origin of a request, compared exactly. A page
- * on some other site that has its name resolve to this machine (DNS rebinding) sends its own name in
- * both, and is refused.
+ * on some other site that has its name resolve to this machine (DNS rebinding) sends its own name
+ * in both, and is refused.
  */
 #ifndef TRANSPORT_GUARD_H
 #define TRANSPORT_GUARD_H

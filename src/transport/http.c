@@ -25,7 +25,9 @@
 /* Bytes read per connection and turn, so that one talker does not starve the rest. */
 #define READ_QUANTUM (4u * 65536u)
 
-/* ---- state ------------------------------------------------------------------------------------------------ */
+/* ---- state
+ * ------------------------------------------------------------------------------------------------
+ */
 
 void conn_set_state(struct http_conn *conn, enum conn_state state)
 {
@@ -41,8 +43,8 @@ void conn_want(struct http_conn *conn)
         return;
     }
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
-    bool reads = conn->state == CONN_IDLE || conn->state == CONN_READING ||
-                 conn->state == CONN_LINGER;
+    bool reads =
+        conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_LINGER;
     if (reads && !conn->eof && conn->out.pending < PIPELINE_HIGH_WATER) {
         events |= LOOP_READ;
     } else if (!conn->eof && conn->state != CONN_CLOSING) {
@@ -98,7 +100,9 @@ void conn_close(struct http_conn *conn, const char *reason)
     check_drained(hw);
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------------- */
+/* ---- moving
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void adopt(struct letter *letter, void *owner);
 
@@ -130,8 +134,8 @@ void http_worker_send(struct http_worker *hw, struct handover *h)
     mailbox_send(hw->mailbox, &h->letter);
 }
 
-/* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the answers
- * before it are written. */
+/* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
+ * answers before it are written. */
 static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
 {
     int index = conn_belongs_to(conn, req);
@@ -161,7 +165,9 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     return true;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------- */
+/* ---- reading
+ * --------------------------------------------------------------------------------------------------
+ */
 
 /* How many bytes of the request are still missing; -1 on a bad body. */
 static int read_body(struct http_conn *conn)
@@ -345,8 +351,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
             return;
         }
     }
-    if ((events & LOOP_READ) &&
-        (conn->state == CONN_IDLE || conn->state == CONN_READING)) {
+    if ((events & LOOP_READ) && (conn->state == CONN_IDLE || conn->state == CONN_READING)) {
         read_input(conn);
         process(conn);
     } else if ((events & LOOP_READ) && conn->state == CONN_LINGER) {
@@ -358,7 +363,9 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     conn_want(conn);
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
@@ -397,13 +404,16 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     conn_want(conn);
 }
 
-/* ---- time --------------------------------------------------------------------------------------------------------- */
+/* ---- time
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
                    void (*act)(struct http_conn *conn))
 {
     uint64_t now = loop_now_ms(hw->core->loop);
-    list_each (it, next, &hw->by_state[state]) {
+    list_each(it, next, &hw->by_state[state])
+    {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
         if (conn->since_ms + allowance > now) {
             return;
@@ -438,7 +448,8 @@ static void close_late(struct http_conn *conn)
 static void cut_stalled(struct http_worker *hw)
 {
     uint64_t now = loop_now_ms(hw->core->loop);
-    list_each (it, next, &hw->waiting) {
+    list_each(it, next, &hw->waiting)
+    {
         struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
         if (conn->out.written != conn->wait_written) {
             conn->wait_written = conn->out.written;
@@ -469,7 +480,9 @@ static void flush_batch(void *user)
     sendq_batch_flush(&hw->core->batch);
 }
 
-/* ---- workers ------------------------------------------------------------------------------------------------------- */
+/* ---- workers
+ * -------------------------------------------------------------------------------------------------------
+ */
 
 static void set_socket_options(const struct http_config *config, int fd)
 {
@@ -574,7 +587,8 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     /* A request half read is as good as none; those being answered finish. */
     static const enum conn_state quiet[] = {CONN_IDLE, CONN_READING};
     for (size_t i = 0; i < 2; i++) {
-        list_each (it, next, &hw->by_state[quiet[i]]) {
+        list_each(it, next, &hw->by_state[quiet[i]])
+        {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
             end_connection(conn);
         }

@@ -3,9 +3,9 @@
  * Streamable HTTP: the connections of one worker.
  *
  * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
- * waits. An answer that becomes a stream (a listen, a legacy GET) ends with the connection. A request
- * of a legacy session that lives on another worker makes the whole connection move there, before
- * anything of the request was handled.
+ * waits. An answer that becomes a stream (a listen, a legacy GET) ends with the connection. A
+ * request of a legacy session that lives on another worker makes the whole connection move there,
+ * before anything of the request was handled.
  */
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H

@@ -27,7 +27,9 @@ static struct http_conn *of_sink(const struct sink *sink)
     return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
 }
 
-/* ---- heads -------------------------------------------------------------------------------------------------- */
+/* ---- heads
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static struct tidings_str date_now(struct http_worker *hw)
 {
@@ -131,7 +133,8 @@ void conn_answer_preflight(struct http_conn *conn)
     conn_finish_request(conn);
 }
 
-/* ---- the channel --------------------------------------------------------------------------------------------- */
+/* ---- the channel
+ * --------------------------------------------------------------------------------------------- */
 
 static void answer(struct channel *channel, int status, const struct answer_headers *headers,
                    struct buf *text)
@@ -155,10 +158,10 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     buf_clear(head);
     put_common(conn, head, 200, headers);
     buf_puts(head, STR("Content-Type: text/event-stream\r\n"
-                        "Cache-Control: no-cache\r\n"
-                        "X-Accel-Buffering: no\r\n"
-                        "Connection: close\r\n"
-                        "\r\n:\n\n"));
+                       "Cache-Control: no-cache\r\n"
+                       "X-Accel-Buffering: no\r\n"
+                       "Connection: close\r\n"
+                       "\r\n:\n\n"));
     sendq_puts(&conn->out, buf_str(head));
     int size = STREAM_SNDBUF;
     setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -177,7 +180,9 @@ const struct channel_ops http_channel_ops = {
     .stream = stream,
 };
 
-/* ---- streams --------------------------------------------------------------------------------------------------- */
+/* ---- streams
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
 {

@@ -54,9 +54,9 @@ struct http_conn {
     enum conn_state state;
     bool is_chunked, body_done;
     bool keep_alive, is_http10, is_head, refused;
-    bool eof;        /* the client will send nothing more */
-    bool answering;  /* inside the handling of its request */
-    bool gone;       /* closed; the memory goes at the end of the turn */
+    bool eof;       /* the client will send nothing more */
+    bool answering; /* inside the handling of its request */
+    bool gone;      /* closed; the memory goes at the end of the turn */
     struct loop_discard discard;
 };
 

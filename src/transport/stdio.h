@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Messages over two descriptors, one per line: standard input and output of a program that a host
- * launched. Their flags stay as they are, since the parent shares them. Input may be a pipe, a socket,
- * a terminal, a file or /dev/null.
+ * launched. Their flags stay as they are, since the parent shares them. Input may be a pipe, a
+ * socket, a terminal, a file or /dev/null.
  *
  * At the end of input what is under way is finished and written, then `ended` is called once.
  */

@@ -4,9 +4,10 @@
  *
  * Canonical: scheme and host lower-cased; percent-encoding normalised (unreserved characters are
  * decoded, in paths also the delimiters a file name may hold, `!$&'()+,;=:@`, since many encoders
- * write them either way; hex digits upper-case, bytes that may not stand raw are encoded); everything else as
- * sent. Refused: no scheme, empty after the scheme, longer than URI_MAX, control characters and
- * blanks, bad percent-encodings, %00, dot segments (raw or encoded), encoded slashes in a path
+ * write them either way; hex digits upper-case, bytes that may not stand raw are encoded);
+ * everything else as sent. Refused: no scheme, empty after the scheme, longer than URI_MAX, control
+ * characters and blanks, bad percent-encodings, %00, dot segments (raw or encoded), encoded slashes
+ * in a path
  * (`%2F`), raw backslashes, fragments, user information (`user@host`), ports that are no number,
  * malformed IPv6 addresses, invalid UTF-8. Non-ASCII UTF-8 is percent-encoded.
  * `scheme://`, `scheme:///path`, `file://data/x` (host "data") and `urn:x:y` are all legal.

@@ -498,8 +498,9 @@ static void running_out_of_memory_is_an_error(void **state)
         fail_alloc_start(n);
         int rc = config_init(&c, NULL);
         if (rc == 0) {
-            rc = load(&c, "{\"exclude\":[\"a\"],\"mounts\":[{\"path\":\"/a\",\"exclude\":[\"b\"]}]}",
-                      NULL);
+            rc =
+                load(&c, "{\"exclude\":[\"a\"],\"mounts\":[{\"path\":\"/a\",\"exclude\":[\"b\"]}]}",
+                     NULL);
         }
         bool reached = fail_alloc_stop();
         config_deinit(&c);
