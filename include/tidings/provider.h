@@ -93,7 +93,7 @@ TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
                                          const struct tidings_change *change,
                                          struct tidings_error *err);
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 /* Has the client gone or cancelled? Long work may stop early (and still calls `…_done`). */
 TIDINGS_API bool tidings_read_cancelled(const struct tidings_read *read);
@@ -157,7 +157,7 @@ TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struc
 TIDINGS_API void tidings_watch_done(struct tidings_watch *watch, int code,
                                     const struct tidings_error *err);
 
-/* ---- the table ----------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 struct tidings_provider_ops {
     uint32_t abi;     /* TIDINGS_PROVIDER_ABI */

@@ -16,7 +16,6 @@
 #include "uri/uri.h"
 
 struct subscribing;
-
 struct wish {
     struct subscribing *owner;
     struct tidings_str spelled; /* in the arena */
@@ -150,7 +149,6 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
     buf_deinit(&out);
 }
 
-/* Answer resources/subscribe. */
 static void answer(struct subscribing *s)
 {
     struct wish *w = &s->wishes[0];
@@ -455,7 +453,6 @@ void subscribe_list(struct listen *listen)
     }
 }
 
-/* A pipe has one peer for everything it hears; an HTTP listen is a peer of its own. */
 static void http_listen_closed(struct peer *peer)
 {
     peer_destroy(peer);

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "server/config_table.h"
 
-/* ---- environment --------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 /* Foreign names below our prefix are normal (an orchestrator sets TIDINGS_PORT, a user
  * TIDINGS_HOME), so only what is nearly one of ours is taken for a slip. */
@@ -74,7 +74,7 @@ static const char *environment_find(char *const *environment, struct tidings_str
     return NULL;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 struct args {
     struct config *config;
@@ -192,7 +192,7 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
     return rc < 0 ? rc : config_check(c, err);
 }
 
-/* ---- help ---------------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------------------ */
 
 #define HELP_COLUMN 30
 

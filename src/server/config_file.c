@@ -21,7 +21,7 @@
 
 #define FILE_MAX_DEPTH 8u
 
-/* ---- where things are ---------------------------------------------------------------------- */
+/* ---- where things are ------------------------------------------------------------------------ */
 
 struct cursor {
     const char *at, *end;
@@ -110,7 +110,7 @@ static bool enter_index(struct cursor *c, size_t index)
     return false;
 }
 
-/* ---- taking values ------------------------------------------------------------------------- */
+/* ---- taking values --------------------------------------------------------------------------- */
 
 struct reading {
     struct config *config;
@@ -326,7 +326,7 @@ static int take_member(const struct reading *r, struct tidings_str key, struct j
     return 0;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Turn comments into blanks, line breaks kept. The line of an unclosed one, or 0. */
 static unsigned blank_comments(char *text, size_t len)
