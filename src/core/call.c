@@ -196,8 +196,7 @@ struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_s
     return NULL;
 }
 
-/* ---- batches
- * ---------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 struct batch *batch_create(struct channel *channel)
 {
@@ -261,8 +260,7 @@ void batch_close(struct batch *batch)
     batch_done(batch);
 }
 
-/* ---- channels
- * ---------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
 {

@@ -74,8 +74,7 @@ int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str
     return is_offered(rev, ceiling) ? 0 : 400;
 }
 
-/* ---- judging
- * ------------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 static void refuse(struct dialect_verdict *v, int status, int code, const char *text)
 {
@@ -308,8 +307,7 @@ void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *
     }
 }
 
-/* ---- versions in answers
- * ---------------------------------------------------------------------------- */
+/* ---- versions in answers --------------------------------------------------------------------- */
 
 void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool modern_only)
 {

@@ -85,8 +85,7 @@ int dialect_log_level(struct tidings_str level);
 #define LOG_LEVEL_WARNING 3
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 
-/* ---- speaking
- * ------------------------------------------------------------------------------------ */
+/* ---- speaking -------------------------------------------------------------------------------- */
 
 /* How the server describes itself; slices live as long as the server. */
 struct server_identity {
@@ -130,8 +129,7 @@ void dialect_write_initialize(struct jw *w, const struct revision *rev,
                               const struct server_identity *self);
 void dialect_write_discover(struct jw *w, const struct server_identity *self);
 
-/* ---- notifications
- * ------------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 struct change;
 

@@ -157,8 +157,7 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self)
     }
 }
 
-/* ---- updates
- * --------------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 /* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S,
  *  "_meta":{META,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S,"dev.tidings/change":"K",
@@ -265,8 +264,7 @@ void dialect_updated_write(const struct dialect_updated *u, char *out, size_t si
     (void)size;
 }
 
-/* ---- other notifications
- * ---------------------------------------------------------------------------- */
+/* ---- other notifications --------------------------------------------------------------------- */
 
 void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json)
 {

@@ -98,8 +98,7 @@ void hub_list_changed(struct hub *hub)
     loop_timer_start(hub->list_timer, hub->options.list_changed_ms, 0);
 }
 
-/* ---- announcements
- * ------------------------------------------------------------------------------- */
+/* ---- announcements --------------------------------------------------------------------------- */
 
 struct announce_letter {
     struct letter letter;
@@ -146,8 +145,7 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
     return 0;
 }
 
-/* ---- the catalog
- * ----------------------------------------------------------------------------------- */
+/* ---- the catalog ----------------------------------------------------------------------------- */
 
 struct catalog_letter {
     struct letter letter;
@@ -321,8 +319,7 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
     return 0;
 }
 
-/* ---- catching up
- * ------------------------------------------------------------------------------------ */
+/* ---- catching up ----------------------------------------------------------------------------- */
 
 static bool collect(void *user, const struct change *change, uint64_t created_seq)
 {
@@ -402,8 +399,7 @@ void hub_catchup_free(struct hub_catchup *c)
     mem_free(c);
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 struct hub *hub_create(struct loop *loop, struct tidings_error *err)
 {

@@ -43,8 +43,7 @@ struct pool *hub_pool(struct hub *hub);
 int hub_attach(struct hub *hub, struct core *core);
 void hub_detach_all(struct hub *hub);
 
-/* ---- from any thread
- * ------------------------------------------------------------------------------ */
+/* ---- from any thread ------------------------------------------------------------------------- */
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
 /* Register or remove, and wait until it is done (at once before threads start and on the hub's own
@@ -58,8 +57,7 @@ void hub_set_running(struct hub *hub, bool running);
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_error *err);
 
-/* ---- from workers
- * ---------------------------------------------------------------------------------- */
+/* ---- from workers ---------------------------------------------------------------------------- */
 
 struct hub_arm_item {
     struct tidings_str scope; /* canonical; lies in the arm's own memory */

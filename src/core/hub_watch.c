@@ -30,8 +30,7 @@ struct tidings_watch {
     struct list waiters;
 };
 
-/* ---- answers
- * ------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void arm_home(struct letter *letter, void *owner)
 {
@@ -117,8 +116,7 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
     mailbox_send(w->hub->mailbox, &w->letter);
 }
 
-/* ---- arming
- * --------------------------------------------------------------------------------------- */
+/* ---- arming ---------------------------------------------------------------------------------- */
 
 static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
 {
@@ -242,8 +240,7 @@ void hub_arm_free(struct hub_arm *arm)
     mem_free(arm);
 }
 
-/* ---- leaving
- * --------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 struct disarm_letter {
     struct letter letter;

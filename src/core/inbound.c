@@ -78,8 +78,7 @@ static struct session *need_session(struct channel *channel, const struct dialec
     return session;
 }
 
-/* ---- notifications
- * ----------------------------------------------------------------------------------------- */
+/* ---- notifications --------------------------------------------------------------------------- */
 
 /* notifications/cancelled: one table of what is under way, whatever the era. */
 static void cancel(struct channel *channel, struct session *session, const struct rpc_message *msg)
@@ -138,8 +137,7 @@ static void notification(struct channel *channel, struct session *session,
     }
 }
 
-/* ---- one message
- * --------------------------------------------------------------------------------------------- */
+/* ---- one message ----------------------------------------------------------------------------- */
 
 struct arrival {
     struct channel *channel;
@@ -239,9 +237,7 @@ static void one(struct arrival *a, struct json *root)
     }
 }
 
-/* ---- batches
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 static void many(struct arrival *a, struct json *root)
 {
@@ -300,8 +296,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     jv_unref(root);
 }
 
-/* ---- streams and the end of sessions
- * ------------------------------------------------------------------------------ */
+/* ---- streams and the end of sessions --------------------------------------------------------- */
 
 static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
 {

@@ -88,8 +88,7 @@ static size_t page_size(struct call *call)
     return limits->page_size;
 }
 
-/* ---- resources/list
- * ------------------------------------------------------------------------------------ */
+/* ---- resources/list -------------------------------------------------------------------------- */
 
 struct listing {
     struct tidings_list list;
@@ -224,8 +223,7 @@ void method_resources_list(struct call *call)
     next_mount(l);
 }
 
-/* ---- resources/templates/list
- * ---------------------------------------------------------------------------- */
+/* ---- resources/templates/list ---------------------------------------------------------------- */
 
 /* What a mount can produce, as a template. */
 static void write_mount_template(struct jw *w, const struct tidings_provider *p)
@@ -282,8 +280,7 @@ void method_resources_templates_list(struct call *call)
     call_end(call, CACHE_NOW);
 }
 
-/* ---- resources/read
- * ------------------------------------------------------------------------------------------ */
+/* ---- resources/read -------------------------------------------------------------------------- */
 
 static void read_done(struct request *request)
 {

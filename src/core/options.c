@@ -41,8 +41,7 @@ bool cursor_parse(struct tidings_str text, uint64_t *epoch, uint64_t *seq)
     return str_to_u64(rest, seq);
 }
 
-/* ---- the fields
- * ------------------------------------------------------------------------------------ */
+/* ---- the fields ------------------------------------------------------------------------------ */
 
 static int wrong(const char *name, const char *accepted, struct tidings_error *err)
 {

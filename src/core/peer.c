@@ -166,8 +166,7 @@ bool peer_send(struct peer *peer, const struct buf *message)
     return true;
 }
 
-/* ---- delivery
- * --------------------------------------------------------------------------------------- */
+/* ---- delivery -------------------------------------------------------------------------------- */
 
 static void owe(struct peer *peer, uint64_t seq)
 {

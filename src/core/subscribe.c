@@ -70,8 +70,7 @@ static void refuse(struct wish *w, int code, const char *text)
     tidings_fail(&w->stat.base.err, code, "%s", text);
 }
 
-/* ---- the end: subscriptions exist, the client is told
- * --------------------------------------------------- */
+/* ---- the end: subscriptions exist, the client is told ---------------------------------------- */
 
 static void write_refused(struct jw *w, const struct subscribing *s)
 {
@@ -204,9 +203,7 @@ static void finish(struct subscribing *s, uint64_t seq)
     subscribing_free(s);
 }
 
-/* ---- arming
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- arming ---------------------------------------------------------------------------------- */
 
 /* Remember which scopes were armed for list_changed, in one block. */
 static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, size_t from)
@@ -320,8 +317,7 @@ static void arm_all(struct subscribing *s)
     hub_arm_send(arm);
 }
 
-/* ---- settling what a URI means
- * ------------------------------------------------------------------------------- */
+/* ---- settling what a URI means --------------------------------------------------------------- */
 
 static void settled(struct subscribing *s)
 {

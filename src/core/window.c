@@ -18,8 +18,7 @@ void windows_deinit(struct windows *w)
     windows_init(w);
 }
 
-/* ---- the heap: places count from 1
- * --------------------------------------------------------------------- */
+/* ---- the heap: places count from 1 ----------------------------------------------------------- */
 
 static struct window **slot(struct windows *all, size_t place)
 {
@@ -97,8 +96,7 @@ static void leave(struct windows *all, struct window *w)
     }
 }
 
-/* ---- windows
- * ---------------------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
                                 struct sub *sub, const struct change *change,

@@ -45,8 +45,7 @@ struct tidings_server {
     bool stopping; /* atomic */
 };
 
-/* ---- configuration
- * ------------------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 struct tidings_server *tidings_server_create(struct tidings_error *err)
 {
@@ -166,9 +165,7 @@ void tidings_set_log(int level, tidings_log_fn fn, void *user)
     log_set_sink((log_sink_fn)fn, user);
 }
 
-/* ---- resources
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static int add_entry(struct tidings_server *s, const struct tidings_resource *about,
                      bool is_template, tidings_read_fn read, void *user, struct tidings_error *err)
@@ -255,9 +252,7 @@ int tidings_changed(struct tidings_server *s, struct tidings_str uri, struct tid
     return tidings_announce(s, &change, err);
 }
 
-/* ---- getting ready
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- getting ready --------------------------------------------------------------------------- */
 
 static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
@@ -475,9 +470,7 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     return rc;
 }
 
-/* ---- running
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 void tidings_server_on_ready(struct tidings_server *s, tidings_ready_fn fn, void *user)
 {

@@ -25,9 +25,7 @@
 /* Bytes read per connection and turn, so that one talker does not starve the rest. */
 #define READ_QUANTUM (4u * 65536u)
 
-/* ---- state
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 void conn_set_state(struct http_conn *conn, enum conn_state state)
 {
@@ -100,9 +98,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     check_drained(hw);
 }
 
-/* ---- moving
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- moving ---------------------------------------------------------------------------------- */
 
 static void adopt(struct letter *letter, void *owner);
 
@@ -165,9 +161,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     return true;
 }
 
-/* ---- reading
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* How many bytes of the request are still missing; -1 on a bad body. */
 static int read_body(struct http_conn *conn)
@@ -363,9 +357,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     conn_want(conn);
 }
 
-/* ---- writing
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
@@ -404,9 +396,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     conn_want(conn);
 }
 
-/* ---- time
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
                    void (*act)(struct http_conn *conn))
@@ -480,9 +470,7 @@ static void flush_batch(void *user)
     sendq_batch_flush(&hw->core->batch);
 }
 
-/* ---- workers
- * -------------------------------------------------------------------------------------------------------
- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static void set_socket_options(const struct http_config *config, int fd)
 {

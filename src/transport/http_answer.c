@@ -27,9 +27,7 @@ static struct http_conn *of_sink(const struct sink *sink)
     return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
 }
 
-/* ---- heads
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 static struct tidings_str date_now(struct http_worker *hw)
 {
@@ -133,8 +131,7 @@ void conn_answer_preflight(struct http_conn *conn)
     conn_finish_request(conn);
 }
 
-/* ---- the channel
- * --------------------------------------------------------------------------------------------- */
+/* ---- the channel ----------------------------------------------------------------------------- */
 
 static void answer(struct channel *channel, int status, const struct answer_headers *headers,
                    struct buf *text)
@@ -180,9 +177,7 @@ const struct channel_ops http_channel_ops = {
     .stream = stream,
 };
 
-/* ---- streams
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
 {
