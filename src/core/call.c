@@ -82,6 +82,7 @@ static void deliver(struct call *call, int status)
     if (batch) {
         buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
         buf_puts(&batch->out, buf_str(&call->out));
+        batch->out.failed = batch->out.failed ? batch->out.failed : call->out.failed;
         call_free(call);
         batch_done(batch);
         return;
@@ -126,6 +127,10 @@ static void fail(struct call *call, int rpc_code, struct tidings_str message,
     jw_init(&call->w, &call->out);
     struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri};
     dialect_write_error(&call->w, call->id_json, &e);
+    if (call->out.failed && !call->batch) { /* half a message is worse than none */
+        buf_deinit(&call->out);
+        buf_init(&call->out, 0);
+    }
     deliver(call, dialect_status(call->era, rpc_code));
 }
 

@@ -52,11 +52,21 @@ void peer_resync(struct peer *peer)
     buf_deinit(&message);
 }
 
+static bool went_elsewhere(const struct peer *peer, uint64_t seq)
+{
+    for (unsigned i = 0; i < peer->skip_count; i++) {
+        if (seq > peer->skip[i].from && seq <= peer->skip[i].to) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void replay(struct peer *peer, const struct hub_catchup *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
-        if (change->seq > peer->skip_from && change->seq <= peer->skip_to) {
+        if (went_elsewhere(peer, change->seq)) {
             continue;
         }
         if (change->list_changed) {
@@ -97,9 +107,7 @@ static void caught_up(struct hub_catchup *c, struct core *core)
 
 void peer_catch_up(struct peer *peer, uint64_t since)
 {
-    if (peer->catchup) { /* asked already, for another stream: ask anew, from the older of the two
-                          */
-        since = peer->catchup->since < since ? peer->catchup->since : since;
+    if (peer->catchup) { /* asked already, for another stream */
         peer->catchup->user = NULL;
         peer->catchup = NULL;
     }

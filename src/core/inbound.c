@@ -31,6 +31,10 @@ static void refuse(struct channel *channel, int status, struct json *id,
     }
     jw_init(&w, &text);
     dialect_write_error(&w, buf_str(&id_json), e);
+    if (text.failed || id_json.failed) { /* half a message is worse than none */
+        buf_deinit(&text);
+        buf_init(&text, 0);
+    }
     channel->ops->answer(channel, status, &none, &text);
     buf_deinit(&text);
     buf_deinit(&id_json);

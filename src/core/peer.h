@@ -18,6 +18,8 @@
 #include "core/outbox.h"
 #include "core/sink.h"
 
+#define PEER_MAX_SKIPS 8u
+
 struct channel;
 struct hub_catchup;
 struct listen;
@@ -69,8 +71,11 @@ struct peer {
     size_t listen_count, sub_count;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
-    uint64_t skip_from, skip_to; /* while catching up: numbers in (from, to] went elsewhere */
-    int log_level;               /* messages below it are not sent (logging/setLevel) */
+    struct {
+        uint64_t from, to;
+    } skip[PEER_MAX_SKIPS]; /* while catching up: numbers in (from, to] went elsewhere */
+    unsigned skip_count;
+    int log_level;      /* messages below it are not sent (logging/setLevel) */
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;

@@ -12,6 +12,8 @@
 #include "core/call.h"
 #include "core/subscribe.h"
 
+_Static_assert(SESSION_PAST_STREAMS <= PEER_MAX_SKIPS, "each may be another's");
+
 struct session_stream {
     struct list link;
     struct session *session;
@@ -42,12 +44,33 @@ static void touch(struct session *session)
     list_append(&session->core->session_list, &session->link);
 }
 
-/* The stream in front stops being written to: remember how far it got. */
+/* The stream in front stops being written to: remember what it carried. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
+    uint64_t end = peer_cursor(session->peer);
+    if (end < session->undelivered) {
+        end = session->undelivered; /* of what it was to replay; whoever comes back asks for it */
+    }
     unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
     session->past[i].no = stream->no;
-    session->past[i].end = peer_cursor(session->peer);
+    session->past[i].from = session->undelivered;
+    session->past[i].end = end;
+    session->undelivered = end;
+}
+
+/* The stream in front stays open behind another: nobody comes back for what it was to replay, so
+ * that counts as carried by none. */
+static void give_back(struct session *session)
+{
+    uint64_t end = peer_cursor(session->peer);
+    if (end >= session->undelivered) {
+        return;
+    }
+    session->undelivered = end;
+    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
+        session->past[i].from = session->past[i].from < end ? session->past[i].from : end;
+        session->past[i].end = session->past[i].end < end ? session->past[i].end : end;
+    }
 }
 
 static void stream_free(struct session_stream *stream)
@@ -83,9 +106,9 @@ static void front_closed(struct peer *peer)
     touch(session);
     stream = newest(session);
     if (stream) {
-        stream->no = ++session->next_stream; /* a new spell in front has a new number */
         peer_set_sink(peer, stream->sink);
-        peer_catch_up(peer, peer->cursor);
+        peer->skip_count = 0;
+        peer_catch_up(peer, session->undelivered);
     }
 }
 
@@ -131,6 +154,7 @@ int session_create(struct core *core, const struct revision *revision, const str
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
+    session->undelivered = session->peer->cursor;
     session->listen->live = true;
     session->peer->owner = session;
     session->peer->closed = front_closed;
@@ -214,67 +238,55 @@ void session_sweep(struct core *core)
 /* ---- streams --------------------------------------------------------------------------------- */
 
 struct event_cursor {
-    unsigned stream;
+    unsigned stream; /* 0: a fresh one */
     uint64_t cursor;
-    bool known; /* the stream is one of ours, and how far it got is remembered */
-    uint64_t end;
 };
 
-static void parse_event_id(const struct session *session, struct tidings_str id,
+/* Is it the id of an event of ours, and known what followed it? */
+static bool parse_event_id(const struct session *session, struct tidings_str id,
                            struct event_cursor *ret)
 {
-    memset(ret, 0, sizeof(*ret));
     struct tidings_str rest, n;
     struct tidings_str stream = str_cut(id, '.', &rest, NULL);
     n = str_cut(rest, '.', &rest, NULL);
-    uint64_t event = 0, no = 0;
-    if (!str_to_u64(n, &event) || !str_to_u64(rest, &ret->cursor) || stream.len == 0 ||
-        stream.len > 7 || event > session->next_event) {
-        return;
+    uint64_t event = 0, cursor = 0;
+    if (!str_to_u64(n, &event) || !str_to_u64(rest, &cursor) || stream.len == 0 || stream.len > 7 ||
+        event > session->next_event || cursor > session->core->last_seq) {
+        return false;
     }
+    unsigned no = 0;
     for (size_t i = 0; i < stream.len; i++) {
         int digit = hex(stream.ptr[i]);
         if (digit < 0) {
-            return;
+            return false;
         }
-        no = no * 16 + (uint64_t)digit;
+        no = no * 16 + (unsigned)digit;
     }
+    if (no == 0 || no > session->next_stream) {
+        return false;
+    }
+    ret->stream = no; /* it goes on under its number even when its past is forgotten */
+    /* A cursor below where the stream began: its client was still owed a resync. */
+    bool remembered = false;
     for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
-        if (session->past[i].no == no && no > 0 && ret->cursor <= session->past[i].end) {
-            ret->stream = (unsigned)no;
-            ret->end = session->past[i].end;
-            ret->known = true;
-        }
+        remembered = remembered || (session->past[i].no == no && cursor >= session->past[i].from);
     }
+    if (remembered) {
+        ret->cursor = cursor < session->undelivered ? cursor : session->undelivered;
+    }
+    return remembered;
 }
 
-/* Where to begin: a fresh stream carries what no stream has carried; a resumed one also what
- * followed its last event while it was in front. An id we do not know means everything may have
- * been missed. */
-static void find_start(const struct session *session, struct tidings_str last_event_id,
-                       struct event_cursor *ret)
-{
-    uint64_t undelivered = session->peer->cursor;
-    memset(ret, 0, sizeof(*ret));
-    ret->cursor = ret->end = undelivered;
-    ret->known = true;
-    if (last_event_id.len > 0) {
-        parse_event_id(session, last_event_id, ret);
-        if (!ret->known || ret->cursor > undelivered) {
-            ret->cursor = undelivered;
-        }
-    }
-}
-
-static void begin(struct session *session, const struct event_cursor *at)
+/* What other streams carried is not replayed on this one. */
+static void skip_others(struct session *session, unsigned no)
 {
     struct peer *peer = session->peer;
-    peer->skip_from = at->end;
-    peer->skip_to = peer->cursor;
-    if (!at->known) {
-        peer_resync(peer);
+    for (size_t i = 0; no > 0 && i < SESSION_PAST_STREAMS; i++) {
+        if (session->past[i].no > 0 && session->past[i].no != no) {
+            peer->skip[peer->skip_count].from = session->past[i].from;
+            peer->skip[peer->skip_count++].to = session->past[i].end;
+        }
     }
-    peer_catch_up(peer, at->cursor);
 }
 
 int session_open_stream(struct session *session, struct channel *channel,
@@ -293,26 +305,35 @@ int session_open_stream(struct session *session, struct channel *channel,
      */
     struct session_stream *front = newest(session);
     if (front) {
+        give_back(session);
         remember_end(session, front);
         peer_set_sink(peer, NULL);
         demote(front);
     }
-    /* The header goes with the request once it becomes a stream. */
-    struct event_cursor at;
-    find_start(session, last_event_id, &at);
+    /* Where to begin: a fresh stream carries what no stream has carried; a resumed one goes on
+     * under its number, with what followed its last event. An id we do not know means that
+     * everything may have been missed. Now, because the header goes with the request once it
+     * becomes a stream. */
+    struct event_cursor at = {.cursor = session->undelivered};
+    bool known = last_event_id.len == 0 || parse_event_id(session, last_event_id, &at);
     stream->sink = channel->ops->stream(channel, &headers);
     stream->session = session;
-    stream->no = ++session->next_stream;
+    stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
     peer_set_sink(peer, stream->sink);
+    peer->skip_count = 0;
+    skip_others(session, at.stream);
     if (session->revision->has_priming) {
         char id[64];
-        size_t len = event_id(peer, at.cursor, id);
+        size_t len = event_id(peer, known ? at.cursor : 0, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->core->limits->retry_ms);
     }
-    begin(session, &at);
+    if (!known) {
+        peer_resync(peer);
+    }
+    peer_catch_up(peer, at.cursor);
     subscribe_list(session->listen);
     return 0;
 }

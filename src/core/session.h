@@ -6,7 +6,8 @@
  * A session lives on the worker its id names. Every message goes to exactly one stream, the newest;
  * when that ends the next older one takes over, and without any the session only remembers its
  * cursor and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming
- * back with one replays what followed on that stream, and what no stream has carried yet.
+ * back with one continues that stream under its number, and replays what followed on it and what no
+ * stream has carried yet.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */
@@ -33,10 +34,11 @@ struct session {
     uint64_t next_event;
     uint64_t active_ms;
     bool initialized;
+    uint64_t undelivered; /* above it, no stream has carried anything */
     struct {
         unsigned no;
-        uint64_t end;             /* the cursor when it stopped being the one that is written to */
-    } past[SESSION_PAST_STREAMS]; /* ring */
+        uint64_t from, end;       /* numbers in (from, end] were written to it */
+    } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
     char id[SESSION_ID_LEN + 1];
 };

@@ -47,6 +47,9 @@ static void answer(struct channel *channel, int status, const struct answer_head
     (void)status;
     (void)headers;
     struct stdio *s = of_channel(channel);
+    if (text->len == 0) {
+        return; /* out of memory even for an error */
+    }
     buf_putc(text, '\n');
     if (text->failed) {
         s->broken = true; /* a message without its end would corrupt the rest */

@@ -41,6 +41,7 @@ static struct utterance *record(struct client *c, enum said kind)
     struct utterance *u = &c->said[c->count++];
     memset(u, 0, sizeof(*u));
     u->kind = kind;
+    u->seq = c->channel.core->last_seq;
     return u;
 }
 
@@ -57,6 +58,12 @@ static void end_exchange(struct client *c)
         assert_false(c->is_streaming);
         c->is_waiting = false;
     }
+}
+
+static void drop_input(struct client *c)
+{
+    free(c->input);
+    c->input = NULL;
 }
 
 static void answer(struct channel *channel, int status, const struct answer_headers *headers,
@@ -89,6 +96,9 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     end_exchange(c);
     c->is_streaming = true;
     (void)headers;
+    if (c->channel.ops->is_http) {
+        drop_input(c); /* as a connection does that need not remember it any more */
+    }
     return &c->sink;
 }
 
@@ -208,8 +218,8 @@ void client_free(struct client *c)
     client_vanish(c);
     for (size_t i = 0; i < c->count; i++) {
         struct utterance *u = &c->said[i];
-        bool is_empty_answer = u->kind == SAID_ANSWER && u->status == 204;
-        if (u->text && !is_empty_answer) {
+        bool is_empty_body = u->kind == SAID_ANSWER && u->len == 0;
+        if (u->text && !is_empty_body) {
             struct json *root = NULL;
             struct tidings_error err = {0};
             if (jv_parse(tidings_strn(u->text, u->len), JSON_MAX_DEPTH, &root, &err) < 0) {
@@ -220,6 +230,7 @@ void client_free(struct client *c)
         free(u->text);
     }
     free(c->said);
+    free(c->input);
     free(c);
 }
 
@@ -234,13 +245,46 @@ void client_drain(struct client *c)
 /* ---- saying
  * ------------------------------------------------------------------------------------------ */
 
+static struct tidings_str place(char **at, struct tidings_str s)
+{
+    struct tidings_str copy = {s.ptr ? *at : NULL, s.len};
+    if (s.len > 0) {
+        memcpy(*at, s.ptr, s.len);
+    }
+    *at += s.len;
+    return copy;
+}
+
+/* The text and the headers where a connection has them: in memory that goes with the request. */
+static struct tidings_str keep_input(struct client *c, const char *text, struct dialect_headers *h)
+{
+    struct tidings_str body = tidings_str(text);
+    struct tidings_str *slices[] = {&body,    &h->protocol_version, &h->method,
+                                    &h->name, &h->session_id,       &h->last_event_id};
+    size_t size = 1;
+    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+        size += slices[i]->len;
+    }
+    drop_input(c);
+    char *at = c->input = malloc(size);
+    assert_non_null(at);
+    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+        *slices[i] = place(&at, *slices[i]);
+    }
+    c->is_waiting = c->channel.ops->is_http;
+    return body;
+}
+
 void client_say(struct client *c, const struct dialect_headers *headers, const char *text)
 {
-    static const struct dialect_headers none;
-    bool is_http = c->channel.ops->is_http;
+    struct dialect_headers copy = {.session_id = {NULL, 0}};
+    if (headers) {
+        copy = *headers;
+    }
     assert_false(c->is_waiting);
-    c->is_waiting = is_http;
-    inbound_text(&c->channel, tidings_str(text), is_http && !headers ? &none : headers);
+    struct tidings_str body = keep_input(c, text, &copy);
+    inbound_text(&c->channel, body, c->channel.ops->is_http ? &copy : NULL);
+    drop_input(c);
 }
 
 static char *request_text(const char *id, const char *method, const char *params, bool is_modern)
@@ -363,8 +407,9 @@ struct client *session_stream(struct bench_session *s, const char *last_event_id
     if (last_event_id) {
         headers.last_event_id = tidings_str(last_event_id);
     }
-    c->is_waiting = true;
+    (void)keep_input(c, "", &headers);
     inbound_get(&c->channel, &headers);
+    drop_input(c);
     return c;
 }
 
@@ -372,8 +417,9 @@ int session_delete(struct bench_session *s)
 {
     struct client *c = client_http(s->bench);
     struct dialect_headers headers = {.session_id = tidings_str(s->id)};
-    c->is_waiting = true;
+    (void)keep_input(c, "", &headers);
     inbound_delete(&c->channel, &headers);
+    drop_input(c);
     int status = client_answer(c)->status;
     client_free(c);
     return status;

@@ -30,6 +30,7 @@ struct utterance {
     char *text; /* NUL-terminated; NULL where there is none */
     size_t len;
     int64_t retry_ms;
+    uint64_t seq; /* the newest change the core knew of */
     char id[64];
     char session[48];
     char allow[16];
@@ -41,6 +42,7 @@ struct client {
     struct bench *bench;
     struct utterance *said;
     size_t count, cap;
+    char *input;       /* the request, gone once it is answered or becomes a stream */
     bool is_waiting;   /* an HTTP exchange is not answered yet */
     bool is_streaming; /* it became a stream */
     bool is_gone;

@@ -118,7 +118,7 @@ void bench_until(struct bench *b, bool (*fn)(void *user), void *user)
     while (!fn(user)) {
         struct pollfd pollfd = {.fd = loop_fd(b->loop), .events = POLLIN};
         int timeout = loop_timeout_ms(b->loop);
-        (void)poll(&pollfd, 1, timeout < 0 || timeout > 100 ? 100 : timeout);
+        (void)poll(&pollfd, 1, timeout < 0 || timeout > 5 ? 5 : timeout);
         loop_turn(b->loop);
         assert_true(loop_now_ms(b->loop) < deadline);
     }

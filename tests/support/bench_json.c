@@ -49,6 +49,9 @@ static struct json *step(struct json *v, struct tidings_str key)
 
 const char *json_at(const char *text, const char *path)
 {
+    if (!text) {
+        return NULL; /* nothing was said */
+    }
     struct json *root = NULL;
     struct tidings_error err = {0};
     if (jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, &err) < 0) {

@@ -221,7 +221,10 @@ static void an_encoded_name_is_decoded_before_it_is_compared(void **state)
         {"x:a", "=?base64?eDph?=", true},
         {"x:\xc3\xa4", "=?base64?eDrDpA==?=", true},
         {"x:a\\n", "=?base64?eDphCg==?=", true},
-        {"", "=?base64?" "?=", true},
+        {"",
+         "=?base64?"
+         "?=",
+         true},
         {"x:b", "=?base64?eDph?=", false},
         {"x:a", "=?base64?eDp?=", false},      /* not a multiple of four */
         {"x:a", "=?base64?eDph====?=", false}, /* padding */
