@@ -41,7 +41,8 @@ struct template_match {
  * allowed. Unknown query parameters do not match, nor more than 64 of them. An exploded parameter
  * may be repeated: its values are joined with ','. Ambiguity is settled leftmost-shortest, without
  * backtracking beyond linear × variables; a variable that occurs twice must then have the same
- * value. Absent variables are left out of *ret. Also false when `arena` is full. */
+ * value. Absent variables are left out of *ret. Also false when `arena` is full. A value behind
+ * {;var} that holds a ';' is not found again: canonical paths spell it raw. */
 bool template_match(const struct uri_template *t, struct tidings_str uri, struct arena *arena,
                     struct template_match *ret);
 

@@ -195,7 +195,11 @@ static void what_was_expanded_is_found_again(void **state)
             }
             v[k].string = tidings_strn(values[k], len);
         }
-        struct uri_template *t = compile(tidings_str(texts[(size_t)i % COUNT(texts)]));
+        const char *text = texts[(size_t)i % COUNT(texts)];
+        if (strstr(text, "{;") && str_find(v[0].string, ';') >= 0) {
+            continue; /* one of the documented limits: a ';' in the value reads as the next one */
+        }
+        struct uri_template *t = compile(tidings_str(text));
         struct buf expanded, uri;
         buf_init(&expanded, 4096);
         buf_init(&uri, 4096);
