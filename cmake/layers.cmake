@@ -27,8 +27,8 @@ function(tidings_link_layers target)
   endforeach()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
                              ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${target} PRIVATE PkgConfig::UV PkgConfig::JANSSON Threads::Threads
-                        ${CMAKE_DL_LIBS})
+  target_link_libraries(${target} PRIVATE PkgConfig::UV PkgConfig::JANSSON PkgConfig::PCRE2
+                        Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
 set(TIDINGS_LAYERS base json wire uri store core provider transport server client)

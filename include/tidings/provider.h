@@ -68,7 +68,9 @@ struct tidings_change {
     struct tidings_str etag;
     struct tidings_str from;     /* a move: the URI it had before */
     struct tidings_str metadata; /* JSON object text with free keys, or empty */
-    int64_t size;                /* negative or 0 with `has_size` false: not known */
+    struct tidings_str checksum;
+    struct tidings_str origin; /* who made it: subscriptions may leave out their own */
+    int64_t size;              /* negative or 0 with `has_size` false: not known */
     int64_t modified_ms;
     bool has_size;
 };
@@ -209,6 +211,12 @@ struct tidings_provider_ops {
 
     /* Required, called once, also after a failed open. No request is outstanding. */
     void (*close)(struct tidings_provider *provider);
+
+    /* Optional, pure: what a subscription to `uri`, which holds a raw '?', covers, as a glob over
+     * canonical URIs written to `glob` (`*len` bytes of room, then its length). NULL: the query
+     * names attributes that the metadata of a change must have. */
+    int (*query)(struct tidings_provider *provider, struct tidings_str uri, char *glob, size_t *len,
+                 struct tidings_error *err);
 };
 
 #ifdef __cplusplus

@@ -92,8 +92,66 @@ TIDINGS_API int tidings_changed(struct tidings_server *server, struct tidings_st
 TIDINGS_API int tidings_announce(struct tidings_server *server, const struct tidings_change *change,
                                  struct tidings_error *err);
 
-/* ---- running ----------------------------------------------------------------------------------
- */
+/* Anything may have changed: every subscription is told once to look again. */
+TIDINGS_API int tidings_changed_all(struct tidings_server *server, struct tidings_error *err);
+
+/* From now on at most one notification per `ms` for each subscription that matches `uri`, whatever
+ * its client asked for; 0: as they asked. Any thread. */
+TIDINGS_API int tidings_server_set_rate(struct tidings_server *server, struct tidings_str uri,
+                                        uint64_t ms, struct tidings_error *err);
+
+/* ---- subscriptions of the program itself ----------------------------------------------------- */
+
+/* What a subscription hears. Slices are valid during the call. */
+struct tidings_update {
+    struct tidings_str uri; /* what changed; empty when `refused` says why nothing ever will */
+    struct tidings_str subscribed_uri; /* as it was given */
+    struct tidings_str metadata;       /* members of a JSON object, without its braces */
+    struct tidings_str value;          /* JSON array of contents, when asked for */
+    struct tidings_str refused;
+    enum tidings_change_kind kind;
+    unsigned merged;
+    bool truncated, initial;
+};
+
+/* Called on a worker thread; must not block. */
+typedef void (*tidings_update_fn)(void *user, const struct tidings_update *update);
+/* May this subscription hear of a change? Before anything is coalesced. `metadata` as above. */
+typedef bool (*tidings_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
+
+struct tidings_subscribe_options {
+    struct tidings_str json; /* the object a client would send as `dev.tidings/options`, or empty */
+    tidings_filter_fn filter; /* NULL: everything */
+    void *filter_user;
+};
+
+/* Hear of changes inside the program: the same matching, windows, rates and options that clients
+ * have. `options` may be NULL. Any thread; before or while the server runs. It lives as long as the
+ * server. */
+TIDINGS_API int tidings_server_subscribe(struct tidings_server *server, struct tidings_str uri,
+                                         const struct tidings_subscribe_options *options,
+                                         tidings_update_fn fn, void *user,
+                                         struct tidings_error *err);
+
+/* ---- pages of the program itself ------------------------------------------------------------- */
+
+struct tidings_http_request {
+    struct tidings_str method, path, query, content_type, body;
+};
+struct tidings_http_response;
+/* Say what is answered; texts are copied. Once per request. */
+TIDINGS_API void tidings_http_reply(struct tidings_http_response *response, int status,
+                                    const char *content_type, struct tidings_str body);
+/* Called on a worker thread, several at once; must not block. Without a reply: 204. */
+typedef void (*tidings_route_fn)(void *user, const struct tidings_http_request *request,
+                                 struct tidings_http_response *response);
+/* Answer requests for `path` ("/publish") next to the endpoint, with the same checks of Host,
+ * Origin and sizes. Before the server runs. */
+TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const char *path,
+                                         tidings_route_fn fn, void *user,
+                                         struct tidings_error *err);
+
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Called once, on the thread of tidings_server_run, when clients can connect. `url` is
  * "http://127.0.0.1:7777/mcp", or "stdio". */

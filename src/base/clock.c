@@ -52,22 +52,43 @@ static char *field(char *out, int64_t n, int width, char after)
     return out + width + 1;
 }
 
+struct date {
+    int64_t year, month, day;
+};
+
+/* The Gregorian date of a day counted from 1970-01-01; not earlier than year 0. Years are counted
+ * from March, so that the leap day is the last of its year. gmtime_r would take a lock of the
+ * process and read the time zone. */
+static struct date date_of(int64_t days)
+{
+    int64_t since = days + 865565; /* -0400-03-01: 400 years before 0000-03-01 */
+    int64_t era = since / 146097, in_era = since % 146097;
+    int64_t year_of_era = (in_era - in_era / 1460 + in_era / 36524 - in_era / 146096) / 365;
+    int64_t in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int64_t month = (5 * in_year + 2) / 153; /* 0: March */
+    struct date date = {
+        .year = era * 400 + year_of_era - 400 + (month >= 10),
+        .month = month < 10 ? month + 3 : month - 9,
+        .day = in_year - (153 * month + 2) / 5 + 1,
+    };
+    return date;
+}
+
 void clock_format_iso(int64_t wall_ms, char out[25])
 {
     /* Years of four digits are all the format has: 0000-01-01 to 9999-12-31. */
     const int64_t first = -62167219200000, last = 253402300799999;
     wall_ms = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
-    int64_t ms = (wall_ms % 1000 + 1000) % 1000;
-    time_t seconds = (time_t)((wall_ms - ms) / 1000);
-    struct tm utc = {0};
-    (void)gmtime_r(&seconds, &utc);
-    out = field(out, utc.tm_year + 1900, 4, '-');
-    out = field(out, utc.tm_mon + 1, 2, '-');
-    out = field(out, utc.tm_mday, 2, 'T');
-    out = field(out, utc.tm_hour, 2, ':');
-    out = field(out, utc.tm_min, 2, ':');
-    out = field(out, utc.tm_sec, 2, '.');
-    out = field(out, ms, 3, 'Z');
+    const int64_t day_ms = 86400000;
+    int64_t ms = (wall_ms % day_ms + day_ms) % day_ms; /* since midnight */
+    struct date date = date_of((wall_ms - ms) / day_ms);
+    out = field(out, date.year, 4, '-');
+    out = field(out, date.month, 2, '-');
+    out = field(out, date.day, 2, 'T');
+    out = field(out, ms / 3600000, 2, ':');
+    out = field(out, ms / 60000 % 60, 2, ':');
+    out = field(out, ms / 1000 % 60, 2, '.');
+    out = field(out, ms % 1000, 3, 'Z');
     *out = '\0';
 }
 

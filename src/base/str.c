@@ -99,6 +99,16 @@ ptrdiff_t str_find(struct tidings_str s, char c)
     return at ? at - s.ptr : -1;
 }
 
+struct tidings_str str_place(char **at, struct tidings_str s)
+{
+    struct tidings_str copy = {*at, s.len};
+    if (s.len > 0) {
+        memcpy(*at, s.ptr, s.len);
+    }
+    *at += s.len;
+    return copy;
+}
+
 char *str_dup(struct tidings_str s)
 {
     char *copy = s.len < SIZE_MAX ? mem_alloc(s.len + 1) : NULL;

@@ -30,6 +30,8 @@ struct tidings_str str_cut(struct tidings_str s, char c, struct tidings_str *res
 ptrdiff_t str_find(struct tidings_str s, char c);
 /* A heap copy, NUL-terminated, mem_free it; NULL when out of memory. */
 char *str_dup(struct tidings_str s);
+/* Copy `s` to *at, move *at behind it, return the copy: for texts in one block with their owner. */
+struct tidings_str str_place(char **at, struct tidings_str s);
 /* Strict decimal: digits only (one leading '-' for the signed one), no overflow. */
 bool str_to_u64(struct tidings_str s, uint64_t *out);
 bool str_to_i64(struct tidings_str s, int64_t *out);

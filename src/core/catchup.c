@@ -27,14 +27,11 @@ static void offer_if_ours(void *user, struct match_node *node)
 void peer_resync(struct peer *peer)
 {
     bool is_legacy = false;
+    peer_owe_all(peer, 1);
     list_each(lit, lnext, &peer->listens)
     {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_json.len == 0;
-        list_each(it, next, &listen->subs)
-        {
-            peer_owe_truncated(peer, list_entry(it, struct sub, link), 1);
-        }
         if (listen->wants_list) {
             peer_owe_list(peer, listen, 1);
         }

@@ -8,13 +8,40 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "core/call.h"
 #include "core/hub.h"
 #include "core/peer.h"
 #include "core/session.h"
 #include "store/change.h"
+#include "uri/uri.h"
 
 #define TICK_MS 500u
+#define RATES_MAX 10000u /* limits remembered for subscriptions to come */
+
+/* Periods that ended: what was held goes to the outboxes. */
+static void on_window(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct core *core = user;
+    uint64_t now = loop_now_ms(core->loop);
+    struct window *window;
+    core->window_due_ms = 0;
+    while ((window = windows_due(&core->windows, now)) != NULL) {
+        peer_release_held(list_entry(window, struct sub, window));
+    }
+}
+
+static void set_window_timer(struct core *core)
+{
+    uint64_t next = windows_next(&core->windows);
+    if (next == UINT64_MAX || (core->window_due_ms != 0 && core->window_due_ms <= next)) {
+        return;
+    }
+    uint64_t now = loop_now_ms(core->loop);
+    core->window_due_ms = next;
+    loop_timer_start(core->window_timer, next > now ? next - now : 0, 0);
+}
 
 /* The end of a turn: encode what waits into the send buffers. */
 static void flush_dirty(void *user)
@@ -28,12 +55,21 @@ static void flush_dirty(void *user)
         list_remove(&peer->dirty_link);
         peer_flush(peer);
     }
+    set_window_timer(core);
 }
 
 static void on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
     session_sweep(user);
+}
+
+/* A regex took too long too often. */
+static void on_suspended(void *user, struct match_node *node)
+{
+    (void)user;
+    struct sub *sub = list_entry(node, struct sub, node);
+    peer_owe_suspended(sub->listen->peer, sub);
 }
 
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
@@ -46,20 +82,92 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->last_seq = hub_last(hub);
     core->catalog = hub_catalog(hub);
     match_init(&core->match);
+    core->match.on_suspended = on_suspended;
     map_init(&core->sessions);
     list_init(&core->session_list);
     list_init(&core->peers);
     list_init(&core->dirty);
     list_init(&core->list_watchers);
+    list_init(&core->covering);
     sendq_batch_init(&core->batch);
+    windows_init(&core->windows);
+    values_init(&core->values);
+    map_init(&core->rates);
+    core->window_timer = loop_timer_open(loop, on_window, core);
     loop_hook_add(loop, &core->flush_hook, flush_dirty, core);
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
-    if (!core->mailbox || !core->tick || hub_attach(hub, core) < 0) {
+    if (!core->mailbox || !core->tick || !core->window_timer || hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     loop_timer_start(core->tick, TICK_MS, TICK_MS);
     return 0;
+}
+
+/* ---- metadata and rates ---------------------------------------------------------------------- */
+
+struct json *core_metadata(struct core *core, const struct change *change)
+{
+    if (core->parsed != change) {
+        change_unref(core->parsed);
+        jv_unref(core->metadata);
+        core->parsed = change_ref(change);
+        core->metadata = NULL;
+        struct buf text;
+        buf_init(&text, change->metadata_json.len + 3);
+        buf_putc(&text, '{');
+        buf_puts(&text, change->metadata_json);
+        buf_putc(&text, '}');
+        if (!text.failed) {
+            (void)jv_parse(buf_str(&text), core->limits->max_depth + 1, &core->metadata, NULL);
+        }
+        buf_deinit(&text);
+    }
+    return core->metadata;
+}
+
+struct core_rate {
+    uint64_t ms;
+    size_t len;
+    char uri[];
+};
+
+static void clear_rates(struct core *core)
+{
+    size_t pos = 0;
+    void *rate;
+    while ((rate = map_next(&core->rates, &pos)) != NULL) {
+        mem_free(rate);
+    }
+    map_deinit(&core->rates);
+}
+
+uint64_t core_rate(const struct core *core, struct tidings_str uri)
+{
+    const struct core_rate *rate = map_find(&core->rates, uri);
+    return rate ? rate->ms : 0;
+}
+
+static void apply_rate(void *user, struct match_node *node)
+{
+    struct sub *sub = list_entry(node, struct sub, node);
+    sub_set_rate(sub, *(uint64_t *)user);
+}
+
+void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms)
+{
+    mem_free(map_remove(&core->rates, uri));
+    struct core_rate *rate =
+        ms > 0 && core->rates.count < RATES_MAX ? mem_zalloc(sizeof(*rate) + uri.len) : NULL;
+    if (rate) {
+        rate->ms = ms;
+        rate->len = uri.len;
+        memcpy(rate->uri, uri.ptr, uri.len);
+        if (map_put(&core->rates, tidings_strn(rate->uri, rate->len), rate, NULL) < 0) {
+            mem_free(rate);
+        }
+    }
+    match_find(&core->match, uri, apply_rate, &ms);
 }
 
 bool core_settle(struct core *core, uint64_t timeout_ms)
@@ -85,6 +193,12 @@ void core_deinit(struct core *core)
     }
     loop_hook_remove(&core->flush_hook);
     loop_timer_close(core->tick);
+    loop_timer_close(core->window_timer);
+    windows_deinit(&core->windows);
+    values_deinit(&core->values);
+    clear_rates(core);
+    change_unref(core->parsed);
+    jv_unref(core->metadata);
     if (core->mailbox) {
         mailbox_close(core->mailbox);
         mailbox_unref(core->mailbox);
@@ -105,8 +219,22 @@ static void offer(void *user, struct match_node *node)
     const struct change *change = user;
     struct sub *sub = list_entry(node, struct sub, node);
     struct peer *peer = sub->listen->peer;
-    if (!peer->catchup) {
+    if (!peer->catchup && !sub->catching_up) {
         peer_offer(peer, sub, change, change->kind);
+    }
+}
+
+/* Relations only the provider knows. */
+static void offer_covered(struct core *core, struct change *change)
+{
+    list_each(it, next, &core->covering)
+    {
+        struct sub_extra *x = list_entry(it, struct sub_extra, covers_link);
+        struct tidings_provider *p = x->covering;
+        if (!str_eq(x->sub->uri, change->uri) && uri_is_within(change->uri, p->prefix) &&
+            p->ops->covers(p, x->sub->uri, change->uri)) {
+            offer(change, &x->sub->node);
+        }
     }
 }
 
@@ -117,6 +245,18 @@ static void offer_list_changed(struct core *core)
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->live && listen->peer->sink && !listen->peer->catchup) {
             peer_owe_list(listen->peer, listen, core->last_seq);
+        }
+    }
+}
+
+/* Anything may have changed: each subscription is told to look again. */
+static void offer_everything(struct core *core)
+{
+    list_each(pit, pnext, &core->peers)
+    {
+        struct peer *peer = list_entry(pit, struct peer, link);
+        if (peer->sink && !peer->catchup) {
+            peer_owe_all(peer, core->last_seq);
         }
     }
 }
@@ -143,9 +283,12 @@ void core_on_change(struct core *core, const struct change *change)
     }
     if (change->list_changed) {
         offer_list_changed(core);
+    } else if (change->everything) {
+        offer_everything(core);
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
         match_find(&core->match, change->uri, offer, shared);
+        offer_covered(core, shared);
     }
 }
 

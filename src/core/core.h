@@ -13,6 +13,9 @@
 #include "core/catalog.h"
 #include "core/dialect.h"
 #include "core/match.h"
+#include "core/options.h"
+#include "core/values.h"
+#include "core/window.h"
 
 struct change;
 struct hub;
@@ -27,6 +30,9 @@ struct core_limits {
     size_t max_uris_per_listen;
     size_t max_subscriptions; /* per peer */
     size_t outbox_max;        /* notifications waiting per peer */
+    size_t max_broad;         /* subscriptions per peer that cover a whole mount or scheme */
+    size_t max_value_bytes;   /* content that may ride in a notification */
+    struct option_limits options;
     uint64_t session_timeout_ms;
     int64_t retry_ms; /* told to clients of resumable streams */
 };
@@ -54,6 +60,14 @@ struct core {
     struct list peers;
     struct list dirty;         /* peers with something to flush */
     struct list list_watchers; /* listens that want list_changed */
+    struct list covering;      /* sub_extra of those a provider's own relation may concern */
+    struct windows windows;
+    struct loop_timer *window_timer;
+    uint64_t window_due_ms;      /* when the timer will run; 0: it does not */
+    struct values values;        /* contents for subscriptions that asked for them */
+    struct map rates;            /* URI -> struct core_rate: limits set at run time */
+    const struct change *parsed; /* whose metadata `metadata` is */
+    struct json *metadata;
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
@@ -72,6 +86,12 @@ void core_deinit(struct core *core);
 
 /* Replace the snapshot (takes the reference). */
 void core_set_catalog(struct core *core, struct catalog *catalog);
+/* The metadata of a change as values; parsed once per change. NULL: out of memory. */
+struct json *core_metadata(struct core *core, const struct change *change);
+/* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
+ * come too. 0: as they asked. */
+void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
+uint64_t core_rate(const struct core *core, struct tidings_str uri);
 /* A change arrived from the hub. */
 void core_on_change(struct core *core, const struct change *change);
 /* Listens get their result and end, sessions end their streams; new ones are refused. */

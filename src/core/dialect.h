@@ -140,13 +140,17 @@ struct dialect_updated {
     struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
+    struct tidings_str value_json;      /* a content element; empty: none */
     uint64_t epoch, cursor;
     unsigned merged; /* how many changes this stands for */
     bool truncated;
+    bool suspended;    /* this subscription is not evaluated any more */
+    bool initial;      /* nothing changed: the state when it was subscribed */
+    bool top_metadata; /* metadata also as a member of params */
 };
-/* The length of the message, and the message into exactly that many bytes. */
-size_t dialect_updated_size(const struct dialect_updated *u);
-void dialect_updated_write(const struct dialect_updated *u, char *out, size_t size);
+/* Write the message into the room given for exactly its size; false when none is given. */
+bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
+                           void *user);
 
 /* Whole messages, appended to `out`. */
 void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Speaking: results with the decoration of their era, errors, and notifications. An update is
- * measured first and then written into exactly that many bytes, because it is copied straight into
- * the send buffer of each stream.
+ * gathered as pieces first, so that it is copied once, straight into the send buffer of a stream.
  */
 #include <assert.h>
 
@@ -159,31 +158,33 @@ void dialect_write_discover(struct jw *w, const struct server_identity *self)
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S,
- *  "_meta":{META,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S,"dev.tidings/change":"K",
- *  "dev.tidings/cursor":"C"[,"dev.tidings/merged":N][,"dev.tidings/truncated":true]
- *  [,"io.modelcontextprotocol/subscriptionId":I]}}} */
-static const char u_head[] =
-    "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":";
-static const char u_subscribed[] = ",\"subscribedUri\":";
-static const char u_meta[] = ",\"_meta\":{";
-static const char u_meta_uri[] = "\"dev.tidings/uri\":";
-static const char u_meta_subscribed[] = ",\"dev.tidings/subscribedUri\":";
-static const char u_tail[] = "}}}";
+/* {"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":U,"subscribedUri":S
+ *  [,"metadata":M],"_meta":{VERSION…,"dev.tidings/uri":U,"dev.tidings/subscribedUri":S
+ *  [,"dev.tidings/data":V],"dev.tidings/metadata":M,…short members…,"…/subscriptionId":I}}}
+ * with M = {"change_type":"K",…shared…}. The pieces in order; the shared ones were encoded once. */
+#define PIECES_MAX 28u
 
-/* The short members that depend on the subscriber but not on strings of strangers. */
-struct small_members {
-    char text[256]; /* the longest is 195 */
-    size_t len;
+struct pieces {
+    struct tidings_str at[PIECES_MAX];
+    unsigned count;
+    size_t size;
+    char small[256]; /* short members that depend on the subscriber; the longest is 230 */
+    size_t small_len;
 };
 
-static void put_small(struct small_members *s, const char *text, size_t len)
+static void piece(struct pieces *p, struct tidings_str s)
 {
-    memcpy(s->text + s->len, text, len);
-    s->len += len;
+    p->at[p->count++] = s;
+    p->size += s.len;
 }
 
-static void put_digits(struct small_members *s, uint64_t n, unsigned base)
+static void put_small(struct pieces *p, const char *text, size_t len)
+{
+    memcpy(p->small + p->small_len, text, len);
+    p->small_len += len;
+}
+
+static void put_digits(struct pieces *p, uint64_t n, unsigned base)
 {
     char digits[20];
     size_t i = sizeof(digits);
@@ -191,77 +192,99 @@ static void put_digits(struct small_members *s, uint64_t n, unsigned base)
         digits[--i] = "0123456789abcdef"[n % base];
         n /= base;
     } while (n > 0);
-    put_small(s, digits + i, sizeof(digits) - i);
+    put_small(p, digits + i, sizeof(digits) - i);
 }
 
-#define PUT_LITERAL(s, literal) put_small((s), (literal), sizeof(literal) - 1)
+#define PUT_LITERAL(p, literal) put_small((p), (literal), sizeof(literal) - 1)
 
-static void small_members(const struct dialect_updated *u, struct small_members *s)
+static void small_members(struct pieces *p, const struct dialect_updated *u)
 {
-    s->len = 0;
-    PUT_LITERAL(s, ",\"dev.tidings/change\":\"");
+    PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
     const char *kind = change_kind_name(u->kind);
-    put_small(s, kind, strlen(kind));
-    PUT_LITERAL(s, "\",\"dev.tidings/cursor\":\"");
-    put_digits(s, u->epoch, 16);
-    PUT_LITERAL(s, ".");
-    put_digits(s, u->cursor, 10);
-    PUT_LITERAL(s, "\"");
+    put_small(p, kind, strlen(kind));
+    PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
+    put_digits(p, u->epoch, 16);
+    PUT_LITERAL(p, ".");
+    put_digits(p, u->cursor, 10);
+    PUT_LITERAL(p, "\"");
     if (u->merged > 1) {
-        PUT_LITERAL(s, ",\"dev.tidings/merged\":");
-        put_digits(s, u->merged, 10);
+        PUT_LITERAL(p, ",\"dev.tidings/merged\":");
+        put_digits(p, u->merged, 10);
     }
     if (u->truncated) {
-        PUT_LITERAL(s, ",\"dev.tidings/truncated\":true");
+        PUT_LITERAL(p, ",\"dev.tidings/truncated\":true");
+    }
+    if (u->suspended) {
+        PUT_LITERAL(p, ",\"dev.tidings/suspended\":true");
+    }
+    if (u->initial) {
+        PUT_LITERAL(p, ",\"dev.tidings/initial\":true");
     }
     if (u->listen_id_json.len > 0) {
-        PUT_LITERAL(s, ",\"" META_SUBSCRIPTION "\":");
+        PUT_LITERAL(p, ",\"" META_SUBSCRIPTION "\":");
     }
 }
 
-#define LEN(literal) (sizeof(literal) - 1)
-
-size_t dialect_updated_size(const struct dialect_updated *u)
+static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
-    struct small_members s;
-    small_members(u, &s);
-    size_t meta = u->change ? u->change->meta_json.len + 1 : 0; /* and a comma */
-    return LEN(u_head) + LEN(u_subscribed) + LEN(u_meta) + LEN(u_meta_uri) +
-           LEN(u_meta_subscribed) + LEN(u_tail) + 2 * u->uri_json.len + 2 * u->subscribed_json.len +
-           meta + s.len + u->listen_id_json.len;
+    piece(p, STR("{\"change_type\":\""));
+    piece(p, tidings_str(change_kind_name(u->kind)));
+    piece(p, STR("\","));
+    piece(p, u->change->metadata_json);
+    piece(p, STR("}"));
 }
 
-static char *copy(char *out, const char *from, size_t len)
+static void gather(struct pieces *p, const struct dialect_updated *u)
 {
-    memcpy(out, from, len);
-    return out + len;
-}
-
-void dialect_updated_write(const struct dialect_updated *u, char *out, size_t size)
-{
-    struct small_members s;
-    small_members(u, &s);
-    char *at = copy(out, u_head, LEN(u_head));
-    at = copy(at, u->uri_json.ptr, u->uri_json.len);
-    at = copy(at, u_subscribed, LEN(u_subscribed));
-    at = copy(at, u->subscribed_json.ptr, u->subscribed_json.len);
-    at = copy(at, u_meta, LEN(u_meta));
+    p->count = 0;
+    p->size = 0;
+    p->small_len = 0;
+    piece(p, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                 "\"params\":{\"uri\":"));
+    piece(p, u->uri_json);
+    piece(p, STR(",\"subscribedUri\":"));
+    piece(p, u->subscribed_json);
+    if (u->top_metadata && u->change) {
+        piece(p, STR(",\"metadata\":"));
+        metadata_pieces(p, u);
+    }
+    piece(p, STR(",\"_meta\":{\"dev.tidings/uri\":"));
+    piece(p, u->uri_json);
+    piece(p, STR(",\"dev.tidings/subscribedUri\":"));
+    piece(p, u->subscribed_json);
     if (u->change) {
-        at = copy(at, u->change->meta_json.ptr, u->change->meta_json.len);
-        *at++ = ',';
+        piece(p, STR(","));
+        piece(p, u->change->meta_json);
     }
-    at = copy(at, u_meta_uri, LEN(u_meta_uri));
-    at = copy(at, u->uri_json.ptr, u->uri_json.len);
-    at = copy(at, u_meta_subscribed, LEN(u_meta_subscribed));
-    at = copy(at, u->subscribed_json.ptr, u->subscribed_json.len);
-    at = copy(at, s.text, s.len);
-    if (u->listen_id_json.len > 0) {
-        at = copy(at, u->listen_id_json.ptr, u->listen_id_json.len);
+    if (u->change) {
+        piece(p, STR(",\"dev.tidings/metadata\":"));
+        metadata_pieces(p, u);
     }
-    at = copy(at, u_tail, LEN(u_tail));
-    assert((size_t)(at - out) == size);
-    (void)at;
-    (void)size;
+    if (u->value_json.len > 0) {
+        piece(p, STR(",\"dev.tidings/data\":"));
+        piece(p, u->value_json);
+    }
+    small_members(p, u);
+    piece(p, tidings_strn(p->small, p->small_len));
+    piece(p, u->listen_id_json);
+    piece(p, STR("}}}"));
+    assert(p->count <= PIECES_MAX);
+}
+
+bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
+                           void *user)
+{
+    struct pieces p;
+    gather(&p, u);
+    char *at = room(user, p.size);
+    if (!at) {
+        return false;
+    }
+    for (unsigned i = 0; i < p.count; i++) {
+        memcpy(at, p.at[i].ptr, p.at[i].len);
+        at += p.at[i].len;
+    }
+    return true;
 }
 
 /* ---- other notifications --------------------------------------------------------------------- */

@@ -56,12 +56,13 @@ static void broadcast(struct hub *hub, const struct change *change)
     }
 }
 
-/* Number, keep, tell. `change` NULL: the set of resources changed. */
-static void publish(struct hub *hub, const struct tidings_change *change)
+/* Number, keep, tell. `change` NULL: `notice`. */
+static void publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice)
 {
     struct changelog *log = hub->log;
-    uint64_t seq = log->ops->next(log);
-    struct change *c = change_create(change, log->ops->epoch(log), seq);
+    uint64_t seq = log->ops->next(log), epoch = log->ops->epoch(log);
+    struct change *c =
+        change ? change_create(change, epoch, seq) : change_create_notice(notice, epoch, seq);
     if (!c) {
         log->ops->lost(log, seq); /* workers see the gap in the numbers with the next change */
         log_error("change lost", "reason=\"out of memory\" uri=%.*s",
@@ -80,7 +81,7 @@ static void list_timer(struct loop_timer *timer, void *user)
     struct hub *hub = user;
     if (hub->list_pending) {
         hub->list_pending = false;
-        publish(hub, NULL);
+        publish(hub, NULL, CHANGE_LIST);
         loop_timer_start(timer, hub->options.list_changed_ms, 0);
     }
 }
@@ -94,7 +95,7 @@ void hub_list_changed(struct hub *hub)
         hub->list_pending = true;
         return;
     }
-    publish(hub, NULL);
+    publish(hub, NULL, CHANGE_LIST);
     loop_timer_start(hub->list_timer, hub->options.list_changed_ms, 0);
 }
 
@@ -109,7 +110,7 @@ static void announce_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
-    publish(hub, &l->change);
+    publish(hub, &l->change, CHANGE_LIST);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub);
     }
@@ -123,7 +124,8 @@ static void announce_drop(struct letter *letter)
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
-    size_t extra = change->uri.len + change->etag.len + change->from.len + change->metadata.len;
+    size_t extra = change->uri.len + change->etag.len + change->from.len + change->metadata.len +
+                   change->checksum.len + change->origin.len;
     struct announce_letter *l = mem_zalloc(sizeof(*l) + extra);
     if (!l) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -132,14 +134,94 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
     l->letter.drop = announce_drop;
     l->change = *change;
     char *at = (char *)(l + 1);
-    struct tidings_str *slices[] = {&l->change.uri, &l->change.etag, &l->change.from,
-                                    &l->change.metadata};
+    struct tidings_str *slices[] = {&l->change.uri,      &l->change.etag,     &l->change.from,
+                                    &l->change.metadata, &l->change.checksum, &l->change.origin};
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
         if (slices[i]->len > 0) {
             memcpy(at, slices[i]->ptr, slices[i]->len);
         }
         slices[i]->ptr = at;
         at += slices[i]->len;
+    }
+    mailbox_send(hub->mailbox, &l->letter);
+    return 0;
+}
+
+static void everything_deliver(struct letter *letter, void *owner)
+{
+    publish(owner, NULL, CHANGE_EVERYTHING);
+    mem_free(letter);
+}
+
+static void everything_drop(struct letter *letter)
+{
+    mem_free(letter);
+}
+
+int hub_announce_everything(struct hub *hub, struct tidings_error *err)
+{
+    struct letter *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    l->deliver = everything_deliver;
+    l->drop = everything_drop;
+    mailbox_send(hub->mailbox, l);
+    return 0;
+}
+
+/* ---- rates: to the hub first, which knows all workers ---------------------------------------- */
+
+struct rate_letter {
+    struct letter letter;
+    uint64_t ms;
+    struct tidings_str uri;
+};
+
+static void rate_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct rate_letter, letter));
+}
+
+static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
+                                       void (*deliver)(struct letter *, void *))
+{
+    struct rate_letter *l = mem_zalloc(sizeof(*l) + uri.len);
+    if (l) {
+        char *at = (char *)(l + 1);
+        l->letter.deliver = deliver;
+        l->letter.drop = rate_drop;
+        l->ms = ms;
+        l->uri = str_place(&at, uri);
+    }
+    return l;
+}
+
+static void rate_on_worker(struct letter *letter, void *owner)
+{
+    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    core_set_rate(owner, l->uri, l->ms);
+    mem_free(l);
+}
+
+static void rate_on_hub(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct rate_letter *copy = rate_create(l->uri, l->ms, rate_on_worker);
+        if (copy) {
+            mailbox_send(hub->cores[i]->mailbox, &copy->letter);
+        }
+    }
+    mem_free(l);
+}
+
+int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err)
+{
+    struct rate_letter *l = rate_create(uri, ms, rate_on_hub);
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     mailbox_send(hub->mailbox, &l->letter);
     return 0;
@@ -298,7 +380,7 @@ int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_err
 }
 
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
-              struct tidings_str config, struct tidings_error *err)
+              struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err)
 {
     for (size_t i = 0; i < hub->catalog->mount_count; i++) {
         if (str_eq(hub->catalog->mounts[i]->prefix, prefix)) {
@@ -316,6 +398,9 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     swap_catalog(hub, next);
+    if (ret) {
+        *ret = p;
+    }
     return 0;
 }
 
@@ -493,6 +578,15 @@ int hub_attach(struct hub *hub, struct core *core)
 void hub_detach_all(struct hub *hub)
 {
     hub->core_count = 0;
+}
+
+bool hub_forward(struct hub *hub, struct letter *letter)
+{
+    if (!__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
+        return false;
+    }
+    mailbox_send(hub->cores[0]->mailbox, letter);
+    return true;
 }
 
 void hub_set_running(struct hub *hub, bool running)

@@ -46,16 +46,22 @@ void hub_detach_all(struct hub *hub);
 /* ---- from any thread ------------------------------------------------------------------------- */
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
+/* Anything may have changed: every subscription is told once. */
+int hub_announce_everything(struct hub *hub, struct tidings_error *err);
+/* At most one notification per `ms` for what matches `uri`, on every worker. */
+int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err);
 /* Register or remove, and wait until it is done (at once before threads start and on the hub's own
  * thread). `entry` is taken over, also on failure. */
 int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err);
 int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err);
+/* Send a letter to the first worker; false while the hub does not run. */
+bool hub_forward(struct hub *hub, struct letter *letter);
 /* The hub runs on its own thread from now on (false: not any more). */
 void hub_set_running(struct hub *hub, bool running);
 
-/* Open and mount a provider; before threads start. */
+/* Open and mount a provider; before threads start. `ret` (may be NULL) gets it. */
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
-              struct tidings_str config, struct tidings_error *err);
+              struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 

@@ -73,8 +73,18 @@ void listen_want_list(struct listen *listen)
     }
 }
 
+void sub_set_extra(struct sub *sub, struct sub_extra *extra)
+{
+    sub->extra = extra;
+    extra->sub = sub;
+    list_init(&extra->covers_link);
+    if (extra->covering) {
+        list_append(&sub->listen->peer->core->covering, &extra->covers_link);
+    }
+}
+
 struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
-                       enum match_kind kind, uint64_t since)
+                       enum match_kind kind, uint64_t since, struct tidings_error *err)
 {
     struct core *core = listen->peer->core;
     struct buf quoted;
@@ -86,6 +96,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     struct sub *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
     if (!sub) {
         buf_deinit(&quoted);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
     char *at = (char *)(sub + 1);
@@ -108,11 +119,12 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     sub->since = since;
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_json.len == 0;
-    if ((is_legacy && map_put(&listen->by_spelling, sub->spelled, sub, NULL) < 0) ||
-        match_add(&core->match, &sub->node, kind, sub->uri, NULL) < 0) {
-        if (is_legacy) {
-            map_remove(&listen->by_spelling, sub->spelled);
-        }
+    int rc = match_add(&core->match, &sub->node, kind, sub->uri, err);
+    if (rc == 0 && is_legacy && map_put(&listen->by_spelling, sub->spelled, sub, NULL) < 0) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        match_remove(&core->match, &sub->node);
+    }
+    if (rc < 0) {
         mem_free(sub);
         return NULL;
     }
@@ -123,10 +135,27 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     return sub;
 }
 
+void sub_set_rate(struct sub *sub, uint64_t ms)
+{
+    sub->rate_ms = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+    uint32_t period = sub->asked_ms > sub->rate_ms ? sub->asked_ms : sub->rate_ms;
+    sub->window.period_ms = period;
+}
+
+void sub_set_period(struct sub *sub, const struct options *o)
+{
+    uint64_t period = o->window_ms > o->rate_ms ? o->window_ms : o->rate_ms;
+    sub->asked_ms = period > UINT32_MAX ? UINT32_MAX : (uint32_t)period;
+    sub_set_rate(sub, core_rate(sub->listen->peer->core, sub->uri));
+}
+
 void sub_destroy(struct sub *sub)
 {
     struct listen *listen = sub->listen;
     struct peer *peer = listen->peer;
+    peer->held_count -= sub->window.held != NULL;
+    peer->catching -= sub->catching_up;
+    window_clear(&peer->core->windows, &sub->window);
     if (sub->queued > 0) {
         outbox_remove(&peer->outbox, sub);
     }
@@ -140,6 +169,15 @@ void sub_destroy(struct sub *sub)
     peer->core->stats.subscriptions--;
     if (sub->watched) {
         hub_disarm(peer->core->hub, sub->uri);
+    }
+    for (size_t i = 0; sub->extra && i < sub->extra->scope_count; i++) {
+        hub_disarm(peer->core->hub, sub->extra->scopes[i]);
+    }
+    peer->broad_count -= sub->broad;
+    if (sub->extra) {
+        list_remove(&sub->extra->covers_link);
+        mem_free(sub->extra->scopes);
+        mem_free(sub->extra);
     }
     mem_free(sub);
 }

@@ -38,8 +38,8 @@ void match_init(struct match *m)
 {
     *m = (struct match){0};
     m->seed = draw_seed(m);
-    match_table_init(&m->literals);
-    match_table_init(&m->containers);
+    match_table_init(&m->literals, MATCH_TABLE_DENSE);
+    match_table_init(&m->containers, MATCH_TABLE_DENSE);
     match_tree_init(&m->tree);
     match_regexes_init(&m->regexes);
 }
@@ -282,6 +282,9 @@ static uint64_t cut(struct lookup *l)
         segment->at = (uint16_t)start;
         segment->len = (uint16_t)(at - start);
         run = match_chain(seed, run, segment->hash);
+        if (count <= PLAN_MAX_RUN) {
+            l->view.runs[count] = run;
+        }
         start = at + 1;
     }
     l->view.segments = l->segments;

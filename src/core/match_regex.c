@@ -8,6 +8,8 @@
  */
 #include "core/match_regex.h"
 
+#include <limits.h>
+
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/match_tree.h"
@@ -18,8 +20,8 @@
 void match_regexes_init(struct match_regexes *r)
 {
     *r = (struct match_regexes){0};
-    match_table_init(&r->sources);
-    match_table_init(&r->grams);
+    match_table_init(&r->sources, MATCH_TABLE_DENSE);
+    match_table_init(&r->grams, MATCH_TABLE_SPARSE);
 }
 
 void match_regexes_deinit(struct match_regexes *r)
@@ -58,14 +60,19 @@ static struct tidings_str source_of(const struct match_regex *x)
 /* ---- grams ------------------------------------------------------------------------------------
  */
 
-static uint32_t gram_key(struct match_seed seed, uint64_t bytes, size_t len)
+static inline uint32_t gram_key(struct match_seed seed, uint64_t bytes, size_t len)
 {
     uint64_t h = match_fold(bytes ^ seed.start ^ len, seed.multiplier);
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* Calls for each gram of `len` bytes in the literals: its key and where it is. */
-typedef void (*gram_fn)(struct match_regexes *r, uint32_t key, const char *at, void *user);
+static inline uint64_t gram_bytes(const char *p, size_t len)
+{
+    return len == 8 ? match_load8(p) : match_load4(p);
+}
+
+/* Called for each gram of `len` bytes in the literals. */
+typedef void (*gram_fn)(struct match_regexes *r, uint32_t key, uint64_t bytes, void *user);
 
 static void each_gram(struct match_regexes *r, struct match_seed seed, struct tidings_str literals,
                       size_t len, gram_fn fn, void *user)
@@ -73,14 +80,15 @@ static void each_gram(struct match_regexes *r, struct match_seed seed, struct ti
     while (literals.len > 0) {
         struct tidings_str run = str_cut(literals, '\0', &literals, NULL);
         for (size_t i = 0; i + len <= run.len; i++) {
-            fn(r, gram_key(seed, match_load(run.ptr + i, len), len), run.ptr + i, user);
+            uint64_t bytes = gram_bytes(run.ptr + i, len);
+            fn(r, gram_key(seed, bytes, len), bytes, user);
         }
     }
 }
 
-static void count_gram(struct match_regexes *r, uint32_t key, const char *at, void *user)
+static void count_gram(struct match_regexes *r, uint32_t key, uint64_t bytes, void *user)
 {
-    (void)at;
+    (void)bytes;
     uint16_t *slot = &r->popularity[key % POPULARITY_SLOTS];
     bool is_added = *(const bool *)user;
     if (is_added && *slot < UINT16_MAX) {
@@ -91,17 +99,18 @@ static void count_gram(struct match_regexes *r, uint32_t key, const char *at, vo
 }
 
 struct choice {
-    const char *at; /* NULL: none yet */
-    unsigned popularity;
+    uint64_t bytes;
+    uint32_t key;
+    unsigned popularity; /* UINT_MAX: none yet */
 };
 
 /* Among equals the last: what stands behind is what differs. */
-static void choose_gram(struct match_regexes *r, uint32_t key, const char *at, void *user)
+static void choose_gram(struct match_regexes *r, uint32_t key, uint64_t bytes, void *user)
 {
     struct choice *best = user;
     unsigned popularity = r->popularity[key % POPULARITY_SLOTS];
-    if (!best->at || popularity <= best->popularity) {
-        *best = (struct choice){at, popularity};
+    if (popularity <= best->popularity) {
+        *best = (struct choice){bytes, key, popularity};
     }
 }
 
@@ -197,12 +206,10 @@ static int file(struct match_regexes *r, struct match_seed seed, struct match_re
         r->loose_count++;
         return 0;
     }
-    struct choice best = {0};
+    struct choice best = {.popularity = UINT_MAX};
     each_gram(r, seed, all, len, choose_gram, &best);
-    uint64_t bytes = match_load(best.at, len);
-    uint32_t key = gram_key(seed, bytes, len);
-    struct match_gram *g = find_gram(r, key, bytes, len);
-    if (!g && !(g = make_gram(r, key, bytes, len))) {
+    struct match_gram *g = find_gram(r, best.key, best.bytes, len);
+    if (!g && !(g = make_gram(r, best.key, best.bytes, len))) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
     }
     x->gram = g;
@@ -226,29 +233,29 @@ static struct match_regex *find_source(const struct match_regexes *r, uint32_t k
     return x;
 }
 
-static int make_regex(struct match_regexes *r, struct tidings_str source, struct match_regex **ret,
-                      struct tidings_error *err)
+/* NULL: *ret_code says why. */
+static struct match_regex *make_regex(struct match_regexes *r, struct tidings_str source,
+                                      int *ret_code, struct tidings_error *err)
 {
     struct match_regex *x = mem_alloc(sizeof(*x) + source.len);
     if (!x) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
+        *ret_code = tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
+        return NULL;
     }
     *x = (struct match_regex){0};
-    int rc = regex_init(&x->regex, r->engine, source, err);
-    if (rc < 0) {
+    *ret_code = regex_init(&x->regex, r->engine, source, err);
+    if (*ret_code < 0) {
         mem_free(x);
-        return rc;
+        return NULL;
     }
     x->entry.item.kind = ITEM_REGEX;
     x->entry.item.len = (uint16_t)source.len;
     if (source.len > 0) {
         memcpy(x + 1, source.ptr, source.len);
     }
-    *ret = x;
-    return 0;
+    return x;
 }
 
-/* What it holds besides the memory PCRE2 maps for machine code, which comes later. */
 static size_t held_bytes(const struct match_regex *x)
 {
     return sizeof(*x) + x->entry.item.len + regex_bytes(&x->regex);
@@ -281,10 +288,8 @@ int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct ti
         return 0;
     }
     int rc = open_shared(r, err);
-    if (rc == 0) {
-        rc = make_regex(r, source, &x, err);
-    }
-    if (rc < 0) {
+    x = rc == 0 ? make_regex(r, source, &rc, err) : NULL;
+    if (!x) {
         close_shared(r);
         return rc;
     }
@@ -369,12 +374,17 @@ static void run_list(struct match_regexes *r, struct match_regex *x, const struc
     }
 }
 
-static void find_grams(struct match_regexes *r, const struct match_view *view, size_t len)
+/* Once for each length, known to the compiler: this loop runs for every byte of every change. */
+static inline void find_grams(struct match_regexes *r, const struct match_view *view, size_t len)
 {
     struct tidings_str text = view->text;
     for (size_t i = 0; i + len <= text.len; i++) {
-        uint64_t bytes = match_load(text.ptr + i, len);
-        struct match_gram *g = find_gram(r, gram_key(view->seed, bytes, len), bytes, len);
+        uint64_t bytes = gram_bytes(text.ptr + i, len);
+        uint32_t key = gram_key(view->seed, bytes, len);
+        if (r->grams.tags[key & (r->grams.cap - 1)] == 0) {
+            continue;
+        }
+        struct match_gram *g = find_gram(r, key, bytes, len);
         if (g && g->stamp != view->stamp) {
             g->stamp = view->stamp;
             run_list(r, g->first, view);

@@ -4,12 +4,14 @@
  * and the table itself.
  *
  * A table holds pointers, found by a 32-bit hash that lies in what they point to. Several items may
- * have the same hash; telling them apart is the caller's. One byte of the hash lies beside each
- * pointer, so that looking for what is not there (most of what a lookup does) reads a few bytes of
- * one cache line and follows no pointer.
+ * have the same hash; telling them apart is the caller's. Apart from the pointers there is one byte
+ * of each hash, its tag, so that looking for what is not there (most of what a lookup does) reads
+ * eight tags at once and follows no pointer.
  */
 #ifndef CORE_MATCH_TABLE_H
 #define CORE_MATCH_TABLE_H
+
+#include <endian.h>
 
 #include <tidings/types.h>
 
@@ -41,9 +43,11 @@ struct match_entry {
 };
 
 struct match_table {
-    struct match_item **slots; /* `cap` pointers, then `cap` tags; 0: free slot */
-    size_t cap;                /* power of two, 0 while empty */
+    struct match_item **slots; /* `cap` pointers, then the tags */
+    uint8_t *tags;             /* `cap`, and the first few once more; 0: free slot */
+    size_t cap;                /* power of two */
     size_t count;
+    uint8_t fill; /* eighths of the slots that may be taken */
 };
 
 /* A secret of each index, so that strangers cannot choose collisions. */
@@ -51,19 +55,25 @@ struct match_seed {
     uint64_t start, multiplier;
 };
 
-void match_table_init(struct match_table *t);
+/* How full it may become, in eighths: MATCH_TABLE_DENSE or less for quicker misses. */
+#define MATCH_TABLE_DENSE 5u
+#define MATCH_TABLE_SPARSE 1u
+void match_table_init(struct match_table *t, uint8_t fill);
 void match_table_deinit(struct match_table *t); /* frees the table, not the items */
 int match_table_add(struct match_table *t, struct match_item *item);           /* TIDINGS_E_NOMEM */
 void match_table_remove(struct match_table *t, const struct match_item *item); /* it is there */
 size_t match_table_bytes(const struct match_table *t);
 
-/* ---- looking for a hash: start anywhere with match_table_seek, NULL at the end -----------------
- */
+/* ---- looking for a hash ------------------------------------------------------------------------ */
+
+#define MATCH_TABLE_WINDOW 8u /* tags looked at together */
 
 struct match_cursor {
     const struct match_table *table;
     uint32_t hash;
     size_t at;
+    uint64_t hits; /* high bit of each tag of the window that may be ours */
+    bool is_last;  /* the window has a free slot: nothing is behind it */
 };
 
 static inline uint8_t match_table_tag(uint32_t hash)
@@ -72,33 +82,46 @@ static inline uint8_t match_table_tag(uint32_t hash)
     return tag ? tag : 1;
 }
 
-static inline uint8_t *match_table_tags(const struct match_table *t)
+/* The high bit of each byte that is 0; of bytes behind such a one, maybe others. */
+static inline uint64_t match_zero_bytes(uint64_t word)
 {
-    return (uint8_t *)(t->slots + t->cap);
+    return (word - 0x0101010101010101u) & ~word & 0x8080808080808080u;
+}
+
+static inline void match_cursor_load(struct match_cursor *c)
+{
+    uint64_t tags;
+    memcpy(&tags, c->table->tags + c->at, sizeof(tags));
+    tags = le64toh(tags);
+    uint64_t zero = match_zero_bytes(tags);
+    uint64_t hits = match_zero_bytes(tags ^ match_table_tag(c->hash) * 0x0101010101010101u);
+    c->is_last = zero != 0;
+    c->hits = hits & ((zero & -zero) - 1); /* in front of the first free slot */
 }
 
 static inline struct match_cursor match_table_seek(const struct match_table *t, uint32_t hash)
 {
-    return (struct match_cursor){t, hash, t->cap ? hash & (t->cap - 1) : 0};
+    struct match_cursor c = {t, hash, hash & (t->cap - 1), 0, false};
+    match_cursor_load(&c);
+    return c;
 }
 
+/* The next item with that hash; NULL at the end. */
 static inline struct match_item *match_table_next(struct match_cursor *c)
 {
-    const struct match_table *t = c->table;
-    if (t->cap == 0) {
-        return NULL;
-    }
-    const uint8_t *tags = match_table_tags(t);
-    uint8_t tag = match_table_tag(c->hash);
-    for (;; c->at = (c->at + 1) & (t->cap - 1)) {
-        if (tags[c->at] == 0) {
+    for (;;) {
+        while (c->hits) {
+            size_t i = (c->at + (size_t)__builtin_ctzll(c->hits) / 8) & (c->table->cap - 1);
+            c->hits &= c->hits - 1;
+            if (c->table->slots[i]->hash == c->hash) {
+                return c->table->slots[i];
+            }
+        }
+        if (c->is_last) {
             return NULL;
         }
-        struct match_item *item = tags[c->at] == tag ? t->slots[c->at] : NULL;
-        if (item && item->hash == c->hash) {
-            c->at = (c->at + 1) & (t->cap - 1);
-            return item;
-        }
+        c->at = (c->at + MATCH_TABLE_WINDOW) & (c->table->cap - 1);
+        match_cursor_load(c);
     }
 }
 
@@ -113,20 +136,37 @@ static inline uint64_t match_fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static inline uint64_t match_load(const char *p, size_t n)
+static inline uint64_t match_load8(const char *p)
 {
-    uint64_t word = 0;
-    memcpy(&word, p, n);
+    uint64_t word;
+    memcpy(&word, p, sizeof(word));
     return word;
+}
+
+static inline uint64_t match_load4(const char *p)
+{
+    uint32_t word;
+    memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/* 1 to 7 bytes; some may come twice, but for each length no two texts give the same. */
+static inline uint64_t match_load_few(const char *p, size_t n)
+{
+    if (n >= 4) {
+        return match_load4(p) | match_load4(p + n - 4) << 32;
+    }
+    const unsigned char *byte = (const unsigned char *)p;
+    return byte[0] | (uint64_t)byte[n / 2] << 8 | (uint64_t)byte[n - 1] << 16;
 }
 
 static inline uint64_t match_hash(struct match_seed seed, const char *p, size_t n)
 {
     uint64_t h = seed.start ^ n * 0xA0761D6478BD642Fu;
     for (; n >= 8; n -= 8, p += 8) {
-        h = match_fold(h ^ match_load(p, 8), seed.multiplier);
+        h = match_fold(h ^ match_load8(p), seed.multiplier);
     }
-    return n ? match_fold(h ^ match_load(p, n), seed.multiplier) : h;
+    return n ? match_fold(h ^ match_load_few(p, n), seed.multiplier) : h;
 }
 
 /* One more in a sequence. */

@@ -28,7 +28,7 @@ struct planting {
 void match_tree_init(struct match_tree *tree)
 {
     *tree = (struct match_tree){.root.edge.item.kind = ITEM_STATE};
-    match_table_init(&tree->table);
+    match_table_init(&tree->table, MATCH_TABLE_DENSE);
 }
 
 void match_tree_deinit(struct match_tree *tree)
@@ -100,7 +100,7 @@ static int add_shape(struct match_tree *tree, struct match_state *s, struct matc
 static void remove_shape(struct match_tree *tree, struct match_state *s, struct match_shape like)
 {
     struct match_shape *found = find_shape(s, like);
-    if (--found->count > 0) {
+    if (!found || --found->count > 0) {
         return;
     }
     size_t n = s->edge.shape_count--;
@@ -288,9 +288,9 @@ static void free_edge(struct match_tree *tree, struct match_edge *e)
     mem_free(e);
 }
 
-/* The memory of an edge, and what it asks. */
-static int make_edge(const struct planting *p, uint8_t kind, struct tidings_str text,
-                     struct match_edge **ret)
+/* The memory of an edge, and what it asks. NULL: *ret_code says why. */
+static struct match_edge *make_edge(const struct planting *p, uint8_t kind, struct tidings_str text,
+                                    int *ret_code)
 {
     bool keeps_glob = kind == ITEM_CHECKED && !p->exact && p->kind != PATTERN_TEMPLATE;
     size_t size = kind == ITEM_STATE  ? sizeof(struct match_state)
@@ -298,7 +298,8 @@ static int make_edge(const struct planting *p, uint8_t kind, struct tidings_str 
                                       : sizeof(struct match_checked);
     char *memory = mem_alloc(size + text.len + (keeps_glob ? p->text.len : 0));
     if (!memory) {
-        return tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+        *ret_code = tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+        return NULL;
     }
     memset(memory, 0, size);
     memcpy(memory + size, text.ptr, text.len);
@@ -311,27 +312,25 @@ static int make_edge(const struct planting *p, uint8_t kind, struct tidings_str 
         c->question = p->kind == PATTERN_GLOB_Q;
         memcpy(memory + size + text.len, p->text.ptr, p->text.len);
     } else if (kind == ITEM_CHECKED && !p->exact) {
-        int rc = template_create(p->text, &c->compiled, p->err);
-        if (rc < 0) {
+        *ret_code = template_create(p->text, &c->compiled, p->err);
+        if (*ret_code < 0) {
             mem_free(memory);
-            return rc;
+            return NULL;
         }
     }
     p->tree->bytes += edge_bytes(e);
-    *ret = e;
-    return 0;
+    return e;
 }
 
-/* A new edge under `shape`. */
-static int add_edge(const struct planting *p, struct match_state *parent, struct match_shape shape,
-                    struct tidings_str text, struct match_edge **ret)
+/* A new edge under `shape`. NULL: *ret_code says why. */
+static struct match_edge *add_edge(const struct planting *p, struct match_state *parent,
+                                   struct match_shape shape, struct tidings_str text, int *ret_code)
 {
     bool is_checked = !p->exact || shape.kind == SHAPE_ALL;
     uint8_t kind = shape.kind < SHAPE_LAST ? ITEM_STATE : is_checked ? ITEM_CHECKED : ITEM_LEAF;
-    struct match_edge *e;
-    int rc = make_edge(p, kind, text, &e);
-    if (rc < 0) {
-        return rc;
+    struct match_edge *e = make_edge(p, kind, text, ret_code);
+    if (!e) {
+        return NULL;
     }
     e->item.hash = key_of(p, parent, shape, text);
     e->item.detail = shape.kind;
@@ -344,25 +343,25 @@ static int add_edge(const struct planting *p, struct match_state *parent, struct
     if (match_table_add(&p->tree->table, &e->item) < 0) {
         goto fail_table;
     }
-    *ret = e;
-    return 0;
+    return e;
 
 fail_table:
     remove_shape(p->tree, parent, shape);
 fail_shape:
     free_edge(p->tree, e);
-    return tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+    *ret_code = tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+    return NULL;
 }
 
-/* Where the step leads to, from `parent`. */
-static int take_step(const struct planting *p, struct match_state *parent,
-                     const struct plan_step *step, struct match_edge **ret)
+/* Where the step leads to, from `parent`. NULL: *ret_code says why. */
+static struct match_edge *take_step(const struct planting *p, struct match_state *parent,
+                                    const struct plan_step *step, int *ret_code)
 {
     struct match_shape shape = shape_of(step);
     size_t alike;
-    *ret = find_edge(p, parent, shape, step->text, &alike);
-    if (*ret) {
-        return 0;
+    struct match_edge *e = find_edge(p, parent, shape, step->text, &alike);
+    if (e) {
+        return e;
     }
     struct match_shape round = shape;
     if (shape.kind == SHAPE_PART || shape.kind == SHAPE_PART_END || shape.kind == SHAPE_REST) {
@@ -371,9 +370,9 @@ static int take_step(const struct planting *p, struct match_state *parent,
     }
     if (round.head != shape.head || round.tail != shape.tail) {
         size_t alike_round;
-        *ret = find_edge(p, parent, round, step->text, &alike_round);
-        if (*ret) {
-            return 0;
+        e = find_edge(p, parent, round, step->text, &alike_round);
+        if (e) {
+            return e;
         }
         if (parent->edge.shape_count >= EXACT_SHAPES && !find_shape(parent, shape)) {
             shape = round;
@@ -381,12 +380,13 @@ static int take_step(const struct planting *p, struct match_state *parent,
         }
     }
     if (alike >= MATCH_MAX_ALIKE) {
-        return tidings_fail(p->err, TIDINGS_E_LIMIT,
-                            "pattern refused: %zu others differ from it only between their "
-                            "wildcards, at most %u accepted",
-                            alike, MATCH_MAX_ALIKE);
+        *ret_code = tidings_fail(p->err, TIDINGS_E_LIMIT,
+                                 "pattern refused: %zu others differ from it only between their "
+                                 "wildcards, at most %u accepted",
+                                 alike, MATCH_MAX_ALIKE);
+        return NULL;
     }
-    return add_edge(p, parent, shape, step->text, ret);
+    return add_edge(p, parent, shape, step->text, ret_code);
 }
 
 static void remove_edge(struct match_tree *tree, struct match_edge *e)
@@ -419,9 +419,8 @@ int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern
     struct planting p = {tree, seed, kind, text, plan.exact, err};
     struct match_state *s = &tree->root;
     for (size_t i = 0; i < plan.count; i++) {
-        struct match_edge *e;
-        rc = take_step(&p, s, &plan.steps[i], &e);
-        if (rc < 0) {
+        struct match_edge *e = take_step(&p, s, &plan.steps[i], &rc);
+        if (!e) {
             prune(tree, s);
             return rc;
         }

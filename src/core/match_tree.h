@@ -95,6 +95,7 @@ struct match_view {
     struct tidings_str text;
     const struct match_segment *segments;
     size_t count;
+    uint64_t runs[PLAN_MAX_RUN + 1]; /* hashes of the first so many segments */
     uint64_t stamp; /* of this lookup; never 0 */
     void (*found)(void *user, struct match_entry *entry);
     void *user;

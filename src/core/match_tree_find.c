@@ -15,6 +15,7 @@ struct walk {
 };
 
 static void visit(const struct walk *w, struct match_state *s, size_t at);
+static void visit_from(const struct walk *w, struct match_state *s, size_t at);
 
 static struct tidings_str segment_text(const struct walk *w, size_t at)
 {
@@ -62,7 +63,10 @@ static void follow_run(const struct walk *w, struct match_state *s, const struct
     const struct match_view *v = w->view;
     uint64_t h = v->seed.start;
     size_t end = at + shape->head;
-    for (size_t i = at; i < end; i++) {
+    if (at == 0) {
+        h = v->runs[shape->head];
+    }
+    for (size_t i = at == 0 ? end : at; i < end; i++) {
         h = match_chain(v->seed, h, v->segments[i].hash);
     }
     size_t from = v->segments[at].at;
@@ -120,21 +124,6 @@ static void follow_gram(const struct walk *w, struct match_state *s,
     }
 }
 
-static void follow_loop(const struct walk *w, struct match_state *s,
-                        const struct match_shape *shape, size_t at)
-{
-    struct match_cursor cursor =
-        match_table_seek(w->table, match_edge_key(w->view->seed, s, *shape, 0));
-    struct match_edge *e = next_edge(&cursor, s, shape);
-    /* A state is reached at rising positions only: who came before us has seen all we would. */
-    if (e && e->stamp != w->view->stamp) {
-        e->stamp = w->view->stamp;
-        for (size_t i = at; i < w->view->count; i++) {
-            visit(w, (struct match_state *)e, i);
-        }
-    }
-}
-
 static void follow_rest(const struct walk *w, struct match_state *s,
                         const struct match_shape *shape, size_t at)
 {
@@ -149,6 +138,19 @@ static void follow_rest(const struct walk *w, struct match_state *s,
         if (str_starts(text, match_edge_text(e))) {
             arrive(w, e, at);
         }
+    }
+}
+
+static void follow_loop(const struct walk *w, struct match_state *s,
+                        const struct match_shape *shape, size_t at)
+{
+    struct match_cursor cursor =
+        match_table_seek(w->table, match_edge_key(w->view->seed, s, *shape, 0));
+    struct match_edge *e = next_edge(&cursor, s, shape);
+    /* A state is reached at rising positions only: who came before us has seen all we would. */
+    if (e && e->stamp != w->view->stamp) {
+        e->stamp = w->view->stamp;
+        visit_from(w, (struct match_state *)e, at);
     }
 }
 
@@ -201,6 +203,26 @@ static void visit(const struct walk *w, struct match_state *s, size_t at)
     const struct match_shape *shapes = match_state_shapes(s);
     for (size_t i = 0; i < s->edge.shape_count; i++) {
         follow(w, s, &shapes[i], at);
+    }
+}
+
+/* Visit a loop at each segment from `at` on, shape by shape: some need the end only. */
+static void visit_from(const struct walk *w, struct match_state *s, size_t at)
+{
+    const struct match_shape *shapes = match_state_shapes(s);
+    size_t count = w->view->count;
+    for (size_t i = 0; i < s->edge.shape_count; i++) {
+        const struct match_shape *shape = &shapes[i];
+        size_t first = at, end = count;
+        if (shape->kind == SHAPE_END) {
+            first = shape->head <= count ? count - shape->head : count;
+            end = first + 1;
+        } else if (shape->kind >= SHAPE_PART_END && shape->kind <= SHAPE_GRAM4_END) {
+            first = count - 1;
+        }
+        for (size_t k = first; k >= at && k < end && k < count; k++) {
+            follow(w, s, shape, k);
+        }
     }
 }
 

@@ -108,8 +108,10 @@ static int read_field(struct options *o, struct tidings_str key, struct json *v,
         o->include = rc < 0 ? o->include : (enum option_include)choice;
     } else if (str_eq(key, STR("windowMs"))) {
         rc = read_ms(v, "windowMs", limits->max_window_ms, &o->window_ms, err);
+        o->has_window = true;
     } else if (str_eq(key, STR("rateMs"))) {
         rc = read_ms(v, "rateMs", limits->max_rate_ms, &o->rate_ms, err);
+        o->has_rate = true;
     } else if (str_eq(key, STR("initial"))) {
         rc = read_bool(v, "initial", &o->initial, err);
     } else if (str_eq(key, STR("echo"))) {

@@ -32,6 +32,7 @@ struct options {
     enum option_match match;
     enum option_include include;
     uint64_t window_ms, rate_ms;
+    bool has_window, has_rate; /* the client asked; else the mount's own apply */
     bool initial;
     bool echo;
     bool has_since;

@@ -72,29 +72,77 @@ static struct outbox_item *find(struct outbox *o, const struct sub *sub, struct 
     return NULL;
 }
 
-enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
-                               enum tidings_change_kind kind, size_t max)
+/* `next` comes after what is queued. Takes over its reference on success. */
+static enum outbox_result add(struct outbox *o, const struct outbox_item *next, size_t max)
 {
-    struct outbox_item *item = sub->queued > 0 ? find(o, sub, change->uri) : NULL;
+    struct sub *sub = next->sub;
+    struct outbox_item *item = sub->queued > 0 ? find(o, sub, next->change->uri) : NULL;
     if (item) {
-        const struct change *old = item->change;
-        item->change = change_ref(change);
-        item->kind = outbox_merge_kind(item->kind, kind);
-        item->merged++;
-        change_unref(old);
+        change_unref(item->change);
+        item->change = next->change;
+        item->kind = outbox_merge_kind(item->kind, next->kind);
+        item->merged += next->merged;
+        item->initial = item->initial && next->initial;
         return OUTBOX_MERGED;
     }
     if (o->count >= max || (o->count == o->cap && grow(o) < 0)) {
         return OUTBOX_FULL;
     }
-    item = at(o, o->count++);
-    item->sub = sub;
-    item->change = change_ref(change);
-    item->first_seq = change->seq;
-    item->kind = kind;
-    item->merged = 1;
+    *at(o, o->count++) = *next;
     sub->queued++;
     return OUTBOX_ADDED;
+}
+
+enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
+                               enum tidings_change_kind kind, size_t max)
+{
+    struct outbox_item item = {
+        .sub = sub,
+        .change = change_ref(change),
+        .first_seq = change->seq,
+        .merged = 1,
+        .kind = kind,
+    };
+    enum outbox_result r = add(o, &item, max);
+    if (r == OUTBOX_FULL) {
+        change_unref(change);
+    }
+    return r;
+}
+
+enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
+                                       const struct change *change, size_t max)
+{
+    struct outbox_item item = {
+        .sub = sub,
+        .change = change_ref(change),
+        .first_seq = change->seq,
+        .merged = 1,
+        .kind = change->kind,
+        .initial = true,
+    };
+    enum outbox_result r = add(o, &item, max);
+    if (r == OUTBOX_FULL) {
+        change_unref(change);
+    }
+    return r;
+}
+
+bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
+{
+    bool fits = true;
+    while (fits && from->count > 0) {
+        struct outbox_item item = *at(from, 0);
+        item.sub->queued--;
+        from->head = (from->head + 1) & (from->cap - 1);
+        from->count--;
+        if (add(o, &item, max) == OUTBOX_FULL) {
+            change_unref(item.change);
+            fits = false;
+        }
+    }
+    outbox_remove(from, NULL);
+    return fits;
 }
 
 struct outbox_item *outbox_first(struct outbox *o)

@@ -20,6 +20,7 @@ struct outbox_item {
     uint64_t first_seq;          /* the oldest merged into it */
     unsigned merged;
     enum tidings_change_kind kind;
+    bool initial; /* nothing changed: the state when it was subscribed */
 };
 
 struct outbox {
@@ -39,6 +40,11 @@ enum outbox_result {
  * queue. */
 enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
                                enum tidings_change_kind kind, size_t max);
+enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
+                                       const struct change *change, size_t max);
+/* Everything `from` holds, behind what is here or merged into it; `from` is empty afterwards.
+ * false: it did not fit, and what is left over is dropped. */
+bool outbox_take(struct outbox *o, struct outbox *from, size_t max);
 /* The oldest, or NULL; and drop it. Memory is released when the queue empties. */
 struct outbox_item *outbox_first(struct outbox *o);
 void outbox_pop(struct outbox *o);

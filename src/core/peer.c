@@ -66,6 +66,9 @@ void peer_destroy(struct peer *peer)
         peer->sink = NULL;
     }
     peer->core->stats.peers--;
+    if (peer->destroyed) {
+        peer->destroyed(peer);
+    }
     loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
 }
 
@@ -76,10 +79,26 @@ void peer_mark_dirty(struct peer *peer)
     }
 }
 
-/* Nothing above what is still owed. */
+/* Nothing above what is still owed or held back. */
 static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
 {
-    return peer->owed_from > 0 && cursor >= peer->owed_from ? peer->owed_from - 1 : cursor;
+    if (peer->owed_from > 0 && cursor >= peer->owed_from) {
+        cursor = peer->owed_from - 1;
+    }
+    if (peer->held_count == 0) {
+        return cursor;
+    }
+    list_each(lit, lnext, &peer->listens)
+    {
+        list_each(it, next, &list_entry(lit, struct listen, link)->subs)
+        {
+            uint64_t first = window_first_seq(&list_entry(it, struct sub, link)->window);
+            if (first > 0 && cursor >= first) {
+                cursor = first - 1;
+            }
+        }
+    }
+    return cursor;
 }
 
 uint64_t peer_cursor(const struct peer *peer)
@@ -105,9 +124,12 @@ static void forget_waiting(struct peer *peer)
         listen->list_pending = false;
         list_each(it, next, &listen->subs)
         {
-            list_entry(it, struct sub, link)->truncated = false;
+            struct sub *sub = list_entry(it, struct sub, link);
+            sub->truncated = false;
+            window_clear(&peer->core->windows, &sub->window);
         }
     }
+    peer->held_count = 0;
     peer->has_truncated = peer->has_list_pending = false;
     peer->owed_from = 0;
 }
@@ -168,7 +190,7 @@ bool peer_send(struct peer *peer, const struct buf *message)
 
 /* ---- delivery -------------------------------------------------------------------------------- */
 
-static void owe(struct peer *peer, uint64_t seq)
+void peer_owe(struct peer *peer, uint64_t seq)
 {
     if (peer->owed_from == 0 || seq < peer->owed_from) {
         peer->owed_from = seq;
@@ -181,14 +203,14 @@ void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
     peer->core->stats.truncated += !sub->truncated;
     sub->truncated = true;
     peer->has_truncated = true;
-    owe(peer, seq);
+    peer_owe(peer, seq);
 }
 
 void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq)
 {
     listen->list_pending = true;
     peer->has_list_pending = true;
-    owe(peer, seq);
+    peer_owe(peer, seq);
 }
 
 /* Full: what waits becomes "something changed" per subscription. */
@@ -201,19 +223,83 @@ static void collapse(struct peer *peer)
     }
 }
 
-void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
-                enum tidings_change_kind kind)
+void peer_owe_all(struct peer *peer, uint64_t seq)
 {
-    if (!sub->listen->live || change->seq <= sub->since || !peer->sink) {
-        return;
+    list_each(lit, lnext, &peer->listens)
+    {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        list_each(it, next, &listen->subs)
+        {
+            struct sub *sub = list_entry(it, struct sub, link);
+            if (seq == 1 || seq > sub->since) {
+                peer_owe_truncated(peer, sub, seq);
+            }
+        }
     }
+}
+
+void peer_owe_suspended(struct peer *peer, struct sub *sub)
+{
+    sub->suspended = true;
+    peer_owe_truncated(peer, sub, peer->core->last_seq);
+}
+
+/* ---- filters: access, origin, conditions of a query, the application's own ------------------- */
+
+static bool holds(struct core *core, const struct change *change, const struct sub_condition *c)
+{
+    if (str_eq(c->key, STR("change_type"))) {
+        return str_eq(c->value, tidings_str(change_kind_name(change->kind)));
+    }
+    char key[128];
+    if (c->key.len >= sizeof(key)) {
+        return false;
+    }
+    memcpy(key, c->key.ptr, c->key.len);
+    key[c->key.len] = '\0';
+    struct json *value = jv_get(core_metadata(core, change), key);
+    if (jv_is(value, JV_STRING)) {
+        return str_eq(jv_str(value), c->value);
+    }
+    if (!value || jv_is(value, JV_OBJECT) || jv_is(value, JV_ARRAY)) {
+        return false;
+    }
+    struct buf text;
+    struct jw w;
+    buf_init(&text, 64);
+    jw_init(&w, &text);
+    jw_value(&w, value);
+    bool equal = str_eq(buf_str(&text), c->value);
+    buf_deinit(&text);
+    return equal;
+}
+
+static bool passes(const struct peer *peer, const struct sub *sub, const struct change *change)
+{
     if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
-        return;
+        return false;
     }
-    if (sub->truncated) {
-        peer_mark_dirty(peer); /* it will be told to re-read anyway */
-        return;
+    const struct sub_extra *x = sub->extra;
+    if (!x) {
+        return true;
     }
+    if (x->origin.len > 0 && str_eq(x->origin, change->origin)) {
+        return false;
+    }
+    for (size_t i = 0; i < x->condition_count; i++) {
+        if (!holds(peer->core, change, &x->conditions[i])) {
+            return false;
+        }
+    }
+    return !x->filter || x->filter(x->filter_user, change->uri, change->metadata_json);
+}
+
+/* ---- offering -------------------------------------------------------------------------------- */
+
+/* Into the outbox, or collapse it. */
+static void enqueue(struct peer *peer, struct sub *sub, const struct change *change,
+                    enum tidings_change_kind kind)
+{
     enum outbox_result r =
         outbox_push(&peer->outbox, sub, change, kind, peer->core->limits->outbox_max);
     if (r == OUTBOX_MERGED) {
@@ -225,18 +311,89 @@ void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
     peer_mark_dirty(peer);
 }
 
-static bool write_update(struct peer *peer, const struct dialect_updated *u)
+void peer_release_held(struct sub *sub)
 {
-    char id[64];
-    size_t id_len = peer->event_id ? peer->event_id(peer, u->cursor, id) : 0;
-    size_t size = dialect_updated_size(u);
-    char *room = peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
-    if (!room) {
-        return false;
+    struct peer *peer = sub->listen->peer;
+    struct outbox *held = sub->window.held;
+    uint64_t first = window_first_seq(&sub->window);
+    sub->window.held = NULL;
+    peer->held_count--;
+    if (held && !outbox_take(&peer->outbox, held, peer->core->limits->outbox_max)) {
+        collapse(peer);
+        peer_owe_truncated(peer, sub, first);
     }
-    dialect_updated_write(u, room, size);
+    mem_free(held);
+    peer_mark_dirty(peer);
+}
+
+void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change)
+{
+    if (peer->sink && outbox_push_initial(&peer->outbox, sub, change,
+                                          peer->core->limits->outbox_max) == OUTBOX_FULL) {
+        collapse(peer);
+        peer_owe_truncated(peer, sub, change->seq);
+    }
+    peer_mark_dirty(peer);
+}
+
+void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
+                enum tidings_change_kind kind)
+{
+    if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->suspended) {
+        return;
+    }
+    if (!passes(peer, sub, change)) {
+        return;
+    }
+    if (sub->truncated) {
+        peer_mark_dirty(peer); /* it will be told to re-read anyway */
+        return;
+    }
+    struct core *core = peer->core;
+    bool held_before = sub->window.held != NULL;
+    struct tidings_str value;
+    switch (window_offer(&core->windows, &sub->window, loop_now_ms(core->loop), sub, change, kind,
+                         core->limits->outbox_max)) {
+    case WINDOW_PASS:
+        if (sub->wants_value) {
+            values_get(core, change, &value); /* so that it is there when it is needed */
+        }
+        enqueue(peer, sub, change, kind);
+        break;
+    case WINDOW_HELD:
+        peer->held_count += !held_before;
+        break;
+    case WINDOW_FULL:
+        peer->held_count -= held_before;
+        peer_owe_truncated(peer, sub, held_before ? window_first_seq(&sub->window) : change->seq);
+        window_clear(&core->windows, &sub->window);
+        break;
+    }
+}
+
+struct room_request {
+    struct peer *peer;
+    uint64_t cursor;
+};
+
+static char *take_room(void *user, size_t size)
+{
+    struct room_request *r = user;
+    struct peer *peer = r->peer;
+    char id[64];
+    size_t id_len = peer->event_id ? peer->event_id(peer, r->cursor, id) : 0;
+    return peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
+}
+
+static bool write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+{
     peer->core->stats.deliveries++;
-    return true;
+    if (peer->told) {
+        peer->told(peer, u, sub);
+        return true;
+    }
+    struct room_request r = {.peer = peer, .cursor = u->cursor};
+    return dialect_updated_write(u, take_room, &r);
 }
 
 /* The number up to which everything is written once the first item is. */
@@ -257,8 +414,16 @@ static bool flush_items(struct peer *peer)
             return false;
         }
         struct sub *sub = item->sub;
+        struct tidings_str value = STR_EMPTY;
+        if (sub->wants_value && values_get(peer->core, item->change, &value) == VALUE_READING) {
+            peer->waits_value = true;
+            return false;
+        }
         struct dialect_updated u = {
             .change = item->change,
+            .value_json = value,
+            .initial = item->initial,
+            .top_metadata = sub->wants_metadata,
             .kind = item->kind,
             .uri_json = sub->is_literal ? sub->spelled_json : item->change->uri_json,
             .subscribed_json = sub->spelled_json,
@@ -267,7 +432,7 @@ static bool flush_items(struct peer *peer)
             .cursor = cursor_after_first(peer),
             .merged = item->merged,
         };
-        if (!write_update(peer, &u)) {
+        if (!write_update(peer, &u, sub)) {
             return false;
         }
         outbox_pop(&peer->outbox);
@@ -307,9 +472,10 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
         .listen_id_json = sub->listen->id_json,
         .epoch = peer->core->epoch,
         .cursor = last ? peer->core->last_seq : peer_cursor(peer),
-        .truncated = true,
+        .truncated = !sub->suspended,
+        .suspended = sub->suspended,
     };
-    if (!write_update(peer, &u)) {
+    if (!write_update(peer, &u, sub)) {
         return false;
     }
     sub->truncated = false;
@@ -367,7 +533,8 @@ void peer_flush(struct peer *peer)
     if (!peer->sink || peer->catchup) {
         return;
     }
-    if (flush_items(peer) && flush_truncated(peer) && flush_list(peer)) {
+    bool all = flush_items(peer) && flush_truncated(peer) && flush_list(peer);
+    if (all && peer->catching == 0) {
         peer->owed_from = 0;
     }
 }

@@ -17,6 +17,7 @@
 #include "core/core.h"
 #include "core/outbox.h"
 #include "core/sink.h"
+#include "core/window.h"
 
 #define PEER_MAX_SKIPS 8u
 
@@ -25,15 +26,44 @@ struct hub_catchup;
 struct listen;
 struct peer;
 
+/* May this subscription hear of it? `metadata` is the JSON object of the change. On the worker;
+ * must not block. */
+typedef bool (*sub_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
+
+/* What few subscriptions have. */
+struct sub_extra {
+    struct tidings_str origin; /* whose changes are left out; empty: nobody's */
+    sub_filter_fn filter;
+    void *filter_user;
+    struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
+    struct list covers_link;           /* in core->covering */
+    struct sub *sub;
+    struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
+    size_t scope_count;
+    size_t condition_count; /* of a query: all must hold */
+    struct sub_condition {
+        struct tidings_str key, value;
+    } conditions[]; /* their text follows */
+};
+
 struct sub {
     struct match_node node;
     struct list link; /* in listen->subs */
     struct listen *listen;
-    uint64_t since;                  /* changes up to this number are none of its business */
-    unsigned queued;                 /* items in the outbox */
-    bool is_literal;                 /* notifications use the client's spelling as `uri` */
-    bool watched;                    /* holds a need of its scope at the hub */
-    bool truncated;                  /* must be told that something, unknown what, changed */
+    struct window window;
+    struct sub_extra *extra;    /* NULL: nothing special */
+    uint64_t since;             /* changes up to this number are none of its business */
+    const void *catchup;        /* … by this request */
+    unsigned queued;            /* items in the outbox, and held */
+    uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
+    bool is_literal;            /* notifications use the client's spelling as `uri` */
+    bool watched;               /* holds a need of its scope at the hub */
+    bool catching_up;           /* the log is being asked on its behalf … */
+    bool broad;                 /* covers whole mounts */
+    bool truncated;             /* must be told that something, unknown what, changed */
+    bool suspended;             /* must be told that it is not evaluated any more */
+    bool wants_metadata;        /* as a member of params */
+    bool wants_value;
     struct tidings_str uri;          /* canonical */
     struct tidings_str spelled;      /* as the client wrote it */
     struct tidings_str spelled_json; /* the same, quoted */
@@ -43,6 +73,7 @@ struct sub {
 struct listen_pending {
     struct list link;
     struct listen *listen;
+    bool is_subscribing; /* a struct subscribing (core/subscribing.h) */
 };
 
 struct listen {
@@ -79,8 +110,15 @@ struct peer {
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;
+    bool waits_value;   /* the first item needs content that is being read */
+    size_t held_count;  /* subscriptions that hold something back */
+    size_t broad_count; /* subscriptions that cover whole mounts */
+    size_t catching;    /* subscriptions the log is being asked for */
+    /* In-process subscribers are called instead of written to. */
+    void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
     size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[64]);
+    void (*destroyed)(struct peer *peer);
     void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
     void *owner;
     struct loop_discard discard;
@@ -100,6 +138,14 @@ void peer_mark_dirty(struct peer *peer);
  * changed. */
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
 void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq);
+void peer_owe(struct peer *peer, uint64_t seq);     /* the cursor stays below `seq` */
+void peer_owe_all(struct peer *peer, uint64_t seq); /* every subscription */
+/* `sub` is not evaluated any more: tell its client. */
+void peer_owe_suspended(struct peer *peer, struct sub *sub);
+/* The period of `sub` ended: what was held goes to the outbox. */
+void peer_release_held(struct sub *sub);
+/* The state of something when it was subscribed, whatever its number. */
+void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change);
 void peer_flush(struct peer *peer);
 /* One whole message right now, before anything that waits. false: no stream, or it broke (also when
  * the message could not be built: the stream is cut rather than left with a gap). */
@@ -121,10 +167,13 @@ void listen_destroy(struct listen *listen);
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
 void listen_want_list(struct listen *listen);
 
-/* `spelled` as the client wrote it. NULL when out of memory. The watch for `uri` is armed already.
- */
+/* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
 struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
-                       enum match_kind kind, uint64_t since);
-void sub_destroy(struct sub *sub); /* releases its watch */
+                       enum match_kind kind, uint64_t since, struct tidings_error *err);
+void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
+void sub_destroy(struct sub *sub);                            /* releases its watch */
+/* How often: the longest of window, rate and what was set for the URI. */
+void sub_set_period(struct sub *sub, const struct options *options);
+void sub_set_rate(struct sub *sub, uint64_t ms);
 
 #endif

@@ -244,6 +244,10 @@ void request_children(struct tidings_list *list, struct tidings_provider *p)
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                      struct tidings_error *err)
 {
+    if (list->on_row) {
+        list->full = list->full || list->on_row(list, row) == 0;
+        return !list->full;
+    }
     if (list->full || list->count == list->wanted) {
         list->full = true;
         return 0;

@@ -16,6 +16,12 @@ void tidings_resource_init(struct tidings_resource *r)
     r->subscribable = true;
 }
 
+/* By listable and subscribable: written often. */
+static const struct tidings_str capabilities[2][2] = {
+    {{"{\"list\":false,\"subscribe\":false}", 32}, {"{\"list\":false,\"subscribe\":true}", 31}},
+    {{"{\"list\":true,\"subscribe\":false}", 31}, {"{\"list\":true,\"subscribe\":true}", 30}},
+};
+
 static void put_text(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
     if (value.len > 0) {
@@ -60,11 +66,7 @@ void resource_write_members(struct jw *w, struct tidings_str uri_key,
         jw_put_raw(w, STR("icons"), r->icons);
     }
     write_annotations(w, r);
-    jw_key(w, STR("capabilities"));
-    jw_begin_object(w);
-    jw_put_bool(w, STR("list"), r->listable);
-    jw_put_bool(w, STR("subscribe"), r->subscribable);
-    jw_end_object(w);
+    jw_put_raw(w, STR("capabilities"), capabilities[r->listable][r->subscribable]);
     if (r->etag.len > 0) {
         jw_key(w, STR("_meta"));
         jw_begin_object(w);

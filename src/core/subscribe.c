@@ -1,45 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * One `struct subscribing` per request. It outlives neither hub nor worker but may outlive its
- * listen (the client went): then whatever was armed is released again.
- *
- *     settle every URI (stat, maybe later) -> arm all scopes at the hub -> create subs, acknowledge
+ * Arming what was settled, making the subscriptions, telling the client; then what it asked for at
+ * the beginning: the current state, or what it has missed.
  */
 #include "core/subscribe.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/beginning.h"
 #include "core/hub.h"
-#include "core/request.h"
+#include "core/subscribing.h"
 #include "uri/uri.h"
 
-struct subscribing;
-struct wish {
-    struct subscribing *owner;
-    struct tidings_str spelled; /* in the arena */
-    struct tidings_str uri;     /* canonical, in the arena */
-    enum match_kind kind;
-    struct tidings_stat stat; /* its err says why it was refused */
-    bool refused;
-    bool watched; /* a need of its scope is held at the hub */
-};
+/* URIs and what is derived from them: patterns, scopes, conditions. */
+#define ARENA_PER_WISH (8u * URI_MAX)
 
-struct subscribing {
-    struct listen_pending pending; /* .listen is NULL once the client is gone */
-    struct core *core;
-    struct call *call; /* resources/subscribe; NULL for listens */
-    struct arena arena;
-    bool acknowledge; /* a listen waits for its acknowledgement */
-    bool wants_list;  /* also arm every mount */
-    bool withdrawn;   /* unsubscribed before it came to be */
-    size_t unsettled;
-    size_t count;
-    struct wish wishes[];
-};
-
-static struct subscribing *subscribing_create(struct listen *listen, size_t count)
+struct subscribing *subscribing_create(struct listen *listen, size_t count)
 {
     struct subscribing *s = mem_zalloc(sizeof(*s) + count * sizeof(s->wishes[0]));
     if (!s) {
@@ -47,13 +26,14 @@ static struct subscribing *subscribing_create(struct listen *listen, size_t coun
     }
     s->core = listen->peer->core;
     s->count = count;
-    arena_init(&s->arena, (count + 1) * 4 * URI_MAX);
+    arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
     s->pending.listen = listen;
+    s->pending.is_subscribing = true;
     list_append(&listen->pending, &s->pending.link);
     return s;
 }
 
-static void subscribing_free(struct subscribing *s)
+void subscribing_free(struct subscribing *s)
 {
     list_remove(&s->pending.link);
     for (size_t i = 0; i < s->count; i++) {
@@ -63,14 +43,23 @@ static void subscribing_free(struct subscribing *s)
     mem_free(s);
 }
 
-static void refuse(struct wish *w, int code, const char *text)
+void wish_refuse(struct wish *w, int code, const char *fmt, ...)
 {
+    char text[sizeof(w->stat.base.err.text)];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
     w->refused = true;
-    w->stat.base.err.code = code;
     tidings_fail(&w->stat.base.err, code, "%s", text);
 }
 
-/* ---- the end: subscriptions exist, the client is told ---------------------------------------- */
+struct json *options_of(const struct rpc_message *msg)
+{
+    return jv_get(jv_get(msg->params, "_meta"), "dev.tidings/options");
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
 
 static void write_refused(struct jw *w, const struct subscribing *s)
 {
@@ -118,6 +107,14 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
     jw_end_object(w);
 }
 
+static void put_cursor(struct jw *w, const struct core *core, uint64_t seq)
+{
+    char cursor[64];
+    snprintf(cursor, sizeof(cursor), "%llx.%llu", (unsigned long long)core->epoch,
+             (unsigned long long)seq);
+    jw_put_string(w, STR("dev.tidings/cursor"), tidings_str(cursor));
+}
+
 static void acknowledge(struct subscribing *s, uint64_t seq)
 {
     struct listen *listen = s->pending.listen;
@@ -135,10 +132,7 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
     jw_key(&w, STR("_meta"));
     jw_begin_object(&w);
     jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen->id_json);
-    char cursor[64];
-    snprintf(cursor, sizeof(cursor), "%llx.%llu", (unsigned long long)s->core->epoch,
-             (unsigned long long)seq);
-    jw_put_string(&w, STR("dev.tidings/cursor"), tidings_str(cursor));
+    put_cursor(&w, s->core, seq);
     write_refused(&w, s);
     jw_end_object(&w);
     jw_end_object(&w);
@@ -148,7 +142,8 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
     buf_deinit(&out);
 }
 
-static void answer(struct subscribing *s)
+/* Answer resources/subscribe: {} and, in _meta, where the client stands. */
+static void answer(struct subscribing *s, uint64_t seq)
 {
     struct wish *w = &s->wishes[0];
     struct call *call = s->call;
@@ -158,47 +153,161 @@ static void answer(struct subscribing *s)
     } else if (w->refused) {
         call_fail_err(call, &w->stat.base.err, w->spelled);
     } else {
-        call_empty(call);
+        call_begin(call);
+        jw_key(&call->w, STR("_meta"));
+        jw_begin_object(&call->w);
+        put_cursor(&call->w, s->core, seq);
+        jw_end_object(&call->w);
+        call_end(call, CACHE_NONE);
+    }
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static void release_scopes(struct subscribing *s, const struct wish *w, const struct hub_arm *arm)
+{
+    for (size_t i = 0; i < w->scope_count; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        if (item->watched) {
+            hub_disarm(s->core->hub, item->scope);
+        }
+    }
+}
+
+/* What few subscriptions have, in one block; false: out of memory. */
+static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+{
+    size_t text = w->options.echo ? 0 : w->options.origin.len, scopes = 0, scope_text = 0;
+    for (size_t i = 0; i < w->condition_count; i++) {
+        text += w->conditions[i].key.len + w->conditions[i].value.len;
+    }
+    bool plain_scope = w->scope_count == 1 && str_eq(w->scopes[0], w->uri);
+    for (size_t i = 0; i < w->scope_count && !plain_scope; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        scopes += item->watched;
+        scope_text += item->watched ? item->scope.len : 0;
+    }
+    struct sub *sub = w->sub;
+    sub->watched = plain_scope && arm->items[w->first_item].watched;
+    if (text == 0 && scopes == 0 && w->condition_count == 0 && !s->filter && !w->covering) {
+        return true;
+    }
+    struct sub_extra *x =
+        mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
+    struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
+    if (!x || (scopes && !kept)) {
+        mem_free(x);
+        mem_free(kept);
+        return false;
+    }
+    char *at = (char *)&x->conditions[w->condition_count];
+    for (size_t i = 0; i < w->condition_count; i++) {
+        x->conditions[i].key = str_place(&at, w->conditions[i].key);
+        x->conditions[i].value = str_place(&at, w->conditions[i].value);
+    }
+    x->condition_count = w->condition_count;
+    x->origin = w->options.echo ? STR_EMPTY : str_place(&at, w->options.origin);
+    x->filter = s->filter;
+    x->filter_user = s->filter_user;
+    x->covering = w->covering;
+    at = (char *)(kept + scopes);
+    for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        if (item->watched) {
+            kept[x->scope_count++] = str_place(&at, item->scope);
+        }
+    }
+    x->scopes = kept;
+    sub_set_extra(sub, x);
+    return true;
+}
+
+/* Why this one cannot be, or NULL. */
+static bool is_too_many(struct subscribing *s, struct wish *w)
+{
+    const struct core_limits *limits = s->core->limits;
+    const struct peer *peer = s->pending.listen->peer;
+    if (peer->sub_count >= limits->max_subscriptions) {
+        wish_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
+                    limits->max_subscriptions);
+    } else if (w->broad && peer->broad_count >= limits->max_broad) {
+        wish_refuse(w, TIDINGS_E_LIMIT,
+                    "this covers whole mounts; at most %zu such subscriptions are allowed "
+                    "(--max-breadth), name something narrower",
+                    limits->max_broad);
+    }
+    return w->refused;
+}
+
+/* The mount's own defaults, where the client asked for nothing. */
+static void apply_mount(const struct subscribing *s, struct wish *w)
+{
+    const struct catalog *c = s->core->catalog;
+    for (size_t i = 0; i < c->mount_count && w->scope_count > 0; i++) {
+        const struct tidings_provider *p = c->mounts[i];
+        if (!uri_is_within(w->scopes[0], p->prefix)) {
+            continue;
+        }
+        if (!w->options.has_window && p->window_ms >= 0) {
+            w->options.window_ms = (uint64_t)p->window_ms;
+        }
+        if (!w->options.has_rate && p->rate_ms >= 0) {
+            w->options.rate_ms = (uint64_t)p->rate_ms;
+        }
     }
 }
 
 /* The watch is armed: make the subscription, or release the watch again. */
-static void establish(struct subscribing *s, struct wish *w, uint64_t seq)
+static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
-    size_t most = s->core->limits->max_subscriptions;
-    /* Asked for twice before the first was there: once is enough. */
-    bool needless = s->withdrawn || map_find(&listen->by_spelling, w->spelled) != NULL;
-    struct sub *sub = NULL;
-    if (!needless && listen->peer->sub_count >= most) {
-        w->refused = true;
-        tidings_fail(&w->stat.base.err, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
-                     most);
-    } else if (!needless) {
-        sub = sub_create(listen, w->spelled, w->uri, w->kind, seq);
-        if (!sub) {
-            refuse(w, TIDINGS_E_NOMEM, "out of memory");
+    struct sub *old = map_find(&listen->by_spelling, w->spelled);
+    if (old) {
+        sub_destroy(old); /* subscribing again replaces the options */
+    }
+    if (s->withdrawn || is_too_many(s, w)) {
+        release_scopes(s, w, arm);
+        return;
+    }
+    struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
+    w->sub = sub_create(listen, w->spelled, w->uri, w->kind, arm->seq, &err);
+    if (!w->sub || !add_extra(s, w, arm)) {
+        if (w->sub) {
+            sub_destroy(w->sub);
+            w->sub = NULL;
         }
+        release_scopes(s, w, arm);
+        wish_refuse(w, err.code, "%s", err.text);
+        return;
     }
-    if (sub) {
-        sub->watched = w->watched;
-    } else if (w->watched) {
-        hub_disarm(s->core->hub, w->uri);
-    }
+    struct sub *sub = w->sub;
+    sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
+    sub->wants_value = w->options.include == OPTION_INCLUDE_VALUE;
+    sub->broad = w->broad;
+    listen->peer->broad_count += w->broad;
+    apply_mount(s, w);
+    sub_set_period(sub, &w->options);
 }
 
-static void finish(struct subscribing *s, uint64_t seq)
+static void finish(struct subscribing *s, const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
-    for (size_t i = 0; listen && i < s->count; i++) {
+    for (size_t i = 0; listen && arm && i < s->count; i++) {
         if (!s->wishes[i].refused) {
-            establish(s, &s->wishes[i], seq);
+            establish(s, &s->wishes[i], arm);
         }
     }
+    uint64_t seq = arm ? arm->seq : s->core->last_seq;
     if (s->call) {
-        answer(s);
+        answer(s, seq);
     } else if (s->acknowledge && listen) {
         acknowledge(s, seq);
+    }
+    if (s->done) {
+        s->done(s, s->done_user);
+    }
+    if (s->pending.listen) {
+        beginning(s, seq);
     }
     subscribing_free(s);
 }
@@ -219,17 +328,14 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
     char *at = (char *)(kept + n);
     size_t k = 0;
     for (size_t i = from; i < arm->count; i++) {
-        struct tidings_str scope = arm->items[i].scope;
         if (!arm->items[i].watched) {
             continue;
         }
-        if (!kept) {
-            hub_disarm(listen->peer->core->hub, scope);
-            continue;
+        if (kept) {
+            kept[k++] = str_place(&at, arm->items[i].scope);
+        } else {
+            hub_disarm(listen->peer->core->hub, arm->items[i].scope);
         }
-        memcpy(at, scope.ptr, scope.len);
-        kept[k++] = tidings_strn(at, scope.len);
-        at += scope.len;
     }
     listen->list_scopes = kept;
     listen->list_scope_count = k;
@@ -244,6 +350,20 @@ static void release_all(struct hub_arm *arm)
     }
 }
 
+/* One scope that could not be armed refuses the whole wish. */
+static void check_armed(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+{
+    for (size_t i = 0; i < w->scope_count; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        if (item->code < 0) {
+            release_scopes(s, w, arm);
+            w->refused = true;
+            w->stat.base.err = item->err;
+            return;
+        }
+    }
+}
+
 static void armed(struct hub_arm *arm, struct core *core)
 {
     (void)core;
@@ -252,27 +372,20 @@ static void armed(struct hub_arm *arm, struct core *core)
     if (!listen) {
         release_all(arm);
     } else {
-        size_t item = 0;
+        size_t items = 0;
         for (size_t i = 0; i < s->count; i++) {
-            struct wish *w = &s->wishes[i];
-            if (w->refused) {
-                continue;
+            if (!s->wishes[i].refused) {
+                items += s->wishes[i].scope_count;
+                check_armed(s, &s->wishes[i], arm);
             }
-            w->watched = arm->items[item].watched;
-            if (arm->items[item].code < 0) {
-                w->refused = true;
-                w->stat.base.err = arm->items[item].err;
-            }
-            item++;
         }
         if (s->wants_list) {
-            keep_list_scopes(listen, arm, item);
+            keep_list_scopes(listen, arm, items);
             listen_want_list(listen);
         }
     }
-    uint64_t seq = arm->seq;
+    finish(s, arm);
     hub_arm_free(arm);
-    finish(s, seq);
 }
 
 /* The hub went before it could answer. */
@@ -285,30 +398,42 @@ static void never_armed(struct hub_arm *arm)
     subscribing_free(s);
 }
 
-static void arm_all(struct subscribing *s)
+static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
 {
     const struct catalog *catalog = s->core->catalog;
-    size_t most = s->count + (s->wants_list ? catalog->mount_count : 0);
-    struct tidings_str *scopes = mem_alloc((most + 1) * sizeof(*scopes));
-    struct hub_arm *arm = NULL;
-    if (scopes) {
-        size_t n = 0;
-        for (size_t i = 0; i < s->count; i++) {
-            if (!s->wishes[i].refused) {
-                scopes[n++] = s->wishes[i].uri;
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct wish *w = &s->wishes[i];
+        w->first_item = n;
+        for (size_t k = 0; k < w->scope_count && !w->refused; k++, n++) {
+            if (ret) {
+                ret[n] = w->scopes[k];
             }
         }
-        for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++) {
-            scopes[n++] = catalog->mounts[i]->prefix;
+    }
+    for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++, n++) {
+        if (ret) {
+            ret[n] = catalog->mounts[i]->prefix;
         }
+    }
+    return n;
+}
+
+void subscribing_arm(struct subscribing *s)
+{
+    struct hub_arm *arm = NULL;
+    size_t n = collect_scopes(s, NULL);
+    struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
+    if (scopes) {
+        collect_scopes(s, scopes);
         arm = hub_arm_create(s->core, scopes, n);
         mem_free(scopes);
     }
     if (!arm) {
         for (size_t i = 0; i < s->count; i++) {
-            refuse(&s->wishes[i], TIDINGS_E_NOMEM, "out of memory");
+            wish_refuse(&s->wishes[i], TIDINGS_E_NOMEM, "out of memory");
         }
-        finish(s, s->core->last_seq);
+        finish(s, NULL);
         return;
     }
     arm->done = armed;
@@ -317,85 +442,20 @@ static void arm_all(struct subscribing *s)
     hub_arm_send(arm);
 }
 
-/* ---- settling what a URI means --------------------------------------------------------------- */
-
-static void settled(struct subscribing *s)
-{
-    if (--s->unsettled == 0) {
-        arm_all(s);
-    }
-}
-
-static void stat_done(struct request *request)
-{
-    struct wish *w = request->user;
-    struct subscribing *s = w->owner;
-    const struct tidings_resource *about = &w->stat.about;
-    bool container = w->uri.ptr[w->uri.len - 1] == '/';
-    if (request->code < 0) {
-        if (request->code != TIDINGS_E_NOTFOUND || !container) {
-            w->refused = true;
-        } else {
-            w->kind = MATCH_CONTAINER;
-        }
-    } else if (!about->subscribable) {
-        refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
-    } else {
-        w->kind = about->listable || container ? MATCH_CONTAINER : MATCH_LITERAL;
-        if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
-            w->uri = arena_dup(&s->arena, about->uri);
-            if (!w->uri.ptr) {
-                refuse(w, TIDINGS_E_NOMEM, "out of memory");
-            }
-        }
-    }
-    settled(s);
-}
-
-static void settle(struct subscribing *s, struct wish *w)
-{
-    struct buf canonical;
-    buf_init(&canonical, URI_MAX * 3);
-    struct tidings_error err = {0};
-    int rc = uri_canonical(w->spelled, &canonical, &err);
-    w->uri = rc < 0 ? STR_EMPTY : arena_dup(&s->arena, buf_str(&canonical));
-    buf_deinit(&canonical);
-    request_init(&w->stat.base, s->core, stat_done, w, w->uri);
-    if (rc < 0 || !w->uri.ptr) {
-        refuse(w, rc < 0 ? rc : TIDINGS_E_NOMEM, rc < 0 ? err.text : "out of memory");
-        settled(s);
-        return;
-    }
-    struct catalog_hit hit;
-    const struct principal *who = s->pending.listen->peer->who;
-    if (!access_allows(who, ACCESS_SUBSCRIBE, w->uri)) {
-        refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
-        settled(s);
-    } else if (catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
-        request_stat(&w->stat, &hit);
-    } else {
-        refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
-        settled(s);
-    }
-}
-
-static void settle_all(struct subscribing *s)
-{
-    s->unsettled = s->count + 1; /* one for this loop */
-    for (size_t i = 0; i < s->count; i++) {
-        s->wishes[i].owner = s;
-        if (s->wishes[i].refused) {
-            settled(s);
-        } else {
-            settle(s, &s->wishes[i]);
-        }
-    }
-    settled(s);
-}
+/* ---- the legacy requests --------------------------------------------------------------------- */
 
 void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
 {
-    if (map_find(&listen->by_spelling, spelled)) {
+    const struct option_limits *limits = &call->core->limits->options;
+    struct json *given = options_of(&call->msg);
+    struct options options;
+    struct tidings_error err;
+    options_init(&options, limits);
+    if (options_read(&options, given, limits, false, &err) < 0) {
+        call_fail_err(call, &err, STR_EMPTY);
+        return;
+    }
+    if (!given && map_find(&listen->by_spelling, spelled)) {
         call_empty(call);
         return;
     }
@@ -415,7 +475,8 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
     }
     s->call = call;
     s->wishes[0].spelled = copy;
-    settle_all(s);
+    s->wishes[0].options = options;
+    subscribing_settle(s);
 }
 
 void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
@@ -427,8 +488,9 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
     list_each(it, next, &listen->pending)
     {
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
-        struct subscribing *s = list_entry(pending, struct subscribing, pending);
-        if (s->call && str_eq(s->wishes[0].spelled, spelled)) {
+        struct subscribing *s =
+            pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;
+        if (s && s->call && str_eq(s->wishes[0].spelled, spelled)) {
             s->withdrawn = true;
         }
     }
@@ -445,152 +507,6 @@ void subscribe_list(struct listen *listen)
     if (s) {
         listen_want_list(listen); /* registrations are announced without arming */
         s->wants_list = true;
-        settle_all(s);
+        subscribing_settle(s);
     }
-}
-
-static void http_listen_closed(struct peer *peer)
-{
-    peer_destroy(peer);
-}
-
-static struct peer *listen_peer(struct call *call)
-{
-    struct channel *channel = call->channel;
-    if (!channel->ops->is_http) {
-        return channel_peer(channel);
-    }
-    struct peer *peer = peer_create(call->core, channel->who);
-    if (peer) {
-        static const struct answer_headers none;
-        peer->closed = http_listen_closed;
-        peer_set_sink(peer, channel->ops->stream(channel, &none));
-    }
-    return peer;
-}
-
-/* Copy the wishes; one that is not a string is refused by itself, a repeated one counts once. */
-static int copy_wishes(struct subscribing *s, struct json *uris)
-{
-    struct map seen;
-    map_init(&seen);
-    size_t n = 0;
-    int rc = 0;
-    for (size_t i = 0; i < jv_count(uris) && rc == 0; i++) {
-        struct tidings_str spelled = jv_str(jv_at(uris, i));
-        if (map_find(&seen, spelled)) {
-            continue;
-        }
-        struct wish *w = &s->wishes[n++];
-        w->spelled = arena_dup(&s->arena, spelled);
-        rc = w->spelled.ptr ? map_put(&seen, w->spelled, w, NULL) : TIDINGS_E_NOMEM;
-    }
-    s->count = n;
-    map_deinit(&seen);
-    return rc;
-}
-
-static bool check_flag(struct call *call, struct json *wanted, const char *name)
-{
-    struct json *flag = jv_get(wanted, name);
-    if (flag && !jv_is(flag, JV_TRUE) && !jv_is(flag, JV_FALSE)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "notifications.%s must be true or false",
-                  name);
-        return false;
-    }
-    return true;
-}
-
-/* Everything that can be wrong with the request itself, before it becomes a stream. */
-static bool check_listen(struct call *call, struct json *wanted)
-{
-    if (!jv_is(wanted, JV_OBJECT)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.notifications must be an object");
-        return false;
-    }
-    if (!check_flag(call, wanted, "toolsListChanged") ||
-        !check_flag(call, wanted, "promptsListChanged") ||
-        !check_flag(call, wanted, "resourcesListChanged")) {
-        return false;
-    }
-    struct json *uris = jv_get(wanted, "resourceSubscriptions");
-    if (uris && !jv_is(uris, JV_ARRAY)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                  "notifications.resourceSubscriptions must be an array of URIs");
-        return false;
-    }
-    for (size_t i = 0; i < jv_count(uris); i++) {
-        struct json *uri = jv_at(uris, i);
-        if (!jv_is(uri, JV_STRING) || jv_str(uri).len > URI_MAX) {
-            call_fail(
-                call, TIDINGS_E_INVALID, STR_EMPTY,
-                "notifications.resourceSubscriptions[%zu] must be a string of at most %u bytes", i,
-                URI_MAX);
-            return false;
-        }
-    }
-    const struct core_limits *limits = call->core->limits;
-    if (jv_count(uris) > limits->max_uris_per_listen) {
-        call_fail(call, TIDINGS_E_LIMIT, STR_EMPTY, "at most %zu URIs are allowed in one listen",
-                  limits->max_uris_per_listen);
-        return false;
-    }
-    struct channel *channel = call->channel;
-    struct peer *peer = channel->peer;
-    size_t open = peer ? peer->listen_count - (listen_find(peer, STR_EMPTY) != NULL) : 0;
-    if (open >= limits->max_listens) {
-        call_fail(call, TIDINGS_E_BUSY, STR_EMPTY, "at most %zu listens are allowed here",
-                  limits->max_listens);
-        return false;
-    }
-    if (call->core->stopping) {
-        call_fail(call, TIDINGS_E_BUSY, STR_EMPTY, "the server is stopping");
-        return false;
-    }
-    return true;
-}
-
-/* Out of memory half way. A stream that has begun is cut, so that the client tries again. */
-static void give_up(struct call *call, struct peer *peer, struct listen *listen,
-                    struct subscribing *s)
-{
-    if (s) {
-        subscribing_free(s);
-    }
-    listen_destroy(listen);
-    if (peer && call->channel->ops->is_http) {
-        struct sink *sink = peer->sink;
-        call_drop(call);
-        peer_destroy(peer);
-        sink->ops->cut(sink, "out of memory");
-    } else {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
-    }
-}
-
-void subscribe_listen(struct call *call)
-{
-    struct json *wanted = jv_get(call->msg.params, "notifications");
-    if (!check_listen(call, wanted)) {
-        return;
-    }
-    struct channel *channel = call->channel;
-    if (!channel->ops->is_http && channel->peer &&
-        listen_find(channel->peer, call->id_json) != NULL) {
-        call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "a listen with this id is open");
-        return;
-    }
-    struct json *uris = jv_get(wanted, "resourceSubscriptions");
-    struct peer *peer = listen_peer(call);
-    struct listen *listen = peer ? listen_create(peer, call->id_json) : NULL;
-    struct subscribing *s = listen ? subscribing_create(listen, jv_count(uris)) : NULL;
-    if (!s || copy_wishes(s, uris) < 0) {
-        give_up(call, peer, listen, s);
-        return;
-    }
-    s->acknowledge = true;
-    s->wants_list =
-        jv_is_true(jv_get(wanted, "resourcesListChanged")) && call->core->self->list_changed;
-    call_drop(call);
-    settle_all(s);
 }

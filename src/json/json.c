@@ -2,13 +2,14 @@
  *
  * JSON values over jansson: a `struct json *` is a jansson value under another name.
  *
- * Nesting is counted before the parser sees a byte, so hostile depth costs one pass and no stack.
- * Error texts are ours: they name the place and the rule and never echo the stranger's bytes. The
- * parser's allocations are not ours (its allocator is global to the process) and are not counted.
+ * jansson keeps the values; the text is read by json/parse.c. The values' allocations are jansson's
+ * (its allocator is global to the process) and are not counted among ours.
  */
 #include "json/json.h"
 
 #include <jansson.h>
+
+#include "json/parse.h"
 
 static json_t *unwrap(const struct json *v)
 {
@@ -21,142 +22,15 @@ static struct json *wrap(json_t *v)
     return (struct json *)(void *)v;
 }
 
-/* Offset of the bracket that opens level `max_depth` + 1, or text.len when there is none. Brackets
- * inside strings do not count. Text that is not JSON may be misjudged; the parser refuses it. */
-static size_t find_too_deep(struct tidings_str text, unsigned max_depth)
-{
-    unsigned depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (in_string) {
-            if (c == '\\') {
-                i++;
-            } else if (c == '"') {
-                in_string = false;
-            }
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (depth == max_depth) {
-                return i;
-            }
-            depth++;
-        } else if ((c == ']' || c == '}') && depth > 0) {
-            depth--;
-        }
-    }
-    return text.len;
-}
-
-/* "line 2 column 7", counted in characters like the parser's own. */
-struct place {
-    size_t line, column;
-};
-
-static struct place find_place(struct tidings_str text, size_t at)
-{
-    struct place p = {1, 1};
-    for (size_t i = 0; i < at; i++) {
-        if (text.ptr[i] == '\n') {
-            p.line++;
-            p.column = 1;
-        } else if (((unsigned char)text.ptr[i] & 0xC0u) != 0x80u) {
-            p.column++;
-        }
-    }
-    return p;
-}
-
-/* What must not reach the parser: an empty text, a NUL (it would skip one between tokens), depth.
- */
-static int judge_text(struct tidings_str text, unsigned max_depth, struct tidings_error *err)
-{
-    if (text.len == 0) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "line 1 column 1: the text is empty");
-    }
-    const char *nul = memchr(text.ptr, '\0', text.len);
-    if (nul) {
-        struct place p = find_place(text, (size_t)(nul - text.ptr));
-        return tidings_fail(err, TIDINGS_E_PARSE, "line %zu column %zu: NUL byte", p.line,
-                            p.column);
-    }
-    size_t deep = find_too_deep(text, max_depth);
-    if (deep < text.len) {
-        struct place p = find_place(text, deep);
-        return tidings_fail(err, TIDINGS_E_LIMIT,
-                            "line %zu column %zu: nested deeper than %u levels", p.line, p.column,
-                            max_depth);
-    }
-    return 0;
-}
-
-/* jansson's sentence up to " near '…'", which would quote the stranger; printable ASCII only. */
-static void copy_reason(char *out, size_t size, const char *text)
-{
-    size_t n = 0;
-    for (; n + 1 < size && text[n]; n++) {
-        if (strncmp(text + n, " near ", 6) == 0) {
-            break;
-        }
-        out[n] = '?';
-        if (text[n] >= ' ' && text[n] <= '~') {
-            out[n] = text[n];
-        }
-    }
-    out[n] = '\0';
-}
-
-static int fail_syntax(const json_error_t *e, struct tidings_error *err)
-{
-    char own[JSON_ERROR_TEXT_LENGTH];
-    const char *why = own;
-    copy_reason(own, sizeof own, e->text);
-    switch ((int)json_error_code(e)) {
-    case json_error_out_of_memory:
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory while reading JSON");
-    case json_error_stack_overflow:
-        return tidings_fail(err, TIDINGS_E_LIMIT, "line %d column %d: nested too deep", e->line,
-                            e->column);
-    case json_error_invalid_utf8:
-        why = "not UTF-8";
-        break;
-    case json_error_premature_end_of_input:
-        why = "the text ends too early";
-        break;
-    case json_error_end_of_input_expected:
-        why = "more text after the value";
-        break;
-    case json_error_null_byte_in_key:
-        why = "U+0000 in an object key";
-        break;
-    case json_error_duplicate_key:
-        why = "duplicate object key";
-        break;
-    case json_error_numeric_overflow:
-        why = "number out of range (integers have 64 bits, others are doubles)";
-        break;
-    default:
-        break;
-    }
-    return tidings_fail(err, TIDINGS_E_PARSE, "line %d column %d: %s", e->line, e->column, why);
-}
-
 int jv_parse(struct tidings_str text, unsigned max_depth, struct json **ret_root,
              struct tidings_error *err)
 {
-    int rc = judge_text(text, max_depth, err);
-    if (rc < 0) {
-        return rc;
+    json_t *root = NULL;
+    int rc = parse_text(text, max_depth, &root, err);
+    if (rc == 0) {
+        *ret_root = wrap(root);
     }
-    json_error_t e;
-    json_t *root = json_loadb(text.ptr, text.len,
-                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
-    if (!root) {
-        return fail_syntax(&e, err);
-    }
-    *ret_root = wrap(root);
-    return 0;
+    return rc;
 }
 
 struct json *jv_ref(struct json *v)
@@ -187,6 +61,14 @@ bool jv_is(const struct json *v, enum jv_type type)
 struct json *jv_get(const struct json *v, const char *key)
 {
     return wrap(json_object_get(unwrap(v), key));
+}
+
+struct json *jv_get_str(const struct json *v, struct tidings_str key)
+{
+    if (!jv_is(v, JV_OBJECT)) {
+        return NULL;
+    }
+    return (struct json *)json_object_getn((const json_t *)v, key.ptr, key.len);
 }
 
 struct tidings_str jv_str(const struct json *v)

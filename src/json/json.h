@@ -38,6 +38,7 @@ enum jv_type jv_type(const struct json *v);          /* NULL pointer: JV_NULL */
 bool jv_is(const struct json *v, enum jv_type type); /* false for a NULL pointer */
 /* Member of an object: NULL when absent or when `v` is not an object (or NULL). */
 struct json *jv_get(const struct json *v, const char *key);
+struct json *jv_get_str(const struct json *v, struct tidings_str key);
 struct tidings_str jv_str(const struct json *v); /* empty unless a string */
 int64_t jv_int(const struct json *v);            /* 0 unless an integer */
 double jv_real(const struct json *v);            /* any number; else 0 */

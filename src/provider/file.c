@@ -276,7 +276,7 @@ static struct tidings_str last_segment(struct tidings_str uri)
     return segment.len > 0 ? segment : STR("/");
 }
 
-void file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
+bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
                    const struct file_look *look, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row)
 {
@@ -289,13 +289,15 @@ void file_describe(const struct file_provider *f, struct tidings_str uri, struct
     if (file_kind(look) == FILE_DIRECTORY) {
         row->mime_type = STR("inode/directory");
         row->listable = true;
-        return;
+        return true;
     }
     row->size = look->st.st_size;
     row->mime_type = mime_find(f->mime, name);
-    if (row->mime_type.len == 0) {
+    bool is_known = row->mime_type.len > 0;
+    if (!is_known) {
         row->mime_type = STR("application/octet-stream");
     }
+    return is_known;
 }
 
 static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *stat,
@@ -378,4 +380,5 @@ const struct tidings_provider_ops provider_file_ops = {
     .watch = provider_file_watch,
     .unwatch = provider_file_unwatch,
     .close = provider_file_close,
+    .query = provider_file_query,
 };

@@ -7,11 +7,17 @@
  * walk, because everything below "a/" begins with "a/". So a page needs no memory of the pages
  * before: directories that lie before the cursor are skipped unread. Memory: the names of one
  * directory per level. Names are taken from a heap in order, so that a page of a huge directory
- * does not pay for sorting all of it. Runs on the pool: a directory may be large or slow.
+ * does not pay for sorting all of it.
+ *
+ * A listing begins where the request is, with a budget of names that covers small trees: handing it
+ * to another thread costs as much as twenty rows. When the budget is spent before the page is full
+ * the pool goes on behind the last row, the way the next page would, without one.
  */
 #include <dirent.h>
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,11 +30,16 @@
 
 #define MAX_NAMES 2000000u
 #define MAX_NAMES_BYTES (1u << 30)
+#define BUDGET 128u       /* names, where the request is */
+#define DIRECTORY_COST 4u /* opening a directory, in names */
+#define RECORDS_BYTES 16384u
 
 /* ---- the names of one directory -------------------------------------------------------------- */
 
-/* Offsets into the text; both strings are NUL-terminated there. */
+/* Offsets into the text; both strings are NUL-terminated there. `begin` is the first bytes of the
+ * encoded name as a number, whose order mostly decides. */
 struct name {
+    uint64_t begin;
     uint32_t raw;
     uint32_t encoded;
     uint16_t raw_len;
@@ -42,11 +53,12 @@ struct names {
     struct name *heap; /* smallest encoded name first */
     size_t count;
     size_t cap;
+    size_t budget; /* how many more may be looked at */
 };
 
-static void names_init(struct names *n)
+static void names_init(struct names *n, size_t budget)
 {
-    *n = (struct names){0};
+    *n = (struct names){.budget = budget};
     buf_init(&n->text, MAX_NAMES_BYTES);
 }
 
@@ -63,7 +75,9 @@ static struct tidings_str encoded_name(const struct names *n, const struct name 
 
 static bool is_before(const struct names *n, size_t a, size_t b)
 {
-    return str_cmp(encoded_name(n, &n->heap[a]), encoded_name(n, &n->heap[b])) < 0;
+    const struct name *x = &n->heap[a], *y = &n->heap[b];
+    return x->begin != y->begin ? x->begin < y->begin
+                                : str_cmp(encoded_name(n, x), encoded_name(n, y)) < 0;
 }
 
 static void sift_down(struct names *n, size_t at)
@@ -103,6 +117,31 @@ static bool is_wanted(struct tidings_str encoded, bool is_entered, struct tiding
     return str_cmp(encoded, after) > 0 || (is_entered && str_starts(after, encoded));
 }
 
+static uint64_t begin_of(struct tidings_str encoded)
+{
+    uint64_t begin = 0;
+    memcpy(&begin, encoded.ptr, encoded.len < sizeof begin ? encoded.len : sizeof begin);
+    return be64toh(begin);
+}
+
+/* Room for the names in this many bytes of records. */
+static int names_reserve(struct names *n, size_t records_bytes)
+{
+    const size_t smallest = 24; /* a name of up to four bytes */
+    size_t cap = n->count + records_bytes / smallest + 1;
+    if (cap > n->cap) {
+        cap = cap < n->cap * 2 ? n->cap * 2 : cap;
+        struct name *heap = mem_realloc(n->heap, cap * sizeof *heap);
+        if (!heap) {
+            return TIDINGS_E_NOMEM;
+        }
+        n->heap = heap;
+        n->cap = cap;
+    }
+    return buf_reserve(&n->text, records_bytes);
+}
+
+/* There is room (names_reserve). */
 static int names_add(struct names *n, struct tidings_str raw, const struct name *kind,
                      struct tidings_str after)
 {
@@ -128,31 +167,32 @@ static int names_add(struct names *n, struct tidings_str raw, const struct name 
         n->text.len = mark;
         return 0;
     }
-    if (n->count == n->cap) {
-        size_t cap = n->cap ? n->cap * 2 : 32;
-        struct name *heap = mem_realloc(n->heap, cap * sizeof *heap);
-        if (!heap) {
-            return TIDINGS_E_NOMEM;
-        }
-        n->heap = heap;
-        n->cap = cap;
-    }
+    e.begin = begin_of(encoded_name(n, &e));
     n->heap[n->count++] = e;
     return 0;
 }
 
+/* What getdents64(2) writes. */
+struct record {
+    uint64_t inode;
+    int64_t next;
+    uint16_t bytes; /* of this record */
+    uint8_t type;
+    char name[];
+};
+
 /* Is it something we serve, and what? Most file systems say without a stat. */
-static bool classify(const struct file_root *root, int dir, const struct dirent *d,
+static bool classify(const struct file_root *root, int dir, const struct record *r,
                      const char *path, struct name *ret)
 {
     *ret = (struct name){0};
-    if (d->d_type == DT_REG || d->d_type == DT_DIR) {
-        ret->is_directory = d->d_type == DT_DIR;
+    if (r->type == DT_REG || r->type == DT_DIR) {
+        ret->is_directory = r->type == DT_DIR;
         return true;
     }
     struct file_look look;
-    if ((d->d_type != DT_LNK && d->d_type != DT_UNKNOWN) ||
-        file_look_in(root, dir, d->d_name, path, &look) < 0) {
+    if ((r->type != DT_LNK && r->type != DT_UNKNOWN) ||
+        file_look_in(root, dir, r->name, path, &look) < 0) {
         return false;
     }
     ret->is_directory = file_kind(&look) == FILE_DIRECTORY;
@@ -183,37 +223,50 @@ static void path_cut(struct buf *path, size_t len)
     }
 }
 
-/* Read the directory `dir`, whose path is in `path`. What comes after `after` only. */
+/* One record of the directory `dir`, whose path is in `path`. */
+static int names_take(struct names *n, const struct file_root *root, int dir,
+                      const struct record *r, struct buf *path, struct tidings_str after)
+{
+    struct tidings_str raw = tidings_str(r->name);
+    struct name kind;
+    size_t mark = path->len;
+    int rc = 0;
+    path_push(path, raw);
+    if (!path->failed && !file_is_excluded(root, buf_str(path)) &&
+        classify(root, dir, r, path->ptr, &kind)) {
+        rc = names_add(n, raw, &kind, after);
+    }
+    path_cut(path, mark);
+    return rc;
+}
+
+/* Read the directory `dir`. What comes after `after` only. 1 when the budget does not suffice; the
+ * names are then, as after a failure, not all there and in no order. */
 static int names_read(struct names *n, const struct file_root *root, int dir, struct buf *path,
                       struct tidings_str after)
 {
-    int copy = file_open_beneath(dir, "", O_RDONLY | O_DIRECTORY);
-    DIR *stream = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!stream) {
-        int errnum = copy >= 0 ? errno : -copy;
-        if (copy >= 0) {
-            close(copy);
-        }
-        return error_code_from_errno(errnum);
-    }
+    union {
+        struct record first; /* for its alignment */
+        char bytes[RECORDS_BYTES];
+    } records;
+    long got;
     int rc = 0;
-    struct dirent *d;
-    while (rc == 0 && (d = readdir(stream))) {
-        struct tidings_str raw = tidings_str(d->d_name);
-        size_t mark = path->len;
-        struct name kind;
-        if (is_dot(d->d_name)) {
-            continue;
+    while (rc == 0 && (got = syscall(SYS_getdents64, dir, records.bytes, sizeof records)) != 0) {
+        if (got < 0 && errno == ENOENT) {
+            break; /* it was removed since it was opened: nothing is in it */
         }
-        path_push(path, raw);
-        if (!path->failed && !file_is_excluded(root, buf_str(path)) &&
-            classify(root, dir, d, path->ptr, &kind)) {
-            rc = names_add(n, raw, &kind, after);
+        rc = got < 0 ? error_code_from_errno(errno) : names_reserve(n, (size_t)got);
+        for (long at = 0; rc == 0 && at < got;) {
+            const struct record *r = (const struct record *)(const void *)(records.bytes + at);
+            at += r->bytes;
+            if (is_dot(r->name)) {
+                continue;
+            }
+            rc = n->budget == 0 ? 1 : names_take(n, root, dir, r, path, after);
+            n->budget -= n->budget > 0;
         }
-        path_cut(path, mark);
     }
-    closedir(stream);
-    for (size_t i = n->count / 2; i > 0; i--) {
+    for (size_t i = n->count / 2; rc == 0 && i > 0; i--) {
         sift_down(n, i - 1);
     }
     return rc;
@@ -224,10 +277,13 @@ static int names_read(struct names *n, const struct file_root *root, int dir, st
 struct walk {
     const struct file_provider *f;
     struct tidings_list *list;
-    struct buf path; /* of the current directory or entry */
+    struct tidings_str after; /* the cursor */
+    struct buf path;          /* of the current directory or entry */
     struct buf uri;
     bool is_deep;
     bool is_full;
+    size_t budget;   /* see struct names */
+    struct buf rest; /* not empty: the budget is spent, what comes after this URI is missing */
     unsigned depth;
     struct tidings_error err;
 };
@@ -252,9 +308,21 @@ static int emit(struct walk *w, int dir, const struct names *n, const struct nam
 
 static int walk_directory(struct walk *w, int dir, struct tidings_str after);
 
+/* The budget does not suffice for the directory at w->uri. Its own row, if it has one, was given;
+ * while the cursor lies below it, no row was. */
+static int walk_later(struct walk *w, struct tidings_str after)
+{
+    int rc = buf_puts(&w->rest, after.len > 0 ? w->after : buf_str(&w->uri));
+    return rc < 0 ? tidings_fail(&w->err, rc, "out of memory") : 0;
+}
+
 static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_str after)
 {
-    int child = file_open_beneath(dir, raw, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    if (w->budget < DIRECTORY_COST) {
+        return walk_later(w, after);
+    }
+    w->budget -= DIRECTORY_COST;
+    int child = file_open_beneath(dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (child < 0) {
         return 0; /* gone, or not for us: it has no rows */
     }
@@ -288,17 +356,23 @@ static int walk_entry(struct walk *w, int dir, const struct names *n, const stru
 static int walk_directory(struct walk *w, int dir, struct tidings_str after)
 {
     struct names names;
-    names_init(&names);
+    names_init(&names, w->budget);
     int rc = names_read(&names, &w->f->root, dir, &w->path, after);
+    w->budget = names.budget;
+    if (rc > 0) {
+        names_deinit(&names);
+        return walk_later(w, after);
+    }
     if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT) {
         rc = 0; /* below the directory asked for, what cannot be read has no rows */
+        names.count = 0;
     }
     if (rc < 0) {
         tidings_fail(&w->err, rc, "listing '%.*s': %s", STR_ARG(buf_str(&w->uri)),
                      tidings_code_text(rc));
     }
     struct name e;
-    while (rc == 0 && !w->is_full && names_pop(&names, &e)) {
+    while (rc == 0 && !w->is_full && w->rest.len == 0 && names_pop(&names, &e)) {
         size_t path_mark = w->path.len;
         size_t uri_mark = w->uri.len;
         path_push(&w->path, tidings_strn(names.text.ptr + e.raw, e.raw_len));
@@ -316,10 +390,9 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
 /* The part of the cursor below the directory at w->uri; false: all rows come before the cursor. */
 static bool cursor_below(const struct walk *w, struct tidings_str *ret)
 {
-    struct tidings_str after = tidings_list_after(w->list);
     struct tidings_str base = buf_str(&w->uri);
-    *ret = str_starts(after, base) ? str_skip(after, base.len) : STR_EMPTY;
-    return ret->len > 0 || str_cmp(after, base) <= 0;
+    *ret = str_starts(w->after, base) ? str_skip(w->after, base.len) : STR_EMPTY;
+    return ret->len > 0 || str_cmp(w->after, base) <= 0;
 }
 
 /* ---- the operations -------------------------------------------------------------------------- */
@@ -328,77 +401,108 @@ struct list_job {
     const struct file_provider *f;
     struct tidings_list *list;
     struct tidings_str uri; /* empty: everything below the root */
+    struct buf after;       /* owned */
 };
+
+/* Why `uri` did not open as a directory. */
+static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
+{
+    if (negative_errno != -ENOTDIR) {
+        return file_refuse(&w->err, negative_errno, uri);
+    }
+    struct file_look look;
+    buf_clear(&w->path);
+    int rc = file_resolve(w->f, uri, &w->path, &look, &w->err);
+    return rc < 0 ? rc
+                  : tidings_fail(&w->err, TIDINGS_E_INVALID, "'%.*s' is a file and has no children",
+                                 STR_ARG(uri));
+}
 
 static int run_walk(struct walk *w, struct tidings_str uri)
 {
-    struct file_look look;
+    bool has_slash;
     w->is_deep = uri.len == 0;
     if (w->is_deep) {
         uri = tidings_strn(w->f->root.prefix, w->f->root.prefix_len);
     }
-    int rc = file_resolve(w->f, uri, &w->path, &look, &w->err);
+    int rc = file_path_from_uri(&w->f->root, uri, &w->path, &has_slash, &w->err);
     if (rc < 0) {
         return rc;
     }
-    if (file_kind(&look) != FILE_DIRECTORY) {
-        return tidings_fail(&w->err, TIDINGS_E_INVALID, "'%.*s' is a file and has no children",
-                            STR_ARG(uri));
+    int dir = file_open_beneath(w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY);
+    if (dir < 0) {
+        return refuse_directory(w, dir, uri);
     }
     file_path_to_uri(&w->f->root, buf_str(&w->path), true, &w->uri);
     struct tidings_str after;
-    if (w->uri.failed || !cursor_below(w, &after)) {
-        return w->uri.failed;
+    rc = w->uri.failed;
+    if (rc == 0 && cursor_below(w, &after)) {
+        w->depth = 1;
+        rc = walk_directory(w, dir, after);
     }
-    int dir = file_open_beneath(w->f->root.fd, w->path.ptr, O_PATH | O_DIRECTORY);
-    if (dir < 0) {
-        return file_refuse(&w->err, dir, uri);
-    }
-    w->depth = 1;
-    rc = walk_directory(w, dir, after);
     close(dir);
     return rc;
 }
 
-static void run_list(void *memory)
+static void submit(const struct list_job *now);
+
+/* On the pool, or with a budget. Takes what the job owns. */
+static void run_list(struct list_job *job, size_t budget)
+{
+    struct walk w = {.f = job->f, .list = job->list, .budget = budget};
+    w.after = job->after.len > 0 ? buf_str(&job->after) : tidings_list_after(job->list);
+    buf_init(&w.path, FILE_MAX_PATH);
+    buf_init(&w.uri, URI_MAX);
+    buf_init(&w.rest, URI_MAX + w.after.len);
+    int rc = run_walk(&w, job->uri);
+    buf_deinit(&w.path);
+    buf_deinit(&w.uri);
+    buf_deinit(&job->after);
+    if (rc == 0 && w.rest.len > 0) {
+        job->after = w.rest;
+        submit(job);
+        return;
+    }
+    buf_deinit(&w.rest);
+    tidings_list_done(job->list, rc < 0 ? rc : 0, &w.err);
+}
+
+static void run_pooled(void *memory)
 {
     struct list_job job = *(struct list_job *)memory;
     mem_free(memory);
-    struct walk w = {.f = job.f, .list = job.list};
-    buf_init(&w.path, FILE_MAX_PATH);
-    buf_init(&w.uri, URI_MAX);
-    int rc = run_walk(&w, job.uri);
-    buf_deinit(&w.path);
-    buf_deinit(&w.uri);
-    tidings_list_done(job.list, rc < 0 ? rc : 0, &w.err);
+    run_list(&job, SIZE_MAX);
 }
 
-static void submit(struct tidings_provider *p, struct tidings_list *list, struct tidings_str uri)
+/* Takes what the job owns. */
+static void submit(const struct list_job *now)
 {
-    const struct file_provider *f = tidings_provider_state(p);
     struct list_job *job = mem_alloc(sizeof *job);
     int rc = TIDINGS_E_NOMEM;
     if (job) {
-        *job = (struct list_job){.f = f, .list = list, .uri = uri};
-        rc = pool_submit(f->pool, run_list, job);
+        *job = *now;
+        rc = pool_submit(now->f->pool, run_pooled, job);
     }
     if (rc < 0) {
         struct tidings_error err = {0};
+        struct buf after = now->after;
         mem_free(job);
+        buf_deinit(&after);
         tidings_fail(&err, rc, "too many listings are waiting; try again later");
-        tidings_list_done(list, rc, &err);
+        tidings_list_done(now->list, rc, &err);
     }
 }
 
 void provider_file_list(struct tidings_provider *p, struct tidings_list *list)
 {
-    submit(p, list, STR_EMPTY);
+    provider_file_children(p, list, STR_EMPTY);
 }
 
 void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
                             struct tidings_str uri)
 {
-    submit(p, list, uri);
+    struct list_job job = {.f = tidings_provider_state(p), .list = list, .uri = uri};
+    run_list(&job, BUDGET);
 }
 
 int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
@@ -406,11 +510,11 @@ int file_list_names(const struct file_provider *f, struct tidings_str path, size
 {
     struct names names;
     struct buf where;
-    names_init(&names);
+    names_init(&names, SIZE_MAX);
     buf_init(&where, FILE_MAX_PATH);
     buf_puts(&where, path);
     int dir = where.failed ? where.failed
-                           : file_open_beneath(f->root.fd, where.ptr, O_PATH | O_DIRECTORY);
+                           : file_open_beneath(f->root.fd, where.ptr, O_RDONLY | O_DIRECTORY);
     int rc = dir < 0 ? error_errno(err, where.failed ? ENOMEM : -dir, "open directory")
                      : names_read(&names, &f->root, dir, &where, STR_EMPTY);
     if (dir >= 0 && rc < 0) {

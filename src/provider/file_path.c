@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -199,6 +198,28 @@ int file_look_in(const struct file_root *root, int dir, const char *name, const 
     return ret->is_link ? stat_beneath(root->fd, path, 0, &ret->st) : 0;
 }
 
+int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret)
+{
+    struct stat hint;
+    /* One name without following it: the look itself cannot leave the root. */
+    if (!path[0] || strchr(path, '/') ||
+        fstatat(root->fd, path, &hint, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+        !S_ISREG(hint.st_mode)) {
+        return -1;
+    }
+    int fd = file_open_beneath(root->fd, path, O_RDONLY | O_NOFOLLOW);
+    if (fd < 0) {
+        return -1;
+    }
+    /* It may have been replaced since: only this says what it is. */
+    if (fstat(fd, &ret->st) < 0 || !S_ISREG(ret->st.st_mode)) {
+        close(fd);
+        return -1;
+    }
+    ret->is_link = false;
+    return fd;
+}
+
 int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri)
 {
     switch (-negative_errno) {
@@ -249,8 +270,12 @@ void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE])
 {
     int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
     int64_t age_ms = clock_wall_ms() - changed_ms;
-    (void)snprintf(out, FILE_ETAG_SIZE, "%016llx%s", (unsigned long long)file_print(st),
-                   age_ms < RACY_MS ? "r" : "");
+    uint64_t print = file_print(st);
+    for (size_t i = 16; i > 0; i--, print >>= 4) {
+        out[i - 1] = "0123456789abcdef"[print & 15];
+    }
+    out[16] = age_ms < RACY_MS ? 'r' : '\0';
+    out[17] = '\0';
 }
 
 int64_t file_modified_ms(const struct stat *st)

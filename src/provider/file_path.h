@@ -69,6 +69,10 @@ int file_look(const struct file_root *root, const char *path, struct file_look *
  * the name; cheaper, as most names are no links. */
 int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
                  struct file_look *ret);
+/* Open the regular file at `path` for reading and look at it, with as few system calls as that
+ * takes. -1 when the long way (file_look) is to be taken: to say what is wrong, because it is
+ * something else or a link, or because it does not lie in the root itself. */
+int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret);
 /* Turn the negative errno of the above into an error about `uri`. */
 int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri);
 

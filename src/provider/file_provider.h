@@ -40,14 +40,17 @@ int file_resolve(const struct file_provider *f, struct tidings_str uri, struct b
                  struct file_look *ret, struct tidings_error *err);
 
 /* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
- * borrows all three. */
-void file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
+ * borrows all three. False when the name says nothing about the type of a file, which then is
+ * application/octet-stream. */
+bool file_describe(const struct file_provider *f, struct tidings_str uri, struct tidings_str name,
                    const struct file_look *look, char etag[FILE_ETAG_SIZE],
                    struct tidings_resource *row);
 
 /* The operations of the table that have a file of their own. */
 void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri);
+int provider_file_query(struct tidings_provider *p, struct tidings_str uri, char *glob, size_t *len,
+                        struct tidings_error *err);
 void provider_file_list(struct tidings_provider *p, struct tidings_list *list);
 void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
                             struct tidings_str uri);

@@ -16,7 +16,6 @@
 #include "base/str.h"
 #include "provider/file_path.h"
 #include "provider/file_provider.h"
-#include "provider/mime.h"
 
 #define SMALL 65536
 #define CHUNK 1048576
@@ -98,8 +97,8 @@ static void run_file(struct read_job *job)
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
     struct tidings_str name = job_name(job);
-    file_describe(job->f, job->uri, name, &job->look, etag, &row);
-    if (mime_find(job->f->mime, name).len == 0 && str_is_utf8(tidings_strn(bytes, (size_t)got))) {
+    bool is_known = file_describe(job->f, job->uri, name, &job->look, etag, &row);
+    if (!is_known && str_is_utf8(tidings_strn(bytes, (size_t)got))) {
         row.mime_type = STR("text/plain");
     }
     if (row.size < got) {
@@ -140,6 +139,7 @@ static int plan(struct read_job *job, struct tidings_error *err)
     return 0;
 }
 
+/* The long way to an open file. */
 static int open_file(struct read_job *job, struct tidings_error *err)
 {
     job->fd = file_open_beneath(job->f->root.fd, job->path.ptr, O_RDONLY);
@@ -154,7 +154,7 @@ static int open_file(struct read_job *job, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no regular file any more",
                             STR_ARG(job->uri));
     }
-    return plan(job, err);
+    return 0;
 }
 
 /* ---- directories ----------------------------------------------------------------------------- */
@@ -215,14 +215,23 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
 {
     struct tidings_error err = {0};
     struct read_job job = {.f = tidings_provider_state(p), .read = read, .uri = uri, .fd = -1};
+    bool has_slash;
     buf_init(&job.path, FILE_MAX_PATH);
-    int rc = file_resolve(job.f, uri, &job.path, &job.look, &err);
-    if (rc == 0 && file_kind(&job.look) == FILE_DIRECTORY) {
-        submit(&job);
-        return;
+    int rc = file_path_from_uri(&job.f->root, uri, &job.path, &has_slash, &err);
+    if (rc == 0 && !has_slash) {
+        job.fd = file_open_regular(&job.f->root, job.path.ptr, &job.look);
+    }
+    if (rc == 0 && job.fd < 0) {
+        buf_clear(&job.path);
+        rc = file_resolve(job.f, uri, &job.path, &job.look, &err);
+        if (rc == 0 && file_kind(&job.look) == FILE_DIRECTORY) {
+            submit(&job);
+            return;
+        }
+        rc = rc < 0 ? rc : open_file(&job, &err);
     }
     if (rc == 0) {
-        rc = open_file(&job, &err);
+        rc = plan(&job, &err);
     }
     if (rc < 0) {
         job_finish(&job, rc, &err);

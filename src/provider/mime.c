@@ -10,7 +10,7 @@
 #include "provider/mime.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,7 +49,8 @@ struct builtin {
     const char *type;
 };
 
-/* Both tables are sorted by key (bytes), keys in lower case. */
+/* Both tables are sorted by key (bytes), keys in lower case. No name ends in one of the extensions,
+ * so it makes no difference which table is asked first. */
 static const struct builtin builtin_extensions[] = {
     {"avif", "image/avif"},
     {"bash", "text/x-shellscript"},
@@ -275,25 +276,47 @@ void mime_destroy(struct mime_table *m)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static int compare_builtin(const void *key, const void *row)
+/* Keys are short and differ early. */
+static int compare(struct tidings_str wanted, const char *key)
 {
-    const struct tidings_str *wanted = key;
-    const struct builtin *b = row;
-    return str_cmp(*wanted, tidings_str(b->key));
+    size_t i = 0;
+    while (i < wanted.len && wanted.ptr[i] == key[i] && key[i]) {
+        i++;
+    }
+    int next = i < wanted.len ? (unsigned char)wanted.ptr[i] : -1;
+    return next - (key[i] ? (unsigned char)key[i] : -1);
 }
 
-#define BUILTIN_FIND(table, key)                                                                   \
-    bsearch(&(key), table, sizeof(table) / sizeof((table)[0]), sizeof((table)[0]), compare_builtin)
+static const struct builtin *search(const struct builtin *rows, size_t count,
+                                    struct tidings_str wanted)
+{
+    size_t low = 0;
+    while (low < count) {
+        size_t middle = low + (count - low) / 2;
+        int order = compare(wanted, rows[middle].key);
+        if (order == 0) {
+            return &rows[middle];
+        }
+        if (order < 0) {
+            count = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return NULL;
+}
+
+#define SEARCH(rows, wanted) search(rows, sizeof(rows) / sizeof((rows)[0]), wanted)
 
 static struct tidings_str find_builtin(struct tidings_str lower)
 {
-    const struct builtin *row = BUILTIN_FIND(builtin_names, lower);
-    for (size_t i = lower.len; !row && i > 0; i--) {
-        if (lower.ptr[i - 1] == '.') {
-            struct tidings_str extension = str_skip(lower, i);
-            row = BUILTIN_FIND(builtin_extensions, extension);
-            break;
-        }
+    const char *dot = memrchr(lower.ptr, '.', lower.len);
+    const struct builtin *row = NULL;
+    if (dot) {
+        row = SEARCH(builtin_extensions, str_skip(lower, (size_t)(dot - lower.ptr) + 1));
+    }
+    if (!row) {
+        row = SEARCH(builtin_names, lower);
     }
     return row ? tidings_str(row->type) : STR_EMPTY;
 }

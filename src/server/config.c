@@ -6,6 +6,8 @@
  */
 #include "server/config.h"
 
+#include <stdio.h>
+
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -308,6 +310,15 @@ static void print_list(struct jw *w, const struct config_list *list, const char 
     jw_end_array(w);
 }
 
+static void print_duration(struct jw *w, const char *name, int64_t ms)
+{
+    if (ms >= 0) {
+        char text[32];
+        snprintf(text, sizeof(text), "%lldms", (long long)ms);
+        jw_put_string(w, tidings_str(name), tidings_str(text));
+    }
+}
+
 static void print_mounts(struct jw *w, const struct config *c)
 {
     jw_begin_array(w);
@@ -317,6 +328,8 @@ static void print_mounts(struct jw *w, const struct config *c)
         jw_put_string(w, STR("path"), tidings_str(c->mounts[i].path));
         jw_key(w, STR("exclude"));
         print_list(w, &c->mounts[i].exclude, "");
+        print_duration(w, "window", c->mounts[i].window_ms);
+        print_duration(w, "rate", c->mounts[i].rate_ms);
         jw_end_object(w);
     }
     jw_end_array(w);

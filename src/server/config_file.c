@@ -233,6 +233,15 @@ static int take_excludes(struct json *v, struct config_list *list, struct tiding
     return 0;
 }
 
+/* A mount's own value of a row that is a duration. */
+static int take_duration(const char *name, struct json *v, uint64_t *ret, struct tidings_error *err)
+{
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    struct tidings_str text;
+    int rc = clean_string(v, &text, err);
+    return rc < 0 ? rc : config_parse_number(row, text, ret, err);
+}
+
 /* One member of a mount. */
 static int take_mount_member(struct tidings_str key, struct json *v, struct config_mount_spec *spec,
                              struct config_list *exclude, struct tidings_error *err)
@@ -245,9 +254,15 @@ static int take_mount_member(struct tidings_str key, struct json *v, struct conf
         rc = clean_string(v, &spec->path, err);
     } else if (str_eq(key, STR("exclude"))) {
         rc = take_excludes(v, exclude, err);
+    } else if (str_eq(key, STR("window"))) {
+        spec->has_window = true;
+        rc = take_duration("window", v, &spec->window_ms, err);
+    } else if (str_eq(key, STR("rate"))) {
+        spec->has_rate = true;
+        rc = take_duration("rate", v, &spec->rate_ms, err);
     } else {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "unknown key '%s' (accepted: uri, path, exclude)",
+                            "unknown key '%s' (accepted: uri, path, exclude, window, rate)",
                             config_shown(key, shown));
     }
     return rc < 0 ? error_wrap(err, rc, "%s", config_shown(key, shown)) : 0;

@@ -187,6 +187,8 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
         goto done;
     }
     rc = copy_list(&m.exclude, spec->exclude, err);
+    m.window_ms = spec->has_window ? (int64_t)spec->window_ms : -1;
+    m.rate_ms = spec->has_rate ? (int64_t)spec->rate_ms : -1;
     m.path = buf_detach(&path, NULL);
     m.uri = buf_detach(&uri, NULL);
     if (rc == 0) {

@@ -17,6 +17,7 @@
 
 static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
                                        "2025-11-25", "2026-07-28", NULL};
+static const char *const urings[] = {"auto", "off", NULL};
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
 /* clang-format off */
@@ -74,6 +75,18 @@ const struct config_row config_rows[] = {
              "quiet time after which a change of a file is announced"),
     DURATION("watch-linger", watch_linger_ms, "60s", 0, 24 * HOUR,
              "time a watch is kept after its last subscriber left"),
+    DURATION("window", window_ms, "100ms", 0, 1 * HOUR,
+             "changes that follow one another within this time are told as one"),
+    DURATION("rate", rate_ms, "0s", 0, 24 * HOUR, "least time between two notifications of a subscription"),
+    DURATION("max-window", max_window_ms, "60s", 0, 1 * HOUR, "longest window a client may ask for"),
+    DURATION("max-rate", max_rate_ms, "1h", 0, 24 * HOUR, "longest pause a client may ask for"),
+    NUMBER("max-breadth", max_breadth, "100", 0, 1000000,
+           "subscriptions of one client that may cover whole mounts"),
+    SIZE("max-value", max_value, "64k", 0, 16 * MIB, "largest content that rides in a notification"),
+    DURATION("log-age", log_age_ms, "24h", 0, 8760 * HOUR,
+             "age after which kept changes go; 0: never"),
+    CHOICE("io-uring", io_uring, "auto", urings, "WHEN", "gather the writes of a turn in one call"),
+    BOOL("self", self, "false", "serve the server's own state below tidings://self/"),
     BOOL("list-changed", list_changed, "true", "announce changes of the list of resources"),
     LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
          "accept this Origin besides loopback ones; may be repeated"),

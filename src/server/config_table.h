@@ -83,6 +83,8 @@ struct config_mount_spec {
     struct tidings_str path;           /* relative: from `base` */
     struct tidings_str base;           /* empty: from the working directory */
     const struct config_list *exclude; /* copied; NULL: none */
+    bool has_window, has_rate;
+    uint64_t window_ms, rate_ms;
 };
 int config_mount_add(struct config *c, const struct config_mount_spec *spec,
                      struct config_origin origin, struct tidings_error *err);

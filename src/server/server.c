@@ -14,6 +14,8 @@
 #include "core/session.h"
 #include "provider/file.h"
 #include "server/config.h"
+#include "server/local.h"
+#include "server/self.h"
 #include "server/worker.h"
 #include "transport/listener.h"
 #include "uri/uri.h"
@@ -22,6 +24,7 @@
 #define LIST_CHANGED_MS 100u
 #define RETRY_MS 1000
 #define SPARE_DESCRIPTORS 64u
+#define METADATA_DEPTH 32u
 
 extern char **environ;
 
@@ -38,6 +41,11 @@ struct tidings_server {
     struct http_config http;
     struct server_identity self;
     struct buf implementation, instructions, ceiling;
+    struct http_route *routes;
+    size_t route_count;
+    struct list locals;              /* letters: subscriptions made before the server runs */
+    struct core **cores;             /* of the workers, by index */
+    struct tidings_provider *own;    /* tidings://self/, or NULL */
     struct tidings_server_info info; /* slices into info_text */
     struct buf info_text;
     tidings_ready_fn ready;
@@ -54,6 +62,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
+    list_init(&s->locals);
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
@@ -78,6 +87,15 @@ void tidings_server_destroy(struct tidings_server *s)
         return;
     }
     hub_destroy(s->hub);
+    list_each(it, next, &s->locals)
+    {
+        struct letter *letter = list_entry(it, struct letter, link);
+        letter->drop(letter);
+    }
+    for (size_t i = 0; i < s->route_count; i++) {
+        mem_free((char *)(uintptr_t)s->routes[i].path);
+    }
+    mem_free(s->routes);
     if (s->loop) {
         loop_destroy(s->loop);
     }
@@ -220,7 +238,7 @@ int tidings_server_mount(struct tidings_server *s, const struct tidings_provider
                           STR_ARG(prefix));
     }
     if (rc == 0) {
-        rc = hub_mount(s->hub, ops, buf_str(&canonical), config, err);
+        rc = hub_mount(s->hub, ops, buf_str(&canonical), config, NULL, err);
     }
     buf_deinit(&canonical);
     return rc;
@@ -231,6 +249,17 @@ int tidings_announce(struct tidings_server *s, const struct tidings_change *chan
 {
     if (!s || !change) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a change needs a server and a URI");
+    }
+    if (change->metadata.len > 0) {
+        struct json *metadata = NULL;
+        int parsed = jv_parse(change->metadata, METADATA_DEPTH, &metadata, err);
+        bool is_object = jv_is(metadata, JV_OBJECT);
+        jv_unref(metadata);
+        if (parsed < 0 || !is_object) {
+            return parsed < 0
+                       ? error_wrap(err, parsed, "metadata")
+                       : tidings_fail(err, TIDINGS_E_INVALID, "metadata must be a JSON object");
+        }
     }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
@@ -250,6 +279,60 @@ int tidings_changed(struct tidings_server *s, struct tidings_str uri, struct tid
     memset(&change, 0, sizeof(change));
     change.uri = uri;
     return tidings_announce(s, &change, err);
+}
+
+int tidings_changed_all(struct tidings_server *s, struct tidings_error *err)
+{
+    return hub_announce_everything(s->hub, err);
+}
+
+int tidings_server_set_rate(struct tidings_server *s, struct tidings_str uri, uint64_t ms,
+                            struct tidings_error *err)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        rc = hub_set_rate(s->hub, buf_str(&canonical), ms, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
+                             const struct tidings_subscribe_options *options, tidings_update_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    struct letter *letter = local_create(uri, options, fn, user, err);
+    if (!letter) {
+        return err ? err->code : TIDINGS_E_INVALID;
+    }
+    if (!hub_forward(s->hub, letter)) {
+        list_append(&s->locals, &letter->link);
+    }
+    return 0;
+}
+
+int tidings_server_add_route(struct tidings_server *s, const char *path, tidings_route_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    if (!path || path[0] != '/' || !fn) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a page needs a path that begins with '/' and "
+                            "a function to call");
+    }
+    struct http_route *routes =
+        mem_realloc(s->routes, (s->route_count + 1) * sizeof(struct http_route));
+    if (!routes) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes = routes;
+    char *copy = str_dup(tidings_str(path));
+    if (!copy) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes[s->route_count++] = (struct http_route){.path = copy, .fn = fn, .user = user};
+    return 0;
 }
 
 /* ---- getting ready --------------------------------------------------------------------------- */
@@ -297,6 +380,15 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .max_uris_per_listen = c->max_uris_per_listen,
         .max_subscriptions = c->max_subscriptions,
         .outbox_max = c->outbox,
+        .max_broad = c->max_breadth,
+        .max_value_bytes = c->max_value,
+        .options =
+            {
+                .window_ms = c->window_ms,
+                .rate_ms = c->rate_ms,
+                .max_window_ms = c->max_window_ms,
+                .max_rate_ms = c->max_rate_ms,
+            },
         .session_timeout_ms = c->session_timeout_ms,
         .retry_ms = RETRY_MS,
     };
@@ -309,6 +401,8 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
                 .origin_count = c->allow_origin.count,
                 .is_loopback = config_address_is_loopback(&c->http),
             },
+        .routes = s->routes,
+        .route_count = s->route_count,
         .max_body = c->max_body,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
@@ -343,8 +437,13 @@ static int mount_files(struct tidings_server *s, const struct config_mount *m,
     jw_put_integer(&w, STR("quietMs"), (int64_t)c->watch_quiet_ms);
     jw_put_integer(&w, STR("lingerMs"), (int64_t)c->watch_linger_ms);
     jw_end_object(&w);
-    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), err);
+    struct tidings_provider *p = NULL;
+    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), &p, err);
     buf_deinit(&text);
+    if (rc == 0) {
+        p->window_ms = m->window_ms;
+        p->rate_ms = m->rate_ms;
+    }
     return rc;
 }
 
@@ -373,7 +472,8 @@ static int build_workers(struct tidings_server *s, bool wants_http, struct tidin
     size_t count = s->worker_count;
     s->workers = mem_zalloc(count * sizeof(struct worker *));
     s->doors = mem_zalloc(count * sizeof(struct http_worker *));
-    if (!s->workers || !s->doors) {
+    s->cores = mem_zalloc(count * sizeof(struct core *));
+    if (!s->workers || !s->doors || !s->cores) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
@@ -392,6 +492,10 @@ static int build_workers(struct tidings_server *s, bool wants_http, struct tidin
             return TIDINGS_E_NOMEM;
         }
         s->doors[i] = s->workers[i]->http;
+        s->cores[i] = &s->workers[i]->core;
+    }
+    if (s->own) {
+        self_set_cores(s->own, s->cores, count);
     }
     return 0;
 }
@@ -460,6 +564,9 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     rc = hub_start(s->hub, &o, err);
     for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
         rc = mount_files(s, &c->mounts[i], err);
+    }
+    if (rc == 0 && c->self) {
+        rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
     }
     if (rc == 0) {
         rc = build_workers(s, wants_http, err);
@@ -538,8 +645,13 @@ static void dismantle(struct tidings_server *s)
     for (size_t i = 0; s->workers && i < s->worker_count; i++) {
         worker_destroy(s->workers[i]);
     }
+    if (s->own) {
+        self_set_cores(s->own, NULL, 0);
+    }
     mem_free(s->workers);
     mem_free(s->doors);
+    mem_free(s->cores);
+    s->cores = NULL;
     s->workers = NULL;
     s->doors = NULL;
     s->worker_count = 0;
@@ -555,6 +667,11 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
     hub_set_running(s->hub, true);
     for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
         rc = worker_start(s->workers[i], err);
+    }
+    list_each(it, next, &s->locals)
+    {
+        list_remove(it);
+        mailbox_send(s->workers[0]->core.mailbox, list_entry(it, struct letter, link));
     }
     if (rc == 0) {
         tell_ready(s);

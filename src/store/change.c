@@ -5,6 +5,9 @@
  */
 #include "store/change.h"
 
+#include <stdio.h>
+
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "json/write.h"
@@ -20,15 +23,22 @@ const char *change_kind_name(enum tidings_change_kind kind)
     return kind_names[kind];
 }
 
+#define VERSION_MAX 40u
+
+static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_t seq)
+{
+    int n =
+        snprintf(out, VERSION_MAX, "%llx.%llu", (unsigned long long)epoch, (unsigned long long)seq);
+    return tidings_strn(out, n > 0 ? (size_t)n : 0);
+}
+
 /* The members every notification of this change carries in `_meta`. */
 static void write_meta(struct buf *out, const struct tidings_change *change, uint64_t epoch,
                        uint64_t seq)
 {
-    buf_putf(out, "\"dev.tidings/version\":\"%llx.%llu\"", (unsigned long long)epoch,
-             (unsigned long long)seq);
-    if (!change) {
-        return;
-    }
+    char text[VERSION_MAX];
+    buf_puts(out, STR("\"dev.tidings/version\":"));
+    jw_quote(out, version(text, epoch, seq));
     if (change->etag.len > 0) {
         buf_puts(out, STR(",\"dev.tidings/etag\":"));
         jw_quote(out, change->etag);
@@ -37,53 +47,92 @@ static void write_meta(struct buf *out, const struct tidings_change *change, uin
         buf_puts(out, STR(",\"dev.tidings/from\":"));
         jw_quote(out, change->from);
     }
-    if (change->metadata.len > 0) {
-        buf_puts(out, STR(",\"dev.tidings/metadata\":"));
-        buf_puts(out, change->metadata);
-    }
 }
 
-/* Copy `s` to *at and move on. */
-static struct tidings_str place(char **at, struct tidings_str s)
+/* Free keys first; each of ours unless the application gave its own. */
+static void write_metadata(struct buf *out, const struct tidings_change *change, uint64_t epoch,
+                           uint64_t seq)
 {
-    struct tidings_str copy = {*at, s.len};
-    if (s.len > 0) {
-        memcpy(*at, s.ptr, s.len);
+    struct json *free_keys = NULL;
+    if (change->metadata.len > 0) {
+        (void)jv_parse(change->metadata, JSON_MAX_DEPTH, &free_keys, NULL);
     }
-    *at += s.len;
-    return copy;
+    struct jw w;
+    struct tidings_str key;
+    struct json *value = NULL;
+    int64_t now = clock_wall_ms();
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    if (jv_is(free_keys, JV_OBJECT)) {
+        for (void *at = jv_next(free_keys, NULL, &key, &value); at;
+             at = jv_next(free_keys, at, &key, &value)) {
+            if (!str_eq(key, STR("change_type"))) {
+                jw_key(&w, key);
+                jw_value(&w, value);
+            }
+        }
+    }
+    if (!jv_get(free_keys, "updated_at")) {
+        jw_put_integer(&w, STR("updated_at"), change->modified_ms ? change->modified_ms : now);
+    }
+    if (!jv_get(free_keys, "timestamp")) {
+        jw_put_integer(&w, STR("timestamp"), now);
+    }
+    if (!jv_get(free_keys, "version")) {
+        char text[VERSION_MAX];
+        jw_put_string(&w, STR("version"), version(text, epoch, seq));
+    }
+    if (change->has_size && !jv_get(free_keys, "size")) {
+        jw_put_integer(&w, STR("size"), change->size);
+    }
+    if (change->checksum.len > 0 && !jv_get(free_keys, "checksum")) {
+        jw_put_string(&w, STR("checksum"), change->checksum);
+    }
+    jw_end_object(&w);
+    jv_unref(free_keys);
 }
 
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq)
 {
-    static const struct tidings_change none;
-    const struct tidings_change *from = change ? change : &none;
     struct buf text;
     buf_init(&text, SIZE_MAX / 2);
-    jw_quote(&text, from->uri);
+    jw_quote(&text, change->uri);
     size_t quoted = text.len;
     write_meta(&text, change, epoch, seq);
+    size_t meta = text.len;
+    write_metadata(&text, change, epoch, seq);
 
-    size_t extra = text.len + from->uri.len + from->etag.len + from->from.len + from->metadata.len;
+    size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
         char *at = (char *)(c + 1);
         c->epoch = epoch;
         c->seq = seq;
-        c->kind = from->kind;
-        c->list_changed = !change;
-        c->size = from->has_size ? from->size : -1;
-        c->modified_ms = from->modified_ms;
-        c->uri = place(&at, from->uri);
-        c->uri_json = place(&at, tidings_strn(text.ptr, quoted));
-        c->meta_json = place(&at, tidings_strn(text.ptr + quoted, text.len - quoted));
-        c->etag = place(&at, from->etag);
-        c->from = place(&at, from->from);
-        c->metadata = place(&at, from->metadata);
+        c->kind = change->kind;
+        c->size = change->has_size ? change->size : -1;
+        c->modified_ms = change->modified_ms;
+        c->uri = str_place(&at, change->uri);
+        c->uri_json = str_place(&at, tidings_strn(text.ptr, quoted));
+        c->meta_json = str_place(&at, tidings_strn(text.ptr + quoted, meta - quoted));
+        c->metadata_json = str_place(&at, tidings_strn(text.ptr + meta + 1, text.len - meta - 2));
+        c->etag = str_place(&at, change->etag);
+        c->origin = str_place(&at, change->origin);
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }
     buf_deinit(&text);
+    return c;
+}
+
+struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq)
+{
+    /* Keys of their own in the log; neither is a URI. */
+    struct tidings_change none = {.uri = what == CHANGE_LIST ? STR("") : STR("*")};
+    struct change *c = change_create(&none, epoch, seq);
+    if (c) {
+        c->list_changed = what == CHANGE_LIST;
+        c->everything = what == CHANGE_EVERYTHING;
+    }
     return c;
 }
 

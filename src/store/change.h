@@ -14,12 +14,15 @@ struct change {
     uint64_t epoch, seq;
     enum tidings_change_kind kind;
     bool list_changed; /* no resource: the set of resources changed; uri is empty */
+    bool everything;   /* no resource: anything may have changed; uri is empty */
     int64_t size;      /* -1: not known */
     int64_t modified_ms;
     struct tidings_str uri;       /* canonical */
     struct tidings_str uri_json;  /* quoted */
     struct tidings_str meta_json; /* `"dev.tidings/version":"…",…` without braces */
-    struct tidings_str etag, from, metadata;
+    struct tidings_str
+        metadata_json; /* `"updated_at":…,…` without braces and without change_type */
+    struct tidings_str etag, origin;
     /* private */
     size_t memory;
     unsigned refs;
@@ -28,8 +31,15 @@ struct change {
 /* "updated", "created", "deleted". */
 const char *change_kind_name(enum tidings_change_kind kind);
 
-/* One reference. `change` NULL: a list_changed. Copies everything into one block. */
+/* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
+ * empty; its keys win over ours. NULL: out of memory. */
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq);
+/* Changes of no resource in particular. */
+enum change_notice {
+    CHANGE_LIST,
+    CHANGE_EVERYTHING,
+};
+struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq);
 struct change *change_ref(const struct change *c);
 void change_unref(const struct change *c);   /* NULL is fine */
 size_t change_bytes(const struct change *c); /* memory held */

@@ -15,9 +15,20 @@
 #include "core/core.h"
 #include "transport/guard.h"
 
+#include <tidings/server.h>
+
+/* A page of the program beside the endpoint. */
+struct http_route {
+    const char *path;
+    tidings_route_fn fn;
+    void *user;
+};
+
 /* Frozen while the server runs. */
 struct http_config {
     struct guard guard;
+    const struct http_route *routes;
+    size_t route_count;
     size_t max_body;
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };

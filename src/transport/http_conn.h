@@ -51,6 +51,7 @@ struct http_conn {
     uint64_t since_ms;
     uint64_t wait_since_ms, wait_written;
     int fd;
+    const struct http_route *route; /* NULL: the endpoint */
     enum conn_state state;
     bool is_chunked, body_done;
     bool keep_alive, is_http10, is_head, refused;
@@ -102,5 +103,8 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn);
+/* http_route.c: the program's own pages. */
+const struct http_route *route_find(const struct http_config *config, struct tidings_str path);
+void conn_run_route(struct http_conn *conn, const struct http_request *req);
 
 #endif

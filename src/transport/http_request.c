@@ -98,21 +98,12 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
     conn->is_http10 = req->minor == 0;
     conn->is_head = req->method == HTTP_HEAD;
     conn->is_chunked = req->chunked;
-    conn->body_need = 0;
     if (conn->is_chunked) {
         http_chunked_init(&conn->chunked);
     }
-    if (!str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
+    conn->route = route_find(conn->hw->config, req->path);
+    if (!conn->route && !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
         conn_refuse(conn, 404, "nothing is here; the endpoint is " ENDPOINT);
-        return;
-    }
-    if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
-        req->method == HTTP_OTHER) {
-        refuse_method(conn, "use POST (messages), GET (stream of a session) or DELETE (its end)");
-        return;
-    }
-    if (!check_guard(conn, req) || (req->method == HTTP_POST && !check_post(conn, req)) ||
-        (req->method == HTTP_GET && !check_get(conn, req))) {
         return;
     }
     if (req->content_length > conn->hw->config->max_body) {
@@ -120,10 +111,29 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         return;
     }
     conn->body_need = (size_t)req->content_length;
+    if (conn->route) {
+        (void)check_guard(conn, req);
+        return;
+    }
+    if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
+        req->method == HTTP_OTHER) {
+        refuse_method(conn, "use POST (messages), GET (stream of a session) or DELETE (its end)");
+        return;
+    }
+    if (!check_guard(conn, req) || (req->method == HTTP_POST && !check_post(conn, req))) {
+        return;
+    }
+    if (req->method == HTTP_GET) {
+        (void)check_get(conn, req);
+    }
 }
 
 void conn_run_request(struct http_conn *conn, const struct http_request *req)
 {
+    if (conn->route && req->method != HTTP_OPTIONS) {
+        conn_run_route(conn, req);
+        return;
+    }
     struct dialect_headers headers;
     collect_headers(req, &headers);
     struct channel *channel = &conn->channel;

@@ -4,8 +4,16 @@
  * and each character of the text moves every state at once. No backtracking, hence time at most
  * text × pattern and no allocation. Most pairs differ early and leave after a few steps, because
  * literals keep the set small.
+ *
+ * Then the definition of every kind of pattern, asked one at a time. An index over many must agree
+ * with it.
  */
 #include "uri/pattern.h"
+
+#include "uri/pattern_token.h"
+#include "uri/regex.h"
+#include "uri/template.h"
+#include "uri/uri.h"
 
 #define WORDS (GLOB_MAX_BYTES / 64u + 1u)
 
@@ -13,115 +21,10 @@ struct states {
     uint64_t bits[WORDS];
 };
 
-/* What stands at a position of the pattern. */
-enum token_kind { LITERAL, ANY_ONE, CLASS, STAR, STAR_STAR };
-
-struct token {
-    enum token_kind kind;
-    size_t next;    /* position of the following token */
-    uint32_t value; /* LITERAL: the character */
+struct glob {
+    struct tidings_str text;
+    enum glob_mode mode;
 };
-
-/* The character at `at` and its length; a byte that does not begin a well-formed sequence is a
- * character of its own, outside Unicode so that it equals only itself. */
-static uint32_t character(struct tidings_str s, size_t at, size_t *ret_len)
-{
-    unsigned char lead = (unsigned char)s.ptr[at];
-    *ret_len = 1;
-    if (lead < 0x80) {
-        return lead;
-    }
-    size_t len = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-    if (lead < 0xc2 || s.len - at < len || !str_is_utf8(tidings_strn(s.ptr + at, len))) {
-        return 0x110000u + lead;
-    }
-    uint32_t value = lead & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++) {
-        value = value << 6 | ((unsigned char)s.ptr[at + i] & 0x3fu);
-    }
-    *ret_len = len;
-    return value;
-}
-
-static bool is_negation(char c)
-{
-    return c == '!' || c == '^';
-}
-
-/* Position after the ']' of the class at `at`, 0 when it is not closed. */
-static size_t class_end(struct tidings_str p, size_t at)
-{
-    size_t i = at + 1;
-    if (i < p.len && is_negation(p.ptr[i])) {
-        i++;
-    }
-    if (i < p.len && p.ptr[i] == ']') {
-        i++; /* first: a member */
-    }
-    while (i < p.len && p.ptr[i] != ']') {
-        i++;
-    }
-    return i < p.len ? i + 1 : 0;
-}
-
-/* One member or range of the class: from *at, which moves on; *low > *high runs backwards. */
-static void class_range(struct tidings_str p, size_t *at, uint32_t *low, uint32_t *high)
-{
-    size_t len;
-    *low = *high = character(p, *at, &len);
-    *at += len;
-    if (*at + 1 < p.len && p.ptr[*at] == '-' && p.ptr[*at + 1] != ']') {
-        *high = character(p, *at + 1, &len);
-        *at += 1 + len;
-    }
-}
-
-static bool class_has(struct tidings_str p, size_t at, size_t end, uint32_t c)
-{
-    bool negated = is_negation(p.ptr[at + 1]);
-    bool found = false;
-    p.len = end;
-    at += negated ? 2 : 1;
-    while (at < end - 1) {
-        uint32_t low, high;
-        class_range(p, &at, &low, &high);
-        found = found || (c >= low && c <= high);
-    }
-    return found != negated;
-}
-
-static struct token token_at(struct tidings_str p, size_t at)
-{
-    struct token t = {LITERAL, at + 1, 0};
-    size_t len;
-    switch (p.ptr[at]) {
-    case '*':
-        /* Behind another star: a double star that has begun to match, see step(). */
-        t.kind = at > 0 && p.ptr[at - 1] == '*' ? STAR_STAR : STAR;
-        while (t.next < p.len && p.ptr[t.next] == '*') {
-            t.kind = STAR_STAR;
-            t.next++;
-        }
-        break;
-    case '?':
-        t.kind = ANY_ONE;
-        break;
-    case '[':
-        t.next = class_end(p, at);
-        if (t.next > 0) {
-            t.kind = CLASS;
-            break;
-        }
-        /* unclosed: an ordinary character */
-        t.next = at + 1;
-        t.value = '[';
-        break;
-    default:
-        t.value = character(p, at, &len);
-        t.next = at + len;
-    }
-    return t;
-}
 
 static bool states_has(const struct states *s, size_t at)
 {
@@ -135,8 +38,9 @@ static void states_add(struct states *s, size_t at)
 
 /* Add what is reached without consuming anything. Such moves only go forward, so that one ascending
  * pass sees them all. */
-static void close_over(struct states *s, struct tidings_str p)
+static void close_over(struct states *s, const struct glob *g)
 {
+    struct tidings_str p = g->text;
     for (size_t w = 0; w <= p.len / 64; w++) {
         uint64_t done = 0;
         for (uint64_t left = s->bits[w]; left; left = s->bits[w] & ~done) {
@@ -145,8 +49,8 @@ static void close_over(struct states *s, struct tidings_str p)
             if (at >= p.len || p.ptr[at] != '*') {
                 continue;
             }
-            struct token t = token_at(p, at);
-            bool whole = t.kind == STAR_STAR && (at == 0 || p.ptr[at - 1] == '/');
+            struct glob_token t = glob_token_at(p, at, g->mode);
+            bool whole = t.kind == GLOB_STAR_STAR && (at == 0 || p.ptr[at - 1] == '/');
             states_add(s, t.next);
             if (whole && t.next < p.len && p.ptr[t.next] == '/') {
                 states_add(s, t.next + 1);
@@ -156,26 +60,26 @@ static void close_over(struct states *s, struct tidings_str p)
 }
 
 /* Move the state at `at` over the character `c`. */
-static void step(struct states *to, struct tidings_str p, size_t at, uint32_t c)
+static void step(struct states *to, const struct glob *g, size_t at, uint32_t c)
 {
-    struct token t = token_at(p, at);
+    struct glob_token t = glob_token_at(g->text, at, g->mode);
     bool taken = false;
     switch (t.kind) {
-    case LITERAL:
+    case GLOB_LITERAL:
         taken = t.value == c;
         break;
-    case ANY_ONE:
+    case GLOB_ANY_ONE:
         taken = c != '/';
         break;
-    case CLASS:
-        taken = c != '/' && class_has(p, at, t.next, c);
+    case GLOB_CLASS:
+        taken = c != '/' && glob_class_has(tidings_strn(g->text.ptr + at, t.next - at), c, g->mode);
         break;
-    case STAR:
+    case GLOB_STAR:
         if (c != '/') {
             states_add(to, at);
         }
         break;
-    case STAR_STAR:
+    case GLOB_STAR_STAR:
         /* Stay, on the last star: only a double star that has matched nothing may vanish. */
         states_add(to, t.next - 1);
         break;
@@ -186,15 +90,15 @@ static void step(struct states *to, struct tidings_str p, size_t at, uint32_t c)
 }
 
 /* Move every state over the character; false when there was none left to move. */
-static bool step_all(const struct states *now, struct states *then, struct tidings_str p,
+static bool step_all(const struct states *now, struct states *then, const struct glob *g,
                      uint32_t c)
 {
     bool alive = false;
-    for (size_t w = 0; w <= p.len / 64; w++) {
+    for (size_t w = 0; w <= g->text.len / 64; w++) {
         for (uint64_t left = now->bits[w]; left; left &= left - 1) {
             size_t at = w * 64 + (size_t)__builtin_ctzll(left);
-            if (at < p.len) {
-                step(then, p, at, c);
+            if (at < g->text.len) {
+                step(then, g, at, c);
                 alive = true;
             }
         }
@@ -202,29 +106,29 @@ static bool step_all(const struct states *now, struct states *then, struct tidin
     return alive;
 }
 
-static bool run(struct tidings_str p, struct tidings_str text)
+static bool run(const struct glob *g, struct tidings_str text)
 {
     struct states sets[2];
-    size_t bytes = (p.len / 64 + 1) * sizeof(uint64_t);
+    size_t bytes = (g->text.len / 64 + 1) * sizeof(uint64_t);
     struct states *now = &sets[0], *then = &sets[1];
     memset(now->bits, 0, bytes);
     states_add(now, 0);
-    close_over(now, p);
+    close_over(now, g);
     for (size_t at = 0, len; at < text.len; at += len) {
-        uint32_t c = character(text, at, &len);
+        uint32_t c = glob_character(text, at, g->mode, &len);
         memset(then->bits, 0, bytes);
-        if (!step_all(now, then, p, c)) {
+        if (!step_all(now, then, g, c)) {
             return false;
         }
         struct states *swap = now;
         now = then;
         then = swap;
-        close_over(now, p);
+        close_over(now, g);
     }
-    return states_has(now, p.len);
+    return states_has(now, g->text.len);
 }
 
-bool glob_matches(struct tidings_str pattern, struct tidings_str text)
+static bool matches(struct tidings_str pattern, struct tidings_str text, enum glob_mode mode)
 {
     if (pattern.len > GLOB_MAX_BYTES) {
         return false;
@@ -241,7 +145,18 @@ bool glob_matches(struct tidings_str pattern, struct tidings_str text)
     if (same == pattern.len) {
         return text.len == pattern.len;
     }
-    return run(str_skip(pattern, cut), str_skip(text, cut));
+    struct glob rest = {str_skip(pattern, cut), mode};
+    return run(&rest, str_skip(text, cut));
+}
+
+bool glob_matches(struct tidings_str pattern, struct tidings_str text)
+{
+    return matches(pattern, text, GLOB_PATH);
+}
+
+bool glob_matches_uri(struct tidings_str pattern, struct tidings_str uri, bool question)
+{
+    return matches(pattern, uri, question ? GLOB_URI_Q : GLOB_URI);
 }
 
 static struct tidings_str last_segment(struct tidings_str path)
@@ -273,7 +188,7 @@ bool glob_matches_path(struct tidings_str pattern, struct tidings_str path)
     return pattern.len > 0 && glob_matches(pattern, deep ? path : last_segment(path));
 }
 
-int glob_check(struct tidings_str pattern, struct tidings_error *err)
+static int check(struct tidings_str pattern, enum glob_mode mode, struct tidings_error *err)
 {
     if (pattern.len == 0 || pattern.len > GLOB_MAX_BYTES) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -282,25 +197,23 @@ int glob_check(struct tidings_str pattern, struct tidings_error *err)
     }
     unsigned wildcards = 0;
     for (size_t at = 0; at < pattern.len;) {
-        struct token t = token_at(pattern, at);
-        if (t.kind == LITERAL && t.value == '[') {
+        struct glob_token t = glob_token_at(pattern, at, mode);
+        if (t.kind == GLOB_LITERAL && pattern.ptr[at] == '[') {
             return tidings_fail(err, TIDINGS_E_INVALID,
-                                "glob '%.*s' refused: '[' at byte %zu is never closed ('[[]' "
+                                "glob '%.*s' refused: '[' at byte %zu is never closed (%s "
                                 "matches a bracket)",
-                                STR_ARG(pattern), at + 1);
+                                STR_ARG(pattern), at + 1, mode == GLOB_PATH ? "'[[]'" : "'%5B'");
         }
-        struct tidings_str class = tidings_strn(pattern.ptr, t.next);
-        size_t member = at + (t.kind == CLASS && is_negation(pattern.ptr[at + 1]) ? 2 : 1);
-        while (t.kind == CLASS && member < t.next - 1) {
-            uint32_t low, high;
-            class_range(class, &member, &low, &high);
-            if (low > high) {
-                return tidings_fail(err, TIDINGS_E_INVALID,
-                                    "glob '%.*s' refused: the range before byte %zu runs backwards",
-                                    STR_ARG(pattern), member + 1);
-            }
+        size_t backwards = 0;
+        if (t.kind == GLOB_CLASS) {
+            backwards = glob_class_backwards(tidings_strn(pattern.ptr + at, t.next - at), mode);
         }
-        wildcards += t.kind != LITERAL;
+        if (backwards > 0) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "glob '%.*s' refused: the range before byte %zu runs backwards",
+                                STR_ARG(pattern), at + backwards + 1);
+        }
+        wildcards += t.kind != GLOB_LITERAL;
         at = t.next;
     }
     if (wildcards > GLOB_MAX_WILDCARDS) {
@@ -309,4 +222,81 @@ int glob_check(struct tidings_str pattern, struct tidings_error *err)
                             GLOB_MAX_WILDCARDS);
     }
     return 0;
+}
+
+int glob_check(struct tidings_str pattern, struct tidings_error *err)
+{
+    return check(pattern, GLOB_PATH, err);
+}
+
+int glob_check_uri(struct tidings_str pattern, bool question, struct tidings_error *err)
+{
+    return check(pattern, question ? GLOB_URI_Q : GLOB_URI, err);
+}
+
+/* ---- one pattern of any kind ---------------------------------------------------------------- */
+
+size_t pattern_first_slash(struct tidings_str uri)
+{
+    ptrdiff_t colon = str_find(uri, ':');
+    size_t after = colon < 0 ? 0 : (size_t)colon + 1;
+    return str_starts(str_skip(uri, after), STR("//")) ? after + 1 : after;
+}
+
+static bool container_matches(struct tidings_str container, struct tidings_str uri)
+{
+    if (str_eq(container, uri)) {
+        return true;
+    }
+    struct tidings_str path = str_cut(uri, '?', &(struct tidings_str){0}, NULL);
+    if (container.len == 0 || str_find(container, '?') >= 0 || !str_starts(path, container)) {
+        return false;
+    }
+    size_t first = pattern_first_slash(uri);
+    if (str_ends(container, STR("/"))) {
+        return container.len - 1 >= first;
+    }
+    return path.len == container.len || (path.ptr[container.len] == '/' && container.len > first);
+}
+
+static bool template_matches(struct tidings_str text, struct tidings_str uri)
+{
+    struct uri_template *t = NULL;
+    bool found = template_create(text, &t, NULL) == 0 && template_match(t, uri, NULL, NULL);
+    template_destroy(t);
+    return found;
+}
+
+static bool regex_matches(struct tidings_str source, struct tidings_str uri)
+{
+    struct regex_engine *engine = NULL;
+    struct regex regex;
+    bool found = false;
+    if (regex_engine_create(&engine, NULL) == 0 && regex_init(&regex, engine, source, NULL) == 0) {
+        found = regex_search(&regex, engine, uri) == REGEX_FOUND;
+        regex_deinit(&regex);
+    }
+    regex_engine_destroy(engine);
+    return found;
+}
+
+bool pattern_matches(enum pattern_kind kind, struct tidings_str text, struct tidings_str uri)
+{
+    if (uri.len == 0 || uri.len > URI_MAX) {
+        return false;
+    }
+    switch (kind) {
+    case PATTERN_LITERAL:
+        return str_eq(text, uri);
+    case PATTERN_CONTAINER:
+        return container_matches(text, uri);
+    case PATTERN_GLOB:
+    case PATTERN_GLOB_Q:
+        return glob_matches_uri(text, uri, kind == PATTERN_GLOB_Q);
+    case PATTERN_TEMPLATE:
+        return template_matches(text, uri);
+    case PATTERN_REGEX:
+        return regex_matches(text, uri);
+    }
+    return false;
 }

@@ -44,7 +44,9 @@ static uint64_t put(struct changelog *log, const char *uri, enum tidings_change_
 {
     struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
     uint64_t seq = log->ops->next(log);
-    struct change *c = change_create(uri ? &change : NULL, log->ops->epoch(log), seq);
+    uint64_t epoch = log->ops->epoch(log);
+    struct change *c =
+        uri ? change_create(&change, epoch, seq) : change_create_notice(CHANGE_LIST, epoch, seq);
     assert_non_null(c);
     assert_int_equal(log->ops->append(log, c), 0);
     change_unref(c);

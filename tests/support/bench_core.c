@@ -32,6 +32,9 @@ void bench_init(struct bench *b)
         .max_uris_per_listen = 64,
         .max_subscriptions = 64,
         .outbox_max = 64,
+        .max_broad = 100,
+        .max_value_bytes = 65536,
+        .options = {.max_window_ms = 60000, .max_rate_ms = 60000},
         .session_timeout_ms = 60000,
         .retry_ms = 1234,
     };

@@ -89,6 +89,16 @@ void assert_json(const char *text, const char *path, const char *expected)
     }
 }
 
+void assert_empty_result(const char *text)
+{
+    static const char cursor[] = "{\"_meta\":{\"dev.tidings/cursor\":\"";
+    const char *found = json_at(text, "result");
+    if (!found || (strcmp(found, "{}") != 0 && strncmp(found, cursor, sizeof(cursor) - 1) != 0)) {
+        fail_msg("the result is %s, expected {} or a cursor in _meta, in %.400s",
+                 found ? found : "absent", text);
+    }
+}
+
 void assert_no_json(const char *text, const char *path)
 {
     const char *found = json_at(text, path);

@@ -11,6 +11,8 @@
  * when there is none. Valid until some calls later. */
 const char *json_at(const char *text, const char *path);
 void assert_json(const char *text, const char *path, const char *expected);
+/* A result that says nothing but, perhaps, in `_meta`, where the client stands. */
+void assert_empty_result(const char *text);
 void assert_no_json(const char *text, const char *path);
 /* The sequence number in dev.tidings/cursor. */
 uint64_t cursor_of(const char *text);

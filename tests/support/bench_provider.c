@@ -223,7 +223,7 @@ static void mount(struct fake *f, struct bench *b, const struct tidings_provider
     memset(f, 0, sizeof(*f));
     sem_init(&f->gate, 0, 0);
     next_fake = f;
-    assert_int_equal(hub_mount(b->hub, ops, STR("mem://x/"), STR_EMPTY, &err), 0);
+    assert_int_equal(hub_mount(b->hub, ops, STR("mem://x/"), STR_EMPTY, NULL, &err), 0);
     bench_settle(b);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Send queues: what arrives, in how few pieces, and what happens when the other side is slow, gone,
- * or the callback changes the batch.
+ * Send queues: what arrives, in how few pieces, and what happens when the other side is slow or
+ * gone. Every case runs twice: with plain writes, and in the company of other sockets through a
+ * ring. Batches of many queues are in test_sendq_batch.c.
  */
 #include "base/sendq.h"
 
@@ -21,36 +22,89 @@
 #include "base/mem.h"
 #include "support/fail_alloc.h"
 
+enum { COMPANIONS = 4 }; /* enough to make a ring worth while */
+enum path { PLAIN, URING };
+
 struct wire {
     struct sendq_batch batch;
     struct sendq q;
     int fds[2]; /* queue, reader */
     int calls;
     enum sendq_state last;
+    enum path path;
+    struct sendq companions[COMPANIONS];
+    int company[2]; /* they share a socket */
 };
+
+/* The path a case runs over; skips it when there is no ring to be had. */
+static enum path path_of(void **state)
+{
+    const enum path *wanted = *state;
+    enum path path = *wanted;
+    struct sendq_batch batch;
+    struct tidings_error err = {0};
+    sendq_batch_init(&batch);
+    if (path == URING && sendq_batch_use_uring(&batch, &err) < 0) {
+        print_message("no ring here: %s\n", err.text);
+        skip();
+    }
+    return path;
+}
 
 static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     struct wire *w = user;
     assert_ptr_equal(q, &w->q);
+    assert_true(state != SENDQ_EMPTY || q->pending == 0);
     w->calls++;
     w->last = state;
 }
 
-static void wire_open(struct wire *w, int type)
+static void wire_adopt(struct wire *w, enum path path, int fd, int reader)
 {
-    *w = (struct wire){0};
+    *w = (struct wire){.path = path, .fds = {fd, reader}};
     sendq_batch_init(&w->batch);
+    sendq_init(&w->q, &w->batch, fd, on_flushed, w);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->company), 0);
+    for (int i = 0; i < COMPANIONS; i++) {
+        sendq_init(&w->companions[i], &w->batch, w->company[0], NULL, NULL);
+    }
+    if (path == URING) {
+        assert_int_equal(sendq_batch_use_uring(&w->batch, NULL), 0);
+    }
+}
+
+static void wire_open(struct wire *w, enum path path, int type)
+{
+    int fds[2];
     if (type) {
-        assert_int_equal(socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, w->fds), 0);
+        assert_int_equal(socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
     } else {
         int ends[2];
         assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-        w->fds[0] = ends[1];
-        w->fds[1] = ends[0];
+        fds[0] = ends[1];
+        fds[1] = ends[0];
     }
-    sendq_init(&w->q, &w->batch, w->fds[0], on_flushed, w);
+    wire_adopt(w, path, fds[0], fds[1]);
     assert_int_equal(w->q.is_socket, type != 0);
+}
+
+/* The end of a turn in which, for a ring, others had something to send as well. */
+static void turn(struct wire *w)
+{
+    uint64_t batches = w->batch.uring_batches;
+    char got[COMPANIONS];
+    if (w->path == PLAIN) {
+        sendq_batch_flush(&w->batch);
+        assert_int_equal(w->batch.uring_batches, 0);
+        return;
+    }
+    for (int i = 0; i < COMPANIONS; i++) {
+        assert_int_equal(sendq_put(&w->companions[i], "o", 1), 0);
+    }
+    sendq_batch_flush(&w->batch);
+    assert_true(w->batch.uring_batches > batches);
+    assert_int_equal(read(w->company[1], got, sizeof got), COMPANIONS);
 }
 
 static void wire_close(struct wire *w)
@@ -61,6 +115,12 @@ static void wire_close(struct wire *w)
     if (w->fds[1] >= 0) {
         close(w->fds[1]);
     }
+    for (int i = 0; i < COMPANIONS; i++) {
+        sendq_deinit(&w->companions[i]);
+    }
+    close(w->company[0]);
+    close(w->company[1]);
+    sendq_batch_deinit(&w->batch);
 }
 
 /* Everything that lies in the reader's end. */
@@ -87,10 +147,10 @@ static char *pattern(size_t len, char first)
 
 static void a_turns_output_is_one_write(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     struct wire w;
     char got[4096];
-    wire_open(&w, SOCK_SEQPACKET); /* one packet per system call */
+    wire_open(&w, path, SOCK_SEQPACKET); /* one packet per system call */
     assert_int_equal(sendq_puts(&w.q, STR("id: 1\n")), 0);
     char *room = sendq_room(&w.q, 6);
     memcpy(room, "data: ", 6);
@@ -103,7 +163,7 @@ static void a_turns_output_is_one_write(void **state)
     assert_int_equal(sendq_put(&w.q, NULL, 0), 0);
     assert_int_equal(w.q.pending, 6 + 6 + 10 + 3000 + 2);
     assert_int_equal(read(w.fds[1], got, sizeof got), -1); /* nothing before the flush */
-    sendq_batch_flush(&w.batch);
+    turn(&w);
     assert_int_equal(w.calls, 1);
     assert_int_equal(w.last, SENDQ_EMPTY);
     assert_int_equal(w.q.pending, 0);
@@ -111,46 +171,55 @@ static void a_turns_output_is_one_write(void **state)
     assert_int_equal(read(w.fds[1], got, sizeof got), 3024);
     assert_memory_equal(got, "id: 1\ndata: abcdefghijABCDEFG", 29);
     assert_memory_equal(got + 3022, "\n\n", 2);
-    sendq_batch_flush(&w.batch);
+    turn(&w);
     assert_int_equal(w.calls, 1); /* clean: nothing to say */
     wire_close(&w);
 }
 
+/* Allocations that are not chunks kept for later. */
+static long in_use(const struct wire *w)
+{
+    return fail_alloc_live() - (long)w->batch.spare_count;
+}
+
 static void an_idle_queue_owns_no_memory(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     struct wire w;
     fail_alloc_start(0);
-    wire_open(&w, SOCK_STREAM);
+    wire_open(&w, path, SOCK_STREAM);
+    turn(&w); /* a ring lives as long as its batch */
+    long before = in_use(&w);
     for (int i = 0; i < 3000; i++) {
         assert_int_equal(sendq_puts(&w.q, STR("0123456789")), 0);
     }
-    assert_int_equal(fail_alloc_live(), 1); /* one chunk that grew */
-    sendq_batch_flush(&w.batch);
+    assert_int_equal(in_use(&w), before + 1); /* one chunk that grew */
+    turn(&w);
     assert_int_equal(w.last, SENDQ_EMPTY);
-    assert_int_equal(fail_alloc_live(), 0);
+    assert_int_equal(in_use(&w), before);
+    assert_null(w.q.pieces);
     wire_close(&w);
     fail_alloc_end();
 }
 
 static void shared_bytes_live_until_the_last_queue_wrote_them(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     struct wire a, b;
     struct buf got;
     fail_alloc_start(0);
     buf_init(&got, 100000);
-    wire_open(&a, SOCK_STREAM);
-    wire_open(&b, SOCK_STREAM);
+    wire_open(&a, path, SOCK_STREAM);
+    wire_open(&b, path, SOCK_STREAM);
     struct shared_bytes *s = shared_bytes_take(pattern(5000, 'a'), 5000);
     assert_int_equal(sendq_share(&a.q, s), 0);
     assert_int_equal(sendq_share(&b.q, s), 0);
     assert_int_equal(sendq_share(&b.q, s), 0);
     shared_bytes_unref(s);
-    sendq_batch_flush(&a.batch);
+    turn(&a);
     read_all(&a, &got);
     assert_int_equal(got.len, 5000);
-    sendq_batch_flush(&b.batch);
+    turn(&b);
     read_all(&b, &got);
     assert_int_equal(got.len, 15000);
     assert_memory_equal(got.ptr + 10000, got.ptr, 5000);
@@ -190,13 +259,13 @@ static void put_random(struct sendq *q, struct buf *want, unsigned random)
 
 static void a_slow_reader_gets_every_byte_in_order(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     for (int type = 0; type < 2; type++) {
         struct wire w;
         struct buf want, got;
         uint32_t x = 3;
         bool has_waited = false;
-        wire_open(&w, type ? SOCK_STREAM : 0);
+        wire_open(&w, path, type ? SOCK_STREAM : 0);
         buf_init(&want, 100 << 20);
         buf_init(&got, 100 << 20);
         for (int round = 0; round < 30; round++) {
@@ -204,14 +273,14 @@ static void a_slow_reader_gets_every_byte_in_order(void **state)
                 x = x * 1664525u + 1013904223u;
                 put_random(&w.q, &want, x >> 16);
             }
-            sendq_batch_flush(&w.batch);
+            turn(&w);
             assert_int_equal(w.q.written + w.q.pending, want.len);
             if (w.last == SENDQ_WAITING) {
                 has_waited = true;
                 int calls = w.calls;
                 assert_int_equal(sendq_puts(&w.q, STR("!")), 0);
                 assert_int_equal(buf_putc(&want, '!'), 0);
-                sendq_batch_flush(&w.batch); /* leaves it alone until it is writable */
+                turn(&w); /* leaves it alone until it is writable */
                 assert_int_equal(w.calls, calls);
             }
             read_all(&w, &got);
@@ -233,11 +302,11 @@ static void a_slow_reader_gets_every_byte_in_order(void **state)
 
 static void a_blocking_pipe_is_never_blocked_on(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     struct wire w;
-    wire_open(&w, 0);
+    wire_open(&w, path, 0);
     assert_int_equal(sendq_take(&w.q, pattern(1 << 20, 'a'), 1 << 20), 0);
-    sendq_batch_flush(&w.batch); /* the test hangs here otherwise */
+    turn(&w); /* the test hangs here otherwise */
     assert_int_equal(w.last, SENDQ_WAITING);
     assert_true(w.q.written >= 4096);
     assert_int_equal(fcntl(w.fds[0], F_GETFL) & O_NONBLOCK, 0);
@@ -246,15 +315,15 @@ static void a_blocking_pipe_is_never_blocked_on(void **state)
 
 static void a_file_takes_everything(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     char name[] = "/tmp/tidings-sendq-XXXXXX";
-    struct wire w = {.fds = {mkostemp(name, O_CLOEXEC), -1}};
-    assert_true(w.fds[0] >= 0);
+    struct wire w;
+    int file = mkostemp(name, O_CLOEXEC);
+    assert_true(file >= 0);
     assert_int_equal(unlink(name), 0);
-    sendq_batch_init(&w.batch);
-    sendq_init(&w.q, &w.batch, w.fds[0], on_flushed, &w);
+    wire_adopt(&w, path, file, -1);
     assert_int_equal(sendq_take(&w.q, pattern(10000, 'a'), 10000), 0);
-    sendq_batch_flush(&w.batch);
+    turn(&w);
     assert_int_equal(w.last, SENDQ_EMPTY);
     assert_int_equal(lseek(w.fds[0], 0, SEEK_END), 10000);
     wire_close(&w);
@@ -262,21 +331,21 @@ static void a_file_takes_everything(void **state)
 
 static void a_closed_reader_breaks_the_queue(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     for (int type = 0; type < 2; type++) { /* SIGPIPE has its default action: it must not come */
         struct wire w;
-        wire_open(&w, type ? SOCK_STREAM : 0);
+        wire_open(&w, path, type ? SOCK_STREAM : 0);
         close(w.fds[1]);
         w.fds[1] = -1;
         assert_int_equal(sendq_puts(&w.q, STR("x")), 0);
-        sendq_batch_flush(&w.batch);
+        turn(&w);
         assert_int_equal(w.last, SENDQ_BROKEN);
         assert_int_equal(w.q.error, EPIPE);
         assert_int_equal(w.q.pending, 0);
         assert_int_equal(sendq_puts(&w.q, STR("x")), TIDINGS_E_CLOSED);
         assert_int_equal(sendq_take(&w.q, pattern(5000, 'a'), 5000), TIDINGS_E_CLOSED);
         assert_null(sendq_room(&w.q, 1));
-        sendq_batch_flush(&w.batch);
+        turn(&w);
         assert_int_equal(w.calls, 1);
         assert_int_equal(sendq_flush(&w.q), SENDQ_BROKEN);
         wire_close(&w);
@@ -285,13 +354,13 @@ static void a_closed_reader_breaks_the_queue(void **state)
 
 static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
 {
-    (void)state;
+    enum path path = path_of(state);
     bool reached = true;
     int broken = 0;
     for (long n = 1; reached; n++) {
         struct wire w;
-        wire_open(&w, SOCK_STREAM);
         fail_alloc_start(0);
+        wire_open(&w, path, SOCK_STREAM);
         char *a = pattern(3000, 'a');
         char *b = pattern(3000, 'b');
         fail_alloc_start(n);
@@ -310,7 +379,7 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
         if (s) { /* otherwise the queue had nothing to do with it */
             assert_true(reached || !is_broken);
             assert_int_equal(w.q.error, is_broken ? ENOMEM : 0);
-            sendq_batch_flush(&w.batch);
+            turn(&w);
             assert_int_equal(w.calls, 1);
             assert_int_equal(w.last, is_broken ? SENDQ_BROKEN : SENDQ_EMPTY);
             broken += is_broken;
@@ -325,66 +394,52 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
     fail_alloc_end();
 }
 
-/* ---- callbacks that change the batch ------------------------------------------------------- */
-
-enum { QUEUES = 4 };
-static struct sendq_batch shared_batch;
-static struct sendq queues[QUEUES];
-static char order[32];
-
-static void on_busy_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void more_pieces_than_fit_one_send_all_arrive(void **state)
 {
-    size_t at = strlen(order);
-    int index = (int)(q - queues);
-    (void)user;
-    assert_int_equal(state, SENDQ_EMPTY);
-    order[at] = (char)('0' + index);
-    order[at + 1] = '\0';
-    if (at == 0) {
-        sendq_deinit(&queues[1]);                              /* is waiting for its turn */
-        assert_int_equal(sendq_puts(&queues[3], STR("c")), 0); /* is clean */
-        assert_int_equal(sendq_puts(q, STR("again")), 0);
-    } else if (index == 3) {
-        sendq_deinit(q); /* itself */
+    enum path path = path_of(state);
+    struct wire w;
+    struct buf want, got;
+    wire_open(&w, path, SOCK_STREAM);
+    buf_init(&want, 1 << 20);
+    buf_init(&got, 1 << 20);
+    struct shared_bytes *s = shared_bytes_take(pattern(2049, 'a'), 2049);
+    for (int i = 0; i < 40; i++) { /* two pieces each */
+        assert_int_equal(sendq_share(&w.q, s), 0);
+        assert_int_equal(sendq_put(&w.q, &"0123456789"[i % 10], 1), 0);
+        assert_int_equal(buf_puts(&want, s->bytes), 0);
+        assert_int_equal(buf_putc(&want, "0123456789"[i % 10]), 0);
     }
+    shared_bytes_unref(s);
+    turn(&w);
+    assert_int_equal(w.calls, 1);
+    assert_int_equal(w.last, SENDQ_EMPTY);
+    read_all(&w, &got);
+    assert_int_equal(got.len, want.len);
+    assert_memory_equal(got.ptr, want.ptr, want.len);
+    buf_deinit(&want);
+    buf_deinit(&got);
+    wire_close(&w);
 }
 
-static void callbacks_may_close_and_fill_any_queue(void **state)
-{
-    (void)state;
-    int fds[2];
-    char got[64] = {0};
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
-    sendq_batch_init(&shared_batch);
-    for (int i = 0; i < QUEUES; i++) {
-        sendq_init(&queues[i], &shared_batch, fds[0], on_busy_flushed, NULL);
+static const enum path plain = PLAIN, uring = URING;
+#define BOTH(test)                                                                                 \
+    {#test " (plain)", test, NULL, NULL, (void *)(uintptr_t)&plain},                               \
+    {                                                                                              \
+#test " (uring)", test, NULL, NULL, (void *)(uintptr_t)&uring                              \
     }
-    assert_int_equal(sendq_puts(&queues[0], STR("a")), 0);
-    assert_int_equal(sendq_puts(&queues[1], STR("never")), 0);
-    assert_int_equal(sendq_puts(&queues[2], STR("b")), 0);
-    sendq_batch_flush(&shared_batch);
-    assert_string_equal(order, "0230");
-    assert_int_equal(read(fds[1], got, sizeof got), 8);
-    assert_string_equal(got, "abcagain");
-    for (int i = 0; i < QUEUES; i++) {
-        sendq_deinit(&queues[i]); /* twice is fine */
-    }
-    close(fds[0]);
-    close(fds[1]);
-}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_turns_output_is_one_write),
-        cmocka_unit_test(an_idle_queue_owns_no_memory),
-        cmocka_unit_test(shared_bytes_live_until_the_last_queue_wrote_them),
-        cmocka_unit_test(a_slow_reader_gets_every_byte_in_order),
-        cmocka_unit_test(a_blocking_pipe_is_never_blocked_on),
-        cmocka_unit_test(a_file_takes_everything),
-        cmocka_unit_test(a_closed_reader_breaks_the_queue),
-        cmocka_unit_test(any_failed_allocation_breaks_the_queue_and_is_told),
-        cmocka_unit_test(callbacks_may_close_and_fill_any_queue),
+        BOTH(a_turns_output_is_one_write),
+        BOTH(an_idle_queue_owns_no_memory),
+        BOTH(shared_bytes_live_until_the_last_queue_wrote_them),
+        BOTH(a_slow_reader_gets_every_byte_in_order),
+        BOTH(a_blocking_pipe_is_never_blocked_on),
+        BOTH(a_file_takes_everything),
+        BOTH(a_closed_reader_breaks_the_queue),
+        BOTH(any_failed_allocation_breaks_the_queue_and_is_told),
+        BOTH(more_pieces_than_fit_one_send_all_arrive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,20 +26,33 @@ static const struct server_identity self = {
     .list_changed = true,
 };
 
-/* The written message between guards, NUL-terminated. */
+/* Memory between guards. */
+struct guarded {
+    char *memory;
+    size_t size;
+};
+
+static char *guarded_room(void *user, size_t size)
+{
+    struct guarded *g = user;
+    g->size = size;
+    g->memory = test_malloc(size + 9);
+    memset(g->memory, '#', size + 9);
+    return g->memory + 4;
+}
+
+/* The written message, NUL-terminated. */
 static char *written(const struct dialect_updated *u)
 {
-    size_t size = dialect_updated_size(u);
-    char *memory = test_malloc(size + 9);
-    memset(memory, '#', size + 9);
-    dialect_updated_write(u, memory + 4, size);
-    assert_memory_equal(memory, "####", 4);
-    assert_memory_equal(memory + 4 + size, "#####", 5);
-    assert_int_equal(memory[4], '{');
-    assert_int_equal(memory[4 + size - 1], '}');
-    memory[4 + size] = '\0';
-    memmove(memory, memory + 4, size + 1);
-    return memory;
+    struct guarded g;
+    assert_true(dialect_updated_write(u, guarded_room, &g));
+    assert_memory_equal(g.memory, "####", 4);
+    assert_memory_equal(g.memory + 4 + g.size, "#####", 5);
+    assert_int_equal(g.memory[4], '{');
+    assert_int_equal(g.memory[4 + g.size - 1], '}');
+    g.memory[4 + g.size] = '\0';
+    memmove(g.memory, g.memory + 4, g.size + 1);
+    return g.memory;
 }
 
 static void check_update(const struct dialect_updated *u)

@@ -238,7 +238,7 @@ static void a_table_that_lacks_something_is_refused(void **state)
     opened = closed = 0;
     for (size_t i = 0; i < COUNT(bad); i++) {
         struct tidings_error err = {0};
-        assert_true(hub_mount(b.hub, &bad[i], STR("p://"), STR("cfg"), &err) < 0);
+        assert_true(hub_mount(b.hub, &bad[i], STR("p://"), STR("cfg"), NULL, &err) < 0);
         assert_true(err.text[0] != '\0');
     }
     assert_int_equal(opened + closed, 0);
@@ -254,7 +254,7 @@ static void a_provider_that_does_not_open_is_closed_and_named(void **state)
                                                     .close = close_it};
     struct tidings_error err = {0};
     opened = closed = 0;
-    assert_int_equal(hub_mount(b.hub, &ops, STR("p:///"), STR_EMPTY, &err), TIDINGS_E_IO);
+    assert_int_equal(hub_mount(b.hub, &ops, STR("p:///"), STR_EMPTY, NULL, &err), TIDINGS_E_IO);
     assert_int_equal(opened, 1);
     assert_int_equal(closed, 1);
     assert_non_null(strstr(err.text, "disk"));
@@ -272,10 +272,11 @@ static void the_longest_prefix_wins_and_registered_uris_come_first(void **state)
     static const char *const prefixes[] = {"p:///a/", "p:///", "p:///a/b/"};
     opened = closed = 0;
     for (size_t i = 0; i < COUNT(prefixes); i++) {
-        assert_int_equal(hub_mount(b.hub, &good_ops, tidings_str(prefixes[i]), STR("cfg"), &err),
-                         0);
+        assert_int_equal(
+            hub_mount(b.hub, &good_ops, tidings_str(prefixes[i]), STR("cfg"), NULL, &err), 0);
     }
-    assert_int_equal(hub_mount(b.hub, &good_ops, STR("p:///"), STR("cfg"), &err), TIDINGS_E_EXISTS);
+    assert_int_equal(hub_mount(b.hub, &good_ops, STR("p:///"), STR("cfg"), NULL, &err),
+                     TIDINGS_E_EXISTS);
     bench_add(&b, "p:///a/b/one");
     bench_add_template(&b, "p:///{x}");
     bench_add_template(&b, "q:///{x}/y");

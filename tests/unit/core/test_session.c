@@ -125,7 +125,7 @@ static void requests_need_the_id_of_a_living_session(void **state)
         client_free(c);
     }
     struct client *c = session_request(&s, "1", "ping", NULL);
-    assert_json(client_answer(c)->text, "result", "{}");
+    assert_empty_result(client_answer(c)->text);
     client_free(c);
     c = session_request(&s, "1", "no/such", NULL);
     assert_int_equal(client_answer(c)->status, 200);

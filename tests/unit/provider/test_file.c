@@ -205,6 +205,62 @@ static void links_that_stay_inside_are_followed(void **state)
     host_answer_free(a);
 }
 
+/* The root's own files take a shorter way. */
+static void a_file_is_read_alike_wherever_it_lies(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *name;
+        int code;
+    } rows[] = {
+        {"file", 0},
+        {"link", 0},
+        {"chain", 0},
+        {"file/", TIDINGS_E_NOTFOUND},
+        {"absent", TIDINGS_E_NOTFOUND},
+        {"dangling", TIDINGS_E_NOTFOUND},
+        {"loop", TIDINGS_E_DENIED},
+        {"file/below", TIDINGS_E_NOTFOUND},
+        {".git", TIDINGS_E_NOTFOUND},
+        {"a.tmp", TIDINGS_E_NOTFOUND},
+        {"fifo", TIDINGS_E_DENIED},
+        {"out", TIDINGS_E_DENIED},
+    };
+    static const char *const places[] = {"", "d/", "d/e/"};
+    make_dir(f, "d");
+    make_dir(f, "d/e");
+    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
+        char where[300];
+        int n = snprintf(where, sizeof where, "%s/%s", f->root, places[p]);
+        int dir = open(where, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_true(n > 0 && dir >= 0);
+        assert_int_equal(symlinkat("file", dir, "link"), 0);
+        assert_int_equal(symlinkat("link", dir, "chain"), 0);
+        assert_int_equal(symlinkat("nowhere", dir, "dangling"), 0);
+        assert_int_equal(symlinkat("loop", dir, "loop"), 0);
+        assert_int_equal(symlinkat("/etc/passwd", dir, "out"), 0);
+        assert_int_equal(mkfifoat(dir, "fifo", 0644), 0);
+        close(dir);
+        static const char *const files[] = {"file", ".git", "a.tmp"};
+        for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+            (void)snprintf(where, sizeof where, "%s%s", places[p], files[i]);
+            put(f, where, "text");
+        }
+    }
+    serve(f, ", \"exclude\": [\"*.tmp\"]");
+    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++) {
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            char uri[300];
+            (void)snprintf(uri, sizeof uri, MOUNT "%s%s", places[p], rows[i].name);
+            if (rows[i].code == 0) {
+                check_read(f, uri, "text");
+            } else {
+                check_refused(f, uri, rows[i].code, "");
+            }
+        }
+    }
+}
+
 static void excluded_names_do_not_exist(void **state)
 {
     struct fixture *f = *state;
@@ -418,6 +474,7 @@ int main(void)
         FILE_TEST(stat_describes_files_directories_and_the_root),
         FILE_TEST(the_etag_follows_the_change_time_and_is_marked_while_it_is_young),
         FILE_TEST(links_that_stay_inside_are_followed),
+        FILE_TEST(a_file_is_read_alike_wherever_it_lies),
         FILE_TEST(excluded_names_do_not_exist),
         FILE_TEST(text_and_bytes_are_told_apart_by_content),
         FILE_TEST(ranges_of_bytes_are_read),

@@ -3,6 +3,9 @@
  * Nothing outside the root can be had through the file provider: one test per trick.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/un.h>
@@ -130,6 +133,90 @@ static void containment_device_and_socket_are_refused(void **state)
     close(fd);
 }
 
+/* Opening a FIFO lets a writer go that waits for its reader; opening a device may do anything. */
+static void containment_what_is_no_file_is_never_opened(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    assert_int_equal(mkfifo(at(f, "fifo"), 0644), 0);
+    assert_int_equal(mkfifo(at(f, "d/fifo"), 0644), 0);
+    assert_int_equal(symlink("fifo", at(f, "link")), 0);
+    put(f, "file", "x");
+    serve(f, "");
+    int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    assert_true(watch >= 0);
+    assert_true(inotify_add_watch(watch, at(f, ""), IN_OPEN) >= 0);
+    assert_true(inotify_add_watch(watch, at(f, "d"), IN_OPEN) >= 0);
+    static const char *const uris[] = {MOUNT "fifo", MOUNT "d/fifo", MOUNT "link", MOUNT "fifo/"};
+    for (size_t i = 0; i < sizeof uris / sizeof uris[0]; i++) {
+        struct host_answer *a = host_read(f->host, uris[i]);
+        assert_true(a->code < 0);
+        host_answer_free(a);
+        a = host_children(f->host, uris[i], "", 10);
+        assert_true(a->code < 0);
+        host_answer_free(a);
+    }
+    char events[4096];
+    assert_int_equal(read(watch, events, sizeof events), -1);
+    assert_int_equal(errno, EAGAIN);
+    check_read(f, MOUNT "file", "x"); /* this is what an open looks like */
+    assert_true(read(watch, events, sizeof events) > 0);
+    close(watch);
+}
+
+struct swapping {
+    const struct fixture *f;
+    atomic_bool stop;
+};
+
+/* "x" is a file, a link that leads out, a FIFO, a directory, and again. */
+static void *keep_replacing(void *user)
+{
+    struct swapping *s = user;
+    static const char *const kinds[] = {"a-file", "a-link", "a-fifo", "a-dir"};
+    char x[300], kind[300];
+    (void)snprintf(x, sizeof x, "%s/x", s->f->root);
+    for (unsigned i = 0; !atomic_load(&s->stop); i++) {
+        (void)snprintf(kind, sizeof kind, "%s/%s", s->f->root, kinds[i % 4]);
+        (void)renameat2(AT_FDCWD, kind, AT_FDCWD, x, RENAME_EXCHANGE);
+    }
+    return NULL;
+}
+
+static void containment_replaced_while_it_is_read(void **state)
+{
+    struct fixture *f = *state;
+    put_outside(f, "secret", "a secret");
+    put(f, "x", "inside");
+    put(f, "a-file", "inside");
+    assert_int_equal(symlink("../secret", at(f, "a-link")), 0);
+    assert_int_equal(mkfifo(at(f, "a-fifo"), 0644), 0);
+    make_dir(f, "a-dir");
+    serve(f, "");
+    struct swapping s = {.f = f};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, keep_replacing, &s), 0);
+    size_t good = 0;
+    for (int i = 0; i < 3000; i++) {
+        struct host_answer *a = host_read(f->host, MOUNT "x");
+        if (a->code == 0 && !a->rows[0].listable) {
+            assert_string_equal(a->rows[0].bytes, "inside");
+            good++;
+        }
+        host_answer_free(a);
+        a = host_list(f->host, "", 10);
+        assert_int_equal(a->code, 0);
+        for (size_t row = 0; row < a->count; row++) {
+            /* nothing of the file outside: it has another size */
+            assert_true(a->rows[row].listable || a->rows[row].size == 6);
+        }
+        host_answer_free(a);
+    }
+    atomic_store(&s.stop, true);
+    pthread_join(thread, NULL);
+    assert_true(good > 0);
+}
+
 int main(void)
 {
 #define CONTAINMENT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
@@ -141,6 +228,8 @@ int main(void)
         CONTAINMENT_TEST(containment_proc_magic_links),
         CONTAINMENT_TEST(containment_fifo_does_not_hang),
         CONTAINMENT_TEST(containment_device_and_socket_are_refused),
+        CONTAINMENT_TEST(containment_what_is_no_file_is_never_opened),
+        CONTAINMENT_TEST(containment_replaced_while_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

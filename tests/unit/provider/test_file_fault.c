@@ -61,6 +61,8 @@ static void use(struct host *h)
     check_answer(host_read(h, MOUNT "d/"));
     check_answer(host_list(h, "", 100));
     check_answer(host_children(h, MOUNT "d/", "", 100));
+    check_answer(
+        host_children(h, MOUNT "many/", MOUNT "many/1", 200)); /* begins here, ends elsewhere */
     int rc = host_watch(h, MOUNT "d/");
     assert_true(rc == 0 || rc == TIDINGS_E_NOMEM);
     rc = host_watch(h, MOUNT "later/x");
@@ -76,6 +78,12 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
     put(f, "d/a", "x");
     put(f, "d/e/b", "x");
     assert_int_equal(symlink("a", at(f, "d/link")), 0);
+    make_dir(f, "many");
+    for (int i = 0; i < 140; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "many/%d", i);
+        put(f, name, "");
+    }
     (void)snprintf(config, sizeof config, "{\"root\": \"%s\", \"exclude\": [\"*.tmp\"]}", f->root);
     long before = atomic_load(&live);
     tidings_set_allocator(failing_alloc, failing_resize, counting_free);

@@ -2,6 +2,8 @@
  *
  * Listing files: order, paging, children, bounds.
  */
+#include <dirent.h>
+
 #include "base/str.h"
 #include "support/file_fixture.h"
 
@@ -202,6 +204,113 @@ static void a_directory_of_many_files_is_listed_whole(void **state)
     host_answer_free(a);
 }
 
+static void a_root_that_was_removed_has_nothing_in_it(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "");
+    serve(f, "");
+    remove_tree(at(f, ""));
+    struct host_answer *a = host_list(f->host, "", 10);
+    assert_int_equal(a->code, 0);
+    assert_int_equal(a->count, 0);
+    host_answer_free(a);
+    assert_int_equal(mkdir(f->root, 0755), 0);
+}
+
+/* Threads of this program. */
+static size_t count_threads(void)
+{
+    size_t count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (readdir(tasks)) {
+        count++;
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* The pool starts its threads with its first job. */
+static void a_small_listing_needs_no_other_thread(void **state)
+{
+    struct fixture *f = *state;
+    char name[32];
+    make_dir(f, "d");
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(name, sizeof name, "%sfile-%d", i % 2 ? "d/" : "", i);
+        put(f, name, "");
+    }
+    serve(f, "");
+    size_t before = count_threads();
+    struct host_answer *a = host_list(f->host, "", 100);
+    assert_int_equal(a->count, 61);
+    host_answer_free(a);
+    a = host_children(f->host, MOUNT "d/", "", 100);
+    assert_int_equal(a->count, 30);
+    host_answer_free(a);
+    assert_int_equal(count_threads(), before);
+    for (int i = 0; i < 200; i++) {
+        (void)snprintf(name, sizeof name, "more-%d", i);
+        put(f, name, "");
+    }
+    a = host_list(f->host, "", 1000);
+    assert_int_equal(a->count, 261);
+    host_answer_free(a);
+    assert_true(count_threads() > before);
+}
+
+/* However the rows are spread over directories, the hand-over loses and doubles none. */
+static void a_listing_that_changes_threads_gives_every_row_once(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        size_t dirs, files; /* files in each of the directories and in the root */
+    } shapes[] = {{0, 127}, {0, 128}, {0, 129}, {1, 63}, {1, 64}, {40, 0}, {30, 3}, {9, 40}};
+    serve(f, "");
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        char name[64];
+        size_t rows = shapes[s].dirs + (shapes[s].dirs + 1) * shapes[s].files;
+        for (size_t d = 0; d <= shapes[s].dirs; d++) {
+            (void)snprintf(name, sizeof name, "d-%zu", d);
+            if (d > 0) {
+                make_dir(f, name);
+            }
+            for (size_t i = 0; i < shapes[s].files; i++) {
+                if (d > 0) {
+                    (void)snprintf(name, sizeof name, "d-%zu/f-%zu", d, i);
+                } else {
+                    (void)snprintf(name, sizeof name, "%zu-%c", i, i % 2 ? 'a' : 'z');
+                }
+                put(f, name, "");
+            }
+        }
+        struct host_answer *all = host_list(f->host, "", 1000);
+        assert_int_equal(all->code, 0);
+        assert_int_equal(all->count, rows);
+        check_ascending(all);
+        for (size_t i = 0; i < rows; i += 1 + rows / 50) {
+            struct host_answer *rest = host_list(f->host, all->rows[i].uri, rows / 2);
+            size_t expected = rows - i - 1 < rows / 2 ? rows - i - 1 : rows / 2;
+            assert_int_equal(rest->code, 0);
+            assert_int_equal(rest->count, expected);
+            for (size_t j = 0; j < expected; j++) {
+                assert_string_equal(rest->rows[j].uri, all->rows[i + 1 + j].uri);
+            }
+            assert_int_equal(rest->is_full, rows - i - 1 > expected);
+            host_answer_free(rest);
+        }
+        struct host_answer *children = host_children(f->host, MOUNT, "", 1000);
+        assert_int_equal(children->count, shapes[s].dirs + shapes[s].files);
+        host_answer_free(children);
+        host_answer_free(all);
+        remove_tree(at(f, ""));
+        /* the root that is served is gone: the next shape gets another */
+        host_close(f->host);
+        assert_int_equal(mkdir(f->root, 0755), 0);
+        serve(f, "");
+    }
+}
+
 int main(void)
 {
 #define LIST_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
@@ -213,6 +322,9 @@ int main(void)
         LIST_TEST(children_are_one_level_and_paged_alike),
         LIST_TEST(a_list_stops_at_the_greatest_depth),
         LIST_TEST(a_directory_of_many_files_is_listed_whole),
+        LIST_TEST(a_root_that_was_removed_has_nothing_in_it),
+        LIST_TEST(a_small_listing_needs_no_other_thread),
+        LIST_TEST(a_listing_that_changes_threads_gives_every_row_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

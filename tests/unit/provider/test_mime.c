@@ -73,6 +73,9 @@ static void common_names_have_their_type_without_any_system_table(void **state)
         {"LICENSE", "text/plain"},
         {"Makefile", "text/x-makefile"},
         {".gitignore", "text/plain"},
+        {".dockerignore", "text/plain"}, /* first of the names */
+        {"go.mod", "text/plain"},
+        {"makefile.c", "text/x-csrc"},
         {"version", "text/plain"},
         {"PHOTO.JPG", "image/jpeg"},
         {"archive.tar.gz", "application/gzip"},

@@ -33,8 +33,9 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_true(str_eq(c->uri_json, STR("\"x:///a\\\"b\"")));
     assert_true(str_eq(c->meta_json, STR("\"dev.tidings/version\":\"ab.12\","
                                          "\"dev.tidings/etag\":\"\\\"1\\\"\","
-                                         "\"dev.tidings/from\":\"x:///old\","
-                                         "\"dev.tidings/metadata\":{\"k\":1}")));
+                                         "\"dev.tidings/from\":\"x:///old\"")));
+    assert_true(str_starts(c->metadata_json, STR("\"k\":1,\"updated_at\":9,\"timestamp\":")));
+    assert_true(str_ends(c->metadata_json, STR(",\"version\":\"ab.12\",\"size\":7")));
     assert_int_equal(c->epoch, 0xab);
     assert_int_equal(c->seq, 12);
     assert_int_equal(c->size, 7);
@@ -48,12 +49,31 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
 static void a_record_without_a_resource_is_list_changed(void **state)
 {
     (void)state;
-    struct change *c = change_create(NULL, 1, 2);
+    struct change *c = change_create_notice(CHANGE_LIST, 1, 2);
     assert_non_null(c);
     assert_true(c->list_changed);
     assert_int_equal(c->uri.len, 0);
     assert_int_equal(c->size, -1);
     assert_true(str_eq(c->meta_json, STR("\"dev.tidings/version\":\"1.2\"")));
+    change_unref(c);
+}
+
+static void keys_of_the_application_win(void **state)
+{
+    (void)state;
+    struct tidings_change change = {
+        .uri = STR("x:///a"),
+        .metadata = STR("{\"version\":\"v7\",\"size\":1,\"updated_at\":2,\"timestamp\":3,"
+                        "\"change_type\":\"lie\",\"checksum\":\"c\"}"),
+        .checksum = STR("other"),
+        .size = 9,
+        .has_size = true,
+    };
+    struct change *c = change_create(&change, 1, 2);
+    assert_non_null(c);
+    assert_true(str_eq(c->metadata_json,
+                       STR("\"version\":\"v7\",\"size\":1,\"updated_at\":2,\"timestamp\":3,"
+                           "\"checksum\":\"c\"")));
     change_unref(c);
 }
 
@@ -87,6 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_holds_copies_and_encoded_texts),
         cmocka_unit_test(a_record_without_a_resource_is_list_changed),
+        cmocka_unit_test(keys_of_the_application_win),
         cmocka_unit_test(the_last_reference_frees_and_failures_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

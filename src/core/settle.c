@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a URI means to a subscription, settled once. In this order: a URI that names an existing
+ * resource is literal (and covers what is below it, if it has children); a raw '?' begins a query;
+ * '{' makes a template; '*' and '[' make a glob; a trailing slash covers everything below, existing
+ * or not; else a template or a provider's own relation must account for it. The option `match`
+ * forces a kind.
+ *
+ * With the kind come the scopes: what providers have to watch for it.
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/subscribing.h"
+#include "uri/uri.h"
+
+#define CONDITIONS_MAX 8u
+
+static void settled(struct subscribing *s)
+{
+    if (--s->unsettled == 0) {
+        subscribing_arm(s);
+    }
+}
+
+static bool out_of_memory(struct wish *w, const void *p)
+{
+    if (!p) {
+        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return !p;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+/* Everything below `prefix` (which ends in '/', or is empty for everything there is). */
+static void scope_below(struct wish *w, struct tidings_str prefix)
+{
+    struct subscribing *s = w->owner;
+    const struct catalog *c = s->core->catalog;
+    w->scopes = arena_alloc(&s->arena, (c->mount_count + 1) * sizeof(*w->scopes));
+    if (out_of_memory(w, w->scopes)) {
+        return;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_str mount = c->mounts[i]->prefix;
+        if (prefix.len > 0 && uri_is_within(prefix, mount)) {
+            w->scopes[0] = arena_dup(&s->arena, prefix);
+            w->scope_count = !out_of_memory(w, w->scopes[0].ptr);
+            return;
+        }
+        if (str_starts(mount, prefix)) {
+            w->scopes[w->scope_count++] = mount;
+        }
+    }
+    w->broad = true; /* not inside any mount: whole mounts, or whatever is registered there */
+}
+
+/* The part of a pattern before its first wildcard, up to and with the last slash in it. */
+static struct tidings_str fixed_prefix(struct tidings_str pattern, const char *wild)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < pattern.len && !strchr(wild, pattern.ptr[i]); i++) {
+        if (pattern.ptr[i] == '/') {
+            end = i + 1;
+        }
+    }
+    return tidings_strn(pattern.ptr, end);
+}
+
+static struct tidings_str scheme_of(struct tidings_str uri)
+{
+    return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
+}
+
+static bool is_served(struct wish *w)
+{
+    if (catalog_has_scheme(w->owner->core->catalog, scheme_of(w->uri))) {
+        return true;
+    }
+    wish_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
+                STR_ARG(scheme_of(w->uri)));
+    return false;
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+static void mean_exact(struct wish *w, enum match_kind kind)
+{
+    struct subscribing *s = w->owner;
+    w->kind = kind;
+    w->scopes = arena_alloc(&s->arena, sizeof(*w->scopes));
+    if (!out_of_memory(w, w->scopes)) {
+        w->scopes[0] = w->uri;
+        w->scope_count = 1;
+    }
+}
+
+static void mean_container(struct wish *w)
+{
+    if (!is_served(w)) {
+        return;
+    }
+    w->kind = MATCH_CONTAINER;
+    scope_below(w, w->uri);
+}
+
+static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
+{
+    struct subscribing *s = w->owner;
+    struct buf text;
+    struct tidings_error err;
+    buf_init(&text, URI_MAX * 3);
+    int rc = uri_canonical_pattern(w->spelled, &text, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        w->uri = arena_dup(&s->arena, buf_str(&text));
+    }
+    buf_deinit(&text);
+    if (w->refused || out_of_memory(w, w->uri.ptr) || !is_served(w)) {
+        return;
+    }
+    w->kind = kind;
+    scope_below(w, fixed_prefix(w->uri, wild));
+}
+
+static void mean_regex(struct wish *w)
+{
+    w->kind = MATCH_REGEX;
+    w->uri = w->spelled;
+    scope_below(w, STR_EMPTY);
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+/* The provider that knows how to read this query, if any. */
+static struct tidings_provider *query_provider(struct wish *w)
+{
+    const struct catalog *c = w->owner->core->catalog;
+    struct catalog_hit hit;
+    struct tidings_str scheme = scheme_of(w->uri);
+    if (catalog_find(c, w->uri, &w->owner->arena, &hit) && hit.provider) {
+        return hit.provider->ops->query ? hit.provider : NULL;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_provider *p = c->mounts[i];
+        if (p->ops->query && str_eq(scheme_of(p->prefix), scheme)) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void ask_provider(struct wish *w, struct tidings_provider *p)
+{
+    struct buf glob;
+    struct tidings_error err;
+    char room[URI_MAX];
+    size_t len = sizeof(room);
+    int rc = p->ops->query(p, w->uri, room, &len, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+        return;
+    }
+    buf_init(&glob, URI_MAX * 3);
+    rc = uri_canonical_pattern(tidings_strn(room, len), &glob, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        w->uri = arena_dup(&w->owner->arena, buf_str(&glob));
+    }
+    buf_deinit(&glob);
+    if (!w->refused && !out_of_memory(w, w->uri.ptr)) {
+        w->kind = MATCH_GLOB;
+        scope_below(w, fixed_prefix(w->uri, "*[?"));
+    }
+}
+
+static struct tidings_str decoded(struct wish *w, struct tidings_str text)
+{
+    struct buf out;
+    buf_init(&out, URI_MAX);
+    struct tidings_str copy = {NULL, 0};
+    if (uri_decode(&out, text, NULL) == 0) {
+        copy = arena_dup(&w->owner->arena, buf_str(&out));
+    }
+    buf_deinit(&out);
+    return copy;
+}
+
+/* Attributes the metadata of a change must have: ?type=error&level=high. */
+static void read_conditions(struct wish *w, struct tidings_str query)
+{
+    w->conditions = arena_alloc(&w->owner->arena, CONDITIONS_MAX * sizeof(*w->conditions));
+    if (out_of_memory(w, w->conditions)) {
+        return;
+    }
+    while (query.len > 0 && !w->refused) {
+        struct tidings_str value;
+        bool has_value = false;
+        struct tidings_str pair = str_cut(query, '&', &query, NULL);
+        struct tidings_str key = str_cut(pair, '=', &value, &has_value);
+        if (!has_value || key.len == 0 || w->condition_count == CONDITIONS_MAX) {
+            wish_refuse(w, TIDINGS_E_INVALID,
+                        "a query is 'key=value' pairs joined by '&', at most %u", CONDITIONS_MAX);
+            return;
+        }
+        struct sub_condition *c = &w->conditions[w->condition_count++];
+        c->key = decoded(w, key);
+        c->value = decoded(w, value);
+        if (!c->key.ptr || !c->value.ptr) {
+            wish_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
+        }
+    }
+}
+
+static void mean_query(struct wish *w)
+{
+    struct tidings_provider *p = query_provider(w);
+    if (p) {
+        ask_provider(w, p);
+        return;
+    }
+    if (!is_served(w)) {
+        return;
+    }
+    struct tidings_str query;
+    w->uri = str_cut(w->uri, '?', &query, NULL);
+    read_conditions(w, query);
+    if (!w->refused) {
+        w->kind = MATCH_CONTAINER;
+        scope_below(w, w->uri);
+    }
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+static bool has_any(struct tidings_str s, const char *set)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != '\0' && strchr(set, s.ptr[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It names nothing that exists. */
+static void mean_absent(struct wish *w)
+{
+    struct tidings_provider *p = w->stat.base.provider;
+    if (str_find(w->uri, '?') >= 0) {
+        mean_query(w);
+    } else if (has_any(w->uri, "*")) {
+        mean_pattern(w, MATCH_GLOB, "*[");
+    } else if (w->uri.ptr[w->uri.len - 1] == '/') {
+        mean_container(w);
+    } else if (p && p->ops->covers) {
+        w->covering = p;
+        mean_exact(w, MATCH_LITERAL);
+    } else {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    }
+}
+
+static void mean_existing(struct wish *w)
+{
+    const struct tidings_resource *about = &w->stat.about;
+    bool slash = w->uri.ptr[w->uri.len - 1] == '/';
+    w->exists = true;
+    if (!about->subscribable) {
+        wish_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
+        return;
+    }
+    if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
+        w->uri = arena_dup(&w->owner->arena, about->uri);
+        if (out_of_memory(w, w->uri.ptr)) {
+            return;
+        }
+    }
+    bool below = (about->listable || slash) && w->options.match != OPTION_MATCH_LITERAL;
+    struct tidings_provider *p = w->stat.base.provider;
+    w->covering = p && p->ops->covers ? p : NULL;
+    mean_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+}
+
+static void stat_done(struct request *request)
+{
+    struct wish *w = request->user;
+    if (request->code >= 0) {
+        mean_existing(w);
+    } else if (request->code != TIDINGS_E_NOTFOUND) {
+        w->refused = true;
+    } else if (w->options.match == OPTION_MATCH_LITERAL) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    } else {
+        mean_absent(w);
+    }
+    settled(w->owner);
+}
+
+/* Canonical form into w->uri; false after refusing. */
+static bool canonical(struct wish *w)
+{
+    struct buf text;
+    struct tidings_error err;
+    buf_init(&text, URI_MAX * 3);
+    int rc = uri_canonical(w->spelled, &text, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        if (w->options.match == OPTION_MATCH_CONTAINER && text.ptr[text.len - 1] != '/') {
+            buf_putc(&text, '/');
+        }
+        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+        out_of_memory(w, w->uri.ptr);
+    }
+    buf_deinit(&text);
+    return !w->refused;
+}
+
+/* Brackets never stand raw in the URI of a resource, except around the address of its host. */
+static bool has_class(struct tidings_str s)
+{
+    struct tidings_str rest;
+    bool more = false;
+    str_cut(s, '/', &rest, &more);
+    if (more && str_starts(rest, STR("/["))) {
+        str_cut(rest, ']', &s, NULL);
+    }
+    return has_any(s, "[");
+}
+
+/* A pattern by its looks alone, or by option; false: its existence has to be asked. */
+static bool mean_by_text(struct wish *w)
+{
+    switch (w->options.match) {
+    case OPTION_MATCH_REGEX:
+        mean_regex(w);
+        return true;
+    case OPTION_MATCH_TEMPLATE:
+        mean_pattern(w, MATCH_TEMPLATE, "{");
+        return true;
+    case OPTION_MATCH_GLOB:
+        mean_pattern(w, MATCH_GLOB_Q, "*[?");
+        return true;
+    case OPTION_MATCH_CONTAINER:
+        if (canonical(w)) {
+            mean_container(w);
+        }
+        return true;
+    case OPTION_MATCH_AUTO:
+    case OPTION_MATCH_LITERAL:
+        break;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && has_any(w->spelled, "{}")) {
+        mean_pattern(w, MATCH_TEMPLATE, "{");
+        return true;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && has_class(w->spelled)) {
+        mean_pattern(w, MATCH_GLOB, "*[");
+        return true;
+    }
+    return !canonical(w);
+}
+
+static void settle(struct wish *w)
+{
+    struct subscribing *s = w->owner;
+    const struct principal *who = s->pending.listen->peer->who;
+    request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
+    if (mean_by_text(w)) {
+        settled(s);
+        return;
+    }
+    w->stat.base.uri = w->uri;
+    struct catalog_hit hit;
+    if (!access_allows(who, ACCESS_SUBSCRIBE, w->uri)) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        settled(s);
+    } else if (catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
+        request_stat(&w->stat, &hit);
+    } else {
+        mean_absent(w);
+        settled(s);
+    }
+}
+
+void subscribing_settle(struct subscribing *s)
+{
+    s->unsettled = s->count + 1; /* one for this loop */
+    for (size_t i = 0; i < s->count; i++) {
+        s->wishes[i].owner = s;
+        if (s->wishes[i].refused) {
+            settled(s);
+        } else {
+            settle(&s->wishes[i]);
+        }
+    }
+    settled(s);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A request to subscribe on its way, shared by settle.c (what each URI means), subscribe.c (arming,
+ * making the subscriptions, telling the client) and listen_request.c (subscriptions/listen).
+ *
+ *     settle every URI (maybe later) -> arm all scopes at the hub -> create subs, acknowledge
+ *
+ * It may outlive its listen (the client went): then whatever was armed is released again.
+ */
+#ifndef CORE_SUBSCRIBING_H
+#define CORE_SUBSCRIBING_H
+
+#include "core/call.h"
+#include "core/options.h"
+#include "core/peer.h"
+#include "core/request.h"
+
+struct subscribing;
+
+struct wish {
+    struct subscribing *owner;
+    struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
+    struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
+    struct options options;
+    enum match_kind kind;
+    struct tidings_str *scopes; /* to be armed */
+    size_t scope_count;
+    size_t first_item; /* of its scopes in the arm */
+    struct sub_condition *conditions;
+    size_t condition_count;
+    struct tidings_provider *covering; /* has a relation of its own */
+    struct tidings_stat stat;          /* its err says why it was refused */
+    struct sub *sub;                   /* once it exists */
+    bool refused, broad, exists;
+};
+
+struct subscribing {
+    struct listen_pending pending; /* .listen is NULL once the client is gone */
+    struct core *core;
+    struct call *call; /* resources/subscribe; NULL for listens */
+    struct arena arena;
+    sub_filter_fn filter; /* in-process subscriptions */
+    void *filter_user;
+    void (*done)(struct subscribing *s, void *user); /* in-process: instead of an answer */
+    void *done_user;
+    bool acknowledge; /* a listen waits for its acknowledgement */
+    bool wants_list;  /* also arm every mount */
+    bool withdrawn;   /* unsubscribed before it came to be */
+    size_t unsettled;
+    size_t count;
+    struct wish wishes[];
+};
+
+struct subscribing *subscribing_create(struct listen *listen, size_t count);
+void subscribing_free(struct subscribing *s);
+/* Settle all wishes; when the last is, subscribing_arm is called. */
+void subscribing_settle(struct subscribing *s);
+void subscribing_arm(struct subscribing *s);
+
+void wish_refuse(struct wish *w, int code, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
+
+/* `dev.tidings/options` of a request's `_meta`; NULL: none. */
+struct json *options_of(const struct rpc_message *msg);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Subscriptions of the program itself: a peer on the first worker that is called instead of written
+ * to. Made on that worker's thread; they live until the server ends.
+ */
+#include "server/local.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/subscribing.h"
+#include "store/change.h"
+
+struct local {
+    struct letter letter;
+    struct sink sink; /* stands for a stream that is always open and never full */
+    struct peer *peer;
+    struct json *options; /* a reference, or NULL */
+    tidings_filter_fn filter;
+    void *filter_user;
+    tidings_update_fn fn;
+    void *user;
+    size_t uri_len;
+    char uri[];
+};
+
+/* ---- a stream that goes nowhere -------------------------------------------------------------- */
+
+static char *no_room(struct sink *sink, struct tidings_str event_id, size_t len)
+{
+    (void)sink;
+    (void)event_id;
+    (void)len;
+    return NULL; /* acknowledgements and the like are not for programs */
+}
+
+static void nothing(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    (void)sink;
+    (void)event_id;
+    (void)retry_ms;
+}
+
+static size_t never_pending(const struct sink *sink)
+{
+    (void)sink;
+    return 0;
+}
+
+static void end_nothing(struct sink *sink)
+{
+    (void)sink;
+}
+
+static void cut_nothing(struct sink *sink, const char *reason)
+{
+    (void)sink;
+    (void)reason;
+}
+
+static const struct sink_ops local_sink_ops = {
+    .name = "local",
+    .room = no_room,
+    .prime = nothing,
+    .pending = never_pending,
+    .end = end_nothing,
+    .cut = cut_nothing,
+};
+
+/* ---- being told ------------------------------------------------------------------------------ */
+
+static struct tidings_str unquoted(struct tidings_str json)
+{
+    return json.len >= 2 ? tidings_strn(json.ptr + 1, json.len - 2) : STR_EMPTY;
+}
+
+static void told(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+{
+    struct local *local = peer->owner;
+    struct tidings_update update = {
+        .uri = u->change ? u->change->uri : unquoted(u->uri_json),
+        .subscribed_uri = sub->spelled,
+        .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
+        .value = u->value_json,
+        .kind = u->kind,
+        .merged = u->merged,
+        .truncated = u->truncated,
+        .initial = u->initial,
+    };
+    local->fn(local->user, &update);
+}
+
+static void settled(struct subscribing *s, void *user)
+{
+    struct local *local = user;
+    if (s->wishes[0].refused) {
+        struct tidings_update update = {
+            .subscribed_uri = s->wishes[0].spelled,
+            .refused = tidings_str(s->wishes[0].stat.base.err.text),
+        };
+        local->fn(local->user, &update);
+    }
+}
+
+static void local_free(struct local *local)
+{
+    jv_unref(local->options);
+    mem_free(local);
+}
+
+/* The server ends, and the peer with it. */
+static void gone(struct peer *peer)
+{
+    local_free(peer->owner);
+}
+
+static void subscribe(struct letter *letter, void *owner)
+{
+    struct core *core = owner;
+    struct local *local = list_entry(letter, struct local, letter);
+    const struct option_limits *limits = &core->limits->options;
+    struct peer *peer = peer_create(core, NULL);
+    struct listen *listen = peer ? listen_create(peer, STR_EMPTY) : NULL;
+    struct subscribing *s = listen ? subscribing_create(listen, 1) : NULL;
+    if (!s) {
+        struct tidings_update update = {.refused = STR("out of memory")};
+        local->fn(local->user, &update);
+        peer_destroy(peer);
+        local_free(local);
+        return;
+    }
+    local->sink.ops = &local_sink_ops;
+    local->peer = peer;
+    peer->owner = local;
+    peer->told = told;
+    peer->destroyed = gone;
+    peer_set_sink(peer, &local->sink);
+    listen->live = true;
+    struct wish *w = &s->wishes[0];
+    struct tidings_error err;
+    w->spelled = tidings_strn(local->uri, local->uri_len);
+    options_init(&w->options, limits);
+    if (options_read(&w->options, local->options, limits, false, &err) < 0) {
+        wish_refuse(w, err.code, "%s", err.text);
+    }
+    s->filter = local->filter;
+    s->filter_user = local->filter_user;
+    s->done = settled;
+    s->done_user = local;
+    subscribing_settle(s);
+}
+
+static void drop(struct letter *letter)
+{
+    local_free(list_entry(letter, struct local, letter));
+}
+
+struct letter *local_create(struct tidings_str uri, const struct tidings_subscribe_options *options,
+                            tidings_update_fn fn, void *user, struct tidings_error *err)
+{
+    if (uri.len == 0 || !fn) {
+        tidings_fail(err, TIDINGS_E_INVALID, "a subscription needs a URI and a function to call");
+        return NULL;
+    }
+    struct json *parsed = NULL;
+    if (options && options->json.len > 0 &&
+        jv_parse(options->json, JSON_MAX_DEPTH, &parsed, err) < 0) {
+        return NULL;
+    }
+    struct local *local = mem_zalloc(sizeof(*local) + uri.len);
+    if (!local) {
+        jv_unref(parsed);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    memcpy(local->uri, uri.ptr, uri.len);
+    local->uri_len = uri.len;
+    local->options = parsed;
+    local->filter = options ? options->filter : NULL;
+    local->filter_user = options ? options->filter_user : NULL;
+    local->fn = fn;
+    local->user = user;
+    local->letter.deliver = subscribe;
+    local->letter.drop = drop;
+    return &local->letter;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A read sends one letter to each worker; each adds its part on its own thread, and the last one
+ * finishes the read. Nothing is locked and nothing is counted twice.
+ */
+#include "server/self.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/hub_private.h"
+#include "core/session.h"
+#include "json/write.h"
+
+#define PART_MAX (8u << 20)
+#define ROWS_MAX 10000u /* of one worker in one answer */
+#define ANNOUNCE_MS 1000u
+
+enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_KINDS };
+
+static const struct {
+    struct tidings_str uri, name, description;
+} kinds[SELF_KINDS] = {
+    [SELF_STATS] = {{SELF_PREFIX "stats", 20}, {"stats", 5}, {"Counters of each worker", 23}},
+    [SELF_PEERS] = {{SELF_PREFIX "peers", 20}, {"peers", 5}, {"Clients with open streams", 25}},
+    [SELF_SUBSCRIPTIONS] = {{SELF_PREFIX "subscriptions", 28},
+                            {"subscriptions", 13},
+                            {"Who hears of what", 17}},
+};
+
+struct self {
+    struct tidings_provider *provider;
+    struct core *const *cores;
+    size_t core_count;
+    struct loop_timer *timer;
+    unsigned watched; /* bit per kind */
+    unsigned needs[SELF_KINDS];
+};
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+struct gather;
+
+struct part {
+    struct letter letter;
+    struct gather *gather;
+    struct buf text;
+};
+
+struct gather {
+    struct tidings_read *read;
+    enum self_kind kind;
+    size_t count;
+    size_t left; /* atomic */
+    struct part parts[];
+};
+
+static void put_count(struct jw *w, const char *key, uint64_t n)
+{
+    jw_put_integer(w, tidings_str(key), (int64_t)n);
+}
+
+static void write_stats(struct jw *w, const struct core *core)
+{
+    const struct core_stats *s = &core->stats;
+    jw_begin_object(w);
+    put_count(w, "worker", core->index);
+    put_count(w, "requests", s->requests);
+    put_count(w, "deliveries", s->deliveries);
+    put_count(w, "coalesced", s->coalesced);
+    put_count(w, "truncated", s->truncated);
+    put_count(w, "cut", s->cut);
+    put_count(w, "subscriptions", s->subscriptions);
+    put_count(w, "peers", s->peers);
+    put_count(w, "sessions", s->sessions);
+    put_count(w, "lastChange", core->last_seq);
+    put_count(w, "indexBytes", match_bytes(&core->match));
+    jw_end_object(w);
+}
+
+static void write_peer(struct jw *w, const struct peer *peer)
+{
+    jw_begin_object(w);
+    put_count(w, "worker", peer->core->index);
+    jw_put_string(w, STR("stream"), peer->sink ? tidings_str(peer->sink->ops->name) : STR("none"));
+    put_count(w, "listens", peer->listen_count);
+    put_count(w, "subscriptions", peer->sub_count);
+    put_count(w, "waiting", peer->outbox.count);
+    put_count(w, "held", peer->held_count);
+    put_count(w, "unsentBytes", peer->sink ? peer->sink->ops->pending(peer->sink) : 0);
+    put_count(w, "cursor", peer_cursor(peer));
+    jw_end_object(w);
+}
+
+static size_t write_subscriptions(struct jw *w, const struct peer *peer, size_t room)
+{
+    size_t n = 0;
+    list_each(lit, lnext, &peer->listens)
+    {
+        const struct listen *listen = list_entry(lit, struct listen, link);
+        list_each(it, next, &listen->subs)
+        {
+            const struct sub *sub = list_entry(it, struct sub, link);
+            if (n++ >= room) {
+                return room;
+            }
+            jw_begin_object(w);
+            put_count(w, "worker", peer->core->index);
+            jw_put_string(w, STR("subscribedUri"), sub->spelled);
+            if (listen->id_json.len > 0) {
+                jw_put_raw(w, STR("subscriptionId"), listen->id_json);
+            }
+            put_count(w, "periodMs", sub->window.period_ms);
+            put_count(w, "waiting", sub->queued);
+            jw_put_bool(w, STR("suspended"), sub->suspended);
+            jw_end_object(w);
+        }
+    }
+    return n;
+}
+
+static void finish(struct gather *g)
+{
+    struct buf text;
+    struct tidings_error err = {0};
+    buf_init(&text, PART_MAX * g->count + 64);
+    buf_putc(&text, '[');
+    for (size_t i = 0; i < g->count; i++) {
+        struct tidings_str part = buf_str(&g->parts[i].text);
+        if (part.len > 0 && text.len > 1) {
+            buf_putc(&text, ',');
+        }
+        buf_puts(&text, part);
+        buf_deinit(&g->parts[i].text);
+    }
+    buf_putc(&text, ']');
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.name = kinds[g->kind].name;
+    about.mime_type = STR("application/json");
+    int rc = text.failed ? tidings_fail(&err, text.failed, "the server's state does not fit")
+                         : tidings_read_text(g->read, &about, buf_str(&text), &err);
+    tidings_read_done(g->read, rc, &err);
+    buf_deinit(&text);
+    mem_free(g);
+}
+
+static void part_done(struct part *part)
+{
+    struct gather *g = part->gather;
+    if (__atomic_sub_fetch(&g->left, 1, __ATOMIC_ACQ_REL) == 0) {
+        finish(g);
+    }
+}
+
+/* Rows without the brackets around them. */
+static void part_deliver(struct letter *letter, void *owner)
+{
+    struct part *part = list_entry(letter, struct part, letter);
+    struct core *core = owner;
+    struct buf rows;
+    struct jw w;
+    buf_init(&rows, PART_MAX);
+    jw_init(&w, &rows);
+    jw_begin_array(&w);
+    if (part->gather->kind == SELF_STATS) {
+        write_stats(&w, core);
+    }
+    size_t n = 0;
+    list_each(it, next, &core->peers)
+    {
+        const struct peer *peer = list_entry(it, struct peer, link);
+        if (part->gather->kind == SELF_PEERS && n < ROWS_MAX) {
+            write_peer(&w, peer);
+            n++;
+        } else if (part->gather->kind == SELF_SUBSCRIPTIONS && n < ROWS_MAX) {
+            n += write_subscriptions(&w, peer, ROWS_MAX - n);
+        }
+    }
+    jw_end_array(&w);
+    if (!rows.failed) {
+        buf_put(&part->text, rows.ptr + 1, rows.len - 2);
+    }
+    buf_deinit(&rows);
+    part_done(part);
+}
+
+static void part_drop(struct letter *letter)
+{
+    part_done(list_entry(letter, struct part, letter));
+}
+
+/* ---- the provider ---------------------------------------------------------------------------- */
+
+static int find_kind(struct tidings_str uri)
+{
+    for (int i = 0; i < SELF_KINDS; i++) {
+        if (str_eq(kinds[i].uri, uri)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void self_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
+{
+    struct self *self = tidings_provider_state(p);
+    int kind = find_kind(uri);
+    if (kind < 0 || self->core_count == 0) {
+        tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
+        return;
+    }
+    struct gather *g = mem_zalloc(sizeof(*g) + self->core_count * sizeof(g->parts[0]));
+    if (!g) {
+        tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
+        return;
+    }
+    g->read = read;
+    g->kind = (enum self_kind)kind;
+    g->count = g->left = self->core_count;
+    for (size_t i = 0; i < g->count; i++) {
+        g->parts[i].gather = g;
+        g->parts[i].letter.deliver = part_deliver;
+        g->parts[i].letter.drop = part_drop;
+        buf_init(&g->parts[i].text, PART_MAX);
+    }
+    for (size_t i = 0, n = g->count; i < n; i++) {
+        mailbox_send(self->cores[i]->mailbox, &g->parts[i].letter);
+    }
+}
+
+static void describe(enum self_kind kind, struct tidings_resource *about)
+{
+    tidings_resource_init(about);
+    about->uri = kinds[kind].uri;
+    about->name = kinds[kind].name;
+    about->description = kinds[kind].description;
+    about->mime_type = STR("application/json");
+}
+
+static void self_list(struct tidings_provider *p, struct tidings_list *list)
+{
+    (void)p;
+    static const enum self_kind order[] = {SELF_PEERS, SELF_STATS, SELF_SUBSCRIPTIONS};
+    struct tidings_error err;
+    int rc = 1;
+    for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {
+        struct tidings_resource about;
+        describe(order[i], &about);
+        if (str_cmp(about.uri, tidings_list_after(list)) > 0) {
+            rc = tidings_list_add(list, &about, &err);
+        }
+    }
+    tidings_list_done(list, rc < 0 ? rc : 0, &err);
+}
+
+static void self_stat(struct tidings_provider *p, struct tidings_stat *stat, struct tidings_str uri)
+{
+    (void)p;
+    int kind = find_kind(uri);
+    struct tidings_resource about;
+    if (kind < 0) {
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+        return;
+    }
+    describe((enum self_kind)kind, &about);
+    tidings_stat_done(stat, 0, &about, NULL);
+}
+
+static void announce(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct self *self = user;
+    for (unsigned i = 0; i < SELF_KINDS; i++) {
+        if (self->watched & (1u << i)) {
+            struct tidings_change change = {.uri = kinds[i].uri};
+            (void)tidings_provider_changed(self->provider, &change, NULL);
+        }
+    }
+}
+
+static unsigned kinds_below(struct tidings_str uri)
+{
+    unsigned bits = 0;
+    for (unsigned i = 0; i < SELF_KINDS; i++) {
+        if (str_eq(kinds[i].uri, uri) ||
+            (uri.ptr[uri.len - 1] == '/' && str_starts(kinds[i].uri, uri))) {
+            bits |= 1u << i;
+        }
+    }
+    return bits;
+}
+
+static void self_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                       struct tidings_str uri)
+{
+    struct self *self = tidings_provider_state(p);
+    self->watched |= kinds_below(uri);
+    for (unsigned i = 0; i < SELF_KINDS; i++) {
+        self->needs[i] += (kinds_below(uri) >> i) & 1u; /* scopes overlap */
+    }
+    if (!loop_timer_is_running(self->timer)) {
+        loop_timer_start(self->timer, ANNOUNCE_MS, ANNOUNCE_MS);
+    }
+    tidings_watch_done(watch, 0, NULL);
+}
+
+static void self_unwatch(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct self *self = tidings_provider_state(p);
+    for (unsigned i = 0; i < SELF_KINDS; i++) {
+        self->needs[i] -= (kinds_below(uri) >> i) & 1u;
+        self->watched &= self->needs[i] > 0 ? ~0u : ~(1u << i);
+    }
+    if (self->watched == 0) {
+        loop_timer_stop(self->timer);
+    }
+}
+
+static int self_open(struct tidings_provider *p, struct tidings_str config,
+                     struct tidings_error *err)
+{
+    (void)config;
+    struct self *self = tidings_provider_state(p);
+    self->provider = p;
+    self->timer = loop_timer_open(p->hub->loop, announce, self);
+    return self->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+static void self_close(struct tidings_provider *p)
+{
+    struct self *self = tidings_provider_state(p);
+    loop_timer_close(self->timer);
+}
+
+void self_set_cores(struct tidings_provider *p, struct core *const *cores, size_t count)
+{
+    struct self *self = tidings_provider_state(p);
+    self->cores = cores;
+    self->core_count = count;
+}
+
+const struct tidings_provider_ops provider_self_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "self",
+    .size = sizeof(struct self),
+    .open = self_open,
+    .read = self_read,
+    .list = self_list,
+    .stat = self_stat,
+    .watch = self_watch,
+    .unwatch = self_unwatch,
+    .close = self_close,
+};

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server's own state as resources: tidings://self/stats, /peers and /subscriptions, live JSON
+ * that is gathered from all workers when it is read, and announced once a second while somebody
+ * watches.
+ */
+#ifndef SERVER_SELF_H
+#define SERVER_SELF_H
+
+#include <tidings/provider.h>
+
+struct core;
+
+extern const struct tidings_provider_ops provider_self_ops;
+
+#define SELF_PREFIX "tidings://self/"
+
+/* Which cores to ask; after workers exist and before clients can connect. */
+void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);
+
+#endif
