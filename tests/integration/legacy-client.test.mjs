@@ -104,7 +104,9 @@ for (const transport of TRANSPORTS) {
         const files = { 'a.txt': '1' };
         const { client, tree, received } = await legacyClient(t, transport, { files });
         const uri = tree.uri('a.txt');
-        assert.deepEqual(await client.subscribeResource({ uri }), {});
+        const { _meta, ...rest } = await client.subscribeResource({ uri });
+        assert.deepEqual(rest, {});
+        assert.match(_meta['dev.tidings/cursor'], /^[0-9a-f]+\.\d+$/);
         tree.write('a.txt', '2');
         const { params } = await received.next(updates(uri), `an update of ${uri}`);
         assert.equal(params.subscribedUri, uri);
