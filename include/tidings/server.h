@@ -16,6 +16,7 @@
 #ifndef TIDINGS_SERVER_H
 #define TIDINGS_SERVER_H
 
+#include <tidings/http.h>
 #include <tidings/provider.h>
 #include <tidings/types.h>
 
@@ -135,16 +136,6 @@ TIDINGS_API int tidings_server_subscribe(struct tidings_server *server, struct t
 
 /* ---- pages of the program itself ------------------------------------------------------------- */
 
-struct tidings_http_request {
-    struct tidings_str method, path, query, content_type, body;
-};
-struct tidings_http_response;
-/* Say what is answered; texts are copied. Once per request. */
-TIDINGS_API void tidings_http_reply(struct tidings_http_response *response, int status,
-                                    const char *content_type, struct tidings_str body);
-/* Called on a worker thread, several at once; must not block. Without a reply: 204. */
-typedef void (*tidings_route_fn)(void *user, const struct tidings_http_request *request,
-                                 struct tidings_http_response *response);
 /* Answer requests for `path` ("/publish") next to the endpoint, with the same checks of Host,
  * Origin and sizes. Before the server runs. */
 TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const char *path,

@@ -15,7 +15,7 @@
 #include "core/core.h"
 #include "transport/guard.h"
 
-#include <tidings/server.h>
+#include <tidings/http.h>
 
 /* A page of the program beside the endpoint. */
 struct http_route {

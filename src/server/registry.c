@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a server serves and says: resources, templates, mounts, pages, changes, and subscriptions of
+ * the program itself. All of it may come from any thread; the hub puts it in order.
+ */
+#include <tidings/server.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "server/local.h"
+#include "server/server_private.h"
+#include "uri/uri.h"
+
+#define METADATA_DEPTH 32u
+
+static int add_entry(struct tidings_server *s, const struct tidings_resource *about,
+                     bool is_template, tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    if (!s || !about || !read || about->name.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a resource needs a URI, a name and a read function");
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    struct tidings_resource copy = *about;
+    int rc = is_template ? 0 : uri_canonical(about->uri, &canonical, err);
+    if (rc == 0 && !is_template) {
+        copy.uri = buf_str(&canonical);
+    }
+    struct catalog_entry *entry =
+        rc < 0 ? NULL : catalog_entry_create(&copy, is_template, read, user, err);
+    buf_deinit(&canonical);
+    if (!entry) {
+        return rc < 0 ? rc : TIDINGS_E_INVALID;
+    }
+    return hub_add_entry(s->hub, entry, err);
+}
+
+int tidings_server_add_resource(struct tidings_server *s, const struct tidings_resource *about,
+                                tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    return add_entry(s, about, false, read, user, err);
+}
+
+int tidings_server_add_template(struct tidings_server *s, const struct tidings_resource *about,
+                                tidings_read_fn read, void *user, struct tidings_error *err)
+{
+    return add_entry(s, about, true, read, user, err);
+}
+
+int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
+                          struct tidings_error *err)
+{
+    return hub_remove_entry(s->hub, uri, err);
+}
+
+int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
+                         struct tidings_str prefix, struct tidings_str config,
+                         struct tidings_error *err)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(prefix, &canonical, err);
+    if (rc == 0 && canonical.ptr[canonical.len - 1] != '/') {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "the prefix '%.*s' must end in '/'",
+                          STR_ARG(prefix));
+    }
+    if (rc == 0) {
+        rc = hub_mount(s->hub, ops, buf_str(&canonical), config, NULL, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_announce(struct tidings_server *s, const struct tidings_change *change,
+                     struct tidings_error *err)
+{
+    if (!s || !change) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a change needs a server and a URI");
+    }
+    if (change->metadata.len > 0) {
+        struct json *metadata = NULL;
+        int parsed = jv_parse(change->metadata, METADATA_DEPTH, &metadata, err);
+        bool is_object = jv_is(metadata, JV_OBJECT);
+        jv_unref(metadata);
+        if (parsed < 0 || !is_object) {
+            return parsed < 0
+                       ? error_wrap(err, parsed, "metadata")
+                       : tidings_fail(err, TIDINGS_E_INVALID, "metadata must be a JSON object");
+        }
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(change->uri, &canonical, err);
+    if (rc == 0) {
+        struct tidings_change copy = *change;
+        copy.uri = buf_str(&canonical);
+        rc = hub_announce(s->hub, &copy, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_changed(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err)
+{
+    struct tidings_change change;
+    memset(&change, 0, sizeof(change));
+    change.uri = uri;
+    return tidings_announce(s, &change, err);
+}
+
+int tidings_changed_all(struct tidings_server *s, struct tidings_error *err)
+{
+    return hub_announce_everything(s->hub, err);
+}
+
+int tidings_server_set_rate(struct tidings_server *s, struct tidings_str uri, uint64_t ms,
+                            struct tidings_error *err)
+{
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        rc = hub_set_rate(s->hub, buf_str(&canonical), ms, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
+                             const struct tidings_subscribe_options *options, tidings_update_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    struct letter *letter = local_create(uri, options, fn, user, err);
+    if (!letter) {
+        return err ? err->code : TIDINGS_E_INVALID;
+    }
+    if (!hub_forward(s->hub, letter)) {
+        list_append(&s->locals, &letter->link);
+    }
+    return 0;
+}
+
+int tidings_server_add_route(struct tidings_server *s, const char *path, tidings_route_fn fn,
+                             void *user, struct tidings_error *err)
+{
+    if (!path || path[0] != '/' || !fn) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a page needs a path that begins with '/' and "
+                            "a function to call");
+    }
+    struct http_route *routes =
+        mem_realloc(s->routes, (s->route_count + 1) * sizeof(struct http_route));
+    if (!routes) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes = routes;
+    char *copy = str_dup(tidings_str(path));
+    if (!copy) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->routes[s->route_count++] = (struct http_route){.path = copy, .fn = fn, .user = user};
+    return 0;
+}
