@@ -112,7 +112,9 @@ struct tidings_update {
     struct tidings_str refused;
     enum tidings_change_kind kind;
     unsigned merged;
-    bool truncated, initial;
+    bool truncated; /* something it covers changed, not known what */
+    bool suspended; /* a regex that took too long too often: nothing more will come */
+    bool initial;   /* nothing changed: the state when it was subscribed */
 };
 
 /* Called on a worker thread; must not block. */

@@ -5,36 +5,39 @@
  * Invariant: `pending` is the sum of what the pieces hold, no piece is empty, and a broken queue
  * (error != 0) has none. A queue is in its batch's dirty list when it has something to say that no
  * flush has dealt with: bytes the kernel was not offered yet, or that it broke. An idle queue owns
- * no memory: pieces are freed as soon as they are written.
+ * no memory: a piece leaves it as soon as it is written. Chunks of the first size then go to the
+ * batch, which keeps some of them, so that a turn of many small writes need not allocate.
  *
  * Deliberately knows neither loops nor timers: the owner waits for writability and keeps the
  * deadline of a stalled reader.
  */
 #include "base/sendq.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/sendq_private.h"
 
-#define MAX_CHUNK 65536u  /* copies go on in the same piece up to here, its header included */
-#define FIRST_CHUNK 1024u /* small enough for malloc's fastest path */
-#define MAX_PIECES 64     /* per system call */
+#define MAX_CHUNK 65536u /* copies go on in the same piece up to here, its header included */
+#define FIRST_CHUNK 512u /* one event, most of the time */
 
-/* A run of bytes that waits. Exactly one of: copied (they follow the struct, and there may be room
- * for more), taken, shared. */
-struct piece {
+enum piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SHARED };
+
+/* A run of bytes that waits. Pieces of a queue form a ring without a head. */
+struct sendq_piece {
     struct list link;
     const char *start;
     size_t len;
-    size_t room; /* copied: free bytes behind start + len */
-    char *taken;
-    struct shared_bytes *shared;
+    union {
+        const char *end; /* copied: the bytes follow the struct, and the room for more ends here */
+        char *taken;
+        struct shared_bytes *shared;
+    } memory;
+    enum piece_kind kind;
     char bytes[];
 };
 
@@ -69,23 +72,73 @@ void shared_bytes_unref(struct shared_bytes *s)
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
-static void piece_destroy(struct piece *piece)
+static struct sendq_piece *next_piece(const struct sendq_piece *piece)
 {
+    return list_entry(piece->link.next, struct sendq_piece, link);
+}
+
+static struct sendq_piece *last_piece(const struct sendq *q)
+{
+    return list_entry(q->pieces->link.prev, struct sendq_piece, link);
+}
+
+static void link_piece(struct sendq *q, struct sendq_piece *piece)
+{
+    if (q->pieces) {
+        list_append(&q->pieces->link, &piece->link); /* before the first is behind the last */
+    } else {
+        list_init(&piece->link);
+        q->pieces = piece;
+    }
+}
+
+static void unlink_piece(struct sendq *q, struct sendq_piece *piece)
+{
+    struct sendq_piece *next = next_piece(piece);
     list_remove(&piece->link);
-    shared_bytes_unref(piece->shared);
-    mem_free(piece->taken);
+    if (q->pieces == piece) {
+        q->pieces = next == piece ? NULL : next;
+    }
+}
+
+static void chunk_free(struct sendq_batch *batch, struct sendq_piece *chunk)
+{
+    if (chunk->memory.end - (const char *)chunk == FIRST_CHUNK &&
+        batch->spare_count < batch->spare_max) {
+        list_prepend(&batch->spare, &chunk->link);
+        batch->spare_count++;
+    } else {
+        mem_free(chunk);
+    }
+}
+
+static void drop_first(struct sendq *q)
+{
+    struct sendq_piece *piece = q->pieces;
+    unlink_piece(q, piece);
+    switch (piece->kind) {
+    case PIECE_COPIED:
+        chunk_free(q->batch, piece);
+        return;
+    case PIECE_TAKEN:
+        mem_free(piece->memory.taken);
+        break;
+    case PIECE_SHARED:
+        shared_bytes_unref(piece->memory.shared);
+        break;
+    }
     mem_free(piece);
 }
 
 static void drop_pieces(struct sendq *q)
 {
-    while (!list_empty(&q->pieces)) {
-        piece_destroy(list_entry(q->pieces.next, struct piece, link));
+    while (q->pieces) {
+        drop_first(q);
     }
     q->pending = 0;
 }
 
-static void mark_dirty(struct sendq *q)
+void sendq_mark_dirty(struct sendq *q)
 {
     if (list_empty(&q->dirty_link)) {
         list_append(&q->batch->dirty, &q->dirty_link);
@@ -94,7 +147,8 @@ static void mark_dirty(struct sendq *q)
 
 static enum sendq_state broken(struct sendq *q, int errnum)
 {
-    q->error = errnum;
+    q->error = (uint16_t)errnum;
+    q->is_waiting = false;
     drop_pieces(q);
     return SENDQ_BROKEN;
 }
@@ -102,16 +156,16 @@ static enum sendq_state broken(struct sendq *q, int errnum)
 static int out_of_memory(struct sendq *q)
 {
     (void)broken(q, ENOMEM);
-    mark_dirty(q); /* the owner has to hear of it */
+    sendq_mark_dirty(q); /* the owner has to hear of it */
     return TIDINGS_E_NOMEM;
 }
 
-static void added(struct sendq *q, struct piece *piece, size_t len)
+static void added(struct sendq *q, struct sendq_piece *piece, size_t len)
 {
     piece->len += len;
     q->pending += len;
     if (!q->is_waiting) {
-        mark_dirty(q);
+        sendq_mark_dirty(q);
     }
 }
 
@@ -125,52 +179,69 @@ static size_t chunk_size(size_t need)
     return size < need ? need : size;
 }
 
-/* The last piece, made larger in place when it is a copied one with `len` bytes to spare below the
- * maximum; NULL when there is none. */
-static struct piece *extend_last(struct sendq *q, size_t len)
+/* A chunk with room for `len` bytes at the end of the queue; NULL when out of memory. */
+static struct sendq_piece *chunk_create(struct sendq *q, size_t len)
 {
-    if (list_empty(&q->pieces)) {
-        return NULL;
+    struct sendq_batch *batch = q->batch;
+    struct sendq_piece *chunk;
+    size_t size = chunk_size(sizeof *chunk + len);
+    if (size == FIRST_CHUNK && batch->spare_count > 0) {
+        chunk = list_entry(batch->spare.next, struct sendq_piece, link);
+        list_remove(&chunk->link);
+        batch->spare_count--;
+    } else {
+        chunk = mem_alloc(size);
     }
-    struct piece *last = list_entry(q->pieces.prev, struct piece, link);
-    if (last->taken || last->shared || last->room >= len) {
-        return last->room >= len ? last : NULL;
+    if (chunk) {
+        chunk->start = chunk->bytes;
+        chunk->len = 0;
+        chunk->memory.end = (const char *)chunk + size;
+        chunk->kind = PIECE_COPIED;
+        link_piece(q, chunk);
+    }
+    return chunk;
+}
+
+/* The last piece, made larger in place when it is a copied one that can hold `len` bytes more below
+ * the maximum; NULL when it cannot, or there is none. */
+static struct sendq_piece *extend_last(struct sendq *q, size_t len)
+{
+    struct sendq_piece *last = q->pieces ? last_piece(q) : NULL;
+    if (!last || last->kind != PIECE_COPIED) {
+        return NULL;
     }
     size_t offset = (size_t)(last->start - last->bytes);
     size_t used = sizeof *last + offset + last->len;
+    if ((size_t)(last->memory.end - (const char *)last) - used >= len) {
+        return last;
+    }
     if (len > MAX_CHUNK || used + len > MAX_CHUNK) {
         return NULL;
     }
     size_t size = chunk_size(used + len);
-    list_remove(&last->link);
-    struct piece *grown = mem_realloc(last, size);
-    struct piece *result = grown ? grown : last;
-    list_append(&q->pieces, &result->link);
+    unlink_piece(q, last);
+    struct sendq_piece *grown = mem_realloc(last, size);
+    link_piece(q, grown ? grown : last);
     if (!grown) {
         return NULL;
     }
     grown->start = grown->bytes + offset;
-    grown->room = size - used;
+    grown->memory.end = (const char *)grown + size;
     return grown;
 }
 
-static struct piece *piece_create(struct sendq *q, size_t size)
+/* A piece for bytes that lie elsewhere. */
+static struct sendq_piece *piece_create(struct sendq *q, enum piece_kind kind, const char *start)
 {
-    struct piece *piece = mem_alloc(size);
-    if (!piece) {
-        return NULL;
+    struct sendq_piece *piece = mem_alloc(sizeof *piece);
+    if (piece) {
+        *piece = (struct sendq_piece){.start = start, .kind = kind};
+        link_piece(q, piece);
     }
-    *piece = (struct piece){.start = piece->bytes, .room = size - sizeof *piece};
-    list_append(&q->pieces, &piece->link);
     return piece;
 }
 
 /* ---- putting in ----------------------------------------------------------------------------- */
-
-void sendq_batch_init(struct sendq_batch *batch)
-{
-    list_init(&batch->dirty);
-}
 
 void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed,
                 void *user)
@@ -180,7 +251,6 @@ void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushe
     *q = (struct sendq){.batch = batch, .fd = fd, .flushed = flushed, .user = user};
     q->is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
     list_init(&q->dirty_link);
-    list_init(&q->pieces);
 }
 
 void sendq_deinit(struct sendq *q)
@@ -195,19 +265,18 @@ char *sendq_room(struct sendq *q, size_t len)
     if (len == 0 && !q->error) {
         return nothing;
     }
-    if (q->error || len > PTRDIFF_MAX - sizeof(struct piece)) {
+    if (q->error || len > PTRDIFF_MAX - sizeof(struct sendq_piece)) {
         return NULL;
     }
-    struct piece *piece = extend_last(q, len);
+    struct sendq_piece *piece = extend_last(q, len);
     if (!piece) {
-        piece = piece_create(q, chunk_size(sizeof *piece + len));
+        piece = chunk_create(q, len);
     }
     if (!piece) {
         (void)out_of_memory(q);
         return NULL;
     }
     char *room = piece->bytes + (piece->start - piece->bytes) + piece->len;
-    piece->room -= len;
     added(q, piece, len);
     return room;
 }
@@ -240,13 +309,12 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
         mem_free(memory);
         return rc;
     }
-    struct piece *piece = piece_create(q, sizeof *piece);
+    struct sendq_piece *piece = piece_create(q, PIECE_TAKEN, memory);
     if (!piece) {
         mem_free(memory);
         return out_of_memory(q);
     }
-    piece->start = memory;
-    piece->taken = memory;
+    piece->memory.taken = memory;
     added(q, piece, len);
     return 0;
 }
@@ -256,45 +324,36 @@ int sendq_share(struct sendq *q, struct shared_bytes *s)
     if (q->error || s->bytes.len <= SENDQ_SHARE) {
         return sendq_puts(q, s->bytes);
     }
-    struct piece *piece = piece_create(q, sizeof *piece);
+    struct sendq_piece *piece = piece_create(q, PIECE_SHARED, s->bytes.ptr);
     if (!piece) {
         return out_of_memory(q);
     }
-    piece->start = s->bytes.ptr;
-    piece->shared = shared_bytes_ref(s);
+    piece->memory.shared = shared_bytes_ref(s);
     added(q, piece, s->bytes.len);
     return 0;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* The first pieces, at most `max` bytes of them. Returns their number. */
-static int gather(const struct sendq *q, struct iovec iov[MAX_PIECES], size_t max)
+unsigned sendq_gather(const struct sendq *q, struct iovec *iov, unsigned max_pieces,
+                      size_t max_bytes, size_t *offered)
 {
-    int count = 0;
-    list_each(it, next, &q->pieces)
-    {
-        const struct piece *piece = list_entry(it, struct piece, link);
-        if (count == MAX_PIECES || max == 0) {
-            break;
-        }
-        size_t len = piece->len < max ? piece->len : max;
-        /* iov_base is not const for the sake of readv; nobody writes to it here. */
-        iov[count].iov_base = (void *)(uintptr_t)piece->start;
-        iov[count].iov_len = len;
-        max -= len;
-        count++;
+    unsigned count = 0;
+    size_t left = max_bytes;
+    const struct sendq_piece *piece = q->pieces;
+    if (piece) {
+        do {
+            size_t len = piece->len < left ? piece->len : left;
+            /* iov_base is not const for the sake of readv; nobody writes to it here. */
+            iov[count].iov_base = (void *)(uintptr_t)piece->start;
+            iov[count].iov_len = len;
+            left -= len;
+            count++;
+            piece = next_piece(piece);
+        } while (piece != q->pieces && count < max_pieces && left > 0);
     }
+    *offered = max_bytes - left;
     return count;
-}
-
-static size_t total(const struct iovec *iov, int count)
-{
-    size_t sum = 0;
-    for (int i = 0; i < count; i++) {
-        sum += iov[i].iov_len;
-    }
-    return sum;
 }
 
 static void consume(struct sendq *q, size_t len)
@@ -302,15 +361,31 @@ static void consume(struct sendq *q, size_t len)
     q->pending -= len;
     q->written += len;
     while (len > 0) {
-        struct piece *piece = list_entry(q->pieces.next, struct piece, link);
+        struct sendq_piece *piece = q->pieces;
         if (len < piece->len) {
             piece->start += len;
             piece->len -= len;
             return;
         }
         len -= piece->len;
-        piece_destroy(piece);
+        drop_first(q);
     }
+}
+
+enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t offered)
+{
+    if (result == -EINTR) {
+        return SENDQ_EMPTY;
+    }
+    if (result < 0 && result != -EAGAIN && result != -EWOULDBLOCK) {
+        return broken(q, (int)-result);
+    }
+    if (result > 0) {
+        consume(q, (size_t)result);
+    }
+    /* A socket that takes less than offered is full: asking again would only say so. */
+    q->is_waiting = result < 0 || ((size_t)result < offered && q->is_socket);
+    return q->is_waiting ? SENDQ_WAITING : SENDQ_EMPTY;
 }
 
 /* Is there room in what is not a socket? 1, 0, or -1 with errno. */
@@ -328,15 +403,15 @@ static int has_room(int fd)
     return n > 0 && ask.revents & POLLOUT ? 1 : n < 0 ? -1 : 0;
 }
 
-static ssize_t write_some(const struct sendq *q, struct iovec *iov, int count)
+static ssize_t write_some(const struct sendq *q, struct iovec *iov, unsigned count)
 {
     if (!q->is_socket) {
-        return writev(q->fd, iov, count);
+        return writev(q->fd, iov, (int)count);
     }
     if (count == 1) {
         return send(q->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)count};
+    struct msghdr message = {.msg_iov = iov, .msg_iovlen = count};
     return sendmsg(q->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -345,43 +420,26 @@ static enum sendq_state flush_some(struct sendq *q)
 {
     int room = q->is_socket ? 1 : has_room(q->fd);
     if (room <= 0) {
-        return room < 0 ? broken(q, errno) : SENDQ_WAITING;
+        return sendq_answered(q, room < 0 ? -errno : -EAGAIN, 0);
     }
-    struct iovec iov[MAX_PIECES];
+    struct iovec iov[SENDQ_PIECES];
+    size_t offered;
     /* A pipe that polls writable takes PIPE_BUF bytes without blocking, and promises no more. */
-    int count = gather(q, iov, q->is_socket ? SIZE_MAX : PIPE_BUF);
+    unsigned count =
+        sendq_gather(q, iov, SENDQ_PIECES, q->is_socket ? SENDQ_OFFER : PIPE_BUF, &offered);
     ssize_t n = write_some(q, iov, count);
-    if (n < 0) {
-        if (errno == EINTR) {
-            return SENDQ_EMPTY;
-        }
-        return errno == EAGAIN || errno == EWOULDBLOCK ? SENDQ_WAITING : broken(q, errno);
-    }
-    bool is_short = (size_t)n < total(iov, count);
-    consume(q, (size_t)n);
-    /* A socket that takes less than offered is full: asking again would only say so. */
-    return is_short && q->is_socket ? SENDQ_WAITING : SENDQ_EMPTY;
+    n = n < 0 ? -errno : n;
+    q->batch->writes++;
+    q->batch->sends++;
+    return sendq_answered(q, n, offered);
 }
 
 enum sendq_state sendq_flush(struct sendq *q)
 {
     enum sendq_state state = q->error ? SENDQ_BROKEN : SENDQ_EMPTY;
-    while (state == SENDQ_EMPTY && !list_empty(&q->pieces)) {
+    while (state == SENDQ_EMPTY && q->pieces) {
         state = flush_some(q);
     }
-    q->is_waiting = state == SENDQ_WAITING;
     list_remove(&q->dirty_link);
     return state;
-}
-
-void sendq_batch_flush(struct sendq_batch *batch)
-{
-    /* One at a time from the front: a callback may unlink any queue and append any. */
-    while (!list_empty(&batch->dirty)) {
-        struct sendq *q = list_entry(batch->dirty.next, struct sendq, dirty_link);
-        enum sendq_state state = sendq_flush(q);
-        if (q->flushed) {
-            q->flushed(q, state, q->user);
-        }
-    }
 }

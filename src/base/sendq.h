@@ -36,10 +36,30 @@ struct shared_bytes *shared_bytes_take(char *memory, size_t len);
 struct shared_bytes *shared_bytes_ref(struct shared_bytes *s);
 void shared_bytes_unref(struct shared_bytes *s);
 
-struct sendq_batch { /* one per loop */
+/* One per loop. */
+struct sendq_batch {
     struct list dirty;
+    uint64_t writes;        /* system calls that wrote: each plain write, each call of a ring */
+    uint64_t sends;         /* how often a queue was written from */
+    uint64_t uring_batches; /* calls of a ring, each with many sends */
+    /* private */
+    struct list spare; /* chunks to use again */
+    unsigned spare_count;
+    unsigned spare_max;
+    bool is_uring_wanted;
+    struct sendq_ring *ring; /* NULL until needed */
 };
 void sendq_batch_init(struct sendq_batch *batch);
+/* What it keeps for its queues. They may be deinitialised afterwards, as long as its own memory is
+ * there. */
+void sendq_batch_deinit(struct sendq_batch *batch);
+
+/* From now on a turn's writes to several sockets go out in one system call. Fails with a sentence
+ * when io_uring is forbidden here or left out of this build. The ring is made when a flush first
+ * has use for it; should that fail then, or the kernel refuse it again and again, writes stay plain
+ * ones. What arrives is the same either way, except that a queue which the callback of another one
+ * closes may have been written already in the same flush. */
+int sendq_batch_use_uring(struct sendq_batch *batch, struct tidings_error *err);
 
 enum sendq_state {
     SENDQ_EMPTY,   /* all written */
@@ -54,19 +74,19 @@ typedef void (*sendq_flushed_fn)(struct sendq *q, enum sendq_state state, void *
 struct sendq {
     struct list dirty_link;
     struct sendq_batch *batch;
-    struct list pieces; /* private */
-    size_t pending;     /* bytes not yet taken by the kernel */
-    uint64_t written;   /* bytes taken so far: progress, for the stall deadline */
+    struct sendq_piece *pieces; /* private: the first of a ring of them, or NULL */
+    size_t pending;             /* bytes not yet taken by the kernel */
+    uint64_t written;           /* bytes taken so far: progress, for the stall deadline */
     int fd;
-    int error; /* errno once broken */
+    uint16_t error; /* errno once broken */
     bool is_socket;
     bool is_waiting; /* private: the kernel was full at the last flush */
     sendq_flushed_fn flushed;
     void *user;
 };
 
-/* `fd` non-blocking socket, or any descriptor (pipe, file): then it is written to only as far as
- * poll(2) says it will not block, PIPE_BUF bytes at a time, its flags untouched. */
+/* `fd` is a socket, or any descriptor (pipe, file): then it is written to only as far as poll(2)
+ * says it will not block, PIPE_BUF bytes at a time. Its flags are neither relied on nor changed. */
 void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed,
                 void *user);
 void sendq_deinit(struct sendq *q); /* drops what is pending */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * Initial state: one update per resource that exists now, marked as initial, at most INITIAL_MAX
- * for patterns. Since: the log is asked once for all subscriptions of the request that gave a
- * cursor; until its answer comes live changes pass them over, being in it.
+ * What a new subscription hears first, when it asked. Initial state: one update per resource that
+ * exists now, marked as initial, at most INITIAL_MAX for patterns. Since: the log is asked once for
+ * all subscriptions of a listen that wait for it; until its answer comes live changes pass them
+ * over, being in it.
  */
-#include "core/beginning.h"
-
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/hub.h"
+#include "core/peer.h"
+#include "core/request.h"
 #include "core/resource.h"
 #include "store/change.h"
 
@@ -16,39 +17,68 @@
 
 /* ---- since ----------------------------------------------------------------------------------- */
 
+/* One question to the log. */
 struct missed {
     struct listen_pending pending;
     uint64_t since; /* the lowest asked for */
 };
 
-struct offering {
-    struct listen *listen;
-    const struct change *change;
-    enum tidings_change_kind kind;
+struct finder {
+    const struct missed *missed;
+    const struct changelog_row *row;
 };
 
 static void offer_missed(void *user, struct match_node *node)
 {
-    struct offering *o = user;
+    struct finder *f = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    if (sub->listen == o->listen && sub->catching_up) {
-        peer_offer(o->listen->peer, sub, o->change, o->kind);
+    if (sub->catching_up && sub->catchup == f->missed) {
+        peer_offer_row(sub->listen->peer, sub, f->row, sub->since);
     }
 }
 
-static void replay_missed(struct listen *listen, const struct hub_catchup *c)
+/* Those that wait for this answer. `everything` or lost history: told to look again. */
+static void owe_waiting(struct listen *listen, const struct missed *m, uint64_t seq)
 {
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (sub->catching_up && sub->catchup == m && seq > sub->since) {
+            peer_owe_truncated(listen->peer, sub, sub->since + 1);
+        }
+    }
+}
+
+static void replay_missed(struct listen *listen, const struct missed *m,
+                          const struct hub_catchup *c)
+{
+    struct core *core = listen->peer->core;
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
-        struct offering o = {.listen = listen, .change = change, .kind = change->kind};
-        if (change->list_changed) {
-            continue;
+        struct finder f = {.missed = m, .row = &c->changes[i]};
+        if (change->everything) {
+            owe_waiting(listen, m, change->seq);
+        } else if (!change->list_changed) {
+            match_find(&core->match, change->uri, offer_missed, &f);
+            core_find_covered(core, change->uri, offer_missed, &f);
         }
-        if (change->kind == TIDINGS_CHANGE_UPDATED && c->changes[i].created_seq > c->since) {
-            o.kind = TIDINGS_CHANGE_CREATED;
-        }
-        match_find(&listen->peer->core->match, change->uri, offer_missed, &o);
     }
+}
+
+static void missed_end(struct missed *m)
+{
+    struct listen *listen = m->pending.listen;
+    if (listen) {
+        list_each (it, next, &listen->subs) {
+            struct sub *sub = list_entry(it, struct sub, link);
+            if (sub->catching_up && sub->catchup == m) {
+                sub->catching_up = false;
+                listen->peer->catching--;
+            }
+        }
+        peer_mark_dirty(listen->peer);
+    }
+    list_remove(&m->pending.link);
+    mem_free(m);
 }
 
 static void missed_arrived(struct hub_catchup *c, struct core *core)
@@ -56,72 +86,56 @@ static void missed_arrived(struct hub_catchup *c, struct core *core)
     (void)core;
     struct missed *m = c->user;
     struct listen *listen = m->pending.listen;
-    if (listen && !c->truncated) {
-        replay_missed(listen, c);
+    if (listen && c->truncated) {
+        owe_waiting(listen, m, UINT64_MAX);
+    } else if (listen) {
+        replay_missed(listen, m, c);
     }
-    for (struct list *it = listen ? listen->subs.next : NULL; listen && it != &listen->subs;
-         it = it->next) {
-        struct sub *sub = list_entry(it, struct sub, link);
-        if (sub->catching_up && sub->catchup == m) {
-            sub->catching_up = false;
-            listen->peer->catching--;
-            if (c->truncated) {
-                peer_owe_truncated(listen->peer, sub, sub->since + 1);
-            }
-        }
-    }
-    if (listen) {
-        peer_mark_dirty(listen->peer);
-    }
-    list_remove(&m->pending.link);
-    mem_free(m);
+    missed_end(m);
     hub_catchup_free(c);
 }
 
-static void ask_log(struct subscribing *s)
+static void ask_log(struct listen *listen)
 {
-    struct listen *listen = s->pending.listen;
+    struct peer *peer = listen->peer;
     struct missed *m = mem_zalloc(sizeof(*m));
     uint64_t since = UINT64_MAX;
-    for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
-        if (!w->sub || !w->options.has_since) {
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (!sub->owes_since) {
             continue;
         }
-        /* Another epoch, or a number not given out yet: nothing is known about what was missed. */
-        if (!m || w->options.since_epoch != s->core->epoch || w->options.since > w->sub->since) {
-            peer_owe_truncated(listen->peer, w->sub, 1);
+        sub->owes_since = false;
+        if (!m || sub->since == SINCE_UNKNOWN) {
+            sub->since = peer->core->last_seq;
+            peer_owe_truncated(peer, sub, 1);
             continue;
         }
-        w->sub->since = w->options.since;
-        w->sub->catching_up = true;
-        w->sub->catchup = m;
-        listen->peer->catching++;
-        peer_owe(listen->peer, w->options.since + 1);
-        since = w->options.since < since ? w->options.since : since;
+        sub->catching_up = true;
+        sub->catchup = m;
+        peer->catching++;
+        peer_owe(peer, sub->since + 1);
+        since = sub->since < since ? sub->since : since;
     }
-    if (since == UINT64_MAX) {
-        mem_free(m);
+    if (!m) {
         return;
     }
     m->since = since;
     m->pending.listen = listen;
     list_append(&listen->pending, &m->pending.link);
-    if (!hub_catchup(s->core, since, missed_arrived, m)) {
-        struct hub_catchup *none = mem_zalloc(sizeof(*none));
-        if (none) {
-            none->user = m;
-            none->truncated = true;
-            missed_arrived(none, s->core);
-        }
+    if (since == UINT64_MAX) {
+        missed_end(m);
+    } else if (!hub_catchup(peer->core, since, missed_arrived, m)) {
+        owe_waiting(listen, m, UINT64_MAX);
+        missed_end(m);
     }
 }
 
 /* ---- initial --------------------------------------------------------------------------------- */
 
-static void offer_state(struct core *core, struct sub *sub, const struct tidings_resource *about,
-                        uint64_t seq)
+static void offer_state(struct sub *sub, const struct tidings_resource *about)
 {
+    struct core *core = sub->listen->peer->core;
     struct tidings_change now = {
         .uri = about->uri,
         .etag = about->etag,
@@ -129,12 +143,12 @@ static void offer_state(struct core *core, struct sub *sub, const struct tidings
         .has_size = about->size >= 0,
         .modified_ms = about->modified_ms,
     };
-    struct change *change = change_create(&now, core->epoch, seq);
+    struct change *change = change_create(&now, core->epoch, core->last_seq);
     if (change) {
         peer_offer_initial(sub->listen->peer, sub, change);
         change_unref(change);
     } else {
-        peer_owe_truncated(sub->listen->peer, sub, seq);
+        peer_owe_truncated(sub->listen->peer, sub, core->last_seq);
     }
 }
 
@@ -145,7 +159,6 @@ struct walk {
     struct core *core;
     struct catalog *catalog; /* a reference */
     enum match_kind kind;
-    uint64_t seq;
     size_t mount, found;
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
     struct tidings_str spelled, text;
@@ -203,7 +216,7 @@ static void walk_end(struct walk *k)
     struct sub *sub = walk_sub(k);
     for (size_t i = 0; sub && i < k->found; i++) {
         if (access_allows(sub->listen->peer->who, ACCESS_READ, k->rows[i]->uri)) {
-            offer_state(k->core, sub, k->rows[i], k->seq);
+            offer_state(sub, k->rows[i]);
         }
     }
     walk_free(k);
@@ -233,42 +246,60 @@ static void walk_registered(struct walk *k)
     }
 }
 
-static void show_matching(struct subscribing *s, struct wish *w, uint64_t seq)
+static void show_matching(struct sub *sub)
 {
-    struct listen *listen = s->pending.listen;
-    struct walk *k = mem_zalloc(sizeof(*k) + w->spelled.len + w->uri.len);
+    struct listen *listen = sub->listen;
+    struct walk *k = mem_zalloc(sizeof(*k) + sub->spelled.len + sub->uri.len);
     if (!k) {
-        peer_owe_truncated(listen->peer, w->sub, seq);
+        peer_owe_truncated(listen->peer, sub, listen->peer->core->last_seq);
         return;
     }
     char *at = k->memory;
-    k->core = s->core;
-    k->catalog = catalog_ref(s->core->catalog);
-    k->kind = w->kind;
-    k->seq = seq;
-    k->spelled = str_place(&at, w->spelled);
-    k->text = str_place(&at, w->uri);
+    k->core = listen->peer->core;
+    k->catalog = catalog_ref(k->core->catalog);
+    k->kind = sub->kind;
+    k->spelled = str_place(&at, sub->spelled);
+    k->text = str_place(&at, sub->uri);
     k->pending.listen = listen;
     list_append(&listen->pending, &k->pending.link);
     walk_registered(k);
     walk_next(k);
 }
 
-void beginning(struct subscribing *s, uint64_t seq)
+static void show_state(struct listen *listen)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
-        if (!w->sub || !w->options.initial) {
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (!sub->owes_initial) {
             continue;
         }
-        if (w->exists && w->kind == MATCH_LITERAL) {
-            struct tidings_resource about = w->stat.about;
-            about.uri = w->uri;
-            about.etag = STR_EMPTY; /* its text is gone by now */
-            offer_state(s->core, w->sub, &about, seq);
+        sub->owes_initial = false;
+        if (sub->kind == MATCH_LITERAL) {
+            struct tidings_resource about;
+            tidings_resource_init(&about);
+            about.uri = sub->uri;
+            offer_state(sub, &about);
         } else {
-            show_matching(s, w, seq);
+            show_matching(sub);
         }
     }
-    ask_log(s);
+}
+
+void listen_begin(struct listen *listen)
+{
+    if (!listen->peer->sink) {
+        return; /* the next stream comes back here */
+    }
+    bool since = false, initial = false;
+    list_each (it, next, &listen->subs) {
+        const struct sub *sub = list_entry(it, struct sub, link);
+        since = since || sub->owes_since;
+        initial = initial || sub->owes_initial;
+    }
+    if (initial) {
+        show_state(listen);
+    }
+    if (since) {
+        ask_log(listen);
+    }
 }

@@ -190,8 +190,7 @@ void call_cancel(struct call *call)
 
 struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session)
 {
-    list_each(it, next, calls)
-    {
+    list_each (it, next, calls) {
         struct call *call = by_session ? list_entry(it, struct call, session_link)
                                        : list_entry(it, struct call, link);
         if (str_eq(call->id_json, id_json)) {
@@ -278,14 +277,12 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
 
 void channel_deinit(struct channel *channel)
 {
-    list_each(it, next, &channel->calls)
-    {
+    list_each (it, next, &channel->calls) {
         struct call *call = list_entry(it, struct call, link);
         call->channel = NULL;
         abandon(call);
     }
-    list_each(bit, bnext, &channel->batches)
-    {
+    list_each (bit, bnext, &channel->batches) {
         list_entry(bit, struct batch, link)->channel = NULL;
         list_remove(bit);
     }

@@ -11,16 +11,16 @@
 
 struct finder {
     struct peer *peer;
-    const struct change *change;
-    enum tidings_change_kind kind;
+    const struct changelog_row *row;
+    uint64_t since;
 };
 
 static void offer_if_ours(void *user, struct match_node *node)
 {
     struct finder *f = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    if (sub->listen->peer == f->peer) {
-        peer_offer(f->peer, sub, f->change, f->kind);
+    if (sub->listen->peer == f->peer && !sub->catching_up) {
+        peer_offer_row(f->peer, sub, f->row, f->since);
     }
 }
 
@@ -28,8 +28,7 @@ void peer_resync(struct peer *peer)
 {
     bool is_legacy = false;
     peer_owe_all(peer, 1);
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_json.len == 0;
         if (listen->wants_list) {
@@ -67,8 +66,7 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             continue;
         }
         if (change->list_changed) {
-            list_each(it, next, &peer->listens)
-            {
+            list_each (it, next, &peer->listens) {
                 struct listen *listen = list_entry(it, struct listen, link);
                 if (listen->wants_list) {
                     peer_owe_list(peer, listen, change->seq);
@@ -76,11 +74,13 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             }
             continue;
         }
-        struct finder f = {.peer = peer, .change = change, .kind = change->kind};
-        if (change->kind == TIDINGS_CHANGE_UPDATED && c->changes[i].created_seq > c->since) {
-            f.kind = TIDINGS_CHANGE_CREATED;
+        if (change->everything) {
+            peer_owe_all(peer, change->seq);
+            continue;
         }
+        struct finder f = {.peer = peer, .row = &c->changes[i], .since = c->since};
         match_find(&peer->core->match, change->uri, offer_if_ours, &f);
+        core_find_covered(peer->core, change->uri, offer_if_ours, &f);
     }
 }
 

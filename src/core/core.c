@@ -17,6 +17,7 @@
 #include "uri/uri.h"
 
 #define TICK_MS 500u
+#define FLUSH_TOGETHER 512u
 #define RATES_MAX 10000u /* limits remembered for subscriptions to come */
 
 /* Periods that ended: what was held goes to the outboxes. */
@@ -50,10 +51,13 @@ static void flush_dirty(void *user)
     struct list now;
     list_init(&now);
     list_splice(&now, &core->dirty);
-    while (!list_empty(&now)) {
+    for (unsigned n = 1; !list_empty(&now); n++) {
         struct peer *peer = list_entry(now.next, struct peer, dirty_link);
         list_remove(&peer->dirty_link);
         peer_flush(peer);
+        if (n % FLUSH_TOGETHER == 0) {
+            sendq_batch_flush(&core->batch); /* while its buffers are still warm */
+        }
     }
     set_window_timer(core);
 }
@@ -90,6 +94,10 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     list_init(&core->list_watchers);
     list_init(&core->covering);
     sendq_batch_init(&core->batch);
+    struct tidings_error why;
+    if (core->limits->io_uring && sendq_batch_use_uring(&core->batch, &why) < 0) {
+        log_debug("plain writes", "reason=\"%s\"", why.text);
+    }
     windows_init(&core->windows);
     values_init(&core->values);
     map_init(&core->rates);
@@ -142,10 +150,18 @@ static void clear_rates(struct core *core)
     map_deinit(&core->rates);
 }
 
-uint64_t core_rate(const struct core *core, struct tidings_str uri)
+uint64_t core_rate(const struct core *core, const struct sub *sub)
 {
-    const struct core_rate *rate = map_find(&core->rates, uri);
-    return rate ? rate->ms : 0;
+    uint64_t longest = 0;
+    size_t pos = 0;
+    const struct core_rate *rate;
+    while ((rate = map_next(&core->rates, &pos)) != NULL) {
+        if (rate->ms > longest &&
+            match_kind_matches(sub->kind, sub->uri, tidings_strn(rate->uri, rate->len))) {
+            longest = rate->ms;
+        }
+    }
+    return longest;
 }
 
 static void apply_rate(void *user, struct match_node *node)
@@ -183,15 +199,14 @@ bool core_settle(struct core *core, uint64_t timeout_ms)
 
 void core_deinit(struct core *core)
 {
-    list_each(it, next, &core->session_list)
-    {
+    list_each (it, next, &core->session_list) {
         session_destroy(list_entry(it, struct session, link));
     }
-    list_each(pit, pnext, &core->peers)
-    {
+    list_each (pit, pnext, &core->peers) {
         peer_destroy(list_entry(pit, struct peer, link));
     }
     loop_hook_remove(&core->flush_hook);
+    sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
     loop_timer_close(core->window_timer);
     windows_deinit(&core->windows);
@@ -214,6 +229,19 @@ void core_set_catalog(struct core *core, struct catalog *catalog)
     core->catalog = catalog;
 }
 
+void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, void *user)
+{
+    list_each (it, next, &core->covering) {
+        struct sub_extra *x = list_entry(it, struct sub_extra, covers_link);
+        struct tidings_provider *p = x->covering;
+        struct sub *sub = x->sub;
+        if (uri_is_within(uri, p->prefix) && !match_kind_matches(sub->kind, sub->uri, uri) &&
+            p->ops->covers(p, sub->uri, uri)) {
+            fn(user, &sub->node);
+        }
+    }
+}
+
 static void offer(void *user, struct match_node *node)
 {
     const struct change *change = user;
@@ -224,24 +252,9 @@ static void offer(void *user, struct match_node *node)
     }
 }
 
-/* Relations only the provider knows. */
-static void offer_covered(struct core *core, struct change *change)
-{
-    list_each(it, next, &core->covering)
-    {
-        struct sub_extra *x = list_entry(it, struct sub_extra, covers_link);
-        struct tidings_provider *p = x->covering;
-        if (!str_eq(x->sub->uri, change->uri) && uri_is_within(change->uri, p->prefix) &&
-            p->ops->covers(p, x->sub->uri, change->uri)) {
-            offer(change, &x->sub->node);
-        }
-    }
-}
-
 static void offer_list_changed(struct core *core)
 {
-    list_each(it, next, &core->list_watchers)
-    {
+    list_each (it, next, &core->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->live && listen->peer->sink && !listen->peer->catchup) {
             peer_owe_list(listen->peer, listen, core->last_seq);
@@ -252,8 +265,7 @@ static void offer_list_changed(struct core *core)
 /* Anything may have changed: each subscription is told to look again. */
 static void offer_everything(struct core *core)
 {
-    list_each(pit, pnext, &core->peers)
-    {
+    list_each (pit, pnext, &core->peers) {
         struct peer *peer = list_entry(pit, struct peer, link);
         if (peer->sink && !peer->catchup) {
             peer_owe_all(peer, core->last_seq);
@@ -265,8 +277,7 @@ static void offer_everything(struct core *core)
 static void resync_all(struct core *core)
 {
     log_warn("changes lost", "reason=\"out of memory\" worker=%u", core->index);
-    list_each(it, next, &core->peers)
-    {
+    list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
         if (peer->sink) {
             peer_resync(peer);
@@ -288,7 +299,7 @@ void core_on_change(struct core *core, const struct change *change)
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
         match_find(&core->match, change->uri, offer, shared);
-        offer_covered(core, shared);
+        core_find_covered(core, change->uri, offer, shared);
     }
 }
 
@@ -307,16 +318,18 @@ static void end_listen(struct listen *listen, struct core *core)
 void core_stop(struct core *core)
 {
     core->stopping = true;
-    list_each(it, next, &core->peers)
-    {
+    struct window *window; /* what is held back is told before the end */
+    while ((window = windows_due(&core->windows, UINT64_MAX)) != NULL) {
+        peer_release_held(list_entry(window, struct sub, window));
+    }
+    list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
         if (!peer->sink) {
             continue;
         }
         peer_flush(peer);
         bool modern = false;
-        list_each(lit, lnext, &peer->listens)
-        {
+        list_each (lit, lnext, &peer->listens) {
             struct listen *listen = list_entry(lit, struct listen, link);
             if (listen->id_json.len > 0) {
                 modern = true;
@@ -327,8 +340,7 @@ void core_stop(struct core *core)
             peer->sink->ops->end(peer->sink);
         }
     }
-    list_each(sit, snext, &core->session_list)
-    {
+    list_each (sit, snext, &core->session_list) {
         session_destroy(list_entry(sit, struct session, link));
     }
 }

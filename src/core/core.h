@@ -19,6 +19,7 @@
 
 struct change;
 struct hub;
+struct sub;
 
 /* Frozen while the server runs. */
 struct core_limits {
@@ -33,6 +34,7 @@ struct core_limits {
     size_t max_broad;         /* subscriptions per peer that cover a whole mount or scheme */
     size_t max_value_bytes;   /* content that may ride in a notification */
     struct option_limits options;
+    bool io_uring; /* try to gather writes */
     uint64_t session_timeout_ms;
     int64_t retry_ms; /* told to clients of resumable streams */
 };
@@ -86,12 +88,15 @@ void core_deinit(struct core *core);
 
 /* Replace the snapshot (takes the reference). */
 void core_set_catalog(struct core *core, struct catalog *catalog);
+/* Beyond the index: subscriptions whose provider knows a relation of its own. */
+void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, void *user);
 /* The metadata of a change as values; parsed once per change. NULL: out of memory. */
 struct json *core_metadata(struct core *core, const struct change *change);
 /* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
  * come too. 0: as they asked. */
 void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
-uint64_t core_rate(const struct core *core, struct tidings_str uri);
+/* The longest pause set for anything `sub` matches. */
+uint64_t core_rate(const struct core *core, const struct sub *sub);
 /* A change arrived from the hub. */
 void core_on_change(struct core *core, const struct change *change);
 /* Listens get their result and end, sessions end their streams; new ones are refused. */

@@ -406,19 +406,17 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
 
 /* ---- catching up ----------------------------------------------------------------------------- */
 
-static bool collect(void *user, const struct change *change, uint64_t created_seq)
+static bool collect(void *user, const struct changelog_row *row)
 {
     struct hub_catchup *c = user;
-    c->changes[c->count].change = change_ref(change);
-    c->changes[c->count].created_seq = created_seq;
-    c->count++;
+    c->changes[c->count] = *row;
+    c->changes[c->count++].change = change_ref(row->change);
     return true;
 }
 
-static bool count_one(void *user, const struct change *change, uint64_t created_seq)
+static bool count_one(void *user, const struct changelog_row *row)
 {
-    (void)change;
-    (void)created_seq;
+    (void)row;
     ++*(size_t *)user;
     return true;
 }

@@ -104,10 +104,7 @@ struct hub_catchup {
     uint64_t seq;   /* up to here */
     bool truncated; /* history does not reach back, or memory ran out */
     size_t count;
-    struct hub_caught {
-        const struct change *change;
-        uint64_t created_seq;
-    } * changes; /* ascending */
+    struct changelog_row *changes; /* ascending */
 };
 /* Ask; `done` gets it on the worker and frees it with hub_catchup_free. Until then the asker may
  * write `user` (NULL: not interested any more) and nothing else. NULL: out of memory. */

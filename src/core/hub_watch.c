@@ -79,8 +79,7 @@ static void watch_settled(struct letter *letter, void *owner)
     (void)owner;
     struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
     w->armed = w->code >= 0;
-    list_each(it, next, &w->waiters)
-    {
+    list_each (it, next, &w->waiters) {
         struct waiter *waiter = list_entry(it, struct waiter, link);
         settle(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
         list_remove(it);
@@ -283,8 +282,7 @@ void hub_watches_clear(struct hub *hub)
     size_t pos = 0;
     struct tidings_watch *w;
     while ((w = map_next(&hub->watches, &pos)) != NULL) {
-        list_each(it, next, &w->waiters)
-        {
+        list_each (it, next, &w->waiters) {
             struct waiter *waiter = list_entry(it, struct waiter, link);
             if (--waiter->arm->pending == 0) {
                 arm_dropped(waiter->arm);

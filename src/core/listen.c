@@ -33,13 +33,11 @@ void listen_destroy(struct listen *listen)
     if (!listen) {
         return;
     }
-    list_each(it, next, &listen->pending)
-    {
+    list_each (it, next, &listen->pending) {
         list_entry(it, struct listen_pending, link)->listen = NULL;
         list_remove(it);
     }
-    list_each(it, next, &listen->subs)
-    {
+    list_each (it, next, &listen->subs) {
         sub_destroy(list_entry(it, struct sub, link));
     }
     for (size_t i = 0; i < listen->list_scope_count; i++) {
@@ -55,8 +53,7 @@ void listen_destroy(struct listen *listen)
 
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
 {
-    list_each(it, next, &peer->listens)
-    {
+    list_each (it, next, &peer->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
         if (str_eq(listen->id_json, id_json)) {
             return listen;
@@ -117,6 +114,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     }
     sub->listen = listen;
     sub->since = since;
+    sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_json.len == 0;
     int rc = match_add(&core->match, &sub->node, kind, sub->uri, err);
@@ -135,18 +133,28 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     return sub;
 }
 
+uint64_t sub_owes_from(const struct sub *sub)
+{
+    uint64_t held = window_first_seq(&sub->window);
+    if (sub->truncated || sub->catching_up || sub->owes_since || sub->queued > 0) {
+        return sub->since + 1; /* not known better without looking through what waits */
+    }
+    return held;
+}
+
 void sub_set_rate(struct sub *sub, uint64_t ms)
 {
     sub->rate_ms = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
     uint32_t period = sub->asked_ms > sub->rate_ms ? sub->asked_ms : sub->rate_ms;
-    sub->window.period_ms = period;
+    struct core *core = sub->listen->peer->core;
+    window_set_period(&core->windows, &sub->window, loop_now_ms(core->loop), period);
 }
 
 void sub_set_period(struct sub *sub, const struct options *o)
 {
     uint64_t period = o->window_ms > o->rate_ms ? o->window_ms : o->rate_ms;
     sub->asked_ms = period > UINT32_MAX ? UINT32_MAX : (uint32_t)period;
-    sub_set_rate(sub, core_rate(sub->listen->peer->core, sub->uri));
+    sub_set_rate(sub, core_rate(sub->listen->peer->core, sub));
 }
 
 void sub_destroy(struct sub *sub)

@@ -111,6 +111,27 @@ static bool check_uris(struct call *call, struct json *uris)
     return true;
 }
 
+/* Options for a URI that is not asked for would be ignored in silence. */
+static bool check_option_uris(struct call *call, struct json *options, struct json *uris)
+{
+    struct tidings_str key;
+    struct json *value = NULL;
+    void *at = options ? jv_next(options, NULL, &key, &value) : NULL;
+    for (; at; at = jv_next(options, at, &key, &value)) {
+        bool found = false;
+        for (size_t i = 0; i < jv_count(uris) && !found; i++) {
+            found = str_eq(jv_str(jv_at(uris, i)), key);
+        }
+        if (!found) {
+            call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                      "option 'uris' names '%.*s', which is not in resourceSubscriptions",
+                      (int)(key.len < 128 ? key.len : 128), key.ptr);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Everything that can be wrong with the request itself, before it becomes a stream. */
 static bool check_listen(struct call *call, struct json *wanted)
 {
@@ -129,6 +150,10 @@ static bool check_listen(struct call *call, struct json *wanted)
                     (jv_get(options, "uris") && !jv_is(jv_get(options, "uris"), JV_OBJECT)))) {
         call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
                   "'dev.tidings/options' must be an object, and so must its 'uris'");
+        return false;
+    }
+    if (!check_option_uris(call, jv_get(options, "uris"),
+                           jv_get(wanted, "resourceSubscriptions"))) {
         return false;
     }
     struct peer *peer = call->channel->peer;

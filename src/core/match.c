@@ -262,33 +262,47 @@ static void report_place(struct lookup *l, uint8_t kind, struct tidings_str text
     }
 }
 
+/* The high bit of each byte that is a slash, of 8. */
+static uint64_t slashes_in(const char *p)
+{
+    const uint64_t low = 0x7f7f7f7f7f7f7f7fu;
+    uint64_t word = le64toh(match_load8(p)) ^ 0x2f2f2f2f2f2f2f2fu;
+    return ~(((word & low) + low) | word | low);
+}
+
+static void end_segment(struct lookup *l, size_t start, size_t end, uint64_t *run)
+{
+    struct match_view *view = &l->view;
+    struct match_segment *segment = &l->segments[view->count++];
+    segment->hash = match_hash(view->seed, view->text.ptr + start, end - start);
+    segment->at = (uint16_t)start;
+    segment->len = (uint16_t)(end - start);
+    *run = match_chain(view->seed, *run, segment->hash);
+    if (view->count <= PLAN_MAX_RUN) {
+        view->runs[view->count] = *run;
+    }
+}
+
 /* Cut at slashes; returns the hash of it all. */
 static uint64_t cut(struct lookup *l)
 {
-    struct match_seed seed = l->m->seed;
     struct tidings_str text = l->view.text;
-    uint64_t run = seed.start;
-    size_t start = 0, count = 0;
-    l->question = text.len;
-    for (size_t at = 0; at <= text.len; at++) {
-        if (at < text.len && text.ptr[at] != '/') {
-            if (text.ptr[at] == '?' && at < l->question) {
-                l->question = at;
-            }
-            continue;
+    uint64_t run = l->view.seed.start;
+    size_t start = 0, at = 0;
+    for (; at + 8 <= text.len; at += 8) {
+        for (uint64_t hits = slashes_in(text.ptr + at); hits; hits &= hits - 1) {
+            size_t slash = at + (size_t)__builtin_ctzll(hits) / 8;
+            end_segment(l, start, slash, &run);
+            start = slash + 1;
         }
-        struct match_segment *segment = &l->segments[count++];
-        segment->hash = match_hash(seed, text.ptr + start, at - start);
-        segment->at = (uint16_t)start;
-        segment->len = (uint16_t)(at - start);
-        run = match_chain(seed, run, segment->hash);
-        if (count <= PLAN_MAX_RUN) {
-            l->view.runs[count] = run;
-        }
-        start = at + 1;
     }
-    l->view.segments = l->segments;
-    l->view.count = count;
+    for (; at < text.len; at++) {
+        if (text.ptr[at] == '/') {
+            end_segment(l, start, at, &run);
+            start = at + 1;
+        }
+    }
+    end_segment(l, start, text.len, &run);
     return run;
 }
 
@@ -361,6 +375,10 @@ void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *
     l.view.stamp = ++m->lookups;
     l.view.found = report;
     l.view.user = &l;
+    l.view.segments = l.segments;
+    l.view.count = 0;
+    ptrdiff_t question = str_find(changed, '?');
+    l.question = question < 0 ? changed.len : (size_t)question;
     uint64_t run = cut(&l);
     report_place(&l, ITEM_LITERAL, changed, run);
     if (m->containers.count > 0) {

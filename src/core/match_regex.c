@@ -360,9 +360,10 @@ static void run_list(struct match_regexes *r, struct match_regex *x, const struc
 {
     for (struct match_regex *next; x; x = next) {
         next = x->next;
-        size_t before = regex_bytes(&x->regex);
+        bool may_grow = !x->regex.is_settled;
+        size_t before = may_grow ? regex_bytes(&x->regex) : 0;
         enum regex_result result = regex_search(&x->regex, r->engine, view->text);
-        r->bytes += regex_bytes(&x->regex) - before;
+        r->bytes += may_grow ? regex_bytes(&x->regex) - before : 0;
         if (result == REGEX_FOUND) {
             view->found(view->user, &x->entry);
         } else if (result == REGEX_GAVE_UP && ++x->strikes == MATCH_MAX_STRIKES) {

@@ -64,7 +64,8 @@ int match_table_add(struct match_table *t, struct match_item *item);           /
 void match_table_remove(struct match_table *t, const struct match_item *item); /* it is there */
 size_t match_table_bytes(const struct match_table *t);
 
-/* ---- looking for a hash ------------------------------------------------------------------------ */
+/* ---- looking for a hash ------------------------------------------------------------------------
+ */
 
 #define MATCH_TABLE_WINDOW 8u /* tags looked at together */
 
@@ -104,6 +105,12 @@ static inline struct match_cursor match_table_seek(const struct match_table *t, 
     struct match_cursor c = {t, hash, hash & (t->cap - 1), 0, false};
     match_cursor_load(&c);
     return c;
+}
+
+/* Certain to find nothing more. */
+static inline bool match_cursor_is_done(const struct match_cursor *c)
+{
+    return c->hits == 0 && c->is_last;
 }
 
 /* The next item with that hash; NULL at the end. */
@@ -160,13 +167,19 @@ static inline uint64_t match_load_few(const char *p, size_t n)
     return byte[0] | (uint64_t)byte[n / 2] << 8 | (uint64_t)byte[n - 1] << 16;
 }
 
-static inline uint64_t match_hash(struct match_seed seed, const char *p, size_t n)
+/* The hash of bytes, after something hashed before. */
+static inline uint64_t match_hash_more(struct match_seed seed, uint64_t h, const char *p, size_t n)
 {
-    uint64_t h = seed.start ^ n * 0xA0761D6478BD642Fu;
+    h ^= n * 0xA0761D6478BD642Fu;
     for (; n >= 8; n -= 8, p += 8) {
         h = match_fold(h ^ match_load8(p), seed.multiplier);
     }
     return n ? match_fold(h ^ match_load_few(p, n), seed.multiplier) : h;
+}
+
+static inline uint64_t match_hash(struct match_seed seed, const char *p, size_t n)
+{
+    return match_hash_more(seed, seed.start, p, n);
 }
 
 /* One more in a sequence. */
@@ -179,9 +192,8 @@ static inline uint64_t match_chain(struct match_seed seed, uint64_t sofar, uint6
 static inline uint32_t match_key(struct match_seed seed, const void *parent, uint32_t what,
                                  uint64_t text)
 {
-    uint64_t where = (uint64_t)(uintptr_t)parent * 0xD1B54A32D192ED03u + what;
-    uint64_t h =
-        match_fold(text ^ match_fold(where ^ seed.start, 0x9E3779B97F4A7C15u), seed.multiplier);
+    uint64_t where = ((uint64_t)(uintptr_t)parent + what) * 0xD1B54A32D192ED03u;
+    uint64_t h = match_fold(text + where, seed.multiplier);
     return (uint32_t)(h ^ h >> 32);
 }
 

@@ -53,27 +53,31 @@ static size_t room_for(size_t shapes)
     return room;
 }
 
-static struct match_shape *find_shape(struct match_state *s, struct match_shape like)
+static struct match_shape *find_shape(struct match_state *s, const struct match_shape *like)
 {
     struct match_shape *all = match_state_shapes(s);
     for (size_t i = 0; i < s->edge.shape_count; i++) {
-        if (all[i].kind == like.kind && all[i].head == like.head && all[i].tail == like.tail) {
+        if (all[i].kind == like->kind && all[i].head == like->head && all[i].tail == like->tail) {
             return &all[i];
         }
     }
     return NULL;
 }
 
-/* Count one edge more. */
-static int add_shape(struct match_tree *tree, struct match_state *s, struct match_shape like)
+/* Count one edge more; `like` has the mark of that edge as its filter. */
+static int add_shape(struct match_tree *tree, struct match_state *s, struct match_shape like,
+                     struct match_edge *e)
 {
-    struct match_shape *found = find_shape(s, like);
+    struct match_shape *found = find_shape(s, &like);
     if (found) {
         found->count++;
+        found->filter |= like.filter;
+        found->only = NULL;
         return 0;
     }
     size_t n = s->edge.shape_count;
     like.count = 1;
+    like.only = e;
     if (n == 0) {
         s->shape = like;
     } else {
@@ -99,7 +103,7 @@ static int add_shape(struct match_tree *tree, struct match_state *s, struct matc
 
 static void remove_shape(struct match_tree *tree, struct match_state *s, struct match_shape like)
 {
-    struct match_shape *found = find_shape(s, like);
+    struct match_shape *found = find_shape(s, &like);
     if (!found || --found->count > 0) {
         return;
     }
@@ -193,35 +197,51 @@ static uint64_t hash_run(struct match_seed seed, struct tidings_str text, size_t
     return h;
 }
 
-static uint32_t key_of(const struct planting *p, const struct match_state *parent,
-                       struct match_shape shape, struct tidings_str text)
+/* The hash of what the shape cuts out of the text of an edge. */
+static uint64_t cut_hash(struct match_seed seed, const struct match_shape *shape,
+                         struct tidings_str text)
 {
-    uint64_t h = 0;
-    switch ((enum match_shape_kind)shape.kind) {
+    switch ((enum match_shape_kind)shape->kind) {
     case SHAPE_RUN:
     case SHAPE_END:
-        h = hash_run(p->seed, text, shape.head);
-        break;
+        return hash_run(seed, text, shape->head);
     case SHAPE_PART:
     case SHAPE_PART_END:
-        h = match_affix(p->seed, text, shape);
-        break;
+        return match_affix(seed, text, shape);
     case SHAPE_GRAM8:
     case SHAPE_GRAM8_END:
-        h = match_hash(p->seed, gram_of(text, 8).ptr, 8);
-        break;
+        return match_hash(seed, gram_of(text, 8).ptr, 8);
     case SHAPE_GRAM4:
     case SHAPE_GRAM4_END:
-        h = match_hash(p->seed, gram_of(text, 4).ptr, 4);
-        break;
+        return match_hash(seed, gram_of(text, 4).ptr, 4);
     case SHAPE_REST:
-        h = match_hash(p->seed, text.ptr, shape.head);
-        break;
+        return match_hash(seed, text.ptr, shape->head);
     case SHAPE_LOOP:
     case SHAPE_ALL:
         break;
     }
-    return match_edge_key(p->seed, parent, shape, h);
+    return 0;
+}
+
+static uint8_t mark_of(struct match_seed seed, const struct match_shape *shape,
+                       struct tidings_str text)
+{
+    switch (shape->kind) {
+    case SHAPE_RUN:
+    case SHAPE_END:
+        return match_run_mark(hash_run(seed, text, shape->head));
+    case SHAPE_PART:
+    case SHAPE_PART_END:
+        return match_part_mark(text, shape);
+    default:
+        return UINT8_MAX;
+    }
+}
+
+static uint32_t key_of(const struct planting *p, const struct match_state *parent,
+                       const struct match_shape *shape, struct tidings_str text)
+{
+    return match_edge_key(p->seed, parent, shape, cut_hash(p->seed, shape, text));
 }
 
 /* Does the leaf ask what this pattern asks, besides its edges? */
@@ -247,7 +267,7 @@ static struct match_edge *find_edge(const struct planting *p, const struct match
                                     struct match_shape shape, struct tidings_str text,
                                     size_t *ret_alike)
 {
-    struct match_cursor at = match_table_seek(&p->tree->table, key_of(p, parent, shape, text));
+    struct match_cursor at = match_table_seek(&p->tree->table, key_of(p, parent, &shape, text));
     *ret_alike = 0;
     for (struct match_item *item; (item = match_table_next(&at));) {
         struct match_edge *e = (struct match_edge *)item;
@@ -332,12 +352,13 @@ static struct match_edge *add_edge(const struct planting *p, struct match_state 
     if (!e) {
         return NULL;
     }
-    e->item.hash = key_of(p, parent, shape, text);
+    e->item.hash = key_of(p, parent, &shape, text);
     e->item.detail = shape.kind;
     e->parent = parent;
     e->head = shape.head;
     e->tail = shape.tail;
-    if (add_shape(p->tree, parent, shape) < 0) {
+    shape.filter = mark_of(p->seed, &shape, text);
+    if (add_shape(p->tree, parent, shape, e) < 0) {
         goto fail_shape;
     }
     if (match_table_add(&p->tree->table, &e->item) < 0) {
@@ -374,7 +395,7 @@ static struct match_edge *take_step(const struct planting *p, struct match_state
         if (e) {
             return e;
         }
-        if (parent->edge.shape_count >= EXACT_SHAPES && !find_shape(parent, shape)) {
+        if (parent->edge.shape_count >= EXACT_SHAPES && !find_shape(parent, &shape)) {
             shape = round;
             alike = alike_round;
         }

@@ -39,13 +39,16 @@ enum match_shape_kind {
     SHAPE_REST, /* `head` known bytes, then anything */
 };
 
+struct match_edge;
+struct match_state;
+
 struct match_shape {
     uint8_t kind; /* enum match_shape_kind */
     uint8_t head, tail;
-    uint32_t count; /* edges of this shape */
+    uint8_t filter;          /* the marks of its edges, and of some that are gone */
+    uint32_t count;          /* edges of this shape */
+    struct match_edge *only; /* the one edge, if it never had a second */
 };
-
-struct match_state;
 
 /* A state or a leaf, by the edge that leads to it. Its text lies behind it. */
 struct match_edge {
@@ -96,7 +99,7 @@ struct match_view {
     const struct match_segment *segments;
     size_t count;
     uint64_t runs[PLAN_MAX_RUN + 1]; /* hashes of the first so many segments */
-    uint64_t stamp; /* of this lookup; never 0 */
+    uint64_t stamp;                  /* of this lookup; never 0 */
     void (*found)(void *user, struct match_entry *entry);
     void *user;
 };
@@ -137,19 +140,33 @@ static inline struct match_shape *match_state_shapes(struct match_state *s)
 
 /* The hash of an edge below `parent`; `text` is the hash of what its shape cuts out. */
 static inline uint32_t match_edge_key(struct match_seed seed, const struct match_state *parent,
-                                      struct match_shape shape, uint64_t text)
+                                      const struct match_shape *shape, uint64_t text)
 {
-    return match_key(seed, parent, shape.kind | shape.head << 8u | (uint32_t)shape.tail << 16u,
-                     text);
+    uint32_t what = shape->kind | shape->head << 8u | (uint32_t)shape->tail << 16u;
+    return match_key(seed, parent, what, text);
+}
+
+/* A mark is one of eight bits; an edge cannot read what has another mark. Spares most states the
+ * question whether there is such an edge. Of a run, by its hash. */
+static inline uint8_t match_run_mark(uint64_t hash)
+{
+    return (uint8_t)(1u << (hash >> 61));
+}
+
+/* Of a part, or of a segment that is compared with parts: by the two bytes next to the unknown. */
+static inline uint8_t match_part_mark(struct tidings_str text, const struct match_shape *shape)
+{
+    unsigned head = shape->head ? (unsigned char)text.ptr[shape->head - 1] : 0;
+    unsigned tail = shape->tail ? (unsigned char)text.ptr[text.len - shape->tail] : 0;
+    return (uint8_t)(1u << ((head * 0x9Eu + tail * 0x4Fu) >> 3 & 7u));
 }
 
 /* What a part's shape cuts out of a segment. */
 static inline uint64_t match_affix(struct match_seed seed, struct tidings_str segment,
-                                   struct match_shape shape)
+                                   const struct match_shape *shape)
 {
-    uint64_t head = match_hash(seed, segment.ptr, shape.head);
-    const char *tail = segment.ptr + segment.len - shape.tail;
-    return match_chain(seed, head, match_hash(seed, tail, shape.tail));
+    uint64_t head = match_hash(seed, segment.ptr, shape->head);
+    return match_hash_more(seed, head, segment.ptr + segment.len - shape->tail, shape->tail);
 }
 
 #endif

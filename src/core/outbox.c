@@ -77,8 +77,13 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
 {
     struct sub *sub = next->sub;
     struct outbox_item *item = sub->queued > 0 ? find(o, sub, next->change->uri) : NULL;
+    if (item && next->initial) { /* what waits is newer than the state it began with */
+        change_unref(next->change);
+        return OUTBOX_MERGED;
+    }
     if (item) {
         change_unref(item->change);
+        item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
         item->change = next->change;
         item->kind = outbox_merge_kind(item->kind, next->kind);
         item->merged += next->merged;
@@ -90,6 +95,13 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
     }
     *at(o, o->count++) = *next;
     sub->queued++;
+    /* In the order of numbers, so that the first item tells what is not written yet. Items of one
+     * subscription ascend already: it stays first in, first out. */
+    for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
+        struct outbox_item swap = *at(o, i);
+        *at(o, i) = *at(o, i - 1);
+        *at(o, i - 1) = swap;
+    }
     return OUTBOX_ADDED;
 }
 
@@ -116,7 +128,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
     struct outbox_item item = {
         .sub = sub,
         .change = change_ref(change),
-        .first_seq = change->seq,
+        .first_seq = change->seq + 1, /* nothing up to its number is owed by it */
         .merged = 1,
         .kind = change->kind,
         .initial = true,

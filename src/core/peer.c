@@ -49,8 +49,7 @@ void peer_destroy(struct peer *peer)
     if (!peer) {
         return;
     }
-    list_each(it, next, &peer->listens)
-    {
+    list_each (it, next, &peer->listens) {
         listen_destroy(list_entry(it, struct listen, link));
     }
     if (peer->catchup) {
@@ -88,10 +87,8 @@ static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
     if (peer->held_count == 0) {
         return cursor;
     }
-    list_each(lit, lnext, &peer->listens)
-    {
-        list_each(it, next, &list_entry(lit, struct listen, link)->subs)
-        {
+    list_each (lit, lnext, &peer->listens) {
+        list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
             uint64_t first = window_first_seq(&list_entry(it, struct sub, link)->window);
             if (first > 0 && cursor >= first) {
                 cursor = first - 1;
@@ -118,12 +115,10 @@ static void forget_waiting(struct peer *peer)
 {
     peer->cursor = peer_cursor(peer);
     outbox_remove(&peer->outbox, NULL);
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         listen->list_pending = false;
-        list_each(it, next, &listen->subs)
-        {
+        list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             sub->truncated = false;
             window_clear(&peer->core->windows, &sub->window);
@@ -131,7 +126,28 @@ static void forget_waiting(struct peer *peer)
     }
     peer->held_count = 0;
     peer->has_truncated = peer->has_list_pending = false;
-    peer->owed_from = 0;
+    if (peer->catching == 0) {
+        peer->owed_from = 0;
+    }
+}
+
+/* A new stream: what could not be told without one. */
+static void tell_waiting(struct peer *peer)
+{
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        bool begins = false;
+        list_each (it, next, &listen->subs) {
+            struct sub *sub = list_entry(it, struct sub, link);
+            begins = begins || sub->owes_initial || sub->owes_since;
+            if (sub->suspended && !sub->suspended_told) {
+                peer_owe_truncated(peer, sub, peer->core->last_seq);
+            }
+        }
+        if (begins && listen->live) {
+            listen_begin(listen);
+        }
+    }
 }
 
 static void on_drained(void *user)
@@ -165,6 +181,7 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
         sink->user = peer;
         sink->closed = on_closed;
         sink->drained = on_drained;
+        tell_waiting(peer);
     }
 }
 
@@ -225,11 +242,9 @@ static void collapse(struct peer *peer)
 
 void peer_owe_all(struct peer *peer, uint64_t seq)
 {
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
-        list_each(it, next, &listen->subs)
-        {
+        list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             if (seq == 1 || seq > sub->since) {
                 peer_owe_truncated(peer, sub, seq);
@@ -274,13 +289,15 @@ static bool holds(struct core *core, const struct change *change, const struct s
     return equal;
 }
 
-static bool passes(const struct peer *peer, const struct sub *sub, const struct change *change)
+/* `alone` false: it stands for others of which only the numbers are known, so it must be told. */
+static bool passes(const struct peer *peer, const struct sub *sub, const struct change *change,
+                   bool alone)
 {
     if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
         return false;
     }
     const struct sub_extra *x = sub->extra;
-    if (!x) {
+    if (!x || !alone) {
         return true;
     }
     if (x->origin.len > 0 && str_eq(x->origin, change->origin)) {
@@ -336,13 +353,13 @@ void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change 
     peer_mark_dirty(peer);
 }
 
-void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
-                enum tidings_change_kind kind)
+static void offer(struct peer *peer, struct sub *sub, const struct change *change,
+                  enum tidings_change_kind kind, bool alone)
 {
     if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->suspended) {
         return;
     }
-    if (!passes(peer, sub, change)) {
+    if (!passes(peer, sub, change, alone)) {
         return;
     }
     if (sub->truncated) {
@@ -369,6 +386,23 @@ void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
         window_clear(&core->windows, &sub->window);
         break;
     }
+}
+
+void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
+                enum tidings_change_kind kind)
+{
+    offer(peer, sub, change, kind, true);
+}
+
+void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_row *row,
+                    uint64_t since)
+{
+    uint64_t from = since > sub->since ? since : sub->since;
+    enum tidings_change_kind kind = row->change->kind;
+    if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
+        kind = TIDINGS_CHANGE_CREATED;
+    }
+    offer(peer, sub, row->change, kind, row->replaced_seq <= from);
 }
 
 struct room_request {
@@ -444,11 +478,9 @@ static bool flush_items(struct peer *peer)
 static bool owes_more(struct peer *peer, const struct sub *sub)
 {
     bool past = false;
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
-        list_each(it, next, &listen->subs)
-        {
+        list_each (it, next, &listen->subs) {
             const struct sub *other = list_entry(it, struct sub, link);
             if (past && other->truncated) {
                 return true;
@@ -464,34 +496,37 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
     if (!peer->sink || peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
         return false;
     }
-    bool last = !peer->has_list_pending && !owes_more(peer, sub);
+    uint64_t owed_from = peer->owed_from;
+    if (!peer->has_list_pending && !owes_more(peer, sub) && peer->catching == 0) {
+        peer->owed_from = 0; /* with this everything is told */
+    }
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
         .uri_json = sub->spelled_json,
         .subscribed_json = sub->spelled_json,
         .listen_id_json = sub->listen->id_json,
         .epoch = peer->core->epoch,
-        .cursor = last ? peer->core->last_seq : peer_cursor(peer),
+        .cursor = peer_cursor(peer),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
     };
     if (!write_update(peer, &u, sub)) {
+        peer->owed_from = owed_from;
         return false;
     }
     sub->truncated = false;
+    sub->suspended_told = sub->suspended;
     return true;
 }
 
 static bool flush_truncated(struct peer *peer)
 {
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         if (!peer->has_truncated || !listen->live) {
             continue;
         }
-        list_each(it, next, &listen->subs)
-        {
+        list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             if (sub->truncated && !write_truncated(peer, sub)) {
                 return false;
@@ -511,12 +546,11 @@ static bool flush_list(struct peer *peer)
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
     bool good = true;
-    list_each(it, next, &peer->listens)
-    {
+    list_each (it, next, &peer->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
         if (good && listen->list_pending && listen->live) {
             listen->list_pending = false;
-            if (it->next == &peer->listens) {
+            if (it->next == &peer->listens && peer->catching == 0) {
                 peer->owed_from = 0; /* with this everything is told */
             }
             buf_clear(&message);

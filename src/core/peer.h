@@ -21,10 +21,14 @@
 
 #define PEER_MAX_SKIPS 8u
 
+struct changelog_row;
 struct channel;
 struct hub_catchup;
 struct listen;
 struct peer;
+
+/* As `since` of a subscription: what it missed cannot be known. */
+#define SINCE_UNKNOWN UINT64_MAX
 
 /* May this subscription hear of it? `metadata` is the JSON object of the change. On the worker;
  * must not block. */
@@ -56,13 +60,17 @@ struct sub {
     const void *catchup;        /* … by this request */
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
-    bool is_literal;            /* notifications use the client's spelling as `uri` */
-    bool watched;               /* holds a need of its scope at the hub */
-    bool catching_up;           /* the log is being asked on its behalf … */
-    bool broad;                 /* covers whole mounts */
-    bool truncated;             /* must be told that something, unknown what, changed */
-    bool suspended;             /* must be told that it is not evaluated any more */
-    bool wants_metadata;        /* as a member of params */
+    enum match_kind kind;
+    bool is_literal;     /* notifications use the client's spelling as `uri` */
+    bool watched;        /* holds a need of its scope at the hub */
+    bool catching_up;    /* the log is being asked on its behalf … */
+    bool broad;          /* covers whole mounts */
+    bool truncated;      /* must be told that something, unknown what, changed */
+    bool suspended;      /* not evaluated any more … */
+    bool suspended_told; /* … which its client knows */
+    bool owes_initial;   /* the current state, as soon as there is a stream */
+    bool owes_since;     /* what changed after `since`, as soon as there is a stream */
+    bool wants_metadata; /* as a member of params */
     bool wants_value;
     struct tidings_str uri;          /* canonical */
     struct tidings_str spelled;      /* as the client wrote it */
@@ -151,6 +159,9 @@ void peer_flush(struct peer *peer);
  * the message could not be built: the stream is cut rather than left with a gap). */
 bool peer_send(struct peer *peer, const struct buf *message);
 
+/* A row of the log that matches `sub`, for somebody who knows everything up to `since`. */
+void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_row *row,
+                    uint64_t since);
 /* A change that matches `sub`. */
 void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
                 enum tidings_change_kind kind);
@@ -166,12 +177,17 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json);
 void listen_destroy(struct listen *listen);
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
 void listen_want_list(struct listen *listen);
+/* What its new subscriptions hear first (core/beginning.c); needs a stream, else it is done with
+ * the next one. */
+void listen_begin(struct listen *listen);
 
 /* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
 struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
                        enum match_kind kind, uint64_t since, struct tidings_error *err);
 void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
-void sub_destroy(struct sub *sub);                            /* releases its watch */
+/* The lowest number of what it has yet to tell; 0: nothing. */
+uint64_t sub_owes_from(const struct sub *sub);
+void sub_destroy(struct sub *sub); /* releases its watch */
 /* How often: the longest of window, rate and what was set for the URI. */
 void sub_set_period(struct sub *sub, const struct options *options);
 void sub_set_rate(struct sub *sub, uint64_t ms);

@@ -171,8 +171,7 @@ void session_destroy(struct session *session)
     map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     core->stats.sessions--;
-    list_each(cit, cnext, &session->calls)
-    {
+    list_each (cit, cnext, &session->calls) {
         struct call *call = list_entry(cit, struct call, session_link);
         call->session = NULL;
         list_remove(cit);
@@ -180,8 +179,7 @@ void session_destroy(struct session *session)
     session->peer->closed = NULL;
     peer_flush(session->peer);
     peer_set_sink(session->peer, NULL);
-    list_each(it, next, &session->streams)
-    {
+    list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
         stream->sink->user = NULL;
         stream->sink->closed = NULL;
@@ -221,8 +219,7 @@ int session_worker(struct tidings_str id)
 void session_sweep(struct core *core)
 {
     uint64_t now = loop_now_ms(core->loop);
-    list_each(it, next, &core->session_list)
-    {
+    list_each (it, next, &core->session_list) {
         struct session *session = list_entry(it, struct session, link);
         if (session->active_ms + core->limits->session_timeout_ms > now) {
             break; /* the rest was active later */

@@ -41,18 +41,36 @@ static void scope_below(struct wish *w, struct tidings_str prefix)
     if (out_of_memory(w, w->scopes)) {
         return;
     }
-    for (size_t i = 0; i < c->mount_count; i++) {
+    bool inside = false;
+    for (size_t i = 0; i < c->mount_count && prefix.len > 0; i++) {
+        inside = inside || uri_is_within(prefix, c->mounts[i]->prefix);
+    }
+    if (inside) {
+        w->scopes[w->scope_count++] = prefix;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) { /* mounts may lie in one another */
         struct tidings_str mount = c->mounts[i]->prefix;
-        if (prefix.len > 0 && uri_is_within(prefix, mount)) {
-            w->scopes[0] = arena_dup(&s->arena, prefix);
-            w->scope_count = !out_of_memory(w, w->scopes[0].ptr);
-            return;
-        }
-        if (str_starts(mount, prefix)) {
+        if (str_starts(mount, prefix) && !str_eq(mount, prefix)) {
             w->scopes[w->scope_count++] = mount;
         }
     }
-    w->broad = true; /* not inside any mount: whole mounts, or whatever is registered there */
+    w->broad = !inside; /* whole mounts, or whatever is registered there */
+}
+
+/* The same as a text of its own that ends in '/'. */
+static void scope_below_slash(struct wish *w, struct tidings_str prefix)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    buf_puts(&text, prefix);
+    if (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/') {
+        buf_putc(&text, '/');
+    }
+    struct tidings_str copy = arena_dup(&w->owner->arena, buf_str(&text));
+    buf_deinit(&text);
+    if (!out_of_memory(w, copy.ptr)) {
+        scope_below(w, copy);
+    }
 }
 
 /* The part of a pattern before its first wildcard, up to and with the last slash in it. */
@@ -121,7 +139,10 @@ static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
         return;
     }
     w->kind = kind;
-    scope_below(w, fixed_prefix(w->uri, wild));
+    struct tidings_str prefix = arena_dup(&s->arena, fixed_prefix(w->uri, wild));
+    if (!out_of_memory(w, prefix.ptr)) {
+        scope_below(w, prefix);
+    }
 }
 
 static void mean_regex(struct wish *w)
@@ -172,7 +193,7 @@ static void ask_provider(struct wish *w, struct tidings_provider *p)
     buf_deinit(&glob);
     if (!w->refused && !out_of_memory(w, w->uri.ptr)) {
         w->kind = MATCH_GLOB;
-        scope_below(w, fixed_prefix(w->uri, "*[?"));
+        scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
 }
 
@@ -229,7 +250,7 @@ static void mean_query(struct wish *w)
     read_conditions(w, query);
     if (!w->refused) {
         w->kind = MATCH_CONTAINER;
-        scope_below(w, w->uri);
+        scope_below_slash(w, w->uri);
     }
 }
 
@@ -266,8 +287,6 @@ static void mean_absent(struct wish *w)
 static void mean_existing(struct wish *w)
 {
     const struct tidings_resource *about = &w->stat.about;
-    bool slash = w->uri.ptr[w->uri.len - 1] == '/';
-    w->exists = true;
     if (!about->subscribable) {
         wish_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
         return;
@@ -278,10 +297,16 @@ static void mean_existing(struct wish *w)
             return;
         }
     }
+    bool slash = w->uri.ptr[w->uri.len - 1] == '/';
     bool below = (about->listable || slash) && w->options.match != OPTION_MATCH_LITERAL;
     struct tidings_provider *p = w->stat.base.provider;
     w->covering = p && p->ops->covers ? p : NULL;
-    mean_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+    if (below && slash) {
+        w->kind = MATCH_CONTAINER;
+        scope_below(w, w->uri);
+    } else {
+        mean_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+    }
 }
 
 static void stat_done(struct request *request)
@@ -331,6 +356,25 @@ static bool has_class(struct tidings_str s)
     return has_any(s, "[");
 }
 
+/* A query with characters that stand raw in patterns only. */
+static bool canonical_query(struct wish *w)
+{
+    struct buf text;
+    struct tidings_error err;
+    buf_init(&text, URI_MAX * 3);
+    int rc = uri_canonical_pattern(w->spelled, &text, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+        if (!out_of_memory(w, w->uri.ptr)) {
+            mean_query(w);
+        }
+    }
+    buf_deinit(&text);
+    return true;
+}
+
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
 static bool mean_by_text(struct wish *w)
 {
@@ -353,13 +397,19 @@ static bool mean_by_text(struct wish *w)
     case OPTION_MATCH_LITERAL:
         break;
     }
-    if (w->options.match == OPTION_MATCH_AUTO && has_any(w->spelled, "{}")) {
+    /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
+    struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);
+    if (w->options.match == OPTION_MATCH_AUTO && has_any(path, "{}")) {
         mean_pattern(w, MATCH_TEMPLATE, "{");
         return true;
     }
-    if (w->options.match == OPTION_MATCH_AUTO && has_class(w->spelled)) {
+    if (w->options.match == OPTION_MATCH_AUTO && has_class(path)) {
         mean_pattern(w, MATCH_GLOB, "*[");
         return true;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
+        has_any(w->spelled, "{}[]")) {
+        return canonical_query(w); /* no resource is called that */
     }
     return !canonical(w);
 }
@@ -380,6 +430,9 @@ static void settle(struct wish *w)
         settled(s);
     } else if (catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
         request_stat(&w->stat, &hit);
+    } else if (w->options.match == OPTION_MATCH_LITERAL) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        settled(s);
     } else {
         mean_absent(w);
         settled(s);

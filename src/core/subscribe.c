@@ -10,7 +10,6 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/beginning.h"
 #include "core/hub.h"
 #include "core/subscribing.h"
 #include "uri/uri.h"
@@ -107,15 +106,19 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
     jw_end_object(w);
 }
 
-static void put_cursor(struct jw *w, const struct core *core, uint64_t seq)
+struct cursor {
+    uint64_t epoch, seq;
+};
+
+static void put_cursor(struct jw *w, const struct cursor *at)
 {
     char cursor[64];
-    snprintf(cursor, sizeof(cursor), "%llx.%llu", (unsigned long long)core->epoch,
-             (unsigned long long)seq);
+    snprintf(cursor, sizeof(cursor), "%llx.%llu", (unsigned long long)at->epoch,
+             (unsigned long long)at->seq);
     jw_put_string(w, STR("dev.tidings/cursor"), tidings_str(cursor));
 }
 
-static void acknowledge(struct subscribing *s, uint64_t seq)
+static void acknowledge(struct subscribing *s, const struct cursor *at)
 {
     struct listen *listen = s->pending.listen;
     struct buf out;
@@ -132,7 +135,7 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
     jw_key(&w, STR("_meta"));
     jw_begin_object(&w);
     jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen->id_json);
-    put_cursor(&w, s->core, seq);
+    put_cursor(&w, at);
     write_refused(&w, s);
     jw_end_object(&w);
     jw_end_object(&w);
@@ -143,7 +146,7 @@ static void acknowledge(struct subscribing *s, uint64_t seq)
 }
 
 /* Answer resources/subscribe: {} and, in _meta, where the client stands. */
-static void answer(struct subscribing *s, uint64_t seq)
+static void answer(struct subscribing *s, const struct cursor *at)
 {
     struct wish *w = &s->wishes[0];
     struct call *call = s->call;
@@ -156,7 +159,7 @@ static void answer(struct subscribing *s, uint64_t seq)
         call_begin(call);
         jw_key(&call->w, STR("_meta"));
         jw_begin_object(&call->w);
-        put_cursor(&call->w, s->core, seq);
+        put_cursor(&call->w, at);
         jw_end_object(&call->w);
         call_end(call, CACHE_NONE);
     }
@@ -262,6 +265,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
 {
     struct listen *listen = s->pending.listen;
     struct sub *old = map_find(&listen->by_spelling, w->spelled);
+    uint64_t owed = old ? sub_owes_from(old) : 0;
     if (old) {
         sub_destroy(old); /* subscribing again replaces the options */
     }
@@ -285,8 +289,38 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->wants_value = w->options.include == OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     listen->peer->broad_count += w->broad;
+    sub->owes_initial = w->options.initial;
+    sub->owes_since = w->options.has_since;
+    if (w->options.has_since) {
+        bool known = w->options.since_epoch == s->core->epoch && w->options.since <= arm->seq;
+        sub->since = known ? w->options.since : SINCE_UNKNOWN;
+    }
     apply_mount(s, w);
     sub_set_period(sub, &w->options);
+    if (owed > 0) { /* what the old one had yet to tell */
+        peer_owe_truncated(listen->peer, sub, owed);
+    }
+}
+
+/* Where the client stands once it is told that it has its subscriptions: not above what is owed to
+ * it. A cursor of another epoch is given back, so that coming back with it is noticed again. */
+static struct cursor standing(const struct subscribing *s, uint64_t seq)
+{
+    struct cursor at = {s->core->epoch, seq};
+    if (s->pending.listen && peer_cursor(s->pending.listen->peer) < seq) {
+        at.seq = peer_cursor(s->pending.listen->peer);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        const struct options *o = &s->wishes[i].options;
+        if (!s->wishes[i].sub || !o->has_since) {
+            continue;
+        }
+        if (o->since_epoch != s->core->epoch) {
+            return (struct cursor){o->since_epoch, o->since};
+        }
+        at.seq = o->since < at.seq ? o->since : at.seq;
+    }
+    return at;
 }
 
 static void finish(struct subscribing *s, const struct hub_arm *arm)
@@ -297,17 +331,17 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
             establish(s, &s->wishes[i], arm);
         }
     }
-    uint64_t seq = arm ? arm->seq : s->core->last_seq;
+    struct cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
     if (s->call) {
-        answer(s, seq);
+        answer(s, &at);
     } else if (s->acknowledge && listen) {
-        acknowledge(s, seq);
+        acknowledge(s, &at);
     }
     if (s->done) {
         s->done(s, s->done_user);
     }
     if (s->pending.listen) {
-        beginning(s, seq);
+        listen_begin(s->pending.listen);
     }
     subscribing_free(s);
 }
@@ -485,8 +519,7 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
     if (sub) {
         sub_destroy(sub);
     }
-    list_each(it, next, &listen->pending)
-    {
+    list_each (it, next, &listen->pending) {
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
         struct subscribing *s =
             pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;

@@ -31,7 +31,7 @@ struct wish {
     struct tidings_provider *covering; /* has a relation of its own */
     struct tidings_stat stat;          /* its err says why it was refused */
     struct sub *sub;                   /* once it exists */
-    bool refused, broad, exists;
+    bool refused, broad;
 };
 
 struct subscribing {

@@ -52,13 +52,12 @@ void values_deinit(struct values *v)
 
 static void trim(struct values *v)
 {
-    list_each(it, next, &v->entries)
-    {
+    list_each (it, next, &v->entries) {
         if (v->count <= VALUES_MAX && v->bytes <= VALUES_MAX_BYTES) {
             return;
         }
         struct value *e = list_entry(it, struct value, link);
-        if (e->state != VALUE_READING) {
+        if (e->state != VALUE_READING && it != v->entries.prev) { /* the newest is in use */
             value_free(v, e);
         }
     }
@@ -77,8 +76,7 @@ static void value_read(struct request *request)
         buf_deinit(&e->out);
     }
     core->values.bytes += e->out.len;
-    list_each(it, next, &core->peers)
-    {
+    list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
         if (peer->waits_value) {
             peer->waits_value = false;
@@ -101,6 +99,7 @@ static struct value *find(struct values *v, const struct change *change)
 
 static struct value *ask(struct core *core, const struct change *change)
 {
+    trim(&core->values);
     struct value *e = mem_zalloc(sizeof(*e));
     if (!e) {
         return NULL;

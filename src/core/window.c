@@ -102,7 +102,7 @@ enum window_result window_offer(struct windows *all, struct window *w, uint64_t 
                                 struct sub *sub, const struct change *change,
                                 enum tidings_change_kind kind, size_t max)
 {
-    if (w->period_ms == 0) {
+    if (w->period_ms == 0 && !w->held) {
         return WINDOW_PASS;
     }
     if (!w->held && now_ms >= w->open_ms) {
@@ -122,6 +122,17 @@ enum window_result window_offer(struct windows *all, struct window *w, uint64_t 
         }
     }
     return outbox_push(w->held, sub, change, kind, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
+}
+
+void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms)
+{
+    w->period_ms = period_ms;
+    if (w->open_ms > now_ms + period_ms) {
+        w->open_ms = now_ms + period_ms;
+        if (w->index > 0) {
+            sift_up(all, w);
+        }
+    }
 }
 
 void window_clear(struct windows *all, struct window *w)

@@ -39,6 +39,8 @@ enum window_result {
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
                                 struct sub *sub, const struct change *change,
                                 enum tidings_change_kind kind, size_t max);
+/* A new period, also for what is held now. */
+void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms);
 /* Forget what is held. */
 void window_clear(struct windows *all, struct window *w);
 /* The window that is due longest, or NULL. Taken out; the caller hands its items over, which begins

@@ -68,22 +68,18 @@ static const struct sink_ops local_sink_ops = {
 
 /* ---- being told ------------------------------------------------------------------------------ */
 
-static struct tidings_str unquoted(struct tidings_str json)
-{
-    return json.len >= 2 ? tidings_strn(json.ptr + 1, json.len - 2) : STR_EMPTY;
-}
-
 static void told(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
 {
     struct local *local = peer->owner;
     struct tidings_update update = {
-        .uri = u->change ? u->change->uri : unquoted(u->uri_json),
+        .uri = u->change ? u->change->uri : sub->spelled,
         .subscribed_uri = sub->spelled,
         .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
         .value = u->value_json,
         .kind = u->kind,
         .merged = u->merged,
         .truncated = u->truncated,
+        .suspended = u->suspended,
         .initial = u->initial,
     };
     local->fn(local->user, &update);

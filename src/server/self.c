@@ -94,11 +94,9 @@ static void write_peer(struct jw *w, const struct peer *peer)
 static size_t write_subscriptions(struct jw *w, const struct peer *peer, size_t room)
 {
     size_t n = 0;
-    list_each(lit, lnext, &peer->listens)
-    {
+    list_each (lit, lnext, &peer->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
-        list_each(it, next, &listen->subs)
-        {
+        list_each (it, next, &listen->subs) {
             const struct sub *sub = list_entry(it, struct sub, link);
             if (n++ >= room) {
                 return room;
@@ -166,8 +164,7 @@ static void part_deliver(struct letter *letter, void *owner)
         write_stats(&w, core);
     }
     size_t n = 0;
-    list_each(it, next, &core->peers)
-    {
+    list_each (it, next, &core->peers) {
         const struct peer *peer = list_entry(it, struct peer, link);
         if (part->gather->kind == SELF_PEERS && n < ROWS_MAX) {
             write_peer(&w, peer);

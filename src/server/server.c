@@ -55,8 +55,7 @@ void tidings_server_destroy(struct tidings_server *s)
         return;
     }
     hub_destroy(s->hub);
-    list_each(it, next, &s->locals)
-    {
+    list_each (it, next, &s->locals) {
         struct letter *letter = list_entry(it, struct letter, link);
         letter->drop(letter);
     }
@@ -206,6 +205,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
                 .max_rate_ms = c->max_rate_ms,
             },
         .session_timeout_ms = c->session_timeout_ms,
+        .io_uring = c->io_uring == 0,
         .retry_ms = RETRY_MS,
     };
     s->http = (struct http_config){
@@ -484,8 +484,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
     for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
         rc = worker_start(s->workers[i], err);
     }
-    list_each(it, next, &s->locals)
-    {
+    list_each (it, next, &s->locals) {
         list_remove(it);
         mailbox_send(s->workers[0]->core.mailbox, list_entry(it, struct letter, link));
     }

@@ -18,10 +18,17 @@
 struct change; /* store/change.h: immutable, reference-counted; the log keeps references */
 
 struct changelog;
-/* Called in ascending seq order. `created_seq`: when the resource last came into being, as far as
- * known (0: before the log began); lets the caller merge created + updated = created. Return false
- * to stop. */
-typedef bool (*changelog_each_fn)(void *user, const struct change *change, uint64_t created_seq);
+/* The newest change of one URI. `created_seq`: when the resource last came into being, as far as
+ * known (0: before the log began); lets the caller merge created + updated = created.
+ * `replaced_seq`: the number of the change this one took the place of (0: none), of which nothing
+ * else is known any more. */
+struct changelog_row {
+    const struct change *change;
+    uint64_t created_seq;
+    uint64_t replaced_seq;
+};
+/* Called in ascending order of numbers. Return false to stop. */
+typedef bool (*changelog_each_fn)(void *user, const struct changelog_row *row);
 
 struct changelog_ops {
     const char *name;

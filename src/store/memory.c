@@ -19,7 +19,7 @@
 struct entry {
     struct list link;
     struct change *change;
-    uint64_t created_seq;
+    uint64_t created_seq, replaced_seq;
 };
 
 struct memory {
@@ -92,8 +92,7 @@ static void memory_destroy(struct changelog *log)
         return;
     }
     struct memory *m = memory_of(log);
-    list_each(it, next, &m->order)
-    {
+    list_each (it, next, &m->order) {
         struct entry *e = list_entry(it, struct entry, link);
         change_unref(e->change);
         mem_free(e);
@@ -164,6 +163,7 @@ static int memory_append(struct changelog *log, const struct change *change)
         return 0; /* a newer change of this URI stands for this one too */
     }
     if (e->change) {
+        e->replaced_seq = e->change->seq;
         m->bytes -= entry_bytes(e);
         list_remove(&e->link);
         change_unref(e->change);
@@ -190,7 +190,9 @@ static size_t memory_each(const struct changelog *log, uint64_t after, changelog
     bool more = true;
     for (at = at->next; more && at != &m->order; at = at->next) {
         const struct entry *e = list_entry(at, struct entry, link);
-        more = fn(user, e->change, e->created_seq);
+        struct changelog_row row = {
+            .change = e->change, .created_seq = e->created_seq, .replaced_seq = e->replaced_seq};
+        more = fn(user, &row);
         reported++;
     }
     return reported;

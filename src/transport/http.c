@@ -402,8 +402,7 @@ static void expire(struct http_worker *hw, enum conn_state state, uint64_t allow
                    void (*act)(struct http_conn *conn))
 {
     uint64_t now = loop_now_ms(hw->core->loop);
-    list_each(it, next, &hw->by_state[state])
-    {
+    list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
         if (conn->since_ms + allowance > now) {
             return;
@@ -438,8 +437,7 @@ static void close_late(struct http_conn *conn)
 static void cut_stalled(struct http_worker *hw)
 {
     uint64_t now = loop_now_ms(hw->core->loop);
-    list_each(it, next, &hw->waiting)
-    {
+    list_each (it, next, &hw->waiting) {
         struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
         if (conn->out.written != conn->wait_written) {
             conn->wait_written = conn->out.written;
@@ -575,8 +573,7 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     /* A request half read is as good as none; those being answered finish. */
     static const enum conn_state quiet[] = {CONN_IDLE, CONN_READING};
     for (size_t i = 0; i < 2; i++) {
-        list_each(it, next, &hw->by_state[quiet[i]])
-        {
+        list_each (it, next, &hw->by_state[quiet[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
             end_connection(conn);
         }

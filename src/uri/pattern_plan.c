@@ -97,8 +97,8 @@ static void mark_variable(struct template_reader *r, char *out, char separator)
     while (r->at < r->text.len && r->text.ptr[r->at] != ',' && r->text.ptr[r->at] != '}') {
         r->at++;
     }
-    bool exploded = r->at == plain_end + 1 && r->text.ptr[plain_end] == '*';
-    r->exact = r->exact && (r->at == plain_end || exploded);
+    bool exploded = r->at > plain_end && r->text.ptr[r->at - 1] == '*';
+    r->exact = r->exact && r->at == plain_end + exploded; /* no prefix, no rare name */
     if (separator) {
         out[r->len++] = separator;
     }

@@ -15,8 +15,6 @@
 
 /* Searches by interpretation before a regex is worth translating. */
 #define JIT_AFTER 2u
-#define JIT_DONE 0xffu
-#define JIT_ABSENT 0xfeu
 
 #define JIT_STACK_MIN (32u * 1024)
 #define JIT_STACK_MAX (256u * 1024)
@@ -132,8 +130,9 @@ void regex_deinit(struct regex *r)
 
 static void translate(struct regex *r, struct regex_engine *engine)
 {
-    r->searches = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0 ? JIT_DONE : JIT_ABSENT;
-    if (r->searches == JIT_DONE && !engine->stack) {
+    r->is_settled = true;
+    r->has_jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0;
+    if (r->has_jit && !engine->stack) {
         engine->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, engine->general);
         pcre2_jit_stack_assign(engine->match, NULL, engine->stack);
     }
@@ -143,12 +142,10 @@ enum regex_result regex_search(struct regex *r, struct regex_engine *engine,
                                struct tidings_str text)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)(text.len > 0 ? text.ptr : "");
-    if (r->searches < JIT_AFTER) {
-        r->searches++;
-    } else if (r->searches == JIT_AFTER) {
+    if (!r->is_settled && r->searches++ == JIT_AFTER) {
         translate(r, engine);
     }
-    int rc = r->searches == JIT_DONE
+    int rc = r->has_jit
                  ? pcre2_jit_match(r->code, subject, text.len, 0, 0, engine->data, engine->match)
                  : pcre2_match(r->code, subject, text.len, 0, 0, engine->data, engine->match);
     if (rc >= 0) { /* 0: found, with more groups than we keep */

@@ -20,7 +20,9 @@ struct regex_engine;
 
 struct regex {
     void *code;       /* private */
-    uint8_t searches; /* private: stops counting at the translation to machine code */
+    uint8_t searches; /* private: before the translation to machine code */
+    bool is_settled;  /* regex_bytes will not change any more */
+    bool has_jit;     /* private */
 };
 
 enum regex_result {

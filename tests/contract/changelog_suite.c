@@ -58,11 +58,12 @@ struct listing {
     size_t stop_after;
 };
 
-static bool list_one(void *user, const struct change *change, uint64_t created_seq)
+static bool list_one(void *user, const struct changelog_row *row)
 {
     struct listing *l = user;
-    buf_putf(&l->text, "%llu %.*s %llu,", (unsigned long long)change->seq, STR_ARG(change->uri),
-             (unsigned long long)created_seq);
+    assert_true(row->replaced_seq < row->change->seq);
+    buf_putf(&l->text, "%llu %.*s %llu,", (unsigned long long)row->change->seq,
+             STR_ARG(row->change->uri), (unsigned long long)row->created_seq);
     return --l->stop_after > 0;
 }
 

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Many event streams of one server, read by one thread with epoll. Events are counted, not parsed:
+ * an event ends with an empty line. Every stream has to get the same number of them; one too many
+ * is as fatal as one too few.
+ */
+#ifndef BENCH_STREAMS_H
+#define BENCH_STREAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct stream;
+
+struct streams {
+    struct stream *all;
+    size_t count, max;
+    int epoll;
+    uint64_t goal;  /* events each is to have had */
+    size_t reached; /* streams that have */
+    uint64_t bytes; /* all that came */
+    /* What came last on the first of them, NUL-terminated. */
+    char last[8192];
+};
+
+/* Raises the limit of descriptors as far as it goes; dies when that is not enough. */
+void streams_init(struct streams *s, size_t count);
+/* Connects all and sends `request` on each. Returns when each has begun: head and two events. */
+void streams_open(struct streams *s, unsigned port, const char *request, size_t n);
+/* Waits until each has had `events` more. Returns when the last of them came. */
+int64_t streams_wait(struct streams *s, uint64_t events);
+/* Reads what comes until then; for the pauses of a load. Nothing is expected to. */
+void streams_pause(struct streams *s, int64_t until_ns);
+/* Segments with data that have come so far on all streams. On loopback a segment holds 64 KiB, so
+ * up to that size they are the writes of the server. */
+uint64_t streams_segments(const struct streams *s);
+/* Resets the connections, so that no port is left waiting. */
+void streams_close(struct streams *s);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rings over liburing, whose shared library is loaded when the first ring is made: a program that
+ * never writes to many sockets does not pay for it, and runs where it is not installed. Of the
+ * headers only inline functions are used besides the three in struct uring.
+ *
+ * Invariant: between calls of uring_send the submission queue is empty and every completion has
+ * been taken, or the call has failed and the ring is only waiting to be destroyed.
+ */
+#include "base/uring.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <liburing.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#define LIBRARY "liburing.so.2"
+
+struct uring {
+    struct io_uring ring;
+    void *library;
+    int (*init)(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
+    int (*submit_and_wait)(struct io_uring *ring, unsigned wait_for);
+    void (*exit)(struct io_uring *ring);
+    unsigned max_sends;
+    struct msghdr messages[]; /* for the sends of several pieces */
+};
+
+int uring_probe(struct tidings_error *err)
+{
+    /* No parameters: EFAULT is what a kernel says that would go on to read them. */
+    long rc = syscall(SYS_io_uring_setup, 1, NULL);
+    if (rc >= 0) {
+        (void)close((int)rc);
+        return 0;
+    }
+    return errno == EFAULT || errno == EINVAL ? 0 : error_errno(err, errno, "io_uring");
+}
+
+/* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
+static bool find(void *library, const char *symbol, void *at)
+{
+    void *found = dlsym(library, symbol);
+    memcpy(at, &found, sizeof found);
+    return found != NULL;
+}
+
+static int load(struct uring *u, struct tidings_error *err)
+{
+    u->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!u->library) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            LIBRARY " cannot be loaded; install it (Debian: liburing2)");
+    }
+    if (!find(u->library, "io_uring_queue_init_params", &u->init) ||
+        !find(u->library, "io_uring_submit_and_wait", &u->submit_and_wait) ||
+        !find(u->library, "io_uring_queue_exit", &u->exit)) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " lacks what is needed");
+    }
+    return 0;
+}
+
+static int open_ring(struct uring *u, struct tidings_error *err)
+{
+    /* The first for Linux 5.19 and up: go on after a send that fails, and no interrupts to announce
+     * completions. The second for what is older. Not SINGLE_ISSUER: it gains nothing that can be
+     * measured, and a host that steps its loop from changing threads would lose the ring. */
+    static const unsigned flags[] = {IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN, 0};
+    struct io_uring_params params;
+    int rc = -EINVAL;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && rc == -EINVAL; i++) {
+        params = (struct io_uring_params){.flags = flags[i]};
+        rc = u->init(u->max_sends, &u->ring, &params);
+    }
+    if (rc < 0) {
+        return error_errno(err, -rc, "io_uring");
+    }
+    if (!(params.features & IORING_FEAT_FAST_POLL)) { /* 5.7; the send operation came with 5.6 */
+        u->exit(&u->ring);
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "io_uring: Linux 5.7 or newer is needed");
+    }
+    return 0;
+}
+
+int uring_create(struct uring **ret_uring, unsigned max_sends, struct tidings_error *err)
+{
+    struct uring *u = mem_zalloc(sizeof *u + max_sends * sizeof u->messages[0]);
+    if (!u) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    u->max_sends = max_sends;
+    int rc = load(u, err);
+    if (rc == 0) {
+        rc = open_ring(u, err);
+    }
+    if (rc < 0) {
+        if (u->library) {
+            (void)dlclose(u->library);
+        }
+        mem_free(u);
+        return rc;
+    }
+    *ret_uring = u;
+    return 0;
+}
+
+void uring_destroy(struct uring *u)
+{
+    if (u) {
+        u->exit(&u->ring);
+        (void)dlclose(u->library);
+        mem_free(u);
+    }
+}
+
+static void prepare(struct uring *u, struct uring_send *sends, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct uring_send *send = &sends[i];
+        struct io_uring_sqe *entry = io_uring_get_sqe(&u->ring);
+        /* iov_base is not const for the sake of readv; nobody writes to it here. */
+        struct iovec *iov = (struct iovec *)(uintptr_t)send->iov;
+        assert(entry && send->count > 0);
+        if (send->count == 1) {
+            io_uring_prep_send(entry, send->fd, iov->iov_base, iov->iov_len,
+                               MSG_DONTWAIT | MSG_NOSIGNAL);
+        } else {
+            u->messages[i] = (struct msghdr){.msg_iov = iov, .msg_iovlen = send->count};
+            io_uring_prep_sendmsg(entry, send->fd, &u->messages[i], MSG_DONTWAIT | MSG_NOSIGNAL);
+        }
+        io_uring_sqe_set_data64(entry, i);
+        send->result = URING_UNSENT;
+    }
+}
+
+/* Takes the completions that are there. Returns their number. */
+static unsigned take(struct uring *u, struct uring_send *sends)
+{
+    unsigned head, taken = 0;
+    struct io_uring_cqe *done;
+    io_uring_for_each_cqe(&u->ring, head, done)
+    {
+        sends[io_uring_cqe_get_data64(done)].result = done->res;
+        taken++;
+    }
+    io_uring_cq_advance(&u->ring, taken);
+    return taken;
+}
+
+int uring_send(struct uring *u, struct uring_send *sends, unsigned count)
+{
+    unsigned submitted = 0, done = 0;
+    int rc = 0, calls = 0;
+    assert(count > 0 && count <= u->max_sends);
+    prepare(u, sends, count);
+    while (done < count && rc >= 0) {
+        /* The wait is over when the call has submitted all, see the header. */
+        rc = u->submit_and_wait(&u->ring, count - done);
+        calls++;
+        submitted += rc > 0 ? (unsigned)rc : 0;
+        done += take(u, sends);
+        rc = rc == -EINTR ? 0 : rc == 0 && submitted < count ? -EBUSY : rc;
+    }
+    if (done == count) {
+        return calls;
+    }
+    /* Begun, and its end is not known: written anew it could arrive twice. No kernel does this. */
+    for (unsigned i = 0; i < submitted; i++) {
+        sends[i].result = sends[i].result == URING_UNSENT ? -EIO : sends[i].result;
+    }
+    return rc;
+}

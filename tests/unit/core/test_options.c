@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of a subscription: every field, what is accepted, what is said when it is not.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "core/options.h"
+#include "support/bench_json.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct option_limits limits = {
+    .window_ms = 100,
+    .rate_ms = 7,
+    .max_window_ms = 60000,
+    .max_rate_ms = 3000,
+};
+
+/* `ret` may borrow from the document, so it is kept until the end of the test. */
+static struct json *document;
+
+static int take(const char *text, bool uris, struct options *o, struct tidings_error *err)
+{
+    jv_unref(document);
+    document = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &document, NULL), 0);
+    options_init(o, &limits);
+    return options_read(o, document, &limits, uris, err);
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    jv_unref(document);
+    document = NULL;
+    return 0;
+}
+
+static void defaults_are_those_of_the_server(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{}", false, &o, &err), 0);
+    assert_int_equal(o.match, OPTION_MATCH_AUTO);
+    assert_int_equal(o.include, OPTION_INCLUDE_NONE);
+    assert_int_equal(o.window_ms, 100);
+    assert_int_equal(o.rate_ms, 7);
+    assert_false(o.has_window || o.has_rate || o.initial || o.has_since);
+    assert_true(o.echo);
+    assert_int_equal(o.origin.len, 0);
+    assert_int_equal(options_read(&o, NULL, &limits, false, &err), 0);
+    assert_int_equal(o.window_ms, 100);
+}
+
+static void every_field_is_taken(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{\"match\":\"regex\",\"windowMs\":0,\"rateMs\":3000,\"include\":"
+                          "\"value\",\"initial\":true,\"since\":\"ab.12\",\"origin\":\"me\","
+                          "\"echo\":false}",
+                          false, &o, &err),
+                     0);
+    assert_int_equal(o.match, OPTION_MATCH_REGEX);
+    assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
+    assert_true(o.has_window && o.has_rate && o.initial && o.has_since && !o.echo);
+    assert_int_equal(o.window_ms, 0);
+    assert_int_equal(o.rate_ms, 3000);
+    assert_int_equal(o.since_epoch, 0xab);
+    assert_int_equal(o.since, 12);
+    assert_true(str_eq(o.origin, STR("me")));
+}
+
+static void every_choice_has_its_meaning(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        enum option_match match;
+    } matches[] = {
+        {"auto", OPTION_MATCH_AUTO},           {"literal", OPTION_MATCH_LITERAL},
+        {"container", OPTION_MATCH_CONTAINER}, {"template", OPTION_MATCH_TEMPLATE},
+        {"glob", OPTION_MATCH_GLOB},           {"regex", OPTION_MATCH_REGEX},
+    };
+    static const struct {
+        const char *name;
+        enum option_include include;
+    } includes[] = {
+        {"none", OPTION_INCLUDE_NONE},
+        {"metadata", OPTION_INCLUDE_METADATA},
+        {"value", OPTION_INCLUDE_VALUE},
+    };
+    struct options o;
+    struct tidings_error err;
+    for (size_t i = 0; i < COUNT(matches); i++) {
+        assert_int_equal(take(text_of("{\"match\":\"%s\"}", matches[i].name), false, &o, &err), 0);
+        assert_int_equal(o.match, matches[i].match);
+    }
+    for (size_t i = 0; i < COUNT(includes); i++) {
+        assert_int_equal(take(text_of("{\"include\":\"%s\"}", includes[i].name), false, &o, &err),
+                         0);
+        assert_int_equal(o.include, includes[i].include);
+    }
+}
+
+static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *said[3];
+    } rows[] = {
+        {"{\"match\":\"exact\"}", {"'match'", "literal", "regex"}},
+        {"{\"match\":7}", {"'match'", "glob", "template"}},
+        {"{\"match\":null}", {"'match'", "container", "auto"}},
+        {"{\"match\":\"Regex\"}", {"'match'", "regex", "one of"}},
+        {"{\"include\":\"patch\"}", {"'include'", "none", "value"}},
+        {"{\"include\":true}", {"'include'", "metadata", "one of"}},
+        {"{\"windowMs\":-1}", {"'windowMs'", "0 to 60000", "milliseconds"}},
+        {"{\"windowMs\":60001}", {"'windowMs'", "0 to 60000", "integer"}},
+        {"{\"windowMs\":\"100\"}", {"'windowMs'", "integer", "60000"}},
+        {"{\"windowMs\":1.5}", {"'windowMs'", "integer", "60000"}},
+        {"{\"windowMs\":9223372036854775807}", {"'windowMs'", "integer", "60000"}},
+        {"{\"rateMs\":3001}", {"'rateMs'", "0 to 3000", "integer"}},
+        {"{\"rateMs\":[]}", {"'rateMs'", "0 to 3000", "integer"}},
+        {"{\"initial\":1}", {"'initial'", "true", "false"}},
+        {"{\"initial\":\"true\"}", {"'initial'", "true", "false"}},
+        {"{\"echo\":0}", {"'echo'", "true", "false"}},
+        {"{\"origin\":\"\"}", {"'origin'", "1 to 256", "string"}},
+        {"{\"origin\":7}", {"'origin'", "1 to 256", "string"}},
+        {"{\"since\":5}", {"'since'", "cursor", NULL}},
+        {"{\"since\":\"5\"}", {"'since'", "cursor", NULL}},
+        {"{\"since\":\"x.5\"}", {"'since'", "cursor", NULL}},
+        {"{\"filter\":{}}", {"'filter'", "windowMs", "origin"}},
+        {"{\"windowms\":1}", {"'windowms'", "windowMs", "known"}},
+        {"{\"\":1}", {"''", "known", "match"}},
+        {"{\"uris\":{}}", {"'uris'", "known", "match"}},
+        {"[]", {"dev.tidings/options", "object", NULL}},
+        {"[\"match\"]", {"dev.tidings/options", "object", NULL}},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct options o, before;
+        struct tidings_error err = {0};
+        options_init(&before, &limits);
+        assert_int_equal(take(rows[i].text, false, &o, &err), TIDINGS_E_INVALID);
+        assert_memory_equal(&o, &before, sizeof(o));
+        for (size_t k = 0; k < COUNT(rows[i].said) && rows[i].said[k]; k++) {
+            if (!strstr(err.text, rows[i].said[k])) {
+                fail_msg("%s: \"%s\" does not say %s", rows[i].text, err.text, rows[i].said[k]);
+            }
+        }
+    }
+}
+
+static void one_bad_field_spoils_all(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{\"windowMs\":5,\"initial\":true,\"rateMs\":-1}", false, &o, &err),
+                     TIDINGS_E_INVALID);
+    assert_int_equal(o.window_ms, 100);
+    assert_false(o.initial || o.has_window);
+}
+
+static void a_long_unknown_name_is_cut_in_the_sentence(void **state)
+{
+    (void)state;
+    char name[512], text[600];
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    snprintf(text, sizeof(text), "{\"%s\":1}", name);
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take(text, false, &o, &err), TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "known are match"));
+}
+
+static void an_origin_may_have_256_bytes_and_no_more(void **state)
+{
+    (void)state;
+    char text[400];
+    struct options o;
+    struct tidings_error err;
+    memset(text, 'o', sizeof(text));
+    for (unsigned len = 256; len <= 257; len++) {
+        const char *json = text_of("{\"origin\":\"%.*s\"}", (int)len, text);
+        assert_int_equal(take(json, false, &o, &err), len == 256 ? 0 : TIDINGS_E_INVALID);
+    }
+}
+
+static void the_ceiling_itself_is_allowed(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{\"windowMs\":60000,\"rateMs\":3000}", false, &o, &err), 0);
+    assert_int_equal(o.window_ms, 60000);
+    static const struct option_limits none = {0};
+    jv_unref(document);
+    document = NULL;
+    assert_int_equal(jv_parse(STR("{\"windowMs\":1}"), 8, &document, NULL), 0);
+    options_init(&o, &none);
+    assert_int_equal(options_read(&o, document, &none, false, &err), TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "0 to 0"));
+}
+
+static void uris_are_passed_over_only_where_they_belong(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{\"uris\":{\"a:b\":{\"match\":7}},\"windowMs\":3}", true, &o, &err), 0);
+    assert_int_equal(o.window_ms, 3);
+    assert_int_equal(take("{\"uris\":{}}", false, &o, &err), TIDINGS_E_INVALID);
+}
+
+static void what_is_read_later_wins_and_the_rest_stays(void **state)
+{
+    (void)state;
+    struct options o;
+    struct tidings_error err;
+    assert_int_equal(take("{\"windowMs\":3,\"initial\":true}", false, &o, &err), 0);
+    struct json *own = NULL;
+    assert_int_equal(jv_parse(STR("{\"windowMs\":4,\"rateMs\":9}"), 8, &own, NULL), 0);
+    assert_int_equal(options_read(&o, own, &limits, false, &err), 0);
+    jv_unref(own);
+    assert_int_equal(o.window_ms, 4);
+    assert_int_equal(o.rate_ms, 9);
+    assert_true(o.initial);
+}
+
+static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool good;
+        uint64_t epoch, seq;
+    } rows[] = {
+        {"0.0", true, 0, 0},
+        {"ff.10", true, 255, 10},
+        {"ffffffffffffffff.18446744073709551615", true, UINT64_MAX, UINT64_MAX},
+        {"1.007", true, 1, 7},
+        {"", false, 0, 0},
+        {".", false, 0, 0},
+        {"1.", false, 0, 0},
+        {".1", false, 0, 0},
+        {"1", false, 0, 0},
+        {"FF.1", false, 0, 0},
+        {"g.1", false, 0, 0},
+        {"1.a", false, 0, 0},
+        {"1.-1", false, 0, 0},
+        {"1. 1", false, 0, 0},
+        {"1.1.1", false, 0, 0},
+        {"10000000000000000.1", false, 0, 0},
+        {"1.18446744073709551616", false, 0, 0},
+        {"-1.1", false, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        uint64_t epoch = 77, seq = 77;
+        bool good = cursor_parse(tidings_str(rows[i].text), &epoch, &seq);
+        if (good != rows[i].good || (good && (epoch != rows[i].epoch || seq != rows[i].seq))) {
+            fail_msg("'%s' is %s", rows[i].text, good ? "good" : "bad");
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(defaults_are_those_of_the_server, forget),
+        cmocka_unit_test_teardown(every_field_is_taken, forget),
+        cmocka_unit_test_teardown(every_choice_has_its_meaning, forget),
+        cmocka_unit_test_teardown(what_is_wrong_names_the_field_and_what_is_accepted, forget),
+        cmocka_unit_test_teardown(one_bad_field_spoils_all, forget),
+        cmocka_unit_test_teardown(a_long_unknown_name_is_cut_in_the_sentence, forget),
+        cmocka_unit_test_teardown(an_origin_may_have_256_bytes_and_no_more, forget),
+        cmocka_unit_test_teardown(the_ceiling_itself_is_allowed, forget),
+        cmocka_unit_test_teardown(uris_are_passed_over_only_where_they_belong, forget),
+        cmocka_unit_test_teardown(what_is_read_later_wins_and_the_rest_stays, forget),
+        cmocka_unit_test(cursors_are_a_hexadecimal_epoch_and_a_decimal_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
