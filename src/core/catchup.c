@@ -50,8 +50,8 @@ void peer_resync(struct peer *peer)
 
 static bool went_elsewhere(const struct peer *peer, uint64_t seq)
 {
-    for (unsigned i = 0; i < peer->skip_count; i++) {
-        if (seq > peer->skip[i].from && seq <= peer->skip[i].to) {
+    for (unsigned i = 0; peer->skips && i < peer->skips->count; i++) {
+        if (seq > peer->skips->at[i].from && seq <= peer->skips->at[i].to) {
             return true;
         }
     }

@@ -17,7 +17,8 @@
 #include "uri/uri.h"
 
 #define TICK_MS 500u
-#define FLUSH_TOGETHER 512u
+#define FLUSH_TOGETHER                                                                             \
+    256u                 /* streams per gathered write: few enough that their buffers stay warm */
 #define RATES_MAX 10000u /* limits remembered for subscriptions to come */
 
 /* Periods that ended: what was held goes to the outboxes. */
@@ -56,7 +57,7 @@ static void flush_dirty(void *user)
         list_remove(&peer->dirty_link);
         peer_flush(peer);
         if (n % FLUSH_TOGETHER == 0) {
-            sendq_batch_flush(&core->batch); /* while its buffers are still warm */
+            sendq_batch_flush(&core->batch);
         }
     }
     set_window_timer(core);

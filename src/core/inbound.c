@@ -114,6 +114,7 @@ static void initialized(struct channel *channel, struct session *session)
 {
     if (session) {
         session->initialized = true;
+        subscribe_list(session->listen); /* so that it is armed when the stream opens */
         return;
     }
     if (!channel->revision || channel->initialized) {

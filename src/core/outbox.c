@@ -24,7 +24,13 @@ void outbox_deinit(struct outbox *o)
 
 static struct outbox_item *at(struct outbox *o, size_t i)
 {
-    return &o->items[(o->head + i) & (o->cap - 1)];
+    return o->items ? &o->items[(o->head + i) & (o->cap - 1)] : &o->one;
+}
+
+static void drop_first(struct outbox *o)
+{
+    o->head = o->items ? (o->head + 1) & (o->cap - 1) : 0;
+    o->count--;
 }
 
 enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
@@ -39,9 +45,14 @@ enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
     return TIDINGS_CHANGE_UPDATED;
 }
 
+static size_t room(const struct outbox *o)
+{
+    return o->items ? o->cap : 1;
+}
+
 static int grow(struct outbox *o)
 {
-    size_t cap = o->cap ? o->cap * 2 : OUTBOX_FIRST_CAP;
+    uint32_t cap = o->items ? o->cap * 2 : OUTBOX_FIRST_CAP;
     struct outbox_item *items = mem_alloc(cap * sizeof(*items));
     if (!items) {
         return TIDINGS_E_NOMEM;
@@ -85,12 +96,13 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
         change_unref(item->change);
         item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
         item->change = next->change;
-        item->kind = outbox_merge_kind(item->kind, next->kind);
+        item->kind = (uint8_t)outbox_merge_kind((enum tidings_change_kind)item->kind,
+                                                (enum tidings_change_kind)next->kind);
         item->merged += next->merged;
         item->initial = item->initial && next->initial;
         return OUTBOX_MERGED;
     }
-    if (o->count >= max || (o->count == o->cap && grow(o) < 0)) {
+    if (o->count >= max || (o->count == room(o) && grow(o) < 0)) {
         return OUTBOX_FULL;
     }
     *at(o, o->count++) = *next;
@@ -113,7 +125,7 @@ enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct c
         .change = change_ref(change),
         .first_seq = change->seq,
         .merged = 1,
-        .kind = kind,
+        .kind = (uint8_t)kind,
     };
     enum outbox_result r = add(o, &item, max);
     if (r == OUTBOX_FULL) {
@@ -130,7 +142,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
         .change = change_ref(change),
         .first_seq = change->seq + 1, /* nothing up to its number is owed by it */
         .merged = 1,
-        .kind = change->kind,
+        .kind = (uint8_t)change->kind,
         .initial = true,
     };
     enum outbox_result r = add(o, &item, max);
@@ -146,8 +158,7 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
     while (fits && from->count > 0) {
         struct outbox_item item = *at(from, 0);
         item.sub->queued--;
-        from->head = (from->head + 1) & (from->cap - 1);
-        from->count--;
+        drop_first(from);
         if (add(o, &item, max) == OUTBOX_FULL) {
             change_unref(item.change);
             fits = false;
@@ -164,7 +175,7 @@ struct outbox_item *outbox_first(struct outbox *o)
 
 static void release_if_empty(struct outbox *o)
 {
-    if (o->count == 0) {
+    if (o->count == 0 && o->items) {
         mem_free(o->items);
         outbox_init(o);
     }
@@ -175,8 +186,7 @@ void outbox_pop(struct outbox *o)
     struct outbox_item *item = at(o, 0);
     item->sub->queued--;
     change_unref(item->change);
-    o->head = (o->head + 1) & (o->cap - 1);
-    o->count--;
+    drop_first(o);
     release_if_empty(o);
 }
 
@@ -192,6 +202,11 @@ void outbox_remove(struct outbox *o, struct sub *sub)
         item->sub->queued--;
         change_unref(item->change);
     }
-    o->count = kept;
+    o->count = (uint32_t)kept;
     release_if_empty(o);
+}
+
+const struct outbox_item *outbox_second(const struct outbox *o)
+{
+    return o->count > 1 ? &o->items[(o->head + 1) & (o->cap - 1)] : NULL;
 }

@@ -18,14 +18,16 @@ struct outbox_item {
     struct sub *sub;
     const struct change *change; /* the newest; a reference */
     uint64_t first_seq;          /* the oldest merged into it */
-    unsigned merged;
-    enum tidings_change_kind kind;
+    uint32_t merged;
+    uint8_t kind; /* enum tidings_change_kind */
     bool initial; /* nothing changed: the state when it was subscribed */
 };
 
+/* One item, the ordinary case, needs no memory of its own. */
 struct outbox {
+    struct outbox_item one;    /* used while items is NULL */
     struct outbox_item *items; /* ring */
-    size_t head, count, cap;
+    uint32_t head, count, cap;
 };
 
 void outbox_init(struct outbox *o);
@@ -47,6 +49,7 @@ enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
 bool outbox_take(struct outbox *o, struct outbox *from, size_t max);
 /* The oldest, or NULL; and drop it. Memory is released when the queue empties. */
 struct outbox_item *outbox_first(struct outbox *o);
+const struct outbox_item *outbox_second(const struct outbox *o); /* NULL: none */
 void outbox_pop(struct outbox *o);
 /* Forget what concerns `sub` (NULL: everything). */
 void outbox_remove(struct outbox *o, struct sub *sub);

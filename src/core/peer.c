@@ -433,18 +433,26 @@ static bool write_update(struct peer *peer, const struct dialect_updated *u, con
 /* The number up to which everything is written once the first item is. */
 static uint64_t cursor_after_first(struct peer *peer)
 {
-    struct outbox *o = &peer->outbox;
-    if (o->count > 1) {
-        return below_owed(peer, o->items[(o->head + 1) & (o->cap - 1)].first_seq - 1);
+    const struct outbox_item *second = outbox_second(&peer->outbox);
+    if (second) {
+        return below_owed(peer, second->first_seq - 1);
     }
     return below_owed(peer, peer->core->last_seq);
+}
+
+/* Enough is on its way; the sink says when to go on. */
+static bool is_blocked(struct peer *peer)
+{
+    struct sink *sink = peer->sink;
+    sink->blocked = sink->ops->pending(sink) >= PEER_HIGH_WATER;
+    return sink->blocked;
 }
 
 static bool flush_items(struct peer *peer)
 {
     struct outbox_item *item;
     while (peer->sink && (item = outbox_first(&peer->outbox)) != NULL) {
-        if (peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+        if (is_blocked(peer)) {
             return false;
         }
         struct sub *sub = item->sub;
@@ -458,7 +466,7 @@ static bool flush_items(struct peer *peer)
             .value_json = value,
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
-            .kind = item->kind,
+            .kind = (enum tidings_change_kind)item->kind,
             .uri_json = sub->is_literal ? sub->spelled_json : item->change->uri_json,
             .subscribed_json = sub->spelled_json,
             .listen_id_json = sub->listen->id_json,
@@ -493,7 +501,7 @@ static bool owes_more(struct peer *peer, const struct sub *sub)
 
 static bool write_truncated(struct peer *peer, struct sub *sub)
 {
-    if (!peer->sink || peer->sink->ops->pending(peer->sink) >= PEER_HIGH_WATER) {
+    if (!peer->sink || is_blocked(peer)) {
         return false;
     }
     uint64_t owed_from = peer->owed_from;

@@ -99,6 +99,14 @@ struct listen {
     char id_text[];
 };
 
+/* Numbers in (from, to] that went elsewhere: not replayed. */
+struct peer_skips {
+    unsigned count;
+    struct {
+        uint64_t from, to;
+    } at[PEER_MAX_SKIPS];
+};
+
 struct peer {
     struct list link;       /* in core->peers */
     struct list dirty_link; /* in core->dirty */
@@ -107,21 +115,18 @@ struct peer {
     struct sink *sink;
     struct outbox outbox;
     struct list listens;
-    size_t listen_count, sub_count;
+    uint32_t listen_count, sub_count;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
-    struct {
-        uint64_t from, to;
-    } skip[PEER_MAX_SKIPS]; /* while catching up: numbers in (from, to] went elsewhere */
-    unsigned skip_count;
-    int log_level;      /* messages below it are not sent (logging/setLevel) */
+    const struct peer_skips *skips; /* while catching up; NULL: none */
+    int log_level;                  /* messages below it are not sent (logging/setLevel) */
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;
-    bool waits_value;   /* the first item needs content that is being read */
-    size_t held_count;  /* subscriptions that hold something back */
-    size_t broad_count; /* subscriptions that cover whole mounts */
-    size_t catching;    /* subscriptions the log is being asked for */
+    bool waits_value;     /* the first item needs content that is being read */
+    uint32_t held_count;  /* subscriptions that hold something back */
+    uint32_t broad_count; /* subscriptions that cover whole mounts */
+    uint32_t catching;    /* subscriptions the log is being asked for */
     /* In-process subscribers are called instead of written to. */
     void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */

@@ -107,7 +107,7 @@ static void front_closed(struct peer *peer)
     stream = newest(session);
     if (stream) {
         peer_set_sink(peer, stream->sink);
-        peer->skip_count = 0;
+        session->skips.count = 0;
         peer_catch_up(peer, session->undelivered);
     }
 }
@@ -157,6 +157,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     session->undelivered = session->peer->cursor;
     session->listen->live = true;
     session->peer->owner = session;
+    session->peer->skips = &session->skips;
     session->peer->closed = front_closed;
     session->peer->event_id = event_id;
     list_append(&core->session_list, &session->link);
@@ -277,11 +278,11 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
 /* What other streams carried is not replayed on this one. */
 static void skip_others(struct session *session, unsigned no)
 {
-    struct peer *peer = session->peer;
     for (size_t i = 0; no > 0 && i < SESSION_PAST_STREAMS; i++) {
         if (session->past[i].no > 0 && session->past[i].no != no) {
-            peer->skip[peer->skip_count].from = session->past[i].from;
-            peer->skip[peer->skip_count++].to = session->past[i].end;
+            unsigned k = session->skips.count++;
+            session->skips.at[k].from = session->past[i].from;
+            session->skips.at[k].to = session->past[i].end;
         }
     }
 }
@@ -319,7 +320,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
     peer_set_sink(peer, stream->sink);
-    peer->skip_count = 0;
+    session->skips.count = 0;
     skip_others(session, at.stream);
     if (session->revision->has_priming) {
         char id[64];

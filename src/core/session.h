@@ -40,6 +40,7 @@ struct session {
         uint64_t from, end;       /* numbers in (from, end] were written to it */
     } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
+    struct peer_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
 };
 

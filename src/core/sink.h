@@ -36,6 +36,7 @@ struct sink {
     void (*drained)(void *user);
     void (*closed)(void *user);
     void *user;
+    bool blocked; /* set by the writer: it has more to say and waits for `drained` */
 };
 
 #endif

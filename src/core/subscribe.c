@@ -266,6 +266,8 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     struct listen *listen = s->pending.listen;
     struct sub *old = map_find(&listen->by_spelling, w->spelled);
     uint64_t owed = old ? sub_owes_from(old) : 0;
+    /* It was subscribed all the time: a stream to come still replays from where it began. */
+    uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
     if (old) {
         sub_destroy(old); /* subscribing again replaces the options */
     }
@@ -274,7 +276,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
         return;
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
-    w->sub = sub_create(listen, w->spelled, w->uri, w->kind, arm->seq, &err);
+    w->sub = sub_create(listen, w->spelled, w->uri, w->kind, since, &err);
     if (!w->sub || !add_extra(s, w, arm)) {
         if (w->sub) {
             sub_destroy(w->sub);

@@ -32,7 +32,7 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
     list_remove(&conn->link);
     list_append(&conn->hw->by_state[state], &conn->link);
     conn->state = state;
-    conn->since_ms = loop_now_ms(conn->hw->core->loop);
+    conn->since_ms = conn->listed_ms = loop_now_ms(conn->hw->core->loop);
 }
 
 void conn_want(struct http_conn *conn)
@@ -51,11 +51,20 @@ void conn_want(struct http_conn *conn)
     loop_poll_want(conn->poll, events);
 }
 
+void conn_free_reading(struct http_conn *conn)
+{
+    if (conn->r) {
+        buf_deinit(&conn->r->in);
+        mem_free(conn->r->origin);
+        mem_free(conn->r);
+        conn->r = NULL;
+    }
+}
+
 static void conn_free(void *thing)
 {
     struct http_conn *conn = thing;
-    buf_deinit(&conn->in);
-    mem_free(conn->origin);
+    conn_free_reading(conn);
     mem_free(conn);
 }
 
@@ -141,7 +150,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
         other = hw->find(hw->find_user, (unsigned)index);
     }
     if (other && conn->out.pending > 0) {
-        conn->head_len = conn->scanned = 0; /* look at it again then */
+        conn->r->head_len = conn->r->scanned = 0; /* look at it again then */
         return true;
     }
     struct handover *h = other ? mem_zalloc(sizeof(*h)) : NULL;
@@ -151,8 +160,8 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     h->letter.deliver = adopt;
     h->letter.drop = handover_drop;
     h->fd = conn->fd;
-    h->in = conn->in;
-    buf_init(&conn->in, 0);
+    h->in = conn->r->in;
+    buf_init(&conn->r->in, 0);
     conn_detach(conn);
     channel_deinit(&conn->channel);
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
@@ -166,29 +175,29 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
 /* How many bytes of the request are still missing; -1 on a bad body. */
 static int read_body(struct http_conn *conn)
 {
-    if (!conn->is_chunked) {
-        size_t have = conn->in.len - conn->head_len;
-        conn->body_len = have < conn->body_need ? have : conn->body_need;
-        conn->body_done = have >= conn->body_need;
+    if (!conn->r->is_chunked) {
+        size_t have = conn->r->in.len - conn->r->head_len;
+        conn->r->body_len = have < conn->r->body_need ? have : conn->r->body_need;
+        conn->r->body_done = have >= conn->r->body_need;
         return 0;
     }
-    size_t start = conn->head_len + conn->body_len;
-    size_t raw = conn->in.len - start, decoded = 0, used = 0;
+    size_t start = conn->r->head_len + conn->r->body_len;
+    size_t raw = conn->r->in.len - start, decoded = 0, used = 0;
     if (raw == 0) {
         return 0;
     }
     enum http_chunked_result r =
-        http_chunked_decode(&conn->chunked, conn->in.ptr + start, raw, &decoded, &used);
+        http_chunked_decode(&conn->r->chunked, conn->r->in.ptr + start, raw, &decoded, &used);
     if (r == HTTP_CHUNKED_BAD) {
         conn_refuse(conn, 400, "the chunked body is malformed");
         return -1;
     }
     size_t rest = raw - used;
-    memmove(conn->in.ptr + start + decoded, conn->in.ptr + start + used, rest);
-    conn->in.len = start + decoded + rest;
-    conn->body_len += decoded;
-    conn->body_done = r == HTTP_CHUNKED_DONE;
-    if (conn->body_len > conn->hw->config->max_body) {
+    memmove(conn->r->in.ptr + start + decoded, conn->r->in.ptr + start + used, rest);
+    conn->r->in.len = start + decoded + rest;
+    conn->r->body_len += decoded;
+    conn->r->body_done = r == HTTP_CHUNKED_DONE;
+    if (conn->r->body_len > conn->hw->config->max_body) {
         conn_refuse(conn, 413, "the body is larger than this server accepts");
         return -1;
     }
@@ -200,14 +209,14 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
 {
     struct http_fault fault;
     size_t again = 0;
-    size_t *scanned = conn->head_len ? &again : &conn->scanned;
-    ptrdiff_t n = http_parse_head(conn->in.ptr, conn->in.len, scanned, req, &fault);
+    size_t *scanned = conn->r->head_len ? &again : &conn->r->scanned;
+    ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
         conn_refuse(conn, fault.status, fault.text);
         return -1;
     }
     if (n > 0) {
-        conn->head_len = (size_t)n;
+        conn->r->head_len = (size_t)n;
     }
     return n > 0;
 }
@@ -226,21 +235,22 @@ static void end_connection(struct http_conn *conn)
 
 void conn_finish_request(struct http_conn *conn)
 {
-    size_t used = conn->head_len + conn->body_len;
-    if (used >= conn->in.len) {
-        buf_deinit(&conn->in); /* an idle connection holds no buffer */
-        buf_init(&conn->in, HTTP_MAX_HEAD + conn->hw->config->max_body + sizeof(conn->hw->scratch));
+    size_t used = conn->r->head_len + conn->r->body_len;
+    if (used >= conn->r->in.len) {
+        buf_deinit(&conn->r->in); /* an idle connection holds no buffer */
+        buf_init(&conn->r->in,
+                 HTTP_MAX_HEAD + conn->hw->config->max_body + sizeof(conn->hw->scratch));
     } else {
-        buf_consume(&conn->in, used);
+        buf_consume(&conn->r->in, used);
     }
-    conn->scanned = conn->head_len = conn->body_len = conn->body_need = 0;
-    conn->is_chunked = conn->body_done = false;
-    mem_free(conn->origin);
-    conn->origin = NULL;
-    if (!conn->keep_alive || conn->hw->draining || (conn->eof && conn->in.len == 0)) {
+    conn->r->scanned = conn->r->head_len = conn->r->body_len = conn->r->body_need = 0;
+    conn->r->is_chunked = conn->r->body_done = false;
+    mem_free(conn->r->origin);
+    conn->r->origin = NULL;
+    if (!conn->keep_alive || conn->hw->draining || (conn->eof && conn->r->in.len == 0)) {
         conn_set_state(conn, CONN_CLOSING);
     } else {
-        conn_set_state(conn, conn->in.len > 0 ? CONN_READING : CONN_IDLE);
+        conn_set_state(conn, conn->r->in.len > 0 ? CONN_READING : CONN_IDLE);
         if (!conn->answering) {
             process(conn);
         }
@@ -250,18 +260,17 @@ void conn_finish_request(struct http_conn *conn)
 /* Handle every complete request in the input. */
 static void process(struct http_conn *conn)
 {
-    while (!conn->gone && conn->in.len > 0 &&
-           (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
-           conn->out.pending < PIPELINE_HIGH_WATER) {
+    while (!conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
+           conn->r->in.len > 0 && conn->out.pending < PIPELINE_HIGH_WATER) {
         struct http_request req;
-        bool is_new = conn->head_len == 0;
+        bool is_new = conn->r->head_len == 0;
         if (conn->state == CONN_IDLE) {
             conn_set_state(conn, CONN_READING);
         }
-        if (!is_new && !conn->body_done && read_body(conn) < 0) {
+        if (!is_new && !conn->r->body_done && read_body(conn) < 0) {
             return;
         }
-        if (!is_new && !conn->body_done) {
+        if (!is_new && !conn->r->body_done) {
             return; /* more is needed; the head was looked at already */
         }
         if (parse_head(conn, &req) <= 0) {
@@ -275,7 +284,7 @@ static void process(struct http_conn *conn)
             if (conn->gone || conn->state != CONN_READING || read_body(conn) < 0) {
                 return;
             }
-            if (!conn->body_done) {
+            if (!conn->r->body_done) {
                 if (req.expect_continue && req.minor > 0) {
                     sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
                 }
@@ -311,7 +320,7 @@ static void read_input(struct http_conn *conn)
             conn->eof = true;
             return;
         }
-        if (buf_put(&conn->in, hw->scratch, (size_t)n) < 0) {
+        if (buf_put(&conn->r->in, hw->scratch, (size_t)n) < 0) {
             conn_refuse(conn, 413, "the request is larger than this server accepts");
             return;
         }
@@ -363,12 +372,16 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct http_conn *conn = user;
+    if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !conn->waits && !conn->sink.blocked) {
+        return; /* the ordinary case of a stream: nothing waited */
+    }
     if (state == SENDQ_BROKEN) {
         conn_close(conn, "write failed");
         return;
     }
     if (state == SENDQ_WAITING) {
-        if (list_empty(&conn->wait_link)) {
+        if (!conn->waits) {
+            conn->waits = true;
             conn->wait_since_ms = loop_now_ms(conn->hw->core->loop);
             conn->wait_written = conn->out.written;
             list_append(&conn->hw->waiting, &conn->wait_link);
@@ -377,6 +390,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
         return;
     }
     list_remove(&conn->wait_link);
+    conn->waits = false;
     if (conn->state == CONN_CLOSING) {
         if (conn->refused && !conn->eof) {
             shutdown(conn->fd, SHUT_WR);
@@ -390,7 +404,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (conn->sink.drained) {
         conn->sink.drained(conn->sink.user);
     }
-    if (conn->in.len > 0) {
+    if (conn->r && conn->r->in.len > 0) {
         process(conn);
     }
     conn_want(conn);
@@ -404,7 +418,14 @@ static void expire(struct http_worker *hw, enum conn_state state, uint64_t allow
     uint64_t now = loop_now_ms(hw->core->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
-        if (conn->since_ms + allowance > now) {
+        uint64_t since = conn->since_ms;
+        if (state == CONN_STREAM && since + allowance > now && since > conn->listed_ms) {
+            list_remove(&conn->link); /* written to since it was put here */
+            list_append(&hw->by_state[state], &conn->link);
+            conn->listed_ms = since;
+            continue;
+        }
+        if (since + allowance > now) {
             return;
         }
         act(conn);
@@ -484,10 +505,11 @@ static void adopt(struct letter *letter, void *owner)
     struct handover *h = list_entry(letter, struct handover, letter);
     struct tidings_error err;
     struct http_conn *conn = hw->draining ? NULL : mem_zalloc(sizeof(*conn));
-    struct loop_poll *poll =
-        conn ? loop_poll_open(hw->core->loop, h->fd, on_event, conn, &err) : NULL;
+    struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
+    struct loop_poll *poll = r ? loop_poll_open(hw->core->loop, h->fd, on_event, conn, &err) : NULL;
     if (!poll) {
         mem_free(conn);
+        mem_free(r);
         handover_drop(letter);
         __atomic_sub_fetch(&hw->count, 1, __ATOMIC_RELAXED);
         check_drained(hw);
@@ -498,8 +520,9 @@ static void adopt(struct letter *letter, void *owner)
     conn->hw = hw;
     conn->fd = h->fd;
     conn->poll = poll;
-    conn->in = h->in;
-    conn->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
+    conn->r = r;
+    conn->r->in = h->in;
+    conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
     list_init(&conn->link);
     list_init(&conn->wait_link);
     set_socket_options(hw->config, conn->fd);

@@ -52,8 +52,8 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     if (headers->allow.len > 0) {
         http_put_header(head, "Allow", headers->allow);
     }
-    if (conn->origin) {
-        http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->origin));
+    if (conn->r->origin) {
+        http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
         http_put_header(head, "Access-Control-Expose-Headers",
                         STR("Mcp-Session-Id, WWW-Authenticate"));
         http_put_header(head, "Vary", STR("Origin"));
@@ -118,7 +118,7 @@ void conn_answer_preflight(struct http_conn *conn)
     buf_clear(head);
     static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
     put_common(conn, head, 204, &allow);
-    if (conn->origin) {
+    if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", STR("GET, POST, DELETE, OPTIONS"));
         http_put_header(head, "Access-Control-Allow-Headers",
                         STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
@@ -162,9 +162,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     sendq_puts(&conn->out, buf_str(head));
     int size = STREAM_SNDBUF;
     setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-    buf_deinit(&conn->in);
-    mem_free(conn->origin);
-    conn->origin = NULL;
+    conn_free_reading(conn);
     conn_set_state(conn, CONN_STREAM);
     return &conn->sink;
 }
@@ -197,7 +195,7 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     }
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
-    conn_set_state(conn, CONN_STREAM); /* the keep-alive clock starts anew */
+    conn->since_ms = loop_now_ms(conn->hw->core->loop); /* the keep-alive clock starts anew */
     return at + 6;
 }
 

@@ -33,6 +33,19 @@ enum conn_state {
     CONN_STATES,
 };
 
+/* What only a connection that reads requests needs. */
+struct http_reading {
+    struct buf in;    /* the request being read and what follows it */
+    size_t scanned;   /* of its head */
+    size_t head_len;  /* 0: not complete yet */
+    size_t body_len;  /* decoded so far */
+    size_t body_need; /* Content-Length */
+    struct http_chunked chunked;
+    const struct http_route *route; /* NULL: the endpoint */
+    char *origin;                   /* to be echoed; NULL: none */
+    bool is_chunked, body_done;
+};
+
 struct http_conn {
     struct channel channel;
     struct sink sink;
@@ -41,20 +54,13 @@ struct http_conn {
     struct list wait_link; /* in hw->waiting while the kernel takes no more */
     struct loop_poll *poll;
     struct sendq out;
-    struct buf in;    /* the request being read and what follows it */
-    size_t scanned;   /* of its head */
-    size_t head_len;  /* 0: not complete yet */
-    size_t body_len;  /* decoded so far */
-    size_t body_need; /* Content-Length */
-    struct http_chunked chunked;
-    char *origin; /* to be echoed; NULL: none */
-    uint64_t since_ms;
+    struct http_reading *r; /* NULL once it is a stream */
+    uint64_t since_ms;      /* in this state, or written to */
+    uint64_t listed_ms;     /* when it was put at the end of its list */
     uint64_t wait_since_ms, wait_written;
     int fd;
-    const struct http_route *route; /* NULL: the endpoint */
     enum conn_state state;
-    bool is_chunked, body_done;
-    bool keep_alive, is_http10, is_head, refused;
+    bool keep_alive, is_http10, is_head, refused, waits;
     bool eof;       /* the client will send nothing more */
     bool answering; /* inside the handling of its request */
     bool gone;      /* closed; the memory goes at the end of the turn */
@@ -90,6 +96,7 @@ void conn_close(struct http_conn *conn, const char *reason);
 /* The request is done with: drop it from the input and go on with what follows. */
 void conn_finish_request(struct http_conn *conn);
 void conn_want(struct http_conn *conn);
+void conn_free_reading(struct http_conn *conn);
 
 /* http_request.c: handle the complete request at the start of conn->in. */
 void conn_begin_request(struct http_conn *conn, const struct http_request *req);

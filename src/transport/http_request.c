@@ -58,8 +58,8 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
         return false;
     }
-    mem_free(conn->origin);
-    conn->origin = str_dup(origin);
+    mem_free(conn->r->origin);
+    conn->r->origin = str_dup(origin);
     return true;
 }
 
@@ -97,12 +97,12 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
     conn->keep_alive = req->keep_alive;
     conn->is_http10 = req->minor == 0;
     conn->is_head = req->method == HTTP_HEAD;
-    conn->is_chunked = req->chunked;
-    if (conn->is_chunked) {
-        http_chunked_init(&conn->chunked);
+    conn->r->is_chunked = req->chunked;
+    if (conn->r->is_chunked) {
+        http_chunked_init(&conn->r->chunked);
     }
-    conn->route = route_find(conn->hw->config, req->path);
-    if (!conn->route && !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
+    conn->r->route = route_find(conn->hw->config, req->path);
+    if (!conn->r->route && !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
         conn_refuse(conn, 404, "nothing is here; the endpoint is " ENDPOINT);
         return;
     }
@@ -110,8 +110,8 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         conn_refuse(conn, 413, "the body is larger than this server accepts; see --max-body");
         return;
     }
-    conn->body_need = (size_t)req->content_length;
-    if (conn->route) {
+    conn->r->body_need = (size_t)req->content_length;
+    if (conn->r->route) {
         (void)check_guard(conn, req);
         return;
     }
@@ -130,7 +130,7 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
 
 void conn_run_request(struct http_conn *conn, const struct http_request *req)
 {
-    if (conn->route && req->method != HTTP_OPTIONS) {
+    if (conn->r->route && req->method != HTTP_OPTIONS) {
         conn_run_route(conn, req);
         return;
     }
@@ -139,7 +139,7 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
     struct channel *channel = &conn->channel;
     switch (req->method) {
     case HTTP_POST:
-        inbound_text(channel, tidings_strn(conn->in.ptr + conn->head_len, conn->body_len),
+        inbound_text(channel, tidings_strn(conn->r->in.ptr + conn->r->head_len, conn->r->body_len),
                      &headers);
         break;
     case HTTP_GET:

@@ -42,9 +42,9 @@ void conn_run_route(struct http_conn *conn, const struct http_request *req)
         .path = req->path,
         .query = req->query,
         .content_type = http_header(req, "content-type", NULL),
-        .body = {conn->in.ptr + conn->head_len, conn->body_len},
+        .body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len},
     };
     struct tidings_http_response response = {.conn = conn};
-    conn->route->fn(conn->route->user, &request, &response);
+    conn->r->route->fn(conn->r->route->user, &request, &response);
     tidings_http_reply(&response, 204, "text/plain", STR_EMPTY);
 }

@@ -147,16 +147,21 @@ static void without_memory_it_is_full(void **state)
     (void)state;
     struct outbox o;
     struct sub a = {0};
-    struct tidings_change from = {.uri = STR("x:1")};
+    struct tidings_change from = {.uri = STR("x:1")}, next = {.uri = STR("x:2")};
     struct change *c = change_create(&from, 1, 1);
+    struct change *d = change_create(&next, 1, 2);
     outbox_init(&o);
     fail_alloc_start(1);
-    assert_int_equal(outbox_push(&o, &a, c, TIDINGS_CHANGE_UPDATED, MAX), OUTBOX_FULL);
+    assert_int_equal(outbox_push(&o, &a, c, TIDINGS_CHANGE_UPDATED, MAX), OUTBOX_ADDED);
+    assert_false(fail_alloc_stop()); /* one needs no memory */
+    fail_alloc_start(1);
+    assert_int_equal(outbox_push(&o, &a, d, TIDINGS_CHANGE_UPDATED, MAX), OUTBOX_FULL);
     assert_true(fail_alloc_stop());
-    assert_int_equal(a.queued, 0);
-    assert_null(outbox_first(&o));
+    assert_int_equal(a.queued, 1);
+    assert_ptr_equal(outbox_first(&o)->change, c);
     outbox_deinit(&o);
     change_unref(c);
+    change_unref(d);
 }
 
 static void forgetting_one_subscription_keeps_the_others_in_order(void **state)

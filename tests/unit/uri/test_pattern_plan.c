@@ -63,6 +63,7 @@ static void patterns_become_steps(void **state)
         {PATTERN_TEMPLATE, "x:///{a:3}", "run3(x:///) last(2)", false},
         {PATTERN_TEMPLATE, "x:///{a.b}", "run3(x:///) last(2)", false},
         {PATTERN_TEMPLATE, "x:///f{/a*}", "run4(x:///f/) rest()", false},
+        {PATTERN_TEMPLATE, "x:///f{/a.b*}", "run4(x:///f/) rest()", false},
         {PATTERN_TEMPLATE, "x:///f{?q}", "run3(x:///) rest(f)", false},
         {PATTERN_TEMPLATE, "x:///f{+p}/g", "run3(x:///) rest(f)", false},
         {PATTERN_TEMPLATE, "x:///a}b", "end4(x:///a}b)", false},
