@@ -59,6 +59,7 @@ struct changelog {
 struct changelog_limits {
     size_t max_entries;
     size_t max_bytes;
+    uint64_t max_age_ms; /* 0: no limit */
 };
 
 /* In memory; epoch from the random source (never 0). */

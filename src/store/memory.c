@@ -20,6 +20,7 @@ struct entry {
     struct list link;
     struct change *change;
     uint64_t created_seq, replaced_seq;
+    uint64_t kept_ms; /* monotonic: when it was appended */
 };
 
 struct memory {
@@ -65,10 +66,20 @@ static void drop(struct memory *m, struct entry *e)
     mem_free(e);
 }
 
+static bool is_too_old(const struct memory *m, const struct entry *e)
+{
+    return m->limits.max_age_ms > 0 && e->kept_ms + m->limits.max_age_ms < clock_monotonic_ms();
+}
+
+static bool is_over(const struct memory *m)
+{
+    return m->by_uri.count > m->limits.max_entries || m->bytes > m->limits.max_bytes ||
+           is_too_old(m, list_entry(m->order.next, struct entry, link));
+}
+
 static void evict(struct memory *m)
 {
-    while (!list_empty(&m->order) &&
-           (m->by_uri.count > m->limits.max_entries || m->bytes > m->limits.max_bytes)) {
+    while (!list_empty(&m->order) && is_over(m)) {
         struct entry *oldest = list_entry(m->order.next, struct entry, link);
         raise_floor(m, oldest->change->seq);
         drop(m, oldest);
@@ -169,6 +180,7 @@ static int memory_append(struct changelog *log, const struct change *change)
         change_unref(e->change);
     }
     e->change = change_ref(change);
+    e->kept_ms = clock_monotonic_ms();
     if (change->kind == TIDINGS_CHANGE_CREATED) {
         e->created_seq = change->seq;
     }

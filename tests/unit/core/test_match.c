@@ -402,6 +402,52 @@ static void many_shapes_in_one_place_are_all_found(void **state)
     match_deinit(&m);
 }
 
+/* Text between wildcards, in one folder: found by any 8 or 4 bytes of it, once however often these
+ * come. */
+static void text_between_wildcards_is_found_once_wherever_it_is(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"*error*",    "*errors*",       "*an-error*",
+                                           "*rror*",     "*long-error-1*", "*long-error-2*",
+                                           "*error*/x",  "*rror*/x",       "*long-error-1*/x",
+                                           "[a-z]rror*", "*[0-9]",         "*e*rror*"};
+    static const char *const uris[] = {"x:///error",
+                                       "x:///error-error-error",
+                                       "x:///a-long-error-1-error-1-long-error-1",
+                                       "x:///rrorrror",
+                                       "x:///error-error/x",
+                                       "x:///long-error-1-long-error-1/x",
+                                       "x:///an-errorsrrors",
+                                       "x:///rro",
+                                       "x:///long-error-2-long-error-1"};
+    struct match m;
+    struct target targets[COUNT(patterns)];
+    size_t found = 0;
+    match_init(&m);
+    for (size_t i = 0; i < COUNT(patterns); i++) {
+        char text[64] = "x:///";
+        memcpy(text + 5, patterns[i], strlen(patterns[i]) + 1);
+        add(&m, &targets[i], MATCH_GLOB, text);
+    }
+    for (size_t k = 0; k < COUNT(uris); k++) {
+        unsigned hits = 0, expected = 0;
+        match_find(&m, tidings_str(uris[k]), count, &hits);
+        for (size_t i = 0; i < COUNT(patterns); i++) {
+            expected +=
+                match_kind_matches(MATCH_GLOB, tidings_str(targets[i].uri), tidings_str(uris[k]));
+        }
+        if (hits != expected) {
+            fail_msg("'%s': %u, expected %u", uris[k], hits, expected);
+        }
+        found += expected;
+    }
+    assert_true(found > 20);
+    for (size_t i = 0; i < COUNT(patterns); i++) {
+        match_remove(&m, &targets[i].node);
+    }
+    match_deinit(&m);
+}
+
 /* States × segments at most: a URI and patterns made to be walked in every way end at once. */
 static void hostile_patterns_and_uris_end(void **state)
 {
@@ -566,6 +612,7 @@ int main(void)
         cmocka_unit_test(what_is_not_well_formed_is_refused_with_reason_and_place),
         cmocka_unit_test(patterns_alike_are_limited_in_one_place),
         cmocka_unit_test(many_shapes_in_one_place_are_all_found),
+        cmocka_unit_test(text_between_wildcards_is_found_once_wherever_it_is),
         cmocka_unit_test(hostile_patterns_and_uris_end),
         cmocka_unit_test(memory_is_back_after_many_came_and_went),
         cmocka_unit_test(a_failed_allocation_leaves_the_index_as_it_was),

@@ -176,24 +176,32 @@ static void nobody_need_be_told(void **state)
     end(&t);
 }
 
+static void suspend_two(struct told *t, int what)
+{
+    static const char uri[] = "x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa_-";
+    start(t, what);
+    match_remove(&t->m, &t->nodes[3]);
+    assert_int_equal(match_add(&t->m, &t->nodes[3], MATCH_REGEX, STR("x:///(a|aa|a+)+_$"), NULL),
+                     0);
+    for (int i = 0; i < 3; i++) {
+        t->is_finding = true;
+        match_find(&t->m, tidings_str(uri), note_find, t);
+        t->is_finding = false;
+    }
+}
+
 static void two_regexes_suspended_in_one_lookup_are_both_told(void **state)
 {
     (void)state;
     static struct told t;
-    start(&t, REMOVE_ALL);
-    match_remove(&t.m, &t.nodes[3]);
-    assert_int_equal(match_add(&t.m, &t.nodes[3], MATCH_REGEX, STR("x:///(a|aa|a+)+_$"), NULL), 0);
-    t.what = KEEP;
-    static const struct tidings_str uri = {"x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa_-",
-                                           50};
-    for (int i = 0; i < 3; i++) {
-        t.is_finding = true;
-        match_find(&t.m, uri, note_find, &t);
-        t.is_finding = false;
-    }
+    suspend_two(&t, KEEP);
     for (size_t i = 0; i < COUNT(t.nodes); i++) {
         assert_int_equal(t.times[i], 1);
     }
+    end(&t);
+    suspend_two(&t, REMOVE_ALL);
+    assert_int_equal(t.times[0] + t.times[1] + t.times[2] + t.times[3], 1);
+    assert_int_equal(match_bytes(&t.m), 0);
     end(&t);
 }
 
