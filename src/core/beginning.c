@@ -108,6 +108,9 @@ static void ask_log(struct listen *listen)
         sub->owes_since = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = peer->core->last_seq;
+            if (peer->rewound) {
+                peer->rewound(peer, 0);
+            }
             peer_owe_truncated(peer, sub, 1);
             continue;
         }
@@ -119,6 +122,9 @@ static void ask_log(struct listen *listen)
     }
     if (!m) {
         return;
+    }
+    if (peer->rewound && since != UINT64_MAX) {
+        peer->rewound(peer, since);
     }
     m->since = since;
     m->pending.listen = listen;

@@ -208,9 +208,9 @@ int match_add(struct match *m, struct match_node *node, enum match_kind kind,
               struct tidings_str text, struct tidings_error *err)
 {
     assert(!node->entry);
-    struct match_entry *entry;
+    struct match_entry *entry = NULL;
     int rc = find_entry(m, kind, text, &entry, err);
-    if (rc < 0) {
+    if (!entry) {
         return rc;
     }
     link_node(&entry->nodes, node);

@@ -12,7 +12,8 @@
 #include "base/str.h"
 #include "uri/pattern_part.h"
 
-/* Shapes by exact lengths, as long as a state has few; then by rounded ones. */
+/* Parts by exact lengths, as long as a state has few shapes; then by rounded ones, of which there
+ * are 7 for each end. With runs and the rest that is less than 256 in all. */
 #define EXACT_SHAPES 64u
 
 /* A pattern on its way in. */

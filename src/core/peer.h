@@ -131,6 +131,8 @@ struct peer {
     void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
     size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[64]);
+    /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
+    void (*rewound)(struct peer *peer, uint64_t since);
     void (*destroyed)(struct peer *peer);
     void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
     void *owner;

@@ -37,6 +37,16 @@ static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
     return n > 0 ? (size_t)n : 0;
 }
 
+/* A subscription goes back behind what ids given out so far say. */
+static void rewound(struct peer *peer, uint64_t since)
+{
+    struct session *session = peer->owner;
+    if (session->rewind_event == 0 || since < session->rewind_to) {
+        session->rewind_to = since;
+    }
+    session->rewind_event = session->next_event;
+}
+
 static void touch(struct session *session)
 {
     session->active_ms = loop_now_ms(session->core->loop);
@@ -160,6 +170,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     session->peer->skips = &session->skips;
     session->peer->closed = front_closed;
     session->peer->event_id = event_id;
+    session->peer->rewound = rewound;
     list_append(&core->session_list, &session->link);
     core->stats.sessions++;
     *ret = session;
@@ -238,6 +249,7 @@ void session_sweep(struct core *core)
 struct event_cursor {
     unsigned stream; /* 0: a fresh one */
     uint64_t cursor;
+    bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 
 /* Is it the id of an event of ours, and known what followed it? */
@@ -271,6 +283,11 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
     }
     if (remembered) {
         ret->cursor = cursor < session->undelivered ? cursor : session->undelivered;
+    }
+    if (event <= session->rewind_event && session->rewind_to < ret->cursor) {
+        ret->rewound = true;
+        ret->cursor = session->rewind_to;
+        remembered = remembered && session->rewind_to > 0;
     }
     return remembered;
 }
@@ -321,10 +338,11 @@ int session_open_stream(struct session *session, struct channel *channel,
     session->stream_count++;
     peer_set_sink(peer, stream->sink);
     session->skips.count = 0;
-    skip_others(session, at.stream);
+    skip_others(session, at.rewound ? 0 : at.stream);
     if (session->revision->has_priming) {
         char id[64];
-        size_t len = event_id(peer, known ? at.cursor : 0, id);
+        uint64_t owed = peer_cursor(peer); /* below what subscriptions have yet to hear */
+        size_t len = event_id(peer, !known ? 0 : owed < at.cursor ? owed : at.cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->core->limits->retry_ms);
     }

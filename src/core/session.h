@@ -40,6 +40,8 @@ struct session {
         uint64_t from, end;       /* numbers in (from, end] were written to it */
     } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
+    uint64_t rewind_event; /* ids up to this one were given out before a subscription went back … */
+    uint64_t rewind_to;    /* … to this number (0: nothing is known), the lowest of all */
     struct peer_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
 };

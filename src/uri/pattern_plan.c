@@ -105,7 +105,7 @@ static void mark_variable(struct template_reader *r, char *out, char separator)
     if (!is_sound || (exploded && separator == '/')) {
         out[r->len++] = PART_REST;
     } else {
-        out[r->len++] = r->in_query ? PART_PARAMETER : PART_VALUE;
+        out[r->len++] = r->in_query ? (char)PART_PARAMETER : (char)PART_VALUE;
     }
 }
 

@@ -16,8 +16,8 @@
 /* Searches by interpretation before a regex is worth translating. */
 #define JIT_AFTER 2u
 
-#define JIT_STACK_MIN (32u * 1024)
-#define JIT_STACK_MAX (256u * 1024)
+#define JIT_STACK_MIN 32768u
+#define JIT_STACK_MAX 262144u
 #define HEAP_LIMIT_KIB 512u
 
 struct regex_engine {

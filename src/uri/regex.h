@@ -12,9 +12,9 @@
 
 #include "base/str.h"
 
-#define REGEX_MAX_BYTES 1024u           /* of source */
-#define REGEX_MAX_COMPILED (16u * 1024) /* bytes of what it compiles to */
-#define REGEX_MATCH_LIMIT 10000u        /* steps of one search */
+#define REGEX_MAX_BYTES 1024u     /* of source */
+#define REGEX_MAX_COMPILED 16384u /* bytes of what it compiles to */
+#define REGEX_MATCH_LIMIT 10000u  /* steps of one search */
 
 struct regex_engine;
 

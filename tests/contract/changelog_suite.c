@@ -13,13 +13,14 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "store/change.h"
 #include "support/fail_alloc.h"
 
 static changelog_factory_fn factory;
 
-static const struct changelog_limits roomy = {1000, 1u << 20};
+static const struct changelog_limits roomy = {.max_entries = 1000, .max_bytes = 1u << 20};
 
 static struct changelog *open_log(const struct changelog_limits *limits)
 {
@@ -193,7 +194,8 @@ static void the_log_remembers_when_a_resource_came_into_being(void **state)
 static void the_oldest_goes_when_there_are_too_many(void **state)
 {
     (void)state;
-    struct changelog *log = open_log(&(struct changelog_limits){2, 1u << 20});
+    struct changelog *log =
+        open_log(&(struct changelog_limits){.max_entries = 2, .max_bytes = 1u << 20});
     put(log, "x:///a", TIDINGS_CHANGE_CREATED);
     put(log, "x:///b", TIDINGS_CHANGE_UPDATED);
     put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
@@ -212,7 +214,8 @@ static void the_oldest_goes_when_there_are_too_many(void **state)
 static void the_oldest_go_when_they_take_too_much_memory(void **state)
 {
     (void)state;
-    struct changelog *log = open_log(&(struct changelog_limits){1000, 4096});
+    struct changelog *log =
+        open_log(&(struct changelog_limits){.max_entries = 1000, .max_bytes = 4096});
     char uri[40];
     for (int i = 0; i < 100; i++) {
         struct buf text;
@@ -234,7 +237,8 @@ static void a_change_larger_than_the_log_is_told_by_the_floor(void **state)
     static char uri[3000];
     memset(uri, 'a', sizeof(uri) - 1);
     memcpy(uri, "x:///", 5);
-    struct changelog *log = open_log(&(struct changelog_limits){1000, 2048});
+    struct changelog *log =
+        open_log(&(struct changelog_limits){.max_entries = 1000, .max_bytes = 2048});
     put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
     put(log, uri, TIDINGS_CHANGE_UPDATED);
     assert_int_equal(log->ops->count(log), 0);
@@ -248,7 +252,8 @@ static void a_change_larger_than_the_log_is_told_by_the_floor(void **state)
 static void a_log_without_room_keeps_nothing(void **state)
 {
     (void)state;
-    struct changelog *log = open_log(&(struct changelog_limits){0, 1u << 20});
+    struct changelog *log =
+        open_log(&(struct changelog_limits){.max_entries = 0, .max_bytes = 1u << 20});
     put(log, "x:///a", TIDINGS_CHANGE_UPDATED);
     assert_int_equal(log->ops->count(log), 0);
     assert_int_equal(log->ops->floor(log), 1);
@@ -325,7 +330,8 @@ static void creating_without_memory_is_told(void **state)
 static void many_changes_of_few_uris_take_the_memory_of_few(void **state)
 {
     (void)state;
-    struct changelog *log = open_log(&(struct changelog_limits){5000, 1u << 22});
+    struct changelog *log =
+        open_log(&(struct changelog_limits){.max_entries = 5000, .max_bytes = 1u << 22});
     long live = 0;
     size_t bytes = 0;
     for (unsigned i = 0; i < 100000; i++) {
@@ -343,6 +349,25 @@ static void many_changes_of_few_uris_take_the_memory_of_few(void **state)
     assert_int_equal(log->ops->floor(log), 0);
     assert_int_equal(fail_alloc_live(), live);
     assert_in_range(log->ops->bytes(log), bytes, bytes + 1000 * 8); /* longer numbers */
+    close_log(log);
+}
+
+static void what_is_too_old_goes_and_the_floor_rises(void **state)
+{
+    (void)state;
+    struct clock_fake fake = {.monotonic_ns = 5000000000u};
+    clock_set_fake(&fake);
+    struct changelog *log = open_log(
+        &(struct changelog_limits){.max_entries = 100, .max_bytes = 1u << 20, .max_age_ms = 1000});
+    uint64_t old = put(log, "x:///old", TIDINGS_CHANGE_UPDATED);
+    fake.monotonic_ns += 900u * 1000000u;
+    put(log, "x:///young", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 2);
+    fake.monotonic_ns += 200u * 1000000u;
+    put(log, "x:///new", TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(log->ops->count(log), 2);
+    assert_int_equal(log->ops->floor(log), old);
+    clock_set_fake(NULL);
     close_log(log);
 }
 
@@ -364,6 +389,7 @@ int changelog_suite(const char *name, changelog_factory_fn create)
         cmocka_unit_test(running_out_of_memory_keeps_nothing_and_raises_the_floor),
         cmocka_unit_test(creating_without_memory_is_told),
         cmocka_unit_test(many_changes_of_few_uris_take_the_memory_of_few),
+        cmocka_unit_test(what_is_too_old_goes_and_the_floor_rises),
     };
     factory = create;
     print_message("change log '%s'\n", name);
