@@ -4,16 +4,22 @@
  *
  * Invariant: user code runs only inside a libuv callback of ours, and discarded things are freed
  * only between such callbacks: by the prepare handle (right before libuv waits), after all hooks
- * have returned, and by the check handle (right after the descriptors' callbacks). Polls and timers
- * are freed by their close callbacks, which libuv runs last in a turn.
+ * have returned, and by the check handle (right after the descriptors' callbacks). Timers are freed
+ * by their close callbacks, which libuv runs last in a turn.
  *
  * The prepare handle also keeps libuv's loop alive, so that it runs until it is stopped.
+ *
+ * Descriptors do not go through libuv one by one: its handle for one is 160 bytes and takes two
+ * system calls for every change of interest. All of them are in one epoll instance of ours, and
+ * libuv watches that one. A poll is in it from init to deinit.
  */
 #include "base/loop.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <uv.h>
@@ -22,6 +28,7 @@
 #include "base/mem.h"
 
 #define MAX_CLOSE_TURNS 1000
+#define EVENTS_PER_TURN 256 /* the others stay ready: the kernel puts them in front next time */
 
 struct loop {
     uv_loop_t uv;
@@ -31,15 +38,18 @@ struct loop {
     struct list hooks;
     struct list hook_here; /* among the hooks while they run: those before it have run */
     struct list discards;
+    int epoll;           /* where the polls are; -1 until there is one */
+    uv_poll_t has_ready; /* on that instance */
+    size_t poll_count;
+    struct epoll_event *batch; /* what on_ready has not dispatched yet */
+    int batch_count;
 };
 
-struct loop_poll {
-    uv_poll_t uv;
-    loop_poll_fn fn;
-    void *user;
-    int wanted; /* enum loop_event */
-    int fd;     /* the shared descriptor; only when there is a nested instance */
-    int nested; /* epoll instance that watches fd, or -1 */
+/* What loop_poll_open returns. */
+struct opened_poll {
+    struct loop_poll poll;
+    struct loop_discard discard;
+    int duplicate; /* of a shared descriptor that was watched already, or -1 */
 };
 
 struct loop_timer {
@@ -107,6 +117,7 @@ struct loop *loop_create(struct tidings_error *err)
     list_init(&loop->hooks);
     list_init(&loop->hook_here);
     list_init(&loop->discards);
+    loop->epoll = -1;
     int rc = uv_loop_init(&loop->uv);
     if (rc < 0) {
         (void)error_errno(err, -rc, "create event loop");
@@ -141,6 +152,9 @@ void loop_destroy(struct loop *loop)
     uv_close((uv_handle_t *)&loop->before_wait, NULL);
     uv_close((uv_handle_t *)&loop->after_wait, NULL);
     uv_close((uv_handle_t *)&loop->stop, NULL);
+    if (loop->epoll >= 0) {
+        uv_close((uv_handle_t *)&loop->has_ready, NULL);
+    }
     /* A discard may close a poll and a close may discard: until both are done. The bound is for
      * release builds in which a caller forgot a handle. */
     int turns = 0;
@@ -150,8 +164,12 @@ void loop_destroy(struct loop *loop)
     } while ((uv_loop_alive(&loop->uv) || !list_empty(&loop->discards)) &&
              ++turns < MAX_CLOSE_TURNS);
     int rc = uv_loop_close(&loop->uv);
-    assert(rc == 0);
-    if (rc == 0) {
+    bool is_unused = rc == 0 && loop->poll_count == 0;
+    assert(is_unused);
+    if (is_unused) {
+        if (loop->epoll >= 0) {
+            close(loop->epoll);
+        }
         mem_free(loop);
     }
 }
@@ -196,46 +214,89 @@ struct uv_loop_s *loop_uv(struct loop *loop)
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
-/* What the nested instance says, in our words; 0 when the readiness is gone again. */
-static int nested_events(const struct loop_poll *poll)
+/* What to ask the kernel for. It reports EPOLLERR and EPOLLHUP always: without interest at most
+ * once, to nobody, and then no more until it is asked again. */
+static uint32_t to_epoll(int wanted)
 {
-    struct epoll_event event = {0};
-    if (epoll_wait(poll->nested, &event, 1, 0) != 1) {
-        return 0;
-    }
-    int events = 0;
-    events |= event.events & EPOLLIN ? LOOP_READ : 0;
-    events |= event.events & EPOLLOUT ? LOOP_WRITE : 0;
-    events |= event.events & EPOLLRDHUP ? LOOP_HANGUP : 0;
-    events |= event.events & EPOLLERR ? LOOP_ERROR : 0;
-    if (event.events & EPOLLHUP) {
-        /* A pipe without writers says only this: let the reader find the end of file. */
-        events |= LOOP_READ | LOOP_WRITE | LOOP_HANGUP;
-    }
-    return events & (poll->wanted | LOOP_ERROR);
+    uint32_t events = wanted ? 0 : (uint32_t)EPOLLONESHOT;
+    events |= wanted & LOOP_READ ? (uint32_t)EPOLLIN : 0;
+    events |= wanted & LOOP_WRITE ? (uint32_t)EPOLLOUT : 0;
+    events |= wanted & LOOP_HANGUP ? (uint32_t)EPOLLRDHUP : 0;
+    return events;
 }
 
-static void on_poll(uv_poll_t *handle, int status, int uv_events)
+static void dispatch(struct loop_poll *poll, uint32_t happened)
 {
-    struct loop_poll *poll = handle->data;
+    int wanted = poll->wanted; /* by now; it may have changed since the kernel was asked */
     int events = 0;
-    if (status < 0) {
-        poll->wanted = 0; /* libuv has stopped watching it */
+    if (happened & EPOLLERR && wanted) {
+        (void)loop_poll_want(poll, 0); /* an error that stays must not wake the loop for ever */
         events = LOOP_ERROR;
-    } else if (poll->nested >= 0) {
-        events = nested_events(poll);
     } else {
-        events |= uv_events & UV_READABLE ? LOOP_READ : 0;
-        events |= uv_events & UV_WRITABLE ? LOOP_WRITE : 0;
-        events |= uv_events & UV_DISCONNECT ? LOOP_HANGUP : 0;
-    }
-    if (events & LOOP_ERROR && poll->wanted) {
-        /* The same for nested ones: an error that stays must not wake the loop for ever. */
-        (void)loop_poll_want(poll, 0);
+        events |= happened & EPOLLIN ? LOOP_READ : 0;
+        events |= happened & EPOLLOUT ? LOOP_WRITE : 0;
+        events |= happened & EPOLLRDHUP ? LOOP_HANGUP : 0;
+        events &= wanted;
+        if (!events && happened & EPOLLHUP) {
+            events = wanted; /* a pipe without writers says only this: let the reader find out */
+        }
     }
     if (events) {
         poll->fn(poll, events, poll->user);
     }
+}
+
+static void on_ready(uv_poll_t *handle, int status, int uv_events)
+{
+    (void)status;
+    (void)uv_events;
+    struct loop *loop = handle->data;
+    struct epoll_event batch[EVENTS_PER_TURN];
+    loop->batch = batch;
+    loop->batch_count = epoll_wait(loop->epoll, batch, EVENTS_PER_TURN, 0);
+    while (loop->batch_count > 0) {
+        struct epoll_event event = *loop->batch++;
+        loop->batch_count--;
+        if (event.data.ptr) {
+            dispatch(event.data.ptr, event.events);
+        }
+    }
+    loop->batch = NULL;
+    loop->batch_count = 0;
+}
+
+/* The instance the polls are in; returns an errno value. */
+static int open_epoll(struct loop *loop)
+{
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    int rc = uv_poll_init(&loop->uv, &loop->has_ready, fd);
+    if (rc < 0) {
+        close(fd);
+        return -rc;
+    }
+    loop->has_ready.data = loop;
+    (void)uv_poll_start(&loop->has_ready, UV_READABLE, on_ready);
+    loop->epoll = fd;
+    return 0;
+}
+
+/* Into the instance, without interest. The fields are set; returns an errno value. */
+static int poll_register(struct loop_poll *poll)
+{
+    struct loop *loop = poll->loop;
+    int errnum = loop->epoll < 0 ? open_epoll(loop) : 0;
+    if (errnum) {
+        return errnum;
+    }
+    struct epoll_event none = {.events = to_epoll(0), .data.ptr = poll};
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, poll->fd, &none) < 0) {
+        return errno;
+    }
+    loop->poll_count++;
+    return 0;
 }
 
 static int poll_fail(int errnum, int fd, struct tidings_error *err)
@@ -249,81 +310,91 @@ static int poll_fail(int errnum, int fd, struct tidings_error *err)
     return error_errno(err, errnum, "watch descriptor %d", fd);
 }
 
-static struct loop_poll *poll_create(loop_poll_fn fn, void *user, struct tidings_error *err)
+int loop_poll_init(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                   struct tidings_error *err)
 {
-    struct loop_poll *poll = mem_zalloc(sizeof *poll);
-    if (!poll) {
+    *poll = (struct loop_poll){.loop = loop, .fn = fn, .user = user, .fd = fd};
+    int errnum = poll_register(poll);
+    if (errnum) {
+        *poll = (struct loop_poll){0};
+        return poll_fail(errnum, fd, err);
+    }
+    int on = 1;
+    if (ioctl(fd, FIONBIO, &on) < 0) {
+        errnum = errno;
+        loop_poll_deinit(poll);
+        return poll_fail(errnum, fd, err);
+    }
+    return 0;
+}
+
+void loop_poll_deinit(struct loop_poll *poll)
+{
+    if (!poll || !poll->loop) {
+        return;
+    }
+    struct loop *loop = poll->loop;
+    for (int i = 0; i < loop->batch_count; i++) {
+        if (loop->batch[i].data.ptr == poll) {
+            loop->batch[i].data.ptr = NULL;
+        }
+    }
+    /* Closing alone would not do: other processes may hold the descriptor open. */
+    (void)epoll_ctl(loop->epoll, EPOLL_CTL_DEL, poll->fd, NULL);
+    loop->poll_count--;
+    *poll = (struct loop_poll){0};
+}
+
+static struct opened_poll *opened_create(struct tidings_error *err)
+{
+    struct opened_poll *o = mem_zalloc(sizeof *o);
+    if (!o) {
         (void)tidings_fail(err, TIDINGS_E_NOMEM, "watch descriptor: out of memory");
         return NULL;
     }
-    poll->fn = fn;
-    poll->user = user;
-    poll->fd = -1;
-    poll->nested = -1;
-    return poll;
+    o->duplicate = -1;
+    return o;
+}
+
+static void opened_free(void *thing)
+{
+    mem_free(thing);
 }
 
 struct loop_poll *loop_poll_open(struct loop *loop, int fd, loop_poll_fn fn, void *user,
                                  struct tidings_error *err)
 {
-    struct loop_poll *poll = poll_create(fn, user, err);
-    if (!poll) {
+    struct opened_poll *o = opened_create(err);
+    if (o && loop_poll_init(&o->poll, loop, fd, fn, user, err) < 0) {
+        mem_free(o);
         return NULL;
     }
-    int rc = uv_poll_init(&loop->uv, &poll->uv, fd);
-    if (rc < 0) {
-        (void)poll_fail(-rc, fd, err);
-        mem_free(poll);
-        return NULL;
-    }
-    poll->uv.data = poll;
-    return poll;
+    return o ? &o->poll : NULL;
 }
 
 struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn fn, void *user,
                                         struct tidings_error *err)
 {
-    struct loop_poll *poll = poll_create(fn, user, err);
-    if (!poll) {
+    struct opened_poll *o = opened_create(err);
+    if (!o) {
         return NULL;
     }
-    int errnum;
-    struct epoll_event none = {0};
-    poll->fd = fd;
-    poll->nested = epoll_create1(EPOLL_CLOEXEC);
-    if (poll->nested < 0) {
-        errnum = errno;
-        goto fail_memory;
+    o->poll = (struct loop_poll){.loop = loop, .fn = fn, .user = user, .fd = fd};
+    int errnum = poll_register(&o->poll);
+    if (errnum == EEXIST) {
+        /* One socket for input and output: the kernel keeps one interest for each number. */
+        o->duplicate = o->poll.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        errnum = o->duplicate < 0 ? errno : poll_register(&o->poll);
     }
-    if (epoll_ctl(poll->nested, EPOLL_CTL_ADD, fd, &none) < 0) {
-        errnum = errno;
-        goto fail_nested;
+    if (!errnum) {
+        return &o->poll;
     }
-    errnum = -uv_poll_init(&loop->uv, &poll->uv, poll->nested);
-    if (errnum > 0) {
-        goto fail_nested;
+    if (o->duplicate >= 0) {
+        close(o->duplicate);
     }
-    poll->uv.data = poll;
-    return poll;
-
-fail_nested:
-    close(poll->nested);
-fail_memory:
     (void)poll_fail(errnum, fd, err);
-    mem_free(poll);
+    mem_free(o);
     return NULL;
-}
-
-static int want_nested(struct loop_poll *poll, int events)
-{
-    struct epoll_event interest = {0};
-    interest.events |= events & LOOP_READ ? (uint32_t)EPOLLIN : 0;
-    interest.events |= events & LOOP_WRITE ? (uint32_t)EPOLLOUT : 0;
-    interest.events |= events & LOOP_HANGUP ? (uint32_t)EPOLLRDHUP : 0;
-    if (epoll_ctl(poll->nested, EPOLL_CTL_MOD, poll->fd, &interest) < 0) {
-        return error_code_from_errno(errno);
-    }
-    return 0;
 }
 
 int loop_poll_want(struct loop_poll *poll, int events)
@@ -332,40 +403,27 @@ int loop_poll_want(struct loop_poll *poll, int events)
     if (events == poll->wanted) {
         return 0;
     }
-    int uv_events = 0;
-    if (poll->nested >= 0) {
-        int rc = want_nested(poll, events);
-        if (rc < 0) {
-            return rc;
-        }
-        uv_events = UV_READABLE;
-    } else {
-        uv_events |= events & LOOP_READ ? UV_READABLE : 0;
-        uv_events |= events & LOOP_WRITE ? UV_WRITABLE : 0;
-        uv_events |= events & LOOP_HANGUP ? UV_DISCONNECT : 0;
-    }
-    int rc = events ? uv_poll_start(&poll->uv, uv_events, on_poll) : uv_poll_stop(&poll->uv);
-    if (rc < 0) {
-        return error_code_from_errno(-rc);
+    struct epoll_event interest = {.events = to_epoll(events), .data.ptr = poll};
+    if (epoll_ctl(poll->loop->epoll, EPOLL_CTL_MOD, poll->fd, &interest) < 0 && events) {
+        return error_code_from_errno(errno);
     }
     poll->wanted = events;
     return 0;
 }
 
-static void on_poll_closed(uv_handle_t *handle)
-{
-    struct loop_poll *poll = handle->data;
-    if (poll->nested >= 0) {
-        close(poll->nested);
-    }
-    mem_free(poll);
-}
-
 void loop_poll_close(struct loop_poll *poll)
 {
-    if (poll) {
-        uv_close((uv_handle_t *)&poll->uv, on_poll_closed);
+    if (!poll) {
+        return;
     }
+    struct opened_poll *o = list_entry(poll, struct opened_poll, poll);
+    struct loop *loop = poll->loop;
+    assert(loop);
+    loop_poll_deinit(poll);
+    if (o->duplicate >= 0) {
+        close(o->duplicate);
+    }
+    loop_discard(loop, &o->discard, opened_free, o);
 }
 
 /* ---- timers --------------------------------------------------------------------------------- */

@@ -44,18 +44,37 @@ enum loop_event {
 struct loop_poll;
 typedef void (*loop_poll_fn)(struct loop_poll *poll, int events, void *user);
 
-/* Sets O_NONBLOCK on `fd`. Starts with no interest. NULL on failure (a regular file: UNSUPPORTED).
- */
+/* One watched descriptor. The fields are the loop's own; all zero: not initialised. */
+struct loop_poll {
+    struct loop *loop;
+    loop_poll_fn fn;
+    void *user;
+    int fd;
+    int wanted; /* enum loop_event */
+};
+
+/* In the caller's memory, which must not move. Sets O_NONBLOCK on `fd`, which no other poll of the
+ * loop may watch. Starts with no interest. Fails for what has no readiness (a regular file:
+ * UNSUPPORTED); the poll is all zero then. */
+int loop_poll_init(struct loop_poll *poll, struct loop *loop, int fd, loop_poll_fn fn, void *user,
+                   struct tidings_error *err);
+/* No callback after this, also not for what has happened already. Close `fd` afterwards, never
+ * before. Whoever may still hold the poll on its stack frees the memory with loop_discard(); the
+ * loop itself is done with it. NULL, not initialised, and twice are fine. */
+void loop_poll_deinit(struct loop_poll *poll);
+
+/* The same on the heap; NULL on failure. */
 struct loop_poll *loop_poll_open(struct loop *loop, int fd, loop_poll_fn fn, void *user,
                                  struct tidings_error *err);
 /* The same for a descriptor shared with other processes (standard input): its flags stay as they
- * are; a nested epoll instance watches it instead. */
+ * are, so reading and writing it may block. Two polls may watch the same one. */
 struct loop_poll *loop_poll_open_shared(struct loop *loop, int fd, loop_poll_fn fn, void *user,
                                         struct tidings_error *err);
-/* 0: none. LOOP_ERROR needs no asking; once it was reported, there is no interest any more. */
+/* 0: none. LOOP_ERROR needs no asking; it comes alone, and once it was reported, there is no
+ * interest any more. One system call when the interest changes, none when it does not. */
 int loop_poll_want(struct loop_poll *poll, int events);
-/* No callback after this; frees itself at the end of the turn. Close `fd` afterwards. NULL is fine.
- */
+/* For opened ones. No callback after this; frees itself at the end of the turn. Close `fd`
+ * afterwards. NULL is fine. */
 void loop_poll_close(struct loop_poll *poll);
 
 /* ---- timers --------------------------------------------------------------------------------- */

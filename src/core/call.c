@@ -159,6 +159,15 @@ void call_fail_err(struct call *call, const struct tidings_error *err, struct ti
     fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri);
 }
 
+void call_accept(struct call *call)
+{
+    struct channel *channel = call->cancelled ? NULL : call->channel;
+    call_free(call);
+    if (channel) {
+        channel->ops->accepted(channel);
+    }
+}
+
 void call_drop(struct call *call)
 {
     struct batch *batch = call->batch;

@@ -49,6 +49,8 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
+/* It was a notification whose exchange waits to be ended: say that it was taken. */
+void call_accept(struct call *call);
 /* No answer any more (a listen that became a stream and ended, a cancelled request). */
 void call_drop(struct call *call);
 /* The client said it does not wait any more. */

@@ -110,11 +110,12 @@ static void cancel(struct channel *channel, struct session *session, const struc
     buf_deinit(&text);
 }
 
-static void initialized(struct channel *channel, struct session *session)
+static void initialized(struct channel *channel, struct session *session, struct call *call)
 {
     if (session) {
         session->initialized = true;
-        subscribe_list(session->listen); /* so that it is armed when the stream opens */
+        /* What the client does after this is answered must not be missed. */
+        subscribe_list(session->listen, call);
         return;
     }
     if (!channel->revision || channel->initialized) {
@@ -128,7 +129,7 @@ static void initialized(struct channel *channel, struct session *session)
     }
     if (listen) {
         listen->live = true;
-        subscribe_list(listen);
+        subscribe_list(listen, NULL);
     }
 }
 
@@ -138,7 +139,7 @@ static void notification(struct channel *channel, struct session *session,
     if (str_eq(msg->method, STR("notifications/cancelled"))) {
         cancel(channel, session, msg);
     } else if (str_eq(msg->method, STR("notifications/initialized"))) {
-        initialized(channel, session);
+        initialized(channel, session, NULL);
     }
 }
 
@@ -233,6 +234,14 @@ static void one(struct arrival *a, struct json *root)
     if (msg.kind == RPC_REQUEST) {
         run(a, root, &msg, &v, session);
         return;
+    }
+    if (!a->batch && session && msg.kind == RPC_NOTIFICATION &&
+        str_eq(msg.method, STR("notifications/initialized"))) {
+        struct call *call = call_create(channel, root, &msg);
+        if (call) {
+            initialized(channel, session, call);
+            return;
+        }
     }
     if (msg.kind == RPC_NOTIFICATION) {
         notification(channel, session, &msg);

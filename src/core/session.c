@@ -350,6 +350,6 @@ int session_open_stream(struct session *session, struct channel *channel,
         peer_resync(peer);
     }
     peer_catch_up(peer, at.cursor);
-    subscribe_list(session->listen);
+    subscribe_list(session->listen, NULL);
     return 0;
 }

@@ -334,7 +334,9 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
         }
     }
     struct cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
-    if (s->call) {
+    if (s->call && s->count == 0) {
+        call_accept(s->call);
+    } else if (s->call) {
         answer(s, &at);
     } else if (s->acknowledge && listen) {
         acknowledge(s, &at);
@@ -525,21 +527,22 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
         struct subscribing *s =
             pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;
-        if (s && s->call && str_eq(s->wishes[0].spelled, spelled)) {
+        if (s && s->call && s->count == 1 && str_eq(s->wishes[0].spelled, spelled)) {
             s->withdrawn = true;
         }
     }
     call_empty(call);
 }
 
-void subscribe_list(struct listen *listen)
+void subscribe_list(struct listen *listen, struct call *call)
 {
     struct core *core = listen->peer->core;
-    if (listen->wants_list || !core->self->list_changed) {
-        return;
-    }
-    struct subscribing *s = subscribing_create(listen, 0);
-    if (s) {
+    bool needless = listen->wants_list || !core->self->list_changed;
+    struct subscribing *s = needless ? NULL : subscribing_create(listen, 0);
+    if (!s && call) {
+        call_accept(call);
+    } else if (s) {
+        s->call = call;
         listen_want_list(listen); /* registrations are announced without arming */
         s->wants_list = true;
         subscribing_settle(s);

@@ -19,7 +19,8 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
 void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled);
 /* subscriptions/listen: takes the call; acknowledges on the stream it becomes. */
 void subscribe_listen(struct call *call);
-/* Let the legacy group hear of list_changed; nothing happens when it does already. */
-void subscribe_list(struct listen *listen);
+/* Let the legacy group hear of list_changed; nothing happens when it does already. `call` (may be
+ * NULL) is an exchange that is accepted once every change from then on will be noticed. */
+void subscribe_list(struct listen *listen, struct call *call);
 
 #endif

@@ -189,7 +189,8 @@ static void read_one(struct reader *r)
 
 size_t regex_literals(struct tidings_str source, char out[2 * REGEX_MAX_BYTES])
 {
-    struct reader r = {.s = source, .certain = source.len <= REGEX_MAX_BYTES, .out = &out[0]};
+    struct reader r = {.s = source, .certain = source.len <= REGEX_MAX_BYTES};
+    r.out = out;
     while (r.certain && r.at < r.s.len) {
         read_one(&r);
     }

@@ -104,15 +104,20 @@ static void mark_variable(struct template_reader *r, char *out, char separator)
     }
     if (!is_sound || (exploded && separator == '/')) {
         out[r->len++] = PART_REST;
+    } else if (r->in_query) {
+        out[r->len++] = PART_PARAMETER;
     } else {
-        out[r->len++] = r->in_query ? (char)PART_PARAMETER : (char)PART_VALUE;
+        out[r->len++] = PART_VALUE;
     }
 }
 
 /* The expression at r->at. False when nothing behind it can be said. */
 static bool mark_expression(struct template_reader *r, char *out)
 {
-    char op = ++r->at < r->text.len ? r->text.ptr[r->at] : '}';
+    char op = '}';
+    if (++r->at < r->text.len) {
+        op = r->text.ptr[r->at];
+    }
     if (strchr("+#;?&", op)) {
         out[r->len++] = PART_REST;
         return false;
