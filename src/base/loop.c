@@ -403,6 +403,9 @@ int loop_poll_want(struct loop_poll *poll, int events)
     if (events == poll->wanted) {
         return 0;
     }
+    if (!poll->loop) {
+        return TIDINGS_E_INVALID; /* closed already */
+    }
     struct epoll_event interest = {.events = to_epoll(events), .data.ptr = poll};
     if (epoll_ctl(poll->loop->epoll, EPOLL_CTL_MOD, poll->fd, &interest) < 0 && events) {
         return error_code_from_errno(errno);
@@ -413,12 +416,11 @@ int loop_poll_want(struct loop_poll *poll, int events)
 
 void loop_poll_close(struct loop_poll *poll)
 {
-    if (!poll) {
+    if (!poll || !poll->loop) {
         return;
     }
     struct opened_poll *o = list_entry(poll, struct opened_poll, poll);
     struct loop *loop = poll->loop;
-    assert(loop);
     loop_poll_deinit(poll);
     if (o->duplicate >= 0) {
         close(o->duplicate);

@@ -152,8 +152,10 @@ static void resubmit_job(void *job)
     struct submitter *s = job;
     atomic_fetch_add(&s->ran, 1);
     if (s->left-- > 0) {
-        s->last = pool_submit(s->pool, resubmit_job, s);
-        if (s->last < 0) {
+        /* Once it is submitted it may run on the other thread: touch nothing then. */
+        int rc = pool_submit(s->pool, resubmit_job, s);
+        if (rc < 0) {
+            s->last = rc;
             s->left = -1;
         }
     }
