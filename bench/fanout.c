@@ -19,7 +19,14 @@
 #include "mcp.h"
 #include "streams.h"
 
-enum { REQUEST_MAX = 16384, ROUNDS_MAX = 99, WARM_UP = 3, LIMIT_S = 1800 };
+enum {
+    REQUEST_MAX = 16384,
+    ROUNDS_MAX = 99,
+    PER_S_MAX = 10,
+    WARM_UP = 3,
+    LIMIT_S = 1800,
+    EVENT_BYTES = 526
+};
 
 enum who { PLAIN, URING, BARE, WHO_COUNT };
 static const char *const who_names[WHO_COUNT] = {"plain", "uring", "baseline"};
@@ -60,7 +67,9 @@ static unsigned long seconds = 5;
 static unsigned long rounds = 5;
 static char server[BENCH_PATH_MAX];
 static char workers[BENCH_PATH_MAX] = "1";
-static bool uring_seen;
+static bool takes_part[WHO_COUNT];
+static bool uring_seen; /* the server has a ring */
+static FILE *out;       /* what is printed at the end, when all went well */
 
 /* ---- announcing -------------------------------------------------------------------------------
  */
@@ -257,22 +266,32 @@ static size_t run_turn(const struct plan *plan, enum who who, size_t bytes, stru
 
 static void figures_init(struct figures *f)
 {
-    struct bench_samples *all[] = {&f->cpu_us, &f->rss_bytes, &f->slab_bytes, &f->writes};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        bench_samples_init(all[i], rounds);
-    }
-    bench_samples_init(&f->last_ms, rounds * seconds * 10 + 1);
+    bench_samples_init(&f->cpu_us, rounds);
+    bench_samples_init(&f->last_ms, rounds * seconds * PER_S_MAX);
+    bench_samples_init(&f->rss_bytes, rounds);
+    bench_samples_init(&f->slab_bytes, rounds);
+    bench_samples_init(&f->writes, rounds);
+}
+
+static void figures_deinit(struct figures *f)
+{
+    bench_samples_deinit(&f->cpu_us);
+    bench_samples_deinit(&f->last_ms);
+    bench_samples_deinit(&f->rss_bytes);
+    bench_samples_deinit(&f->slab_bytes);
+    bench_samples_deinit(&f->writes);
 }
 
 static void print_figures(const char *name, struct figures *f)
 {
-    printf(",\"%s\":{\"cpu_us\":%.2f,\"cpu_us_min\":%.2f,\"cpu_us_max\":%.2f,\"last_ms_p50\":%.2f,"
-           "\"last_ms_p95\":%.2f,\"rss_bytes_per_stream\":%.0f,\"slab_bytes_per_stream\":%.0f,"
-           "\"writes_per_stream\":%.2f}",
-           name, bench_samples_at(&f->cpu_us, 0.5), bench_samples_at(&f->cpu_us, 0),
-           bench_samples_at(&f->cpu_us, 1), bench_samples_at(&f->last_ms, 0.5),
-           bench_samples_at(&f->last_ms, 0.95), bench_samples_at(&f->rss_bytes, 0.5),
-           bench_samples_at(&f->slab_bytes, 0.5), bench_samples_at(&f->writes, 0.5));
+    fprintf(out,
+            ",\"%s\":{\"cpu_us\":%.2f,\"cpu_us_min\":%.2f,\"cpu_us_max\":%.2f,\"last_ms_p50\":%.2f,"
+            "\"last_ms_p95\":%.2f,\"rss_bytes_per_stream\":%.0f,\"slab_bytes_per_stream\":%.0f,"
+            "\"writes_per_stream\":%.2f}",
+            name, bench_samples_at(&f->cpu_us, 0.5), bench_samples_at(&f->cpu_us, 0),
+            bench_samples_at(&f->cpu_us, 1), bench_samples_at(&f->last_ms, 0.5),
+            bench_samples_at(&f->last_ms, 0.95), bench_samples_at(&f->rss_bytes, 0.5),
+            bench_samples_at(&f->slab_bytes, 0.5), bench_samples_at(&f->writes, 0.5));
 }
 
 /* The median of the ratios of turns that followed one another. */
@@ -288,32 +307,52 @@ static double ratio(const double *ours, const double *bare)
     return median;
 }
 
-static void run_plan(const struct plan *plan, const bool takes_part[WHO_COUNT])
+static void print_plan(const struct plan *plan, size_t bytes, struct figures figures[WHO_COUNT],
+                       double cpu[WHO_COUNT][ROUNDS_MAX])
+{
+    fprintf(out, ",\"%s\":{\"bytes_per_stream\":%zu,\"per_s\":%.0f", plan->name, bytes,
+            plan->per_s);
+    for (enum who who = 0; who < WHO_COUNT; who++) {
+        if (!takes_part[who]) {
+            continue;
+        }
+        print_figures(who_names[who], &figures[who]);
+        if (takes_part[BARE] && who != BARE) {
+            fprintf(out, ",\"%s_ratio\":%.3f", who_names[who], ratio(cpu[who], cpu[BARE]));
+        }
+    }
+    fprintf(out, "}");
+}
+
+static void run_plan(const struct plan *plan)
 {
     struct figures figures[WHO_COUNT];
-    double cpu[WHO_COUNT][ROUNDS_MAX];
-    size_t bytes = 0;
-    for (size_t who = 0; who < WHO_COUNT; who++) {
+    static double cpu[WHO_COUNT][ROUNDS_MAX];
+    size_t bytes = EVENT_BYTES * plan->resources;
+    for (enum who who = 0; who < WHO_COUNT; who++) {
         figures_init(&figures[who]);
     }
     for (unsigned long r = 0; r < rounds; r++) {
         for (enum who who = 0; who < WHO_COUNT; who++) {
-            if (takes_part[who]) {
-                bytes = run_turn(plan, who, bytes ? bytes : 512, &figures[who]);
-                cpu[who][r] = figures[who].cpu_us.values[r];
+            if (!takes_part[who]) {
+                continue;
             }
+            bytes = run_turn(plan, who, bytes, &figures[who]);
+            cpu[who][r] = figures[who].cpu_us.values[r];
+            /* Without io_uring here it would be the plain one twice. */
+            takes_part[URING] = takes_part[URING] && (who != URING || uring_seen);
         }
     }
-    printf(",\"%s\":{\"bytes_per_stream\":%zu,\"per_s\":%.0f", plan->name, bytes, plan->per_s);
+    print_plan(plan, bytes, figures, cpu);
     for (enum who who = 0; who < WHO_COUNT; who++) {
-        if (takes_part[who] && (who != URING || uring_seen)) {
-            print_figures(who_names[who], &figures[who]);
-        }
-        if (takes_part[who] && takes_part[BARE] && who != BARE && (who != URING || uring_seen)) {
-            printf(",\"%s_ratio\":%.3f", who_names[who], ratio(cpu[who], cpu[BARE]));
-        }
+        figures_deinit(&figures[who]);
     }
-    printf("}");
+}
+
+/* Which plans and servers were asked for; all by default. */
+static bool is_asked(const char *only, const char *name)
+{
+    return !only[0] || strcmp(only, name) == 0;
 }
 
 int main(int argc, char **argv)
@@ -335,19 +374,33 @@ int main(int argc, char **argv)
     if (rounds > ROUNDS_MAX) {
         bench_die("more than %d rounds", (int)ROUNDS_MAX);
     }
-    bool takes_part[WHO_COUNT];
-    for (size_t i = 0; i < WHO_COUNT; i++) {
-        takes_part[i] = !only_who[0] || strcmp(only_who, who_names[i]) == 0;
+    char *line = NULL;
+    size_t length = 0;
+    out = open_memstream(&line, &length);
+    if (!out) {
+        bench_die("out of memory");
     }
-    printf("{\"bench\":\"fanout\",\"workers\":%s,\"rounds\":%lu,\"seconds\":%lu", workers, rounds,
-           seconds);
+    bool any = false;
+    for (size_t i = 0; i < WHO_COUNT; i++) {
+        takes_part[i] = is_asked(only_who, who_names[i]);
+        any = any || takes_part[i];
+    }
+    if (!any) {
+        bench_die("'%s' is none of plain, uring, baseline", only_who);
+    }
+    fprintf(out, "{\"bench\":\"fanout\",\"workers\":%s,\"rounds\":%lu,\"seconds\":%lu", workers,
+            rounds, seconds);
     for (size_t i = 0; i < PLAN_COUNT; i++) {
-        if (!only_plan[0] || strcmp(only_plan, plans[i].name) == 0) {
-            run_plan(&plans[i], takes_part);
+        if (is_asked(only_plan, plans[i].name)) {
+            run_plan(&plans[i]);
         }
     }
-    printf(",\"uring\":%s,\"goal\":{\"plain_ratio\":1.15,\"uring_ratio\":0.9,"
-           "\"resources_100_cpu_us\":1.5,\"rss_bytes_per_stream\":1024,\"last_ms_p50\":15}}\n",
-           uring_seen ? "true" : "false");
+    fprintf(out,
+            ",\"uring\":%s,\"goal\":{\"plain_ratio\":1.15,\"uring_ratio\":0.9,"
+            "\"resources_100_cpu_us\":1.5,\"rss_bytes_per_stream\":1024,\"last_ms_p50\":15}}\n",
+            uring_seen ? "true" : "false");
+    fclose(out);
+    fputs(line, stdout);
+    free(line);
     return 0;
 }

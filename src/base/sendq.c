@@ -22,8 +22,8 @@
 #include "base/mem.h"
 #include "base/sendq_private.h"
 
-#define MAX_CHUNK 65536u /* copies go on in the same piece up to here, its header included */
-#define FIRST_CHUNK 512u /* one event, most of the time */
+#define MAX_CHUNK 65536u  /* copies go on in the same piece up to here, its header included */
+#define FIRST_CHUNK 1024u /* one event, most of the time */
 
 enum piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SHARED };
 

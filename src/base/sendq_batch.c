@@ -47,8 +47,7 @@ static void ring_close(struct sendq_batch *batch)
 void sendq_batch_deinit(struct sendq_batch *batch)
 {
     ring_close(batch);
-    list_each(it, next, &batch->spare)
-    {
+    list_each (it, next, &batch->spare) {
         mem_free(it); /* a chunk begins with its link */
     }
     list_init(&batch->spare);
@@ -77,8 +76,7 @@ static bool can_ride(const struct sendq *q)
 static bool is_worth_it(const struct sendq_batch *batch)
 {
     unsigned count = 0;
-    list_each(it, next, &batch->dirty)
-    {
+    list_each (it, next, &batch->dirty) {
         if (!can_ride(list_entry(it, struct sendq, dirty_link))) {
             return false;
         }
@@ -125,8 +123,7 @@ static unsigned collect(struct sendq_batch *batch)
 {
     struct sendq_ring *ring = batch->ring;
     unsigned count = 0, pieces = 0;
-    list_each(it, next, &batch->dirty)
-    {
+    list_each (it, next, &batch->dirty) {
         struct sendq *q = list_entry(it, struct sendq, dirty_link);
         unsigned room = RING_PIECES - pieces;
         if (count == RING_SENDS || room == 0 || !can_ride(q)) {

@@ -13,7 +13,7 @@
 
 #define SENDQ_PIECES 64        /* per send */
 #define SENDQ_OFFER (1u << 30) /* bytes per send, so that a result fits an int */
-#define SENDQ_SPARE_MAX 1024u  /* chunks a batch keeps: what a flush of 1,000 streams needs */
+#define SENDQ_SPARE_MAX 256u   /* chunks a batch keeps: flushes come in slices of this many */
 
 /* The first pieces in at most `max_pieces` entries and `max_bytes` bytes. Returns the number of
  * entries, at least one when there is anything; sets `offered` to their bytes. */

@@ -64,7 +64,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
     }
 }
 
-static void missed_end(struct missed *m)
+static void missed_end(struct missed *m, uint64_t upto)
 {
     struct listen *listen = m->pending.listen;
     if (listen) {
@@ -72,6 +72,7 @@ static void missed_end(struct missed *m)
             struct sub *sub = list_entry(it, struct sub, link);
             if (sub->catching_up && sub->catchup == m) {
                 sub->catching_up = false;
+                sub->replayed_to = listen->peer->sink ? upto : 0;
                 listen->peer->catching--;
             }
         }
@@ -91,7 +92,7 @@ static void missed_arrived(struct hub_catchup *c, struct core *core)
     } else if (listen) {
         replay_missed(listen, m, c);
     }
-    missed_end(m);
+    missed_end(m, c->seq);
     hub_catchup_free(c);
 }
 
@@ -130,10 +131,10 @@ static void ask_log(struct listen *listen)
     m->pending.listen = listen;
     list_append(&listen->pending, &m->pending.link);
     if (since == UINT64_MAX) {
-        missed_end(m);
+        missed_end(m, 0);
     } else if (!hub_catchup(peer->core, since, missed_arrived, m)) {
         owe_waiting(listen, m, UINT64_MAX);
-        missed_end(m);
+        missed_end(m, 0);
     }
 }
 

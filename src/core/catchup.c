@@ -19,7 +19,8 @@ static void offer_if_ours(void *user, struct match_node *node)
 {
     struct finder *f = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    if (sub->listen->peer == f->peer && !sub->catching_up) {
+    if (sub->listen->peer == f->peer && !sub->catching_up &&
+        f->row->change->seq > sub->replayed_to) {
         peer_offer_row(f->peer, sub, f->row, f->since);
     }
 }

@@ -247,7 +247,7 @@ static void offer(void *user, struct match_node *node)
 {
     const struct change *change = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    struct peer *peer = sub->listen->peer;
+    struct peer *peer = sub->peer;
     if (!peer->catchup && !sub->catching_up) {
         peer_offer(peer, sub, change, change->kind);
     }

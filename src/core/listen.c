@@ -113,6 +113,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
         sub->uri = tidings_strn(at, uri.len);
     }
     sub->listen = listen;
+    sub->peer = listen->peer;
     sub->since = since;
     sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;

@@ -16,9 +16,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-/* Nodes in an index that no cache holds. */
-#define PREFETCH_FROM 10000u
-
 /* A literal or a container; its text lies behind it. */
 struct place {
     struct match_entry entry;
@@ -309,33 +306,6 @@ static uint64_t cut(struct lookup *l)
     return run;
 }
 
-/* A large index lies in main memory: ask for all we are going to read first, so that it comes
- * together and not one after the other. Nothing but time depends on it. */
-static void prefetch(const struct lookup *l, uint64_t run)
-{
-    enum { MAX = 16 };
-    struct match *m = l->m;
-    uint32_t places[MAX], edges[MAX];
-    uint32_t literal = place_key(m, ITEM_LITERAL, run);
-    size_t place_count = 0;
-    match_table_prefetch(&m->literals, literal);
-    for (size_t i = 1; i < l->view.count && place_count < MAX; i++) {
-        places[place_count] = place_key(m, ITEM_CONTAINER, l->view.runs[i]);
-        match_table_prefetch(&m->containers, places[place_count++]);
-    }
-    size_t edge_count = match_tree_first_keys(&m->tree, &l->view, edges, MAX);
-    for (size_t i = 0; i < edge_count; i++) {
-        match_table_prefetch(&m->tree.table, edges[i]);
-    }
-    match_table_prefetch_item(&m->literals, literal);
-    for (size_t i = 0; i < place_count; i++) {
-        match_table_prefetch_item(&m->containers, places[i]);
-    }
-    for (size_t i = 0; i < edge_count; i++) {
-        match_table_prefetch_item(&m->tree.table, edges[i]);
-    }
-}
-
 /* From the root down. */
 static void find_containers(struct lookup *l)
 {
@@ -410,9 +380,6 @@ void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *
     ptrdiff_t question = str_find(changed, '?');
     l.question = question < 0 ? changed.len : (size_t)question;
     uint64_t run = cut(&l);
-    if (m->count > PREFETCH_FROM) {
-        prefetch(&l, run);
-    }
     report_place(&l, ITEM_LITERAL, changed, run);
     if (m->containers.count > 0) {
         find_containers(&l);

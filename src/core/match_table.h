@@ -132,25 +132,6 @@ static inline struct match_item *match_table_next(struct match_cursor *c)
     }
 }
 
-/* Ask memory for what looking for that hash will read; then, once that is there, for the item it
- * will find. */
-static inline void match_table_prefetch(const struct match_table *t, uint32_t hash)
-{
-    size_t at = hash & (t->cap - 1);
-    __builtin_prefetch(t->tags + at);
-    __builtin_prefetch(t->slots + at);
-}
-
-static inline void match_table_prefetch_item(const struct match_table *t, uint32_t hash)
-{
-    struct match_cursor c = match_table_seek(t, hash);
-    if (c.hits) {
-        size_t at = (c.at + (size_t)__builtin_ctzll(c.hits) / 8) & (t->cap - 1);
-        __builtin_prefetch(t->slots[at]);
-        __builtin_prefetch((const char *)t->slots[at] + 64);
-    }
-}
-
 /* ---- hashing -----------------------------------------------------------------------------------
  */
 

@@ -115,9 +115,6 @@ int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern
 void match_tree_remove(struct match_tree *tree, struct match_entry *leaf);
 /* Calls view->found for each leaf whose pattern matches, once. */
 void match_tree_find(struct match_tree *tree, const struct match_view *view);
-/* The hashes match_tree_find will look for at once, `max` at most; returns how many. */
-size_t match_tree_first_keys(struct match_tree *tree, const struct match_view *view, uint32_t *keys,
-                             size_t max);
 size_t match_tree_bytes(const struct match_tree *tree);
 
 /* ---- for the files of the tree -----------------------------------------------------------------

@@ -254,20 +254,6 @@ static void visit_from(const struct walk *w, struct match_state *s, size_t at)
     }
 }
 
-size_t match_tree_first_keys(struct match_tree *tree, const struct match_view *view, uint32_t *keys,
-                             size_t max)
-{
-    const struct match_shape *shapes = match_state_shapes(&tree->root);
-    size_t n = 0;
-    for (size_t i = 0; i < tree->root.edge.shape_count && n < max; i++) {
-        const struct match_shape *shape = &shapes[i];
-        if (shape->kind == SHAPE_RUN && fits(view, shape, 0)) {
-            keys[n++] = match_edge_key(view->seed, &tree->root, shape, view->runs[shape->head]);
-        }
-    }
-    return n;
-}
-
 void match_tree_find(struct match_tree *tree, const struct match_view *view)
 {
     struct walk w = {&tree->table, view};

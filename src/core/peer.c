@@ -121,6 +121,9 @@ static void forget_waiting(struct peer *peer)
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             sub->truncated = false;
+            if (!sub->catching_up) {
+                sub->replayed_to = 0;
+            }
             window_clear(&peer->core->windows, &sub->window);
         }
     }

@@ -54,10 +54,14 @@ struct sub {
     struct match_node node;
     struct list link; /* in listen->subs */
     struct listen *listen;
+    struct peer *peer; /* the listen's */
     struct window window;
-    struct sub_extra *extra;    /* NULL: nothing special */
-    uint64_t since;             /* changes up to this number are none of its business */
-    const void *catchup;        /* … by this request */
+    struct sub_extra *extra; /* NULL: nothing special */
+    uint64_t since;          /* changes up to this number are none of its business */
+    union {
+        const void *catchup;  /* … by this request; while catching_up */
+        uint64_t replayed_to; /* else: up to here the log was replayed to this stream for it */
+    };
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
     enum match_kind kind;
