@@ -51,7 +51,7 @@ struct figures {
     struct bench_samples last_ms;    /* announcement to last stream, each announcement */
     struct bench_samples rss_bytes;  /* growth per idle stream */
     struct bench_samples slab_bytes; /* the kernel's, both ends of the connection */
-    struct bench_samples writes;     /* per stream and announcement */
+    struct bench_samples segments;   /* per stream and announcement */
 };
 
 /* One server while it is measured. */
@@ -254,7 +254,7 @@ static size_t run_turn(const struct plan *plan, enum who who, size_t bytes, stru
     segments = streams_segments(&t.streams) - segments;
     double turns = (double)count * (double)plan->streams;
     bench_samples_add(&f->cpu_us, (double)cpu / 1e3 / turns / plan->resources);
-    bench_samples_add(&f->writes, (double)segments / turns);
+    bench_samples_add(&f->segments, (double)segments / turns);
 
     streams_close(&t.streams);
     if (t.control >= 0) {
@@ -270,7 +270,7 @@ static void figures_init(struct figures *f)
     bench_samples_init(&f->last_ms, rounds * seconds * PER_S_MAX);
     bench_samples_init(&f->rss_bytes, rounds);
     bench_samples_init(&f->slab_bytes, rounds);
-    bench_samples_init(&f->writes, rounds);
+    bench_samples_init(&f->segments, rounds);
 }
 
 static void figures_deinit(struct figures *f)
@@ -279,7 +279,7 @@ static void figures_deinit(struct figures *f)
     bench_samples_deinit(&f->last_ms);
     bench_samples_deinit(&f->rss_bytes);
     bench_samples_deinit(&f->slab_bytes);
-    bench_samples_deinit(&f->writes);
+    bench_samples_deinit(&f->segments);
 }
 
 static void print_figures(const char *name, struct figures *f)
@@ -287,11 +287,11 @@ static void print_figures(const char *name, struct figures *f)
     fprintf(out,
             ",\"%s\":{\"cpu_us\":%.2f,\"cpu_us_min\":%.2f,\"cpu_us_max\":%.2f,\"last_ms_p50\":%.2f,"
             "\"last_ms_p95\":%.2f,\"rss_bytes_per_stream\":%.0f,\"slab_bytes_per_stream\":%.0f,"
-            "\"writes_per_stream\":%.2f}",
+            "\"segments_per_stream\":%.2f}",
             name, bench_samples_at(&f->cpu_us, 0.5), bench_samples_at(&f->cpu_us, 0),
             bench_samples_at(&f->cpu_us, 1), bench_samples_at(&f->last_ms, 0.5),
             bench_samples_at(&f->last_ms, 0.95), bench_samples_at(&f->rss_bytes, 0.5),
-            bench_samples_at(&f->slab_bytes, 0.5), bench_samples_at(&f->writes, 0.5));
+            bench_samples_at(&f->slab_bytes, 0.5), bench_samples_at(&f->segments, 0.5));
 }
 
 /* The median of the ratios of turns that followed one another. */

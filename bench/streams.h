@@ -32,8 +32,8 @@ void streams_open(struct streams *s, unsigned port, const char *request, size_t 
 int64_t streams_wait(struct streams *s, uint64_t events);
 /* Reads what comes until then; for the pauses of a load. Nothing is expected to. */
 void streams_pause(struct streams *s, int64_t until_ns);
-/* Segments with data that have come so far on all streams. On loopback a segment holds 64 KiB, so
- * up to that size they are the writes of the server. */
+/* Segments with data that have come so far on all streams. On loopback one holds 64 KiB: a small
+ * write of the server is one segment, a large one may be two. */
 uint64_t streams_segments(const struct streams *s);
 /* Resets the connections, so that no port is left waiting. */
 void streams_close(struct streams *s);

@@ -96,6 +96,13 @@ static void missed_arrived(struct hub_catchup *c, struct core *core)
     hub_catchup_free(c);
 }
 
+static void rewind_peer(struct peer *peer, uint64_t since)
+{
+    if (peer->ops && peer->ops->rewound) {
+        peer->ops->rewound(peer, since);
+    }
+}
+
 static void ask_log(struct listen *listen)
 {
     struct peer *peer = listen->peer;
@@ -109,9 +116,7 @@ static void ask_log(struct listen *listen)
         sub->owes_since = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = peer->core->last_seq;
-            if (peer->rewound) {
-                peer->rewound(peer, 0);
-            }
+            rewind_peer(peer, 0);
             peer_owe_truncated(peer, sub, 1);
             continue;
         }
@@ -124,8 +129,8 @@ static void ask_log(struct listen *listen)
     if (!m) {
         return;
     }
-    if (peer->rewound && since != UINT64_MAX) {
-        peer->rewound(peer, since);
+    if (since != UINT64_MAX) {
+        rewind_peer(peer, since);
     }
     m->since = since;
     m->pending.listen = listen;

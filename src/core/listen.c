@@ -22,7 +22,14 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
     list_init(&listen->subs);
     list_init(&listen->list_link);
     list_init(&listen->pending);
-    map_init(&listen->by_spelling);
+    if (id_json.len == 0) {
+        listen->by_spelling = mem_alloc(sizeof(*listen->by_spelling));
+        if (!listen->by_spelling) {
+            mem_free(listen);
+            return NULL;
+        }
+        map_init(listen->by_spelling);
+    }
     list_append(&peer->listens, &listen->link);
     peer->listen_count++;
     return listen;
@@ -44,11 +51,19 @@ void listen_destroy(struct listen *listen)
         hub_disarm(listen->peer->core->hub, listen->list_scopes[i]);
     }
     mem_free(listen->list_scopes);
-    map_deinit(&listen->by_spelling);
+    if (listen->by_spelling) {
+        map_deinit(listen->by_spelling);
+        mem_free(listen->by_spelling);
+    }
     list_remove(&listen->list_link);
     list_remove(&listen->link);
     listen->peer->listen_count--;
     mem_free(listen);
+}
+
+struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled)
+{
+    return listen->by_spelling ? map_find(listen->by_spelling, spelled) : NULL;
 }
 
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
@@ -119,7 +134,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_json.len == 0;
     int rc = match_add(&core->match, &sub->node, kind, sub->uri, err);
-    if (rc == 0 && is_legacy && map_put(&listen->by_spelling, sub->spelled, sub, NULL) < 0) {
+    if (rc == 0 && is_legacy && map_put(listen->by_spelling, sub->spelled, sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         match_remove(&core->match, &sub->node);
     }
@@ -170,7 +185,7 @@ void sub_destroy(struct sub *sub)
     }
     match_remove(&peer->core->match, &sub->node);
     if (listen->id_json.len == 0) {
-        map_remove(&listen->by_spelling, sub->spelled);
+        map_remove(listen->by_spelling, sub->spelled);
     }
     list_remove(&sub->link);
     listen->sub_count--;

@@ -25,7 +25,8 @@ static struct peer *listen_peer(struct call *call)
     struct peer *peer = peer_create(call->core, channel->who);
     if (peer) {
         static const struct answer_headers none;
-        peer->closed = http_listen_closed;
+        static const struct peer_ops ops = {.closed = http_listen_closed};
+        peer->ops = &ops;
         peer_set_sink(peer, channel->ops->stream(channel, &none));
     }
     return peer;

@@ -65,8 +65,8 @@ void peer_destroy(struct peer *peer)
         peer->sink = NULL;
     }
     peer->core->stats.peers--;
-    if (peer->destroyed) {
-        peer->destroyed(peer);
+    if (peer->ops && peer->ops->destroyed) {
+        peer->ops->destroyed(peer);
     }
     loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
 }
@@ -166,8 +166,8 @@ static void on_closed(void *user)
     struct peer *peer = user;
     forget_waiting(peer);
     peer->sink = NULL;
-    if (peer->closed) {
-        peer->closed(peer);
+    if (peer->ops && peer->ops->closed) {
+        peer->ops->closed(peer);
     }
 }
 
@@ -188,6 +188,11 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
     }
 }
 
+static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
+{
+    return peer->ops && peer->ops->event_id ? peer->ops->event_id(peer, cursor, out) : 0;
+}
+
 bool peer_send(struct peer *peer, const struct buf *message)
 {
     struct sink *sink = peer->sink;
@@ -199,7 +204,7 @@ bool peer_send(struct peer *peer, const struct buf *message)
         return false;
     }
     char id[64];
-    size_t id_len = peer->event_id ? peer->event_id(peer, peer_cursor(peer), id) : 0;
+    size_t id_len = event_id(peer, peer_cursor(peer), id);
     char *room = sink->ops->room(sink, tidings_strn(id, id_len), message->len);
     if (!room) {
         return false;
@@ -418,15 +423,15 @@ static char *take_room(void *user, size_t size)
     struct room_request *r = user;
     struct peer *peer = r->peer;
     char id[64];
-    size_t id_len = peer->event_id ? peer->event_id(peer, r->cursor, id) : 0;
+    size_t id_len = event_id(peer, r->cursor, id);
     return peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
 }
 
 static bool write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
 {
     peer->core->stats.deliveries++;
-    if (peer->told) {
-        peer->told(peer, u, sub);
+    if (peer->ops && peer->ops->told) {
+        peer->ops->told(peer, u, sub);
         return true;
     }
     struct room_request r = {.peer = peer, .cursor = u->cursor};

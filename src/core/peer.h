@@ -94,7 +94,7 @@ struct listen {
     struct peer *peer;
     struct list subs;
     size_t sub_count;
-    struct map by_spelling; /* legacy only: subs by what the client wrote */
+    struct map *by_spelling; /* legacy only: subs by what the client wrote */
     bool wants_list, list_pending, live;
     struct list pending; /* struct listen_pending: subscribing under way, may find us gone */
     struct tidings_str *list_scopes; /* armed for list_changed */
@@ -109,6 +109,18 @@ struct peer_skips {
     struct {
         uint64_t from, to;
     } at[PEER_MAX_SKIPS];
+};
+
+/* What the owner of a peer does; each may be NULL. */
+struct peer_ops {
+    /* In-process subscribers are called instead of written to. */
+    void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
+    /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
+    size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[64]);
+    /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
+    void (*rewound)(struct peer *peer, uint64_t since);
+    void (*destroyed)(struct peer *peer);
+    void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
 };
 
 struct peer {
@@ -127,18 +139,11 @@ struct peer {
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
     bool has_truncated; /* some sub is marked */
     bool has_list_pending;
-    bool waits_value;     /* the first item needs content that is being read */
-    uint32_t held_count;  /* subscriptions that hold something back */
-    uint32_t broad_count; /* subscriptions that cover whole mounts */
-    uint32_t catching;    /* subscriptions the log is being asked for */
-    /* In-process subscribers are called instead of written to. */
-    void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
-    /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
-    size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[64]);
-    /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
-    void (*rewound)(struct peer *peer, uint64_t since);
-    void (*destroyed)(struct peer *peer);
-    void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
+    bool waits_value;           /* the first item needs content that is being read */
+    uint32_t held_count;        /* subscriptions that hold something back */
+    uint32_t broad_count;       /* subscriptions that cover whole mounts */
+    uint32_t catching;          /* subscriptions the log is being asked for */
+    const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
     struct loop_discard discard;
 };
@@ -186,6 +191,8 @@ uint64_t peer_cursor(const struct peer *peer);
 struct listen *listen_create(struct peer *peer, struct tidings_str id_json);
 /* Also unlinks it from its peer; its subscriptions are removed and their watches released. */
 void listen_destroy(struct listen *listen);
+/* The subscription of a legacy group with that spelling; NULL: none. */
+struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
 void listen_want_list(struct listen *listen);
 /* What its new subscriptions hear first (core/beginning.c); needs a stream, else it is done with

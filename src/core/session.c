@@ -122,6 +122,12 @@ static void front_closed(struct peer *peer)
     }
 }
 
+static const struct peer_ops session_peer_ops = {
+    .event_id = event_id,
+    .rewound = rewound,
+    .closed = front_closed,
+};
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int make_id(struct session *session)
@@ -168,9 +174,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     session->listen->live = true;
     session->peer->owner = session;
     session->peer->skips = &session->skips;
-    session->peer->closed = front_closed;
-    session->peer->event_id = event_id;
-    session->peer->rewound = rewound;
+    session->peer->ops = &session_peer_ops;
     list_append(&core->session_list, &session->link);
     core->stats.sessions++;
     *ret = session;
@@ -188,7 +192,7 @@ void session_destroy(struct session *session)
         call->session = NULL;
         list_remove(cit);
     }
-    session->peer->closed = NULL;
+    session->peer->ops = NULL;
     peer_flush(session->peer);
     peer_set_sink(session->peer, NULL);
     list_each (it, next, &session->streams) {

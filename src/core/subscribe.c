@@ -264,7 +264,7 @@ static void apply_mount(const struct subscribing *s, struct wish *w)
 static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
-    struct sub *old = map_find(&listen->by_spelling, w->spelled);
+    struct sub *old = listen_find_sub(listen, w->spelled);
     uint64_t owed = old ? sub_owes_from(old) : 0;
     /* It was subscribed all the time: a stream to come still replays from where it began. */
     uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
@@ -493,7 +493,7 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
         call_fail_err(call, &err, STR_EMPTY);
         return;
     }
-    if (!given && map_find(&listen->by_spelling, spelled)) {
+    if (!given && listen_find_sub(listen, spelled)) {
         call_empty(call);
         return;
     }
@@ -519,7 +519,7 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
 
 void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
 {
-    struct sub *sub = map_find(&listen->by_spelling, spelled);
+    struct sub *sub = listen_find_sub(listen, spelled);
     if (sub) {
         sub_destroy(sub);
     }

@@ -109,6 +109,8 @@ static void gone(struct peer *peer)
     local_free(peer->owner);
 }
 
+static const struct peer_ops local_peer_ops = {.told = told, .destroyed = gone};
+
 static void subscribe(struct letter *letter, void *owner)
 {
     struct core *core = owner;
@@ -127,8 +129,7 @@ static void subscribe(struct letter *letter, void *owner)
     local->sink.ops = &local_sink_ops;
     local->peer = peer;
     peer->owner = local;
-    peer->told = told;
-    peer->destroyed = gone;
+    peer->ops = &local_peer_ops;
     peer_set_sink(peer, &local->sink);
     listen->live = true;
     struct wish *w = &s->wishes[0];
