@@ -317,7 +317,7 @@ static struct cursor standing(const struct subscribing *s, uint64_t seq)
         if (!s->wishes[i].sub || !o->has_since) {
             continue;
         }
-        if (o->since_epoch != s->core->epoch) {
+        if (o->since_epoch != s->core->epoch || o->since > seq) {
             return (struct cursor){o->since_epoch, o->since};
         }
         at.seq = o->since < at.seq ? o->since : at.seq;
