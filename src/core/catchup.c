@@ -36,15 +36,20 @@ void peer_resync(struct peer *peer)
             peer_owe_list(peer, listen, 1);
         }
     }
-    if (!is_legacy || peer->log_level > LOG_LEVEL_WARNING) {
-        return; /* modern streams carry no log messages */
+    if (is_legacy) { /* modern streams carry no log messages */
+        peer_warn(peer, "history does not reach back to where this stream ended; re-read what you "
+                        "subscribed to");
+    }
+}
+
+void peer_warn(struct peer *peer, const char *text)
+{
+    if (!peer->sink || peer->log_level > LOG_LEVEL_WARNING) {
+        return;
     }
     struct buf message;
     buf_init(&message, 4096);
-    dialect_put_log_message(&message, STR("warning"),
-                            STR("history does not reach back to where this stream ended; re-read "
-                                "what you subscribed to"),
-                            STR_EMPTY);
+    dialect_put_log_message(&message, STR("warning"), tidings_str(text), STR_EMPTY);
     peer_send(peer, &message);
     buf_deinit(&message);
 }

@@ -265,6 +265,10 @@ void peer_owe_suspended(struct peer *peer, struct sub *sub)
 {
     sub->suspended = true;
     peer_owe_truncated(peer, sub, peer->core->last_seq);
+    if (sub->listen->id_json.len == 0) {
+        peer_warn(peer, "a subscription by regular expression took too long too often and is "
+                        "suspended");
+    }
 }
 
 /* ---- filters: access, origin, conditions of a query, the application's own ------------------- */

@@ -183,6 +183,8 @@ void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
                 enum tidings_change_kind kind);
 /* From the log: what changed after `since` and concerns this peer; then live again. */
 void peer_catch_up(struct peer *peer, uint64_t since);
+/* A notifications/message for a client of the legacy era, unless it wants none of that level. */
+void peer_warn(struct peer *peer, const char *text);
 /* Tell it that anything may have changed: one update per subscription, marked as truncated. */
 void peer_resync(struct peer *peer);
 /* What is known to be written: the low-water mark. */

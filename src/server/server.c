@@ -373,7 +373,12 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     build_identity(s);
     freeze_limits(s, s->worker_count);
     struct hub_options o = {
-        .log = {.max_entries = c->log_entries, .max_bytes = c->log_bytes, .max_age_ms = c->log_age_ms},
+        .log =
+            {
+                .max_entries = c->log_entries,
+                .max_bytes = c->log_bytes,
+                .max_age_ms = c->log_age_ms,
+            },
         .list_changed_ms = LIST_CHANGED_MS,
         .list_changed = c->list_changed,
     };

@@ -98,6 +98,9 @@ void conn_finish_request(struct http_conn *conn);
 void conn_want(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
 
+/* http_time.c: four times a second. */
+void http_on_tick(struct loop_timer *timer, void *user);
+
 /* http_request.c: handle the complete request at the start of conn->in. */
 void conn_begin_request(struct http_conn *conn, const struct http_request *req);
 void conn_run_request(struct http_conn *conn, const struct http_request *req);

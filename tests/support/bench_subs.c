@@ -125,8 +125,7 @@ bool is_honoured(const struct client *c, const char *uri)
 {
     const char *ack = client_nth(c, SAID_ACK, client_count(c, SAID_ACK) - 1);
     for (unsigned i = 0;; i++) {
-        const char *at =
-            json_at(ack, text_of("params|notifications|resourceSubscriptions|%u", i));
+        const char *at = json_at(ack, text_of("params|notifications|resourceSubscriptions|%u", i));
         if (!at || strcmp(at, uri) == 0) {
             return at != NULL;
         }

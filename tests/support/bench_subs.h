@@ -48,8 +48,8 @@ void bench_await_windows(struct bench *b);
 #define PLACE_SCOPES 64u
 
 enum place_flag {
-    PLACE_QUERY = 1,  /* ?pattern=GLOB is a glob below the path */
-    PLACE_COVERS = 2, /* "group:NAME" covers "member:NAME:*", and see covers_below */
+    PLACE_QUERY = 1,     /* ?pattern=GLOB is a glob below the path */
+    PLACE_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
     PLACE_UNWATCHED = 4, /* announces without being asked */
 };
 

@@ -24,8 +24,7 @@ static void assert_names(struct list *head, const char *want)
 {
     char names[8] = {0};
     size_t n = 0;
-    list_each(it, next, head)
-    {
+    list_each (it, next, head) {
         assert_ptr_equal(it->next->prev, it);
         names[n++] = list_entry(it, struct item, link)->name;
     }
@@ -46,8 +45,7 @@ static void elements_stay_in_order(void **state)
     list_remove(&items[1].link);
     list_remove(&items[1].link); /* twice is fine */
     assert_names(&head, "ac");
-    list_each(it, next, &head)
-    {
+    list_each (it, next, &head) {
         list_remove(it);
     }
     assert_names(&head, "");

@@ -119,8 +119,7 @@ static void a_container_and_a_pattern_are_told_what_exists(void **state)
         {"mem://x/none/", "{\"initial\":true}", {NULL}},
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct client *c =
-            listen_with(&b, text_of("[\"%s\"]", table[i].uri), table[i].options);
+        struct client *c = listen_with(&b, text_of("[\"%s\"]", table[i].uri), table[i].options);
         size_t n = 0;
         for (; n < 6 && table[i].told[n]; n++) {
             const char *text = update_nth(c, table[i].uri, n);
@@ -276,9 +275,9 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
 static void since_tells_what_changed_once_per_resource(void **state)
 {
     (void)state;
-    update("mem://x/a"); /* 1 */
-    update("mem://x/b"); /* 2 */
-    update("mem://x/a"); /* 3 */
+    update("mem://x/a");     /* 1 */
+    update("mem://x/b");     /* 2 */
+    update("mem://x/a");     /* 3 */
     update("mem://x/dir/c"); /* 4 */
     struct client *c = listen_since("mem://x/", 1);
     assert_int_equal(update_count(c, NULL), 3);
@@ -308,10 +307,10 @@ static void each_uri_may_have_a_cursor_of_its_own(void **state)
     update("mem://x/b");
     char one[64];
     snprintf(one, sizeof(one), "%s", cursor_text(1));
-    struct client *c = listen_with(
-        &b, "[\"mem://x/a\",\"mem://x/b\",\"mem://x/*\"]",
-        text_of("{\"since\":\"%s\",\"uris\":{\"mem://x/a\":{\"since\":\"%s\"}}}", one,
-                cursor_text(0)));
+    struct client *c =
+        listen_with(&b, "[\"mem://x/a\",\"mem://x/b\",\"mem://x/*\"]",
+                    text_of("{\"since\":\"%s\",\"uris\":{\"mem://x/a\":{\"since\":\"%s\"}}}", one,
+                            cursor_text(0)));
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_int_equal(update_count(c, "mem://x/b"), 1);
     assert_int_equal(update_count(c, "mem://x/*"), 1);
@@ -326,10 +325,10 @@ static void created_is_told_to_those_who_did_not_know_it(void **state)
     bench_settle(&b);
     char one[64];
     snprintf(one, sizeof(one), "%s", cursor_text(1));
-    struct client *c = listen_with(
-        &b, "[\"mem://x/a\",\"mem://x/*\"]",
-        text_of("{\"since\":\"%s\",\"uris\":{\"mem://x/a\":{\"since\":\"%s\"}}}", cursor_text(0),
-                one));
+    struct client *c =
+        listen_with(&b, "[\"mem://x/a\",\"mem://x/*\"]",
+                    text_of("{\"since\":\"%s\",\"uris\":{\"mem://x/a\":{\"since\":\"%s\"}}}",
+                            cursor_text(0), one));
     assert_json(update_nth(c, "mem://x/*", 0), "params|_meta|dev.tidings/change", "created");
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/change", "updated");
     client_free(c);
@@ -342,8 +341,8 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
     for (size_t i = 0; i < 2; i++) {
         /* Another epoch, as after a restart; and one that was not given out yet. */
         const char *given = i == 0 ? "1.1" : cursor_text(100);
-        struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/*\"]",
-                                       text_of("{\"since\":\"%s\"}", given));
+        struct client *c =
+            listen_with(&b, "[\"mem://x/a\",\"mem://x/*\"]", text_of("{\"since\":\"%s\"}", given));
         assert_int_equal(update_count(c, NULL), 2);
         assert_json(update_nth(c, "mem://x/a", 0), TRUNCATED, "true");
         assert_json(update_nth(c, "mem://x/a", 0), "params|uri", "mem://x/a");
@@ -456,7 +455,7 @@ static void two_that_ask_the_log_at_once_hear_their_own_only(void **state)
 static void everything_is_in_the_log_too(void **state)
 {
     (void)state;
-    update("mem://x/a"); /* 1 */
+    update("mem://x/a");                                       /* 1 */
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0); /* 2 */
     bench_settle(&b);
     update("mem://x/b"); /* 3 */

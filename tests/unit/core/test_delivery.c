@@ -314,7 +314,7 @@ static void a_rate_that_is_lifted_lets_what_was_held_go_first(void **state)
     update("mem://x/a"); /* 1 */
     update("mem://x/a"); /* 2: held */
     set_rate("mem://x/a", 0);
-    update("mem://x/a"); /* 3 */
+    update("mem://x/a");     /* 3 */
     bench_await_windows(&b); /* nothing waits for the period that is over */
     uint64_t last = 0;
     for (size_t i = 0; i < update_count(c, NULL); i++) {
@@ -381,8 +381,8 @@ static void own_changes_are_left_out_when_asked(void **state)
 static void an_own_change_does_not_hide_anothers(void **state)
 {
     (void)state;
-    struct client *c = listen_with(&b, "[\"mem://x/a\"]",
-                                   "{\"origin\":\"me\",\"echo\":false,\"windowMs\":60000}");
+    struct client *c =
+        listen_with(&b, "[\"mem://x/a\"]", "{\"origin\":\"me\",\"echo\":false,\"windowMs\":60000}");
     announce_as("mem://x/a", "you"); /* 1: passes */
     announce_as("mem://x/a", "you"); /* 2: held */
     announce_as("mem://x/a", "me");  /* left out before anything is merged */
@@ -398,8 +398,8 @@ static void an_own_change_does_not_hide_anothers(void **state)
 static void everything_is_one_update_for_each_subscription(void **state)
 {
     (void)state;
-    struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/b\",\"mem://x/\",\"mem://x/*\"]",
-                                   LONG_WINDOW);
+    struct client *c =
+        listen_with(&b, "[\"mem://x/a\",\"mem://x/b\",\"mem://x/\",\"mem://x/*\"]", LONG_WINDOW);
     struct client *pipe = pipe_open();
     assert_empty_result(pipe_subscribe_with(pipe, "1", "mem://x/a", NULL));
     for (unsigned i = 0; i < 3; i++) {
@@ -446,7 +446,6 @@ static void a_suspended_regex_is_told_in_both_eras(void **state)
     assert_int_equal(update_count(c, "mem://x/"), 10); /* the others hear as before */
     assert_int_equal(update_count(pipe, HOSTILE), 1);
     assert_json(update_nth(pipe, HOSTILE, 0), SUSPENDED, "true");
-    print_message("ack %s\n", client_nth(c, SAID_ACK, 0)); for (size_t q = 0; q < c->count; q++) if (c->said[q].text) print_message("%.200s\n", c->said[q].text); print_message("seq %llu susp %d\n", (unsigned long long)b.core[0].last_seq, (int)b.core[0].match.regexes.count);
     assert_int_equal(client_count(pipe, SAID_LOG), 1);
     update("mem://x/aaa"); /* it would match */
     assert_int_equal(update_count(c, HOSTILE), 1);
@@ -468,8 +467,8 @@ static void subscribing_again_replaces_the_options(void **state)
     (void)state;
     struct client *pipe = pipe_open();
     assert_empty_result(pipe_subscribe_with(pipe, "1", "mem://x/a", LONG_WINDOW));
-    assert_empty_result(pipe_subscribe_with(
-        pipe, "2", "mem://x/a", "{\"windowMs\":0,\"include\":\"metadata\"}"));
+    assert_empty_result(
+        pipe_subscribe_with(pipe, "2", "mem://x/a", "{\"windowMs\":0,\"include\":\"metadata\"}"));
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(pipe, NULL), 2);

@@ -176,8 +176,8 @@ static void check_cursor(const struct who *w, uint64_t cursor, const struct utte
         const struct wanted *s = &w->subs[k];
         for (unsigned i = 0; i < URIS && s->promised; i++) {
             uint64_t newest = changed_by(i, u->seq);
-            if ((patterns[s->pattern].mask & (1u << i)) && newest <= cursor &&
-                newest > s->acked && newest > s->known[i]) {
+            if ((patterns[s->pattern].mask & (1u << i)) && newest <= cursor && newest > s->acked &&
+                newest > s->known[i]) {
                 fail_msg("seed %u: cursor %llu, but for '%s' %s changed at %llu and is known up "
                          "to %llu, in %s",
                          m.seed, (unsigned long long)cursor, patterns[s->pattern].spelled,
@@ -303,8 +303,7 @@ static void open_listen(struct who *w)
 static void subscribe_in_session(struct who *w, struct wanted *s, const char *since)
 {
     const char *options = options_text(s, since);
-    const char *answer =
-        session_subscribe_with(&w->session, patterns[s->pattern].spelled, options);
+    const char *answer = session_subscribe_with(&w->session, patterns[s->pattern].spelled, options);
     TRACE("client %td subscribes %s with %s: %s\n", w - m.who, patterns[s->pattern].spelled,
           options, answer);
     const char *cursor = json_at(answer, "result|_meta|dev.tidings/cursor");
@@ -572,9 +571,9 @@ static void compare(void)
                     s->known[i] < newest) {
                     fail_msg("seed %u: for '%s' (client %u of sort %d) %s changed at %llu, known "
                              "up to %llu; acknowledged at %llu",
-                             m.seed, patterns[s->pattern].spelled, p, (int)m.who[p].sort,
-                             uri_of(i), (unsigned long long)newest,
-                             (unsigned long long)s->known[i], (unsigned long long)s->acked);
+                             m.seed, patterns[s->pattern].spelled, p, (int)m.who[p].sort, uri_of(i),
+                             (unsigned long long)newest, (unsigned long long)s->known[i],
+                             (unsigned long long)s->acked);
                 }
             }
         }

@@ -134,7 +134,11 @@ static void what_exists_is_literal_whatever_characters_it_holds(void **state)
     static const struct row table[] = {
         {"mem://x/a", NULL, NULL, {"mem://x/a"}, {"mem://x/b", "mem://x/a/b"}, "mem://x/a"},
         {"mem://x/st*r", NULL, NULL, {"mem://x/st*r"}, {"mem://x/star"}, "mem://x/st*r"},
-        {"mem://x/q?v=1", NULL, NULL, {"mem://x/q?v=1"}, {"mem://x/q", "mem://x/q/1"},
+        {"mem://x/q?v=1",
+         NULL,
+         NULL,
+         {"mem://x/q?v=1"},
+         {"mem://x/q", "mem://x/q/1"},
          "mem://x/q?v=1"},
         {"MEM://X/%61", NULL, NULL, {"mem://x/a"}, {"mem://x/%61x"}, "mem://x/a"},
         {"app:one", NULL, NULL, {"app:one"}, {"app:two"}, NULL},
@@ -219,16 +223,31 @@ static void braces_make_a_template_and_stars_and_brackets_a_glob(void **state)
 {
     (void)state;
     static const struct row table[] = {
-        {"mem://x/{d}/two", NULL, NULL, {"mem://x/q/two"}, {"mem://x/q/r/two", "mem://x/q/three"},
+        {"mem://x/{d}/two",
+         NULL,
+         NULL,
+         {"mem://x/q/two"},
+         {"mem://x/q/r/two", "mem://x/q/three"},
          "mem://x/"},
-        {"mem://x/dir/{name}.log", NULL, NULL, {"mem://x/dir/e.log"}, {"mem://x/e.log"},
+        {"mem://x/dir/{name}.log",
+         NULL,
+         NULL,
+         {"mem://x/dir/e.log"},
+         {"mem://x/e.log"},
          "mem://x/dir/"},
         {"weather://city/{x}", NULL, NULL, {"weather://city/oslo"}, {"weather://sea/oslo"}, NULL},
-        {"mem://x/dir/*.log", NULL, NULL, {"mem://x/dir/e.log"}, {"mem://x/dir/d/e.log"},
+        {"mem://x/dir/*.log",
+         NULL,
+         NULL,
+         {"mem://x/dir/e.log"},
+         {"mem://x/dir/d/e.log"},
          "mem://x/dir/"},
-        {"mem://x/**", NULL, NULL, {"mem://x/a", "mem://x/dir/d/e"}, {"api:///events"},
-         "mem://x/"},
-        {"mem://x/app-[0-9].log", NULL, NULL, {"mem://x/app-3.log"}, {"mem://x/app-x.log"},
+        {"mem://x/**", NULL, NULL, {"mem://x/a", "mem://x/dir/d/e"}, {"api:///events"}, "mem://x/"},
+        {"mem://x/app-[0-9].log",
+         NULL,
+         NULL,
+         {"mem://x/app-3.log"},
+         {"mem://x/app-x.log"},
          "mem://x/"},
         {"mem://x/{unclosed", NULL, "", {NULL}, {NULL}, NULL},
         {"mem://x/[unclosed", NULL, "", {NULL}, {NULL}, NULL},
@@ -242,21 +261,41 @@ static void an_option_forces_the_kind(void **state)
 {
     (void)state;
     static const struct row table[] = {
-        {"mem://x/dir/", "{\"match\":\"literal\"}", NULL, {"mem://x/dir/"}, {"mem://x/dir/one"},
+        {"mem://x/dir/",
+         "{\"match\":\"literal\"}",
+         NULL,
+         {"mem://x/dir/"},
+         {"mem://x/dir/one"},
          "mem://x/dir/"},
         {"mem://x/*", "{\"match\":\"literal\"}", "not found", {NULL}, {NULL}, NULL},
         {"mem://x/none/", "{\"match\":\"literal\"}", "not found", {NULL}, {NULL}, NULL},
         {"none:///*", "{\"match\":\"literal\"}", "not found", {NULL}, {NULL}, NULL},
         {"row:///", "{\"match\":\"literal\"}", "not found", {NULL}, {NULL}, NULL},
         {"api:///events?type=error", "{\"match\":\"literal\"}", "not found", {NULL}, {NULL}, NULL},
-        {"mem://x/dir", "{\"match\":\"container\"}", NULL, {"mem://x/dir/one"}, {"mem://x/dirt"},
+        {"mem://x/dir",
+         "{\"match\":\"container\"}",
+         NULL,
+         {"mem://x/dir/one"},
+         {"mem://x/dirt"},
          "mem://x/dir/"},
-        {"mem://x/a", "{\"match\":\"container\"}", NULL, {"mem://x/a/b"}, {"mem://x/ab"},
+        {"mem://x/a",
+         "{\"match\":\"container\"}",
+         NULL,
+         {"mem://x/a/b"},
+         {"mem://x/ab"},
          "mem://x/a/"},
-        {"mem://x/dir/?", "{\"match\":\"glob\"}", NULL, {"mem://x/dir/a"},
-         {"mem://x/dir/ab", "mem://x/dir/one"}, "mem://x/dir/"},
-        {"mem://x/st*r", "{\"match\":\"glob\"}", NULL, {"mem://x/st*r", "mem://x/star"},
-         {"mem://x/sta"}, "mem://x/"},
+        {"mem://x/dir/?",
+         "{\"match\":\"glob\"}",
+         NULL,
+         {"mem://x/dir/a"},
+         {"mem://x/dir/ab", "mem://x/dir/one"},
+         "mem://x/dir/"},
+        {"mem://x/st*r",
+         "{\"match\":\"glob\"}",
+         NULL,
+         {"mem://x/st*r", "mem://x/star"},
+         {"mem://x/sta"},
+         "mem://x/"},
         {"mem://x/a", "{\"match\":\"template\"}", NULL, {"mem://x/a"}, {"mem://x/b"}, "mem://x/"},
         {"none:///x/", "{\"match\":\"container\"}", "'none:'", {NULL}, {NULL}, NULL},
         {"(", "{\"match\":\"regex\"}", "", {NULL}, {NULL}, NULL},
@@ -410,8 +449,8 @@ static void broad_ones_are_bounded_per_client(void **state)
 {
     (void)state;
     b.limits.max_broad = 1;
-    struct client *c = listen_with(&b, "[\"row:///\",\"mem://x/a\",\"row:///**\",\"mem://x/**\"]",
-                                   NULL);
+    struct client *c =
+        listen_with(&b, "[\"row:///\",\"mem://x/a\",\"row:///**\",\"mem://x/**\"]", NULL);
     assert_true(is_honoured(c, "row:///"));
     assert_true(is_honoured(c, "mem://x/a"));
     assert_true(is_honoured(c, "mem://x/**")); /* inside one mount */
@@ -495,9 +534,8 @@ static void random_comings_and_goings_leave_nothing_watched(void **state)
 {
     (void)state;
     static const char *const spelled[] = {
-        "mem://x/a",      "mem://x/dir/", "mem://x/**",     "mem://x/dir?pattern=*",
-        "mem://x/none/",  "row:///",      "api:///e?a=b",   "mem://x/{a}/{b}",
-        "row:///t/group:red", "app:one",
+        "mem://x/a", "mem://x/dir/", "mem://x/**",      "mem://x/dir?pattern=*", "mem://x/none/",
+        "row:///",   "api:///e?a=b", "mem://x/{a}/{b}", "row:///t/group:red",    "app:one",
     };
     struct client *clients[12] = {NULL};
     uint64_t random = 4711;
@@ -512,8 +550,7 @@ static void random_comings_and_goings_leave_nothing_watched(void **state)
         } else {
             *c = client_http(&b);
             client_listen_with(*c, "1",
-                               text_of("[\"%s\",\"%s\"]",
-                                       spelled[(random >> 20) % COUNT(spelled)],
+                               text_of("[\"%s\",\"%s\"]", spelled[(random >> 20) % COUNT(spelled)],
                                        spelled[(random >> 30) % COUNT(spelled)]),
                                NULL);
         }

@@ -145,8 +145,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
     for (int thread = 0; thread < 2; thread++) {
         fake.on_thread = thread == 1;
         fake.holds_reads = true;
-        struct client *c = listen_with(&b, "[\"mem://x/\"]",
-                                       "{\"uris\":{\"mem://x/\":" VALUE "}}");
+        struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"uris\":{\"mem://x/\":" VALUE "}}");
         struct client *plain = listen_with(&b, "[\"mem://x/\"]", NULL);
         update("mem://x/a");
         update("mem://x/b");
@@ -207,8 +206,8 @@ static void a_client_that_goes_while_it_waits_harms_nothing(void **state)
 static void a_window_carries_the_value_of_its_end(void **state)
 {
     (void)state;
-    struct client *c = listen_with(&b, "[\"mem://x/a\"]",
-                                   "{\"include\":\"value\",\"windowMs\":60000}");
+    struct client *c =
+        listen_with(&b, "[\"mem://x/a\"]", "{\"include\":\"value\",\"windowMs\":60000}");
     fake.reads = 0;
     update("mem://x/a");
     for (unsigned i = 0; i < 10; i++) {
@@ -226,8 +225,8 @@ static void a_window_carries_the_value_of_its_end(void **state)
 static void initial_state_may_carry_it_too(void **state)
 {
     (void)state;
-    struct client *c = listen_with(&b, "[\"mem://x/\"]",
-                                   "{\"include\":\"value\",\"initial\":true}");
+    struct client *c =
+        listen_with(&b, "[\"mem://x/\"]", "{\"include\":\"value\",\"initial\":true}");
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(update_nth(c, NULL, 2), DATA "|0|text", "content of mem://x/c");
     client_free(c);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Deadlines of connections: all hang on one timer and on lists that are ordered because every
+ * member of a list has the same allowance.
+ */
+#include "transport/http_conn.h"
+
+/* How long a refused client may go on sending before the connection is reset. */
+#define LINGER_MS 1000u
+
+static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
+                   void (*act)(struct http_conn *conn))
+{
+    uint64_t now = loop_now_ms(hw->core->loop);
+    list_each (it, next, &hw->by_state[state]) {
+        struct http_conn *conn = list_entry(it, struct http_conn, link);
+        uint64_t since = conn->since_ms;
+        if (state == CONN_STREAM && since + allowance > now && since > conn->listed_ms) {
+            list_remove(&conn->link); /* written to since it was put here */
+            list_append(&hw->by_state[state], &conn->link);
+            conn->listed_ms = since;
+            continue;
+        }
+        if (since + allowance > now) {
+            return;
+        }
+        act(conn);
+    }
+}
+
+static void close_idle(struct http_conn *conn)
+{
+    conn_close(conn, "idle");
+}
+
+static void refuse_slow(struct http_conn *conn)
+{
+    conn_refuse(conn, 408, "the request did not arrive in time");
+}
+
+static void keep_alive(struct http_conn *conn)
+{
+    conn_set_state(conn, CONN_STREAM);
+    if (conn->out.pending == 0) {
+        sendq_put(&conn->out, ":\n\n", 3);
+    }
+}
+
+static void close_late(struct http_conn *conn)
+{
+    conn_close(conn, "the client does not read");
+}
+
+static void cut_stalled(struct http_worker *hw)
+{
+    uint64_t now = loop_now_ms(hw->core->loop);
+    list_each (it, next, &hw->waiting) {
+        struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
+        if (conn->out.written != conn->wait_written) {
+            conn->wait_written = conn->out.written;
+            conn->wait_since_ms = now;
+        } else if (conn->wait_since_ms + hw->config->stall_timeout_ms <= now) {
+            hw->core->stats.cut++;
+            conn_close(conn, "stalled: the client does not read");
+        }
+    }
+}
+
+void http_on_tick(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct http_worker *hw = user;
+    const struct http_config *config = hw->config;
+    expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
+    expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
+    expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
+    expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
+    expire(hw, CONN_LINGER, LINGER_MS, close_late);
+    cut_stalled(hw);
+}
