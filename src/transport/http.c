@@ -46,7 +46,7 @@ void conn_want(struct http_conn *conn)
     } else if (!conn->eof && conn->state != CONN_CLOSING) {
         events |= LOOP_HANGUP;
     }
-    loop_poll_want(conn->poll, events);
+    loop_poll_want(&conn->poll, events);
 }
 
 void conn_free_reading(struct http_conn *conn)
@@ -81,7 +81,7 @@ static void conn_detach(struct http_conn *conn)
     conn->gone = true;
     list_remove(&conn->link);
     list_remove(&conn->wait_link);
-    loop_poll_close(conn->poll);
+    loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
     __atomic_sub_fetch(&conn->hw->count, 1, __ATOMIC_RELAXED);
 }
@@ -428,11 +428,9 @@ static void adopt(struct letter *letter, void *owner)
 {
     struct http_worker *hw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
-    struct tidings_error err;
     struct http_conn *conn = hw->draining ? NULL : mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
-    struct loop_poll *poll = r ? loop_poll_open(hw->core->loop, h->fd, on_event, conn, &err) : NULL;
-    if (!poll) {
+    if (!r || loop_poll_init(&conn->poll, hw->core->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         mem_free(r);
         handover_drop(letter);
@@ -444,7 +442,6 @@ static void adopt(struct letter *letter, void *owner)
     conn->sink.ops = &http_sink_ops;
     conn->hw = hw;
     conn->fd = h->fd;
-    conn->poll = poll;
     conn->r = r;
     conn->r->in = h->in;
     conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);

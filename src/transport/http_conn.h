@@ -52,7 +52,7 @@ struct http_conn {
     struct http_worker *hw;
     struct list link;      /* in hw->by_state[state], oldest first */
     struct list wait_link; /* in hw->waiting while the kernel takes no more */
-    struct loop_poll *poll;
+    struct loop_poll poll;
     struct sendq out;
     struct http_reading *r; /* NULL once it is a stream */
     uint64_t since_ms;      /* in this state, or written to */
