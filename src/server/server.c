@@ -85,6 +85,7 @@ int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct 
     int rc = config_args(&s->config, argc, argv, environ, err);
     if (rc == 0) {
         log_set_level((enum log_level)s->config.log_level);
+        s->is_program = true;
     }
     return rc;
 }
@@ -360,6 +361,14 @@ static int open_doors(struct tidings_server *s, bool wants_http, struct tidings_
     return 0;
 }
 
+static int check_has_something(struct tidings_server *s, struct tidings_error *err)
+{
+    struct catalog *c = hub_catalog(s->hub);
+    bool empty = c->mount_count == 0 && c->resource_count == 0 && c->template_count == 0;
+    catalog_unref(c);
+    return empty ? tidings_fail(err, TIDINGS_E_INVALID, "nothing to serve; name a directory") : 0;
+}
+
 static int prepare(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
@@ -388,6 +397,9 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     }
     if (rc == 0 && c->self) {
         rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
+    }
+    if (rc == 0 && s->is_program) {
+        rc = check_has_something(s, err);
     }
     if (rc == 0) {
         rc = build_workers(s, wants_http, err);

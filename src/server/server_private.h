@@ -34,7 +34,8 @@ struct tidings_server {
     struct buf info_text;
     tidings_ready_fn ready;
     void *ready_user;
-    bool stopping; /* atomic */
+    bool is_program; /* configured by a command line: must have something to serve */
+    bool stopping;   /* atomic */
 };
 
 #endif
