@@ -15,9 +15,14 @@ import { defer } from './cleanup.mjs';
 import { DEADLINE, Inbox, slow, within } from './wait.mjs';
 import { Tree } from './tree.mjs';
 
-/** Our own variables must not configure the program: it reads TIDINGS_* itself. */
+/**
+ * Our own variables must not configure the program, which reads TIDINGS_* itself; but TIDINGS_IO_URING
+ * goes through, so that the same tests run with and without gathered writes.
+ */
 export const cleanEnv = (extra = {}) => {
-    const ours = Object.entries(process.env).filter(([name]) => !name.startsWith('TIDINGS_'));
+    const ours = Object.entries(process.env).filter(
+        ([name]) => !name.startsWith('TIDINGS_') || name === 'TIDINGS_IO_URING',
+    );
     return { ...Object.fromEntries(ours), ...extra };
 };
 

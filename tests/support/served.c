@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server on its thread, the ears, and HTTP by hand.
+ */
+#include "support/served.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define DEADLINE_S 20
+
+/* ---- what was told --------------------------------------------------------------------------- */
+
+static void copy(char *out, size_t size, struct tidings_str s)
+{
+    assert_true(s.len < size);
+    snprintf(out, size, "%.*s", (int)s.len, s.len > 0 ? s.ptr : "");
+}
+
+void ears_hear(void *user, const struct tidings_update *update)
+{
+    struct ears *e = user;
+    pthread_mutex_lock(&e->lock);
+    assert_true(e->count < EARS_MAX);
+    struct told *t = &e->told[e->count++];
+    copy(t->uri, sizeof(t->uri), update->uri);
+    copy(t->subscribed, sizeof(t->subscribed), update->subscribed_uri);
+    copy(t->metadata, sizeof(t->metadata), update->metadata);
+    copy(t->value, sizeof(t->value), update->value);
+    copy(t->refused, sizeof(t->refused), update->refused);
+    t->kind = update->kind;
+    t->merged = update->merged;
+    t->truncated = update->truncated;
+    t->initial = update->initial;
+    pthread_cond_broadcast(&e->more);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void ears_init(struct ears *e)
+{
+    memset(e, 0, sizeof(*e));
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->more, NULL);
+}
+
+size_t ears_count(struct ears *e)
+{
+    pthread_mutex_lock(&e->lock);
+    size_t n = e->count;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* The n-th update, waited for. */
+struct told ears_await(struct ears *e, size_t n)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DEADLINE_S;
+    pthread_mutex_lock(&e->lock);
+    int rc = 0;
+    while (e->count <= n && rc == 0) {
+        rc = pthread_cond_timedwait(&e->more, &e->lock, &until);
+    }
+    struct told t = {.merged = 0};
+    bool there = e->count > n;
+    if (there) {
+        t = e->told[n];
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (!there) {
+        fail_msg("nothing was told in %d s", DEADLINE_S);
+    }
+    return t;
+}
+
+/* ---- a server on a thread -------------------------------------------------------------------- */
+
+static struct {
+    struct tidings_server *server;
+    pthread_t thread;
+    struct ears ready; /* only its lock is used */
+    int port, rc;
+    struct tidings_error err;
+    unsigned reads;
+} s;
+
+static void on_read(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    struct tidings_error err = {0, ""};
+    __atomic_add_fetch(&s.reads, 1, __ATOMIC_SEQ_CST);
+    int rc = tidings_read_text(read, NULL, uri, &err);
+    tidings_read_done(read, rc, &err);
+}
+
+static void add(const char *uri, bool is_template)
+{
+    struct tidings_error err = {0, ""};
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str(uri);
+    about.name = tidings_str("thing");
+    int rc = is_template ? tidings_server_add_template(s.server, &about, on_read, NULL, &err)
+                         : tidings_server_add_resource(s.server, &about, on_read, NULL, &err);
+    assert_int_equal(rc, 0);
+}
+
+void served_set(const char *name, const char *value)
+{
+    struct tidings_error err = {0, ""};
+    assert_int_equal(tidings_server_set(s.server, name, value, &err), 0);
+}
+
+struct tidings_server *served(void)
+{
+    return s.server;
+}
+
+int served_begin(void **state)
+{
+    memset(&s, 0, sizeof(s));
+    ears_init(&s.ready);
+    struct tidings_error err = {0, ""};
+    s.server = tidings_server_create(&err);
+    assert_non_null(s.server);
+    served_set("http", "127.0.0.1:0");
+    served_set("workers", *state ? *state : "1");
+    served_set("window", "0");
+    add("app:///a", false);
+    add("app:///b", false);
+    add("app:///row/{id}", true);
+    return 0;
+}
+
+static void on_ready(void *user, const char *url)
+{
+    (void)user;
+    pthread_mutex_lock(&s.ready.lock);
+    assert_int_equal(sscanf(url, "http://127.0.0.1:%d/mcp", &s.port), 1);
+    pthread_cond_broadcast(&s.ready.more);
+    pthread_mutex_unlock(&s.ready.lock);
+}
+
+static void *serve(void *arg)
+{
+    (void)arg;
+    s.rc = tidings_server_run(s.server, &s.err);
+    return NULL;
+}
+
+void served_run(void)
+{
+    tidings_server_on_ready(s.server, on_ready, NULL);
+    assert_int_equal(pthread_create(&s.thread, NULL, serve, NULL), 0);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DEADLINE_S;
+    pthread_mutex_lock(&s.ready.lock);
+    int rc = 0;
+    while (s.port == 0 && rc == 0) {
+        rc = pthread_cond_timedwait(&s.ready.more, &s.ready.lock, &until);
+    }
+    pthread_mutex_unlock(&s.ready.lock);
+    assert_int_not_equal(s.port, 0);
+}
+
+int served_end(void **state)
+{
+    (void)state;
+    if (s.port != 0) {
+        tidings_server_stop(s.server);
+        pthread_join(s.thread, NULL);
+        assert_int_equal(s.rc, 0);
+    }
+    tidings_server_destroy(s.server);
+    return 0;
+}
+
+void served_subscribe(const char *uri, const char *json, struct ears *e)
+{
+    struct tidings_error err = {0, ""};
+    struct tidings_subscribe_options o = {.json = tidings_str(json)};
+    assert_int_equal(
+        tidings_server_subscribe(s.server, tidings_str(uri), json ? &o : NULL, ears_hear, e, &err),
+        0);
+}
+
+/* The subscription exists: a marker announced after it comes through. */
+size_t served_settle(const char *uri, struct ears *e)
+{
+    size_t before = ears_count(e);
+    for (int i = 0; i < 2000; i++) {
+        assert_int_equal(tidings_changed(s.server, tidings_str(uri), NULL), 0);
+        struct timespec pause = {.tv_nsec = 5000000};
+        pthread_mutex_lock(&e->lock);
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += pause.tv_nsec;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        while (e->count == before && pthread_cond_timedwait(&e->more, &e->lock, &until) == 0) {
+        }
+        size_t now = e->count;
+        pthread_mutex_unlock(&e->lock);
+        if (now > before) {
+            return now;
+        }
+    }
+    fail_msg("'%s' never came to be", uri);
+    return 0;
+}
+
+void served_announce(const char *uri, const char *metadata, enum tidings_change_kind kind)
+{
+    struct tidings_change change;
+    struct tidings_error err = {0, ""};
+    memset(&change, 0, sizeof(change));
+    change.uri = tidings_str(uri);
+    change.metadata = tidings_str(metadata);
+    change.kind = kind;
+    assert_int_equal(tidings_announce(s.server, &change, &err), 0);
+}
+
+/* ---- over HTTP ------------------------------------------------------------------------------- */
+
+/* One request on a connection of its own; the whole answer. */
+const char *served_http(const char *head, const char *body)
+{
+    static char answer[65536];
+    char request[8192];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s.port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval limit = {.tv_sec = DEADLINE_S};
+    assert_true(fd >= 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    int n =
+        snprintf(request, sizeof(request),
+                 "%s\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                 head, s.port, strlen(body), body);
+    assert_true(n > 0 && (size_t)n < sizeof(request));
+    assert_int_equal(send(fd, request, (size_t)n, MSG_NOSIGNAL), n);
+    size_t len = 0;
+    ssize_t got;
+    while ((got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0)) > 0) {
+        len += (size_t)got;
+    }
+    answer[len] = '\0';
+    close(fd);
+    return answer;
+}
+
+const char *served_modern(const char *method, const char *uri)
+{
+    char head[512], body[1024];
+    snprintf(head, sizeof(head),
+             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+             "Accept: application/json, text/event-stream\r\n"
+             "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\nMcp-Name: %s",
+             method, uri);
+    snprintf(
+        body, sizeof(body),
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{\"uri\":\"%s\",\"_meta\":{"
+        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+        "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+        method, uri);
+    return served_http(head, body);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A server on a thread of its own, made and spoken to through the public header, for tests of what
+ * the program itself can do with it: hear of changes, add pages. One at a time.
+ *
+ *     served_begin(&state) as setup, served_end as teardown; *state names the number of workers
+ *     served_subscribe("app:///a", NULL, &ears);
+ *     served_run();
+ *     struct told t = ears_await(&ears, 0);
+ *
+ * It has the resources app:///a and app:///b and the template app:///row/{id}, which read as their
+ * URI, and no window.
+ */
+#ifndef SUPPORT_SERVED_H
+#define SUPPORT_SERVED_H
+
+#include <pthread.h>
+
+#include <tidings/tidings.h>
+
+#define EARS_MAX 64u
+
+struct told {
+    char uri[96], subscribed[96], metadata[512], value[512], refused[256];
+    enum tidings_change_kind kind;
+    unsigned merged;
+    bool truncated, initial;
+};
+
+/* What a subscription heard: filled on a worker's thread, looked at on the test's. */
+struct ears {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    size_t count;
+    struct told told[EARS_MAX];
+    unsigned asked; /* for the use of filters; atomic */
+};
+
+void ears_init(struct ears *e);
+size_t ears_count(struct ears *e);
+/* The n-th update, waited for. */
+struct told ears_await(struct ears *e, size_t n);
+void ears_hear(void *user,
+               const struct tidings_update *update); /* the function to subscribe with */
+
+int served_begin(void **state);
+int served_end(void **state);
+void served_run(void);
+struct tidings_server *served(void);
+
+void served_set(const char *name, const char *value);
+void served_subscribe(const char *uri, const char *json, struct ears *e);
+/* Announce `uri` until `e` hears of it: its subscription exists. Gives the count; more of these may
+ * be under way. */
+size_t served_settle(const char *uri, struct ears *e);
+void served_announce(const char *uri, const char *metadata, enum tidings_change_kind kind);
+
+/* One request on a connection of its own: request line and headers without the last line break, and
+ * a body. The whole answer. */
+const char *served_http(const char *head, const char *body);
+/* A request of the modern era about a URI. */
+const char *served_modern(const char *method, const char *uri);
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program as its own client: subscriptions with a function to call, filters, options, rates and
+ * "everything"; once folded into one worker and once with two.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/served.h"
+
+/* ---- subscriptions --------------------------------------------------------------------------- */
+
+static void the_program_hears_of_changes(void **state)
+{
+    (void)state;
+    struct ears before, while_running, rows;
+    ears_init(&before);
+    ears_init(&while_running);
+    ears_init(&rows);
+    served_subscribe("app:///a", NULL, &before);
+    served_subscribe("app:///row/{id}", NULL, &rows);
+    served_run();
+    served_subscribe("app:///a", "{\"include\":\"value\"}", &while_running);
+    served_settle("app:///a", &before);
+    served_settle("app:///a", &while_running);
+    size_t n = ears_count(&before);
+    served_announce("app:///a", "{\"colour\":\"red\"}", TIDINGS_CHANGE_DELETED);
+    struct told t = ears_await(&before, n);
+    while (!strstr(t.metadata, "red")) { /* markers that were still under way */
+        t = ears_await(&before, ++n);
+    }
+    assert_string_equal(t.uri, "app:///a");
+    assert_string_equal(t.subscribed, "app:///a");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
+    assert_int_equal(t.merged, 1);
+    assert_false(t.truncated || t.initial);
+    assert_string_equal(t.refused, "");
+    assert_string_equal(t.value, "");
+    assert_non_null(strstr(ears_await(&while_running, 0).value, "app:///a"));
+    served_announce("app:///row/7", "", TIDINGS_CHANGE_CREATED);
+    t = ears_await(&rows, 0);
+    assert_string_equal(t.uri, "app:///row/7");
+    assert_string_equal(t.subscribed, "app:///row/{id}");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_CREATED);
+}
+
+static bool only_red(void *user, struct tidings_str uri, struct tidings_str metadata)
+{
+    struct ears *e = user;
+    char text[512];
+    snprintf(text, sizeof(text), "%.*s", (int)metadata.len, metadata.ptr);
+    assert_true(uri.len > 0);
+    __atomic_add_fetch(&e->asked, 1, __ATOMIC_SEQ_CST);
+    return strstr(text, "\"colour\":\"red\"") != NULL;
+}
+
+static void a_filter_decides_before_anything_is_merged(void **state)
+{
+    (void)state;
+    struct ears e, all;
+    ears_init(&e);
+    ears_init(&all);
+    struct tidings_subscribe_options o = {
+        .json = tidings_str("{\"windowMs\":200}"), .filter = only_red, .filter_user = &e};
+    struct tidings_error err = {0, ""};
+    assert_int_equal(
+        tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ears_hear, &e, &err), 0);
+    served_subscribe("app:///a", NULL, &all);
+    served_run();
+    served_settle("app:///a", &all);
+    assert_int_equal(ears_count(&e), 0); /* markers have no colour */
+    served_announce("app:///a", "{\"colour\":\"red\",\"n\":1}", 0);
+    served_announce("app:///a", "{\"colour\":\"red\",\"n\":2}", 0);
+    served_announce("app:///a", "{\"colour\":\"blue\",\"n\":3}", 0);
+    assert_non_null(strstr(ears_await(&e, 0).metadata, "\"n\":1"));
+    struct told t = ears_await(&e, 1); /* at the end of the window, and blue did not replace it */
+    assert_non_null(strstr(t.metadata, "\"n\":2"));
+    assert_int_equal(t.merged, 1);
+    assert_true(__atomic_load_n(&e.asked, __ATOMIC_SEQ_CST) >= 4);
+}
+
+static void options_are_those_of_clients(void **state)
+{
+    (void)state;
+    struct ears window, initial;
+    ears_init(&window);
+    ears_init(&initial);
+    served_subscribe("app:///a", "{\"windowMs\":300,\"include\":\"value\"}", &window);
+    served_subscribe("app:///", "{\"initial\":true}", &initial);
+    served_run();
+    struct told t = ears_await(&initial, 0);
+    assert_true(t.initial);
+    assert_string_equal(t.uri, "app:///a");
+    assert_string_equal(ears_await(&initial, 1).uri, "app:///b");
+    for (int i = 0; i < 5; i++) {
+        served_announce("app:///b", "", 0);
+        served_announce("app:///a", "", 0);
+    }
+    assert_int_equal(ears_await(&window, 0).merged, 1);
+    t = ears_await(&window, 1);
+    assert_int_equal(t.merged, 4);
+    assert_non_null(strstr(t.value, "\"text\":\"app:///a\""));
+}
+
+static void what_cannot_be_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri, *json, *said;
+    } rows[] = {
+        {"app:///missing", NULL, "not found"},
+        {"none:///x/", NULL, "'none:'"},
+        {"not a uri", NULL, ""},
+        {"app:///a", "{\"windowMs\":-1}", "'windowMs'"},
+        {"app:///a", "{\"filter\":{}}", "'filter'"},
+        {"app:///a", "[]", "object"},
+        {"(", "{\"match\":\"regex\"}", ""},
+    };
+    struct ears ears[7];
+    for (size_t i = 0; i < 7; i++) {
+        ears_init(&ears[i]);
+        if (i == 3) {
+            served_run(); /* some before, some while it runs */
+        }
+        served_subscribe(rows[i].uri, rows[i].json, &ears[i]);
+    }
+    for (size_t i = 0; i < 7; i++) {
+        struct told t = ears_await(&ears[i], 0);
+        assert_string_equal(t.uri, "");
+        assert_true(t.refused[0] != '\0');
+        if (!strstr(t.refused, rows[i].said)) {
+            fail_msg("'%s': %s", rows[i].uri, t.refused);
+        }
+        assert_string_equal(t.subscribed, rows[i].uri);
+    }
+}
+
+static void misuse_is_refused_at_once(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct ears e;
+    ears_init(&e);
+    struct tidings_subscribe_options bad = {.json = tidings_str("{")};
+    struct tidings_str a = tidings_str("app:///a");
+    assert_int_equal(tidings_server_subscribe(served(), tidings_str(""), NULL, ears_hear, &e, &err),
+                     TIDINGS_E_INVALID);
+    assert_int_equal(tidings_server_subscribe(served(), a, NULL, NULL, &e, &err),
+                     TIDINGS_E_INVALID);
+    assert_true(tidings_server_subscribe(served(), a, &bad, ears_hear, &e, &err) < 0);
+    assert_true(err.text[0] != '\0');
+    assert_true(tidings_server_subscribe(served(), a, &bad, ears_hear, &e, NULL) < 0);
+    assert_true(tidings_server_set_rate(served(), tidings_str("not a uri"), 5, &err) < 0);
+    assert_int_equal(ears_count(&e), 0);
+}
+
+static void everything_and_rates_reach_the_program_too(void **state)
+{
+    (void)state;
+    struct ears a, rows, limited;
+    ears_init(&a);
+    ears_init(&rows);
+    ears_init(&limited);
+    served_subscribe("app:///a", NULL, &a);
+    served_subscribe("app:///row/{id}", NULL, &rows);
+    served_subscribe("app:///b", NULL, &limited);
+    struct tidings_error err = {0, ""};
+    assert_int_equal(tidings_server_set_rate(served(), tidings_str("app:///b"), 300, &err), 0);
+    served_run();
+    served_settle("app:///a", &a);
+    assert_int_equal(tidings_changed_all(served(), &err), 0);
+    struct told t = ears_await(&rows, 0);
+    assert_true(t.truncated);
+    assert_string_equal(t.uri, "app:///row/{id}");
+    assert_true(ears_await(&limited, 0).truncated);
+    for (int i = 0; i < 20; i++) {
+        served_announce("app:///b", "", 0);
+    }
+    unsigned merged = 0;
+    size_t n = 1;
+    for (; merged < 20; n++) {
+        merged += ears_await(&limited, n).merged;
+    }
+    assert_true(n <= 4); /* the first, and what the period gathered */
+}
+
+static void stopping_with_subscriptions_that_never_began_frees_them(void **state)
+{
+    (void)state;
+    struct ears e;
+    ears_init(&e);
+    served_subscribe("app:///a", NULL, &e); /* the server is destroyed without ever running */
+    served_subscribe("app:///a", "{\"initial\":true}", &e);
+    assert_int_equal(ears_count(&e), 0);
+}
+
+static char two[] = "2";
+
+int main(void)
+{
+#define BOTH(test)                                                                                 \
+    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
+        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
+    const struct CMUnitTest tests[] = {
+        BOTH(the_program_hears_of_changes),
+        BOTH(a_filter_decides_before_anything_is_merged),
+        BOTH(options_are_those_of_clients),
+        BOTH(what_cannot_be_is_said),
+        BOTH(misuse_is_refused_at_once),
+        BOTH(everything_and_rates_reach_the_program_too),
+        BOTH(stopping_with_subscriptions_that_never_began_frees_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
