@@ -30,6 +30,33 @@ static bool out_of_memory(struct wish *w, const void *p)
     return !p;
 }
 
+enum spelling {
+    AS_URI,
+    AS_CONTAINER, /* ends in '/' */
+    AS_PATTERN,
+};
+
+/* The canonical form of `in` into w->uri; false after refusing. */
+static bool spell(struct wish *w, struct tidings_str in, enum spelling as)
+{
+    struct buf text;
+    struct tidings_error err;
+    buf_init(&text, URI_MAX * 3);
+    int rc =
+        as == AS_PATTERN ? uri_canonical_pattern(in, &text, &err) : uri_canonical(in, &text, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        if (as == AS_CONTAINER && text.ptr[text.len - 1] != '/') {
+            buf_putc(&text, '/');
+        }
+        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+        out_of_memory(w, w->uri.ptr);
+    }
+    buf_deinit(&text);
+    return !w->refused;
+}
+
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* Everything below `prefix` (which ends in '/', or is empty for everything there is). */
@@ -124,25 +151,11 @@ static void mean_container(struct wish *w)
 
 static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
 {
-    struct subscribing *s = w->owner;
-    struct buf text;
-    struct tidings_error err;
-    buf_init(&text, URI_MAX * 3);
-    int rc = uri_canonical_pattern(w->spelled, &text, &err);
-    if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
-    } else {
-        w->uri = arena_dup(&s->arena, buf_str(&text));
-    }
-    buf_deinit(&text);
-    if (w->refused || out_of_memory(w, w->uri.ptr) || !is_served(w)) {
+    if (!spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
         return;
     }
     w->kind = kind;
-    struct tidings_str prefix = arena_dup(&s->arena, fixed_prefix(w->uri, wild));
-    if (!out_of_memory(w, prefix.ptr)) {
-        scope_below(w, prefix);
-    }
+    scope_below_slash(w, fixed_prefix(w->uri, wild));
 }
 
 static void mean_regex(struct wish *w)
@@ -174,24 +187,13 @@ static struct tidings_provider *query_provider(struct wish *w)
 
 static void ask_provider(struct wish *w, struct tidings_provider *p)
 {
-    struct buf glob;
     struct tidings_error err;
-    char room[URI_MAX];
-    size_t len = sizeof(room);
-    int rc = p->ops->query(p, w->uri, room, &len, &err);
+    char glob[URI_MAX];
+    size_t len = sizeof(glob);
+    int rc = p->ops->query(p, w->uri, glob, &len, &err);
     if (rc < 0) {
         wish_refuse(w, rc, "%s", err.text);
-        return;
-    }
-    buf_init(&glob, URI_MAX * 3);
-    rc = uri_canonical_pattern(tidings_strn(room, len), &glob, &err);
-    if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
-    } else {
-        w->uri = arena_dup(&w->owner->arena, buf_str(&glob));
-    }
-    buf_deinit(&glob);
-    if (!w->refused && !out_of_memory(w, w->uri.ptr)) {
+    } else if (spell(w, tidings_strn(glob, len), AS_PATTERN)) {
         w->kind = MATCH_GLOB;
         scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
@@ -324,26 +326,6 @@ static void stat_done(struct request *request)
     settled(w->owner);
 }
 
-/* Canonical form into w->uri; false after refusing. */
-static bool canonical(struct wish *w)
-{
-    struct buf text;
-    struct tidings_error err;
-    buf_init(&text, URI_MAX * 3);
-    int rc = uri_canonical(w->spelled, &text, &err);
-    if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
-    } else {
-        if (w->options.match == OPTION_MATCH_CONTAINER && text.ptr[text.len - 1] != '/') {
-            buf_putc(&text, '/');
-        }
-        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
-        out_of_memory(w, w->uri.ptr);
-    }
-    buf_deinit(&text);
-    return !w->refused;
-}
-
 /* Brackets never stand raw in the URI of a resource, except around the address of its host. */
 static bool has_class(struct tidings_str s)
 {
@@ -354,25 +336,6 @@ static bool has_class(struct tidings_str s)
         str_cut(rest, ']', &s, NULL);
     }
     return has_any(s, "[");
-}
-
-/* A query with characters that stand raw in patterns only. */
-static bool canonical_query(struct wish *w)
-{
-    struct buf text;
-    struct tidings_error err;
-    buf_init(&text, URI_MAX * 3);
-    int rc = uri_canonical_pattern(w->spelled, &text, &err);
-    if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
-    } else {
-        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
-        if (!out_of_memory(w, w->uri.ptr)) {
-            mean_query(w);
-        }
-    }
-    buf_deinit(&text);
-    return true;
 }
 
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
@@ -389,7 +352,7 @@ static bool mean_by_text(struct wish *w)
         mean_pattern(w, MATCH_GLOB_Q, "*[?");
         return true;
     case OPTION_MATCH_CONTAINER:
-        if (canonical(w)) {
+        if (spell(w, w->spelled, AS_CONTAINER)) {
             mean_container(w);
         }
         return true;
@@ -409,9 +372,12 @@ static bool mean_by_text(struct wish *w)
     }
     if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
         has_any(w->spelled, "{}[]")) {
-        return canonical_query(w); /* no resource is called that */
+        if (spell(w, w->spelled, AS_PATTERN)) {
+            mean_query(w); /* no resource is called that */
+        }
+        return true;
     }
-    return !canonical(w);
+    return !spell(w, w->spelled, AS_URI);
 }
 
 static void settle(struct wish *w)
