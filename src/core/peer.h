@@ -124,8 +124,13 @@ struct peer_ops {
 };
 
 struct peer {
-    struct list link;       /* in core->peers */
-    struct list dirty_link; /* in core->dirty */
+    union {
+        struct {
+            struct list link;       /* in core->peers */
+            struct list dirty_link; /* in core->dirty */
+        };
+        struct loop_discard discard; /* once it is destroyed */
+    };
     struct core *core;
     const struct principal *who;
     struct sink *sink;
@@ -145,7 +150,6 @@ struct peer {
     uint32_t catching;          /* subscriptions the log is being asked for */
     const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
-    struct loop_discard discard;
 };
 
 struct peer *peer_create(struct core *core, const struct principal *who);

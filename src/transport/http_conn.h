@@ -50,8 +50,13 @@ struct http_conn {
     struct channel channel;
     struct sink sink;
     struct http_worker *hw;
-    struct list link;      /* in hw->by_state[state], oldest first */
-    struct list wait_link; /* in hw->waiting while the kernel takes no more */
+    union {
+        struct {
+            struct list link;      /* in hw->by_state[state], oldest first */
+            struct list wait_link; /* in hw->waiting while the kernel takes no more */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
     struct loop_poll poll;
     struct sendq out;
     struct http_reading *r; /* NULL once it is a stream */
@@ -64,7 +69,6 @@ struct http_conn {
     bool eof;       /* the client will send nothing more */
     bool answering; /* inside the handling of its request */
     bool gone;      /* closed; the memory goes at the end of the turn */
-    struct loop_discard discard;
 };
 
 struct http_worker {

@@ -14,15 +14,18 @@ static void expire(struct http_worker *hw, enum conn_state state, uint64_t allow
     uint64_t now = loop_now_ms(hw->core->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
-        uint64_t since = conn->since_ms;
-        if (state == CONN_STREAM && since + allowance > now && since > conn->listed_ms) {
-            list_remove(&conn->link); /* written to since it was put here */
-            list_append(&hw->by_state[state], &conn->link);
-            conn->listed_ms = since;
-            continue;
-        }
-        if (since + allowance > now) {
+        /* A stream that was written to is put off without being moved for each message: it is
+         * looked at every eighth of the allowance, and acted on after seven to eight eighths of
+         * silence. */
+        uint64_t eighth = state == CONN_STREAM ? allowance / 8 : 0;
+        if (conn->listed_ms + (state == CONN_STREAM ? eighth : allowance) > now) {
             return;
+        }
+        if (conn->since_ms + allowance - eighth > now) {
+            list_remove(&conn->link);
+            list_append(&hw->by_state[state], &conn->link);
+            conn->listed_ms = now;
+            continue;
         }
         act(conn);
     }

@@ -13,6 +13,7 @@ import { slow } from './lib/wait.mjs';
 
 const CORE = [
     'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
+    'options', 'subscriptions', 'churn',
 ];
 
 const here = path.dirname(fileURLToPath(import.meta.url));

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+//
+// Clients that come, subscribe and vanish, ten thousand times, at every moment and in every way:
+// nothing of them stays behind.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import net from 'node:net';
+import { test } from 'node:test';
+
+import { encodeRequest } from './lib/http.mjs';
+import { call, freshId, meta, modernHeaders, Session } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { OPTIONS } from './lib/subscriber.mjs';
+import { eventually, slow } from './lib/wait.mjs';
+
+const CYCLES = slow > 1 ? 2_000 : 10_000;
+const AT_ONCE = 40;
+
+/** The bytes of a listen for several kinds of subscription. */
+function listenRequest(server, i) {
+    const method = 'subscriptions/listen';
+    const root = server.uri('');
+    const options = { windowMs: i % 3 === 0 ? 60_000 : 0, initial: i % 5 === 0 };
+    const resourceSubscriptions = [
+        server.uri('a.txt'),
+        `${root}*.txt`,
+        [`${root}dir/`, `${root}{name}.txt`, `${root}dir?pattern=*`, `${root}none/`][i % 4],
+    ];
+    const params = {
+        _meta: meta({ [OPTIONS]: options }),
+        notifications: { resourceSubscriptions, resourcesListChanged: i % 7 === 0 },
+    };
+    return encodeRequest(server.port, {
+        headers: {
+            'Content-Type': 'application/json',
+            Accept: 'application/json, text/event-stream',
+            ...modernHeaders(method),
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: freshId(), method, params }),
+    });
+}
+
+/** One life: connect, ask, and go: at once, in the middle, after the acknowledgement. */
+function live(server, i) {
+    return new Promise((resolve, reject) => {
+        const socket = net.connect({ host: '127.0.0.1', port: server.port });
+        const go = () => (i % 2 ? socket.resetAndDestroy() : socket.destroy());
+        socket.on('error', (error) => (error.code === 'ECONNRESET' ? resolve() : reject(error)));
+        socket.on('close', resolve);
+        socket.on('connect', () => {
+            const bytes = listenRequest(server, i);
+            if (i % 8 === 0) {
+                socket.write(bytes.subarray(0, bytes.length / 2), go);
+            } else if (i % 8 === 1) {
+                socket.write(bytes, go);
+            } else {
+                socket.write(bytes);
+                let text = '';
+                socket.on('data', (chunk) => {
+                    text += chunk.toString('latin1');
+                    if (text.includes('subscriptions/acknowledged')) {
+                        go();
+                    }
+                });
+            }
+        });
+    });
+}
+
+async function churn(server, from, to) {
+    let next = from;
+    const one = async () => {
+        while (next < to) {
+            const i = next;
+            next += 1;
+            await live(server, i);
+        }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, one));
+}
+
+async function counters(server) {
+    const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/stats' });
+    const sum = {};
+    for (const worker of JSON.parse(contents[0].text)) {
+        for (const [name, value] of Object.entries(worker)) {
+            sum[name] = (sum[name] ?? 0) + value;
+        }
+    }
+    return sum;
+}
+
+const isEmpty = async (server) => {
+    const { subscriptions, peers, sessions } = await counters(server);
+    return subscriptions === 0 && peers === 0 && sessions === 0;
+};
+
+/** Resident memory in KiB. */
+const memory = (server) =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'latin1'))[1]);
+
+test(`${CYCLES} listens come and vanish, and nothing stays`, async (t) => {
+    const files = { 'a.txt': '1', 'dir/b.txt': '1' };
+    const server = await serve(t, { files, args: ['--self', '--window', '0'] });
+    const gone = () => eventually(() => isEmpty(server), 'the account is empty');
+    const writer = setInterval(() => server.tree.replace('a.txt', String(Math.random())), 5);
+    try {
+        await churn(server, 0, CYCLES / 2); /* buffers and tables reach their size */
+        await gone();
+        const before = memory(server);
+        const indexed = (await counters(server)).indexBytes;
+        await churn(server, CYCLES / 2, CYCLES);
+        await gone();
+        const growth = memory(server) - before;
+        t.diagnostic(`resident memory: ${before} KiB, then ${growth} KiB more`);
+        if (slow === 1) { /* sanitizers keep what was freed */
+            assert.ok(growth < 1024, `resident memory grew by ${growth} KiB`);
+        }
+        assert.ok((await counters(server)).indexBytes <= indexed + 1024, 'the index was emptied');
+    } finally {
+        clearInterval(writer);
+    }
+});
+
+test('sessions that come and go leave nothing either', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self'] });
+    for (let round = 0; round < 10; round += 1) {
+        await Promise.all(
+            Array.from({ length: 20 }, async (_, i) => {
+                const session = await Session.open(server);
+                const stream = await session.stream();
+                await session.subscribe(server.uri('a.txt'));
+                if (i % 2) {
+                    stream.close();
+                    await session.end();
+                } else {
+                    await session.end();
+                    await stream.over;
+                }
+            }),
+        );
+    }
+    await eventually(() => isEmpty(server), 'the account is empty');
+});
