@@ -66,8 +66,7 @@ void fetch_destroy(struct fetch *f)
     if (!f) {
         return;
     }
-    list_each(it, next, &f->calls)
-    {
+    list_each (it, next, &f->calls) {
         fetch_close(list_entry(it, struct fetch_call, link));
     }
     if (f->multi) {
@@ -327,8 +326,7 @@ static void hand_over_all(struct fetch *f)
     bool again = true;
     while (again) {
         again = false;
-        list_each(it, next, &f->calls)
-        {
+        list_each (it, next, &f->calls) {
             if (hand_over(list_entry(it, struct fetch_call, link))) {
                 again = true;
                 break;
@@ -344,8 +342,7 @@ int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
     CURLMcode rc = f->curl.multi_perform(f->multi, &running);
     collect_ended(f);
     bool pending = false;
-    list_each(it, next, &f->calls)
-    {
+    list_each (it, next, &f->calls) {
         struct fetch_call *call = list_entry(it, struct fetch_call, link);
         pending = pending || (!call->handing && !call->status.finished &&
                               (call->in.len > 0 || call->ended ||

@@ -174,6 +174,9 @@ struct pieces {
 
 static void piece(struct pieces *p, struct tidings_str s)
 {
+    if (s.len == 0) {
+        return; /* it may be NULL, which memcpy must not see */
+    }
     p->at[p->count++] = s;
     p->size += s.len;
 }
