@@ -120,12 +120,12 @@ void call_empty(struct call *call)
 }
 
 static void fail(struct call *call, int rpc_code, struct tidings_str message,
-                 struct tidings_str uri)
+                 struct tidings_str uri, struct tidings_str reason)
 {
     buf_deinit(&call->out);
     buf_init(&call->out, CALL_OUT_EXTRA);
     jw_init(&call->w, &call->out);
-    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri};
+    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri, .reason = reason};
     dialect_write_error(&call->w, call->id_json, &e);
     if (call->out.failed && !call->batch) { /* half a message is worse than none */
         buf_deinit(&call->out);
@@ -141,7 +141,7 @@ void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, cons
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fail(call, rpc_code, tidings_str(text), uri);
+    fail(call, rpc_code, tidings_str(text), uri, STR_EMPTY);
 }
 
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
@@ -151,12 +151,18 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fail(call, dialect_code(call->era, code), tidings_str(text), uri);
+    fail(call, dialect_code(call->era, code), tidings_str(text), uri, STR_EMPTY);
+}
+
+void call_fail_reason(struct call *call, int code, struct tidings_str uri,
+                      struct tidings_str reason, const char *text)
+{
+    fail(call, dialect_code(call->era, code), tidings_str(text), uri, reason);
 }
 
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri)
 {
-    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri);
+    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri, STR_EMPTY);
 }
 
 void call_accept(struct call *call)

@@ -46,6 +46,9 @@ void call_empty(struct call *call);
 /* Throw away what was written and answer with an error. `uri` goes into data; empty: none. */
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
+/* The same with a word for programs in data.reason. */
+void call_fail_reason(struct call *call, int code, struct tidings_str uri,
+                      struct tidings_str reason, const char *text);
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);

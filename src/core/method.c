@@ -141,6 +141,8 @@ static const struct method {
 } methods[] = {
     {{"resources/read", 14}, method_resources_read, IN_BOTH, FEATURE_NONE},
     {{"resources/list", 14}, method_resources_list, IN_BOTH, FEATURE_NONE},
+    {{"resources/metadata", 18}, method_resources_metadata, IN_BOTH, FEATURE_NONE},
+    {{"resources/directory/read", 24}, method_resources_children, IN_BOTH, FEATURE_NONE},
     {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, FEATURE_NONE},
     {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, FEATURE_NONE},
     {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, FEATURE_NONE},

@@ -14,5 +14,15 @@ void method_run(struct call *call);
 void method_resources_list(struct call *call);
 void method_resources_templates_list(struct call *call);
 void method_resources_read(struct call *call);
+void method_resources_metadata(struct call *call);
+void method_resources_children(struct call *call);
+
+/* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
+/* params.cursor; answers the call and returns false when it is not one of ours. `sources` are the
+ * letters accepted; *ret is empty at the beginning. */
+bool method_read_cursor(struct call *call, const char *sources, struct tidings_str *ret);
+void method_write_cursor(struct jw *w, char source, struct tidings_str text);
+/* pageSize and limit are hints; answers the call and returns 0 when one is nonsense. */
+size_t method_page_size(struct call *call);
 
 #endif

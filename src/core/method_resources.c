@@ -13,7 +13,7 @@
 #include "core/resource.h"
 #include "uri/uri.h"
 
-#define CURSOR_MAX (URI_MAX * 3u)
+#define CURSOR_MAX (URI_MAX * 8u)
 
 enum cursor_source {
     FROM_REGISTERED = 'r',
@@ -53,12 +53,12 @@ static bool read_cursor(struct call *call, const char *sources, struct cursor *r
     return good;
 }
 
-static void write_cursor(struct jw *w, enum cursor_source source, struct tidings_str last)
+void method_write_cursor(struct jw *w, char source, struct tidings_str last)
 {
     struct buf text, coded;
     buf_init(&text, CURSOR_MAX);
     buf_init(&coded, CURSOR_MAX * 2);
-    buf_putc(&text, (char)source);
+    buf_putc(&text, source);
     buf_puts(&text, last);
     base64url_put(&coded, buf_str(&text));
     jw_put_string(w, STR("nextCursor"), buf_str(&coded));
@@ -66,8 +66,7 @@ static void write_cursor(struct jw *w, enum cursor_source source, struct tidings
     buf_deinit(&coded);
 }
 
-/* pageSize and limit are hints; answers the call and returns 0 when one is nonsense. */
-static size_t page_size(struct call *call)
+size_t method_page_size(struct call *call)
 {
     const struct core_limits *limits = call->core->limits;
     static const char *const names[] = {"pageSize", "limit"};
@@ -88,6 +87,14 @@ static size_t page_size(struct call *call)
     return limits->page_size;
 }
 
+bool method_read_cursor(struct call *call, const char *sources, struct tidings_str *ret)
+{
+    struct cursor cursor;
+    bool good = read_cursor(call, sources, &cursor);
+    *ret = good ? cursor.after : STR_EMPTY;
+    return good;
+}
+
 /* ---- resources/list -------------------------------------------------------------------------- */
 
 struct listing {
@@ -104,7 +111,7 @@ static void listing_end(struct listing *l)
     struct call *call = l->call;
     jw_end_array(&call->w);
     if (l->list.full) {
-        write_cursor(&call->w, l->source, buf_str(&l->list.last));
+        method_write_cursor(&call->w, (char)l->source, buf_str(&l->list.last));
     }
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
@@ -183,8 +190,12 @@ static bool find_mount(struct listing *l, struct tidings_str after)
 
 void method_resources_list(struct call *call)
 {
+    if (jv_get(call->msg.params, "uri")) {
+        method_resources_children(call);
+        return;
+    }
     struct cursor cursor;
-    size_t wanted = page_size(call);
+    size_t wanted = method_page_size(call);
     if (wanted == 0 || !read_cursor(call, "rm", &cursor)) {
         return;
     }
@@ -247,7 +258,7 @@ static void write_mount_template(struct jw *w, const struct tidings_provider *p)
 void method_resources_templates_list(struct call *call)
 {
     struct cursor cursor;
-    size_t wanted = page_size(call);
+    size_t wanted = method_page_size(call);
     if (wanted == 0 || !read_cursor(call, "t", &cursor)) {
         return;
     }
@@ -275,7 +286,7 @@ void method_resources_templates_list(struct call *call)
     }
     jw_end_array(&call->w);
     if (full) {
-        write_cursor(&call->w, FROM_TEMPLATE, last);
+        method_write_cursor(&call->w, FROM_TEMPLATE, last);
     }
     call_end(call, CACHE_NOW);
 }

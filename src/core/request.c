@@ -302,6 +302,12 @@ void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
     request_start(&stat->base, hit->provider, run_stat);
 }
 
+void request_free_stat(struct tidings_stat *stat)
+{
+    mem_free(stat->copy);
+    stat->copy = NULL;
+}
+
 void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
                        const struct tidings_error *err)
 {

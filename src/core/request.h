@@ -89,6 +89,7 @@ void request_read(struct tidings_read *r, const struct catalog_hit *hit);
 void request_list(struct tidings_list *l, struct tidings_provider *p);
 void request_children(struct tidings_list *l, struct tidings_provider *p);
 void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+void request_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
 void request_complete(struct tidings_complete *c, struct tidings_provider *p);
 void request_write(struct tidings_write *w, struct tidings_provider *p);
 

@@ -36,7 +36,7 @@ void subscribing_free(struct subscribing *s)
 {
     list_remove(&s->pending.link);
     for (size_t i = 0; i < s->count; i++) {
-        mem_free(s->wishes[i].stat.copy);
+        request_free_stat(&s->wishes[i].stat);
     }
     arena_deinit(&s->arena);
     mem_free(s);

@@ -270,6 +270,28 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
+static void what_a_session_and_its_subscription_missed_is_told_once(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    update("mem://x/a"); /* 1: missed by both */
+    assert_empty_result(session_subscribe_with(
+        &s, "mem://x/*", text_of("{\"since\":\"%s\",\"windowMs\":60000}", cursor_text(0))));
+    update("mem://x/b"); /* 2 */
+    struct client *c = session_stream(&s, NULL);
+    bench_settle(&b);
+    bench_end_windows(&b);
+    assert_int_equal(update_count(c, NULL), 2);
+    expect(c, 0, "mem://x/a", 1);
+    expect(c, 1, "mem://x/b", 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_no_json(update_nth(c, NULL, i), "params|_meta|dev.tidings/merged");
+    }
+    client_free(c);
+    assert_int_equal(session_delete(&s), 204);
+}
+
 /* ---- since ----------------------------------------------------------------------------------- */
 
 static void since_tells_what_changed_once_per_resource(void **state)
@@ -514,6 +536,7 @@ int main(void)
         WITH_BENCH(a_listen_that_goes_while_its_state_is_listed_harms_nothing),
         WITH_BENCH(unsubscribing_while_the_state_is_listed_silences_it),
         WITH_BENCH(a_session_without_a_stream_is_told_when_it_opens_one),
+        WITH_BENCH(what_a_session_and_its_subscription_missed_is_told_once),
         WITH_BENCH(since_tells_what_changed_once_per_resource),
         WITH_BENCH(since_now_tells_nothing),
         WITH_BENCH(each_uri_may_have_a_cursor_of_its_own),

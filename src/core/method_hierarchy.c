@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * resources/metadata, and the direct children of one resource: resources/list with `uri`
+ * (SEP-2093), alias resources/directory/read (SEP-2640). Two names, one function.
+ *
+ * A cursor of children is bound to its parent: "c", the parent, a line break, the last child.
+ */
+#include "base/str.h"
+#include "core/access.h"
+#include "core/method.h"
+#include "core/request.h"
+#include "core/resource.h"
+#include "uri/uri.h"
+
+struct looking {
+    struct tidings_stat stat;
+    struct tidings_list list;
+    struct catalog_hit hit;
+    struct call *call;
+    struct tidings_str spelled, uri; /* in the arena */
+    size_t wanted;
+    void (*found)(struct looking *l);
+};
+
+static void stat_done(struct request *request)
+{
+    struct looking *l = request->user;
+    struct call *call = l->call;
+    call->request = NULL;
+    if (request->code < 0) {
+        struct tidings_error err = request->err;
+        request_free_stat(&l->stat);
+        call_fail_err(call, &err, l->spelled);
+        return;
+    }
+    l->found(l);
+}
+
+/* Find and describe what `params.uri` names; `found` goes on, or the call is answered. */
+static void look(struct call *call, size_t wanted, void (*found)(struct looking *l))
+{
+    struct json *param = jv_get(call->msg.params, "uri");
+    struct looking *l = arena_alloc(&call->arena, sizeof(*l));
+    if (!jv_is(param, JV_STRING) || !l) {
+        call_fail(call, l ? TIDINGS_E_INVALID : TIDINGS_E_NOMEM, STR_EMPTY,
+                  l ? "params.uri must be a string" : "out of memory");
+        return;
+    }
+    struct buf canonical;
+    struct tidings_error err;
+    buf_init(&canonical, URI_MAX * 3);
+    l->spelled = jv_str(param);
+    int rc = uri_canonical(l->spelled, &canonical, &err);
+    l->uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
+    buf_deinit(&canonical);
+    if (rc < 0) {
+        call_fail_err(call, &err, l->spelled);
+        return;
+    }
+    if (!l->uri.ptr) {
+        call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        return;
+    }
+    if (!access_allows(call->channel->who, ACCESS_LIST, l->uri) ||
+        !catalog_find(call->core->catalog, l->uri, &call->arena, &l->hit)) {
+        call_fail(call, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
+        return;
+    }
+    l->call = call;
+    l->wanted = wanted;
+    l->found = found;
+    request_init(&l->stat.base, call->core, stat_done, l, l->uri);
+    call->request = &l->stat.base;
+    request_stat(&l->stat, &l->hit);
+}
+
+/* ---- resources/metadata ---------------------------------------------------------------------- */
+
+static void describe(struct looking *l)
+{
+    struct call *call = l->call;
+    struct tidings_resource about = l->stat.about;
+    if (str_eq(about.uri, l->uri)) {
+        about.uri = l->spelled;
+    }
+    call_begin(call);
+    jw_key(&call->w, STR("resource"));
+    jw_begin_object(&call->w);
+    resource_write_members(&call->w, STR("uri"), &about);
+    jw_end_object(&call->w);
+    request_free_stat(&l->stat);
+    call_end(call, CACHE_NOW);
+}
+
+void method_resources_metadata(struct call *call)
+{
+    look(call, 0, describe);
+}
+
+/* ---- children -------------------------------------------------------------------------------- */
+
+static void children_done(struct request *request)
+{
+    struct looking *l = request->user;
+    struct call *call = l->call;
+    call->request = NULL;
+    if (request->code < 0) {
+        struct tidings_error err = request->err;
+        buf_deinit(&l->list.last);
+        call_fail_err(call, &err, l->spelled);
+        return;
+    }
+    jw_end_array(&call->w);
+    if (l->list.full) {
+        struct buf cursor;
+        buf_init(&cursor, URI_MAX * 8);
+        buf_puts(&cursor, l->uri);
+        buf_putc(&cursor, '\n');
+        buf_puts(&cursor, buf_str(&l->list.last));
+        method_write_cursor(&call->w, 'c', buf_str(&cursor));
+        buf_deinit(&cursor);
+    }
+    buf_deinit(&l->list.last);
+    call_end(call, CACHE_NOW);
+}
+
+static void list_children(struct looking *l)
+{
+    struct call *call = l->call;
+    struct tidings_str uri = arena_dup(&call->arena, l->stat.about.uri);
+    bool listable = l->stat.about.listable;
+    request_free_stat(&l->stat);
+    if (!uri.ptr) {
+        call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        return;
+    }
+    if (!listable || !l->hit.provider) {
+        call_fail_reason(call, TIDINGS_E_NOTFOUND, l->spelled, STR("not_listable"),
+                         "this resource has no children");
+        return;
+    }
+    l->uri = uri; /* as its provider spells it */
+    struct tidings_str after, parent;
+    if (!method_read_cursor(call, "c", &after)) {
+        return;
+    }
+    parent = str_cut(after, '\n', &after, NULL);
+    if (parent.len > 0 && !str_eq(parent, uri)) {
+        call_fail(call, TIDINGS_E_INVALID, l->spelled, "params.cursor belongs to another resource");
+        return;
+    }
+    l->list.after = after;
+    l->list.wanted = l->wanted;
+    l->list.who = call->channel->who;
+    l->list.w = &call->w;
+    buf_init(&l->list.last, URI_MAX * 3);
+    request_init(&l->list.base, call->core, children_done, l, l->uri);
+    call->request = &l->list.base;
+    call_begin(call);
+    jw_key(&call->w, STR("resources"));
+    jw_begin_array(&call->w);
+    request_children(&l->list, l->hit.provider);
+}
+
+void method_resources_children(struct call *call)
+{
+    size_t wanted = method_page_size(call);
+    if (wanted > 0) {
+        look(call, wanted, list_children);
+    }
+}
