@@ -190,7 +190,8 @@ static bool find_mount(struct listing *l, struct tidings_str after)
 
 void method_resources_list(struct call *call)
 {
-    if (jv_get(call->msg.params, "uri")) {
+    struct json *parent = jv_get(call->msg.params, "uri");
+    if (parent && !(jv_is(parent, JV_STRING) && jv_str(parent).len == 0)) {
         method_resources_children(call);
         return;
     }

@@ -20,12 +20,12 @@ void windows_deinit(struct windows *w)
 
 /* ---- the heap: places count from 1 ----------------------------------------------------------- */
 
-static struct window **slot(struct windows *all, size_t place)
+static struct window **slot(struct windows *all, uint32_t place)
 {
     return &all->heap[place - 1];
 }
 
-static void put(struct windows *all, size_t place, struct window *w)
+static void put(struct windows *all, uint32_t place, struct window *w)
 {
     *slot(all, place) = w;
     w->index = place;
@@ -33,7 +33,7 @@ static void put(struct windows *all, size_t place, struct window *w)
 
 static void sift_up(struct windows *all, struct window *w)
 {
-    size_t place = w->index;
+    uint32_t place = w->index;
     while (place > 1 && (*slot(all, place / 2))->open_ms > w->open_ms) {
         put(all, place, *slot(all, place / 2));
         place /= 2;
@@ -43,9 +43,9 @@ static void sift_up(struct windows *all, struct window *w)
 
 static void sift_down(struct windows *all, struct window *w)
 {
-    size_t place = w->index;
+    uint32_t place = w->index;
     for (;;) {
-        size_t child = place * 2;
+        uint32_t child = place * 2;
         if (child > all->count) {
             break;
         }
@@ -64,7 +64,7 @@ static void sift_down(struct windows *all, struct window *w)
 static int enter(struct windows *all, struct window *w)
 {
     if (all->count == all->cap) {
-        size_t cap = all->cap ? all->cap * 2 : 16;
+        uint32_t cap = all->cap ? all->cap * 2 : 16;
         struct window **heap = mem_realloc(all->heap, cap * sizeof(struct window *));
         if (!heap) {
             return TIDINGS_E_NOMEM;
@@ -82,7 +82,7 @@ static void leave(struct windows *all, struct window *w)
     if (w->index == 0) {
         return;
     }
-    size_t place = w->index;
+    uint32_t place = w->index;
     struct window *last = *slot(all, all->count);
     all->count--;
     w->index = 0;

@@ -18,14 +18,14 @@ struct core;
 struct window {
     uint64_t open_ms;    /* until then changes are held; 0: nothing was told yet */
     struct outbox *held; /* NULL: nothing */
-    size_t index;        /* private: place among the due ones, from 1; 0: not there */
+    uint32_t index;      /* private: place among the due ones, from 1; 0: not there */
     uint32_t period_ms;
 };
 
 /* All windows of a worker with something held, by due time. */
 struct windows {
     struct window **heap;
-    size_t count, cap;
+    uint32_t count, cap;
 };
 
 void windows_init(struct windows *w);
