@@ -256,7 +256,7 @@ void conn_finish_request(struct http_conn *conn)
 }
 
 /* Handle every complete request in the input. */
-static void process(struct http_conn *conn)
+static void process_input(struct http_conn *conn)
 {
     while (!conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
            conn->r->in.len > 0 && conn->out.pending < PIPELINE_HIGH_WATER) {
@@ -294,6 +294,11 @@ static void process(struct http_conn *conn)
         conn_run_request(conn, &req);
         conn->answering = false;
     }
+}
+
+static void process(struct http_conn *conn)
+{
+    process_input(conn);
     bool waits = conn->state == CONN_IDLE || conn->state == CONN_READING;
     if (!conn->gone && conn->eof && waits) { /* for something that will not come */
         end_connection(conn);
