@@ -300,7 +300,9 @@ static void process(struct http_conn *conn)
 {
     process_input(conn);
     bool waits = conn->state == CONN_IDLE || conn->state == CONN_READING;
-    if (!conn->gone && conn->eof && waits) { /* for something that will not come */
+    /* What is complete may still wait for the answers before it; the rest for what will not come.
+     */
+    if (!conn->gone && conn->eof && waits && (conn->r->in.len == 0 || conn->out.pending == 0)) {
         end_connection(conn);
     }
 }
