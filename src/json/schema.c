@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Compiling in three passes: index the document (schema_index.c), resolve its references, which
+ * index what they lead to (schema_ref.c), forget what only compiling needs. Judging begins in
+ * schema_eval.c.
+ */
+#include "json/schema.h"
+
+#include "base/mem.h"
+#include "json/schema_node.h"
+
+/* More than any bounded schema needs, unless its names are made to be long. */
+#define ARENA_MAX ((size_t)64 << 20)
+
+static unsigned either(unsigned value, unsigned otherwise)
+{
+    return value > 0 ? value : otherwise;
+}
+
+static struct schema_options with_defaults(const struct schema_options *options)
+{
+    struct schema_options o = options ? *options : (struct schema_options){0};
+    o.documents = NULL;
+    o.n_documents = 0;
+    o.max_depth = either(o.max_depth, SCHEMA_DEFAULT_DEPTH);
+    o.max_subschemas = either(o.max_subschemas, SCHEMA_DEFAULT_SUBSCHEMAS);
+    o.max_ref_chain = either(o.max_ref_chain, SCHEMA_DEFAULT_REF_CHAIN);
+    o.max_regex_bytes = either(o.max_regex_bytes, SCHEMA_DEFAULT_REGEX_BYTES);
+    o.max_steps = o.max_steps > 0 ? o.max_steps : SCHEMA_DEFAULT_STEPS;
+    return o;
+}
+
+int schema_compile(struct json *schema, const struct schema_options *options,
+                   struct json_schema **ret, struct tidings_error *err)
+{
+    if (!schema) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "schema: none given");
+    }
+    struct json_schema *s = mem_zalloc(sizeof(*s));
+    if (!s) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "schema: out of memory");
+    }
+    arena_init(&s->arena, ARENA_MAX);
+    s->nodes_end = &s->nodes;
+    s->limits = with_defaults(options);
+    struct compiler c = {.s = s, .options = options, .err = err};
+    int rc = document_add(&c, STR_EMPTY, (json_t *)schema, &s->root);
+    if (rc == 0) {
+        rc = schema_resolve(&c);
+    }
+    if (rc < 0) {
+        schema_destroy(s);
+        return rc;
+    }
+    *ret = s;
+    return 0;
+}
+
+void schema_destroy(struct json_schema *s)
+{
+    if (!s) {
+        return;
+    }
+    for (struct schema_regex *r = s->regexes, *next; r; r = next) {
+        next = r->next;
+        schema_regex_destroy(r);
+    }
+    for (struct document *d = s->documents; d; d = d->next) {
+        json_decref(d->value);
+    }
+    arena_deinit(&s->arena);
+    mem_free(s);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The validation vocabulary: keywords that judge a value by itself. Each one concerns some types
+ * and lets every other pass.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "json/schema_eval.h"
+
+static const char *type_name(const json_t *v)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "an integer", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",    [JSON_NULL] = "null",
+    };
+    return names[json_typeof(v)];
+}
+
+bool check_type(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    unsigned type = (unsigned)json_typeof(at->instance);
+    if (rule->bound >> type & 1) {
+        return true;
+    }
+    if (type == JSON_REAL && rule->bound >> JSON_INTEGER & 1 && value_is_integer(at->instance)) {
+        return true;
+    }
+    if (json_is_string(rule->value)) {
+        return eval_fail(e, at, rule, "%s given, type '%s' expected", type_name(at->instance),
+                         json_string_value(rule->value));
+    }
+    return eval_fail(e, at, rule, "%s given, which is none of the expected types",
+                     type_name(at->instance));
+}
+
+static bool is_equal(struct eval *e, const struct at *at, const struct rule *rule, json_t *other)
+{
+    bool equal = value_equal(at->instance, other, &e->steps);
+    return eval_spend(e, at, rule, 1) && equal;
+}
+
+bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return is_equal(e, at, rule, rule->value) ||
+           eval_fail(e, at, rule, "the value is not the expected one");
+}
+
+bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    for (size_t i = 0; !e->is_over && i < json_array_size(rule->value); i++) {
+        if (is_equal(e, at, rule, json_array_get(rule->value, i))) {
+            return true;
+        }
+    }
+    return eval_fail(e, at, rule, "the value is none of the %zu allowed ones",
+                     json_array_size(rule->value));
+}
+
+bool check_multiple_of(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_number(at->instance) || value_is_multiple(at->instance, rule->value) ||
+           eval_fail(e, at, rule, "the number is not a multiple of %.17g",
+                     json_number_value(rule->value));
+}
+
+bool check_range(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    if (!json_is_number(at->instance)) {
+        return true;
+    }
+    int order = value_compare(at->instance, rule->value);
+    bool is_max = rule->keyword == KW_MAXIMUM || rule->keyword == KW_EXCLUSIVE_MAXIMUM;
+    bool may_equal = rule->keyword == KW_MAXIMUM || rule->keyword == KW_MINIMUM;
+    if (order == 0 ? may_equal : (order < 0) == is_max) {
+        return true;
+    }
+    const char *relation =
+        is_max ? (may_equal ? "at most" : "less than") : (may_equal ? "at least" : "more than");
+    if (json_is_integer(rule->value)) {
+        return eval_fail(e, at, rule, "the number must be %s %" JSON_INTEGER_FORMAT, relation,
+                         json_integer_value(rule->value));
+    }
+    return eval_fail(e, at, rule, "the number must be %s %.17g", relation,
+                     json_real_value(rule->value));
+}
+
+/* `count` of something against a bound that is a least or a most. */
+static bool check_count(struct eval *e, const struct at *at, const struct rule *rule, size_t count,
+                        const char *of)
+{
+    bool is_max = rule->keyword == KW_MAX_LENGTH || rule->keyword == KW_MAX_ITEMS ||
+                  rule->keyword == KW_MAX_PROPERTIES;
+    if (is_max ? count <= rule->bound : count >= rule->bound) {
+        return true;
+    }
+    return eval_fail(e, at, rule, "%zu %s given, at %s %" PRIu64 " %s", count, of,
+                     is_max ? "most" : "least", rule->bound, is_max ? "allowed" : "expected");
+}
+
+bool check_length(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_string(at->instance) ||
+           check_count(e, at, rule, value_code_points(value_str(at->instance)), "characters");
+}
+
+bool check_items_count(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_array(at->instance) ||
+           check_count(e, at, rule, json_array_size(at->instance), "elements");
+}
+
+bool check_properties_count(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_object(at->instance) ||
+           check_count(e, at, rule, json_object_size(at->instance), "properties");
+}
+
+bool check_pattern(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_string(at->instance) ||
+           eval_search(e, at, rule, rule->regex, value_str(at->instance)) ||
+           eval_fail(e, at, rule, "the string does not match the pattern '%s'",
+                     json_string_value(rule->value));
+}
+
+bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    if (!json_is_string(at->instance)) {
+        return true;
+    }
+    return eval_spend(e, at, rule, 1 + json_string_length(at->instance) / 64) &&
+           (schema_format_check(value_str(rule->value), value_str(at->instance)) ||
+            eval_fail(e, at, rule, "the string is not of the format '%s'",
+                      json_string_value(rule->value)));
+}
+
+/* Are all the names there? */
+static bool check_names(struct eval *e, const struct at *at, const struct rule *rule,
+                        const json_t *names)
+{
+    if (!eval_spend(e, at, rule, json_array_size(names) / 8)) {
+        return false;
+    }
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        struct tidings_str name = value_str(json_array_get(names, i));
+        if (!json_object_getn(at->instance, name.ptr, name.len)) {
+            return eval_fail(e, at, rule, "property '%.*s' is missing", STR_ARG(name));
+        }
+    }
+    return true;
+}
+
+bool check_required(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    return !json_is_object(at->instance) || check_names(e, at, rule, rule->value);
+}
+
+bool check_dependent_required(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    bool ok = true;
+    for (void *m = json_is_object(at->instance) ? json_object_iter(rule->value) : NULL; ok && m;
+         m = json_object_iter_next(rule->value, m)) {
+        if (json_object_getn(at->instance, json_object_iter_key(m), json_object_iter_key_len(m))) {
+            ok = check_names(e, at, rule, json_object_iter_value(m));
+        }
+    }
+    return ok;
+}
+
+struct hashed {
+    uint64_t hash;
+    size_t index;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = ((const struct hashed *)a)->hash, y = ((const struct hashed *)b)->hash;
+    return x < y ? -1 : x > y;
+}
+
+/* Elements of the same hash lie side by side: compare each with those before it. */
+static bool has_twins(struct eval *e, const json_t *array, const struct hashed *sorted,
+                      size_t twin[2])
+{
+    size_t count = json_array_size(array);
+    for (size_t i = 1; i < count; i++) {
+        for (size_t k = i; k-- > 0 && sorted[k].hash == sorted[i].hash && e->steps > 0;) {
+            if (value_equal(json_array_get(array, sorted[k].index),
+                            json_array_get(array, sorted[i].index), &e->steps)) {
+                twin[0] = sorted[k].index;
+                twin[1] = sorted[i].index;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool check_unique_items(struct eval *e, const struct at *at, const struct rule *rule)
+{
+    size_t count = json_array_size(at->instance), twin[2] = {0, 0};
+    if (!json_is_true(rule->value) || count < 2) {
+        return true;
+    }
+    struct hashed *sorted = mem_alloc(count * sizeof(*sorted));
+    if (!sorted) {
+        return eval_stop(e, at, rule, "out of memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        sorted[i].hash = value_hash(json_array_get(at->instance, i), &e->steps);
+        sorted[i].index = i;
+    }
+    qsort(sorted, count, sizeof(*sorted), by_hash);
+    bool found = has_twins(e, at->instance, sorted, twin);
+    mem_free(sorted);
+    if (!eval_spend(e, at, rule, 1)) {
+        return false;
+    }
+    return !found ||
+           eval_fail(e, at, rule, "elements %zu and %zu are equal",
+                     twin[0] < twin[1] ? twin[0] : twin[1], twin[0] < twin[1] ? twin[1] : twin[0]);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Judging an instance: what the checks of keywords are given. Private to json/schema*.c.
+ *
+ * One judgement has one struct eval, on its caller's stack and thread. It stops at the first
+ * failure that counts; where a failure does not count (`anyOf`, `not`, `if`, `contains`) it is not
+ * reported. Exceeding a limit is not a failure like others: it ends the whole judgement, whatever
+ * is around.
+ */
+#ifndef JSON_SCHEMA_EVAL_H
+#define JSON_SCHEMA_EVAL_H
+
+#include "json/schema_node.h"
+
+struct eval {
+    const struct json_schema *schema;
+    struct schema_error *error; /* may be NULL */
+    unsigned quiet;             /* > 0: failures are not reported */
+    unsigned depth;
+    uint64_t steps; /* left */
+    bool is_over;   /* a limit was exceeded */
+};
+
+/* Which elements or members (by position) were evaluated, for the unevaluated… keywords. */
+struct marks {
+    size_t count;
+    uint64_t *bits;
+    uint64_t few[4]; /* `bits` for most instances */
+};
+
+/* The way from the root of the instance, innermost first. */
+struct path {
+    const struct path *up; /* NULL: the first step from the root */
+    struct tidings_str key;
+    size_t index; /* when key.ptr is NULL */
+};
+
+/* The dynamic scope: the resources entered, innermost first. */
+struct scope {
+    const struct scope *up;
+    const struct resource *resource;
+};
+
+/* A schema meets a value. */
+struct at {
+    const struct node *node;
+    json_t *instance;
+    const struct path *path; /* NULL at the root */
+    const struct scope *scope;
+    struct marks *marks; /* NULL: nobody asks */
+};
+
+/* Another schema for the same value; its marks go to `marks` (may be NULL). */
+bool eval_here(struct eval *e, const struct at *at, const struct node *node, struct marks *marks);
+/* A schema for an element or a member. */
+bool eval_element(struct eval *e, const struct at *at, const struct node *node, size_t index);
+bool eval_member(struct eval *e, const struct at *at, const struct node *node, void *member);
+/* For a value at the same place that is no part of the instance: a member's name. */
+bool eval_name(struct eval *e, const struct at *at, const struct node *node, json_t *name);
+
+/* Report, unless quiet, and return false. `rule` NULL: the node itself. */
+bool eval_fail(struct eval *e, const struct at *at, const struct rule *rule, const char *fmt, ...)
+    TIDINGS_PRINTF(4, 5);
+/* End the judgement. */
+bool eval_stop(struct eval *e, const struct at *at, const struct rule *rule, const char *text);
+bool eval_spend(struct eval *e, const struct at *at, const struct rule *rule, uint64_t steps);
+/* Is the regex found? Ends the judgement when that cannot be told. */
+bool eval_search(struct eval *e, const struct at *at, const struct rule *rule,
+                 const struct schema_regex *regex, struct tidings_str text);
+
+/* The rule of the same schema with this keyword, or NULL. */
+const struct rule *eval_sibling(const struct node *n, enum keyword keyword);
+
+bool marks_init(struct marks *m, size_t count); /* false: out of memory */
+void marks_deinit(struct marks *m);
+void marks_set(struct marks *m, size_t i); /* NULL is fine */
+bool marks_has(const struct marks *m, size_t i);
+void marks_merge(struct marks *into, const struct marks *from);
+
+bool check_type(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_const(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_enum(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_multiple_of(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_range(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_length(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_pattern(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_format(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_items_count(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_properties_count(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_required(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_dependent_required(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_unique_items(struct eval *e, const struct at *at, const struct rule *rule);
+
+bool check_prefix_items(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_items(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_contains(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_unevaluated_items(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_properties(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_pattern_properties(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_additional_properties(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_property_names(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_unevaluated_properties(struct eval *e, const struct at *at, const struct rule *rule);
+
+bool check_ref(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_dynamic_ref(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_all_of(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_any_of(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_one_of(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_not(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_if(struct eval *e, const struct at *at, const struct rule *rule);
+bool check_dependent_schemas(struct eval *e, const struct at *at, const struct rule *rule);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a compiled schema consists of. Private to json/schema*.c.
+ *
+ * A node is a schema at a place; it belongs to a resource (what an $id names) and holds a rule per
+ * keyword, in the order they are judged. Nodes, rules and strings lie in one arena; only regexes
+ * and references to documents are given back one by one.
+ *
+ *     document ── node ─┬─ rule "properties" ── branch "a" ── node …
+ *                       └─ rule "$ref" ──────── branch ────── a node of any resource
+ */
+#ifndef JSON_SCHEMA_NODE_H
+#define JSON_SCHEMA_NODE_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "json/schema.h"
+#include "json/schema_regex.h"
+
+/* In the order in which the rules of a node are judged: cheap ones first, `unevaluated` last. */
+enum keyword {
+    KW_TYPE,
+    KW_CONST,
+    KW_ENUM,
+    KW_MULTIPLE_OF,
+    KW_MAXIMUM,
+    KW_EXCLUSIVE_MAXIMUM,
+    KW_MINIMUM,
+    KW_EXCLUSIVE_MINIMUM,
+    KW_MAX_LENGTH,
+    KW_MIN_LENGTH,
+    KW_PATTERN,
+    KW_FORMAT,
+    KW_MAX_ITEMS,
+    KW_MIN_ITEMS,
+    KW_MAX_PROPERTIES,
+    KW_MIN_PROPERTIES,
+    KW_REQUIRED,
+    KW_DEPENDENT_REQUIRED,
+    KW_PREFIX_ITEMS,
+    KW_ITEMS,
+    KW_CONTAINS,
+    KW_MIN_CONTAINS,
+    KW_MAX_CONTAINS,
+    KW_PROPERTIES,
+    KW_PATTERN_PROPERTIES,
+    KW_ADDITIONAL_PROPERTIES,
+    KW_PROPERTY_NAMES,
+    KW_REF,
+    KW_DYNAMIC_REF,
+    KW_ALL_OF,
+    KW_ANY_OF,
+    KW_ONE_OF,
+    KW_NOT,
+    KW_IF,
+    KW_THEN,
+    KW_ELSE,
+    KW_DEPENDENT_SCHEMAS,
+    KW_UNIQUE_ITEMS,
+    KW_UNEVALUATED_ITEMS,
+    KW_UNEVALUATED_PROPERTIES,
+    KW_DEFS,
+    KW_CONTENT_SCHEMA,
+    KW_COUNT,
+};
+
+struct node;
+struct rule;
+struct eval;
+struct at;
+
+/* Does the instance at this place obey the rule? */
+typedef bool (*schema_check_fn)(struct eval *e, const struct at *at, const struct rule *rule);
+
+struct branch {
+    struct tidings_str key; /* of a map or list; else empty */
+    struct node *node;
+    struct schema_regex *regex; /* patternProperties */
+};
+
+struct rule {
+    enum keyword keyword;
+    const char *name;
+    schema_check_fn check; /* NULL: only read by its siblings */
+    json_t *value;
+    size_t n_branches;
+    struct branch *branches;    /* those of `properties` are sorted by key */
+    uint64_t bound;             /* of keywords that are a count; of `type`, a set of bits */
+    struct schema_regex *regex; /* pattern */
+    struct tidings_str anchor;  /* $dynamicRef: not empty when the scope decides */
+};
+
+struct anchor {
+    struct anchor *next;
+    struct tidings_str name;
+    struct node *node;
+    bool is_dynamic;
+};
+
+/* Switched on and off by the $vocabulary of the metaschema. */
+struct vocabularies {
+    bool applicator, unevaluated, validation, format_assertion;
+};
+
+struct resource {
+    struct resource *next;
+    struct tidings_str uri; /* absolute unless nothing was; without fragment */
+    struct node *root;
+    struct anchor *anchors;
+    uint64_t n_anchors;
+    struct vocabularies has;
+};
+
+struct document {
+    struct document *next;
+    struct tidings_str uri; /* it was given under; empty for the schema itself */
+    json_t *value;          /* a reference */
+    struct node *root;
+};
+
+struct node {
+    struct node *next;         /* of all nodes */
+    struct node *parent;       /* NULL at the root of a document */
+    struct tidings_str edge;   /* pointer from the parent: "/items", "/properties/a~1b" */
+    struct node *first_child;  /* schemas below */
+    struct node *next_sibling; /* … of this one's parent */
+    struct document *document;
+    struct resource *resource;
+    json_t *value; /* an object, true or false */
+    size_t n_rules;
+    struct rule *rules;
+    unsigned depth; /* below the root of its document */
+    bool has_unevaluated;
+};
+
+struct json_schema {
+    struct arena arena;
+    struct node *root;
+    struct node *nodes, **nodes_end; /* in the order of creation */
+    struct document *documents;
+    struct resource *resources;
+    struct schema_regex *regexes;
+    size_t regex_bytes;           /* of all of them */
+    struct schema_options limits; /* without zeros; documents only while compiling */
+    unsigned n_nodes;
+};
+
+struct compiler {
+    struct json_schema *s;
+    const struct schema_options *options;
+    struct tidings_error *err;
+};
+
+/* schema_keyword.c */
+enum shape {
+    SHAPE_ANY,
+    SHAPE_ARRAY,
+    SHAPE_BOOL,
+    SHAPE_NUMBER,
+    SHAPE_POSITIVE,
+    SHAPE_COUNT,
+    SHAPE_STRING,
+    SHAPE_STRINGS,
+    SHAPE_STRINGS_MAP,
+    SHAPE_TYPE,
+    SHAPE_PATTERN,
+    SHAPE_REF,
+    SHAPE_SCHEMA,
+    SHAPE_SCHEMAS,
+    SHAPE_SCHEMA_MAP,
+    SHAPE_PATTERN_MAP,
+};
+
+struct keyword_row {
+    const char *name;
+    enum shape shape;
+    size_t vocabulary; /* offset of the switch in struct vocabularies; SIZE_MAX: always on */
+    schema_check_fn check;
+};
+
+extern const struct keyword_row schema_keywords[KW_COUNT];
+/* The rule's own value: shape, bound, pattern; not its subschemas. */
+int keyword_read(struct compiler *c, const struct node *n, struct rule *rule, enum shape shape);
+
+/* schema_place.c: texts of a fixed size, cut at a character when full. */
+struct place {
+    char *out; /* always terminated */
+    size_t size, len;
+    bool is_full;
+};
+
+void place_init(struct place *p, char *out, size_t size);
+void place_put(struct place *p, struct tidings_str s);
+void place_put_token(struct place *p, struct tidings_str key); /* "/key", ~ and / escaped */
+/* The place of a keyword (NULL: of the node) as struct schema_error says it. */
+void schema_locate(const struct node *n, const char *keyword, char *out, size_t size);
+/* Fail with the place in front: "/items/minLength: …". */
+int schema_refuse(const struct compiler *c, int code, const struct node *n, const char *keyword,
+                  const char *text);
+int schema_no_memory(const struct compiler *c);
+/* "/keyword" or "/keyword/key" as a pointer; ptr NULL when out of memory. */
+struct tidings_str schema_edge(struct arena *arena, const char *keyword,
+                               const struct tidings_str *key);
+
+/* schema_index.c: nodes of a document, without what references lead to. */
+int schema_index(struct compiler *c, struct document *d, struct node **ret);
+/* A schema where no keyword expects one, at `edge` below `parent`. */
+int schema_index_below(struct compiler *c, struct node *parent, struct tidings_str edge,
+                       json_t *value, struct node **ret);
+
+/* schema_document.c */
+/* What is known under a URI (without fragment): indexed if it was not. NULL and 0 when unknown. */
+int document_find(struct compiler *c, struct tidings_str uri, struct node **ret);
+/* The vocabularies of the metaschema a resource names. */
+int document_vocabularies(struct compiler *c, const struct node *n, struct vocabularies *ret);
+int document_add(struct compiler *c, struct tidings_str uri, json_t *value, struct node **ret);
+
+/* schema_meta.c: text of a standard document, or NULL. */
+const char *schema_meta_text(struct tidings_str uri);
+
+/* schema_ref.c: give every $ref and $dynamicRef its branch. */
+int schema_resolve(struct compiler *c);
+struct node *schema_anchor(const struct resource *r, struct tidings_str name, bool only_dynamic);
+
+/* schema_uri.c: RFC 3986 §5.2. The target without its fragment, which *ret_fragment slices out of
+ * `ref` (ptr NULL without one). TIDINGS_E_NOMEM. */
+int schema_uri_resolve(struct arena *arena, struct tidings_str base, struct tidings_str ref,
+                       struct tidings_str *ret, struct tidings_str *ret_fragment);
+/* Percent-decode a fragment. */
+int schema_uri_decode(struct arena *arena, struct tidings_str fragment, struct tidings_str *ret);
+
+/* schema_value.c: numbers and equality. */
+bool value_is_whole(double d);
+bool value_is_integer(const json_t *v);              /* by value: 1.0 is */
+int value_compare(const json_t *a, const json_t *b); /* two numbers */
+bool value_is_multiple(const json_t *v, const json_t *of);
+size_t value_code_points(struct tidings_str utf8);
+/* Deep equality. Takes a step per value from *steps; false when they run out. */
+bool value_equal(json_t *a, json_t *b, uint64_t *steps);
+uint64_t value_hash(json_t *v, uint64_t *steps); /* equal values, equal hashes */
+static inline struct tidings_str value_str(const json_t *v)
+{
+    return tidings_strn(json_string_value(v), json_string_length(v));
+}
+
+/* schema_format.c: false when `text` is not of the format; true for an unknown one. */
+bool schema_format_check(struct tidings_str format, struct tidings_str text);
+
+#endif
