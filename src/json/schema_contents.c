@@ -149,6 +149,17 @@ static bool is_additional(struct eval *e, const struct at *at, const struct rule
     return true;
 }
 
+/* The i-th member, which nothing named: refused, or judged by the schema for such. */
+static bool judge_leftover(struct eval *e, const struct at *at, const struct rule *rule,
+                           void *member, size_t i)
+{
+    bool ok = is_refusal(rule) ? eval_fail(e, at, rule, "property '%.*s' is not allowed",
+                                           STR_ARG(key_of(member)))
+                               : eval_member(e, at, rule->branches[0].node, member);
+    marks_set(at->marks, i);
+    return ok;
+}
+
 bool check_additional_properties(struct eval *e, const struct at *at, const struct rule *rule)
 {
     const struct rule *patterns = eval_sibling(at->node, KW_PATTERN_PROPERTIES);
@@ -160,10 +171,7 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
             ok = !e->is_over;
             continue;
         }
-        ok = is_refusal(rule)
-                 ? eval_fail(e, at, rule, "property '%.*s' is not allowed", STR_ARG(key_of(m)))
-                 : eval_member(e, at, rule->branches[0].node, m);
-        marks_set(at->marks, i);
+        ok = judge_leftover(e, at, rule, m, i);
     }
     return ok;
 }
@@ -177,10 +185,7 @@ bool check_unevaluated_properties(struct eval *e, const struct at *at, const str
         if (marks_has(at->marks, i)) {
             continue;
         }
-        ok = is_refusal(rule)
-                 ? eval_fail(e, at, rule, "property '%.*s' is not allowed", STR_ARG(key_of(m)))
-                 : eval_member(e, at, rule->branches[0].node, m);
-        marks_set(at->marks, i);
+        ok = judge_leftover(e, at, rule, m, i);
     }
     return ok;
 }

@@ -111,11 +111,6 @@ static void every_mandatory_case_of_the_official_suite_is_judged_right(void **st
     (void)state;
     const char *data = getenv("TIDINGS_DATA");
     char folder[512], path[1024];
-    if (!data || !data[0]) {
-        print_message("skipped: TIDINGS_DATA does not name a folder with json-schema/tests\n");
-        skip();
-        return;
-    }
     (void)snprintf(folder, sizeof(folder), "%s/json-schema/remotes", data);
     load_remotes(folder, "");
     (void)snprintf(folder, sizeof(folder), "%s/json-schema/tests/draft2020-12", data);
@@ -145,6 +140,11 @@ static void every_mandatory_case_of_the_official_suite_is_judged_right(void **st
 
 int main(void)
 {
+    const char *data = getenv("TIDINGS_DATA");
+    if (!data || !data[0]) {
+        print_message("skipped: TIDINGS_DATA does not name a folder with json-schema/tests\n");
+        return 77; /* told apart from passing */
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mandatory_case_of_the_official_suite_is_judged_right),
     };

@@ -134,10 +134,6 @@ static void every_published_case_expands_or_fails_as_printed(void **state)
     static const char *const files[] = {"spec-examples.json", "spec-examples-by-section.json",
                                         "extended-tests.json", "negative-tests.json"};
     const char *folder = getenv("TIDINGS_DATA");
-    if (!folder) {
-        print_message("skipped: TIDINGS_DATA does not name a folder with uritemplate/*.json\n");
-        skip();
-    }
     size_t total = 0, failed = 0;
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         struct json *root = load(folder, files[i]), *group;
@@ -165,6 +161,11 @@ static void every_published_case_expands_or_fails_as_printed(void **state)
 
 int main(void)
 {
+    const char *data = getenv("TIDINGS_DATA");
+    if (!data || !data[0]) {
+        print_message("skipped: TIDINGS_DATA does not name a folder with uritemplate/*.json\n");
+        return 77; /* told apart from passing */
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_published_case_expands_or_fails_as_printed),
     };
