@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Run the integration tests: `node run.mjs [--core] [FILE…]`. `--core` is the quick subset over
-// HTTP that also runs under the sanitizers. Ends with `# pass N` and `# fail M`; fails if any did.
+// HTTP that also runs under the sanitizers. Ends with `# failed in FILE` for each file in which a
+// test failed, `# pass N` and `# fail M`; fails if any did.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -24,6 +25,7 @@ const core = CORE.map((name) => `${name}.test.mjs`);
 const chosen = named.length > 0 ? named : args.includes('--core') ? core : all;
 
 const counts = { pass: 0, fail: 0 };
+const failedIn = new Set();
 const tests = run({
     files: chosen.map((name) => path.resolve(here, name)),
     concurrency: Number(process.env.TIDINGS_JOBS ?? 2),
@@ -35,10 +37,14 @@ tests.on('test:pass', (event) => {
 });
 tests.on('test:fail', (event) => {
     counts.fail += leaf(event) ? 1 : 0;
+    failedIn.add(path.basename(event.file ?? event.name));
     process.exitCode = 1;
 });
 const report = tests.compose(spec);
 report.on('end', () => {
+    for (const file of failedIn) {
+        process.stdout.write(`# failed in ${file}\n`);
+    }
     process.stdout.write(`# pass ${counts.pass}\n# fail ${counts.fail}\n`);
 });
 report.pipe(process.stdout, { end: false });
