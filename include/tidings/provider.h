@@ -159,6 +159,26 @@ TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struc
 TIDINGS_API void tidings_watch_done(struct tidings_watch *watch, int code,
                                     const struct tidings_error *err);
 
+/* ---- what subscriptions cover ---------------------------------------------------------------- */
+
+/* How a subscribed URI is written, in the order in which it is settled what one means. */
+enum tidings_form {
+    TIDINGS_FORM_RESOURCE = 0,  /* names a resource */
+    TIDINGS_FORM_QUERY = 1,     /* holds a raw '?' */
+    TIDINGS_FORM_TEMPLATE = 2,  /* RFC 6570 */
+    TIDINGS_FORM_GLOB = 3,      /* '*', '**', '[…]' */
+    TIDINGS_FORM_CONTAINER = 4, /* ends in '/' */
+    TIDINGS_FORM_REGEX = 5,     /* option `match: "regex"` */
+    TIDINGS_FORM_RELATED = 6,   /* `covers` of the provider decides */
+};
+
+/* A row of a provider's table: one form, in the spelling of its scheme, and what it covers. */
+struct tidings_semantics {
+    enum tidings_form form;
+    const char *uri;    /* RFC 6570 template of such URIs: "file:///{+path}"; NULL ends the table */
+    const char *covers; /* a sentence for people */
+};
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 struct tidings_provider_ops {
@@ -217,6 +237,10 @@ struct tidings_provider_ops {
      * names attributes that the metadata of a change must have. */
     int (*query)(struct tidings_provider *provider, struct tidings_str uri, char *glob, size_t *len,
                  struct tidings_error *err);
+
+    /* Optional: rows for tidings://self/semantics; a form that has none is described in general
+     * words. Lives as long as the table. */
+    const struct tidings_semantics *semantics;
 };
 
 #ifdef __cplusplus

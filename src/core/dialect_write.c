@@ -130,7 +130,8 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     }
     jw_key(w, STR("extensions"));
     jw_begin_object(w);
-    jw_put_raw(w, STR("dev.tidings/subscription-correlation"), STR("{}"));
+    jw_put_raw(w, STR("dev.tidings/subscription-correlation"),
+               STR("{\"semantics\":\"tidings://self/semantics\"}"));
     jw_put_raw(w, STR("dev.tidings/resource-metadata"), STR("{}"));
     jw_end_object(w);
     jw_end_object(w);

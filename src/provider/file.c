@@ -368,6 +368,19 @@ struct mailbox *provider_file_mailbox(struct tidings_provider *provider)
     return f->watch ? file_watch_mailbox(f->watch) : NULL;
 }
 
+static const struct tidings_semantics file_semantics[] = {
+    {TIDINGS_FORM_RESOURCE, "file:///{+path}",
+     "that file; of a directory, every file and directory below it"},
+    {TIDINGS_FORM_QUERY, "file:///{+directory}?pattern={glob}",
+     "what is below the directory and matches; a glob without '/' is compared with names at any "
+     "depth"},
+    {TIDINGS_FORM_QUERY, "file:///query?pattern={glob}",
+     "what is below any mounted directory and matches"},
+    {TIDINGS_FORM_CONTAINER, "file:///{+directory}/",
+     "every file and directory below it, whether it exists yet or not"},
+    {TIDINGS_FORM_RESOURCE, NULL, NULL},
+};
+
 const struct tidings_provider_ops provider_file_ops = {
     .abi = TIDINGS_PROVIDER_ABI,
     .name = "file",
@@ -381,4 +394,5 @@ const struct tidings_provider_ops provider_file_ops = {
     .unwatch = provider_file_unwatch,
     .close = provider_file_close,
     .query = provider_file_query,
+    .semantics = file_semantics,
 };

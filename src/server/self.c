@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/hub_private.h"
+#include "core/request.h"
+#include "core/semantics.h"
 #include "core/session.h"
 #include "json/write.h"
 
@@ -15,7 +17,10 @@
 #define ROWS_MAX 10000u /* of one worker in one answer */
 #define ANNOUNCE_MS 1000u
 
-enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_KINDS };
+/* The live ones come first. */
+enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_SEMANTICS };
+#define SELF_LIVE ((unsigned)SELF_SEMANTICS)
+#define SELF_KINDS (SELF_LIVE + 1)
 
 static const struct {
     struct tidings_str uri, name, description;
@@ -25,6 +30,9 @@ static const struct {
     [SELF_SUBSCRIPTIONS] = {{SELF_PREFIX "subscriptions", 28},
                             {"subscriptions", 13},
                             {"Who hears of what", 17}},
+    [SELF_SEMANTICS] = {{SELF_PREFIX "semantics", 24},
+                        {"semantics", 9},
+                        {"What subscriptions cover, per scheme", 36}},
 };
 
 struct self {
@@ -33,7 +41,8 @@ struct self {
     size_t core_count;
     struct loop_timer *timer;
     unsigned watched; /* bit per kind */
-    unsigned needs[SELF_KINDS];
+    unsigned needs[SELF_LIVE];
+    bool all; /* false: semantics alone */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -188,20 +197,50 @@ static void part_drop(struct letter *letter)
 
 /* ---- the provider ---------------------------------------------------------------------------- */
 
-static int find_kind(struct tidings_str uri)
+static int find_kind(const struct self *self, struct tidings_str uri)
 {
-    for (int i = 0; i < SELF_KINDS; i++) {
+    for (unsigned i = self->all ? 0 : SELF_SEMANTICS; i < SELF_KINDS; i++) {
         if (str_eq(kinds[i].uri, uri)) {
-            return i;
+            return (int)i;
         }
     }
     return -1;
 }
 
+static void describe(enum self_kind kind, struct tidings_resource *about)
+{
+    tidings_resource_init(about);
+    about->uri = kinds[kind].uri;
+    about->name = kinds[kind].name;
+    about->description = kinds[kind].description;
+    about->mime_type = STR("application/json");
+    about->subscribable = kind != SELF_SEMANTICS;
+}
+
+static void read_semantics(struct tidings_read *read)
+{
+    struct tidings_resource about;
+    struct tidings_error err = {0};
+    struct buf text;
+    struct jw w;
+    describe(SELF_SEMANTICS, &about);
+    buf_init(&text, PART_MAX);
+    jw_init(&w, &text);
+    semantics_write(&w, read->base.core->catalog);
+    int rc = text.failed ? tidings_fail(&err, text.failed, "the semantics do not fit")
+                         : tidings_read_text(read, &about, buf_str(&text), &err);
+    tidings_read_done(read, rc, &err);
+    buf_deinit(&text);
+}
+
 static void self_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
 {
     struct self *self = tidings_provider_state(p);
-    int kind = find_kind(uri);
+    int kind = find_kind(self, uri);
+    if (kind == SELF_SEMANTICS) {
+        read_semantics(read);
+        return;
+    }
     if (kind < 0 || self->core_count == 0) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
         return;
@@ -225,21 +264,13 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
     }
 }
 
-static void describe(enum self_kind kind, struct tidings_resource *about)
-{
-    tidings_resource_init(about);
-    about->uri = kinds[kind].uri;
-    about->name = kinds[kind].name;
-    about->description = kinds[kind].description;
-    about->mime_type = STR("application/json");
-}
-
 static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
-    (void)p;
-    static const enum self_kind order[] = {SELF_PEERS, SELF_STATS, SELF_SUBSCRIPTIONS};
+    const struct self *self = tidings_provider_state(p);
+    static const enum self_kind order[] = {SELF_PEERS, SELF_SEMANTICS, SELF_STATS,
+                                           SELF_SUBSCRIPTIONS};
     struct tidings_error err;
-    int rc = 1;
+    int rc = self->all ? 1 : 0;
     for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {
         struct tidings_resource about;
         describe(order[i], &about);
@@ -252,8 +283,7 @@ static void self_list(struct tidings_provider *p, struct tidings_list *list)
 
 static void self_stat(struct tidings_provider *p, struct tidings_stat *stat, struct tidings_str uri)
 {
-    (void)p;
-    int kind = find_kind(uri);
+    int kind = find_kind(tidings_provider_state(p), uri);
     struct tidings_resource about;
     if (kind < 0) {
         tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
@@ -267,7 +297,7 @@ static void announce(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct self *self = user;
-    for (unsigned i = 0; i < SELF_KINDS; i++) {
+    for (unsigned i = 0; i < SELF_LIVE; i++) {
         if (self->watched & (1u << i)) {
             struct tidings_change change = {.uri = kinds[i].uri};
             (void)tidings_provider_changed(self->provider, &change, NULL);
@@ -278,7 +308,7 @@ static void announce(struct loop_timer *timer, void *user)
 static unsigned kinds_below(struct tidings_str uri)
 {
     unsigned bits = 0;
-    for (unsigned i = 0; i < SELF_KINDS; i++) {
+    for (unsigned i = 0; i < SELF_LIVE; i++) {
         if (str_eq(kinds[i].uri, uri) ||
             (uri.ptr[uri.len - 1] == '/' && str_starts(kinds[i].uri, uri))) {
             bits |= 1u << i;
@@ -291,8 +321,12 @@ static void self_watch(struct tidings_provider *p, struct tidings_watch *watch,
                        struct tidings_str uri)
 {
     struct self *self = tidings_provider_state(p);
+    if (!self->all) {
+        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL);
+        return;
+    }
     self->watched |= kinds_below(uri);
-    for (unsigned i = 0; i < SELF_KINDS; i++) {
+    for (unsigned i = 0; i < SELF_LIVE; i++) {
         self->needs[i] += (kinds_below(uri) >> i) & 1u; /* scopes overlap */
     }
     if (!loop_timer_is_running(self->timer)) {
@@ -304,7 +338,7 @@ static void self_watch(struct tidings_provider *p, struct tidings_watch *watch,
 static void self_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct self *self = tidings_provider_state(p);
-    for (unsigned i = 0; i < SELF_KINDS; i++) {
+    for (unsigned i = 0; i < SELF_LIVE; i++) {
         self->needs[i] -= (kinds_below(uri) >> i) & 1u;
         self->watched &= self->needs[i] > 0 ? ~0u : ~(1u << i);
     }
@@ -316,8 +350,8 @@ static void self_unwatch(struct tidings_provider *p, struct tidings_str uri)
 static int self_open(struct tidings_provider *p, struct tidings_str config,
                      struct tidings_error *err)
 {
-    (void)config;
     struct self *self = tidings_provider_state(p);
+    self->all = str_eq(config, STR(SELF_ALL));
     self->provider = p;
     self->timer = loop_timer_open(p->hub->loop, announce, self);
     return self->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

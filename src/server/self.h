@@ -2,7 +2,8 @@
  *
  * The server's own state as resources: tidings://self/stats, /peers and /subscriptions, live JSON
  * that is gathered from all workers when it is read, and announced once a second while somebody
- * watches.
+ * watches. And tidings://self/semantics: what subscriptions cover, which can always be read, but is
+ * listed only with the others; it changes with what is registered and is not announced.
  */
 #ifndef SERVER_SELF_H
 #define SERVER_SELF_H
@@ -14,6 +15,7 @@ struct core;
 extern const struct tidings_provider_ops provider_self_ops;
 
 #define SELF_PREFIX "tidings://self/"
+#define SELF_ALL "all" /* the configuration that serves more than semantics */
 
 /* Which cores to ask; after workers exist and before clients can connect. */
 void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);

@@ -395,11 +395,12 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
         rc = mount_files(s, &c->mounts[i], err);
     }
-    if (rc == 0 && c->self) {
-        rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
-    }
-    if (rc == 0 && s->is_program) {
+    if (rc == 0 && s->is_program && !c->self) {
         rc = check_has_something(s, err);
+    }
+    if (rc == 0 && !s->own) {
+        rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX),
+                       c->self ? STR(SELF_ALL) : STR_EMPTY, &s->own, err);
     }
     if (rc == 0) {
         rc = build_workers(s, wants_http, err);

@@ -29,7 +29,7 @@ struct tidings_server {
     size_t route_count;
     struct list locals;              /* letters: subscriptions made before the server runs */
     struct core **cores;             /* of the workers, by index */
-    struct tidings_provider *own;    /* tidings://self/, or NULL */
+    struct tidings_provider *own;    /* tidings://self/ */
     struct tidings_server_info info; /* slices into info_text */
     struct buf info_text;
     tidings_ready_fn ready;

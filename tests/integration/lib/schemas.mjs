@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+//
+// Hold messages against the schemas of docs/schema. They are open, as the protocol's own are; here
+// a message may besides not carry a key of ours that no schema names. (The validator is the one the
+// official SDK brings along.)
+
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+
+import Ajv2020 from 'ajv/dist/2020.js';
+
+const folder = new URL('../../../docs/schema/', import.meta.url);
+export const names = readdirSync(folder).filter((name) => name.endsWith('.json')).sort();
+const documents = names.map((name) => JSON.parse(readFileSync(new URL(name, folder), 'utf8')));
+
+const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false, allErrors: true, allowUnionTypes: true });
+documents.forEach((document) => ajv.addSchema(document));
+
+/** Every key "dev.tidings/…" anywhere in a value. */
+export function* ownKeys(value) {
+    for (const [name, member] of Object.entries(value ?? {})) {
+        if (name.startsWith('dev.tidings/')) {
+            yield name;
+        }
+        if (typeof member === 'object') {
+            yield* ownKeys(member);
+        }
+    }
+}
+
+const named = new Set(documents.flatMap((document) => [...ownKeys(document)]));
+
+/** `schema` is the last part of an $id, and the name of a definition if need be: "resource#metadata". */
+export function problems(schema, value) {
+    const [document, definition] = schema.split('#');
+    const pointer = definition ? `#/$defs/${definition}` : '';
+    const validate = ajv.getSchema(`urn:tidings:schema:${document}${pointer}`);
+    assert.ok(validate, `there is no schema '${schema}'`);
+    const found = validate(value)
+        ? []
+        : validate.errors.map((e) => `${e.instancePath || '/'} ${e.message} (${e.schemaPath})`);
+    const unknown = [...ownKeys(value)].filter((name) => !named.has(name));
+    return [...found, ...unknown.map((name) => `${name} is in no schema`)];
+}
+
+export function holds(schema, value) {
+    const found = problems(schema, value);
+    assert.deepEqual(found, [], `${schema}: ${JSON.stringify(value)}`);
+}

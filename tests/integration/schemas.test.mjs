@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+//
+// What docs/schema promises of our additions to the protocol, held against real messages of both
+// eras.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { call, listen, meta, Session } from './lib/rpc.mjs';
+import { servePublish, RESOURCE } from './lib/publish.mjs';
+import { holds, names, problems } from './lib/schemas.mjs';
+import { serve, serveExample } from './lib/server.mjs';
+import { isUpdate, MODES, OPTIONS, Subscriber } from './lib/subscriber.mjs';
+
+const files = { 'a.txt': 'one', 'b.bin': Buffer.from([0xff, 0xfe, 0]), 'dir/c.log': '1', 'dir/d.log': '1' };
+const parse = ({ contents }) => JSON.parse(contents[0].text);
+
+test('the schemas are schemas, and tell right from wrong', () => {
+    assert.deepEqual(
+        names,
+        ['acknowledged', 'extensions', 'options', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
+    );
+    const right = { uri: 'x:///a', name: 'a', capabilities: { list: false, subscribe: true } };
+    holds('resource', right);
+    assert.notDeepEqual(problems('resource', { ...right, capabilities: { list: 1 } }), []);
+    assert.notDeepEqual(problems('resource', { ...right, text: '', blob: '' }), []);
+    assert.notDeepEqual(problems('resource', { ...right, _meta: { 'dev.tidings/none': 1 } }), []);
+    assert.notDeepEqual(problems('resource#metadata', { resource: { ...right, text: '' } }), []);
+    assert.notDeepEqual(problems('updated', { uri: 'x:///a', subscribedUri: 'x:///a' }), []);
+});
+
+test('both eras advertise both extensions', async (t) => {
+    const server = await serve(t, { files });
+    const session = await Session.open(server);
+    const { capabilities } = await call(server, 'server/discover');
+    holds('extensions', session.result.capabilities.extensions);
+    holds('extensions', capabilities.extensions);
+    assert.deepEqual(capabilities.extensions, session.result.capabilities.extensions);
+});
+
+/** Every resource object a client of either era can be shown. */
+async function* resources(server, ask) {
+    yield* (await ask('resources/list', {})).resources;
+    yield* (await ask('resources/list', { uri: server.uri('dir/') })).resources;
+    for (const name of ['a.txt', 'b.bin', 'dir/']) {
+        yield* (await ask('resources/read', { uri: server.uri(name) })).contents;
+    }
+}
+
+test('resources are complete in lists, reads and metadata, in both eras', async (t) => {
+    const server = await serve(t, { files });
+    const session = await Session.open(server);
+    const eras = [(m, p) => call(server, m, p), (m, p) => session.call(m, p)];
+    for (const ask of eras) {
+        let count = 0;
+        for await (const resource of resources(server, ask)) {
+            holds('resource', resource);
+            count += 1;
+        }
+        assert.ok(count >= 8, `${count} resources were seen`);
+        for (const name of ['a.txt', 'dir/']) {
+            holds('resource#metadata', await ask('resources/metadata', { uri: server.uri(name) }));
+        }
+    }
+});
+
+test('templates say what their resources can do at most', async (t) => {
+    const server = await serveExample(t, 'conformance');
+    const session = await Session.open(server);
+    for (const ask of [(m) => call(server, m), (m) => session.call(m)]) {
+        const { resourceTemplates } = await ask('resources/templates/list');
+        assert.ok(resourceTemplates.length > 0);
+        resourceTemplates.forEach((row) => holds('resource#template', row));
+    }
+});
+
+for (const mode of MODES) {
+    test(`${mode.name}: updates are as their schema says, with every option`, async (t) => {
+        const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
+        const [a, dir] = [s.uri('a.txt'), s.uri('dir/')];
+        const options = { initial: true, include: 'value', uris: { [a]: { include: 'metadata' } } };
+        holds('options', options);
+        const { cursor, refused } = await s.ask([a, dir], options);
+        assert.deepEqual(refused, {});
+        holds('updated', (await s.update(a)).params);
+        s.tree.replace('a.txt', 'two');
+        s.tree.write('dir/new.log', 'x');
+        s.tree.remove('dir/c.log');
+        const wanted = new Set(['updated', 'created', 'deleted']);
+        while (wanted.size > 0) {
+            const { params } = await s.message(isUpdate, `an update that is ${[...wanted]}`);
+            wanted.delete(params._meta['dev.tidings/change']);
+        }
+        const seen = s.messages.filter(isUpdate);
+        seen.forEach((message) => holds('updated', message.params));
+        assert.ok(seen.some(({ params }) => params._meta['dev.tidings/data']));
+        assert.ok(seen.some(({ params }) => params._meta['dev.tidings/initial']));
+        holds('options', { since: cursor, uris: {} });
+    });
+}
+
+test('acknowledgements and subscribe results are as their schema says', async (t) => {
+    const server = await serve(t, { files });
+    const uris = [server.uri('a.txt'), server.uri('none.txt'), 'nothing:///here'];
+    const { ack } = await listen(server, { resourceSubscriptions: uris, resourcesListChanged: true });
+    holds('acknowledged', ack);
+    assert.equal(ack._meta['dev.tidings/refused'].length, 2);
+    const session = await Session.open(server);
+    holds('acknowledged#subscribed', await session.subscribe(uris[0]));
+});
+
+test('an option is accepted exactly when its schema accepts it', async (t) => {
+    const server = await servePublish(t);
+    const tries = [
+        {}, { match: 'glob' }, { match: 'x' }, { include: 'value' }, { include: 1 }, { windowMs: 0 },
+        { windowMs: -1 }, { windowMs: '1' }, { rateMs: 5 }, { rateMs: 0.5 }, { initial: false },
+        { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' },
+        { since: '1.2' }, { unheard: 1 }, { uris: { [RESOURCE]: { windowMs: 1 } } },
+        { uris: { [RESOURCE]: { uris: {} } } }, { uris: { [RESOURCE]: { windowMs: 'x' } } },
+    ];
+    for (const options of tries) {
+        const params = { _meta: meta({ [OPTIONS]: options }) };
+        const { ack, events } = await listen(server, { resourceSubscriptions: [RESOURCE] }, { params });
+        events.close();
+        const accepted = !ack._meta['dev.tidings/refused'];
+        const found = problems('options', options);
+        assert.equal(accepted, found.length === 0, `${JSON.stringify(options)}: ${found}`);
+    }
+});
+
+test('what subscriptions cover can be read by programs, listed only with --self', async (t) => {
+    const server = await serve(t, { files });
+    const { capabilities } = await call(server, 'server/discover');
+    const uri = capabilities.extensions['dev.tidings/subscription-correlation'].semantics;
+    const session = await Session.open(server);
+    const semantics = parse(await call(server, 'resources/read', { uri }));
+    assert.deepEqual(parse(await session.call('resources/read', { uri })), semantics);
+    holds('semantics', semantics);
+    assert.deepEqual(Object.keys(semantics.schemes), ['file', 'tidings']);
+    const forms = semantics.schemes.file.map(({ form, covers }) => [form, covers.join()]);
+    assert.deepEqual(forms, [
+        ['resource', 'itself,below'],
+        ['query', 'matching'],
+        ['query', 'matching'],
+        ['template', 'matching'],
+        ['glob', 'matching'],
+        ['container', 'below'],
+        ['regex', 'matching'],
+    ]);
+    assert.ok(semantics.schemes.file.every((row) => row.uri.startsWith('file:')));
+    const { resources } = await call(server, 'resources/list');
+    assert.ok(resources.every((row) => row.uri !== uri));
+    const own = await serve(t, { files: {}, args: ['--self'] });
+    const listed = (await call(own, 'resources/list')).resources.find((row) => row.uri === uri);
+    assert.deepEqual(listed?.capabilities, { list: false, subscribe: false });
+});
