@@ -32,15 +32,14 @@ static struct peer *listen_peer(struct call *call)
     return peer;
 }
 
-/* Options of one URI: the server's, then those for all, then its own. An error refuses the wish. */
+/* Options of one URI: those for all, then its own. An error refuses the wish. */
 static void read_options(struct subscribing *s, struct wish *w, struct json *given)
 {
-    const struct option_limits *limits = &s->core->limits->options;
     struct tidings_error err;
-    options_init(&w->options, limits);
+    options_init(&w->options);
     struct json *own = jv_get_str(jv_get(given, "uris"), w->spelled);
-    if (options_read(&w->options, given, limits, true, &err) < 0 ||
-        options_read(&w->options, own, limits, false, &err) < 0) {
+    if (options_read(&w->options, given, true, &err) < 0 ||
+        options_read(&w->options, own, false, &err) < 0) {
         wish_refuse(w, err.code, "%s", err.text);
         return;
     }

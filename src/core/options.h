@@ -4,8 +4,11 @@
  * along. They travel in `_meta["dev.tidings/options"]` of resources/subscribe and
  * subscriptions/listen (there for all URIs, and per URI under `uris`).
  *
- * Every field has a server-side default, and times a ceiling. An unknown or ill-typed field is
- * refused with its name and what is accepted; nothing is ignored in silence.
+ * What is not asked for is the server's: general defaults and ceilings, and rules that hold below a
+ * URI prefix. An unknown or ill-typed field is refused with its name and what is accepted; nothing
+ * is ignored in silence.
+ *
+ *     options_init -> options_read (any number of times, the later wins) -> options_settle
  */
 #ifndef CORE_OPTIONS_H
 #define CORE_OPTIONS_H
@@ -28,29 +31,74 @@ enum option_include {
     OPTION_INCLUDE_VALUE,
 };
 
+/* A bit for each field, in the order of the table in options.c. */
+enum option_bit {
+    OPTION_MATCH = 1u << 0,
+    OPTION_WINDOW = 1u << 1,
+    OPTION_RATE = 1u << 2,
+    OPTION_INCLUDE = 1u << 3,
+    OPTION_INITIAL = 1u << 4,
+    OPTION_SINCE = 1u << 5,
+    OPTION_ORIGIN = 1u << 6,
+    OPTION_ECHO = 1u << 7,
+};
+
 struct options {
+    unsigned given; /* OPTION_… bits: said by whoever was read; the others are filled in */
     enum option_match match;
     enum option_include include;
     uint64_t window_ms, rate_ms;
-    bool has_window, has_rate; /* the client asked; else the mount's own apply */
     bool initial;
     bool echo;
-    bool has_since;
-    uint64_t since_epoch, since;
-    struct tidings_str origin; /* borrowed from the message */
+    uint64_t since_epoch, since; /* with OPTION_SINCE */
+    struct tidings_str origin;   /* borrowed from the message, or from a rule */
+};
+
+/* What clients may ask for; the fields in `given` are limited. */
+struct option_ceiling {
+    unsigned given;
+    unsigned matches; /* 1u << enum option_match: the kinds that may be, however asked for */
+    enum option_include include;
+    uint64_t window_ms, rate_ms;
+    unsigned refused; /* OPTION_… bits of what may not be asked for at all */
+};
+
+/* What holds below one URI prefix. */
+struct option_rule {
+    struct tidings_str prefix; /* canonical; empty: everywhere */
+    struct options defaults;   /* those in its `given` */
+    struct option_ceiling ceiling;
 };
 
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
     uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */
+    const struct option_rule *rules;     /* shortest prefix first; a longer one wins */
+    size_t rule_count;
 };
 
-/* The defaults of the server. */
-void options_init(struct options *o, const struct option_limits *limits);
+/* Nothing asked for. */
+void options_init(struct options *o);
 /* Take what the object says; fields it lacks stay. `value` NULL: nothing happens. `uris` says
- * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID. */
-int options_read(struct options *o, struct json *value, const struct option_limits *limits,
-                 bool uris, struct tidings_error *err);
+ * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID; `o` is as it
+ * was then. */
+int options_read(struct options *o, struct json *value, bool uris, struct tidings_error *err);
+/* Fill in what was not asked for, and refuse (TIDINGS_E_INVALID) what may not be. `uri` is what all
+ * that the subscription covers begins with; empty: it may cover anything. Defaults come from rules
+ * it lies within; ceilings also from those it reaches into. *ret_matches: 1u << enum option_match
+ * of the kinds it may turn out to be. */
+int options_settle(struct options *o, const struct option_limits *limits, struct tidings_str uri,
+                   unsigned *ret_matches, struct tidings_error *err);
+/* "literal, glob": the kinds in a set, for a sentence. */
+void options_put_matches(struct buf *out, unsigned matches);
+
+/* A rule from its two objects (each may be NULL): `options` as a client would send it, without
+ * `since`; `limits` with the largest windowMs and rateMs, the most include, an array of kinds as
+ * match, and false for initial, since, origin or echo to have them refused. `rule->prefix` is not
+ * touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
+                     struct tidings_error *err);
+
 /* "epoch.seq" as cursors are written. */
 bool cursor_parse(struct tidings_str text, uint64_t *epoch, uint64_t *seq);
 

@@ -71,7 +71,6 @@ int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, str
     p->ops = ops;
     p->hub = hub;
     p->pool = pool;
-    p->window_ms = p->rate_ms = -1;
     p->prefix = tidings_strn(copy, prefix.len);
     p->state = (char *)p + text;
     rc = ops->open(p, config, err);

@@ -16,7 +16,6 @@ struct tidings_provider {
     struct hub *hub;
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
     struct tidings_str prefix;
-    int64_t window_ms, rate_ms; /* of subscriptions below it; -1: the server's */
     /* the prefix text and then `ops->size` bytes of state follow */
     void *state;
 };

@@ -15,11 +15,36 @@
 
 #define CONDITIONS_MAX 8u
 
+/* A rule may say which kinds there are below its prefix. */
+static void check_kind(struct wish *w)
+{
+    static const enum option_match kinds[] = {
+        [MATCH_LITERAL] = OPTION_MATCH_LITERAL,   [MATCH_CONTAINER] = OPTION_MATCH_CONTAINER,
+        [MATCH_TEMPLATE] = OPTION_MATCH_TEMPLATE, [MATCH_GLOB] = OPTION_MATCH_GLOB,
+        [MATCH_GLOB_Q] = OPTION_MATCH_GLOB,       [MATCH_REGEX] = OPTION_MATCH_REGEX,
+    };
+    if (w->refused || w->matches & (1u << kinds[w->kind])) {
+        return;
+    }
+    struct buf text;
+    buf_init(&text, 256);
+    buf_puts(&text, STR("this is a subscription of kind "));
+    options_put_matches(&text, 1u << kinds[w->kind]);
+    buf_puts(&text, STR("; accepted here are: "));
+    options_put_matches(&text, w->matches);
+    wish_refuse(w, TIDINGS_E_INVALID, "%s", text.failed ? "out of memory" : text.ptr);
+    buf_deinit(&text);
+}
+
 static void settled(struct subscribing *s)
 {
-    if (--s->unsettled == 0) {
-        subscribing_arm(s);
+    if (--s->unsettled > 0) {
+        return;
     }
+    for (size_t i = 0; i < s->count; i++) {
+        check_kind(&s->wishes[i]);
+    }
+    subscribing_arm(s);
 }
 
 static bool out_of_memory(struct wish *w, const void *p)
@@ -380,12 +405,36 @@ static bool mean_by_text(struct wish *w)
     return !spell(w, w->spelled, AS_URI);
 }
 
+/* What the server says of options below the URI, as far as its text goes before a wildcard. */
+static bool apply_rules(struct wish *w)
+{
+    const struct options *o = &w->options;
+    enum option_match match = o->given & OPTION_MATCH ? o->match : OPTION_MATCH_AUTO;
+    struct tidings_str fixed = STR_EMPTY;
+    struct tidings_error err;
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    if (match != OPTION_MATCH_REGEX && uri_canonical_pattern(w->spelled, &text, NULL) == 0) {
+        const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
+        fixed = buf_str(&text);
+        if (match != OPTION_MATCH_GLOB) {
+            fixed = str_cut(fixed, '?', &(struct tidings_str){0}, NULL);
+        }
+        fixed = has_any(fixed, wild) ? fixed_prefix(fixed, wild) : fixed;
+    }
+    if (options_settle(&w->options, &w->owner->core->limits->options, fixed, &w->matches, &err)) {
+        wish_refuse(w, err.code, "%s", err.text);
+    }
+    buf_deinit(&text);
+    return !w->refused;
+}
+
 static void settle(struct wish *w)
 {
     struct subscribing *s = w->owner;
     const struct principal *who = s->pending.listen->peer->who;
     request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
-    if (mean_by_text(w)) {
+    if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;
     }

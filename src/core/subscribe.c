@@ -242,24 +242,6 @@ static bool is_too_many(struct subscribing *s, struct wish *w)
     return w->refused;
 }
 
-/* The mount's own defaults, where the client asked for nothing. */
-static void apply_mount(const struct subscribing *s, struct wish *w)
-{
-    const struct catalog *c = s->core->catalog;
-    for (size_t i = 0; i < c->mount_count && w->scope_count > 0; i++) {
-        const struct tidings_provider *p = c->mounts[i];
-        if (!uri_is_within(w->scopes[0], p->prefix)) {
-            continue;
-        }
-        if (!w->options.has_window && p->window_ms >= 0) {
-            w->options.window_ms = (uint64_t)p->window_ms;
-        }
-        if (!w->options.has_rate && p->rate_ms >= 0) {
-            w->options.rate_ms = (uint64_t)p->rate_ms;
-        }
-    }
-}
-
 /* The watch is armed: make the subscription, or release the watch again. */
 static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
@@ -292,12 +274,11 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->broad = w->broad;
     listen->peer->broad_count += w->broad;
     sub->owes_initial = w->options.initial;
-    sub->owes_since = w->options.has_since;
-    if (w->options.has_since) {
+    sub->owes_since = w->options.given & OPTION_SINCE;
+    if (sub->owes_since) {
         bool known = w->options.since_epoch == s->core->epoch && w->options.since <= arm->seq;
         sub->since = known ? w->options.since : SINCE_UNKNOWN;
     }
-    apply_mount(s, w);
     sub_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */
         peer_owe_truncated(listen->peer, sub, owed);
@@ -314,7 +295,7 @@ static struct cursor standing(const struct subscribing *s, uint64_t seq)
     }
     for (size_t i = 0; i < s->count; i++) {
         const struct options *o = &s->wishes[i].options;
-        if (!s->wishes[i].sub || !o->has_since) {
+        if (!s->wishes[i].sub || !(o->given & OPTION_SINCE)) {
             continue;
         }
         if (o->since_epoch != s->core->epoch || o->since > seq) {
@@ -484,12 +465,11 @@ void subscribing_arm(struct subscribing *s)
 
 void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
 {
-    const struct option_limits *limits = &call->core->limits->options;
     struct json *given = options_of(&call->msg);
     struct options options;
     struct tidings_error err;
-    options_init(&options, limits);
-    if (options_read(&options, given, limits, false, &err) < 0) {
+    options_init(&options);
+    if (options_read(&options, given, false, &err) < 0) {
         call_fail_err(call, &err, STR_EMPTY);
         return;
     }

@@ -22,6 +22,7 @@ struct wish {
     struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
     struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
     struct options options;
+    unsigned matches; /* 1u << enum option_match: what it may turn out to be */
     enum match_kind kind;
     struct tidings_str *scopes; /* to be armed */
     size_t scope_count;

@@ -204,6 +204,7 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->exclude);
     config_list_deinit(&c->allow_origin);
     config_list_deinit(&c->allow_host);
+    config_list_deinit(&c->subscriptions);
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->file);
@@ -282,6 +283,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_GLOBS:
     case CONFIG_ORIGINS:
     case CONFIG_HOSTS:
+    case CONFIG_RULES:
         for (size_t i = 0; i < list->count; i++) {
             buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
         }
@@ -310,12 +312,19 @@ static void print_list(struct jw *w, const struct config_list *list, const char 
     jw_end_array(w);
 }
 
-static void print_duration(struct jw *w, const char *name, int64_t ms)
+static void print_rules(struct jw *w, const struct config_list *list)
 {
-    if (ms >= 0) {
-        char text[32];
-        snprintf(text, sizeof(text), "%lldms", (long long)ms);
-        jw_put_string(w, tidings_str(name), tidings_str(text));
+    jw_begin_array(w);
+    for (size_t i = 0; i < list->count; i++) {
+        jw_raw(w, tidings_str(list->items[i]));
+    }
+    jw_end_array(w);
+}
+
+static void print_object(struct jw *w, const char *name, const char *text)
+{
+    if (text) {
+        jw_put_raw(w, tidings_str(name), tidings_str(text));
     }
 }
 
@@ -328,8 +337,8 @@ static void print_mounts(struct jw *w, const struct config *c)
         jw_put_string(w, STR("path"), tidings_str(c->mounts[i].path));
         jw_key(w, STR("exclude"));
         print_list(w, &c->mounts[i].exclude, "");
-        print_duration(w, "window", c->mounts[i].window_ms);
-        print_duration(w, "rate", c->mounts[i].rate_ms);
+        print_object(w, "options", c->mounts[i].options);
+        print_object(w, "limits", c->mounts[i].limits);
         jw_end_object(w);
     }
     jw_end_array(w);
@@ -341,6 +350,8 @@ static int print_value(const struct config *c, const struct config_row *row, str
     jw_init(&w, out);
     if (row->type == CONFIG_MOUNTS) {
         print_mounts(&w, c);
+    } else if (row->type == CONFIG_RULES) {
+        print_rules(&w, field_const(c, row));
     } else if (config_is_list(row->type)) {
         print_list(&w, field_const(c, row), row->value);
     } else if (row->type == CONFIG_BOOL || row->type == CONFIG_NUMBER) {

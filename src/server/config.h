@@ -55,7 +55,7 @@ struct config_mount {
     char *uri;                  /* canonical prefix, ends in '/' */
     char *path;                 /* absolute directory; not looked at here */
     struct config_list exclude; /* beyond config.exclude */
-    int64_t window_ms, rate_ms; /* -1: the server's */
+    char *options, *limits;     /* JSON objects for subscriptions below it; NULL: none */
 };
 
 /* Counts are plain, sizes are bytes, durations are milliseconds. */
@@ -90,6 +90,7 @@ struct config {
     uint64_t watch_linger_ms;
     uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
+    struct config_list subscriptions;    /* rules as JSON objects, see server/rules.h */
     uint64_t max_breadth;
     uint64_t max_value;
     uint64_t log_age_ms; /* 0: no limit */

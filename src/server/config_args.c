@@ -30,10 +30,11 @@ static int take_variable(struct config *c, const struct config_row *row, const c
     struct config_origin origin = {CONFIG_ENVIRONMENT, 0};
     struct tidings_str rest = tidings_str(value);
     int rc = 0;
-    if (!config_is_list(row->type)) {
+    bool splits = config_is_list(row->type) && row->type != CONFIG_RULES; /* JSON has commas */
+    if (!splits) {
         rc = config_assign(c, row, rest, origin, err);
     }
-    while (config_is_list(row->type) && rc == 0 && rest.len > 0) {
+    while (splits && rc == 0 && rest.len > 0) {
         struct tidings_str item = str_trim(str_cut(rest, ',', &rest, NULL), " \t");
         rc = item.len > 0 ? config_assign(c, row, item, origin, err) : 0;
     }

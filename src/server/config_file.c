@@ -17,9 +17,11 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "server/config_table.h"
+#include "server/rules.h"
 #include "json/json.h"
+#include "json/write.h"
 
-#define FILE_MAX_DEPTH 8u
+#define FILE_MAX_DEPTH 16u
 
 /* ---- where things are ------------------------------------------------------------------------ */
 
@@ -125,10 +127,12 @@ static unsigned line_of_key(const struct reading *r, struct tidings_str key)
     return enter_key(&c, key) ? c.line : 1;
 }
 
-static unsigned line_of_mount(const struct reading *r, size_t index, const char *key)
+/* The line of an element of `list`, or of its member `key`. */
+static unsigned line_of_item(const struct reading *r, struct tidings_str list, size_t index,
+                             const char *key)
 {
     struct cursor c = {r->text.ptr, r->text.ptr + r->text.len, 1};
-    if (!enter_key(&c, STR("mounts")) || !enter_index(&c, index)) {
+    if (!enter_key(&c, list) || !enter_index(&c, index)) {
         return 1;
     }
     struct cursor inner = c;
@@ -233,20 +237,12 @@ static int take_excludes(struct json *v, struct config_list *list, struct tiding
     return 0;
 }
 
-/* A mount's own value of a row that is a duration. */
-static int take_duration(const char *name, struct json *v, uint64_t *ret, struct tidings_error *err)
-{
-    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
-    struct tidings_str text;
-    int rc = clean_string(v, &text, err);
-    return rc < 0 ? rc : config_parse_number(row, text, ret, err);
-}
-
 /* One member of a mount. */
 static int take_mount_member(struct tidings_str key, struct json *v, struct config_mount_spec *spec,
                              struct config_list *exclude, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
+    struct option_rule rule;
     int rc;
     if (str_eq(key, STR("uri"))) {
         rc = clean_string(v, &spec->uri, err);
@@ -254,15 +250,17 @@ static int take_mount_member(struct tidings_str key, struct json *v, struct conf
         rc = clean_string(v, &spec->path, err);
     } else if (str_eq(key, STR("exclude"))) {
         rc = take_excludes(v, exclude, err);
-    } else if (str_eq(key, STR("window"))) {
-        spec->has_window = true;
-        rc = take_duration("window", v, &spec->window_ms, err);
-    } else if (str_eq(key, STR("rate"))) {
-        spec->has_rate = true;
-        rc = take_duration("rate", v, &spec->rate_ms, err);
+    } else if (str_eq(key, STR("options"))) {
+        spec->options = v;
+        rc = jv_is(v, JV_OBJECT) ? option_rule_read(&rule, v, NULL, err)
+                                 : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
+    } else if (str_eq(key, STR("limits"))) {
+        spec->limits = v;
+        rc = jv_is(v, JV_OBJECT) ? option_rule_read(&rule, NULL, v, err)
+                                 : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
     } else {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "unknown key '%s' (accepted: uri, path, exclude, window, rate)",
+                            "unknown key '%s' (accepted: uri, path, exclude, options, limits)",
                             config_shown(key, shown));
     }
     return rc < 0 ? error_wrap(err, rc, "%s", config_shown(key, shown)) : 0;
@@ -298,7 +296,32 @@ static int take_mount(const struct reading *r, struct json *v, size_t index,
     config_list_deinit(&exclude);
     if (rc < 0) {
         return error_wrap(err, rc, "%s:%u: mounts", r->path,
-                          line_of_mount(r, index, failed[0] ? failed : NULL));
+                          line_of_item(r, STR("mounts"), index, failed[0] ? failed : NULL));
+    }
+    return 0;
+}
+
+static int take_rules(const struct reading *r, const struct config_row *row, struct json *v,
+                      struct tidings_error *err)
+{
+    struct tidings_str list = STR("subscriptions");
+    struct config_origin origin = {CONFIG_FILE, line_of_key(r, list)};
+    if (!jv_is(v, JV_ARRAY)) {
+        return error_wrap(err, wrong_type(row, err), "%s:%u: subscriptions", r->path, origin.line);
+    }
+    for (size_t i = 0; i < jv_count(v); i++) {
+        struct buf text;
+        struct jw w;
+        buf_init(&text, CONFIG_FILE_MAX);
+        jw_init(&w, &text);
+        jw_value(&w, jv_at(v, i));
+        int rc = text.failed ? tidings_fail(err, text.failed, "out of memory")
+                             : config_assign(r->config, row, buf_str(&text), origin, err);
+        buf_deinit(&text);
+        if (rc < 0) {
+            return error_wrap(err, rc, "%s:%u: subscriptions", r->path,
+                              line_of_item(r, list, i, NULL));
+        }
     }
     return 0;
 }
@@ -330,6 +353,9 @@ static int take_member(const struct reading *r, struct tidings_str key, struct j
     }
     if (row->type == CONFIG_MOUNTS) {
         return take_mounts(r, v, err);
+    }
+    if (row->type == CONFIG_RULES) {
+        return take_rules(r, row, v, err);
     }
     int rc = config_is_list(row->type) ? take_list(r->config, row, v, origin, err)
                                        : take_plain(r->config, row, v, origin, err);

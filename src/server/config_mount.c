@@ -13,7 +13,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/rules.h"
 #include "uri/uri.h"
+#include "json/write.h"
 
 static const struct config_row *mount_row(void)
 {
@@ -24,6 +26,8 @@ static void mount_deinit(struct config_mount *m)
 {
     mem_free(m->uri);
     mem_free(m->path);
+    mem_free(m->options);
+    mem_free(m->limits);
     config_list_deinit(&m->exclude);
 }
 
@@ -150,6 +154,32 @@ static int copy_list(struct config_list *to, const struct config_list *from,
     return 0;
 }
 
+static int put_object(struct json *v, char **ret, struct tidings_error *err)
+{
+    struct buf text;
+    struct jw w;
+    if (!v) {
+        return 0;
+    }
+    buf_init(&text, CONFIG_VALUE_MAX);
+    jw_init(&w, &text);
+    jw_value(&w, v);
+    int failed = text.failed;
+    *ret = buf_detach(&text, NULL);
+    buf_deinit(&text);
+    return failed ? tidings_fail(err, failed, "longer than %u bytes", CONFIG_VALUE_MAX) : 0;
+}
+
+static int copy_rule(struct config_mount *to, const struct config_mount_spec *spec,
+                     struct tidings_error *err)
+{
+    int rc = put_object(spec->options, &to->options, err);
+    if (rc == 0) {
+        rc = put_object(spec->limits, &to->limits, err);
+    }
+    return rc == 0 ? rule_check_parts(to->options, to->limits, err) : rc;
+}
+
 static int append(struct config *c, struct config_mount *m, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
@@ -187,8 +217,9 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
         goto done;
     }
     rc = copy_list(&m.exclude, spec->exclude, err);
-    m.window_ms = spec->has_window ? (int64_t)spec->window_ms : -1;
-    m.rate_ms = spec->has_rate ? (int64_t)spec->rate_ms : -1;
+    if (rc == 0) {
+        rc = copy_rule(&m, spec, err);
+    }
     m.path = buf_detach(&path, NULL);
     m.uri = buf_detach(&uri, NULL);
     if (rc == 0) {

@@ -19,6 +19,7 @@ enum config_type {
     CONFIG_GLOBS,    /* struct config_list from here on */
     CONFIG_ORIGINS,
     CONFIG_HOSTS,
+    CONFIG_RULES,  /* JSON objects */
     CONFIG_MOUNTS, /* mounts and mount_count */
 };
 
@@ -77,14 +78,15 @@ int config_assign(struct config *c, const struct config_row *row, struct tidings
 int config_list_add(struct config_list *list, struct tidings_str item, struct tidings_error *err);
 void config_list_deinit(struct config_list *list);
 
+struct json;
+
 /* A mount about to be added. */
 struct config_mount_spec {
     struct tidings_str uri;            /* empty: file:// and the absolute path */
     struct tidings_str path;           /* relative: from `base` */
     struct tidings_str base;           /* empty: from the working directory */
     const struct config_list *exclude; /* copied; NULL: none */
-    bool has_window, has_rate;
-    uint64_t window_ms, rate_ms;
+    struct json *options, *limits;     /* NULL: none */
 };
 int config_mount_add(struct config *c, const struct config_mount_spec *spec,
                      struct config_origin origin, struct tidings_error *err);

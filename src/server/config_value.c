@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "server/rules.h"
 #include "uri/pattern.h"
 
 struct unit {
@@ -79,6 +80,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return buf_puts(out, STR("origins such as https://app.example:8443"));
     case CONFIG_HOSTS:
         return buf_puts(out, STR("host names, with a port or without"));
+    case CONFIG_RULES:
+        return buf_puts(out, STR("objects with uri, options and limits"));
     case CONFIG_MOUNTS:
         return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
     }
@@ -277,6 +280,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_ORIGINS && !is_origin(s)) {
         return reject(&row, s, "is not an origin", err);
+    }
+    if (type == CONFIG_RULES) {
+        return rule_check(s, err);
     }
     if (type == CONFIG_GLOBS) {
         char shown[CONFIG_SHOWN_MAX];

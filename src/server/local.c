@@ -115,7 +115,6 @@ static void subscribe(struct letter *letter, void *owner)
 {
     struct core *core = owner;
     struct local *local = list_entry(letter, struct local, letter);
-    const struct option_limits *limits = &core->limits->options;
     struct peer *peer = peer_create(core, NULL);
     struct listen *listen = peer ? listen_create(peer, STR_EMPTY) : NULL;
     struct subscribing *s = listen ? subscribing_create(listen, 1) : NULL;
@@ -135,8 +134,8 @@ static void subscribe(struct letter *letter, void *owner)
     struct wish *w = &s->wishes[0];
     struct tidings_error err;
     w->spelled = tidings_strn(local->uri, local->uri_len);
-    options_init(&w->options, limits);
-    if (options_read(&w->options, local->options, limits, false, &err) < 0) {
+    options_init(&w->options);
+    if (options_read(&w->options, local->options, false, &err) < 0) {
         wish_refuse(w, err.code, "%s", err.text);
     }
     s->filter = local->filter;

@@ -67,6 +67,7 @@ void tidings_server_destroy(struct tidings_server *s)
         loop_destroy(s->loop);
     }
     config_deinit(&s->config);
+    rules_deinit(&s->rules);
     buf_deinit(&s->implementation);
     buf_deinit(&s->instructions);
     buf_deinit(&s->ceiling);
@@ -204,6 +205,8 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
                 .rate_ms = c->rate_ms,
                 .max_window_ms = c->max_window_ms,
                 .max_rate_ms = c->max_rate_ms,
+                .rules = s->rules.at,
+                .rule_count = s->rules.count,
             },
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
@@ -254,13 +257,8 @@ static int mount_files(struct tidings_server *s, const struct config_mount *m,
     jw_put_integer(&w, STR("quietMs"), (int64_t)c->watch_quiet_ms);
     jw_put_integer(&w, STR("lingerMs"), (int64_t)c->watch_linger_ms);
     jw_end_object(&w);
-    struct tidings_provider *p = NULL;
-    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), &p, err);
+    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), NULL, err);
     buf_deinit(&text);
-    if (rc == 0) {
-        p->window_ms = m->window_ms;
-        p->rate_ms = m->rate_ms;
-    }
     return rc;
 }
 
@@ -380,6 +378,11 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     s->worker_count = !wants_http ? 1 : c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;
     build_identity(s);
+    rules_deinit(&s->rules);
+    rc = rules_init(&s->rules, c, err);
+    if (rc < 0) {
+        return rc;
+    }
     freeze_limits(s, s->worker_count);
     struct hub_options o = {
         .log =

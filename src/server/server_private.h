@@ -9,6 +9,7 @@
 
 #include "core/hub.h"
 #include "server/config.h"
+#include "server/rules.h"
 #include "server/worker.h"
 #include "transport/listener.h"
 
@@ -22,6 +23,7 @@ struct tidings_server {
     size_t running_workers; /* atomic */
     struct listener *listener;
     struct core_limits limits;
+    struct rules rules; /* behind limits.options */
     struct http_config http;
     struct server_identity self;
     struct buf implementation, instructions, ceiling;

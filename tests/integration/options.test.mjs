@@ -8,6 +8,8 @@ import { test } from 'node:test';
 
 import { key } from './lib/rpc.mjs';
 import { RESOURCE, servePublish } from './lib/publish.mjs';
+import { serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { CURSOR, extras, isUpdate, MODES, seqOf, Subscriber, updatesFor } from './lib/subscriber.mjs';
 
 const files = { 'a.txt': 'one', 'b.log': '1', 'dir/c.log': '1', 'dir/d.txt': '1', 'dir/deep/e.log': '1' };
@@ -118,7 +120,7 @@ for (const mode of MODES) {
         const s = await open(t, [...NO_WINDOW, '--max-breadth', '0']);
         const a = s.uri('a.txt');
         const rows = [
-            [a, { windowMs: 'soon' }, /'windowMs'.*0 to 60000/],
+            [a, { windowMs: 'soon' }, /'windowMs'.*integer/],
             [a, { windowMs: 60001 }, /'windowMs'.*0 to 60000/],
             [a, { rateMs: -1 }, /'rateMs'/],
             [a, { match: 'fuzzy' }, /'match'.*literal.*regex/],
@@ -301,3 +303,33 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(extras(await s.update(a)).truncated, undefined);
     });
 }
+
+test('the configuration file has defaults and limits per mount and per prefix', async (t) => {
+    const tree = new Tree(t, files);
+    const config = {
+        mounts: [{ path: tree.path, options: { include: 'metadata', windowMs: 0 }, limits: { include: 'metadata' } }],
+        subscriptions: [
+            { limits: { match: ['literal', 'container'] } },
+            { uri: tree.uri('dir/'), options: { initial: true }, limits: { rateMs: 10, match: ['literal'] } },
+        ],
+    };
+    const place = new Tree(t, { 'tidings.json': JSON.stringify(config) });
+    const server = await serve(t, { tree, mounts: [], args: ['--config', place.at('tidings.json')] });
+    for (const era of ['legacy', 'modern']) {
+        const s = await Subscriber.join(server, era);
+        const rows = [
+            [s.uri('a.txt'), { include: 'value' }, /at most 'metadata'/],
+            [s.uri('dir/c.log'), { rateMs: 11 }, /'rateMs'.*0 to 10/],
+            [s.uri('*.log'), {}, /kind glob; accepted here are: literal/],
+            [s.uri('dir/'), {}, /kind container; accepted here are: literal/],
+        ];
+        for (const [uri, options, reason] of rows) {
+            assert.match((await s.ask([uri], options)).refused[uri], reason);
+        }
+        const [a, c] = [s.uri('a.txt'), s.uri('dir/c.log')];
+        assert.deepEqual((await s.ask([a, c])).refused, {});
+        assert.equal(extras(await s.update(c)).initial, true);
+        tree.replace('a.txt', `${era} two`);
+        assert.equal((await s.update(a)).params.metadata.change_type, 'updated');
+    }
+});

@@ -15,7 +15,6 @@
 
 #include "base/str.h"
 #include "core/peer.h"
-#include "core/provider.h"
 #include "support/bench_client.h"
 #include "support/bench_core.h"
 #include "support/bench_json.h"
@@ -140,7 +139,9 @@ static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
     b.limits.options.window_ms = 60000;
     place_mount(&other, &b, "mem://y/", 0);
     place_add(&other, "mem://y/a", false);
-    other.provider->window_ms = 0;
+    struct option_rule rule = {.prefix = STR("mem://y/"), .defaults = {.given = OPTION_WINDOW}};
+    b.limits.options.rules = &rule;
+    b.limits.options.rule_count = 1;
     struct client *c = listen_with(
         &b, "[\"mem://x/a\",\"mem://y/a\",\"mem://y/*\",\"mem://x/b\"]",
         "{\"uris\":{\"mem://x/b\":{\"windowMs\":0},\"mem://y/*\":{\"windowMs\":60000}}}");
@@ -154,7 +155,8 @@ static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
     assert_int_equal(update_count(c, "mem://y/a"), 3); /* the mount's */
     assert_int_equal(update_count(c, "mem://y/*"), 1); /* the client's own */
     client_free(c);
-    other.provider->rate_ms = 60000;
+    rule.defaults.given |= OPTION_RATE;
+    rule.defaults.rate_ms = 60000;
     c = listen_with(&b, "[\"mem://y/a\"]", NULL);
     update("mem://y/a");
     update("mem://y/a");

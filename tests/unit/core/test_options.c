@@ -2,6 +2,7 @@
  *
  * The options of a subscription: every field, what is accepted, what is said when it is not.
  */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,10 @@ static int take(const char *text, bool uris, struct options *o, struct tidings_e
     jv_unref(document);
     document = NULL;
     assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &document, NULL), 0);
-    options_init(o, &limits);
-    return options_read(o, document, &limits, uris, err);
+    options_init(o);
+    int rc = options_read(o, document, uris, err);
+    unsigned matches;
+    return rc < 0 ? rc : options_settle(o, &limits, STR("a:///b"), &matches, err);
 }
 
 static int forget(void **state)
@@ -54,10 +57,10 @@ static void defaults_are_those_of_the_server(void **state)
     assert_int_equal(o.include, OPTION_INCLUDE_NONE);
     assert_int_equal(o.window_ms, 100);
     assert_int_equal(o.rate_ms, 7);
-    assert_false(o.has_window || o.has_rate || o.initial || o.has_since);
+    assert_false(o.given || o.initial);
     assert_true(o.echo);
     assert_int_equal(o.origin.len, 0);
-    assert_int_equal(options_read(&o, NULL, &limits, false, &err), 0);
+    assert_int_equal(options_read(&o, NULL, false, &err), 0);
     assert_int_equal(o.window_ms, 100);
 }
 
@@ -73,7 +76,8 @@ static void every_field_is_taken(void **state)
                      0);
     assert_int_equal(o.match, OPTION_MATCH_REGEX);
     assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
-    assert_true(o.has_window && o.has_rate && o.initial && o.has_since && !o.echo);
+    assert_int_equal(o.given, 0xff);
+    assert_true(o.initial && !o.echo);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
     assert_int_equal(o.since_epoch, 0xab);
@@ -126,13 +130,13 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"match\":\"Regex\"}", {"'match'", "regex", "one of"}},
         {"{\"include\":\"patch\"}", {"'include'", "none", "value"}},
         {"{\"include\":true}", {"'include'", "metadata", "one of"}},
-        {"{\"windowMs\":-1}", {"'windowMs'", "0 to 60000", "milliseconds"}},
+        {"{\"windowMs\":-1}", {"'windowMs'", "0 to 86400000", "milliseconds"}},
         {"{\"windowMs\":60001}", {"'windowMs'", "0 to 60000", "integer"}},
-        {"{\"windowMs\":\"100\"}", {"'windowMs'", "integer", "60000"}},
-        {"{\"windowMs\":1.5}", {"'windowMs'", "integer", "60000"}},
-        {"{\"windowMs\":9223372036854775807}", {"'windowMs'", "integer", "60000"}},
+        {"{\"windowMs\":\"100\"}", {"'windowMs'", "integer", "milliseconds"}},
+        {"{\"windowMs\":1.5}", {"'windowMs'", "integer", "milliseconds"}},
+        {"{\"windowMs\":9223372036854775807}", {"'windowMs'", "integer", "milliseconds"}},
         {"{\"rateMs\":3001}", {"'rateMs'", "0 to 3000", "integer"}},
-        {"{\"rateMs\":[]}", {"'rateMs'", "0 to 3000", "integer"}},
+        {"{\"rateMs\":[]}", {"'rateMs'", "milliseconds", "integer"}},
         {"{\"initial\":1}", {"'initial'", "true", "false"}},
         {"{\"initial\":\"true\"}", {"'initial'", "true", "false"}},
         {"{\"echo\":0}", {"'echo'", "true", "false"}},
@@ -149,11 +153,9 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"[\"match\"]", {"dev.tidings/options", "object", NULL}},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct options o, before;
+        struct options o;
         struct tidings_error err = {0};
-        options_init(&before, &limits);
         assert_int_equal(take(rows[i].text, false, &o, &err), TIDINGS_E_INVALID);
-        assert_memory_equal(&o, &before, sizeof(o));
         for (size_t k = 0; k < COUNT(rows[i].said) && rows[i].said[k]; k++) {
             if (!strstr(err.text, rows[i].said[k])) {
                 fail_msg("%s: \"%s\" does not say %s", rows[i].text, err.text, rows[i].said[k]);
@@ -169,8 +171,9 @@ static void one_bad_field_spoils_all(void **state)
     struct tidings_error err;
     assert_int_equal(take("{\"windowMs\":5,\"initial\":true,\"rateMs\":-1}", false, &o, &err),
                      TIDINGS_E_INVALID);
-    assert_int_equal(o.window_ms, 100);
-    assert_false(o.initial || o.has_window);
+    struct options before;
+    options_init(&before);
+    assert_memory_equal(&o, &before, sizeof(o));
 }
 
 static void a_long_unknown_name_is_cut_in_the_sentence(void **state)
@@ -210,8 +213,10 @@ static void the_ceiling_itself_is_allowed(void **state)
     jv_unref(document);
     document = NULL;
     assert_int_equal(jv_parse(STR("{\"windowMs\":1}"), 8, &document, NULL), 0);
-    options_init(&o, &none);
-    assert_int_equal(options_read(&o, document, &none, false, &err), TIDINGS_E_INVALID);
+    unsigned matches;
+    options_init(&o);
+    assert_int_equal(options_read(&o, document, false, &err), 0);
+    assert_int_equal(options_settle(&o, &none, STR_EMPTY, &matches, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "0 to 0"));
 }
 
@@ -233,11 +238,181 @@ static void what_is_read_later_wins_and_the_rest_stays(void **state)
     assert_int_equal(take("{\"windowMs\":3,\"initial\":true}", false, &o, &err), 0);
     struct json *own = NULL;
     assert_int_equal(jv_parse(STR("{\"windowMs\":4,\"rateMs\":9}"), 8, &own, NULL), 0);
-    assert_int_equal(options_read(&o, own, &limits, false, &err), 0);
+    assert_int_equal(options_read(&o, own, false, &err), 0);
     jv_unref(own);
     assert_int_equal(o.window_ms, 4);
     assert_int_equal(o.rate_ms, 9);
     assert_true(o.initial);
+}
+
+/* ---- rules ------------------------------------------------------------------------------------
+ */
+
+/* Rules of three prefixes; what they borrow lives as long as the test. */
+static struct json *rule_documents[3];
+static struct option_rule rules[3];
+
+static struct option_limits limits_with_rules(void)
+{
+    static const struct {
+        const char *prefix, *text;
+    } rows[] = {
+        {"", "[{\"include\":\"metadata\",\"echo\":false,\"origin\":\"batch\"},{\"since\":false}]"},
+        {"file:///logs/", "[{\"windowMs\":500,\"initial\":true,\"match\":\"glob\"},"
+                          "{\"windowMs\":900000,\"include\":\"metadata\",\"initial\":false,"
+                          "\"match\":[\"literal\",\"container\"],\"since\":true}]"},
+        {"file:///logs/hot/", "[{\"windowMs\":0,\"rateMs\":9},{\"rateMs\":10,\"origin\":false,"
+                              "\"echo\":false}]"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct json **d = &rule_documents[i];
+        jv_unref(*d);
+        assert_int_equal(jv_parse(tidings_str(rows[i].text), 8, d, NULL), 0);
+        assert_int_equal(option_rule_read(&rules[i], jv_at(*d, 0), jv_at(*d, 1), NULL), 0);
+        rules[i].prefix = tidings_str(rows[i].prefix);
+    }
+    struct option_limits with = limits;
+    with.rules = rules;
+    with.rule_count = COUNT(rules);
+    return with;
+}
+
+static int forget_rules(void **state)
+{
+    for (size_t i = 0; i < COUNT(rule_documents); i++) {
+        jv_unref(rule_documents[i]);
+        rule_documents[i] = NULL;
+    }
+    return forget(state);
+}
+
+static int settle(const char *text, const char *uri, struct options *o, unsigned *matches,
+                  struct tidings_error *err)
+{
+    struct option_limits with = limits_with_rules();
+    jv_unref(document);
+    document = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &document, NULL), 0);
+    options_init(o);
+    assert_int_equal(options_read(o, document, false, err), 0);
+    return options_settle(o, &with, tidings_str(uri), matches, err);
+}
+
+static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
+{
+    (void)state;
+    struct options o;
+    unsigned matches;
+    assert_int_equal(settle("{}", "db:///x", &o, &matches, NULL), 0);
+    assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
+    assert_true(!o.echo && str_eq(o.origin, STR("batch")) && !o.initial);
+    assert_int_equal(o.window_ms, 100);
+    assert_int_equal(matches, UINT_MAX);
+
+    assert_int_equal(settle("{}", "file:///logs/a.log", &o, &matches, NULL), 0);
+    assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
+    assert_int_equal(o.window_ms, 500);
+    assert_int_equal(o.match, OPTION_MATCH_GLOB);
+    assert_true(o.initial);
+    assert_int_equal(matches, 1u << OPTION_MATCH_LITERAL | 1u << OPTION_MATCH_CONTAINER);
+
+    assert_int_equal(settle("{}", "file:///logs/hot/", &o, &matches, NULL), 0);
+    assert_int_equal(o.window_ms, 0);
+    assert_int_equal(o.rate_ms, 9);
+    assert_true(o.initial);
+
+    /* Reaching into a prefix is not lying within it. */
+    assert_int_equal(settle("{}", "file:///", &o, &matches, NULL), 0);
+    assert_int_equal(o.window_ms, 100);
+    assert_false(o.initial);
+}
+
+static void what_the_client_says_wins_over_defaults(void **state)
+{
+    (void)state;
+    struct options o;
+    unsigned matches;
+    assert_int_equal(settle("{\"windowMs\":7,\"include\":\"none\",\"initial\":false,\"echo\":true,"
+                            "\"match\":\"literal\"}",
+                            "file:///logs/a", &o, &matches, NULL),
+                     0);
+    assert_int_equal(o.window_ms, 7);
+    assert_int_equal(o.include, OPTION_INCLUDE_NONE);
+    assert_int_equal(o.match, OPTION_MATCH_LITERAL);
+    assert_true(o.echo && !o.initial);
+}
+
+static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *uri, *said; /* NULL: accepted */
+    } rows[] = {
+        /* the server's ceiling is 60000; the prefix allows more, its reach does not */
+        {"{\"windowMs\":60001}", "file:///other", "0 to 60000"},
+        {"{\"windowMs\":900000}", "file:///logs/a", NULL},
+        {"{\"windowMs\":900001}", "file:///logs/a", "0 to 900000"},
+        {"{\"windowMs\":60001}", "file:///", "0 to 60000"},
+        {"{\"rateMs\":10}", "file:///logs/hot/a", NULL},
+        {"{\"rateMs\":11}", "file:///logs/hot/a", "0 to 10"},
+        {"{\"rateMs\":11}", "file:///logs/", "0 to 10"},
+        {"{\"rateMs\":11}", "", "0 to 10"},
+        {"{\"rateMs\":11}", "file:///logs/cold", NULL},
+        {"{\"include\":\"value\"}", "file:///other", NULL},
+        {"{\"include\":\"value\"}", "file:///logs/a", "at most 'metadata'"},
+        {"{\"include\":\"value\"}", "file:///", "at most 'metadata'"},
+        {"{\"initial\":true}", "file:///other", NULL},
+        {"{\"initial\":true}", "file:///logs/a", "'initial'"},
+        {"{\"initial\":true}", "", "'initial'"},
+        {"{\"since\":\"a.1\"}", "file:///other", "'since'"},
+        {"{\"since\":\"a.1\"}", "file:///logs/a", NULL},
+        {"{\"origin\":\"me\"}", "file:///logs/hot/a", "'origin'"},
+        {"{\"echo\":false}", "file:///logs/hot/a", "'echo'"},
+        {"{\"echo\":true}", "file:///logs/hot/a", NULL},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct options o;
+        unsigned matches;
+        struct tidings_error err = {0};
+        int rc = settle(rows[i].text, rows[i].uri, &o, &matches, &err);
+        if (rc != (rows[i].said ? TIDINGS_E_INVALID : 0) ||
+            (rows[i].said && !strstr(err.text, rows[i].said))) {
+            fail_msg("%s of '%s': %d \"%s\"", rows[i].text, rows[i].uri, rc, err.text);
+        }
+    }
+}
+
+static void a_rule_is_judged_field_by_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } rows[] = {
+        {"[{\"windowMs\":\"1s\"},{}]", "'windowMs'"},
+        {"[{\"since\":\"a.1\"},{}]", "'since' has no default"},
+        {"[{\"uris\":{}},{}]", "unknown option 'uris'"},
+        {"[{},{\"match\":\"glob\"}]", "'match' must be an array"},
+        {"[{},{\"match\":[]}]", "'match' must be an array"},
+        {"[{},{\"match\":[\"auto\"]}]", "'match' must be one of literal"},
+        {"[{},{\"include\":true}]", "'include'"},
+        {"[{},{\"initial\":\"no\"}]", "'initial'"},
+        {"[{},{\"since\":\"a.1\"}]", "'since' must be true or false"},
+        {"[{},{\"rateMs\":86400001}]", "'rateMs'"},
+        {"[{},{\"window\":1}]", "unknown option 'window'"},
+        {"[7,{}]", "must be objects"},
+        {"[{},[]]", "must be objects"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct option_rule rule;
+        struct tidings_error err = {0};
+        jv_unref(document);
+        document = NULL;
+        assert_int_equal(jv_parse(tidings_str(rows[i].text), 8, &document, NULL), 0);
+        int rc = option_rule_read(&rule, jv_at(document, 0), jv_at(document, 1), &err);
+        if (rc != TIDINGS_E_INVALID || !strstr(err.text, rows[i].said)) {
+            fail_msg("%s: %d \"%s\"", rows[i].text, rc, err.text);
+        }
+    }
 }
 
 static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
@@ -289,6 +464,11 @@ int main(void)
         cmocka_unit_test_teardown(the_ceiling_itself_is_allowed, forget),
         cmocka_unit_test_teardown(uris_are_passed_over_only_where_they_belong, forget),
         cmocka_unit_test_teardown(what_is_read_later_wins_and_the_rest_stays, forget),
+        cmocka_unit_test_teardown(defaults_come_from_the_longest_prefix_that_has_one, forget_rules),
+        cmocka_unit_test_teardown(what_the_client_says_wins_over_defaults, forget_rules),
+        cmocka_unit_test_teardown(ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it,
+                                  forget_rules),
+        cmocka_unit_test_teardown(a_rule_is_judged_field_by_field, forget_rules),
         cmocka_unit_test(cursors_are_a_hexadecimal_epoch_and_a_decimal_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The texts are parsed twice: once to be judged where they stand, with the place in the error, and
+ * once here when the server starts. Nothing in between has to carry parsed values around.
+ */
+#include "server/rules.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "uri/uri.h"
+
+#define RULE_MAX_DEPTH 8u
+
+struct rule_source {
+    struct json *options, *limits; /* references */
+    char *prefix;
+};
+
+static void source_deinit(struct rule_source *s)
+{
+    jv_unref(s->options);
+    jv_unref(s->limits);
+    mem_free(s->prefix);
+}
+
+static int take_prefix(struct rule_source *s, struct json *uri, struct tidings_error *err)
+{
+    struct buf text;
+    if (!jv_is(uri, JV_STRING)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "uri: must be a URI prefix");
+    }
+    buf_init(&text, CONFIG_VALUE_MAX);
+    int rc = uri_canonical(jv_str(uri), &text, err);
+    if (rc == 0 && str_find(buf_str(&text), '?') >= 0) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "a URI prefix has no query");
+    }
+    s->prefix = buf_detach(&text, NULL);
+    buf_deinit(&text);
+    return rc < 0 ? error_wrap(err, rc, "uri") : 0;
+}
+
+/* The members of a rule. */
+static int read_members(struct rule_source *s, struct json *v, struct tidings_error *err)
+{
+    struct tidings_str key;
+    struct json *member = NULL;
+    int rc = 0;
+    if (!jv_is(v, JV_OBJECT)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a rule is an object with uri, options and limits");
+    }
+    for (void *at = NULL; rc == 0 && (at = jv_next(v, at, &key, &member)) != NULL;) {
+        if (str_eq(key, STR("uri"))) {
+            rc = take_prefix(s, member, err);
+        } else if (str_eq(key, STR("options"))) {
+            s->options = jv_ref(member);
+        } else if (str_eq(key, STR("limits"))) {
+            s->limits = jv_ref(member);
+        } else {
+            rc = tidings_fail(err, TIDINGS_E_INVALID,
+                              "unknown key '%.*s' (accepted: uri, options, limits)",
+                              (int)(key.len < 64 ? key.len : 64), key.ptr);
+        }
+    }
+    return rc;
+}
+
+static int read_rule(struct rule_source *s, struct option_rule *rule, struct tidings_str text,
+                     struct tidings_error *err)
+{
+    struct json *v = NULL;
+    int rc = jv_parse(text, RULE_MAX_DEPTH, &v, err);
+    if (rc == 0) {
+        rc = read_members(s, v, err);
+    }
+    jv_unref(v);
+    if (rc == 0) {
+        rule->prefix = tidings_str(s->prefix);
+        rc = option_rule_read(rule, s->options, s->limits, err);
+    }
+    return rc;
+}
+
+static int read_parts(struct rule_source *s, struct option_rule *rule, const char *options,
+                      const char *limits, struct tidings_error *err)
+{
+    int rc = options ? jv_parse(tidings_str(options), RULE_MAX_DEPTH, &s->options, err) : 0;
+    if (rc == 0 && limits) {
+        rc = jv_parse(tidings_str(limits), RULE_MAX_DEPTH, &s->limits, err);
+    }
+    return rc == 0 ? option_rule_read(rule, s->options, s->limits, err) : rc;
+}
+
+int rule_check(struct tidings_str text, struct tidings_error *err)
+{
+    struct rule_source s = {0};
+    struct option_rule rule;
+    int rc = read_rule(&s, &rule, text, err);
+    source_deinit(&s);
+    return rc;
+}
+
+int rule_check_parts(const char *options, const char *limits, struct tidings_error *err)
+{
+    struct rule_source s = {0};
+    struct option_rule rule;
+    int rc = read_parts(&s, &rule, options, limits, err);
+    source_deinit(&s);
+    return rc;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    size_t x = ((const struct option_rule *)a)->prefix.len;
+    size_t y = ((const struct option_rule *)b)->prefix.len;
+    return x < y ? -1 : x > y;
+}
+
+int rules_init(struct rules *r, const struct config *c, struct tidings_error *err)
+{
+    size_t most = c->mount_count + c->subscriptions.count;
+    memset(r, 0, sizeof(*r));
+    r->at = mem_zalloc((most + 1) * sizeof(*r->at));
+    r->sources = mem_zalloc((most + 1) * sizeof(*r->sources));
+    if (!r->at || !r->sources) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
+        const struct config_mount *m = &c->mounts[i];
+        if (m->options || m->limits) {
+            struct option_rule *rule = &r->at[r->count];
+            rule->prefix = tidings_str(m->uri);
+            rc = read_parts(&r->sources[r->count++], rule, m->options, m->limits, err);
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < c->subscriptions.count; i++) {
+        struct option_rule *rule = &r->at[r->count];
+        rc = read_rule(&r->sources[r->count++], rule, tidings_str(c->subscriptions.items[i]), err);
+    }
+    qsort(r->at, r->count, sizeof(*r->at), by_length);
+    return rc;
+}
+
+void rules_deinit(struct rules *r)
+{
+    for (size_t i = 0; r->sources && i < r->count; i++) {
+        source_deinit(&r->sources[i]);
+    }
+    mem_free(r->sources);
+    mem_free(r->at);
+    memset(r, 0, sizeof(*r));
+}
