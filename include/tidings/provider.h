@@ -90,7 +90,8 @@ TIDINGS_API void *tidings_provider_state(struct tidings_provider *provider);
 TIDINGS_API struct tidings_str tidings_provider_prefix(struct tidings_provider *provider);
 
 /* Announce a change. Thread-safe; copies everything; never blocks. Changes announced by one thread
- * keep their order. Fails only with TIDINGS_E_NOMEM or TIDINGS_E_INVALID. */
+ * keep their order. TIDINGS_E_INVALID; TIDINGS_E_BUSY and TIDINGS_E_NOMEM as for tidings_changed:
+ * every subscription is told to look again. */
 TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
                                          const struct tidings_change *change,
                                          struct tidings_error *err);

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mailboxes: a list under a lock, and a way to wake the owner.
+ * Mailboxes: a stack that senders push to without a lock, and a way to wake the owner.
  *
- * Invariant: `letters`, `count` and `is_closed` change only under the lock. What a delivery has
- * taken out lies in `batch`, which only the owner's thread touches, so letters are delivered
- * without the lock and may send, drain or close themselves. The owner is woken only when `letters`
- * was empty: whoever finds it filled knows that somebody has woken the owner already.
+ * Invariant: `newest` is the stack of what was sent and not collected yet, linked by `next` from
+ * the newest to the oldest, or CLOSED. Nobody ever pops one letter: the owner takes the whole stack
+ * and turns it over into `batch`, so the order is that of the pushes and there is no ABA. The owner
+ * is woken only when the stack was empty: whoever finds it filled knows that somebody wakes it.
  *
- * The wake-up happens under the lock, after looking at `is_closed`: a sender can therefore never
- * touch a libuv handle that is closing, however late it comes.
+ * `senders` counts those between the push and the end of the wake-up. Closing waits for them, after
+ * CLOSED is in place: a sender can therefore never touch a libuv handle that is closing, nor memory
+ * that is gone, although its letter may have been delivered before it is done.
+ *
+ * Only blocking mailboxes have a lock: it guards `batch`, which several threads take from, and the
+ * condition they wait for.
  */
 #include "base/mailbox.h"
 
 #include <assert.h>
+#include <poll.h>
 #include <stdatomic.h>
 
 #include <uv.h>
@@ -21,17 +26,19 @@
 #include "base/mem.h"
 
 struct mailbox {
-    uv_mutex_t lock;
-    uv_cond_t filled;  /* blocking ones */
-    uv_async_t wakeup; /* those of a loop */
+    _Atomic(struct list *) newest;
+    atomic_uint senders;
     bool is_blocking;
-    bool is_closed;
     atomic_uint refs;
     void *owner;
-    struct list letters;
-    size_t count;
     struct list batch;
+    uv_async_t wakeup; /* those of a loop */
+    uv_mutex_t lock;   /* blocking ones */
+    uv_cond_t filled;
 };
+
+static struct list closed_mark;
+#define CLOSED (&closed_mark)
 
 static void drop_all(struct list *letters)
 {
@@ -42,9 +49,51 @@ static void drop_all(struct list *letters)
     }
 }
 
+/* Put what was sent behind what `into` holds, oldest first. Leaves `left` behind in its place. */
+static void collect(struct mailbox *m, struct list *into, struct list *left)
+{
+    struct list *link = atomic_exchange(&m->newest, left);
+    assert(link != CLOSED);
+    struct list sent;
+    list_init(&sent);
+    while (link) {
+        struct list *older = link->next;
+        list_prepend(&sent, link);
+        link = older;
+    }
+    list_splice(into, &sent);
+}
+
+static bool is_closed(struct mailbox *m)
+{
+    return atomic_load_explicit(&m->newest, memory_order_acquire) == CLOSED;
+}
+
+/* At most `max` letters of those that are inside now. The caller holds a reference: a letter may
+ * close the mailbox, which also empties the batch. */
+static size_t deliver_some(struct mailbox *m, size_t max)
+{
+    size_t delivered = 0;
+    if (!is_closed(m)) {
+        collect(m, &m->batch, NULL);
+    }
+    while (delivered < max && !list_empty(&m->batch)) {
+        struct letter *letter = list_entry(m->batch.next, struct letter, link);
+        list_remove(&letter->link);
+        letter->deliver(letter, m->owner);
+        delivered++;
+    }
+    return delivered;
+}
+
 static void on_wakeup(uv_async_t *handle)
 {
-    (void)mailbox_drain(handle->data);
+    struct mailbox *m = mailbox_ref(handle->data);
+    (void)deliver_some(m, MAILBOX_PER_TURN);
+    if (!list_empty(&m->batch)) {
+        (void)uv_async_send(handle);
+    }
+    mailbox_unref(m);
 }
 
 /* Everything but the part that differs; NULL on failure. */
@@ -55,15 +104,8 @@ static struct mailbox *create(void *owner, struct tidings_error *err)
         (void)tidings_fail(err, TIDINGS_E_NOMEM, "create mailbox: out of memory");
         return NULL;
     }
-    int rc = uv_mutex_init(&m->lock);
-    if (rc < 0) {
-        (void)error_errno(err, -rc, "create mailbox");
-        mem_free(m);
-        return NULL;
-    }
     atomic_init(&m->refs, 1);
     m->owner = owner;
-    list_init(&m->letters);
     list_init(&m->batch);
     return m;
 }
@@ -77,7 +119,6 @@ struct mailbox *mailbox_create(struct loop *loop, void *owner, struct tidings_er
     int rc = uv_async_init(loop_uv(loop), &m->wakeup, on_wakeup);
     if (rc < 0) {
         (void)error_errno(err, -rc, "create mailbox");
-        uv_mutex_destroy(&m->lock);
         mem_free(m);
         return NULL;
     }
@@ -91,15 +132,23 @@ struct mailbox *mailbox_create_blocking(void *owner, struct tidings_error *err)
     if (!m) {
         return NULL;
     }
-    int rc = uv_cond_init(&m->filled);
+    int rc = uv_mutex_init(&m->lock);
     if (rc < 0) {
-        (void)error_errno(err, -rc, "create mailbox");
-        uv_mutex_destroy(&m->lock);
-        mem_free(m);
-        return NULL;
+        goto fail_memory;
+    }
+    rc = uv_cond_init(&m->filled);
+    if (rc < 0) {
+        goto fail_lock;
     }
     m->is_blocking = true;
     return m;
+
+fail_lock:
+    uv_mutex_destroy(&m->lock);
+fail_memory:
+    (void)error_errno(err, -rc, "create mailbox");
+    mem_free(m);
+    return NULL;
 }
 
 static void on_wakeup_closed(uv_handle_t *handle)
@@ -114,22 +163,24 @@ void mailbox_close(struct mailbox *m)
     }
     struct list left;
     list_init(&left);
-    uv_mutex_lock(&m->lock);
-    assert(!m->is_closed);
-    m->is_closed = true;
-    list_splice(&left, &m->letters);
-    m->count = 0;
+    if (m->is_blocking) {
+        uv_mutex_lock(&m->lock);
+    }
+    list_splice(&left, &m->batch); /* older than the others */
+    collect(m, &left, CLOSED);
     if (m->is_blocking) {
         uv_cond_broadcast(&m->filled);
+        uv_mutex_unlock(&m->lock);
     }
-    uv_mutex_unlock(&m->lock);
-    drop_all(&m->batch); /* older than the others */
+    while (atomic_load(&m->senders) > 0) {
+        (void)poll(NULL, 0,
+                   1); /* a few instructions of another thread, unless it was interrupted */
+    }
     drop_all(&left);
-    if (m->is_blocking) {
-        return;
+    if (!m->is_blocking) {
+        mailbox_ref(m); /* for the handle, which closes at the end of the turn */
+        uv_close((uv_handle_t *)&m->wakeup, on_wakeup_closed);
     }
-    mailbox_ref(m); /* for the handle, which closes at the end of the turn */
-    uv_close((uv_handle_t *)&m->wakeup, on_wakeup_closed);
 }
 
 struct mailbox *mailbox_ref(struct mailbox *m)
@@ -143,48 +194,49 @@ void mailbox_unref(struct mailbox *m)
     if (!m || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) > 1) {
         return;
     }
-    assert(m->is_closed && list_empty(&m->letters) && list_empty(&m->batch));
+    assert(is_closed(m) && list_empty(&m->batch));
     if (m->is_blocking) {
         uv_cond_destroy(&m->filled);
+        uv_mutex_destroy(&m->lock);
     }
-    uv_mutex_destroy(&m->lock);
     mem_free(m);
+}
+
+static void wake(struct mailbox *m, bool was_empty)
+{
+    if (m->is_blocking) {
+        uv_mutex_lock(&m->lock);
+        uv_cond_signal(&m->filled);
+        uv_mutex_unlock(&m->lock);
+    } else if (was_empty) {
+        (void)uv_async_send(&m->wakeup);
+    }
 }
 
 void mailbox_send(struct mailbox *m, struct letter *letter)
 {
-    uv_mutex_lock(&m->lock);
-    bool refused = m->is_closed;
-    if (!refused) {
-        bool was_empty = list_empty(&m->letters);
-        list_append(&m->letters, &letter->link);
-        m->count++;
-        if (m->is_blocking) {
-            uv_cond_signal(&m->filled);
-        } else if (was_empty) {
-            (void)uv_async_send(&m->wakeup);
-        }
+    /* Before the look at `newest`, in one order with what mailbox_close does the other way round.
+     */
+    atomic_fetch_add(&m->senders, 1);
+    struct list *head = atomic_load(&m->newest);
+    do {
+        letter->link.next = head;
+    } while (head != CLOSED &&
+             !atomic_compare_exchange_weak_explicit(&m->newest, &head, &letter->link,
+                                                    memory_order_acq_rel, memory_order_acquire));
+    if (head != CLOSED) {
+        wake(m, head == NULL);
     }
-    uv_mutex_unlock(&m->lock);
-    if (refused) {
+    atomic_fetch_sub_explicit(&m->senders, 1, memory_order_release);
+    if (head == CLOSED) {
         letter->drop(letter);
     }
 }
 
 size_t mailbox_drain(struct mailbox *m)
 {
-    size_t delivered = 0;
-    uv_mutex_lock(&m->lock);
-    list_splice(&m->batch, &m->letters);
-    m->count = 0;
-    uv_mutex_unlock(&m->lock);
-    mailbox_ref(m); /* a letter may close the mailbox, which also empties the batch */
-    while (!list_empty(&m->batch)) {
-        struct letter *letter = list_entry(m->batch.next, struct letter, link);
-        list_remove(&letter->link);
-        letter->deliver(letter, m->owner);
-        delivered++;
-    }
+    mailbox_ref(m);
+    size_t delivered = deliver_some(m, SIZE_MAX);
     mailbox_unref(m);
     return delivered;
 }
@@ -194,7 +246,11 @@ static void await_letter(struct mailbox *m, int timeout_ms)
 {
     uint64_t now = uv_hrtime();
     uint64_t deadline = now + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u;
-    while (list_empty(&m->letters) && !m->is_closed) {
+    while (list_empty(&m->batch) && !is_closed(m)) {
+        collect(m, &m->batch, NULL);
+        if (!list_empty(&m->batch)) {
+            return;
+        }
         if (timeout_ms < 0) {
             uv_cond_wait(&m->filled, &m->lock);
         } else if (now >= deadline) {
@@ -212,11 +268,10 @@ bool mailbox_wait(struct mailbox *m, int timeout_ms)
     struct letter *letter = NULL;
     uv_mutex_lock(&m->lock);
     await_letter(m, timeout_ms);
-    bool is_open = !m->is_closed;
-    if (!list_empty(&m->letters)) {
-        letter = list_entry(m->letters.next, struct letter, link);
+    bool is_open = !is_closed(m);
+    if (!list_empty(&m->batch)) {
+        letter = list_entry(m->batch.next, struct letter, link);
         list_remove(&letter->link);
-        m->count--;
     }
     uv_mutex_unlock(&m->lock);
     if (letter) {
@@ -225,10 +280,8 @@ bool mailbox_wait(struct mailbox *m, int timeout_ms)
     return is_open;
 }
 
-size_t mailbox_count(struct mailbox *m)
+bool mailbox_is_empty(struct mailbox *m)
 {
-    uv_mutex_lock(&m->lock);
-    size_t count = m->count;
-    uv_mutex_unlock(&m->lock);
-    return count;
+    struct list *newest = atomic_load_explicit(&m->newest, memory_order_acquire);
+    return list_empty(&m->batch) && (newest == NULL || newest == CLOSED);
 }

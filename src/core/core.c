@@ -274,10 +274,10 @@ static void offer_everything(struct core *core)
     }
 }
 
-/* A number is missing: a letter was lost for want of memory. Nobody knows what it said. */
+/* A letter was lost for want of room or memory. Nobody knows what it said. */
 static void resync_all(struct core *core)
 {
-    log_warn("changes lost", "reason=\"out of memory\" worker=%u", core->index);
+    log_warn("changes lost", "reason=\"no room or no memory\" worker=%u", core->index);
     list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
         if (peer->sink) {
@@ -286,9 +286,32 @@ static void resync_all(struct core *core)
     }
 }
 
+static void lost_deliver(struct letter *letter, void *owner)
+{
+    (void)letter;
+    struct core *core = owner;
+    __atomic_store_n(&core->is_lost, false, __ATOMIC_SEQ_CST); /* what is lost from now on counts */
+    core->is_resynced = true;
+    resync_all(core);
+}
+
+static void lost_drop(struct letter *letter)
+{
+    (void)letter; /* lies in the core */
+}
+
+void core_lose(struct core *core)
+{
+    if (!__atomic_exchange_n(&core->is_lost, true, __ATOMIC_SEQ_CST)) {
+        core->lost = (struct letter){.deliver = lost_deliver, .drop = lost_drop};
+        mailbox_send(core->mailbox, &core->lost);
+    }
+}
+
 void core_on_change(struct core *core, const struct change *change)
 {
-    bool gap = change->seq != core->last_seq + 1;
+    bool gap = change->seq != core->last_seq + 1 && !core->is_resynced;
+    core->is_resynced = false;
     core->last_seq = change->seq;
     if (gap) {
         resync_all(core);

@@ -76,6 +76,10 @@ struct core {
     size_t outstanding; /* requests that providers have not finished */
     struct core_stats stats;
     bool stopping;
+    bool is_resynced;   /* told everybody of what is missing before the next change */
+    size_t announced;   /* atomic: bytes of changes on their way here */
+    struct letter lost; /* on its way while is_lost */
+    bool is_lost;       /* atomic */
 };
 
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
@@ -99,6 +103,9 @@ void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
 uint64_t core_rate(const struct core *core, const struct sub *sub);
 /* A change arrived from the hub. */
 void core_on_change(struct core *core, const struct change *change);
+/* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told
+ * once to look again. Needs no memory itself. */
+void core_lose(struct core *core);
 /* Listens get their result and end, sessions end their streams; new ones are refused. */
 void core_stop(struct core *core);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Numbering, the log, distribution and the catalog. Watching is in hub_watch.c.
+ * The catalog, catching up, life. Changes are in hub_announce.c, watching is in hub_watch.c.
  */
 #include "core/hub.h"
 
@@ -17,158 +17,6 @@
 
 #define POOL_THREADS 2u
 #define POOL_WAITING 1024u
-
-/* ---- to the workers ----------------------------------------------------------------------------
- */
-
-struct change_letter {
-    struct letter letter;
-    const struct change *change;
-};
-
-static void change_deliver(struct letter *letter, void *owner)
-{
-    struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    core_on_change(owner, l->change);
-    change_unref(l->change);
-    mem_free(l);
-}
-
-static void change_drop(struct letter *letter)
-{
-    struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    change_unref(l->change);
-    mem_free(l);
-}
-
-static void broadcast(struct hub *hub, const struct change *change)
-{
-    for (size_t i = 0; i < hub->core_count; i++) {
-        struct change_letter *l = mem_zalloc(sizeof(*l));
-        if (!l) {
-            /* The log holds it; the worker finds the gap in the numbers and catches up. */
-            continue;
-        }
-        l->letter.deliver = change_deliver;
-        l->letter.drop = change_drop;
-        l->change = change_ref(change);
-        mailbox_send(hub->cores[i]->mailbox, &l->letter);
-    }
-}
-
-/* Number, keep, tell. `change` NULL: `notice`. */
-static void publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice)
-{
-    struct changelog *log = hub->log;
-    uint64_t seq = log->ops->next(log), epoch = log->ops->epoch(log);
-    struct change *c =
-        change ? change_create(change, epoch, seq) : change_create_notice(notice, epoch, seq);
-    if (!c) {
-        log->ops->lost(log, seq); /* workers see the gap in the numbers with the next change */
-        log_error("change lost", "reason=\"out of memory\" uri=%.*s",
-                  change ? (int)change->uri.len : 0, change ? change->uri.ptr : "");
-        return;
-    }
-    if (log->ops->append(log, c) < 0) {
-        log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
-    }
-    broadcast(hub, c);
-    change_unref(c);
-}
-
-static void list_timer(struct loop_timer *timer, void *user)
-{
-    struct hub *hub = user;
-    if (hub->list_pending) {
-        hub->list_pending = false;
-        publish(hub, NULL, CHANGE_LIST);
-        loop_timer_start(timer, hub->options.list_changed_ms, 0);
-    }
-}
-
-void hub_list_changed(struct hub *hub)
-{
-    if (!hub->options.list_changed || !__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
-        return;
-    }
-    if (loop_timer_is_running(hub->list_timer)) {
-        hub->list_pending = true;
-        return;
-    }
-    publish(hub, NULL, CHANGE_LIST);
-    loop_timer_start(hub->list_timer, hub->options.list_changed_ms, 0);
-}
-
-/* ---- announcements --------------------------------------------------------------------------- */
-
-struct announce_letter {
-    struct letter letter;
-    struct tidings_change change; /* slices into the memory that follows */
-};
-
-static void announce_deliver(struct letter *letter, void *owner)
-{
-    struct hub *hub = owner;
-    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
-    publish(hub, &l->change, CHANGE_LIST);
-    if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
-        hub_list_changed(hub);
-    }
-    mem_free(l);
-}
-
-static void announce_drop(struct letter *letter)
-{
-    mem_free(list_entry(letter, struct announce_letter, letter));
-}
-
-int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
-{
-    size_t extra = change->uri.len + change->etag.len + change->from.len + change->metadata.len +
-                   change->checksum.len + change->origin.len;
-    struct announce_letter *l = mem_zalloc(sizeof(*l) + extra);
-    if (!l) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    l->letter.deliver = announce_deliver;
-    l->letter.drop = announce_drop;
-    l->change = *change;
-    char *at = (char *)(l + 1);
-    struct tidings_str *slices[] = {&l->change.uri,      &l->change.etag,     &l->change.from,
-                                    &l->change.metadata, &l->change.checksum, &l->change.origin};
-    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
-        if (slices[i]->len > 0) {
-            memcpy(at, slices[i]->ptr, slices[i]->len);
-        }
-        slices[i]->ptr = at;
-        at += slices[i]->len;
-    }
-    mailbox_send(hub->mailbox, &l->letter);
-    return 0;
-}
-
-static void everything_deliver(struct letter *letter, void *owner)
-{
-    publish(owner, NULL, CHANGE_EVERYTHING);
-    mem_free(letter);
-}
-
-static void everything_drop(struct letter *letter)
-{
-    mem_free(letter);
-}
-
-int hub_announce_everything(struct hub *hub, struct tidings_error *err)
-{
-    struct letter *l = mem_zalloc(sizeof(*l));
-    if (!l) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    l->deliver = everything_deliver;
-    l->drop = everything_drop;
-    mailbox_send(hub->mailbox, l);
-    return 0;
-}
 
 /* ---- rates: to the hub first, which knows all workers ---------------------------------------- */
 
@@ -492,10 +340,11 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
         return NULL;
     }
     hub->loop = loop;
+    hub->max_announced = HUB_MAX_ANNOUNCED;
     map_init(&hub->watches);
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
-    hub->list_timer = loop_timer_open(loop, list_timer, hub);
+    hub->list_timer = loop_timer_open(loop, hub_list_timer, hub);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !hub->list_timer || !hub->catalog) {
         hub_destroy(hub);
@@ -507,6 +356,9 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
 int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err)
 {
     hub->options = *options;
+    if (options->max_announced > 0) {
+        __atomic_store_n(&hub->max_announced, options->max_announced, __ATOMIC_RELAXED);
+    }
     hub->log = changelog_memory_create(&options->log, err);
     return hub->log ? 0 : TIDINGS_E_NOMEM;
 }

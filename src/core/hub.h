@@ -19,8 +19,11 @@ struct core;
 struct hub;
 struct pool;
 
+#define HUB_MAX_ANNOUNCED (32u << 20)
+
 struct hub_options {
     struct changelog_limits log;
+    size_t max_announced;     /* bytes of changes on their way; 0: HUB_MAX_ANNOUNCED */
     uint64_t list_changed_ms; /* at most one list_changed per this long */
     bool list_changed;
 };
@@ -45,6 +48,9 @@ void hub_detach_all(struct hub *hub);
 
 /* ---- from any thread ------------------------------------------------------------------------- */
 
+/* Takes no lock and never waits. Bounded: beyond max_announced bytes of changes that are not
+ * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
+ * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
 /* Anything may have changed: every subscription is told once. */
 int hub_announce_everything(struct hub *hub, struct tidings_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The hub's own state, shared by hub.c and hub_watch.c.
+ * The hub's own state, shared by the hub_*.c files.
  */
 #ifndef CORE_HUB_PRIVATE_H
 #define CORE_HUB_PRIVATE_H
@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "core/hub.h"
+#include "store/change.h"
 
 struct hub {
     struct loop *loop;
@@ -21,10 +22,17 @@ struct hub {
     struct map watches; /* by scope */
     struct loop_timer *list_timer;
     bool list_pending;
-    bool running; /* atomic */
+    size_t max_announced; /* atomic */
+    size_t announced;     /* atomic: bytes of changes that wait for their number */
+    struct letter lost;   /* on its way while is_lost */
+    bool is_lost;         /* atomic: something was refused since everybody was last told */
+    bool running;         /* atomic */
     pthread_t thread;
 };
 
+/* Number a change, keep it, tell the workers. `change` NULL: `notice`. */
+void hub_publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice);
+void hub_list_timer(struct loop_timer *timer, void *user);
 /* The set of resources changed: tell, at most once per period, the last time always. */
 void hub_list_changed(struct hub *hub);
 void hub_watches_clear(struct hub *hub);

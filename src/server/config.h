@@ -84,6 +84,7 @@ struct config {
     uint64_t outbox; /* notifications per peer */
     uint64_t log_entries;
     uint64_t log_bytes;
+    uint64_t max_announced;
     uint64_t drain_ms;
     uint64_t max_watches;
     uint64_t watch_quiet_ms;

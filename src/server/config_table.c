@@ -67,6 +67,8 @@ const struct config_row config_rows[] = {
     NUMBER("outbox", outbox, "1024", 1, 1000000, "notifications waiting per client"),
     NUMBER("log-entries", log_entries, "100000", 1, 100000000, "changes kept for those who resume"),
     SIZE("log-bytes", log_bytes, "64m", 64 * KIB, 64 * GIB, "memory those changes may take"),
+    SIZE("max-announced", max_announced, "32m", 64 * KIB, 64 * GIB,
+         "memory for changes that are announced and not told yet"),
     DURATION("drain", drain_ms, "2s", 0, 1 * HOUR,
              "time to finish answers after a signal to stop"),
     NUMBER("max-watches", max_watches, "100000", 1, 100000000,

@@ -391,6 +391,7 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
                 .max_bytes = c->log_bytes,
                 .max_age_ms = c->log_age_ms,
             },
+        .max_announced = c->max_announced,
         .list_changed_ms = LIST_CHANGED_MS,
         .list_changed = c->list_changed,
     };

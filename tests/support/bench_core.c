@@ -93,11 +93,11 @@ void bench_stop(struct bench *b)
 
 static bool is_idle(struct bench *b)
 {
-    if (mailbox_count(hub_mailbox(b->hub)) > 0) {
+    if (!mailbox_is_empty(hub_mailbox(b->hub))) {
         return false;
     }
     for (size_t i = 0; i < b->core_count; i++) {
-        if (mailbox_count(b->core[i].mailbox) > 0 || !list_empty(&b->core[i].dirty)) {
+        if (!mailbox_is_empty(b->core[i].mailbox) || !list_empty(&b->core[i].dirty)) {
             return false;
         }
     }

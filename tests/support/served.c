@@ -200,7 +200,7 @@ size_t served_settle(const char *uri, struct ears *e)
 {
     size_t before = ears_count(e);
     for (int i = 0; i < 2000; i++) {
-        assert_int_equal(tidings_changed(s.server, tidings_str(uri), NULL), 0);
+        assert_int_equal(tidings_changed(s.server, tidings_str(uri), tidings_str(NULL), NULL), 0);
         struct timespec pause = {.tv_nsec = 5000000};
         pthread_mutex_lock(&e->lock);
         struct timespec until;

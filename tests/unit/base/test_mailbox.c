@@ -93,13 +93,13 @@ static void letters_arrive_on_the_loop_in_order(void **state)
     for (unsigned i = 0; i < 5; i++) {
         send_numbered(r.mailbox, 0, i);
     }
-    assert_int_equal(mailbox_count(r.mailbox), 5);
+    assert_false(mailbox_is_empty(r.mailbox));
     assert_int_equal(r.delivered, 0);
     r.stop_after = 5;
     loop_run(r.loop);
     assert_int_equal(r.delivered, 5);
     assert_false(r.is_out_of_order);
-    assert_int_equal(mailbox_count(r.mailbox), 0);
+    assert_true(mailbox_is_empty(r.mailbox));
     reader_close(&r);
     assert_int_equal(dropped, 0);
 }
@@ -161,6 +161,25 @@ static void letters_sent_while_delivering_wait_for_the_next_turn(void **state)
     reader_close(&r);
 }
 
+static void one_turn_delivers_a_bounded_number_and_the_next_goes_on(void **state)
+{
+    (void)state;
+    struct reader r;
+    assert_int_equal(reader_open(&r, true), 0);
+    for (unsigned i = 0; i < 2 * MAILBOX_PER_TURN + 1; i++) {
+        send_numbered(r.mailbox, 0, i);
+    }
+    for (size_t turn = 1; turn <= 2; turn++) {
+        loop_turn(r.loop);
+        assert_int_equal(r.delivered, turn * MAILBOX_PER_TURN);
+    }
+    r.stop_after = 2 * MAILBOX_PER_TURN + 1;
+    loop_run(r.loop); /* woken although nobody sends any more */
+    assert_int_equal(r.delivered, 2 * MAILBOX_PER_TURN + 1);
+    assert_false(r.is_out_of_order);
+    reader_close(&r);
+}
+
 static void closing_drops_what_is_inside_and_what_comes_later(void **state)
 {
     (void)state;
@@ -175,7 +194,7 @@ static void closing_drops_what_is_inside_and_what_comes_later(void **state)
         send_numbered(kept, 0, 2); /* the loop is gone: the letter still finds its end */
         assert_int_equal(dropped, 3);
         assert_int_equal(r.delivered, 0);
-        assert_int_equal(mailbox_count(kept), 0);
+        assert_true(mailbox_is_empty(kept));
         assert_true(has_loop || !mailbox_wait(kept, -1));
         mailbox_unref(kept);
     }
@@ -331,6 +350,7 @@ int main(void)
         cmocka_unit_test(letters_arrive_on_the_loop_in_order),
         cmocka_unit_test(drain_delivers_at_once),
         cmocka_unit_test(letters_sent_while_delivering_wait_for_the_next_turn),
+        cmocka_unit_test(one_turn_delivers_a_bounded_number_and_the_next_goes_on),
         cmocka_unit_test(closing_drops_what_is_inside_and_what_comes_later),
         cmocka_unit_test(a_letter_may_close_the_mailbox),
         cmocka_unit_test(many_senders_keep_their_order),

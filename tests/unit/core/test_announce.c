@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Changes on their way are bounded: what does not fit is refused, and everybody looks again, once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/fail_alloc.h"
+
+#define TRUNCATED "params|_meta|dev.tidings/truncated"
+#define BOUND (64u << 10)
+
+static struct bench b;
+
+static int setup(void **state)
+{
+    (void)state;
+    bench_init(&b);
+    b.options.max_announced = BOUND;
+    bench_start(&b);
+    bench_add(&b, "mem://x/0");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    bench_stop(&b);
+    return 0;
+}
+
+static struct client *listener(void)
+{
+    struct client *c = client_http(&b);
+    client_listen(c, "1", "[\"mem://x/0\"]");
+    bench_settle(&b);
+    return c;
+}
+
+static int announce(const char *uri, struct tidings_error *err)
+{
+    struct tidings_change change = {.uri = tidings_str(uri)};
+    return hub_announce(b.hub, &change, err);
+}
+
+static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct client *c = listener();
+    for (int round = 1; round <= 2; round++) {
+        size_t accepted = 0;
+        while (announce("mem://x/elsewhere", &err) == 0) {
+            assert_true(++accepted * sizeof(struct tidings_change) <= BOUND);
+        }
+        assert_true(accepted > 100);
+        assert_int_equal(err.code, TIDINGS_E_BUSY);
+        assert_non_null(strstr(err.text, "more changes than can be told"));
+        assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
+        bench_settle(&b);
+        assert_int_equal(client_count(c, SAID_UPDATED), round);
+        assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
+    }
+    assert_int_equal(announce("mem://x/0", NULL), 0); /* as if nothing had been */
+    bench_settle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 3);
+    assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
+    client_free(c);
+}
+
+static void a_change_without_memory_makes_everybody_look_again(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct client *c = listener();
+    fail_alloc_start(1);
+    assert_int_equal(announce("mem://x/elsewhere", &err), TIDINGS_E_NOMEM);
+    assert_true(fail_alloc_stop());
+    bench_settle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 1);
+    assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
+    client_free(c);
+}
+
+static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void **state)
+{
+    (void)state;
+    struct client *c = listener();
+    size_t *waiting = &b.core[0].announced;
+    *waiting += BOUND; /* as if that much were under way */
+    bench_update(&b, "mem://x/elsewhere");
+    bench_update(&b, "mem://x/elsewhere");
+    bench_settle(&b);
+    *waiting -= BOUND;
+    assert_int_equal(*waiting, 0);
+    assert_int_equal(client_count(c, SAID_UPDATED), 1);
+    assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
+    bench_update(&b, "mem://x/0"); /* its number shows the gap: that is known already */
+    bench_settle(&b);
+    assert_int_equal(client_count(c, SAID_UPDATED), 2);
+    assert_no_json(client_nth(c, SAID_UPDATED, 1), TRUNCATED);
+    client_free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define WITH_BENCH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+        WITH_BENCH(what_does_not_fit_is_refused_and_everybody_looks_again_once),
+        WITH_BENCH(a_change_without_memory_makes_everybody_look_again),
+        WITH_BENCH(a_worker_that_is_behind_looks_again_once_and_loses_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
