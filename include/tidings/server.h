@@ -127,7 +127,7 @@ struct tidings_update {
     enum tidings_change_kind kind;
     unsigned merged;
     bool truncated; /* something it covers changed, not known what */
-    bool suspended; /* a regex that took too long too often: nothing more will come */
+    bool suspended; /* a regex or filter took too long too often: nothing more will come */
     bool initial;   /* nothing changed: the state when it was subscribed */
 };
 

@@ -101,6 +101,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     }
     windows_init(&core->windows);
     values_init(&core->values);
+    filters_init(&core->filters);
     map_init(&core->rates);
     core->window_timer = loop_timer_open(loop, on_window, core);
     loop_hook_add(loop, &core->flush_hook, flush_dirty, core);
@@ -113,26 +114,28 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     return 0;
 }
 
-/* ---- metadata and rates ---------------------------------------------------------------------- */
+/* ---- subjects and rates ---------------------------------------------------------------------- */
 
-struct json *core_metadata(struct core *core, const struct change *change)
+struct json *core_subject(struct core *core, const struct change *change)
 {
     if (core->parsed != change) {
         change_unref(core->parsed);
-        jv_unref(core->metadata);
+        jv_unref(core->subject);
         core->parsed = change_ref(change);
-        core->metadata = NULL;
+        core->subject = NULL;
         struct buf text;
-        buf_init(&text, change->metadata_json.len + 3);
-        buf_putc(&text, '{');
-        buf_puts(&text, change->metadata_json);
-        buf_putc(&text, '}');
+        buf_init(&text, change->uri_json.len + change->metadata_json.len + 64);
+        buf_puts(&text, STR("{\"uri\":"));
+        buf_puts(&text, change->uri_json);
+        buf_puts(&text, STR(",\"metadata\":{"));
+        buf_puts(&text, change->metadata_json); /* never empty: it has a version */
+        buf_putf(&text, ",\"change_type\":\"%s\"}}", change_kind_name(change->kind));
         if (!text.failed) {
-            (void)jv_parse(buf_str(&text), core->limits->max_depth + 1, &core->metadata, NULL);
+            (void)jv_parse(buf_str(&text), core->limits->max_depth + 2, &core->subject, NULL);
         }
         buf_deinit(&text);
     }
-    return core->metadata;
+    return core->subject;
 }
 
 struct core_rate {
@@ -214,11 +217,12 @@ void core_deinit(struct core *core)
     values_deinit(&core->values);
     clear_rates(core);
     change_unref(core->parsed);
-    jv_unref(core->metadata);
+    jv_unref(core->subject);
     if (core->mailbox) {
         mailbox_close(core->mailbox);
         mailbox_unref(core->mailbox);
     }
+    filters_deinit(&core->filters);
     map_deinit(&core->sessions);
     match_deinit(&core->match);
     catalog_unref(core->catalog);

@@ -12,6 +12,7 @@
 #include "base/sendq.h"
 #include "core/catalog.h"
 #include "core/dialect.h"
+#include "core/filters.h"
 #include "core/match.h"
 #include "core/options.h"
 #include "core/values.h"
@@ -68,8 +69,9 @@ struct core {
     uint64_t window_due_ms;      /* when the timer will run; 0: it does not */
     struct values values;        /* contents for subscriptions that asked for them */
     struct map rates;            /* URI -> struct core_rate: limits set at run time */
-    const struct change *parsed; /* whose metadata `metadata` is */
-    struct json *metadata;
+    const struct change *parsed; /* whose `subject` it is */
+    struct json *subject;
+    struct filters filters; /* schemas that subscriptions filter with */
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
@@ -94,8 +96,9 @@ void core_deinit(struct core *core);
 void core_set_catalog(struct core *core, struct catalog *catalog);
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */
 void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, void *user);
-/* The metadata of a change as values; parsed once per change. NULL: out of memory. */
-struct json *core_metadata(struct core *core, const struct change *change);
+/* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out
+ * of memory. */
+struct json *core_subject(struct core *core, const struct change *change);
 /* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
  * come too. 0: as they asked. */
 void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);

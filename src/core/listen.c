@@ -200,6 +200,7 @@ void sub_destroy(struct sub *sub)
     peer->broad_count -= sub->broad;
     if (sub->extra) {
         list_remove(&sub->extra->covers_link);
+        filter_release(sub->extra->schema);
         mem_free(sub->extra->scopes);
         mem_free(sub->extra);
     }

@@ -44,6 +44,7 @@ static void read_options(struct subscribing *s, struct wish *w, struct json *giv
         return;
     }
     /* The message goes before the subscription is made. */
+    w->kept = jv_ref(w->options.filter);
     w->options.origin = arena_dup(&s->arena, w->options.origin);
     if (!w->options.origin.ptr) {
         wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");

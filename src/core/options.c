@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/str.h"
+#include "core/filters.h"
 #include "uri/uri.h"
 
 #define ORIGIN_MAX 256u
@@ -156,6 +157,15 @@ static int read_echo(struct options *o, struct json *v, struct tidings_error *er
     return read_bool(v, "echo", &o->echo, err);
 }
 
+static int read_filter(struct options *o, struct json *v, struct tidings_error *err)
+{
+    if (!jv_is(v, JV_OBJECT)) {
+        return wrong("filter", "an object: a JSON Schema for {uri, metadata}", err);
+    }
+    o->filter = v;
+    return 0;
+}
+
 /* ---- ceilings -------------------------------------------------------------------------------- */
 
 static int limit_match(struct option_ceiling *c, struct json *v, struct tidings_error *err)
@@ -203,6 +213,7 @@ static const struct field {
     {"rateMs", read_rate, limit_rate},  {"include", read_include, limit_include},
     {"initial", read_initial, NULL},    {"since", read_since, NULL},
     {"origin", read_origin, NULL},      {"echo", read_echo, NULL},
+    {"filter", read_filter, NULL},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -287,6 +298,9 @@ int option_rule_read(struct option_rule *rule, struct json *options, struct json
     if (rc == 0 && (rule->defaults.given & OPTION_SINCE)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "option 'since' has no default");
     }
+    if (rc == 0 && rule->defaults.filter) {
+        rc = filter_check(rule->defaults.filter, err);
+    }
     return rc == 0 && limits ? read_ceiling(&rule->ceiling, limits, err) : rc;
 }
 
@@ -301,6 +315,7 @@ static void take_defaults(struct options *o, const struct options *from, unsigne
     o->initial = which & OPTION_INITIAL ? from->initial : o->initial;
     o->origin = which & OPTION_ORIGIN ? from->origin : o->origin;
     o->echo = which & OPTION_ECHO ? from->echo : o->echo;
+    o->filter = which & OPTION_FILTER ? from->filter : o->filter;
 }
 
 /* Where the subscription lies inside the rule's prefix, the rule's word counts; where it only
@@ -325,7 +340,7 @@ static void take_ceiling(struct option_ceiling *to, const struct option_ceiling 
 static int check_refused(const struct options *o, unsigned refused, struct tidings_error *err)
 {
     /* Only what would have an effect is asking for it. */
-    unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN);
+    unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN | OPTION_FILTER);
     asked |= o->initial ? o->given & OPTION_INITIAL : 0;
     asked |= o->echo ? 0 : o->given & OPTION_ECHO;
     for (size_t i = 0; i < FIELDS; i++) {

@@ -41,6 +41,7 @@ enum option_bit {
     OPTION_SINCE = 1u << 5,
     OPTION_ORIGIN = 1u << 6,
     OPTION_ECHO = 1u << 7,
+    OPTION_FILTER = 1u << 8,
 };
 
 struct options {
@@ -52,6 +53,7 @@ struct options {
     bool echo;
     uint64_t since_epoch, since; /* with OPTION_SINCE */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
+    struct json *filter;         /* a schema, borrowed likewise; NULL: everything passes */
 };
 
 /* What clients may ask for; the fields in `given` are limited. */
@@ -94,8 +96,8 @@ void options_put_matches(struct buf *out, unsigned matches);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
  * `since`; `limits` with the largest windowMs and rateMs, the most include, an array of kinds as
- * match, and false for initial, since, origin or echo to have them refused. `rule->prefix` is not
- * touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+ * match, and false for initial, since, origin, echo or filter to have them refused. `rule->prefix`
+ * is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
 

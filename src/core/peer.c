@@ -266,61 +266,9 @@ void peer_owe_suspended(struct peer *peer, struct sub *sub)
     sub->suspended = true;
     peer_owe_truncated(peer, sub, peer->core->last_seq);
     if (sub->listen->id_json.len == 0) {
-        peer_warn(peer, "a subscription by regular expression took too long too often and is "
-                        "suspended");
+        peer_warn(peer, "a subscription whose regular expression or filter took too long too often "
+                        "is suspended");
     }
-}
-
-/* ---- filters: access, origin, conditions of a query, the application's own ------------------- */
-
-static bool holds(struct core *core, const struct change *change, const struct sub_condition *c)
-{
-    if (str_eq(c->key, STR("change_type"))) {
-        return str_eq(c->value, tidings_str(change_kind_name(change->kind)));
-    }
-    char key[128];
-    if (c->key.len >= sizeof(key)) {
-        return false;
-    }
-    memcpy(key, c->key.ptr, c->key.len);
-    key[c->key.len] = '\0';
-    struct json *value = jv_get(core_metadata(core, change), key);
-    if (jv_is(value, JV_STRING)) {
-        return str_eq(jv_str(value), c->value);
-    }
-    if (!value || jv_is(value, JV_OBJECT) || jv_is(value, JV_ARRAY)) {
-        return false;
-    }
-    struct buf text;
-    struct jw w;
-    buf_init(&text, 64);
-    jw_init(&w, &text);
-    jw_value(&w, value);
-    bool equal = str_eq(buf_str(&text), c->value);
-    buf_deinit(&text);
-    return equal;
-}
-
-/* `alone` false: it stands for others of which only the numbers are known, so it must be told. */
-static bool passes(const struct peer *peer, const struct sub *sub, const struct change *change,
-                   bool alone)
-{
-    if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
-        return false;
-    }
-    const struct sub_extra *x = sub->extra;
-    if (!x || !alone) {
-        return true;
-    }
-    if (x->origin.len > 0 && str_eq(x->origin, change->origin)) {
-        return false;
-    }
-    for (size_t i = 0; i < x->condition_count; i++) {
-        if (!holds(peer->core, change, &x->conditions[i])) {
-            return false;
-        }
-    }
-    return !x->filter || x->filter(x->filter_user, change->uri, change->metadata_json);
 }
 
 /* ---- offering -------------------------------------------------------------------------------- */
@@ -371,7 +319,7 @@ static void offer(struct peer *peer, struct sub *sub, const struct change *chang
     if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->suspended) {
         return;
     }
-    if (!passes(peer, sub, change, alone)) {
+    if (!filters_pass(sub, change, alone)) {
         return;
     }
     if (sub->truncated) {

@@ -37,6 +37,8 @@ void subscribing_free(struct subscribing *s)
     list_remove(&s->pending.link);
     for (size_t i = 0; i < s->count; i++) {
         request_free_stat(&s->wishes[i].stat);
+        filter_release(s->wishes[i].filter);
+        jv_unref(s->wishes[i].kept);
     }
     arena_deinit(&s->arena);
     mem_free(s);
@@ -192,7 +194,8 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     }
     struct sub *sub = w->sub;
     sub->watched = plain_scope && arm->items[w->first_item].watched;
-    if (text == 0 && scopes == 0 && w->condition_count == 0 && !s->filter && !w->covering) {
+    if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
+        !w->covering) {
         return true;
     }
     struct sub_extra *x =
@@ -210,6 +213,8 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     }
     x->condition_count = w->condition_count;
     x->origin = w->options.echo ? STR_EMPTY : str_place(&at, w->options.origin);
+    x->schema = w->filter;
+    w->filter = NULL;
     x->filter = s->filter;
     x->filter_user = s->filter_user;
     x->covering = w->covering;
@@ -438,9 +443,23 @@ static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
     return n;
 }
 
+/* Before anything is armed, so that a bad filter costs nobody anything. */
+static void compile_filters(struct subscribing *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct wish *w = &s->wishes[i];
+        struct tidings_error err;
+        if (!w->refused && w->options.filter &&
+            filter_acquire(&s->core->filters, w->options.filter, &w->filter, &err) < 0) {
+            wish_refuse(w, err.code, "%s", err.text);
+        }
+    }
+}
+
 void subscribing_arm(struct subscribing *s)
 {
     struct hub_arm *arm = NULL;
+    compile_filters(s);
     size_t n = collect_scopes(s, NULL);
     struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
     if (scopes) {

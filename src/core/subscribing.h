@@ -22,7 +22,9 @@ struct wish {
     struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
     struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
     struct options options;
-    unsigned matches; /* 1u << enum option_match: what it may turn out to be */
+    unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
+    struct json *kept;     /* a reference to what the options borrow, or NULL */
+    struct filter *filter; /* of the options, once all is settled; a reference */
     enum match_kind kind;
     struct tidings_str *scopes; /* to be armed */
     size_t scope_count;

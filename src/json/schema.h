@@ -71,4 +71,13 @@ void schema_destroy(struct json_schema *s); /* NULL is fine */
 bool schema_validate(const struct json_schema *s, struct json *instance,
                      struct schema_error *ret_error);
 
+/* The same where a judgement that was given up (a limit, no memory) is not a no. */
+enum schema_verdict {
+    SCHEMA_VALID,
+    SCHEMA_NOT_VALID,
+    SCHEMA_GAVE_UP,
+};
+enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
+                                 struct schema_error *ret_error);
+
 #endif

@@ -239,11 +239,18 @@ bool eval_name(struct eval *e, const struct at *at, const struct node *node, jso
     return run(e, &next);
 }
 
-bool schema_validate(const struct json_schema *s, struct json *instance,
-                     struct schema_error *ret_error)
+enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
+                                 struct schema_error *ret_error)
 {
     struct eval e = {.schema = s, .error = ret_error, .steps = s->limits.max_steps};
     json_t *value = instance ? (json_t *)instance : json_null();
     struct at at = {s->root, value, NULL, NULL, NULL};
-    return run(&e, &at) && !e.is_over;
+    bool valid = run(&e, &at);
+    return e.is_over ? SCHEMA_GAVE_UP : valid ? SCHEMA_VALID : SCHEMA_NOT_VALID;
+}
+
+bool schema_validate(const struct json_schema *s, struct json *instance,
+                     struct schema_error *ret_error)
+{
+    return schema_judge(s, instance, ret_error) == SCHEMA_VALID;
 }

@@ -83,6 +83,8 @@ static void write_stats(struct jw *w, const struct core *core)
     put_count(w, "sessions", s->sessions);
     put_count(w, "lastChange", core->last_seq);
     put_count(w, "indexBytes", match_bytes(&core->match));
+    put_count(w, "filters", core->filters.by_text.count);
+    put_count(w, "filterJudgements", core->filters.judged);
     jw_end_object(w);
 }
 

@@ -79,6 +79,23 @@ for (const mode of MODES) {
         assert.equal(extras(await s.update(a)).initial, undefined);
     });
 
+    it('filter: a JSON Schema for uri and metadata', async (t) => {
+        const s = await open(t);
+        const [all, dir] = [s.uri(''), s.uri('dir/')];
+        const large = { properties: { metadata: { properties: { size: { minimum: 100 } }, required: ['size'] } } };
+        const logs = { properties: { uri: { pattern: '[.]log$' } } };
+        await s.ask([all, dir], { uris: { [all]: { filter: large }, [dir]: { filter: logs } } });
+        s.tree.replace('a.txt', 'small');
+        s.tree.replace('dir/d.txt', 'x'.repeat(99));
+        s.tree.replace('dir/c.log', 'small too');
+        const log = await s.update(dir);
+        assert.equal(log.params.uri, s.uri('dir/c.log'));
+        s.tree.replace('b.log', 'x'.repeat(100));
+        const big = await s.update(all);
+        assert.equal(big.params.uri, s.uri('b.log'));
+        assert.equal(extras(big).metadata.size, 100);
+    });
+
     it('match: globs, templates, regexes, containers and queries', async (t) => {
         const s = await open(t);
         const root = s.uri('');
@@ -128,6 +145,8 @@ for (const mode of MODES) {
             [a, { initial: 'yes' }, /'initial'.*true or false/],
             [a, { since: 'yesterday' }, /'since'.*cursor/],
             [a, { origin: '' }, /'origin'/],
+            [a, { filter: 'yes' }, /'filter'.*JSON Schema/],
+            [a, { filter: { properties: { uri: { type: 'text' } } } }, /'filter'.*\/properties\/uri\/type/],
             [a, { window: 5 }, /'window'.*windowMs/],
             [s.uri('missing'), {}, /not found/],
             ['none:///x/', {}, /'none:'/],

@@ -71,18 +71,19 @@ static void every_field_is_taken(void **state)
     struct tidings_error err;
     assert_int_equal(take("{\"match\":\"regex\",\"windowMs\":0,\"rateMs\":3000,\"include\":"
                           "\"value\",\"initial\":true,\"since\":\"ab.12\",\"origin\":\"me\","
-                          "\"echo\":false}",
+                          "\"echo\":false,\"filter\":{\"required\":[]}}",
                           false, &o, &err),
                      0);
     assert_int_equal(o.match, OPTION_MATCH_REGEX);
     assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
-    assert_int_equal(o.given, 0xff);
+    assert_int_equal(o.given, 0x1ff);
     assert_true(o.initial && !o.echo);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
     assert_int_equal(o.since_epoch, 0xab);
     assert_int_equal(o.since, 12);
     assert_true(str_eq(o.origin, STR("me")));
+    assert_true(jv_is(jv_get(o.filter, "required"), JV_ARRAY));
 }
 
 static void every_choice_has_its_meaning(void **state)
@@ -145,7 +146,9 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"since\":5}", {"'since'", "cursor", NULL}},
         {"{\"since\":\"5\"}", {"'since'", "cursor", NULL}},
         {"{\"since\":\"x.5\"}", {"'since'", "cursor", NULL}},
-        {"{\"filter\":{}}", {"'filter'", "windowMs", "origin"}},
+        {"{\"filter\":true}", {"'filter'", "object", "JSON Schema"}},
+        {"{\"filter\":\"{}\"}", {"'filter'", "object", "JSON Schema"}},
+        {"{\"filters\":{}}", {"'filters'", "windowMs", "filter"}},
         {"{\"windowms\":1}", {"'windowms'", "windowMs", "known"}},
         {"{\"\":1}", {"''", "known", "match"}},
         {"{\"uris\":{}}", {"'uris'", "known", "match"}},
@@ -258,11 +261,12 @@ static struct option_limits limits_with_rules(void)
         const char *prefix, *text;
     } rows[] = {
         {"", "[{\"include\":\"metadata\",\"echo\":false,\"origin\":\"batch\"},{\"since\":false}]"},
-        {"file:///logs/", "[{\"windowMs\":500,\"initial\":true,\"match\":\"glob\"},"
-                          "{\"windowMs\":900000,\"include\":\"metadata\",\"initial\":false,"
-                          "\"match\":[\"literal\",\"container\"],\"since\":true}]"},
+        {"file:///logs/",
+         "[{\"windowMs\":500,\"initial\":true,\"match\":\"glob\",\"filter\":{\"title\":\"logs\"}},"
+         "{\"windowMs\":900000,\"include\":\"metadata\",\"initial\":false,"
+         "\"match\":[\"literal\",\"container\"],\"since\":true}]"},
         {"file:///logs/hot/", "[{\"windowMs\":0,\"rateMs\":9},{\"rateMs\":10,\"origin\":false,"
-                              "\"echo\":false}]"},
+                              "\"echo\":false,\"filter\":false}]"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct json **d = &rule_documents[i];
@@ -316,6 +320,7 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     assert_true(o.initial);
     assert_int_equal(matches, 1u << OPTION_MATCH_LITERAL | 1u << OPTION_MATCH_CONTAINER);
 
+    assert_true(str_eq(jv_str(jv_get(o.filter, "title")), STR("logs")));
     assert_int_equal(settle("{}", "file:///logs/hot/", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 9);
@@ -325,6 +330,7 @@ static void defaults_come_from_the_longest_prefix_that_has_one(void **state)
     assert_int_equal(settle("{}", "file:///", &o, &matches, NULL), 0);
     assert_int_equal(o.window_ms, 100);
     assert_false(o.initial);
+    assert_null(o.filter);
 }
 
 static void what_the_client_says_wins_over_defaults(void **state)
@@ -333,13 +339,14 @@ static void what_the_client_says_wins_over_defaults(void **state)
     struct options o;
     unsigned matches;
     assert_int_equal(settle("{\"windowMs\":7,\"include\":\"none\",\"initial\":false,\"echo\":true,"
-                            "\"match\":\"literal\"}",
+                            "\"match\":\"literal\",\"filter\":{}}",
                             "file:///logs/a", &o, &matches, NULL),
                      0);
     assert_int_equal(o.window_ms, 7);
     assert_int_equal(o.include, OPTION_INCLUDE_NONE);
     assert_int_equal(o.match, OPTION_MATCH_LITERAL);
     assert_true(o.echo && !o.initial);
+    assert_int_equal(jv_count(o.filter), 0);
 }
 
 static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **state)
@@ -369,6 +376,9 @@ static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **st
         {"{\"origin\":\"me\"}", "file:///logs/hot/a", "'origin'"},
         {"{\"echo\":false}", "file:///logs/hot/a", "'echo'"},
         {"{\"echo\":true}", "file:///logs/hot/a", NULL},
+        {"{\"filter\":{}}", "file:///logs/hot/a", "'filter'"},
+        {"{\"filter\":{}}", "file:///logs/", "'filter'"},
+        {"{\"filter\":{}}", "file:///logs/a", NULL},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct options o;
@@ -391,6 +401,8 @@ static void a_rule_is_judged_field_by_field(void **state)
         {"[{\"windowMs\":\"1s\"},{}]", "'windowMs'"},
         {"[{\"since\":\"a.1\"},{}]", "'since' has no default"},
         {"[{\"uris\":{}},{}]", "unknown option 'uris'"},
+        {"[{\"filter\":{\"properties\":{\"uri\":{\"type\":7}}}},{}]", "/properties/uri/type"},
+        {"[{},{\"filter\":{}}]", "'filter' must be true or false"},
         {"[{},{\"match\":\"glob\"}]", "'match' must be an array"},
         {"[{},{\"match\":[]}]", "'match' must be an array"},
         {"[{},{\"match\":[\"auto\"]}]", "'match' must be one of literal"},

@@ -118,7 +118,7 @@ static void what_cannot_be_is_said(void **state)
         {"none:///x/", NULL, "'none:'"},
         {"not a uri", NULL, ""},
         {"app:///a", "{\"windowMs\":-1}", "'windowMs'"},
-        {"app:///a", "{\"filter\":{}}", "'filter'"},
+        {"app:///a", "{\"filter\":{\"type\":7}}", "/type"},
         {"app:///a", "[]", "object"},
         {"(", "{\"match\":\"regex\"}", ""},
     };

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Filters, in the order of their cost. All of a worker's schemas are in one map by their text.
+ */
+#include "core/filters.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/peer.h"
+#include "store/change.h"
+#include "json/schema.h"
+#include "json/write.h"
+
+/* Enough for any filter a person writes; a judgement stays below a fraction of a millisecond. */
+#define FILTER_MAX_STEPS 5000u
+#define FILTER_MAX_SUBSCHEMAS 256u
+#define FILTER_MAX_DEPTH 32u
+
+struct filter {
+    struct filters *all; /* NULL: they are gone */
+    struct json_schema *schema;
+    size_t refs;
+    uint64_t judged_seq; /* the change it judged last … */
+    bool passed;         /* … and how */
+    unsigned gave_up;    /* judgements that were too costly */
+    size_t len;
+    char text[];
+};
+
+void filters_init(struct filters *all)
+{
+    map_init(&all->by_text);
+    all->judged = 0;
+}
+
+void filters_deinit(struct filters *all)
+{
+    size_t pos = 0;
+    struct filter *f;
+    while ((f = map_next(&all->by_text, &pos)) != NULL) {
+        f->all = NULL;
+    }
+    map_deinit(&all->by_text);
+}
+
+/* The text by which a filter is known. */
+static int write_text(struct json *schema, struct buf *text, struct tidings_error *err)
+{
+    struct jw w;
+    buf_init(text, 8 * FILTER_MAX_BYTES); /* the writer takes room for the worst before it quotes */
+    jw_init(&w, text);
+    jw_value(&w, schema);
+    if (text->failed == TIDINGS_E_LIMIT || text->len > FILTER_MAX_BYTES) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "option 'filter' may be at most %u bytes long",
+                            FILTER_MAX_BYTES);
+    }
+    return text->failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+}
+
+static int compile(struct json *schema, struct json_schema **ret, struct tidings_error *err)
+{
+    static const struct schema_options options = {
+        .max_depth = FILTER_MAX_DEPTH,
+        .max_subschemas = FILTER_MAX_SUBSCHEMAS,
+        .max_steps = FILTER_MAX_STEPS,
+    };
+    int rc = schema_compile(schema, &options, ret, err);
+    if (rc < 0) {
+        /* A reference that leads nowhere is a mistake in the option, not a missing resource. */
+        rc = rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT ? rc : TIDINGS_E_INVALID;
+        return error_wrap(err, rc, "option 'filter'");
+    }
+    return 0;
+}
+
+static int create(struct filters *all, struct json *schema, struct tidings_str text,
+                  struct filter **ret, struct tidings_error *err)
+{
+    if (all->by_text.count >= FILTERS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "option 'filter': at most %u different filters are allowed",
+                            FILTERS_MAX);
+    }
+    struct filter *f = mem_zalloc(sizeof(*f) + text.len);
+    if (!f) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    f->all = all;
+    f->refs = 1;
+    f->len = text.len;
+    memcpy(f->text, text.ptr, text.len);
+    int rc = compile(schema, &f->schema, err);
+    if (rc == 0 && map_put(&all->by_text, tidings_strn(f->text, f->len), f, NULL) < 0) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        schema_destroy(f->schema);
+        mem_free(f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
+int filter_acquire(struct filters *all, struct json *schema, struct filter **ret,
+                   struct tidings_error *err)
+{
+    struct buf text;
+    int rc = write_text(schema, &text, err);
+    struct filter *found = rc < 0 ? NULL : map_find(&all->by_text, buf_str(&text));
+    if (found && found->gave_up >= FILTER_GIVE_UPS) {
+        rc = tidings_fail(err, TIDINGS_E_LIMIT,
+                          "option 'filter': this one is suspended, because it took more than %u "
+                          "steps %u times",
+                          FILTER_MAX_STEPS, FILTER_GIVE_UPS);
+    } else if (found) {
+        found->refs++;
+        *ret = found;
+    } else if (rc == 0) {
+        rc = create(all, schema, buf_str(&text), ret, err);
+    }
+    buf_deinit(&text);
+    return rc;
+}
+
+int filter_check(struct json *schema, struct tidings_error *err)
+{
+    struct buf text;
+    struct json_schema *compiled = NULL;
+    int rc = write_text(schema, &text, err);
+    buf_deinit(&text);
+    rc = rc == 0 ? compile(schema, &compiled, err) : rc;
+    schema_destroy(compiled);
+    return rc;
+}
+
+void filter_release(struct filter *f)
+{
+    if (f && --f->refs == 0) {
+        if (f->all) {
+            map_remove(&f->all->by_text, tidings_strn(f->text, f->len));
+        }
+        schema_destroy(f->schema);
+        mem_free(f);
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static bool holds(struct core *core, const struct change *change, const struct sub_condition *c)
+{
+    struct json *value = jv_get_str(jv_get(core_subject(core, change), "metadata"), c->key);
+    if (jv_is(value, JV_STRING)) {
+        return str_eq(jv_str(value), c->value);
+    }
+    if (!value || jv_is(value, JV_OBJECT) || jv_is(value, JV_ARRAY)) {
+        return false;
+    }
+    struct buf text;
+    struct jw w;
+    buf_init(&text, 64);
+    jw_init(&w, &text);
+    jw_value(&w, value);
+    bool equal = str_eq(buf_str(&text), c->value);
+    buf_deinit(&text);
+    return equal;
+}
+
+static bool satisfies(struct sub *sub, const struct change *change)
+{
+    struct core *core = sub->peer->core;
+    struct filter *f = sub->extra->schema;
+    if (f->gave_up < FILTER_GIVE_UPS && f->judged_seq != change->seq) {
+        struct json *subject = core_subject(core, change);
+        enum schema_verdict verdict =
+            subject ? schema_judge(f->schema, subject, NULL) : SCHEMA_VALID;
+        f->judged_seq = change->seq;
+        f->passed = verdict != SCHEMA_NOT_VALID;
+        f->gave_up += verdict == SCHEMA_GAVE_UP;
+        core->filters.judged++;
+    }
+    if (f->gave_up >= FILTER_GIVE_UPS) {
+        peer_owe_suspended(sub->peer, sub);
+        return false;
+    }
+    return f->passed;
+}
+
+bool filters_pass(struct sub *sub, const struct change *change, bool alone)
+{
+    const struct peer *peer = sub->peer;
+    if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
+        return false;
+    }
+    const struct sub_extra *x = sub->extra;
+    if (!x || !alone) {
+        return true;
+    }
+    if (x->origin.len > 0 && str_eq(x->origin, change->origin)) {
+        return false;
+    }
+    for (size_t i = 0; i < x->condition_count; i++) {
+        if (!holds(peer->core, change, &x->conditions[i])) {
+            return false;
+        }
+    }
+    if (x->schema && !satisfies(sub, change)) {
+        return false;
+    }
+    return !x->filter || x->filter(x->filter_user, change->uri, change->metadata_json);
+}
