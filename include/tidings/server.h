@@ -81,7 +81,7 @@ TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidi
                                       struct tidings_error *err);
 
 /* Mount a provider of your own at a URI prefix that ends in '/'. `ops` must live as long as the
- * server. Opened when the server starts. */
+ * server. Opened at once. Before the server runs (TIDINGS_E_BUSY). */
 TIDINGS_API int tidings_server_mount(struct tidings_server *server,
                                      const struct tidings_provider_ops *ops,
                                      struct tidings_str prefix, struct tidings_str config,
@@ -129,6 +129,7 @@ struct tidings_update {
     bool truncated; /* something it covers changed, not known what */
     bool suspended; /* a regex or filter took too long too often: nothing more will come */
     bool initial;   /* nothing changed: the state when it was subscribed */
+    bool ended;     /* the last call: tidings_server_subscription_end was called */
 };
 
 /* Called on a worker thread; must not block. */
@@ -143,12 +144,19 @@ struct tidings_subscribe_options {
 };
 
 /* Hear of changes inside the program: the same matching, windows, rates and options that clients
- * have. `options` may be NULL. Any thread; before or while the server runs. It lives as long as the
- * server. */
+ * have. `options` may be NULL. Any thread; before or while the server runs. Returns a positive
+ * number that names it. It lives until it is ended or tidings_server_run returns. */
 TIDINGS_API int tidings_server_subscribe(struct tidings_server *server, struct tidings_str uri,
                                          const struct tidings_subscribe_options *options,
                                          tidings_update_fn fn, void *user,
                                          struct tidings_error *err);
+
+/* End one. Any thread, also inside its own function. Until that function has had its last call,
+ * with `ended` set, it may be called as before; afterwards, and after tidings_server_run has
+ * returned, it is not called any more. One that ended already is fine; TIDINGS_E_INVALID: there
+ * never was one. */
+TIDINGS_API int tidings_server_subscription_end(struct tidings_server *server, int subscription,
+                                                struct tidings_error *err);
 
 /* ---- pages of the program itself ------------------------------------------------------------- */
 

@@ -112,8 +112,9 @@ static void swap_catalog(struct hub *hub, struct catalog *next)
     }
 }
 
-static int add_now(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
+static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
+    struct catalog_entry *entry = arg;
     struct tidings_str uri = entry->about->uri;
     bool taken = map_find(&hub->catalog->by_uri, uri) != NULL;
     for (size_t i = 0; i < hub->catalog->template_count && !taken; i++) {
@@ -131,8 +132,9 @@ static int add_now(struct hub *hub, struct catalog_entry *entry, struct tidings_
     return 0;
 }
 
-static int remove_now(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
+static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
+    struct tidings_str uri = *(struct tidings_str *)arg;
     struct catalog *next = catalog_derive(hub->catalog, NULL, NULL, uri);
     if (!next) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -148,88 +150,25 @@ static int remove_now(struct hub *hub, struct tidings_str uri, struct tidings_er
     return 0;
 }
 
-/* A registration from another thread: it waits in a blocking mailbox of its own for the outcome. */
-struct register_letter {
-    struct letter letter;
-    struct letter answer;
-    struct hub *hub;
-    struct mailbox *waiter;
-    struct catalog_entry *add; /* NULL: remove `uri` */
-    struct tidings_str uri;
-    int code;
-    struct tidings_error err;
-};
-
-static void answer_deliver(struct letter *letter, void *owner)
-{
-    (void)letter;
-    *(bool *)owner = true;
-}
-
-static void answer_drop(struct letter *letter)
-{
-    (void)letter;
-}
-
-static void register_deliver(struct letter *letter, void *owner)
-{
-    struct register_letter *l = list_entry(letter, struct register_letter, letter);
-    struct hub *hub = owner;
-    l->code = l->add ? add_now(hub, l->add, &l->err) : remove_now(hub, l->uri, &l->err);
-    mailbox_send(l->waiter, &l->answer);
-}
-
-static void register_drop(struct letter *letter)
-{
-    struct register_letter *l = list_entry(letter, struct register_letter, letter);
-    l->code = tidings_fail(&l->err, TIDINGS_E_CLOSED, "the server is stopping");
-    mailbox_send(l->waiter, &l->answer);
-}
-
-static int run_on_hub(struct hub *hub, struct catalog_entry *add, struct tidings_str uri,
-                      struct tidings_error *err)
-{
-    bool is_running = __atomic_load_n(&hub->running, __ATOMIC_ACQUIRE);
-    if (!is_running || pthread_equal(hub->thread, pthread_self())) {
-        return add ? add_now(hub, add, err) : remove_now(hub, uri, err);
-    }
-    bool answered = false;
-    struct register_letter l = {.hub = hub, .add = add, .uri = uri};
-    l.letter.deliver = register_deliver;
-    l.letter.drop = register_drop;
-    l.answer.deliver = answer_deliver;
-    l.answer.drop = answer_drop;
-    l.waiter = mailbox_create_blocking(&answered, err);
-    if (!l.waiter) {
-        return TIDINGS_E_NOMEM;
-    }
-    mailbox_send(hub->mailbox, &l.letter);
-    while (!answered) {
-        mailbox_wait(l.waiter, -1);
-    }
-    mailbox_close(l.waiter);
-    mailbox_unref(l.waiter);
-    if (l.code < 0 && err) {
-        *err = l.err;
-    }
-    return l.code;
-}
-
 int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
 {
-    int rc = run_on_hub(hub, entry, STR_EMPTY, err);
+    int rc = hub_run_on(hub, add_now, entry, err);
     catalog_entry_unref(entry);
     return rc;
 }
 
 int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
 {
-    return run_on_hub(hub, NULL, uri, err);
+    return hub_run_on(hub, remove_now, &uri, err);
 }
 
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err)
 {
+    if (__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE) && !hub_is_here(hub)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "mount '%.*s' before the server runs",
+                            STR_ARG(prefix));
+    }
     for (size_t i = 0; i < hub->catalog->mount_count; i++) {
         if (str_eq(hub->catalog->mounts[i]->prefix, prefix)) {
             return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is mounted twice", STR_ARG(prefix));
@@ -346,7 +285,8 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     hub->list_timer = loop_timer_open(loop, hub_list_timer, hub);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->pool || !hub->list_timer || !hub->catalog) {
+    if (!hub->mailbox || !hub->pool || !hub->list_timer || !hub->catalog ||
+        hub_token_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -378,6 +318,7 @@ void hub_destroy(struct hub *hub)
         mailbox_close(hub->mailbox);
         mailbox_unref(hub->mailbox);
     }
+    hub_token_deinit(hub);
     hub_watches_clear(hub);
     map_deinit(&hub->watches);
     loop_timer_close(hub->list_timer);
@@ -430,17 +371,11 @@ void hub_detach_all(struct hub *hub)
     hub->core_count = 0;
 }
 
-bool hub_forward(struct hub *hub, struct letter *letter)
+void hub_forward(struct hub *hub, struct letter *letter)
 {
-    if (!__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
-        return false;
+    if (hub->core_count > 0) {
+        mailbox_send(hub->cores[0]->mailbox, letter);
+    } else {
+        letter->drop(letter);
     }
-    mailbox_send(hub->cores[0]->mailbox, letter);
-    return true;
-}
-
-void hub_set_running(struct hub *hub, bool running)
-{
-    hub->thread = pthread_self();
-    __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
 }

@@ -44,6 +44,8 @@ struct pool *hub_pool(struct hub *hub);
 
 /* Workers take part from the next change on. Before threads start. */
 int hub_attach(struct hub *hub, struct core *core);
+/* Hub thread: to the first worker's mailbox; dropped when there is none. */
+void hub_forward(struct hub *hub, struct letter *letter);
 void hub_detach_all(struct hub *hub);
 
 /* ---- from any thread ------------------------------------------------------------------------- */
@@ -60,10 +62,16 @@ int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct ti
  * thread). `entry` is taken over, also on failure. */
 int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err);
 int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err);
-/* Send a letter to the first worker; false while the hub does not run. */
-bool hub_forward(struct hub *hub, struct letter *letter);
-/* The hub runs on its own thread from now on (false: not any more). */
+/* Nobody else does anything to the hub while it does not run. May be nested. */
+void hub_hold(struct hub *hub);
+void hub_release(struct hub *hub);
+/* Send a letter to the hub if it runs, so that it is delivered for sure. */
+bool hub_send(struct hub *hub, struct letter *letter);
+/* The hub runs on this thread from now on, or not any more: then it looks into its mailbox for the
+ * last time. */
 void hub_set_running(struct hub *hub, bool running);
+/* Is this the thread it runs on? */
+bool hub_is_here(struct hub *hub);
 
 /* Open and mount a provider; before threads start. `ret` (may be NULL) gets it. */
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,

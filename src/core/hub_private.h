@@ -28,7 +28,18 @@ struct hub {
     bool is_lost;         /* atomic: something was refused since everybody was last told */
     bool running;         /* atomic */
     pthread_t thread;
+    struct mailbox *turn; /* holds the token, unless somebody does */
+    struct letter token;
+    pthread_t holder; /* atomic; 0: nobody */
+    unsigned holds;   /* of the holder, within one another */
 };
+
+typedef int (*hub_fn)(struct hub *hub, void *arg, struct tidings_error *err);
+/* Run fn(hub, arg) on the hub's thread (here, when that is this one or it does not run) and wait
+ * for the outcome. */
+int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err);
+int hub_token_init(struct hub *hub, struct tidings_error *err);
+void hub_token_deinit(struct hub *hub);
 
 /* Number a change, keep it, tell the workers. `change` NULL: `notice`. */
 void hub_publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice);

@@ -327,7 +327,7 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
     } else if (s->acknowledge && listen) {
         acknowledge(s, &at);
     }
-    if (s->done) {
+    if (s->done && listen) {
         s->done(s, s->done_user);
     }
     if (s->pending.listen) {

@@ -44,7 +44,8 @@ struct subscribing {
     struct arena arena;
     sub_filter_fn filter; /* in-process subscriptions */
     void *filter_user;
-    void (*done)(struct subscribing *s, void *user); /* in-process: instead of an answer */
+    /* In-process: instead of an answer, unless the listen is gone. */
+    void (*done)(struct subscribing *s, void *user);
     void *done_user;
     bool acknowledge; /* a listen waits for its acknowledgement */
     bool wants_list;  /* also arm every mount */

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * Subscriptions of the program itself: a peer on the first worker that is called instead of written
- * to. Made on that worker's thread; they live until the server ends.
+ * to. Made and ended on that worker's thread; what is left ends with the server.
  */
 #include "server/local.h"
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/hub.h"
 #include "core/subscribing.h"
 #include "store/change.h"
 
 struct local {
     struct letter letter;
+    struct locals *all;
+    int id;
     struct sink sink; /* stands for a stream that is always open and never full */
     struct peer *peer;
     struct json *options; /* a reference, or NULL */
@@ -103,10 +106,16 @@ static void local_free(struct local *local)
     mem_free(local);
 }
 
-/* The server ends, and the peer with it. */
+static struct tidings_str key_of(const int *id)
+{
+    return tidings_strn((const char *)id, sizeof(*id));
+}
+
 static void gone(struct peer *peer)
 {
-    local_free(peer->owner);
+    struct local *local = peer->owner;
+    map_remove(&local->all->by_id, key_of(&local->id));
+    local_free(local);
 }
 
 static const struct peer_ops local_peer_ops = {.told = told, .destroyed = gone};
@@ -118,9 +127,17 @@ static void subscribe(struct letter *letter, void *owner)
     struct peer *peer = peer_create(core, NULL);
     struct listen *listen = peer ? listen_create(peer, STR_EMPTY) : NULL;
     struct subscribing *s = listen ? subscribing_create(listen, 1) : NULL;
-    if (!s) {
+    struct wish *w = s ? &s->wishes[0] : NULL;
+    if (w) { /* it may be under way for longer than the subscription lives */
+        w->spelled = arena_dup(&s->arena, tidings_strn(local->uri, local->uri_len));
+        w->kept = jv_ref(local->options);
+    }
+    if (!w || !w->spelled.ptr || map_put(&local->all->by_id, key_of(&local->id), local, NULL) < 0) {
         struct tidings_update update = {.refused = STR("out of memory")};
         local->fn(local->user, &update);
+        if (s) {
+            subscribing_free(s);
+        }
         peer_destroy(peer);
         local_free(local);
         return;
@@ -131,9 +148,7 @@ static void subscribe(struct letter *letter, void *owner)
     peer->ops = &local_peer_ops;
     peer_set_sink(peer, &local->sink);
     listen->live = true;
-    struct wish *w = &s->wishes[0];
     struct tidings_error err;
-    w->spelled = tidings_strn(local->uri, local->uri_len);
     options_init(&w->options);
     if (options_read(&w->options, local->options, false, &err) < 0) {
         wish_refuse(w, err.code, "%s", err.text);
@@ -145,13 +160,32 @@ static void subscribe(struct letter *letter, void *owner)
     subscribing_settle(s);
 }
 
+/* The hub knows the workers. */
+static void on_hub(struct letter *letter, void *owner)
+{
+    letter->deliver = subscribe;
+    hub_forward(owner, letter);
+}
+
 static void drop(struct letter *letter)
 {
     local_free(list_entry(letter, struct local, letter));
 }
 
-struct letter *local_create(struct tidings_str uri, const struct tidings_subscribe_options *options,
-                            tidings_update_fn fn, void *user, struct tidings_error *err)
+void locals_init(struct locals *all)
+{
+    map_init(&all->by_id);
+    all->last = 0;
+}
+
+void locals_deinit(struct locals *all)
+{
+    map_deinit(&all->by_id);
+}
+
+struct letter *local_create(struct locals *all, struct tidings_str uri,
+                            const struct tidings_subscribe_options *options, tidings_update_fn fn,
+                            void *user, struct tidings_error *err)
 {
     if (uri.len == 0 || !fn) {
         tidings_fail(err, TIDINGS_E_INVALID, "a subscription needs a URI and a function to call");
@@ -175,7 +209,68 @@ struct letter *local_create(struct tidings_str uri, const struct tidings_subscri
     local->filter_user = options ? options->filter_user : NULL;
     local->fn = fn;
     local->user = user;
-    local->letter.deliver = subscribe;
+    local->all = all;
+    local->id = __atomic_add_fetch(&all->last, 1, __ATOMIC_RELAXED);
+    local->letter.deliver = on_hub;
     local->letter.drop = drop;
     return &local->letter;
+}
+
+int local_id(struct letter *begin)
+{
+    return list_entry(begin, struct local, letter)->id;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+struct end_letter {
+    struct letter letter;
+    struct locals *all;
+    int id;
+};
+
+static void end_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct end_letter, letter));
+}
+
+static void end_now(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct end_letter *l = list_entry(letter, struct end_letter, letter);
+    struct local *local = map_find(&l->all->by_id, key_of(&l->id));
+    if (local) {
+        struct tidings_update update = {
+            .subscribed_uri = tidings_strn(local->uri, local->uri_len),
+            .ended = true,
+        };
+        tidings_update_fn fn = local->fn;
+        fn(local->user, &update);
+        peer_destroy(local->peer);
+    }
+    end_drop(letter);
+}
+
+static void end_on_hub(struct letter *letter, void *owner)
+{
+    letter->deliver = end_now;
+    hub_forward(owner, letter);
+}
+
+struct letter *local_end(struct locals *all, int id, struct tidings_error *err)
+{
+    if (id <= 0 || id > __atomic_load_n(&all->last, __ATOMIC_RELAXED)) {
+        tidings_fail(err, TIDINGS_E_INVALID, "%d is not a subscription", id);
+        return NULL;
+    }
+    struct end_letter *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    l->letter.deliver = end_on_hub;
+    l->letter.drop = end_drop;
+    l->all = all;
+    l->id = id;
+    return &l->letter;
 }

@@ -67,7 +67,9 @@ int tidings_server_mount(struct tidings_server *s, const struct tidings_provider
                           STR_ARG(prefix));
     }
     if (rc == 0) {
+        hub_hold(s->hub);
         rc = hub_mount(s->hub, ops, buf_str(&canonical), config, NULL, err);
+        hub_release(s->hub);
     }
     buf_deinit(&canonical);
     return rc;
@@ -147,13 +149,25 @@ int tidings_server_subscribe(struct tidings_server *s, struct tidings_str uri,
                              const struct tidings_subscribe_options *options, tidings_update_fn fn,
                              void *user, struct tidings_error *err)
 {
-    struct letter *letter = local_create(uri, options, fn, user, err);
+    struct tidings_error why;
+    struct letter *letter = local_create(&s->locals, uri, options, fn, user, &why);
     if (!letter) {
-        return err ? err->code : TIDINGS_E_INVALID;
+        return tidings_fail(err, why.code, "%s", why.text);
     }
-    if (!hub_forward(s->hub, letter)) {
-        list_append(&s->locals, &letter->link);
+    int id = local_id(letter);
+    mailbox_send(hub_mailbox(s->hub), letter); /* waits there until the server runs */
+    return id;
+}
+
+int tidings_server_subscription_end(struct tidings_server *s, int subscription,
+                                    struct tidings_error *err)
+{
+    struct tidings_error why;
+    struct letter *letter = local_end(&s->locals, subscription, &why);
+    if (!letter) {
+        return tidings_fail(err, why.code, "%s", why.text);
     }
+    mailbox_send(hub_mailbox(s->hub), letter);
     return 0;
 }
 

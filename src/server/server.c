@@ -30,7 +30,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    list_init(&s->locals);
+    locals_init(&s->locals);
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
@@ -55,10 +55,7 @@ void tidings_server_destroy(struct tidings_server *s)
         return;
     }
     hub_destroy(s->hub);
-    list_each (it, next, &s->locals) {
-        struct letter *letter = list_entry(it, struct letter, link);
-        letter->drop(letter);
-    }
+    locals_deinit(&s->locals);
     for (size_t i = 0; i < s->route_count; i++) {
         mem_free((char *)(uintptr_t)s->routes[i].path);
     }
@@ -479,7 +476,6 @@ static void dismantle(struct tidings_server *s)
 {
     listener_close(s->listener);
     s->listener = NULL;
-    hub_detach_all(s->hub);
     for (size_t i = 0; s->workers && i < s->worker_count; i++) {
         worker_destroy(s->workers[i]);
     }
@@ -497,18 +493,20 @@ static void dismantle(struct tidings_server *s)
 
 int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
 {
+    hub_hold(s->hub);
     int rc = prepare(s, err);
+    if (rc == 0) {
+        hub_set_running(s->hub, true);
+    } else {
+        hub_detach_all(s->hub);
+    }
+    hub_release(s->hub);
     if (rc < 0) {
         dismantle(s);
         return rc;
     }
-    hub_set_running(s->hub, true);
     for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
         rc = worker_start(s->workers[i], err);
-    }
-    list_each (it, next, &s->locals) {
-        list_remove(it);
-        mailbox_send(s->workers[0]->core.mailbox, list_entry(it, struct letter, link));
     }
     if (rc == 0) {
         tell_ready(s);
@@ -517,7 +515,10 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         }
     }
     wind_down(s);
+    hub_hold(s->hub);
     hub_set_running(s->hub, false);
+    hub_detach_all(s->hub);
+    hub_release(s->hub);
     dismantle(s);
     return rc;
 }

@@ -9,6 +9,7 @@
 
 #include "core/hub.h"
 #include "server/config.h"
+#include "server/local.h"
 #include "server/rules.h"
 #include "server/worker.h"
 #include "transport/listener.h"
@@ -29,7 +30,7 @@ struct tidings_server {
     struct buf implementation, instructions, ceiling;
     struct http_route *routes;
     size_t route_count;
-    struct list locals;              /* letters: subscriptions made before the server runs */
+    struct locals locals;            /* subscriptions of the program */
     struct core **cores;             /* of the workers, by index */
     struct tidings_provider *own;    /* tidings://self/ */
     struct tidings_server_info info; /* slices into info_text */

@@ -41,6 +41,7 @@ void ears_hear(void *user, const struct tidings_update *update)
     t->merged = update->merged;
     t->truncated = update->truncated;
     t->initial = update->initial;
+    t->ended = update->ended;
     pthread_cond_broadcast(&e->more);
     pthread_mutex_unlock(&e->lock);
 }
@@ -174,25 +175,32 @@ void served_run(void)
     assert_int_not_equal(s.port, 0);
 }
 
+void served_stop(void)
+{
+    tidings_server_stop(s.server);
+    pthread_join(s.thread, NULL);
+    assert_int_equal(s.rc, 0);
+    s.port = 0;
+}
+
 int served_end(void **state)
 {
     (void)state;
     if (s.port != 0) {
-        tidings_server_stop(s.server);
-        pthread_join(s.thread, NULL);
-        assert_int_equal(s.rc, 0);
+        served_stop();
     }
     tidings_server_destroy(s.server);
     return 0;
 }
 
-void served_subscribe(const char *uri, const char *json, struct ears *e)
+int served_subscribe(const char *uri, const char *json, struct ears *e)
 {
     struct tidings_error err = {0, ""};
     struct tidings_subscribe_options o = {.json = tidings_str(json)};
-    assert_int_equal(
-        tidings_server_subscribe(s.server, tidings_str(uri), json ? &o : NULL, ears_hear, e, &err),
-        0);
+    int id =
+        tidings_server_subscribe(s.server, tidings_str(uri), json ? &o : NULL, ears_hear, e, &err);
+    assert_true(id > 0);
+    return id;
 }
 
 /* The subscription exists: a marker announced after it comes through. */

@@ -24,7 +24,7 @@ struct told {
     char uri[96], subscribed[96], metadata[512], value[1024], refused[256];
     enum tidings_change_kind kind;
     unsigned merged;
-    bool truncated, initial;
+    bool truncated, initial, ended;
 };
 
 /* What a subscription heard: filled on a worker's thread, looked at on the test's. */
@@ -46,10 +46,11 @@ void ears_hear(void *user,
 int served_begin(void **state);
 int served_end(void **state);
 void served_run(void);
+void served_stop(void); /* else served_end does */
 struct tidings_server *served(void);
 
 void served_set(const char *name, const char *value);
-void served_subscribe(const char *uri, const char *json, struct ears *e);
+int served_subscribe(const char *uri, const char *json, struct ears *e);
 /* Announce `uri` until `e` hears of it: its subscription exists. Gives the count; more of these may
  * be under way. */
 size_t served_settle(const char *uri, struct ears *e);

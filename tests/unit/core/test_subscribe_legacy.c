@@ -413,6 +413,28 @@ static void registering_and_removing_changes_the_list(void **state)
     client_free(c);
 }
 
+static void removing_many_changes_the_list_once_or_twice(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 50; i++) {
+        bench_add(&b, text_of("app:%d", i));
+    }
+    uint64_t until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
+    bench_until(&b, time_has_passed, &until);
+    struct client *c = client_http(&b);
+    client_modern(c, "1", "subscriptions/listen",
+                  "\"notifications\":{\"resourcesListChanged\":true}");
+    bench_settle(&b);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(hub_remove_entry(b.hub, tidings_str(text_of("app:%d", i)), NULL), 0);
+    }
+    bench_until(&b, has_two_list_changes, c); /* the first at once, the rest as one */
+    until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
+    bench_until(&b, time_has_passed, &until);
+    assert_int_equal(client_count(c, SAID_LIST), 2);
+    client_free(c);
+}
+
 static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
 {
     (void)state;
@@ -448,6 +470,7 @@ int main(void)
         TEST(one_id_opens_one_listen_at_a_time),
         TEST(list_changes_are_coalesced_and_the_last_one_is_told),
         TEST(registering_and_removing_changes_the_list),
+        TEST(removing_many_changes_the_list_once_or_twice),
         TEST(the_longest_id_of_a_listen_still_makes_a_whole_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

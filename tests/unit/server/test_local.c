@@ -69,8 +69,8 @@ static void a_filter_decides_before_anything_is_merged(void **state)
     struct tidings_subscribe_options o = {
         .json = tidings_str("{\"windowMs\":200}"), .filter = only_red, .filter_user = &e};
     struct tidings_error err = {0, ""};
-    assert_int_equal(
-        tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ears_hear, &e, &err), 0);
+    assert_true(
+        tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ears_hear, &e, &err) > 0);
     served_subscribe("app:///a", NULL, &all);
     served_run();
     served_settle("app:///a", &all);
@@ -190,6 +190,103 @@ static void everything_and_rates_reach_the_program_too(void **state)
     assert_true(n <= 4); /* the first, and what the period gathered */
 }
 
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static void end(int id)
+{
+    struct tidings_error err = {0, ""};
+    assert_int_equal(tidings_server_subscription_end(served(), id, &err), 0);
+}
+
+/* The n-th or a later one is the last. */
+static size_t await_end(struct ears *e, size_t n)
+{
+    while (!ears_await(e, n).ended) {
+        n++;
+    }
+    return n + 1;
+}
+
+static void an_ended_one_is_told_so_and_nothing_more(void **state)
+{
+    (void)state;
+    struct ears a, b;
+    ears_init(&a);
+    ears_init(&b);
+    int id = served_subscribe("app:///a", NULL, &a);
+    int other = served_subscribe("app:///a", NULL, &b);
+    assert_int_not_equal(id, other);
+    served_run();
+    served_settle("app:///a", &a);
+    served_settle("app:///a", &b);
+    end(id);
+    size_t n = await_end(&a, 1);
+    assert_string_equal(ears_await(&a, n - 1).subscribed, "app:///a");
+    served_settle("app:///a", &b);
+    assert_int_equal(ears_count(&a), n);
+    end(id); /* twice is fine */
+    struct tidings_error err = {0, ""};
+    int never[] = {0, -1, other + 1};
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(tidings_server_subscription_end(served(), never[i], &err),
+                         TIDINGS_E_INVALID);
+    }
+}
+
+struct once {
+    struct ears ears;
+    int id; /* atomic */
+};
+
+static void hear_once(void *user, const struct tidings_update *update)
+{
+    struct once *o = user;
+    ears_hear(&o->ears, update);
+    int id = __atomic_load_n(&o->id, __ATOMIC_SEQ_CST);
+    if (id > 0 && !update->ended) {
+        assert_int_equal(tidings_server_subscription_end(served(), id, NULL), 0);
+    }
+}
+
+static void one_may_end_itself_while_it_is_told(void **state)
+{
+    (void)state;
+    struct once o = {.id = 0};
+    struct ears b;
+    ears_init(&o.ears);
+    ears_init(&b);
+    served_subscribe("app:///a", NULL, &b);
+    int id = tidings_server_subscribe(served(), tidings_str("app:///a"), NULL, hear_once, &o, NULL);
+    __atomic_store_n(&o.id, id, __ATOMIC_SEQ_CST);
+    served_run();
+    served_settle("app:///a", &o.ears);
+    size_t n = await_end(&o.ears, 0);
+    served_settle("app:///a", &b);
+    assert_int_equal(ears_count(&o.ears), n);
+}
+
+static void one_may_be_ended_before_it_exists(void **state)
+{
+    (void)state;
+    struct ears a, b, refused;
+    ears_init(&a);
+    ears_init(&b);
+    ears_init(&refused);
+    end(served_subscribe("app:///a", NULL, &a));
+    end(served_subscribe("app:///missing", NULL, &refused));
+    served_run();
+    assert_true(ears_await(&a, 0).ended);
+    await_end(&refused, 0);
+    for (int i = 0; i < 20; i++) { /* ended while it is being settled and armed */
+        end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
+    }
+    for (size_t i = 0, ended = 0; ended < 20; i++) {
+        ended += ears_await(&b, i).ended;
+    }
+    served_subscribe("app:///a", NULL, &a);
+    served_settle("app:///a", &a);
+}
+
 static void stopping_with_subscriptions_that_never_began_frees_them(void **state)
 {
     (void)state;
@@ -214,6 +311,9 @@ int main(void)
         BOTH(what_cannot_be_is_said),
         BOTH(misuse_is_refused_at_once),
         BOTH(everything_and_rates_reach_the_program_too),
+        BOTH(an_ended_one_is_told_so_and_nothing_more),
+        BOTH(one_may_end_itself_while_it_is_told),
+        BOTH(one_may_be_ended_before_it_exists),
         BOTH(stopping_with_subscriptions_that_never_began_frees_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
