@@ -5,9 +5,11 @@
 #ifndef TIDINGS_TIDINGS_H
 #define TIDINGS_TIDINGS_H
 
+#include <tidings/call.h>
 #include <tidings/client.h>
 #include <tidings/provider.h>
 #include <tidings/server.h>
+#include <tidings/tool.h>
 #include <tidings/types.h>
 
 #endif

@@ -57,7 +57,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
         struct finder f = {.missed = m, .row = &c->changes[i]};
         if (change->everything) {
             owe_waiting(listen, m, change->seq);
-        } else if (!change->list_changed) {
+        } else if (change->lists == 0) {
             match_find(&core->match, change->uri, offer_missed, &f);
             core_find_covered(core, change->uri, offer_missed, &f);
         }

@@ -15,6 +15,8 @@
 /* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
 #define CALL_OUT_FACTOR 6u
 #define CALL_OUT_EXTRA (4u << 20)
+/* Beyond this much unsent, notifications about a call are dropped. */
+#define CALL_NOTES_HIGH_WATER (256u * 1024u)
 #define CALL_OUT_FIRST 1024u /* most answers fit without growing */
 
 struct batch {
@@ -68,6 +70,18 @@ static void call_free(struct call *call)
 
 static void batch_done(struct batch *batch);
 
+/* The last message of a stream. */
+static void end_stream(struct sink *sink, struct tidings_str text)
+{
+    char *room = text.len > 0 ? sink->ops->room(sink, STR_EMPTY, text.len) : NULL;
+    if (room) {
+        memcpy(room, text.ptr, text.len);
+        sink->ops->end(sink);
+    } else {
+        sink->ops->cut(sink, "out of memory");
+    }
+}
+
 static void deliver(struct call *call, int status)
 {
     struct channel *channel = call->channel;
@@ -90,10 +104,37 @@ static void deliver(struct call *call, int status)
     struct buf text = call->out;
     struct answer_headers headers = call->headers;
     buf_init(&call->out, 0);
+    struct sink *sink = call->sink;
     list_remove(&call->link);
-    channel->ops->answer(channel, status, &headers, &text);
+    if (sink) {
+        end_stream(sink, buf_str(&text));
+    } else {
+        channel->ops->answer(channel, status, &headers, &text);
+    }
     buf_deinit(&text);
     call_free(call);
+}
+
+bool call_notify(struct call *call, const struct buf *message)
+{
+    struct channel *channel = call->channel;
+    if (call->cancelled || !channel || message->failed) {
+        return false;
+    }
+    bool is_http = channel->ops->is_http;
+    if (is_http && !call->sink && (call->batch || !channel->ops->takes_stream(channel))) {
+        return false;
+    }
+    struct sink *sink = call->sink ? call->sink : channel->ops->stream(channel, &call->headers);
+    call->sink = is_http ? sink : NULL;
+    if (sink->ops->pending(sink) > CALL_NOTES_HIGH_WATER) {
+        return false;
+    }
+    char *room = sink->ops->room(sink, STR_EMPTY, message->len);
+    if (room) {
+        memcpy(room, message->ptr, message->len);
+    }
+    return room != NULL;
 }
 
 void call_begin(struct call *call)
@@ -119,19 +160,32 @@ void call_empty(struct call *call)
     call_end(call, CACHE_NONE);
 }
 
-static void fail(struct call *call, int rpc_code, struct tidings_str message,
-                 struct tidings_str uri, struct tidings_str reason)
+static void fail_with(struct call *call, const struct dialect_error *e)
 {
     buf_deinit(&call->out);
     buf_init(&call->out, CALL_OUT_EXTRA);
     jw_init(&call->w, &call->out);
-    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri, .reason = reason};
-    dialect_write_error(&call->w, call->id_json, &e);
+    dialect_write_error(&call->w, call->id_json, e);
     if (call->out.failed && !call->batch) { /* half a message is worse than none */
         buf_deinit(&call->out);
         buf_init(&call->out, 0);
     }
-    deliver(call, dialect_status(call->era, rpc_code));
+    deliver(call, dialect_status(call->era, e->code));
+}
+
+static void fail(struct call *call, int rpc_code, struct tidings_str message,
+                 struct tidings_str uri, struct tidings_str reason)
+{
+    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri, .reason = reason};
+    fail_with(call, &e);
+}
+
+void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json)
+{
+    struct dialect_error e = {.code = RPC_MISSING_CAPABILITY,
+                              .message = tidings_str(text),
+                              .required_json = required_json};
+    fail_with(call, &e);
 }
 
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
@@ -196,9 +250,12 @@ static void abandon(struct call *call)
 void call_cancel(struct call *call)
 {
     struct channel *channel = call->channel;
+    struct sink *sink = call->sink;
     bool alone = !call->batch;
     abandon(call);
-    if (alone && channel && channel->ops->is_http) {
+    if (sink) {
+        sink->ops->end(sink); /* and nothing more is said */
+    } else if (alone && channel && channel->ops->is_http) {
         channel->ops->accepted(channel); /* the exchange still needs an end */
     }
 }
@@ -295,7 +352,12 @@ void channel_deinit(struct channel *channel)
     list_each (it, next, &channel->calls) {
         struct call *call = list_entry(it, struct call, link);
         call->channel = NULL;
-        abandon(call);
+        call->sink = NULL;
+        if (call->session) {
+            list_remove(&call->link); /* losing the connection cancels nothing in that era */
+        } else {
+            abandon(call);
+        }
     }
     list_each (bit, bnext, &channel->batches) {
         list_entry(bit, struct batch, link)->channel = NULL;

@@ -33,6 +33,7 @@ struct call {
     struct jw w;
     struct answer_headers headers;
     bool cancelled;
+    struct sink *sink;       /* HTTP: the exchange became a stream, which its answer ends */
     struct request *request; /* asked of a provider, told when nobody waits any more */
 };
 
@@ -52,6 +53,11 @@ void call_fail_reason(struct call *call, int code, struct tidings_str uri,
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
+/* The client lacks what this needs; `required_json` is an object of capabilities. */
+void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json);
+/* Send a notification that belongs to this request, before its answer: over HTTP the exchange
+ * becomes a stream. false: nobody is there, or the stream cannot take it; the message is lost. */
+bool call_notify(struct call *call, const struct buf *message);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */
 void call_accept(struct call *call);
 /* No answer any more (a listen that became a stream and ended, a cancelled request). */

@@ -32,9 +32,7 @@ void peer_resync(struct peer *peer)
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_json.len == 0;
-        if (listen->wants_list) {
-            peer_owe_list(peer, listen, 1);
-        }
+        peer_owe_lists(peer, listen, listen->wants_lists, 1);
     }
     if (is_legacy) { /* modern streams carry no log messages */
         peer_warn(peer, "history does not reach back to where this stream ended; re-read what you "
@@ -49,7 +47,7 @@ void peer_warn(struct peer *peer, const char *text)
     }
     struct buf message;
     buf_init(&message, 4096);
-    dialect_put_log_message(&message, STR("warning"), tidings_str(text), STR_EMPTY);
+    dialect_put_log_message(&message, STR("warning"), STR_EMPTY, tidings_str(text));
     peer_send(peer, &message);
     buf_deinit(&message);
 }
@@ -71,12 +69,10 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
         if (went_elsewhere(peer, change->seq)) {
             continue;
         }
-        if (change->list_changed) {
+        if (change->lists != 0) {
             list_each (it, next, &peer->listens) {
                 struct listen *listen = list_entry(it, struct listen, link);
-                if (listen->wants_list) {
-                    peer_owe_list(peer, listen, change->seq);
-                }
+                peer_owe_lists(peer, listen, change->lists, change->seq);
             }
             continue;
         }

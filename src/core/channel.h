@@ -32,6 +32,8 @@ struct channel_ops {
                    struct buf *text);
     /* Nothing to say: 202 with no body (pipes: nothing). */
     void (*accepted)(struct channel *channel);
+    /* HTTP: would the client of this exchange take a stream of messages for an answer? */
+    bool (*takes_stream)(struct channel *channel);
     /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
     struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
 };
@@ -45,6 +47,7 @@ struct channel {
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct peer *peer;               /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */
+    unsigned char promised;          /* pipes: lists whose changes it will be told of */
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);

@@ -86,6 +86,9 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->epoch = hub_epoch(hub);
     core->last_seq = hub_last(hub);
     core->catalog = hub_catalog(hub);
+    for (unsigned i = 0; i < FEATURE_KINDS; i++) {
+        core->features[i] = hub_features(hub, (enum feature_kind)i);
+    }
     match_init(&core->match);
     core->match.on_suspended = on_suspended;
     map_init(&core->sessions);
@@ -107,7 +110,9 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     loop_hook_add(loop, &core->flush_hook, flush_dirty, core);
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
-    if (!core->mailbox || !core->tick || !core->window_timer || hub_attach(hub, core) < 0) {
+    bool has_handlings = handlings_open(core);
+    if (!core->mailbox || !core->tick || !core->window_timer || !has_handlings ||
+        hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     loop_timer_start(core->tick, TICK_MS, TICK_MS);
@@ -193,6 +198,7 @@ void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms)
 bool core_settle(struct core *core, uint64_t timeout_ms)
 {
     uint64_t deadline = clock_monotonic_ms() + timeout_ms;
+    handlings_cancel(core);
     while (core->outstanding > 0 && clock_monotonic_ms() < deadline) {
         struct pollfd fd = {.fd = loop_fd(core->loop), .events = POLLIN};
         (void)poll(&fd, 1, 10);
@@ -213,6 +219,7 @@ void core_deinit(struct core *core)
     sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
     loop_timer_close(core->window_timer);
+    handlings_close(core);
     windows_deinit(&core->windows);
     values_deinit(&core->values);
     clear_rates(core);
@@ -226,6 +233,23 @@ void core_deinit(struct core *core)
     map_deinit(&core->sessions);
     match_deinit(&core->match);
     catalog_unref(core->catalog);
+    for (unsigned i = 0; i < FEATURE_KINDS; i++) {
+        feature_list_unref(core->features[i]);
+    }
+}
+
+void core_set_features(struct core *core, enum feature_kind kind, struct feature_list *list)
+{
+    feature_list_unref(core->features[kind]);
+    core->features[kind] = list;
+}
+
+unsigned core_offers(const struct core *core)
+{
+    const struct feature_list *tools = core->features[FEATURE_TOOL];
+    const struct feature_list *prompts = core->features[FEATURE_PROMPT];
+    return (core->self->has_tools || (tools && tools->count > 0) ? LIST_TOOLS : 0u) |
+           (core->self->has_prompts || (prompts && prompts->count > 0) ? LIST_PROMPTS : 0u);
 }
 
 void core_set_catalog(struct core *core, struct catalog *catalog)
@@ -254,16 +278,6 @@ static void offer(void *user, struct match_node *node)
     struct peer *peer = sub->peer;
     if (!peer->catchup && !sub->catching_up) {
         peer_offer(peer, sub, change, change->kind);
-    }
-}
-
-static void offer_list_changed(struct core *core)
-{
-    list_each (it, next, &core->list_watchers) {
-        struct listen *listen = list_entry(it, struct listen, list_link);
-        if (listen->live && listen->peer->sink && !listen->peer->catchup) {
-            peer_owe_list(listen->peer, listen, core->last_seq);
-        }
     }
 }
 
@@ -320,8 +334,8 @@ void core_on_change(struct core *core, const struct change *change)
     if (gap) {
         resync_all(core);
     }
-    if (change->list_changed) {
-        offer_list_changed(core);
+    if (change->lists != 0) {
+        lists_offer(core, change->lists);
     } else if (change->everything) {
         offer_everything(core);
     } else {

@@ -12,7 +12,9 @@
 #include "base/sendq.h"
 #include "core/catalog.h"
 #include "core/dialect.h"
+#include "core/feature.h"
 #include "core/filters.h"
+#include "core/handling.h"
 #include "core/match.h"
 #include "core/options.h"
 #include "core/values.h"
@@ -34,6 +36,8 @@ struct core_limits {
     size_t outbox_max;        /* notifications waiting per peer */
     size_t max_broad;         /* subscriptions per peer that cover a whole mount or scheme */
     size_t max_value_bytes;   /* content that may ride in a notification */
+    size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
+    uint64_t call_timeout_ms; /* for each of them */
     struct option_limits options;
     bool io_uring; /* try to gather writes */
     uint64_t session_timeout_ms;
@@ -51,8 +55,9 @@ struct core {
     struct hub *hub;
     const struct core_limits *limits;
     const struct server_identity *self;
-    struct catalog *catalog; /* a reference */
-    unsigned index;          /* this worker among the others; part of session ids */
+    struct catalog *catalog;                      /* a reference */
+    struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
+    unsigned index; /* this worker among the others; part of session ids */
 
     uint64_t epoch;
     uint64_t last_seq; /* of the newest change seen */
@@ -75,7 +80,8 @@ struct core {
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
-    size_t outstanding; /* requests that providers have not finished */
+    struct handlings handlings; /* tools and prompts the application is working on */
+    size_t outstanding;         /* requests that providers have not finished */
     struct core_stats stats;
     bool stopping;
     bool is_resynced;   /* told everybody of what is missing before the next change */
@@ -94,6 +100,9 @@ void core_deinit(struct core *core);
 
 /* Replace the snapshot (takes the reference). */
 void core_set_catalog(struct core *core, struct catalog *catalog);
+/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared. */
+unsigned core_offers(const struct core *core);
+void core_set_features(struct core *core, enum feature_kind kind, struct feature_list *list);
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */
 void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, void *user);
 /* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out

@@ -187,6 +187,17 @@ int dialect_log_level(struct tidings_str level)
     return -1;
 }
 
+int dialect_asked_log_level(const struct json *meta)
+{
+    struct json *level = jv_get(meta, META_LOG_LEVEL);
+    return level ? dialect_log_level(jv_str(level)) : -1;
+}
+
+bool dialect_has_capability(const struct json *meta, const char *name)
+{
+    return jv_is(jv_get(jv_get(meta, META_CAPABILITIES), name), JV_OBJECT);
+}
+
 static void judge_modern(const struct dialect_context *ctx, const struct rpc_message *msg,
                          struct json *meta, struct dialect_verdict *v)
 {

@@ -44,6 +44,7 @@ enum rpc_code {
     RPC_SESSION = -32001, /* legacy bodies about sessions */
     RPC_NOT_FOUND_LEGACY = -32002,
     RPC_HEADER_MISMATCH = -32020,
+    RPC_MISSING_CAPABILITY = -32021,
     RPC_UNSUPPORTED_VERSION = -32022,
 };
 
@@ -83,6 +84,10 @@ int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str
 /* One of the eight syslog words: 0 (debug) … 7 (emergency); -1: not one. */
 int dialect_log_level(struct tidings_str level);
 #define LOG_LEVEL_WARNING 3
+/* What a modern request wants to hear, from its `_meta`; -1: nothing. */
+int dialect_asked_log_level(const struct json *meta);
+/* Did the client of a modern request declare that capability? */
+bool dialect_has_capability(const struct json *meta, const char *name);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
 
 /* ---- speaking -------------------------------------------------------------------------------- */
@@ -92,7 +97,7 @@ struct server_identity {
     struct tidings_str implementation; /* JSON object: name, version, title … */
     struct tidings_str instructions;
     struct tidings_str ceiling;
-    bool has_tools, has_prompts;
+    bool has_tools, has_prompts; /* declared, whether there are any or not */
     bool list_changed;
 };
 
@@ -100,6 +105,7 @@ enum dialect_cache {
     CACHE_NONE,     /* not a cacheable result */
     CACHE_NOW,      /* stale at once: live content */
     CACHE_DISCOVER, /* an hour */
+    CACHE_ASKING,   /* not the result yet: the client is asked for input */
 };
 
 /* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */
@@ -113,6 +119,7 @@ struct dialect_error {
     struct tidings_str message;
     struct tidings_str uri;                 /* data.uri; empty: none */
     struct tidings_str reason;              /* data.reason; empty: none */
+    struct tidings_str required_json;       /* data.requiredCapabilities; empty: none */
     const struct dialect_verdict *versions; /* data.supported/requested; NULL: none */
     struct tidings_str ceiling;
 };
@@ -125,9 +132,10 @@ int dialect_code(enum era era, int tidings_code);
 /* HTTP status that carries it. */
 int dialect_status(enum era era, int rpc_code);
 
+/* `offers`: LIST_TOOLS, LIST_PROMPTS. */
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
-                              const struct server_identity *self);
-void dialect_write_discover(struct jw *w, const struct server_identity *self);
+                              const struct server_identity *self, unsigned offers);
+void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);
 
 /* ---- notifications --------------------------------------------------------------------------- */
 
@@ -153,10 +161,15 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
                            void *user);
 
 /* Whole messages, appended to `out`. */
-void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json);
+/* `list`: one bit of enum change_list. */
+void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json);
 void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
                                const struct server_identity *self);
-void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str text,
-                             struct tidings_str data_json);
+/* `logger` empty: the server itself. */
+void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str logger,
+                             struct tidings_str text);
+/* `total` <= 0: not known. */
+void dialect_put_progress(struct buf *out, struct tidings_str token_json, double progress,
+                          double total, struct tidings_str message);
 
 #endif

@@ -24,8 +24,9 @@ void dialect_end_result(struct jw *w, enum era era, const struct server_identity
                         enum dialect_cache cache)
 {
     if (era == ERA_MODERN) {
-        jw_put_string(w, STR("resultType"), STR("complete"));
-        if (cache != CACHE_NONE) {
+        bool asks = cache == CACHE_ASKING;
+        jw_put_string(w, STR("resultType"), asks ? STR("input_required") : STR("complete"));
+        if (cache != CACHE_NONE && !asks) {
             jw_put_integer(w, STR("ttlMs"), cache == CACHE_DISCOVER ? 3600000 : 0);
             jw_put_string(w, STR("cacheScope"), STR("public"));
         }
@@ -49,7 +50,7 @@ void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct 
     jw_begin_object(w);
     jw_put_integer(w, STR("code"), e->code);
     jw_put_string(w, STR("message"), e->message);
-    if (e->uri.len > 0 || e->reason.len > 0 || e->versions) {
+    if (e->uri.len > 0 || e->reason.len > 0 || e->required_json.len > 0 || e->versions) {
         jw_key(w, STR("data"));
         jw_begin_object(w);
         if (e->uri.len > 0) {
@@ -57,6 +58,9 @@ void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct 
         }
         if (e->reason.len > 0) {
             jw_put_string(w, STR("reason"), e->reason);
+        }
+        if (e->required_json.len > 0) {
+            jw_put_raw(w, STR("requiredCapabilities"), e->required_json);
         }
         if (e->versions) {
             jw_key(w, STR("supported"));
@@ -101,6 +105,7 @@ int dialect_status(enum era era, int rpc_code)
     case RPC_PARSE_ERROR:
     case RPC_INVALID_REQUEST:
     case RPC_HEADER_MISMATCH:
+    case RPC_MISSING_CAPABILITY:
     case RPC_UNSUPPORTED_VERSION:
         return 400;
     case RPC_METHOD_NOT_FOUND:
@@ -110,7 +115,18 @@ int dialect_status(enum era era, int rpc_code)
     }
 }
 
-static void write_capabilities(struct jw *w, const struct server_identity *self, enum era era)
+static void write_listed(struct jw *w, struct tidings_str key, const struct server_identity *self)
+{
+    jw_key(w, key);
+    jw_begin_object(w);
+    if (self->list_changed) {
+        jw_put_bool(w, STR("listChanged"), true);
+    }
+    jw_end_object(w);
+}
+
+static void write_capabilities(struct jw *w, const struct server_identity *self, enum era era,
+                               unsigned offers)
 {
     jw_key(w, STR("capabilities"));
     jw_begin_object(w);
@@ -119,13 +135,13 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     jw_put_bool(w, STR("subscribe"), true);
     jw_put_bool(w, STR("listChanged"), self->list_changed);
     jw_end_object(w);
-    if (self->has_tools) {
-        jw_put_raw(w, STR("tools"), STR("{}"));
+    if (offers & LIST_TOOLS) {
+        write_listed(w, STR("tools"), self);
     }
-    if (self->has_prompts) {
-        jw_put_raw(w, STR("prompts"), STR("{}"));
+    if (offers & LIST_PROMPTS) {
+        write_listed(w, STR("prompts"), self);
     }
-    if (era == ERA_LEGACY) {
+    if (era == ERA_LEGACY || offers != 0) { /* what handlers have to say */
         jw_put_raw(w, STR("logging"), STR("{}"));
     }
     jw_key(w, STR("extensions"));
@@ -138,21 +154,21 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
 }
 
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
-                              const struct server_identity *self)
+                              const struct server_identity *self, unsigned offers)
 {
     jw_put_string(w, STR("protocolVersion"), rev->name);
-    write_capabilities(w, self, ERA_LEGACY);
+    write_capabilities(w, self, ERA_LEGACY, offers);
     jw_put_raw(w, STR("serverInfo"), self->implementation);
     if (self->instructions.len > 0) {
         jw_put_string(w, STR("instructions"), self->instructions);
     }
 }
 
-void dialect_write_discover(struct jw *w, const struct server_identity *self)
+void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers)
 {
     jw_key(w, STR("supportedVersions"));
     dialect_write_versions(w, self->ceiling, false);
-    write_capabilities(w, self, ERA_MODERN);
+    write_capabilities(w, self, ERA_MODERN, offers);
     if (self->instructions.len > 0) {
         jw_put_string(w, STR("instructions"), self->instructions);
     }
@@ -294,9 +310,13 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
 
 /* ---- other notifications --------------------------------------------------------------------- */
 
-void dialect_put_list_changed(struct buf *out, struct tidings_str listen_id_json)
+void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json)
 {
-    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/list_changed\""));
+    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"));
+    buf_puts(out, list == LIST_TOOLS     ? STR("tools")
+                  : list == LIST_PROMPTS ? STR("prompts")
+                                         : STR("resources"));
+    buf_puts(out, STR("/list_changed\""));
     if (listen_id_json.len > 0) {
         buf_puts(out, STR(",\"params\":{\"_meta\":{\"" META_SUBSCRIPTION "\":"));
         buf_puts(out, listen_id_json);
@@ -318,24 +338,47 @@ void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_jso
     buf_puts(out, STR("}}}"));
 }
 
-void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str text,
-                             struct tidings_str data_json)
+static void begin_notification(struct jw *w, struct buf *out, struct tidings_str method)
+{
+    jw_init(w, out);
+    jw_begin_object(w);
+    jw_put_string(w, STR("jsonrpc"), STR("2.0"));
+    jw_put_string(w, STR("method"), method);
+    jw_key(w, STR("params"));
+    jw_begin_object(w);
+}
+
+static void end_notification(struct jw *w)
+{
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str logger,
+                             struct tidings_str text)
 {
     struct jw w;
-    jw_init(&w, out);
-    jw_begin_object(&w);
-    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
-    jw_put_string(&w, STR("method"), STR("notifications/message"));
-    jw_key(&w, STR("params"));
-    jw_begin_object(&w);
+    begin_notification(&w, out, STR("notifications/message"));
     jw_put_string(&w, STR("level"), level);
-    jw_put_string(&w, STR("logger"), STR("tidings"));
-    jw_key(&w, STR("data"));
-    if (data_json.len > 0) {
-        jw_raw(&w, data_json);
-    } else {
-        jw_string(&w, text);
+    jw_put_string(&w, STR("logger"), logger.len > 0 ? logger : STR("tidings"));
+    jw_put_string(&w, STR("data"), text);
+    end_notification(&w);
+}
+
+void dialect_put_progress(struct buf *out, struct tidings_str token_json, double progress,
+                          double total, struct tidings_str message)
+{
+    struct jw w;
+    begin_notification(&w, out, STR("notifications/progress"));
+    jw_put_raw(&w, STR("progressToken"), token_json);
+    jw_key(&w, STR("progress"));
+    jw_number(&w, progress);
+    if (total > 0) {
+        jw_key(&w, STR("total"));
+        jw_number(&w, total);
     }
-    jw_end_object(&w);
-    jw_end_object(&w);
+    if (message.len > 0) {
+        jw_put_string(&w, STR("message"), message);
+    }
+    end_notification(&w);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The catalog, catching up, life. Changes are in hub_announce.c, watching is in hub_watch.c.
+ * The catalog, catching up, life. Changes are in hub_announce.c, lists in hub_lists.c, watching
+ * in hub_watch.c.
  */
 #include "core/hub.h"
 
@@ -128,7 +129,7 @@ static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     swap_catalog(hub, next);
-    hub_list_changed(hub);
+    hub_list_changed(hub, CHANGE_LIST);
     return 0;
 }
 
@@ -146,7 +147,7 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
                             STR_ARG(uri));
     }
     swap_catalog(hub, next);
-    hub_list_changed(hub);
+    hub_list_changed(hub, CHANGE_LIST);
     return 0;
 }
 
@@ -283,9 +284,9 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     map_init(&hub->watches);
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
-    hub->list_timer = loop_timer_open(loop, hub_list_timer, hub);
+    bool has_lists = hub_lists_open(hub);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->pool || !hub->list_timer || !hub->catalog ||
+    if (!hub->mailbox || !hub->pool || !has_lists || !hub->catalog ||
         hub_token_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
@@ -321,7 +322,7 @@ void hub_destroy(struct hub *hub)
     hub_token_deinit(hub);
     hub_watches_clear(hub);
     map_deinit(&hub->watches);
-    loop_timer_close(hub->list_timer);
+    hub_lists_close(hub);
     catalog_unref(hub->catalog);
     if (hub->log) {
         hub->log->ops->destroy(hub->log);

@@ -13,11 +13,13 @@
 
 #include "base/mailbox.h"
 #include "core/catalog.h"
+#include "core/feature.h"
 #include "store/changelog.h"
 
 struct core;
 struct hub;
 struct pool;
+struct seal_key;
 
 #define HUB_MAX_ANNOUNCED (32u << 20)
 
@@ -41,6 +43,10 @@ struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);
 struct pool *hub_pool(struct hub *hub);
+/* For what clients keep for handlers; any thread. */
+const struct seal_key *hub_seal(const struct hub *hub);
+/* A new reference to the newest list (NULL: there are none); like hub_catalog. */
+struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 
 /* Workers take part from the next change on. Before threads start. */
 int hub_attach(struct hub *hub, struct core *core);
@@ -62,6 +68,11 @@ int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct ti
  * thread). `entry` is taken over, also on failure. */
 int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err);
 int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err);
+/* The same for tools and prompts; `feature` is taken over, also on failure. */
+int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_error *err);
+int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_str name,
+                       struct tidings_error *err);
+#define HUB_MAX_FEATURES 100000u
 /* Nobody else does anything to the hub while it does not run. May be nested. */
 void hub_hold(struct hub *hub);
 void hub_release(struct hub *hub);
@@ -76,6 +87,10 @@ bool hub_is_here(struct hub *hub);
 /* Open and mount a provider; before threads start. `ret` (may be NULL) gets it. */
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err);
+
+/* A handler begins, unless `max` are under way on all workers; it ended. */
+bool hub_enter_call(struct hub *hub, size_t max);
+void hub_leave_call(struct hub *hub);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 

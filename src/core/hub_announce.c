@@ -79,29 +79,6 @@ void hub_publish(struct hub *hub, const struct tidings_change *change, enum chan
     change_unref(c);
 }
 
-void hub_list_timer(struct loop_timer *timer, void *user)
-{
-    struct hub *hub = user;
-    if (hub->list_pending) {
-        hub->list_pending = false;
-        hub_publish(hub, NULL, CHANGE_LIST);
-        loop_timer_start(timer, hub->options.list_changed_ms, 0);
-    }
-}
-
-void hub_list_changed(struct hub *hub)
-{
-    if (!hub->options.list_changed || !__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE)) {
-        return;
-    }
-    if (loop_timer_is_running(hub->list_timer)) {
-        hub->list_pending = true;
-        return;
-    }
-    hub_publish(hub, NULL, CHANGE_LIST);
-    loop_timer_start(hub->list_timer, hub->options.list_changed_ms, 0);
-}
-
 /* ---- announcements --------------------------------------------------------------------------- */
 
 struct announce_letter {
@@ -124,7 +101,7 @@ static void announce_deliver(struct letter *letter, void *owner)
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
     hub_publish(hub, &l->change, CHANGE_LIST);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
-        hub_list_changed(hub);
+        hub_list_changed(hub, CHANGE_LIST);
     }
     announce_drop(letter);
 }

@@ -7,8 +7,18 @@
 
 #include <pthread.h>
 
+#include "base/seal.h"
+#include "core/feature.h"
 #include "core/hub.h"
 #include "store/change.h"
+
+/* One list whose changes are told, at most once per period and the last time always. */
+struct hub_list {
+    struct hub *hub;
+    struct loop_timer *timer;
+    enum change_notice notice;
+    bool is_pending;
+};
 
 struct hub {
     struct loop *loop;
@@ -19,9 +29,11 @@ struct hub {
     struct catalog *catalog;
     struct core **cores;
     size_t core_count;
-    struct map watches; /* by scope */
-    struct loop_timer *list_timer;
-    bool list_pending;
+    struct map watches;                           /* by scope */
+    struct hub_list lists[LIST_COUNT];            /* by notice */
+    struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
+    struct seal_key seal;
+    size_t calls;         /* atomic: handlers under way on all workers */
     size_t max_announced; /* atomic */
     size_t announced;     /* atomic: bytes of changes that wait for their number */
     struct letter lost;   /* on its way while is_lost */
@@ -43,9 +55,13 @@ void hub_token_deinit(struct hub *hub);
 
 /* Number a change, keep it, tell the workers. `change` NULL: `notice`. */
 void hub_publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice);
-void hub_list_timer(struct loop_timer *timer, void *user);
-/* The set of resources changed: tell, at most once per period, the last time always. */
-void hub_list_changed(struct hub *hub);
+
+/* hub_lists.c */
+bool hub_lists_open(struct hub *hub); /* false: out of memory or randomness */
+void hub_lists_close(struct hub *hub);
+/* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
+void hub_list_changed(struct hub *hub, enum change_notice notice);
+
 void hub_watches_clear(struct hub *hub);
 
 #endif

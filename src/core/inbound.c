@@ -129,6 +129,7 @@ static void initialized(struct channel *channel, struct session *session, struct
     }
     if (listen) {
         listen->live = true;
+        listen_want_lists(listen, channel->promised);
         subscribe_list(listen, NULL);
     }
 }

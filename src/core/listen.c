@@ -77,14 +77,6 @@ struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
     return NULL;
 }
 
-void listen_want_list(struct listen *listen)
-{
-    if (!listen->wants_list) {
-        listen->wants_list = true;
-        list_append(&listen->peer->core->list_watchers, &listen->list_link);
-    }
-}
-
 void sub_set_extra(struct sub *sub, struct sub_extra *extra)
 {
     sub->extra = extra;

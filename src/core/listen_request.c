@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "core/subscribe.h"
 #include "core/subscribing.h"
+#include "store/change.h"
 #include "uri/uri.h"
 
 /* A pipe has one peer for everything it hears; an HTTP listen is a peer of its own. */
@@ -210,8 +211,14 @@ void subscribe_listen(struct call *call)
         return;
     }
     s->acknowledge = true;
-    s->wants_list =
-        jv_is_true(jv_get(wanted, "resourcesListChanged")) && call->core->self->list_changed;
+    if (call->core->self->list_changed) {
+        unsigned offers = core_offers(call->core);
+        s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));
+        listen_want_lists(
+            listen,
+            offers & ((jv_is_true(jv_get(wanted, "toolsListChanged")) ? LIST_TOOLS : 0u) |
+                      (jv_is_true(jv_get(wanted, "promptsListChanged")) ? LIST_PROMPTS : 0u)));
+    }
     call_drop(call);
     subscribing_settle(s);
 }

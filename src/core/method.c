@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "core/session.h"
 #include "core/subscribe.h"
+#include "store/change.h"
 
 static void method_initialize(struct call *call)
 {
@@ -18,6 +19,7 @@ static void method_initialize(struct call *call)
     const struct server_identity *self = call->core->self;
     const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling);
     struct channel *channel = call->channel;
+    unsigned offers = core_offers(call->core), promised = self->list_changed ? offers : 0;
     if (call->batch) {
         call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "initialize may not be in a batch");
         return;
@@ -30,20 +32,22 @@ static void method_initialize(struct call *call)
             call_fail_err(call, &err, STR_EMPTY);
             return;
         }
+        listen_want_lists(session->listen, promised);
         call->headers.session_id =
             arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
     } else {
         channel->revision = rev;
+        channel->promised = (unsigned char)promised;
     }
     call_begin(call);
-    dialect_write_initialize(&call->w, rev, self);
+    dialect_write_initialize(&call->w, rev, self, offers);
     call_end(call, CACHE_NONE);
 }
 
 static void method_discover(struct call *call)
 {
     call_begin(call);
-    dialect_write_discover(&call->w, call->core->self);
+    dialect_write_discover(&call->w, call->core->self, core_offers(call->core));
     call_end(call, CACHE_DISCOVER);
 }
 
@@ -111,57 +115,40 @@ static void method_unsubscribe(struct call *call)
     with_uri(call, unsubscribe_one);
 }
 
-static void empty_list(struct call *call, struct tidings_str key)
-{
-    call_begin(call);
-    jw_key(&call->w, key);
-    jw_begin_array(&call->w);
-    jw_end_array(&call->w);
-    call_end(call, CACHE_NOW);
-}
-
-static void method_tools_list(struct call *call)
-{
-    empty_list(call, STR("tools"));
-}
-
 static void method_prompts_list(struct call *call)
 {
-    empty_list(call, STR("prompts"));
+    handling_list(call, FEATURE_PROMPT, STR("prompts"), 'P');
 }
 
 enum { IN_LEGACY = 1, IN_MODERN = 2, IN_BOTH = 3 };
-enum feature { FEATURE_NONE, FEATURE_TOOLS, FEATURE_PROMPTS };
 
 static const struct method {
     struct tidings_str name;
     void (*run)(struct call *call);
     unsigned eras;
-    enum feature feature; /* exists only when declared */
+    unsigned offer; /* LIST_TOOLS, LIST_PROMPTS: exists only when that is offered; 0: always */
 } methods[] = {
-    {{"resources/read", 14}, method_resources_read, IN_BOTH, FEATURE_NONE},
-    {{"resources/list", 14}, method_resources_list, IN_BOTH, FEATURE_NONE},
-    {{"resources/metadata", 18}, method_resources_metadata, IN_BOTH, FEATURE_NONE},
-    {{"resources/directory/read", 24}, method_resources_children, IN_BOTH, FEATURE_NONE},
-    {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, FEATURE_NONE},
-    {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, FEATURE_NONE},
-    {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, FEATURE_NONE},
-    {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, FEATURE_NONE},
-    {{"initialize", 10}, method_initialize, IN_LEGACY, FEATURE_NONE},
-    {{"server/discover", 15}, method_discover, IN_MODERN, FEATURE_NONE},
-    {{"ping", 4}, method_ping, IN_LEGACY, FEATURE_NONE},
-    {{"logging/setLevel", 16}, method_set_level, IN_LEGACY, FEATURE_NONE},
-    {{"tools/list", 10}, method_tools_list, IN_BOTH, FEATURE_TOOLS},
-    {{"prompts/list", 12}, method_prompts_list, IN_BOTH, FEATURE_PROMPTS},
+    {{"resources/read", 14}, method_resources_read, IN_BOTH, 0},
+    {{"resources/list", 14}, method_resources_list, IN_BOTH, 0},
+    {{"resources/metadata", 18}, method_resources_metadata, IN_BOTH, 0},
+    {{"resources/directory/read", 24}, method_resources_children, IN_BOTH, 0},
+    {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, 0},
+    {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, 0},
+    {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, 0},
+    {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, 0},
+    {{"initialize", 10}, method_initialize, IN_LEGACY, 0},
+    {{"server/discover", 15}, method_discover, IN_MODERN, 0},
+    {{"ping", 4}, method_ping, IN_LEGACY, 0},
+    {{"logging/setLevel", 16}, method_set_level, IN_LEGACY, 0},
+    {{"tools/call", 10}, method_tools_call, IN_BOTH, LIST_TOOLS},
+    {{"tools/list", 10}, method_tools_list, IN_BOTH, LIST_TOOLS},
+    {{"prompts/list", 12}, method_prompts_list, IN_BOTH, LIST_PROMPTS},
 };
 
 static bool is_offered(const struct method *m, const struct call *call)
 {
-    const struct server_identity *self = call->core->self;
     unsigned era = call->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
-    bool declared = m->feature == FEATURE_NONE ||
-                    (m->feature == FEATURE_TOOLS ? self->has_tools : self->has_prompts);
-    return declared && (m->eras & era);
+    return (m->eras & era) && (m->offer == 0 || (m->offer & core_offers(call->core)));
 }
 
 void method_run(struct call *call)

@@ -16,6 +16,8 @@ void method_resources_templates_list(struct call *call);
 void method_resources_read(struct call *call);
 void method_resources_metadata(struct call *call);
 void method_resources_children(struct call *call);
+void method_tools_list(struct call *call);
+void method_tools_call(struct call *call);
 
 /* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
 /* params.cursor; answers the call and returns false when it is not one of ours. `sources` are the

@@ -117,7 +117,7 @@ static void forget_waiting(struct peer *peer)
     outbox_remove(&peer->outbox, NULL);
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
-        listen->list_pending = false;
+        listen->owes_lists = 0;
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             sub->truncated = false;
@@ -228,13 +228,6 @@ void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
     peer->core->stats.truncated += !sub->truncated;
     sub->truncated = true;
     peer->has_truncated = true;
-    peer_owe(peer, seq);
-}
-
-void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq)
-{
-    listen->list_pending = true;
-    peer->has_list_pending = true;
     peer_owe(peer, seq);
 }
 
@@ -505,37 +498,12 @@ static bool flush_truncated(struct peer *peer)
     return true;
 }
 
-static bool flush_list(struct peer *peer)
-{
-    if (!peer->has_list_pending) {
-        return true;
-    }
-    peer->has_list_pending = false;
-    struct buf message;
-    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
-    bool good = true;
-    list_each (it, next, &peer->listens) {
-        struct listen *listen = list_entry(it, struct listen, link);
-        if (good && listen->list_pending && listen->live) {
-            listen->list_pending = false;
-            if (it->next == &peer->listens && peer->catching == 0) {
-                peer->owed_from = 0; /* with this everything is told */
-            }
-            buf_clear(&message);
-            dialect_put_list_changed(&message, listen->id_json);
-            good = peer_send(peer, &message);
-        }
-    }
-    buf_deinit(&message);
-    return good;
-}
-
 void peer_flush(struct peer *peer)
 {
     if (!peer->sink || peer->catchup) {
         return;
     }
-    bool all = flush_items(peer) && flush_truncated(peer) && flush_list(peer);
+    bool all = flush_items(peer) && flush_truncated(peer) && lists_flush(peer);
     if (all && peer->catching == 0) {
         peer->owed_from = 0;
     }

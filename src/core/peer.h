@@ -91,12 +91,13 @@ struct listen_pending {
 
 struct listen {
     struct list link;      /* in peer->listens */
-    struct list list_link; /* in core->list_watchers when it wants list_changed */
+    struct list list_link; /* in core->list_watchers when it wants to hear of any list */
     struct peer *peer;
     struct list subs;
     size_t sub_count;
-    struct map *by_spelling; /* legacy only: subs by what the client wrote */
-    bool wants_list, list_pending, live;
+    struct map *by_spelling;               /* legacy only: subs by what the client wrote */
+    unsigned char wants_lists, owes_lists; /* bits: enum change_list */
+    bool live;
     struct list pending; /* struct listen_pending: subscribing under way, may find us gone */
     struct tidings_str *list_scopes; /* armed for list_changed */
     size_t list_scope_count;
@@ -166,7 +167,8 @@ void peer_mark_dirty(struct peer *peer);
 /* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list
  * changed. */
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
-void peer_owe_list(struct peer *peer, struct listen *listen, uint64_t seq);
+/* … of those lists that `listen` wants to hear of. */
+void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq);
 void peer_owe(struct peer *peer, uint64_t seq);     /* the cursor stays below `seq` */
 void peer_owe_all(struct peer *peer, uint64_t seq); /* every subscription */
 /* `sub` is not evaluated any more: tell its client. */
@@ -201,7 +203,10 @@ void listen_destroy(struct listen *listen);
 /* The subscription of a legacy group with that spelling; NULL: none. */
 struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
 struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
-void listen_want_list(struct listen *listen);
+void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
+/* lists.c: some lists changed; write what is owed, false when the stream broke. */
+void lists_offer(struct core *core, unsigned lists);
+bool lists_flush(struct peer *peer);
 /* What its new subscriptions hear first (core/beginning.c); needs a stream, else it is done with
  * the next one. */
 void listen_begin(struct listen *listen);

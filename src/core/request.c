@@ -24,6 +24,9 @@ void request_init(struct request *r, struct core *core, request_done_fn done, vo
 void request_cancel(struct request *r)
 {
     __atomic_store_n(&r->cancelled, true, __ATOMIC_RELEASE);
+    if (r->on_cancel) {
+        r->on_cancel(r);
+    }
 }
 
 static void come_home(struct letter *letter, void *owner)
@@ -40,7 +43,7 @@ static void lost(struct letter *letter)
     (void)letter;
 }
 
-void request_finish(struct request *r, int code, const struct tidings_error *err)
+static void set_outcome(struct request *r, int code, const struct tidings_error *err)
 {
     r->code = code;
     if (code < 0) {
@@ -50,14 +53,25 @@ void request_finish(struct request *r, int code, const struct tidings_error *err
             tidings_fail(&r->err, code, "%s", tidings_code_text(code));
         }
     }
-    if (pthread_equal(r->thread, pthread_self())) {
-        r->core->outstanding--;
-        r->done(r);
-        return;
-    }
+}
+
+void request_finish_later(struct request *r, int code, const struct tidings_error *err)
+{
+    set_outcome(r, code, err);
     r->letter.deliver = come_home;
     r->letter.drop = lost;
     mailbox_send(r->core->mailbox, &r->letter);
+}
+
+void request_finish(struct request *r, int code, const struct tidings_error *err)
+{
+    if (!pthread_equal(r->thread, pthread_self())) {
+        request_finish_later(r, code, err);
+        return;
+    }
+    set_outcome(r, code, err);
+    r->core->outstanding--;
+    r->done(r);
 }
 
 static void run_job(void *job)

@@ -33,6 +33,7 @@ struct request {
     int code;
     struct tidings_error err;
     bool cancelled;                       /* atomic */
+    void (*on_cancel)(struct request *r); /* home thread, after the mark; NULL: nothing */
     void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
 };
 
@@ -96,5 +97,7 @@ void request_write(struct tidings_write *w, struct tidings_provider *p);
 /* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
 void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *));
 void request_finish(struct request *r, int code, const struct tidings_error *err);
+/* The same, but never before this returns. */
+void request_finish_later(struct request *r, int code, const struct tidings_error *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "core/hub.h"
 #include "core/subscribing.h"
+#include "store/change.h"
 #include "uri/uri.h"
 
 /* URIs and what is derived from them: patterns, scopes, conditions. */
@@ -88,8 +89,18 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
 {
     bool any = false;
     jw_begin_object(w);
-    if (s->pending.listen->wants_list) {
-        jw_put_bool(w, STR("resourcesListChanged"), true);
+    static const struct {
+        struct tidings_str name;
+        unsigned list;
+    } flags[] = {
+        {{"toolsListChanged", 16}, LIST_TOOLS},
+        {{"promptsListChanged", 18}, LIST_PROMPTS},
+        {{"resourcesListChanged", 20}, LIST_RESOURCES},
+    };
+    for (size_t i = 0; i < LIST_COUNT; i++) {
+        if (s->pending.listen->wants_lists & flags[i].list) {
+            jw_put_bool(w, flags[i].name, true);
+        }
     }
     for (size_t i = 0; i < s->count; i++) {
         if (s->wishes[i].refused) {
@@ -405,7 +416,7 @@ static void armed(struct hub_arm *arm, struct core *core)
         }
         if (s->wants_list) {
             keep_list_scopes(listen, arm, items);
-            listen_want_list(listen);
+            listen_want_lists(listen, LIST_RESOURCES);
         }
     }
     finish(s, arm);
@@ -536,13 +547,13 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
 void subscribe_list(struct listen *listen, struct call *call)
 {
     struct core *core = listen->peer->core;
-    bool needless = listen->wants_list || !core->self->list_changed;
+    bool needless = (listen->wants_lists & LIST_RESOURCES) || !core->self->list_changed;
     struct subscribing *s = needless ? NULL : subscribing_create(listen, 0);
     if (!s && call) {
         call_accept(call);
     } else if (s) {
         s->call = call;
-        listen_want_list(listen); /* registrations are announced without arming */
+        listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
         s->wants_list = true;
         subscribing_settle(s);
     }

@@ -94,6 +94,7 @@ struct config {
     struct config_list subscriptions;    /* rules as JSON objects, see server/rules.h */
     uint64_t max_breadth;
     uint64_t max_value;
+    uint64_t max_calls, call_timeout_ms;
     uint64_t log_age_ms; /* 0: no limit */
     unsigned io_uring;   /* 0: auto, 1: off */
     bool self;

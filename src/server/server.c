@@ -196,6 +196,8 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .outbox_max = c->outbox,
         .max_broad = c->max_breadth,
         .max_value_bytes = c->max_value,
+        .max_calls = c->max_calls,
+        .call_timeout_ms = c->call_timeout_ms,
         .options =
             {
                 .window_ms = c->window_ms,
@@ -359,7 +361,12 @@ static int open_doors(struct tidings_server *s, bool wants_http, struct tidings_
 static int check_has_something(struct tidings_server *s, struct tidings_error *err)
 {
     struct catalog *c = hub_catalog(s->hub);
-    bool empty = c->mount_count == 0 && c->resource_count == 0 && c->template_count == 0;
+    struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
+    struct feature_list *prompts = hub_features(s->hub, FEATURE_PROMPT);
+    bool empty = c->mount_count == 0 && c->resource_count == 0 && c->template_count == 0 &&
+                 !tools && !prompts;
+    feature_list_unref(tools);
+    feature_list_unref(prompts);
     catalog_unref(c);
     return empty ? tidings_fail(err, TIDINGS_E_INVALID, "nothing to serve; name a directory") : 0;
 }

@@ -126,11 +126,20 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
 
 struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq)
 {
-    /* Keys of their own in the log; neither is a URI. */
-    struct tidings_change none = {.uri = what == CHANGE_LIST ? STR("") : STR("*")};
+    /* Keys of their own in the log; none is a URI. */
+    static const struct {
+        struct tidings_str key;
+        unsigned lists;
+    } notices[] = {
+        [CHANGE_LIST] = {{"", 0}, LIST_RESOURCES},
+        [CHANGE_TOOLS] = {{"*tools", 6}, LIST_TOOLS},
+        [CHANGE_PROMPTS] = {{"*prompts", 8}, LIST_PROMPTS},
+        [CHANGE_EVERYTHING] = {{"*", 1}, 0},
+    };
+    struct tidings_change none = {.uri = notices[what].key};
     struct change *c = change_create(&none, epoch, seq);
     if (c) {
-        c->list_changed = what == CHANGE_LIST;
+        c->lists = notices[what].lists;
         c->everything = what == CHANGE_EVERYTHING;
     }
     return c;

@@ -10,12 +10,20 @@
 
 #include <tidings/provider.h>
 
+/* The lists whose changes are told; bits, because one may want to hear of several. */
+enum change_list {
+    LIST_RESOURCES = 1,
+    LIST_TOOLS = 2,
+    LIST_PROMPTS = 4,
+};
+#define LIST_COUNT 3u
+
 struct change {
     uint64_t epoch, seq;
     enum tidings_change_kind kind;
-    bool list_changed; /* no resource: the set of resources changed; uri is empty */
-    bool everything;   /* no resource: anything may have changed; uri is empty */
-    int64_t size;      /* -1: not known */
+    unsigned lists;  /* no resource: these lists changed (enum change_list) */
+    bool everything; /* no resource: anything may have changed */
+    int64_t size;    /* -1: not known */
     int64_t modified_ms;
     struct tidings_str uri;       /* canonical */
     struct tidings_str uri_json;  /* quoted */
@@ -36,7 +44,9 @@ const char *change_kind_name(enum tidings_change_kind kind);
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq);
 /* Changes of no resource in particular. */
 enum change_notice {
-    CHANGE_LIST,
+    CHANGE_LIST, /* of resources */
+    CHANGE_TOOLS,
+    CHANGE_PROMPTS,
     CHANGE_EVERYTHING,
 };
 struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq);

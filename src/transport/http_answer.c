@@ -148,6 +148,11 @@ static void accepted(struct channel *channel)
     answer(channel, 202, &none, &nothing);
 }
 
+static bool takes_stream(struct channel *channel)
+{
+    return of_channel(channel)->r->takes_events;
+}
+
 static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
 {
     struct http_conn *conn = of_channel(channel);
@@ -172,6 +177,7 @@ const struct channel_ops http_channel_ops = {
     .is_http = true,
     .answer = answer,
     .accepted = accepted,
+    .takes_stream = takes_stream,
     .stream = stream,
 };
 

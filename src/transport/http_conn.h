@@ -44,6 +44,7 @@ struct http_reading {
     const struct http_route *route; /* NULL: the endpoint */
     char *origin;                   /* to be echoed; NULL: none */
     bool is_chunked, body_done;
+    bool takes_events; /* the client accepts a stream for an answer */
 };
 
 struct http_conn {

@@ -72,9 +72,10 @@ static bool check_post(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     struct tidings_str accept = http_header(req, "accept", NULL);
-    if (accept.ptr && !http_list_has(accept, "application/json") &&
-        !http_list_has(accept, "text/event-stream") && !http_list_has(accept, "*/*") &&
-        !http_list_has(accept, "application/*") && !http_list_has(accept, "text/*")) {
+    conn->r->takes_events = !accept.ptr || http_list_has(accept, "text/event-stream") ||
+                            http_list_has(accept, "text/*") || http_list_has(accept, "*/*");
+    if (!conn->r->takes_events && !http_list_has(accept, "application/json") &&
+        !http_list_has(accept, "application/*")) {
         conn_refuse(conn, 406, "Accept must allow application/json and text/event-stream");
         return false;
     }

@@ -102,11 +102,17 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     return &c->sink;
 }
 
+static bool takes_stream(struct channel *channel)
+{
+    return !list_entry(channel, struct client, channel)->takes_no_stream;
+}
+
 static const struct channel_ops http_ops = {
     .name = "record-http",
     .is_http = true,
     .answer = answer,
     .accepted = accepted,
+    .takes_stream = takes_stream,
     .stream = stream,
 };
 
@@ -308,8 +314,9 @@ void client_modern(struct client *c, const char *id, const char *method, const c
     struct json *root = NULL;
     assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, NULL), 0);
     struct json *uri = jv_get(jv_get(root, "params"), "uri");
-    if (jv_is(uri, JV_STRING)) {
-        headers.name = jv_str(uri);
+    struct json *name = jv_get(jv_get(root, "params"), "name");
+    if (jv_is(uri, JV_STRING) || jv_is(name, JV_STRING)) {
+        headers.name = jv_str(jv_is(uri, JV_STRING) ? uri : name);
     }
     client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
     jv_unref(root);

@@ -48,6 +48,7 @@ struct client {
     bool is_gone;
     /* What the connection pretends: */
     bool has_no_room;
+    bool takes_no_stream; /* its Accept lacks text/event-stream */
     size_t pending;
 };
 

@@ -36,6 +36,8 @@ void bench_init(struct bench *b)
         .max_value_bytes = 65536,
         .options = {.max_window_ms = 60000, .max_rate_ms = 60000},
         .session_timeout_ms = 60000,
+        .max_calls = 16,
+        .call_timeout_ms = 60000,
         .retry_ms = 1234,
     };
     b->self = (struct server_identity){

@@ -40,7 +40,7 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_int_equal(c->seq, 12);
     assert_int_equal(c->size, 7);
     assert_int_equal(c->modified_ms, 9);
-    assert_false(c->list_changed);
+    assert_int_equal(c->lists, 0);
     assert_string_equal(change_kind_name(c->kind), "created");
     assert_true(change_bytes(c) > sizeof(*c) + c->uri.len);
     change_unref(c);
@@ -51,7 +51,7 @@ static void a_record_without_a_resource_is_list_changed(void **state)
     (void)state;
     struct change *c = change_create_notice(CHANGE_LIST, 1, 2);
     assert_non_null(c);
-    assert_true(c->list_changed);
+    assert_int_equal(c->lists, LIST_RESOURCES);
     assert_int_equal(c->uri.len, 0);
     assert_int_equal(c->size, -1);
     assert_true(str_eq(c->meta_json, STR("\"dev.tidings/version\":\"1.2\"")));

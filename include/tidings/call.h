@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A call: one request of a client that a function of yours answers. Tools (<tidings/tool.h>) and
+ * prompts (<tidings/prompt.h>) are handled with it.
+ *
+ *     static void add(void *user, struct tidings_call *call)
+ *     {
+ *         char text[64];
+ *         struct tidings_error err;
+ *         snprintf(text, sizeof(text), "%g", tidings_call_number(call, "a", 0) +
+ *                                                tidings_call_number(call, "b", 0));
+ *         tidings_call_done(call, tidings_call_text(call, tidings_str(text), &err), &err);
+ *     }
+ *
+ * Finishing
+ *   Each call is finished exactly once with tidings_call_done or tidings_call_refuse: inside the
+ *   handler or later, from any thread. The call, and every slice it handed out, is valid until
+ *   then and not a moment longer.
+ *
+ * Threads
+ *   A handler is called on a worker's thread and must not block, several at once (unless it was
+ *   registered as blocking: then on a pool of threads). One call is used by one thread at a time;
+ *   handing it from thread to thread is fine.
+ *
+ * Deadlines and cancellation
+ *   When the deadline passes (`--call-timeout`, or the tool's own) the client gets an answer that
+ *   says so; when it cancels, or goes away, it gets none. Either way the call counts as cancelled
+ *   from then on: what is still added or finished is accepted and thrown away. It counts towards
+ *   `--max-calls` until it is finished.
+ *
+ * Since 0.1.
+ */
+#ifndef TIDINGS_CALL_H
+#define TIDINGS_CALL_H
+
+#include <tidings/provider.h>
+#include <tidings/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct tidings_call;
+
+/* Answer the call, now or later. */
+typedef void (*tidings_call_fn)(void *user, struct tidings_call *call);
+
+/* ---- what is asked --------------------------------------------------------------------------- */
+
+/* The name of the tool or prompt. */
+TIDINGS_API struct tidings_str tidings_call_name(const struct tidings_call *call);
+/* All arguments, a JSON object; "{}" when none were given. They obey the tool's input schema. Empty
+ * only when out of memory. */
+TIDINGS_API struct tidings_str tidings_call_arguments(struct tidings_call *call);
+
+/* One argument. `name` is that of a member, or, when it begins with '/', a JSON pointer
+ * ("/filter/0/name"). What is absent or of another type gives the fallback (the empty slice). */
+TIDINGS_API bool tidings_call_has(const struct tidings_call *call, const char *name);
+TIDINGS_API struct tidings_str tidings_call_string(const struct tidings_call *call,
+                                                   const char *name);
+TIDINGS_API double tidings_call_number(const struct tidings_call *call, const char *name,
+                                       double fallback);
+TIDINGS_API int64_t tidings_call_integer(const struct tidings_call *call, const char *name,
+                                         int64_t fallback);
+TIDINGS_API bool tidings_call_boolean(const struct tidings_call *call, const char *name,
+                                      bool fallback);
+/* Any argument as JSON text; empty when absent. Valid until the next tidings_call_json. */
+TIDINGS_API struct tidings_str tidings_call_json(struct tidings_call *call, const char *name);
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+/* Add one block of content. Everything is copied. TIDINGS_E_LIMIT beyond `--max-read` bytes in all.
+ * Bytes of images and sounds are raw; they are sent as base64. */
+TIDINGS_API int tidings_call_text(struct tidings_call *call, struct tidings_str text,
+                                  struct tidings_error *err);
+TIDINGS_API int tidings_call_image(struct tidings_call *call, struct tidings_str bytes,
+                                   const char *mime_type, struct tidings_error *err);
+TIDINGS_API int tidings_call_audio(struct tidings_call *call, struct tidings_str bytes,
+                                   const char *mime_type, struct tidings_error *err);
+/* A resource with its content (`about->uri` and `name` at least): text when it is valid UTF-8. */
+TIDINGS_API int tidings_call_resource(struct tidings_call *call,
+                                      const struct tidings_resource *about,
+                                      struct tidings_str content, struct tidings_error *err);
+/* A resource the client may read. */
+TIDINGS_API int tidings_call_link(struct tidings_call *call, const struct tidings_resource *about,
+                                  struct tidings_error *err);
+/* A block as JSON text, for what the functions above do not say: {"type":"text","text":"…",
+ * "annotations":{…}}. */
+TIDINGS_API int tidings_call_block(struct tidings_call *call, struct tidings_str json,
+                                   struct tidings_error *err);
+
+/* Tools: the result as data, a JSON object. It must obey the tool's output schema, which it is
+ * checked against at the end; when no block was added, its text is. Replaces an earlier one. */
+TIDINGS_API int tidings_call_structured(struct tidings_call *call, struct tidings_str json,
+                                        struct tidings_error *err);
+/* Tools: what was added describes a failure (`isError`), which the model is meant to read. */
+TIDINGS_API void tidings_call_mark_error(struct tidings_call *call);
+
+/* Prompts: the blocks that follow are said by the assistant (or, the default, by the user). */
+TIDINGS_API void tidings_call_set_assistant(struct tidings_call *call, bool is_assistant);
+
+/* Finish. Code 0: with what was added. A failure: `err` (may be NULL) says why, what was added is
+ * dropped. The failure of a tool is a result with `isError`, so that the model can react; that of a
+ * prompt is an error of the protocol. */
+TIDINGS_API void tidings_call_done(struct tidings_call *call, int code,
+                                   const struct tidings_error *err);
+/* Finish with an error of the protocol: the request itself makes no sense here. */
+TIDINGS_API void tidings_call_refuse(struct tidings_call *call, int code,
+                                     const struct tidings_error *err);
+
+/* ---- while it runs --------------------------------------------------------------------------- */
+
+/* Does nobody wait for the answer any more? Long work should stop (and still finishes the call). */
+TIDINGS_API bool tidings_call_cancelled(const struct tidings_call *call);
+/* Call `fn` once when that happens: on the worker's thread, or at once when it has happened. It
+ * must not block, and may finish the call. After the call was finished it is not called, and does
+ * not run any more. One function per call. */
+TIDINGS_API void tidings_call_on_cancel(struct tidings_call *call, tidings_call_fn fn, void *user);
+
+/* How far it is, for clients that asked to know. `progress` must rise from report to report (others
+ * are dropped), `total` <= 0 means not known, `message` may be empty. At most about 50 a second are
+ * sent, the one that reaches `total` always. */
+TIDINGS_API void tidings_call_progress(struct tidings_call *call, double progress, double total,
+                                       struct tidings_str message);
+
+enum tidings_log_level {
+    TIDINGS_LOG_DEBUG = 0,
+    TIDINGS_LOG_INFO = 1,
+    TIDINGS_LOG_NOTICE = 2,
+    TIDINGS_LOG_WARNING = 3,
+    TIDINGS_LOG_ERROR = 4,
+    TIDINGS_LOG_CRITICAL = 5,
+    TIDINGS_LOG_ALERT = 6,
+    TIDINGS_LOG_EMERGENCY = 7,
+};
+/* A log message to this client, if it wants messages of that level (revision 2026-07-28: if the
+ * request asked for any). `logger` may be NULL. Never put secrets here. A client that does not read
+ * loses messages. */
+TIDINGS_API void tidings_call_log(struct tidings_call *call, enum tidings_log_level level,
+                                  const char *logger, struct tidings_str text);
+
+/* ---- asking the client back (revision 2026-07-28) -------------------------------------------- */
+
+/* A handler may need something only the client has: a word from its user ("elicitation/create"), a
+ * completion of its model ("sampling/createMessage"), its roots ("roots/list"). It asks, finishes
+ * with tidings_call_done(call, 0, NULL), and is called again, as a new call, when the client has
+ * the answers. Nothing is remembered in between but what tidings_call_keep was given. */
+
+/* Can this client be asked that? */
+TIDINGS_API bool tidings_call_can_ask(const struct tidings_call *call, const char *method);
+/* Ask under a name of your choice; `params` is a JSON object. TIDINGS_E_UNSUPPORTED when the client
+ * did not declare that it can; finishing with that code tells it what is missing. */
+TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, const char *method,
+                                 struct tidings_str params, struct tidings_error *err);
+/* The answer to what was asked under that name, a JSON object; empty: there is none (ask again).
+ * Valid until the next tidings_call_answer. */
+TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
+/* Bytes to be given back with the answers: encrypted and authenticated, bound to the tool or prompt
+ * and its arguments, good for ten minutes and until the server restarts. At most 64 KiB. */
+TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
+                                  struct tidings_error *err);
+/* What was kept; empty in the first round. */
+TIDINGS_API struct tidings_str tidings_call_state(const struct tidings_call *call);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SHA-256 as FIPS 180-4 writes it down: a block at a time, no tables but the constants.
+ */
+#include "base/sha256.h"
+
+#include <assert.h>
+
+/* The first 32 bits of the fractional parts of the cube roots of the first 64 primes (§4.2.2). */
+static const uint32_t K[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t rotate(uint32_t x, unsigned n)
+{
+    return x >> n | x << (32 - n);
+}
+
+static uint32_t read_word(const unsigned char *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static void write_word(unsigned char *p, uint32_t v)
+{
+    p[0] = (unsigned char)(v >> 24);
+    p[1] = (unsigned char)(v >> 16);
+    p[2] = (unsigned char)(v >> 8);
+    p[3] = (unsigned char)v;
+}
+
+static void compress(uint32_t state[8], const unsigned char block[64])
+{
+    uint32_t w[64], v[8];
+    for (unsigned t = 0; t < 16; t++) {
+        w[t] = read_word(block + 4 * t);
+    }
+    for (unsigned t = 16; t < 64; t++) {
+        uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
+        uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
+        w[t] = w[t - 16] + s0 + w[t - 7] + s1;
+    }
+    memcpy(v, state, sizeof(v));
+    for (unsigned t = 0; t < 64; t++) {
+        uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
+        uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
+        uint32_t t1 = v[7] + s1 + choice + K[t] + w[t];
+        uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
+        uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
+        memmove(v + 1, v, 7 * sizeof(v[0]));
+        v[4] += t1;
+        v[0] = t1 + s0 + majority;
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        state[i] += v[i];
+    }
+}
+
+void sha256_init(struct sha256 *s)
+{
+    /* Fractional parts of the square roots of the first eight primes (§5.3.3). */
+    static const uint32_t first[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    memcpy(s->state, first, sizeof(first));
+    s->total = 0;
+}
+
+void sha256_put(struct sha256 *s, const void *bytes, size_t len)
+{
+    const unsigned char *p = bytes;
+    while (len > 0) {
+        size_t at = s->total % sizeof(s->block);
+        size_t n = sizeof(s->block) - at < len ? sizeof(s->block) - at : len;
+        memcpy(s->block + at, p, n);
+        s->total += n;
+        p += n;
+        len -= n;
+        if (at + n == sizeof(s->block)) {
+            compress(s->state, s->block);
+        }
+    }
+}
+
+void sha256_end(struct sha256 *s, unsigned char out[SHA256_BYTES])
+{
+    static const unsigned char padding[64] = {0x80};
+    unsigned char length[8];
+    uint64_t bits = s->total * 8;
+    write_word(length, (uint32_t)(bits >> 32));
+    write_word(length + 4, (uint32_t)bits);
+    size_t at = s->total % sizeof(s->block);
+    sha256_put(s, padding, (at < 56 ? 56 : 120) - at);
+    sha256_put(s, length, sizeof(length));
+    for (unsigned i = 0; i < 8; i++) {
+        write_word(out + 4 * i, s->state[i]);
+    }
+}
+
+void hmac256_init(struct hmac256 *h, const unsigned char *key, size_t len)
+{
+    unsigned char pad[64];
+    assert(len <= sizeof(pad));
+    for (size_t i = 0; i < sizeof(pad); i++) {
+        pad[i] = (unsigned char)((i < len ? key[i] : 0) ^ 0x36);
+    }
+    sha256_init(&h->inner);
+    sha256_put(&h->inner, pad, sizeof(pad));
+    for (size_t i = 0; i < sizeof(pad); i++) {
+        pad[i] ^= 0x36 ^ 0x5c;
+    }
+    sha256_init(&h->outer);
+    sha256_put(&h->outer, pad, sizeof(pad));
+}
+
+void hmac256_put(struct hmac256 *h, const void *bytes, size_t len)
+{
+    sha256_put(&h->inner, bytes, len);
+}
+
+void hmac256_end(struct hmac256 *h, unsigned char out[SHA256_BYTES])
+{
+    unsigned char inner[SHA256_BYTES];
+    sha256_end(&h->inner, inner);
+    sha256_put(&h->outer, inner, sizeof(inner));
+    sha256_end(&h->outer, out);
+}

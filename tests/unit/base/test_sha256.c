@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SHA-256 and HMAC against the published vectors (FIPS 180-4 examples, RFC 4231).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/sha256.h"
+
+static const char *hex(const unsigned char *bytes)
+{
+    static char text[2 * SHA256_BYTES + 1];
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return text;
+}
+
+static void the_published_digests_come_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *digest;
+    } rows[] = {
+        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sha256 s;
+        unsigned char out[SHA256_BYTES];
+        sha256_init(&s);
+        sha256_put(&s, rows[i].text, strlen(rows[i].text));
+        sha256_end(&s, out);
+        assert_string_equal(hex(out), rows[i].digest);
+    }
+}
+
+static void a_million_letters_come_out_whatever_the_pieces(void **state)
+{
+    (void)state;
+    char piece[997];
+    memset(piece, 'a', sizeof(piece));
+    struct sha256 s;
+    unsigned char out[SHA256_BYTES];
+    sha256_init(&s);
+    for (size_t left = 1000000, n = 1; left > 0; n = n % sizeof(piece) + 1) {
+        size_t take = n < left ? n : left;
+        sha256_put(&s, piece, take);
+        left -= take;
+    }
+    sha256_end(&s, out);
+    assert_string_equal(hex(out),
+                        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+static void the_published_macs_come_out(void **state)
+{
+    (void)state;
+    struct hmac256 h;
+    unsigned char out[SHA256_BYTES], key[20];
+    memset(key, 0x0b, sizeof(key));
+    hmac256_init(&h, key, sizeof(key));
+    hmac256_put(&h, "Hi There", 8);
+    hmac256_end(&h, out);
+    assert_string_equal(hex(out),
+                        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    hmac256_init(&h, (const unsigned char *)"Jefe", 4);
+    hmac256_put(&h, "what do ya want for nothing?", 28);
+    hmac256_end(&h, out);
+    assert_string_equal(hex(out),
+                        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_published_digests_come_out),
+        cmocka_unit_test(a_million_letters_come_out_whatever_the_pieces),
+        cmocka_unit_test(the_published_macs_come_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
