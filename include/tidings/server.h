@@ -87,6 +87,30 @@ TIDINGS_API int tidings_server_mount(struct tidings_server *server,
                                      struct tidings_str prefix, struct tidings_str config,
                                      struct tidings_error *err);
 
+/* ---- published resources ----------------------------------------------------------------------
+ */
+
+/* Push content instead of being asked for it: the server keeps the newest, serves and lists it, and
+ * announces what came of it (created, updated; nothing when content and description are the same).
+ *
+ * The URI must lie below a prefix that the setting "publish" names ("app:///notes/", or "app://"
+ * for the whole scheme), must not end in '/', and must be nobody else's: what is registered there
+ * is TIDINGS_E_EXISTS, as is registering what is published. `about` needs only `uri`; the name is
+ * its last segment otherwise, the media type that of its name or content, and etag and size are the
+ * server's own. Content that is valid UTF-8 is served as text.
+ *
+ * Any thread, before and while the server runs; never blocks, copies. 1: created, 0: it was there
+ * before. TIDINGS_E_LIMIT: "published-max" or "published-bytes" is reached, and nothing changed. */
+TIDINGS_API int tidings_server_publish(struct tidings_server *server,
+                                       const struct tidings_resource *about,
+                                       struct tidings_str content, struct tidings_error *err);
+/* Take it back. TIDINGS_E_NOTFOUND. */
+TIDINGS_API int tidings_server_unpublish(struct tidings_server *server, struct tidings_str uri,
+                                         struct tidings_error *err);
+
+/* ---- changes ----------------------------------------------------------------------------------
+ */
+
 /* `uri` changed: content, or existence. `metadata_json` is the text of a JSON object with free keys
  * that subscribers get along (at most 64 KiB, nested at most 32 deep), or empty.
  *

@@ -162,6 +162,17 @@ void catalog_unref(struct catalog *c)
     mem_free(c);
 }
 
+/* Prefixes ascend, so the last one that fits is the longest. */
+struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri)
+{
+    for (size_t i = c->mount_count; i-- > 0;) {
+        if (uri_is_within(uri, c->mounts[i]->prefix)) {
+            return c->mounts[i];
+        }
+    }
+    return NULL;
+}
+
 bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
                   struct catalog_hit *hit)
 {
@@ -170,12 +181,9 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
     if (hit->entry) {
         return true;
     }
-    /* Prefixes ascend, so the last one that fits is the longest. */
-    for (size_t i = c->mount_count; i-- > 0;) {
-        if (uri_is_within(uri, c->mounts[i]->prefix)) {
-            hit->provider = c->mounts[i];
-            return true;
-        }
+    hit->provider = catalog_mount(c, uri);
+    if (hit->provider) {
+        return true;
     }
     for (size_t i = 0; i < c->template_count; i++) {
         if (template_match(c->templates[i]->uri_template, uri, arena, &hit->variables)) {

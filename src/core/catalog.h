@@ -58,6 +58,8 @@ struct catalog_hit {
  * prefix, then templates. `arena` holds variable values. */
 bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
                   struct catalog_hit *hit);
+/* The mount with the longest prefix that `uri` lies in, or NULL. */
+struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* Does any source serve that scheme? */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
 

@@ -205,6 +205,7 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->allow_origin);
     config_list_deinit(&c->allow_host);
     config_list_deinit(&c->subscriptions);
+    config_list_deinit(&c->publish);
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->file);
@@ -284,6 +285,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_ORIGINS:
     case CONFIG_HOSTS:
     case CONFIG_RULES:
+    case CONFIG_PREFIXES:
         for (size_t i = 0; i < list->count; i++) {
             buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
         }

@@ -66,6 +66,8 @@ struct config {
     struct config_mount *mounts;
     size_t mount_count;
     struct config_list exclude;
+    struct config_list publish; /* canonical prefixes */
+    uint64_t published_max, published_bytes;
     uint64_t page_size;
     uint64_t max_read;
     uint64_t max_body;

@@ -19,7 +19,8 @@ enum config_type {
     CONFIG_GLOBS,    /* struct config_list from here on */
     CONFIG_ORIGINS,
     CONFIG_HOSTS,
-    CONFIG_RULES,  /* JSON objects */
+    CONFIG_RULES, /* JSON objects */
+    CONFIG_PREFIXES,
     CONFIG_MOUNTS, /* mounts and mount_count */
 };
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "server/rules.h"
 #include "uri/pattern.h"
+#include "uri/uri.h"
 
 struct unit {
     const char *suffix;
@@ -82,6 +83,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return buf_puts(out, STR("host names, with a port or without"));
     case CONFIG_RULES:
         return buf_puts(out, STR("objects with uri, options and limits"));
+    case CONFIG_PREFIXES:
+        return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
     case CONFIG_MOUNTS:
         return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
     }
@@ -272,6 +275,23 @@ static bool is_origin(struct tidings_str s)
     return false;
 }
 
+/* Spelled canonically, so that it can be compared with what lies below it. */
+static int check_prefix(struct tidings_str s, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_PREFIXES};
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(s, &canonical, err);
+    if (rc == 0 && !str_ends(buf_str(&canonical), STR("/"))) {
+        rc = reject(&row, s, "is not a prefix", err);
+    } else if (rc == 0 && !str_eq(s, buf_str(&canonical))) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "'%.*s' must be written '%.*s'", STR_ARG(s),
+                          STR_ARG(buf_str(&canonical)));
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
 int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err)
 {
     const struct config_row row = {.type = type};
@@ -283,6 +303,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_RULES) {
         return rule_check(s, err);
+    }
+    if (type == CONFIG_PREFIXES) {
+        return check_prefix(s, err);
     }
     if (type == CONFIG_GLOBS) {
         char shown[CONFIG_SHOWN_MAX];

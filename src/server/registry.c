@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "server/local.h"
+#include "server/publish.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
 
@@ -28,13 +29,20 @@ static int add_entry(struct tidings_server *s, const struct tidings_resource *ab
     if (rc == 0 && !is_template) {
         copy.uri = buf_str(&canonical);
     }
+    if (rc == 0) {
+        rc = is_template ? publish_check_template(s, copy.uri, err)
+                         : publish_reserve(s, copy.uri, err);
+    }
     struct catalog_entry *entry =
         rc < 0 ? NULL : catalog_entry_create(&copy, is_template, read, user, err);
-    buf_deinit(&canonical);
-    if (!entry) {
-        return rc < 0 ? rc : TIDINGS_E_INVALID;
+    if (rc == 0) {
+        rc = entry ? hub_add_entry(s->hub, entry, err) : TIDINGS_E_INVALID;
+        if (rc < 0 && rc != TIDINGS_E_EXISTS && !is_template) {
+            published_release(s->published, copy.uri);
+        }
     }
-    return hub_add_entry(s->hub, entry, err);
+    buf_deinit(&canonical);
+    return rc;
 }
 
 int tidings_server_add_resource(struct tidings_server *s, const struct tidings_resource *about,
@@ -52,7 +60,11 @@ int tidings_server_add_template(struct tidings_server *s, const struct tidings_r
 int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
                           struct tidings_error *err)
 {
-    return hub_remove_entry(s->hub, uri, err);
+    int rc = hub_remove_entry(s->hub, uri, err);
+    if (rc == 0) {
+        published_release(s->published, uri);
+    }
+    return rc;
 }
 
 int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,

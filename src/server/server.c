@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "provider/file.h"
+#include "server/publish.h"
 #include "server/self.h"
 #include "server/server_private.h"
 #include "json/write.h"
@@ -40,7 +41,9 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     }
     s->loop = loop_create(err);
     s->hub = s->loop ? hub_create(s->loop, err) : NULL;
-    if (!s->hub) {
+    s->published =
+        s->hub ? published_create(&s->config.published_max, &s->config.published_bytes, err) : NULL;
+    if (!s->published) {
         goto fail;
     }
     return s;
@@ -55,6 +58,8 @@ void tidings_server_destroy(struct tidings_server *s)
         return;
     }
     hub_destroy(s->hub);
+    catalog_unref(s->mounted);
+    published_destroy(s->published);
     locals_deinit(&s->locals);
     for (size_t i = 0; i < s->route_count; i++) {
         mem_free((char *)(uintptr_t)s->routes[i].path);
@@ -403,12 +408,18 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
     for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
         rc = mount_files(s, &c->mounts[i], err);
     }
+    if (rc == 0) {
+        rc = publish_mount(s, err);
+    }
     if (rc == 0 && s->is_program && !c->self) {
         rc = check_has_something(s, err);
     }
     if (rc == 0 && !s->own) {
         rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX),
                        c->self ? STR(SELF_ALL) : STR_EMPTY, &s->own, err);
+    }
+    if (rc == 0) {
+        rc = publish_settle(s, err);
     }
     if (rc == 0) {
         rc = build_workers(s, wants_http, err);

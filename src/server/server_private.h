@@ -33,6 +33,8 @@ struct tidings_server {
     struct locals locals;            /* subscriptions of the program */
     struct core **cores;             /* of the workers, by index */
     struct tidings_provider *own;    /* tidings://self/ */
+    struct published *published;     /* everything pushed */
+    struct catalog *mounted;         /* atomic; the mounts, which stay while it runs; NULL before */
     struct tidings_server_info info; /* slices into info_text */
     struct buf info_text;
     tidings_ready_fn ready;

@@ -95,6 +95,7 @@ static void values_are_read_with_their_units(void **state)
         {"title", "Grüße", "Grüße"},
         {"allow-origin", "https://a:1", "https://a:1"},
         {"allow-host", "[fd00::1]:80", "[fd00::1]:80"},
+        {"publish", "app:///notes/", "app:///notes/"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct config c;
@@ -143,6 +144,9 @@ static void bad_values_are_refused_with_what_is_accepted(void **state)
         {"allow-origin", "https://a/b", "is not an origin"},
         {"allow-origin", "*", "is not an origin"},
         {"allow-host", "a/b", "is not a host"},
+        {"publish", "app:///notes", "is not a prefix"},
+        {"publish", "App:///", "must be written 'app:///'"},
+        {"publish", "notes/", "scheme"},
         {"exclude", "[a", "--exclude: '[a'"},
         {"name", "a\nb", "--name: 'a?b' holds control characters"},
         {"name", "\xff", "invalid bytes"},

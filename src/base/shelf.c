@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A sorted array of pointers under a lock. The lock is held for a search and a step, never while
+ * memory is freed; references are taken under it, so that a value found cannot go in between.
+ */
+#include "base/shelf.h"
+
+#include <string.h>
+
+#include <uv.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+struct shelf {
+    uv_mutex_t lock;
+    struct shelf_value **values; /* by key, ascending */
+    size_t count, cap;
+};
+
+static struct shelf_value *value_ref(struct shelf_value *value)
+{
+    __atomic_add_fetch(&value->refs, 1, __ATOMIC_RELAXED);
+    return value;
+}
+
+void shelf_value_unref(struct shelf_value *value)
+{
+    if (value && __atomic_sub_fetch(&value->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        value->destroy(value);
+    }
+}
+
+struct shelf *shelf_create(struct tidings_error *err)
+{
+    struct shelf *s = mem_zalloc(sizeof(*s));
+    if (!s) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    int rc = uv_mutex_init(&s->lock);
+    if (rc < 0) {
+        error_errno(err, -rc, "create lock");
+        mem_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void shelf_destroy(struct shelf *s)
+{
+    if (!s) {
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        shelf_value_unref(s->values[i]);
+    }
+    uv_mutex_destroy(&s->lock);
+    mem_free(s->values);
+    mem_free(s);
+}
+
+/* The first place whose key is not less than `key`. */
+static size_t place_of(const struct shelf *s, struct tidings_str key, bool *found)
+{
+    size_t low = 0, high = s->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (str_cmp(s->values[middle]->key, key) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    *found = low < s->count && str_eq(s->values[low]->key, key);
+    return low;
+}
+
+struct shelf_value *shelf_find(struct shelf *s, struct tidings_str key)
+{
+    bool found = false;
+    uv_mutex_lock(&s->lock);
+    size_t at = place_of(s, key, &found);
+    struct shelf_value *value = found ? value_ref(s->values[at]) : NULL;
+    uv_mutex_unlock(&s->lock);
+    return value;
+}
+
+struct shelf_value *shelf_next(struct shelf *s, struct tidings_str after)
+{
+    bool found = false;
+    uv_mutex_lock(&s->lock);
+    size_t at = place_of(s, after, &found) + (found ? 1 : 0);
+    struct shelf_value *value = at < s->count ? value_ref(s->values[at]) : NULL;
+    uv_mutex_unlock(&s->lock);
+    return value;
+}
+
+static int reserve_one(struct shelf *s)
+{
+    if (s->count < s->cap) {
+        return 0;
+    }
+    size_t cap = s->cap ? s->cap * 2 : 16;
+    struct shelf_value **values = mem_realloc(s->values, cap * sizeof(struct shelf_value *));
+    if (!values) {
+        return TIDINGS_E_NOMEM;
+    }
+    s->values = values;
+    s->cap = cap;
+    return 0;
+}
+
+int shelf_update(struct shelf *s, struct tidings_str key, struct shelf_value *fresh,
+                 shelf_decide_fn decide, void *user)
+{
+    bool found = false;
+    struct shelf_value *gone = NULL;
+    uv_mutex_lock(&s->lock);
+    int rc = fresh ? reserve_one(s) : 0;
+    size_t at = place_of(s, key, &found);
+    if (rc == 0) {
+        rc = decide(user, found ? s->values[at] : NULL);
+    }
+    if (found && (rc == SHELF_REPLACE || rc == SHELF_REMOVE)) {
+        gone = s->values[at];
+    }
+    if (rc == SHELF_REPLACE) {
+        if (!found) {
+            memmove(s->values + at + 1, s->values + at, (s->count++ - at) * sizeof(*s->values));
+        }
+        s->values[at] = value_ref(fresh);
+    } else if (gone) {
+        memmove(s->values + at, s->values + at + 1, (--s->count - at) * sizeof(*s->values));
+    }
+    uv_mutex_unlock(&s->lock);
+    shelf_value_unref(gone);
+    return rc;
+}

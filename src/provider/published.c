@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Serving what is published below one prefix. Everything works on references to immutable items,
+ * on whichever thread is asked; nothing waits.
+ */
+#include "provider/published.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "provider/published_store.h"
+
+/* Greater than every byte of a canonical URI: "x:///a/" and this is behind all below it. */
+#define BEHIND '\x7f'
+#define URI_ROOM (4u * 4096u)
+#define NAMES_MAX 10000u
+
+struct mounted {
+    struct published *store;
+};
+
+static struct published *store_of(struct tidings_provider *p)
+{
+    return ((struct mounted *)tidings_provider_state(p))->store;
+}
+
+void published_bind(struct tidings_provider *p, struct published *store)
+{
+    ((struct mounted *)tidings_provider_state(p))->store = store;
+}
+
+/* A reference to what is published as `uri`, or NULL. */
+static struct published_item *find(struct tidings_provider *p, struct tidings_str uri)
+{
+    struct shelf_value *value = shelf_find(store_of(p)->shelf, uri);
+    if (value && published_item_of(value)->is_reserved) {
+        shelf_value_unref(value);
+        value = NULL;
+    }
+    return value ? published_item_of(value) : NULL;
+}
+
+/* The first item behind `after` that begins with `below`, or NULL. */
+static struct published_item *next_below(struct published *store, struct tidings_str after,
+                                         struct tidings_str below)
+{
+    struct shelf_value *value = shelf_next(store->shelf, after);
+    while (value && published_item_of(value)->is_reserved && str_starts(value->key, below)) {
+        struct shelf_value *next = shelf_next(store->shelf, value->key);
+        shelf_value_unref(value);
+        value = next;
+    }
+    if (value && !str_starts(value->key, below)) {
+        shelf_value_unref(value);
+        value = NULL;
+    }
+    return value ? published_item_of(value) : NULL;
+}
+
+/* ---- containers ------------------------------------------------------------------------------ */
+
+/* `uri` with a '/' at its end into `out`; false when no container is there. */
+static bool find_container(struct tidings_provider *p, struct tidings_str uri, struct buf *out)
+{
+    buf_puts(out, uri);
+    if (uri.ptr[uri.len - 1] != '/') {
+        buf_putc(out, '/');
+    }
+    if (out->failed || str_eq(buf_str(out), tidings_provider_prefix(p))) {
+        return !out->failed;
+    }
+    struct published_item *item = next_below(store_of(p), buf_str(out), buf_str(out));
+    shelf_value_unref(item ? &item->value : NULL);
+    return item != NULL;
+}
+
+static void describe_container(struct tidings_str uri, struct tidings_resource *row)
+{
+    tidings_resource_init(row);
+    row->uri = uri;
+    row->name = published_name(uri);
+    row->mime_type = STR("inode/directory");
+    row->listable = true;
+}
+
+/* Direct children of the container `parent`, each once: 1 to go on, else the end. */
+typedef int (*child_fn)(void *user, const struct tidings_resource *row, struct tidings_error *err);
+
+static int each_child(struct published *store, struct tidings_str parent, struct tidings_str after,
+                      child_fn fn, void *user, struct tidings_error *err)
+{
+    struct buf at;
+    int rc = 1;
+    buf_init(&at, URI_ROOM);
+    buf_puts(&at, after.len > 0 ? after : parent);
+    if (after.len > 0 && after.ptr[after.len - 1] == '/') {
+        buf_putc(&at, BEHIND);
+    }
+    while (rc > 0 && !at.failed) {
+        struct published_item *item = next_below(store, buf_str(&at), parent);
+        if (!item) {
+            break;
+        }
+        struct tidings_str key = item->value.key;
+        ptrdiff_t slash =
+            str_find(str_cut(str_skip(key, parent.len), '?', &(struct tidings_str){0}, NULL), '/');
+        struct tidings_resource row = item->about;
+        buf_clear(&at);
+        if (slash >= 0) {
+            key = tidings_strn(key.ptr, parent.len + (size_t)slash + 1);
+            describe_container(key, &row);
+        }
+        rc = fn(user, &row, err);
+        buf_puts(&at, key);
+        if (slash >= 0) {
+            buf_putc(&at, BEHIND);
+        }
+        shelf_value_unref(&item->value);
+    }
+    if (rc >= 0 && at.failed) {
+        rc = tidings_fail(err, at.failed, "out of memory");
+    }
+    buf_deinit(&at);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+static int read_item(struct tidings_read *read, const struct published_item *item,
+                     struct tidings_error *err)
+{
+    int64_t offset, length;
+    int64_t size = (int64_t)item->content.len;
+    tidings_read_range(read, &offset, &length);
+    if (offset < 0 || offset > size) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the range begins at byte %lld, '%.*s' has %lld bytes",
+                            (long long)offset, STR_ARG(item->about.uri), (long long)size);
+    }
+    if (length < 0 || length > size - offset) {
+        length = size - offset;
+    }
+    struct tidings_str part = {item->content.ptr + offset, (size_t)length};
+    bool is_text = item->is_text && (length == size || str_is_utf8(part));
+    return is_text ? tidings_read_text(read, &item->about, part, err)
+                   : tidings_read_blob(read, &item->about, part, err);
+}
+
+struct naming {
+    struct buf text;
+    size_t count;
+};
+
+static int put_name(void *user, const struct tidings_resource *row, struct tidings_error *err)
+{
+    struct naming *n = user;
+    (void)err;
+    if (n->count++ >= NAMES_MAX) {
+        return 0;
+    }
+    buf_puts(&n->text, published_name(row->uri));
+    buf_puts(&n->text, row->listable ? STR("/\n") : STR("\n"));
+    return 1;
+}
+
+static int read_container(struct tidings_provider *p, struct tidings_read *read,
+                          struct tidings_str uri, struct tidings_error *err)
+{
+    struct naming n = {.count = 0};
+    struct tidings_resource row;
+    describe_container(uri, &row);
+    buf_init(&n.text, tidings_read_max_bytes(read));
+    int rc = each_child(store_of(p), uri, STR_EMPTY, put_name, &n, err);
+    if (rc == 0 && n.text.failed) {
+        rc = tidings_fail(err, n.text.failed, "the names do not fit");
+    }
+    if (rc == 0) {
+        rc = tidings_read_text(read, &row, buf_str(&n.text), err);
+    }
+    buf_deinit(&n.text);
+    return rc;
+}
+
+static void published_read(struct tidings_provider *p, struct tidings_read *read,
+                           struct tidings_str uri)
+{
+    struct tidings_error err = {0};
+    struct published_item *item = find(p, uri);
+    int rc;
+    if (item) {
+        rc = read_item(read, item, &err);
+        shelf_value_unref(&item->value);
+    } else {
+        struct buf container;
+        buf_init(&container, URI_ROOM);
+        rc = find_container(p, uri, &container)
+                 ? read_container(p, read, buf_str(&container), &err)
+                 : tidings_fail(&err, TIDINGS_E_NOTFOUND, "nothing is published as '%.*s'",
+                                STR_ARG(uri));
+        buf_deinit(&container);
+    }
+    tidings_read_done(read, rc < 0 ? rc : 0, &err);
+}
+
+/* ---- stat, list, children -------------------------------------------------------------------- */
+
+static void published_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                           struct tidings_str uri)
+{
+    struct published_item *item = find(p, uri);
+    if (item) {
+        tidings_stat_done(stat, 0, &item->about, NULL);
+        shelf_value_unref(&item->value);
+        return;
+    }
+    struct tidings_error err = {0};
+    struct tidings_resource row;
+    struct buf container;
+    buf_init(&container, URI_ROOM);
+    if (find_container(p, uri, &container)) {
+        describe_container(buf_str(&container), &row);
+        tidings_stat_done(stat, 0, &row, NULL);
+    } else {
+        tidings_fail(&err, TIDINGS_E_NOTFOUND, "nothing is published as '%.*s'", STR_ARG(uri));
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, &err);
+    }
+    buf_deinit(&container);
+}
+
+static void published_list(struct tidings_provider *p, struct tidings_list *list)
+{
+    struct tidings_error err = {0};
+    struct published *store = store_of(p);
+    struct tidings_str prefix = tidings_provider_prefix(p), after = tidings_list_after(list);
+    struct published_item *item = next_below(store, after.len > 0 ? after : prefix, prefix);
+    int rc = 1;
+    while (item && rc > 0) {
+        rc = tidings_list_add(list, &item->about, &err);
+        struct published_item *next = next_below(store, item->value.key, prefix);
+        shelf_value_unref(&item->value);
+        item = next;
+    }
+    shelf_value_unref(item ? &item->value : NULL);
+    tidings_list_done(list, rc < 0 ? rc : 0, &err);
+}
+
+static int add_child(void *user, const struct tidings_resource *row, struct tidings_error *err)
+{
+    return tidings_list_add(user, row, err);
+}
+
+static void published_children(struct tidings_provider *p, struct tidings_list *list,
+                               struct tidings_str uri)
+{
+    struct tidings_error err = {0};
+    struct buf container;
+    buf_init(&container, URI_ROOM);
+    int rc = find_container(p, uri, &container)
+                 ? each_child(store_of(p), buf_str(&container), tidings_list_after(list), add_child,
+                              list, &err)
+                 : tidings_fail(&err, TIDINGS_E_NOTFOUND, "'%.*s' has no children", STR_ARG(uri));
+    buf_deinit(&container);
+    tidings_list_done(list, rc, &err);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int published_open(struct tidings_provider *p, struct tidings_str config,
+                          struct tidings_error *err)
+{
+    struct tidings_str prefix = tidings_provider_prefix(p);
+    (void)config;
+    return prefix.len > 0 && prefix.ptr[prefix.len - 1] == '/'
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "the prefix must end in '/'");
+}
+
+static void published_close(struct tidings_provider *p)
+{
+    (void)p; /* the store is the server's */
+}
+
+const struct tidings_provider_ops provider_published_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "published",
+    .size = sizeof(struct mounted),
+    .open = published_open,
+    .read = published_read,
+    .list = published_list,
+    .stat = published_stat,
+    .children = published_children,
+    .close = published_close,
+};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Published resources: content that is pushed instead of fetched. The newest is kept in memory,
+ * served, listed and announced.
+ *
+ * One store holds everything that is published in a server; each prefix below which something may
+ * be published is a mount of provider_published_ops, bound to the store. Putting and removing works
+ * on any thread, also before anything is mounted; then nobody is told, since nobody can listen yet.
+ *
+ *   - What is put under a URI replaces what was there. The same content with the same description
+ *     is no change: nobody is told. Otherwise the change is announced in the order in which it
+ *     happened, created, updated or deleted.
+ *   - A URI names one thing. One that the program registered is *reserved* and cannot be published,
+ *     and the other way round: who comes second is refused with TIDINGS_E_EXISTS.
+ *   - The store is bounded in number and bytes (content and descriptions). What does not fit is
+ *     refused with TIDINGS_E_LIMIT; nothing is thrown out for it.
+ *   - Segments make containers: `x:///a/` exists as long as something below it does (the prefix
+ *     itself always), has children, and reads as their names. So no URI published ends in '/'.
+ */
+#ifndef PROVIDER_PUBLISHED_H
+#define PROVIDER_PUBLISHED_H
+
+#include <tidings/provider.h>
+
+#define PUBLISHED_ETAG_SIZE 56u
+
+extern const struct tidings_provider_ops provider_published_ops;
+
+struct published;
+
+/* The limits are read at each put; they must outlive the store. */
+struct published *published_create(const uint64_t *max_count, const uint64_t *max_bytes,
+                                   struct tidings_error *err);
+/* After the mounts were closed. NULL is fine. */
+void published_destroy(struct published *store);
+/* What is published below the prefix of `provider` lies in `store`. Before it is asked anything. */
+void published_bind(struct tidings_provider *provider, struct published *store);
+
+/* One thing to publish. */
+struct publication {
+    struct tidings_resource about; /* `uri` canonical; etag, size and listable are not looked at */
+    struct tidings_str content;
+    struct tidings_str if_match; /* only over this etag, or "*": only over something */
+    bool if_absent;              /* only where nothing is */
+};
+
+/* Any thread. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1: created, 0: there
+ * before. TIDINGS_E_CONFLICT: a condition does not hold. `etag` (may be NULL) gets the one of what
+ * is there now. */
+int published_put(struct published *store, struct tidings_provider *mount,
+                  const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
+                  struct tidings_error *err);
+/* Any thread. `if_match` as above, or empty. */
+int published_remove(struct published *store, struct tidings_provider *mount,
+                     struct tidings_str uri, struct tidings_str if_match,
+                     struct tidings_error *err);
+
+/* Keep a URI for the program (any thread; again is fine), and give it back. */
+int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err);
+void published_release(struct published *store, struct tidings_str uri);
+
+/* Call for everything published, in ascending order, until it returns other than 0; gives that. */
+typedef int (*published_each_fn)(void *user, struct tidings_str uri);
+int published_each(struct published *store, published_each_fn fn, void *user);
+
+#endif

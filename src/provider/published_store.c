@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Putting, removing, reserving. Each is one step on the shelf: conditions, limits and the
+ * announcement are settled while nobody else can change the same URI, so announcements come in the
+ * order of the changes.
+ */
+#include "provider/published_store.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "provider/mime.h"
+
+#define ETAG_SEED_A 0x74696469u
+#define ETAG_SEED_B 0x6e677321u
+#define NO_GLOBS "" /* the built-in media types are enough: the publisher may say its own */
+
+/* The slices of a description, for treating them all alike. */
+#define ABOUT_SLICES(X) X(uri) X(name) X(title) X(description) X(mime_type) X(icons) X(audience)
+
+struct published *published_create(const uint64_t *max_count, const uint64_t *max_bytes,
+                                   struct tidings_error *err)
+{
+    struct published *store = mem_zalloc(sizeof(*store));
+    if (!store) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    store->max_count = max_count;
+    store->max_bytes = max_bytes;
+    store->shelf = shelf_create(err);
+    store->mime = store->shelf ? mime_load(NO_GLOBS) : NULL;
+    if (!store->mime) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        published_destroy(store);
+        return NULL;
+    }
+    return store;
+}
+
+void published_destroy(struct published *store)
+{
+    if (store) {
+        shelf_destroy(store->shelf);
+        mime_destroy(store->mime);
+        mem_free(store);
+    }
+}
+
+struct tidings_str published_name(struct tidings_str uri)
+{
+    struct tidings_str path = str_cut(uri, '?', &(struct tidings_str){0}, NULL);
+    while (path.len > 0 && path.ptr[path.len - 1] == '/') {
+        path.len--;
+    }
+    const char *slash = path.len > 0 ? memrchr(path.ptr, '/', path.len) : NULL;
+    return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : uri;
+}
+
+/* ---- items ----------------------------------------------------------------------------------- */
+
+static void item_destroy(struct shelf_value *value)
+{
+    mem_free(published_item_of(value));
+}
+
+/* Complete what the publisher left open. */
+static void complete(const struct published *store, const struct publication *p, bool is_text,
+                     struct tidings_resource *about)
+{
+    *about = p->about;
+    about->etag = STR_EMPTY;
+    about->listable = false;
+    about->size = (int64_t)p->content.len;
+    if (about->name.len == 0) {
+        about->name = published_name(about->uri);
+    }
+    if (about->mime_type.len == 0) {
+        about->mime_type = mime_find(store->mime, published_name(about->uri));
+    }
+    if (about->mime_type.len == 0) {
+        about->mime_type = is_text ? STR("text/plain") : STR("application/octet-stream");
+    }
+    if (about->modified_ms == 0) {
+        about->modified_ms = clock_wall_ms();
+    }
+}
+
+static struct published_item *item_create(const struct published *store,
+                                          const struct publication *p)
+{
+    struct tidings_resource about;
+    bool is_text = str_is_utf8(p->content);
+    complete(store, p, is_text, &about);
+    size_t extra = p->content.len;
+#define ADD_LENGTH(field) extra += about.field.len;
+    ABOUT_SLICES(ADD_LENGTH)
+#undef ADD_LENGTH
+    struct published_item *item = mem_zalloc(sizeof(*item) + extra);
+    if (!item) {
+        return NULL;
+    }
+    char *at = (char *)(item + 1);
+    item->about = about;
+#define COPY_SLICE(field) item->about.field = str_place(&at, about.field);
+    ABOUT_SLICES(COPY_SLICE)
+#undef COPY_SLICE
+    item->content = str_place(&at, p->content);
+    item->memory = sizeof(*item) + extra;
+    item->is_text = is_text;
+    snprintf(item->etag, sizeof(item->etag), "%zx-%016llx%016llx", p->content.len,
+             (unsigned long long)str_hash(p->content, ETAG_SEED_A),
+             (unsigned long long)str_hash(p->content, str_hash(about.mime_type, ETAG_SEED_B)));
+    item->about.etag = tidings_str(item->etag);
+    item->value = (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
+    return item;
+}
+
+static bool is_same(const struct published_item *a, const struct published_item *b)
+{
+#define DIFFERS(field) || !str_eq(a->about.field, b->about.field)
+    return !(a->about.subscribable != b->about.subscribable ||
+             a->about.priority != b->about.priority ABOUT_SLICES(DIFFERS)) &&
+           str_eq(a->content, b->content);
+#undef DIFFERS
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+struct step {
+    struct published *store;
+    struct tidings_provider *mount;
+    struct published_item *fresh; /* NULL: remove */
+    struct tidings_str uri, if_match;
+    bool if_absent, created;
+    struct tidings_error *err;
+};
+
+static int check_conditions(const struct step *s, const struct published_item *old)
+{
+    if (old && old->is_reserved) {
+        return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is registered by the program",
+                            STR_ARG(s->uri));
+    }
+    if (s->if_absent && old) {
+        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' is there already (etag '%s')",
+                            STR_ARG(s->uri), old->etag);
+    }
+    if (s->if_match.len == 0) {
+        return 0;
+    }
+    if (!old) {
+        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' is not there", STR_ARG(s->uri));
+    }
+    if (!str_eq(s->if_match, STR("*")) && !str_eq(s->if_match, old->about.etag)) {
+        return tidings_fail(s->err, TIDINGS_E_CONFLICT, "'%.*s' has another etag by now, '%s'",
+                            STR_ARG(s->uri), old->etag);
+    }
+    return 0;
+}
+
+static int check_limits(const struct step *s, const struct published_item *old)
+{
+    const struct published *store = s->store;
+    if (!old && store->count >= *store->max_count) {
+        return tidings_fail(s->err, TIDINGS_E_LIMIT,
+                            "%llu resources are published, as many as may be; see published-max",
+                            (unsigned long long)store->count);
+    }
+    uint64_t others = store->bytes - (old ? old->memory : 0);
+    if (s->fresh->memory > *store->max_bytes || others > *store->max_bytes - s->fresh->memory) {
+        return tidings_fail(s->err, TIDINGS_E_LIMIT,
+                            "%zu bytes do not fit: others take %llu of %llu; see published-bytes",
+                            s->fresh->memory, (unsigned long long)others,
+                            (unsigned long long)*store->max_bytes);
+    }
+    return 0;
+}
+
+/* One that the server has no room for makes it tell everybody to look again: nothing to undo. */
+static void announce(const struct step *s, enum tidings_change_kind kind)
+{
+    struct tidings_change change = {.uri = s->uri, .kind = kind};
+    if (s->fresh) {
+        change.etag = s->fresh->about.etag;
+        change.size = s->fresh->about.size;
+        change.modified_ms = s->fresh->about.modified_ms;
+        change.has_size = true;
+    }
+    if (s->mount) {
+        (void)tidings_provider_changed(s->mount, &change, NULL);
+    }
+}
+
+static int decide_put(void *user, const struct shelf_value *value)
+{
+    struct step *s = user;
+    const struct published_item *old = value ? published_item_of(value) : NULL;
+    int rc = check_conditions(s, old);
+    if (rc < 0 || (old && is_same(old, s->fresh))) {
+        return rc < 0 ? rc : SHELF_KEEP;
+    }
+    rc = check_limits(s, old);
+    if (rc < 0) {
+        return rc;
+    }
+    announce(s, old ? TIDINGS_CHANGE_UPDATED : TIDINGS_CHANGE_CREATED);
+    s->created = !old;
+    s->store->count += old ? 0 : 1;
+    s->store->bytes += s->fresh->memory - (old ? old->memory : 0);
+    return SHELF_REPLACE;
+}
+
+static int decide_remove(void *user, const struct shelf_value *value)
+{
+    struct step *s = user;
+    const struct published_item *old = value ? published_item_of(value) : NULL;
+    if (!old) {
+        return tidings_fail(s->err, TIDINGS_E_NOTFOUND, "nothing is published as '%.*s'",
+                            STR_ARG(s->uri));
+    }
+    int rc = check_conditions(s, old);
+    if (rc < 0) {
+        return rc;
+    }
+    announce(s, TIDINGS_CHANGE_DELETED);
+    s->store->count--;
+    s->store->bytes -= old->memory;
+    return SHELF_REMOVE;
+}
+
+int published_put(struct published *store, struct tidings_provider *mount,
+                  const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
+                  struct tidings_error *err)
+{
+    struct tidings_str uri = p->about.uri;
+    if (uri.len == 0 || uri.ptr[uri.len - 1] == '/') {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.*s' cannot be published: what ends in '/' is a container",
+                            STR_ARG(uri));
+    }
+    if (p->content.len > *store->max_bytes) { /* before it is copied */
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "%zu bytes do not fit: all together may have %llu; see published-bytes",
+                            p->content.len, (unsigned long long)*store->max_bytes);
+    }
+    struct published_item *item = item_create(store, p);
+    if (!item) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    struct step s = {
+        .store = store,
+        .mount = mount,
+        .fresh = item,
+        .uri = item->about.uri,
+        .if_match = p->if_match,
+        .if_absent = p->if_absent,
+        .err = err,
+    };
+    int rc = shelf_update(store->shelf, s.uri, &item->value, decide_put, &s);
+    if (rc == TIDINGS_E_NOMEM) {
+        tidings_fail(err, rc, "out of memory");
+    }
+    if (rc >= 0 && etag) {
+        memcpy(etag, item->etag, sizeof(item->etag));
+    }
+    shelf_value_unref(&item->value);
+    return rc < 0 ? rc : s.created;
+}
+
+int published_remove(struct published *store, struct tidings_provider *mount,
+                     struct tidings_str uri, struct tidings_str if_match, struct tidings_error *err)
+{
+    struct step s = {.store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
+    int rc = shelf_update(store->shelf, uri, NULL, decide_remove, &s);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- what is not ours ------------------------------------------------------------------------ */
+
+static int decide_reserve(void *user, const struct shelf_value *value)
+{
+    struct step *s = user;
+    if (value && !published_item_of(value)->is_reserved) {
+        return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is published", STR_ARG(s->uri));
+    }
+    return value ? SHELF_KEEP : SHELF_REPLACE;
+}
+
+static int decide_release(void *user, const struct shelf_value *value)
+{
+    (void)user;
+    return value && published_item_of(value)->is_reserved ? SHELF_REMOVE : SHELF_KEEP;
+}
+
+int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err)
+{
+    struct published_item *item = mem_zalloc(sizeof(*item) + uri.len);
+    if (!item) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    char *at = (char *)(item + 1);
+    item->is_reserved = true;
+    item->about.uri = str_place(&at, uri);
+    item->value = (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
+    struct step s = {.store = store, .uri = item->about.uri, .err = err};
+    int rc = shelf_update(store->shelf, s.uri, &item->value, decide_reserve, &s);
+    if (rc == TIDINGS_E_NOMEM) {
+        tidings_fail(err, rc, "out of memory");
+    }
+    shelf_value_unref(&item->value);
+    return rc < 0 ? rc : 0;
+}
+
+void published_release(struct published *store, struct tidings_str uri)
+{
+    (void)shelf_update(store->shelf, uri, NULL, decide_release, NULL);
+}
+
+int published_each(struct published *store, published_each_fn fn, void *user)
+{
+    int rc = 0;
+    struct shelf_value *value = shelf_next(store->shelf, STR_EMPTY);
+    while (value) {
+        rc = published_item_of(value)->is_reserved ? 0 : fn(user, value->key);
+        struct shelf_value *next = rc == 0 ? shelf_next(store->shelf, value->key) : NULL;
+        shelf_value_unref(value);
+        value = next;
+    }
+    return rc;
+}

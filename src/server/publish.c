@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Before the server runs the configured prefixes say what may be published, afterwards the mounts
+ * do, which do not change any more. The store itself settles who was first at a URI.
+ */
+#include "server/publish.h"
+
+#include "base/error.h"
+#include "base/str.h"
+#include "core/catalog.h"
+#include "uri/uri.h"
+
+static const struct catalog *mounts(struct tidings_server *s)
+{
+    return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
+}
+
+static bool is_published(const struct tidings_provider *p)
+{
+    return p && p->ops == &provider_published_ops;
+}
+
+/* May `uri` be published at all? *ret gets the mount, NULL before the server runs. */
+static bool may_publish(struct tidings_server *s, struct tidings_str uri,
+                        struct tidings_provider **ret)
+{
+    const struct catalog *c = mounts(s);
+    *ret = c ? catalog_mount(c, uri) : NULL;
+    if (c) {
+        return is_published(*ret);
+    }
+    for (size_t i = 0; i < s->config.publish.count; i++) {
+        if (uri_is_within(uri, tidings_str(s->config.publish.items[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int refuse(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err)
+{
+    const struct config_list *list = &s->config.publish;
+    return list->count == 0
+               ? tidings_fail(err, TIDINGS_E_DENIED,
+                              "'%.*s' may not be published: no prefix is set; see publish",
+                              STR_ARG(uri))
+               : tidings_fail(err, TIDINGS_E_DENIED,
+                              "'%.*s' may not be published: it is not below '%s'%s; see publish",
+                              STR_ARG(uri), list->items[0],
+                              list->count > 1 ? " or another prefix" : "");
+}
+
+/* ---- the public calls ------------------------------------------------------------------------ */
+
+int tidings_server_publish(struct tidings_server *s, const struct tidings_resource *about,
+                           struct tidings_str content, struct tidings_error *err)
+{
+    if (!s || !about || about->uri.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a server and a URI");
+    }
+    struct publication p = {.about = *about, .content = content};
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(about->uri, &canonical, err);
+    if (rc == 0) {
+        p.about.uri = buf_str(&canonical);
+        rc = may_publish(s, p.about.uri, &mount) ? published_put(s->published, mount, &p, NULL, err)
+                                                 : refuse(s, p.about.uri, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
+                             struct tidings_error *err)
+{
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        (void)may_publish(s, buf_str(&canonical), &mount);
+        rc = published_remove(s->published, mount, buf_str(&canonical), STR_EMPTY, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+/* ---- conflicts ------------------------------------------------------------------------------- */
+
+int publish_reserve(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err)
+{
+    struct tidings_provider *mount = NULL;
+    /* The prefixes may still change before it runs. */
+    bool matters = !mounts(s) || may_publish(s, uri, &mount);
+    return matters ? published_reserve(s->published, uri, err) : 0;
+}
+
+static int check_template(const struct catalog *c, struct tidings_str text,
+                          struct tidings_error *err)
+{
+    struct tidings_str fixed = str_cut(text, '{', &(struct tidings_str){0}, NULL);
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (str_starts(fixed, c->mounts[i]->prefix)) {
+            return tidings_fail(err, TIDINGS_E_EXISTS,
+                                "template '%.*s' would never be asked: %s at '%.*s' has all of it",
+                                STR_ARG(text), c->mounts[i]->ops->name,
+                                STR_ARG(c->mounts[i]->prefix));
+        }
+    }
+    return 0;
+}
+
+int publish_check_template(struct tidings_server *s, struct tidings_str text,
+                           struct tidings_error *err)
+{
+    const struct catalog *c = mounts(s);
+    return c ? check_template(c, text, err) : 0;
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+static int mount_prefix(struct tidings_server *s, struct tidings_str prefix,
+                        struct tidings_error *err)
+{
+    for (size_t i = 0; i < s->config.publish.count; i++) {
+        struct tidings_str other = tidings_str(s->config.publish.items[i]);
+        if (str_starts(prefix, other) && !str_eq(prefix, other)) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "publish '%.*s' lies inside '%.*s'",
+                                STR_ARG(prefix), STR_ARG(other));
+        }
+    }
+    struct tidings_provider *p = NULL;
+    int rc = hub_mount(s->hub, &provider_published_ops, prefix, STR_EMPTY, &p, err);
+    if (rc == 0) {
+        published_bind(p, s->published);
+    }
+    return rc;
+}
+
+struct checking {
+    const struct catalog *catalog;
+    struct tidings_error *err;
+};
+
+static int check_place(void *user, struct tidings_str uri)
+{
+    struct checking *c = user;
+    const struct tidings_provider *p = catalog_mount(c->catalog, uri);
+    if (is_published(p)) {
+        return 0;
+    }
+    return p ? tidings_fail(c->err, TIDINGS_E_EXISTS,
+                            "'%.*s' is published, and %s is mounted there", STR_ARG(uri),
+                            p->ops->name)
+             : tidings_fail(c->err, TIDINGS_E_DENIED, "'%.*s' may not be published any more",
+                            STR_ARG(uri));
+}
+
+/* What was registered and published before the mounts were known. */
+static int check_all(struct tidings_server *s, const struct catalog *c, struct tidings_error *err)
+{
+    struct checking checking = {.catalog = c, .err = err};
+    int rc = published_each(s->published, check_place, &checking);
+    for (size_t i = 0; rc == 0 && i < c->resource_count; i++) {
+        struct tidings_str uri = c->resources[i]->about->uri;
+        if (is_published(catalog_mount(c, uri))) {
+            rc = published_reserve(s->published, uri, err);
+        } else {
+            published_release(s->published, uri);
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < c->template_count; i++) {
+        rc = check_template(c, c->templates[i]->about->uri, err);
+    }
+    return rc;
+}
+
+int publish_mount(struct tidings_server *s, struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->config.publish.count; i++) {
+        rc = mount_prefix(s, tidings_str(s->config.publish.items[i]), err);
+    }
+    return rc;
+}
+
+int publish_settle(struct tidings_server *s, struct tidings_error *err)
+{
+    struct catalog *c = hub_catalog(s->hub);
+    int rc = check_all(s, c, err);
+    if (rc < 0) {
+        catalog_unref(c);
+        return rc;
+    }
+    __atomic_store_n(&s->mounted, c, __ATOMIC_RELEASE);
+    return 0;
+}

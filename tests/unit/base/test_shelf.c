@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The shelf: one step at a time, order, references that outlive their place, several threads, and
+ * failing allocations.
+ */
+#include "base/shelf.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "support/fail_alloc.h"
+
+struct thing {
+    struct shelf_value value;
+    unsigned number;
+    char name[16];
+};
+
+static void thing_destroy(struct shelf_value *value)
+{
+    mem_free(value);
+}
+
+static struct thing *thing_create(const char *name, unsigned number)
+{
+    struct thing *t = mem_zalloc(sizeof(*t));
+    if (t) {
+        snprintf(t->name, sizeof(t->name), "%s", name);
+        t->number = number;
+        t->value = (struct shelf_value){tidings_str(t->name), thing_destroy, 1};
+    }
+    return t;
+}
+
+static struct shelf *new_shelf(void)
+{
+    struct tidings_error err = {0, ""};
+    struct shelf *s = shelf_create(&err);
+    assert_non_null(s);
+    return s;
+}
+
+static int answer(void *user, const struct shelf_value *old)
+{
+    (void)old;
+    return *(int *)user;
+}
+
+static int put(struct shelf *s, const char *name, unsigned number)
+{
+    int decision = SHELF_REPLACE;
+    struct thing *t = thing_create(name, number);
+    if (!t) {
+        return TIDINGS_E_NOMEM;
+    }
+    int rc = shelf_update(s, tidings_str(name), &t->value, answer, &decision);
+    shelf_value_unref(&t->value);
+    return rc;
+}
+
+static int decide(struct shelf *s, const char *name, int decision)
+{
+    return shelf_update(s, tidings_str(name), NULL, answer, &decision);
+}
+
+static unsigned number_of(struct shelf *s, const char *name)
+{
+    struct shelf_value *v = shelf_find(s, tidings_str(name));
+    unsigned n = v ? ((struct thing *)v)->number : 0;
+    shelf_value_unref(v);
+    return n;
+}
+
+static void what_is_put_is_found_until_it_is_removed(void **state)
+{
+    (void)state;
+    struct shelf *s = new_shelf();
+    assert_null(shelf_find(s, STR("a")));
+    assert_int_equal(put(s, "a", 1), SHELF_REPLACE);
+    assert_int_equal(put(s, "a", 2), SHELF_REPLACE);
+    assert_int_equal(number_of(s, "a"), 2);
+    assert_int_equal(decide(s, "a", SHELF_KEEP), SHELF_KEEP);
+    assert_int_equal(decide(s, "a", TIDINGS_E_BUSY), TIDINGS_E_BUSY);
+    assert_int_equal(number_of(s, "a"), 2);
+    assert_int_equal(decide(s, "a", SHELF_REMOVE), SHELF_REMOVE);
+    assert_int_equal(decide(s, "a", SHELF_REMOVE), SHELF_REMOVE);
+    assert_int_equal(number_of(s, "a"), 0);
+    shelf_destroy(s);
+    shelf_destroy(NULL);
+}
+
+static void keys_ascend_whatever_the_order_they_came_in(void **state)
+{
+    (void)state;
+    struct shelf *s = new_shelf();
+    for (unsigned i = 0; i < 500; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "k%03u", i * 7 % 500);
+        put(s, name, i + 1);
+    }
+    struct shelf_value *v = shelf_next(s, STR_EMPTY);
+    for (unsigned i = 0; i < 500; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "k%03u", i);
+        assert_true(str_eq(v->key, tidings_str(name)));
+        struct shelf_value *next = shelf_next(s, v->key);
+        shelf_value_unref(v);
+        v = next;
+    }
+    assert_null(v);
+    v = shelf_next(s, STR("k0105")); /* not there: the first behind it */
+    assert_true(str_eq(v->key, STR("k011")));
+    shelf_value_unref(v);
+    shelf_destroy(s);
+}
+
+static void a_value_outlives_its_place(void **state)
+{
+    (void)state;
+    struct shelf *s = new_shelf();
+    put(s, "a", 1);
+    struct shelf_value *v = shelf_find(s, STR("a"));
+    put(s, "a", 2);
+    shelf_destroy(s);
+    assert_int_equal(((struct thing *)v)->number, 1);
+    shelf_value_unref(v);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+#define THREADS 4u
+#define ROUNDS 2000u
+
+struct counting {
+    struct shelf *shelf;
+    struct thing *fresh;
+};
+
+static int count_up(void *user, const struct shelf_value *old)
+{
+    struct counting *c = user;
+    c->fresh->number = old ? ((const struct thing *)old)->number + 1 : 1;
+    return SHELF_REPLACE;
+}
+
+static void *count(void *arg)
+{
+    struct shelf *s = arg;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        struct counting c = {s, thing_create("n", 0)};
+        shelf_update(s, STR("n"), &c.fresh->value, count_up, &c);
+        shelf_value_unref(&c.fresh->value);
+        shelf_value_unref(shelf_next(s, STR_EMPTY));
+        shelf_value_unref(shelf_find(s, STR("n")));
+    }
+    return NULL;
+}
+
+static void no_step_of_several_threads_is_lost(void **state)
+{
+    (void)state;
+    struct shelf *s = new_shelf();
+    pthread_t threads[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, count, s), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(number_of(s, "n"), THREADS * ROUNDS);
+    shelf_destroy(s);
+}
+
+static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **state)
+{
+    (void)state;
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        struct tidings_error err = {0, ""};
+        fail_alloc_start(n);
+        struct shelf *s = shelf_create(&err);
+        if (s) {
+            int rc = 0;
+            for (unsigned i = 0; i < 20 && rc >= 0; i++) {
+                char name[16];
+                snprintf(name, sizeof(name), "%u", i);
+                rc = put(s, name, i + 1);
+                assert_int_equal(number_of(s, name), rc < 0 ? 0 : i + 1);
+            }
+            assert_true(rc == SHELF_REPLACE || rc == TIDINGS_E_NOMEM);
+        }
+        shelf_destroy(s);
+        reached = fail_alloc_stop();
+        assert_int_equal(fail_alloc_live(), 0);
+    }
+    fail_alloc_end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_put_is_found_until_it_is_removed),
+        cmocka_unit_test(keys_ascend_whatever_the_order_they_came_in),
+        cmocka_unit_test(a_value_outlives_its_place),
+        cmocka_unit_test(no_step_of_several_threads_is_lost),
+        cmocka_unit_test(whatever_allocation_fails_nothing_changes_and_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

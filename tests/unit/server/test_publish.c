@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Publishing through the public header: before and while the server runs, from several threads, and
+ * whose a URI is when several want it. Once folded into one worker and once with two.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "support/served.h"
+
+static struct tidings_error err;
+
+static int publish(const char *uri, const char *content)
+{
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str(uri);
+    memset(&err, 0, sizeof(err));
+    return tidings_server_publish(served(), &about, tidings_str(content), &err);
+}
+
+static int unpublish(const char *uri)
+{
+    return tidings_server_unpublish(served(), tidings_str(uri), &err);
+}
+
+static void silent(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
+}
+
+static int add(const char *uri, bool is_template)
+{
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str(uri);
+    about.name = tidings_str("registered");
+    memset(&err, 0, sizeof(err));
+    return is_template ? tidings_server_add_template(served(), &about, silent, NULL, &err)
+                       : tidings_server_add_resource(served(), &about, silent, NULL, &err);
+}
+
+static void check_error(int rc, int code, const char *part)
+{
+    assert_int_equal(rc, code);
+    if (!strstr(err.text, part)) {
+        fail_msg("'%s' does not hold '%s'", err.text, part);
+    }
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+static void what_is_published_is_read_listed_and_heard_of(void **state)
+{
+    (void)state;
+    struct ears one, all;
+    ears_init(&one);
+    ears_init(&all);
+    served_set("publish", "note://");
+    assert_int_equal(publish("note://early", "early words"), 1);
+    served_subscribe("note://early", "{\"include\":\"value\"}", &one);
+    served_subscribe("note://", NULL, &all);
+    served_run();
+    assert_non_null(strstr(served_modern("resources/read", "note://early"), "early words"));
+    assert_non_null(strstr(served_modern("resources/list", ""), "note://early"));
+    assert_non_null(strstr(served_modern("resources/list", "note://"), "note://early"));
+    served_settle("note://early", &one);
+    served_settle("note://early", &all);
+    size_t n = ears_count(&all);
+    assert_int_equal(publish("NOTE://Late", "late words"), 1); /* another spelling */
+    struct told t = ears_await(&all, n);
+    while (strcmp(t.uri, "note://late") != 0) {
+        t = ears_await(&all, ++n);
+    }
+    assert_int_equal(t.kind, TIDINGS_CHANGE_CREATED);
+    assert_int_equal(publish("note://late", "late words"), 0); /* nothing new */
+    assert_int_equal(publish("note://early", "other words"), 0);
+    t = ears_await(&all, ++n);
+    assert_string_equal(t.uri, "note://early");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_UPDATED);
+    assert_int_equal(unpublish("note://late"), 0);
+    t = ears_await(&all, ++n);
+    assert_string_equal(t.uri, "note://late");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
+    n = 0;
+    while (!strstr(ears_await(&one, n).value, "other words")) {
+        n++;
+    }
+    assert_non_null(strstr(served_modern("resources/read", "note://late"), "\"error\""));
+}
+
+#define THREADS 3
+#define ROUNDS 200
+
+static void *push(void *arg)
+{
+    const int *number = arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        char text[32];
+        struct tidings_resource about;
+        tidings_resource_init(&about);
+        about.uri = tidings_str("note://busy");
+        snprintf(text, sizeof(text), "%d of %d", i, *number);
+        assert_int_not_equal(tidings_server_publish(served(), &about, tidings_str(text), NULL),
+                             TIDINGS_E_NOMEM);
+    }
+    return NULL;
+}
+
+static void several_threads_publish_and_the_last_is_told(void **state)
+{
+    (void)state;
+    struct ears e;
+    ears_init(&e);
+    served_set("publish", "note://");
+    served_set("window", "200ms");
+    assert_int_equal(publish("note://busy", "first"), 1);
+    served_subscribe("note://busy", "{\"include\":\"value\"}", &e);
+    served_run();
+    served_settle("note://busy", &e);
+    pthread_t threads[THREADS];
+    int numbers[THREADS] = {1, 2, 3};
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, push, &numbers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    publish("note://busy", "the last");
+    size_t n = 0;
+    while (!strstr(ears_await(&e, n).value, "the last")) {
+        n++;
+    }
+}
+
+/* ---- whose a URI is -------------------------------------------------------------------------- */
+
+static void only_what_lies_below_a_prefix_is_published(void **state)
+{
+    (void)state;
+    check_error(publish("note://x", ""), TIDINGS_E_DENIED, "no prefix is set");
+    served_set("publish", "note:///in/");
+    check_error(publish("note:///out", ""), TIDINGS_E_DENIED, "not below 'note:///in/'");
+    check_error(publish("note:///in/../out", ""), TIDINGS_E_INVALID, "dot");
+    check_error(publish("", ""), TIDINGS_E_INVALID, "needs a server and a URI");
+    assert_int_equal(publish("note:///in/x", ""), 1);
+    served_run();
+    check_error(publish("note:///out", ""), TIDINGS_E_DENIED, "not below 'note:///in/'");
+    check_error(publish("note:///in/", ""), TIDINGS_E_INVALID, "container");
+    check_error(unpublish("note:///out"), TIDINGS_E_NOTFOUND, "nothing is published");
+    assert_int_equal(publish("note:///in/y", ""), 1);
+}
+
+static void who_comes_second_to_a_uri_is_refused(void **state)
+{
+    (void)state;
+    served_set("publish", "app:///");
+    check_error(publish("app:///a", ""), TIDINGS_E_EXISTS, "registered"); /* seen at once … */
+    assert_int_equal(add("app:///c", false), 0);
+    check_error(publish("app:///c", ""), TIDINGS_E_EXISTS, "registered");
+    assert_int_equal(publish("app:///d", ""), 1);
+    check_error(add("app:///d", false), TIDINGS_E_EXISTS, "is published");
+    assert_int_equal(tidings_server_remove(served(), tidings_str("app:///row/{id}"), &err), 0);
+    served_run();
+    check_error(publish("app:///c", ""), TIDINGS_E_EXISTS, "registered");
+    assert_int_equal(add("app:///e", false), 0);
+    check_error(add("app:///e", false), TIDINGS_E_EXISTS, "registered already");
+    check_error(publish("app:///e", ""), TIDINGS_E_EXISTS, "registered");
+    assert_int_equal(tidings_server_remove(served(), tidings_str("app:///e"), &err), 0);
+    assert_int_equal(publish("app:///e", ""), 1);
+    check_error(add("app:///e", false), TIDINGS_E_EXISTS, "is published");
+    check_error(add("app:///x/{id}", true), TIDINGS_E_EXISTS, "would never be asked");
+    assert_int_equal(add("app:{x}", true), 0); /* only in part */
+    assert_int_equal(unpublish("app:///e"), 0);
+    assert_int_equal(add("app:///e", false), 0);
+}
+
+static int run_here(void)
+{
+    memset(&err, 0, sizeof(err));
+    return tidings_server_run(served(), &err);
+}
+
+static void what_cannot_be_served_together_does_not_start(void **state)
+{
+    (void)state;
+    served_set("publish", "app:///");
+    check_error(run_here(), TIDINGS_E_EXISTS, "'app:///row/{id}' would never be asked");
+}
+
+static void prefixes_do_not_lie_in_one_another(void **state)
+{
+    (void)state;
+    served_set("publish", "note:///a/");
+    served_set("publish", "note:///");
+    check_error(run_here(), TIDINGS_E_INVALID, "'note:///a/' lies inside 'note:///'");
+}
+
+static void a_directory_inside_a_prefix_is_not_published_to(void **state)
+{
+    (void)state;
+    served_set("publish", "note:///");
+    served_set("mount", "note:///files/=/tmp");
+    assert_int_equal(publish("note:///x", ""), 1);
+    assert_int_equal(publish("note:///files/x", ""), 1); /* not known yet … */
+    check_error(run_here(), TIDINGS_E_EXISTS, "'note:///files/x' is published, and file");
+}
+
+#define BOTH(name)                                                                                 \
+    cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, one),                 \
+        cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, two)
+#define NOT_RUN(name) cmocka_unit_test_setup_teardown(name, served_begin, served_end)
+
+int main(void)
+{
+    static char one[] = "1", two[] = "2";
+    const struct CMUnitTest tests[] = {
+        BOTH(what_is_published_is_read_listed_and_heard_of),
+        BOTH(several_threads_publish_and_the_last_is_told),
+        BOTH(only_what_lies_below_a_prefix_is_published),
+        BOTH(who_comes_second_to_a_uri_is_refused),
+        NOT_RUN(what_cannot_be_served_together_does_not_start),
+        NOT_RUN(prefixes_do_not_lie_in_one_another),
+        NOT_RUN(a_directory_inside_a_prefix_is_not_published_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
