@@ -59,6 +59,9 @@ enum tidings_change_kind {
     TIDINGS_CHANGE_UPDATED = 0,
     TIDINGS_CHANGE_CREATED = 1,
     TIDINGS_CHANGE_DELETED = 2,
+    /* `uri` was `from` before (which is required): told as deleted and, of the new URI, created. A
+     * provider that announces both halves itself says CREATED with `from` for the second. */
+    TIDINGS_CHANGE_MOVED = 3,
 };
 
 /* What a provider knows about one change. Zeroed fields mean "not known". */

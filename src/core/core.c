@@ -134,7 +134,7 @@ struct json *core_subject(struct core *core, const struct change *change)
         buf_puts(&text, change->uri_json);
         buf_puts(&text, STR(",\"metadata\":{"));
         buf_puts(&text, change->metadata_json); /* never empty: it has a version */
-        buf_putf(&text, ",\"change_type\":\"%s\"}}", change_kind_name(change->kind));
+        buf_putf(&text, ",\"change_type\":\"%s\"}}", change_type_name(change, change->kind));
         if (!text.failed) {
             (void)jv_parse(buf_str(&text), core->limits->max_depth + 2, &core->subject, NULL);
         }

@@ -249,7 +249,7 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
 static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
     piece(p, STR("{\"change_type\":\""));
-    piece(p, tidings_str(change_kind_name(u->kind)));
+    piece(p, tidings_str(change_type_name(u->change, u->kind)));
     piece(p, STR("\","));
     piece(p, u->change->metadata_json);
     piece(p, STR("}"));

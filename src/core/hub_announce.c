@@ -99,6 +99,16 @@ static void announce_deliver(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (l->change.kind == TIDINGS_CHANGE_MOVED) {
+        struct tidings_change gone = {
+            .uri = l->change.from,
+            .kind = TIDINGS_CHANGE_DELETED,
+            .metadata = l->change.metadata,
+            .origin = l->change.origin,
+        };
+        hub_publish(hub, &gone, CHANGE_LIST);
+        l->change.kind = TIDINGS_CHANGE_CREATED;
+    }
     hub_publish(hub, &l->change, CHANGE_LIST);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub, CHANGE_LIST);
@@ -132,6 +142,11 @@ static void lose(struct hub *hub)
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
 {
+    if ((unsigned)change->kind > TIDINGS_CHANGE_MOVED ||
+        (change->kind == TIDINGS_CHANGE_MOVED && change->from.len == 0)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
+    }
     size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
                    change->origin.len;

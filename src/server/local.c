@@ -79,12 +79,15 @@ static void told(struct peer *peer, const struct dialect_updated *u, const struc
         .subscribed_uri = sub->spelled,
         .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
         .value = u->value_json,
-        .kind = u->kind,
+        .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
         .merged = u->merged,
         .truncated = u->truncated,
         .suspended = u->suspended,
         .initial = u->initial,
     };
+    if (update.kind == TIDINGS_CHANGE_MOVED) {
+        update.from = u->change->from;
+    }
     local->fn(local->user, &update);
 }
 

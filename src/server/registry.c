@@ -117,15 +117,21 @@ int tidings_announce(struct tidings_server *s, const struct tidings_change *chan
     if (rc < 0) {
         return rc;
     }
-    struct buf canonical;
+    struct buf canonical, from;
     buf_init(&canonical, URI_MAX * 3);
+    buf_init(&from, URI_MAX * 3);
     rc = uri_canonical(change->uri, &canonical, err);
+    if (rc == 0 && change->from.len > 0) {
+        rc = uri_canonical(change->from, &from, err);
+    }
     if (rc == 0) {
         struct tidings_change copy = *change;
         copy.uri = buf_str(&canonical);
+        copy.from = buf_str(&from);
         rc = hub_announce(s->hub, &copy, err);
     }
     buf_deinit(&canonical);
+    buf_deinit(&from);
     return rc;
 }
 

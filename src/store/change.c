@@ -16,11 +16,22 @@ static const char *const kind_names[] = {
     [TIDINGS_CHANGE_UPDATED] = "updated",
     [TIDINGS_CHANGE_CREATED] = "created",
     [TIDINGS_CHANGE_DELETED] = "deleted",
+    [TIDINGS_CHANGE_MOVED] = "moved",
 };
 
 const char *change_kind_name(enum tidings_change_kind kind)
 {
     return kind_names[kind];
+}
+
+enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind)
+{
+    return kind == TIDINGS_CHANGE_CREATED && change->from.len > 0 ? TIDINGS_CHANGE_MOVED : kind;
+}
+
+const char *change_type_name(const struct change *change, enum tidings_change_kind kind)
+{
+    return change_kind_name(change_kind_of(change, kind));
 }
 
 #define VERSION_MAX 40u
@@ -102,7 +113,8 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     size_t meta = text.len;
     write_metadata(&text, change, epoch, seq);
 
-    size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len;
+    size_t extra =
+        text.len + change->uri.len + change->etag.len + change->origin.len + change->from.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
         char *at = (char *)(c + 1);
@@ -117,6 +129,7 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
         c->metadata_json = str_place(&at, tidings_strn(text.ptr + meta + 1, text.len - meta - 2));
         c->etag = str_place(&at, change->etag);
         c->origin = str_place(&at, change->origin);
+        c->from = str_place(&at, change->from);
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }

@@ -31,6 +31,7 @@ struct change {
     struct tidings_str
         metadata_json; /* `"updated_at":…,…` without braces and without change_type */
     struct tidings_str etag, origin;
+    struct tidings_str from; /* created by a move: its URI before; else empty */
     /* private */
     size_t memory;
     unsigned refs;
@@ -38,6 +39,10 @@ struct change {
 
 /* "updated", "created", "deleted". */
 const char *change_kind_name(enum tidings_change_kind kind);
+/* What `change` is to somebody for whom it counts as `kind` (what was merged may differ): MOVED for
+ * the second half of a move, and its name. */
+enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);
+const char *change_type_name(const struct change *change, enum tidings_change_kind kind);
 
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
  * empty; its keys win over ours. NULL: out of memory. */

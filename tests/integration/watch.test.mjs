@@ -101,8 +101,14 @@ both(
     async ({ tree, uri, watch }) => {
         const watcher = await watch('dir/');
         fs.renameSync(tree.at('dir/c.txt'), tree.at('dir/renamed.txt'));
-        await watcher.updated(uri('dir/c.txt'));
-        await watcher.updated(uri('dir/renamed.txt'));
+        const metaOf = async (name) => (await watcher.updated(uri(name)))._meta;
+        const gone = await metaOf('dir/c.txt');
+        assert.equal(gone['dev.tidings/change'], 'deleted');
+        assert.equal(gone['dev.tidings/metadata'].change_type, 'deleted');
+        const here = await metaOf('dir/renamed.txt');
+        assert.equal(here['dev.tidings/change'], 'created');
+        assert.equal(here['dev.tidings/from'], uri('dir/c.txt'));
+        assert.equal(here['dev.tidings/metadata'].change_type, 'moved');
         await watcher.listChanged();
     },
 );

@@ -37,6 +37,7 @@ void ears_hear(void *user, const struct tidings_update *update)
     copy(t->metadata, sizeof(t->metadata), update->metadata);
     copy(t->value, sizeof(t->value), update->value);
     copy(t->refused, sizeof(t->refused), update->refused);
+    copy(t->from, sizeof(t->from), update->from);
     t->kind = update->kind;
     t->merged = update->merged;
     t->truncated = update->truncated;

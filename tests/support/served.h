@@ -21,7 +21,7 @@
 #define EARS_MAX 64u
 
 struct told {
-    char uri[96], subscribed[96], metadata[512], value[1024], refused[256];
+    char uri[96], subscribed[96], metadata[512], value[1024], refused[256], from[96];
     enum tidings_change_kind kind;
     unsigned merged;
     bool truncated, initial, ended;

@@ -50,6 +50,39 @@ static void the_program_hears_of_changes(void **state)
     assert_int_equal(t.kind, TIDINGS_CHANGE_CREATED);
 }
 
+static void a_move_is_told_under_both_names(void **state)
+{
+    (void)state;
+    struct ears rows, moves;
+    ears_init(&rows);
+    ears_init(&moves);
+    served_subscribe("app:///row?change_type=moved", NULL, &moves);
+    served_subscribe("app:///row/{id}", NULL, &rows);
+    served_run();
+    served_settle("app:///row/0", &rows);
+    struct tidings_change change = {.uri = tidings_str("APP:///row/2"),
+                                    .from = tidings_str("APP:///row/1"),
+                                    .kind = TIDINGS_CHANGE_MOVED};
+    struct tidings_error err = {0, ""};
+    size_t n = ears_count(&rows);
+    assert_int_equal(tidings_announce(served(), &change, &err), 0);
+    struct told t = ears_await(&rows, n);
+    while (strcmp(t.uri, "app:///row/0") == 0) { /* markers that were still under way */
+        t = ears_await(&rows, ++n);
+    }
+    assert_string_equal(t.uri, "app:///row/1");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
+    assert_string_equal(t.from, "");
+    t = ears_await(&rows, n + 1);
+    assert_string_equal(t.uri, "app:///row/2");
+    assert_int_equal(t.kind, TIDINGS_CHANGE_MOVED);
+    assert_string_equal(t.from, "app:///row/1");
+    assert_string_equal(ears_await(&moves, 0).uri, "app:///row/2");
+    change.from = tidings_str("");
+    assert_int_equal(tidings_announce(served(), &change, &err), TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "'from'"));
+}
+
 static bool only_red(void *user, struct tidings_str uri, struct tidings_str metadata)
 {
     struct ears *e = user;
@@ -306,6 +339,7 @@ int main(void)
         cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
         BOTH(the_program_hears_of_changes),
+        BOTH(a_move_is_told_under_both_names),
         BOTH(a_filter_decides_before_anything_is_merged),
         BOTH(options_are_those_of_clients),
         BOTH(what_cannot_be_is_said),

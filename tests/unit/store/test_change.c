@@ -42,6 +42,9 @@ static void a_record_holds_copies_and_encoded_texts(void **state)
     assert_int_equal(c->modified_ms, 9);
     assert_int_equal(c->lists, 0);
     assert_string_equal(change_kind_name(c->kind), "created");
+    assert_true(str_eq(c->from, STR("x:///old")));
+    assert_string_equal(change_type_name(c, c->kind), "moved");
+    assert_string_equal(change_type_name(c, TIDINGS_CHANGE_UPDATED), "updated");
     assert_true(change_bytes(c) > sizeof(*c) + c->uri.len);
     change_unref(c);
 }
