@@ -281,9 +281,11 @@ void method_resources_templates_list(struct call *call)
             count++;
         }
     }
-    /* The few templates of mounts follow on the last page. */
+    /* The few templates of mounts follow on the last page, but of what is not listed. */
     for (size_t i = 0; i < catalog->mount_count && !full; i++) {
-        write_mount_template(&call->w, catalog->mounts[i]);
+        if (catalog->mounts[i]->ops->list) {
+            write_mount_template(&call->w, catalog->mounts[i]);
+        }
     }
     jw_end_array(&call->w);
     if (full) {

@@ -268,11 +268,11 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
 
 static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
-    const struct self *self = tidings_provider_state(p);
+    (void)p;
     static const enum self_kind order[] = {SELF_PEERS, SELF_SEMANTICS, SELF_STATS,
                                            SELF_SUBSCRIPTIONS};
     struct tidings_error err;
-    int rc = self->all ? 1 : 0;
+    int rc = 1;
     for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {
         struct tidings_resource about;
         describe(order[i], &about);
@@ -323,10 +323,6 @@ static void self_watch(struct tidings_provider *p, struct tidings_watch *watch,
                        struct tidings_str uri)
 {
     struct self *self = tidings_provider_state(p);
-    if (!self->all) {
-        tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL);
-        return;
-    }
     self->watched |= kinds_below(uri);
     for (unsigned i = 0; i < SELF_LIVE; i++) {
         self->needs[i] += (kinds_below(uri) >> i) & 1u; /* scopes overlap */
@@ -352,8 +348,9 @@ static void self_unwatch(struct tidings_provider *p, struct tidings_str uri)
 static int self_open(struct tidings_provider *p, struct tidings_str config,
                      struct tidings_error *err)
 {
+    (void)config;
     struct self *self = tidings_provider_state(p);
-    self->all = str_eq(config, STR(SELF_ALL));
+    self->all = p->ops == &provider_self_ops;
     self->provider = p;
     self->timer = loop_timer_open(p->hub->loop, announce, self);
     return self->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -371,6 +368,27 @@ void self_set_cores(struct tidings_provider *p, struct core *const *cores, size_
     self->cores = cores;
     self->core_count = count;
 }
+
+/* Nothing of it is announced. */
+static void refuse_watch(struct tidings_provider *p, struct tidings_watch *watch,
+                         struct tidings_str uri)
+{
+    (void)p;
+    (void)uri;
+    tidings_watch_done(watch, TIDINGS_E_NOTFOUND, NULL);
+}
+
+const struct tidings_provider_ops provider_semantics_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "self",
+    .size = sizeof(struct self),
+    .open = self_open,
+    .read = self_read,
+    .stat = self_stat,
+    .watch = refuse_watch,
+    .unwatch = self_unwatch,
+    .close = self_close,
+};
 
 const struct tidings_provider_ops provider_self_ops = {
     .abi = TIDINGS_PROVIDER_ABI,

@@ -12,10 +12,10 @@
 
 struct core;
 
-extern const struct tidings_provider_ops provider_self_ops;
+extern const struct tidings_provider_ops provider_self_ops;      /* all of it, listed */
+extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
 
 #define SELF_PREFIX "tidings://self/"
-#define SELF_ALL "all" /* the configuration that serves more than semantics */
 
 /* Which cores to ask; after workers exist and before clients can connect. */
 void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);

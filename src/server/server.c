@@ -415,8 +415,8 @@ static int prepare(struct tidings_server *s, struct tidings_error *err)
         rc = check_has_something(s, err);
     }
     if (rc == 0 && !s->own) {
-        rc = hub_mount(s->hub, &provider_self_ops, STR(SELF_PREFIX),
-                       c->self ? STR(SELF_ALL) : STR_EMPTY, &s->own, err);
+        rc = hub_mount(s->hub, c->self ? &provider_self_ops : &provider_semantics_ops,
+                       STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
     }
     if (rc == 0) {
         rc = publish_settle(s, err);

@@ -150,6 +150,8 @@ test('what subscriptions cover can be read by programs, listed only with --self'
     assert.ok(semantics.schemes.file.every((row) => row.uri.startsWith('file:')));
     const { resources } = await call(server, 'resources/list');
     assert.ok(resources.every((row) => row.uri !== uri));
+    const { resourceTemplates } = await call(server, 'resources/templates/list');
+    assert.deepEqual(resourceTemplates.map((row) => row.uriTemplate), [`${server.uri('')}{+path}`]);
     const own = await serve(t, { files: {}, args: ['--self'] });
     const listed = (await call(own, 'resources/list')).resources.find((row) => row.uri === uri);
     assert.deepEqual(listed?.capabilities, { list: false, subscribe: false });
