@@ -390,6 +390,7 @@ const struct tidings_provider_ops provider_file_ops = {
     .list = provider_file_list,
     .stat = provider_file_stat,
     .children = provider_file_children,
+    .complete = provider_file_complete,
     .watch = provider_file_watch,
     .unwatch = provider_file_unwatch,
     .close = provider_file_close,

@@ -505,8 +505,8 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
     run_list(&job, BUDGET);
 }
 
-int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
-                    struct buf *out, struct tidings_error *err)
+int file_each_name(const struct file_provider *f, struct tidings_str path, file_name_fn fn,
+                   void *user, struct tidings_error *err)
 {
     struct names names;
     struct buf where;
@@ -521,17 +521,9 @@ int file_list_names(const struct file_provider *f, struct tidings_str path, size
         tidings_fail(err, rc, "reading the directory: %s", tidings_code_text(rc));
     }
     struct name e;
-    for (size_t i = 0; rc == 0 && i < max && names_pop(&names, &e); i++) {
-        struct tidings_str raw = {names.text.ptr + e.raw, e.raw_len};
-        bool is_text = str_is_utf8(raw) && str_find(raw, '\n') < 0;
-        buf_puts(out, is_text ? raw : encoded_name(&names, &e));
-        if (is_text && e.is_directory) {
-            buf_putc(out, '/');
-        }
-        buf_putc(out, '\n');
-    }
-    if (rc == 0 && out->failed) {
-        rc = tidings_fail(err, out->failed, "too many names");
+    bool more = true;
+    while (rc == 0 && more && names_pop(&names, &e)) {
+        more = fn(user, tidings_strn(names.text.ptr + e.raw, e.raw_len), encoded_name(&names, &e));
     }
     if (dir >= 0) {
         close(dir);

@@ -55,10 +55,13 @@ void provider_file_list(struct tidings_provider *p, struct tidings_list *list);
 void provider_file_children(struct tidings_provider *p, struct tidings_list *list,
                             struct tidings_str uri);
 
-/* Append the names in a directory to `out`, one per line, in the order of their URIs: directories
- * with a '/', names that are no text (or hold a line break) percent-encoded; at most `max` names.
- */
-int file_list_names(const struct file_provider *f, struct tidings_str path, size_t max,
-                    struct buf *out, struct tidings_error *err);
+void provider_file_complete(struct tidings_provider *p, struct tidings_complete *complete,
+                            struct tidings_str uri_template);
+
+/* What is in a directory, in the order of the URIs: each name as it is and as a segment of a URI, a
+ * directory's with its '/', until false is returned. */
+typedef bool (*file_name_fn)(void *user, struct tidings_str name, struct tidings_str segment);
+int file_each_name(const struct file_provider *f, struct tidings_str path, file_name_fn fn,
+                   void *user, struct tidings_error *err);
 
 #endif

@@ -159,23 +159,45 @@ static int open_file(struct read_job *job, struct tidings_error *err)
 
 /* ---- directories ----------------------------------------------------------------------------- */
 
+struct lines {
+    struct buf text;
+    size_t count;
+};
+
+/* A line per name: directories with a '/', what is no text (or holds a line break) encoded. */
+static bool add_line(void *user, struct tidings_str name, struct tidings_str segment)
+{
+    struct lines *l = user;
+    bool is_text = str_is_utf8(name) && str_find(name, '\n') < 0;
+    buf_puts(&l->text, is_text ? name : segment);
+    if (is_text && str_ends(segment, STR("/"))) {
+        buf_putc(&l->text, '/');
+    }
+    buf_putc(&l->text, '\n');
+    return ++l->count < MAX_NAMES && !l->text.failed;
+}
+
 static void run_directory(struct read_job *job)
 {
     struct tidings_error err = {0};
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
-    struct buf text, uri;
-    buf_init(&text, tidings_read_max_bytes(job->read));
+    struct lines lines = {.count = 0};
+    struct buf uri;
+    buf_init(&lines.text, tidings_read_max_bytes(job->read));
     buf_init(&uri, job->f->root.prefix_len + FILE_MAX_ENCODED);
-    int rc = file_list_names(job->f, buf_str(&job->path), MAX_NAMES, &text, &err);
+    int rc = file_each_name(job->f, buf_str(&job->path), add_line, &lines, &err);
+    if (rc == 0 && lines.text.failed) {
+        rc = tidings_fail(&err, lines.text.failed, "too many names");
+    }
     if (rc < 0) {
         rc = error_wrap(&err, rc, "'%.*s'", STR_ARG(job->uri));
     } else {
         file_path_to_uri(&job->f->root, buf_str(&job->path), true, &uri);
         file_describe(job->f, buf_str(&uri), job_name(job), &job->look, etag, &row);
-        rc = tidings_read_text(job->read, &row, buf_str(&text), &err);
+        rc = tidings_read_text(job->read, &row, buf_str(&lines.text), &err);
     }
-    buf_deinit(&text);
+    buf_deinit(&lines.text);
     buf_deinit(&uri);
     job_finish(job, rc < 0 ? rc : 0, &err);
 }

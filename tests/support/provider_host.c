@@ -46,6 +46,7 @@ struct request {
     size_t wanted;
     int64_t offset, length;
     size_t max_bytes;
+    struct tidings_str name, value; /* of what is completed */
 };
 
 struct tidings_read {
@@ -58,6 +59,9 @@ struct tidings_stat {
     struct request r;
 };
 struct tidings_watch {
+    struct request r;
+};
+struct tidings_complete {
     struct request r;
 };
 
@@ -291,6 +295,35 @@ void tidings_watch_done(struct tidings_watch *watch, int code, const struct tidi
     finish(&watch->r, code, err);
 }
 
+struct tidings_str tidings_complete_name(const struct tidings_complete *complete)
+{
+    return complete->r.name;
+}
+
+struct tidings_str tidings_complete_value(const struct tidings_complete *complete)
+{
+    return complete->r.value;
+}
+
+int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value)
+{
+    if (complete->r.answer->count == complete->r.wanted) {
+        complete->r.answer->is_full = true;
+        return 0;
+    }
+    struct tidings_resource row;
+    tidings_resource_init(&row);
+    row.name = value;
+    add_row(complete->r.answer, &row);
+    return 1;
+}
+
+void tidings_complete_done(struct tidings_complete *complete, int code,
+                           const struct tidings_error *err)
+{
+    finish(&complete->r, code, err);
+}
+
 /* ---- what tests call ------------------------------------------------------------------------- */
 
 struct host *host_open(const struct tidings_provider_ops *ops, const char *prefix,
@@ -379,6 +412,18 @@ struct host_answer *host_stat(struct host *h, const char *uri)
     h->provider.ops->stat(&h->provider, &stat, tidings_str(uri));
     await(&stat.r);
     return stat.r.answer;
+}
+
+struct host_answer *host_complete(struct host *h, const char *uri_template, const char *name,
+                                  const char *value, size_t wanted)
+{
+    struct tidings_complete complete = {request_for(h)};
+    complete.r.name = tidings_str(name);
+    complete.r.value = tidings_str(value);
+    complete.r.wanted = wanted;
+    h->provider.ops->complete(&h->provider, &complete, tidings_str(uri_template));
+    await(&complete.r);
+    return complete.r.answer;
 }
 
 int host_watch(struct host *h, const char *uri)

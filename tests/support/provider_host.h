@@ -47,6 +47,9 @@ struct host_answer *host_list(struct host *h, const char *after, size_t wanted);
 struct host_answer *host_children(struct host *h, const char *uri, const char *after,
                                   size_t wanted);
 struct host_answer *host_stat(struct host *h, const char *uri);
+/* The values are the names of the rows. */
+struct host_answer *host_complete(struct host *h, const char *uri_template, const char *name,
+                                  const char *value, size_t wanted);
 void host_answer_free(struct host_answer *a);
 
 /* Arm, and wait until armed; the code. */

@@ -63,6 +63,7 @@ static void use(struct host *h)
     check_answer(host_children(h, MOUNT "d/", "", 100));
     check_answer(
         host_children(h, MOUNT "many/", MOUNT "many/1", 200)); /* begins here, ends elsewhere */
+    check_answer(host_complete(h, MOUNT "{+path}", "path", "d/e", 100));
     int rc = host_watch(h, MOUNT "d/");
     assert_true(rc == 0 || rc == TIDINGS_E_NOMEM);
     rc = host_watch(h, MOUNT "later/x");
