@@ -338,6 +338,14 @@ void batch_close(struct batch *batch)
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
+void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    snprintf(out, PRINCIPAL_MAX, "%s", channel->ops->name);
+    if (channel->ops->principal) {
+        channel->ops->principal(channel, out);
+    }
+}
+
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
 {
     memset(channel, 0, sizeof(*channel));

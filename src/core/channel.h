@@ -16,6 +16,8 @@ struct core;
 struct peer;
 struct principal;
 
+#define PRINCIPAL_MAX 64u /* bytes of a principal's name with its NUL */
+
 /* Headers an answer may carry besides its body; empty slices are left out. */
 struct answer_headers {
     struct tidings_str session_id;
@@ -36,6 +38,9 @@ struct channel_ops {
     bool (*takes_stream)(struct channel *channel);
     /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
     struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
+    /* Who is there, as far as the transport can say: what is allowed per principal is shared by all
+     * channels that give the same name. NULL: one for the whole transport. */
+    void (*principal)(const struct channel *channel, char out[PRINCIPAL_MAX]);
 };
 
 struct channel {
@@ -51,6 +56,8 @@ struct channel {
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
+/* The name of its principal. */
+void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* The transport is going away: cancels what is under way, drops the peer of a pipe. */
 void channel_deinit(struct channel *channel);
 

@@ -34,7 +34,7 @@ struct core_limits {
     size_t max_uris_per_listen;
     size_t max_subscriptions; /* per peer */
     size_t outbox_max;        /* notifications waiting per peer */
-    size_t max_broad;         /* subscriptions per peer that cover a whole mount or scheme */
+    size_t max_broad;         /* subscriptions per principal that cover a whole mount or scheme */
     size_t max_value_bytes;   /* content that may ride in a notification */
     size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
     uint64_t call_timeout_ms; /* for each of them */

@@ -94,6 +94,10 @@ void hub_leave_call(struct hub *hub);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 
+/* A scope that begins so is none: it is a share of what a principal may have on all workers. It is
+ * counted like a watch and released like one. No URI begins with it. */
+#define HUB_SHARE "share of "
+
 struct hub_arm_item {
     struct tidings_str scope; /* canonical; lies in the arm's own memory */
     int code;                 /* the result */
@@ -111,7 +115,8 @@ struct hub_arm {
     void (*done)(struct hub_arm *arm, struct core *core);
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
-    uint64_t seq; /* the newest number when the answer was given */
+    uint64_t seq;      /* the newest number when the answer was given */
+    size_t max_shares; /* more of one principal are refused */
     size_t pending;
     size_t count;
     struct hub_arm_item items[];

@@ -2,7 +2,8 @@
  *
  * What is being watched: one entry per scope, counted over all workers. The provider hears of the
  * first who needs it and of the last who leaves; those who come while it is arming wait with the
- * first.
+ * first. Shares of principals are counted here too: this is the one place that hears of all
+ * workers, in order.
  *
  *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
  *                               \--refused--> (none), everybody waiting is told why
@@ -21,7 +22,7 @@ struct waiter {
 struct tidings_watch {
     struct letter letter;
     struct hub *hub;
-    struct tidings_provider *provider;
+    struct tidings_provider *provider; /* NULL: a share */
     struct tidings_str scope;
     size_t needs;
     bool armed;
@@ -129,37 +130,73 @@ static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index
     return 0;
 }
 
+static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provider *p,
+                                          struct tidings_str scope)
+{
+    struct tidings_watch *w = mem_zalloc(sizeof(*w) + scope.len);
+    if (!w) {
+        return NULL;
+    }
+    char *at = (char *)(w + 1);
+    w->hub = hub;
+    w->provider = p;
+    w->scope = str_place(&at, scope);
+    list_init(&w->waiters);
+    if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
+        mem_free(w);
+        return NULL;
+    }
+    return w;
+}
+
 static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hub_arm *arm,
                        size_t index)
 {
-    struct tidings_str scope = arm->items[index].scope;
-    struct tidings_watch *w = mem_zalloc(sizeof(*w) + scope.len);
+    struct tidings_watch *w = watch_create(hub, p, arm->items[index].scope);
     if (!w) {
         return TIDINGS_E_NOMEM;
     }
-    char *copy = (char *)(w + 1);
-    memcpy(copy, scope.ptr, scope.len);
-    w->hub = hub;
-    w->provider = p;
-    w->scope = tidings_strn(copy, scope.len);
-    w->needs = 1;
-    list_init(&w->waiters);
     if (add_waiter(w, arm, index) < 0) {
-        mem_free(w);
+        watch_free(w);
         return TIDINGS_E_NOMEM;
     }
-    if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
-        mem_free(list_entry(w->waiters.next, struct waiter, link));
-        mem_free(w);
-        return TIDINGS_E_NOMEM;
-    }
+    w->needs = 1;
     p->ops->watch(p, w, w->scope);
     return 0;
+}
+
+static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
+{
+    struct tidings_str scope = arm->items[index].scope;
+    struct tidings_watch *w = map_find(&hub->watches, scope);
+    struct tidings_error err;
+    if ((w ? w->needs : 0) >= arm->max_shares) {
+        struct tidings_str who = str_skip(scope, sizeof(HUB_SHARE) - 1);
+        tidings_fail(&err, TIDINGS_E_LIMIT,
+                     "this covers whole mounts; at most %zu such subscriptions are allowed for "
+                     "'%.*s' (--max-breadth), name something narrower",
+                     arm->max_shares, STR_ARG(who));
+        settle(arm, index, false, &err);
+        return;
+    }
+    w = w ? w : watch_create(hub, NULL, scope);
+    if (!w) {
+        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+        settle(arm, index, false, &err);
+        return;
+    }
+    w->armed = true;
+    w->needs++;
+    settle(arm, index, true, NULL);
 }
 
 static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
 {
     struct tidings_str scope = arm->items[index].scope;
+    if (str_starts(scope, STR(HUB_SHARE))) {
+        take_share(hub, arm, index);
+        return;
+    }
     struct tidings_watch *w = map_find(&hub->watches, scope);
     if (w && w->armed) {
         w->needs++;
@@ -252,7 +289,9 @@ static void disarm_deliver(struct letter *letter, void *owner)
     struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
     struct tidings_watch *w = map_find(&hub->watches, l->scope);
     if (w && --w->needs == 0 && w->armed) {
-        w->provider->ops->unwatch(w->provider, w->scope);
+        if (w->provider) {
+            w->provider->ops->unwatch(w->provider, w->scope);
+        }
         watch_free(w);
     }
     mem_free(l);

@@ -189,7 +189,6 @@ void sub_destroy(struct sub *sub)
     for (size_t i = 0; sub->extra && i < sub->extra->scope_count; i++) {
         hub_disarm(peer->core->hub, sub->extra->scopes[i]);
     }
-    peer->broad_count -= sub->broad;
     if (sub->extra) {
         list_remove(&sub->extra->covers_link);
         filter_release(sub->extra->schema);

@@ -206,7 +206,8 @@ void subscribe_listen(struct call *call)
     struct peer *peer = listen_peer(call);
     struct listen *listen = peer ? listen_create(peer, call->id_json) : NULL;
     struct subscribing *s = listen ? subscribing_create(listen, jv_count(uris)) : NULL;
-    if (!s || copy_wishes(s, uris, options_of(&call->msg)) < 0) {
+    if (!s || !subscribing_set_channel(s, channel) ||
+        copy_wishes(s, uris, options_of(&call->msg)) < 0) {
         give_up(call, peer, listen, s);
         return;
     }

@@ -148,7 +148,6 @@ struct peer {
     bool has_list_pending;
     bool waits_value;           /* the first item needs content that is being read */
     uint32_t held_count;        /* subscriptions that hold something back */
-    uint32_t broad_count;       /* subscriptions that cover whole mounts */
     uint32_t catching;          /* subscriptions the log is being asked for */
     const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;

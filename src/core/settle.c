@@ -89,7 +89,7 @@ static void scope_below(struct wish *w, struct tidings_str prefix)
 {
     struct subscribing *s = w->owner;
     const struct catalog *c = s->core->catalog;
-    w->scopes = arena_alloc(&s->arena, (c->mount_count + 1) * sizeof(*w->scopes));
+    w->scopes = arena_alloc(&s->arena, (c->mount_count + 2) * sizeof(*w->scopes));
     if (out_of_memory(w, w->scopes)) {
         return;
     }
@@ -107,6 +107,9 @@ static void scope_below(struct wish *w, struct tidings_str prefix)
         }
     }
     w->broad = !inside; /* whole mounts, or whatever is registered there */
+    if (w->broad && s->share.len > 0) {
+        w->scopes[w->scope_count++] = s->share;
+    }
 }
 
 /* The same as a text of its own that ends in '/'. */

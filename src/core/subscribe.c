@@ -45,6 +45,14 @@ void subscribing_free(struct subscribing *s)
     mem_free(s);
 }
 
+bool subscribing_set_channel(struct subscribing *s, const struct channel *channel)
+{
+    char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
+    channel_principal(channel, text + sizeof(HUB_SHARE) - 1);
+    s->share = arena_dup(&s->arena, tidings_str(text));
+    return s->share.ptr != NULL;
+}
+
 void wish_refuse(struct wish *w, int code, const char *fmt, ...)
 {
     char text[sizeof(w->stat.base.err.text)];
@@ -249,11 +257,6 @@ static bool is_too_many(struct subscribing *s, struct wish *w)
     if (peer->sub_count >= limits->max_subscriptions) {
         wish_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
                     limits->max_subscriptions);
-    } else if (w->broad && peer->broad_count >= limits->max_broad) {
-        wish_refuse(w, TIDINGS_E_LIMIT,
-                    "this covers whole mounts; at most %zu such subscriptions are allowed "
-                    "(--max-breadth), name something narrower",
-                    limits->max_broad);
     }
     return w->refused;
 }
@@ -288,7 +291,6 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
     sub->wants_value = w->options.include == OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
-    listen->peer->broad_count += w->broad;
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {
@@ -467,6 +469,18 @@ static void compile_filters(struct subscribing *s)
     }
 }
 
+/* Those that will make room themselves: subscribing again replaces. */
+static size_t replaced_broad(const struct subscribing *s)
+{
+    const struct listen *listen = s->pending.listen;
+    size_t n = 0;
+    for (size_t i = 0; listen && i < s->count; i++) {
+        const struct sub *old = listen_find_sub(listen, s->wishes[i].spelled);
+        n += s->wishes[i].broad && old && old->broad;
+    }
+    return n;
+}
+
 void subscribing_arm(struct subscribing *s)
 {
     struct hub_arm *arm = NULL;
@@ -485,6 +499,7 @@ void subscribing_arm(struct subscribing *s)
         finish(s, NULL);
         return;
     }
+    arm->max_shares = s->core->limits->max_broad + replaced_broad(s);
     arm->done = armed;
     arm->dropped = never_armed;
     arm->user = s;
@@ -514,7 +529,7 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
     }
     struct subscribing *s = subscribing_create(listen, 1);
     struct tidings_str copy = s ? arena_dup(&s->arena, spelled) : STR_EMPTY;
-    if (!s || !copy.ptr) {
+    if (!s || !copy.ptr || !subscribing_set_channel(s, call->channel)) {
         call_fail(call, TIDINGS_E_NOMEM, spelled, "out of memory");
         if (s) {
             subscribing_free(s);

@@ -42,7 +42,8 @@ struct subscribing {
     struct core *core;
     struct call *call; /* resources/subscribe; NULL for listens */
     struct arena arena;
-    sub_filter_fn filter; /* in-process subscriptions */
+    struct tidings_str share; /* HUB_SHARE and the principal; empty: the program itself */
+    sub_filter_fn filter;     /* in-process subscriptions */
     void *filter_user;
     /* In-process: instead of an answer, unless the listen is gone. */
     void (*done)(struct subscribing *s, void *user);
@@ -60,6 +61,9 @@ void subscribing_free(struct subscribing *s);
 /* Settle all wishes; when the last is, subscribing_arm is called. */
 void subscribing_settle(struct subscribing *s);
 void subscribing_arm(struct subscribing *s);
+
+/* On whose behalf: broad wishes are counted per principal. false: out of memory. */
+bool subscribing_set_channel(struct subscribing *s, const struct channel *channel);
 
 void wish_refuse(struct wish *w, int code, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
 

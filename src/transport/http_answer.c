@@ -2,6 +2,8 @@
  *
  * What is said over HTTP: answers, refusals, and event streams (close-delimited, not chunked).
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -172,6 +174,22 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     return &conn->sink;
 }
 
+/* Nobody says who they are: whoever comes from the same address is one. */
+static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
+    struct sockaddr_storage from = {0};
+    socklen_t len = sizeof(from);
+    if (getpeername(conn->fd, (struct sockaddr *)&from, &len) < 0) {
+        return;
+    }
+    if (from.ss_family == AF_INET) {
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, out, PRINCIPAL_MAX);
+    } else if (from.ss_family == AF_INET6) {
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, out, PRINCIPAL_MAX);
+    }
+}
+
 const struct channel_ops http_channel_ops = {
     .name = "http",
     .is_http = true,
@@ -179,6 +197,7 @@ const struct channel_ops http_channel_ops = {
     .accepted = accepted,
     .takes_stream = takes_stream,
     .stream = stream,
+    .principal = principal,
 };
 
 /* ---- streams --------------------------------------------------------------------------------- */

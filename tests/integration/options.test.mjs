@@ -352,3 +352,15 @@ test('the configuration file has defaults and limits per mount and per prefix', 
         assert.equal((await s.update(a)).params.metadata.change_type, 'updated');
     }
 });
+
+test('breadth is counted over all connections of one address', async (t) => {
+    const server = await serve(t, { files, args: ['--max-breadth', '2'] });
+    const [one, two, three] = [
+        await Subscriber.join(server, 'modern'),
+        await Subscriber.join(server, 'legacy'),
+        await Subscriber.join(server, 'modern'),
+    ];
+    assert.deepEqual((await one.ask(['file:///'])).refused, {});
+    assert.deepEqual((await two.ask(['file:///**'])).refused, {});
+    assert.match((await three.ask(['file:///'])).refused['file:///'], /at most 2 .*'127\.0\.0\.1'.*--max-breadth/);
+});

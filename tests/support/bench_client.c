@@ -107,6 +107,15 @@ static bool takes_stream(struct channel *channel)
     return !list_entry(channel, struct client, channel)->takes_no_stream;
 }
 
+static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    const struct client *c =
+        list_entry((struct channel *)(uintptr_t)channel, struct client, channel);
+    if (c->principal) {
+        keep(out, PRINCIPAL_MAX, tidings_str(c->principal));
+    }
+}
+
 static const struct channel_ops http_ops = {
     .name = "record-http",
     .is_http = true,
@@ -114,6 +123,7 @@ static const struct channel_ops http_ops = {
     .accepted = accepted,
     .takes_stream = takes_stream,
     .stream = stream,
+    .principal = principal,
 };
 
 static const struct channel_ops pipe_ops = {
@@ -122,6 +132,7 @@ static const struct channel_ops pipe_ops = {
     .answer = answer,
     .accepted = accepted,
     .stream = stream,
+    .principal = principal,
 };
 
 static struct client *of_sink(const struct sink *sink)

@@ -50,6 +50,7 @@ struct client {
     bool has_no_room;
     bool takes_no_stream; /* its Accept lacks text/event-stream */
     size_t pending;
+    const char *principal; /* NULL: one for all of its kind */
 };
 
 struct client *client_http(struct bench *b);

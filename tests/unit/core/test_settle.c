@@ -445,7 +445,7 @@ static void a_query_covers_the_rows_of_a_collection(void **state)
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void broad_ones_are_bounded_per_client(void **state)
+static void broad_ones_are_bounded(void **state)
 {
     (void)state;
     b.limits.max_broad = 1;
@@ -585,7 +585,7 @@ int main(void)
         WITH_BENCH(what_names_nothing_is_refused),
         WITH_BENCH(attributes_of_a_query_are_compared_with_the_metadata),
         WITH_BENCH(a_query_covers_the_rows_of_a_collection),
-        WITH_BENCH(broad_ones_are_bounded_per_client),
+        WITH_BENCH(broad_ones_are_bounded),
         WITH_BENCH(without_breadth_whole_mounts_are_refused),
         WITH_BENCH(subscribers_of_one_scope_share_its_watch),
         WITH_BENCH(a_mount_inside_another_is_watched_by_what_covers_both),

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Subscriptions that cover whole mounts are bounded per principal: over all its connections, on all
+ * workers, in both eras; whoever goes gives its share back.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+
+static struct bench b;
+static struct place place;
+
+static int begin(void **state)
+{
+    (void)state;
+    bench_init(&b);
+    b.core_count = 2;
+    b.self.list_changed = b.options.list_changed = false;
+    b.limits.max_broad = 2;
+    bench_start(&b);
+    place_mount(&place, &b, "mem://x/", 0);
+    place_add(&place, "mem://x/a", false);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    bench_stop(&b);
+    return 0;
+}
+
+static struct client *listen_as(const char *who, size_t core, const char *uri)
+{
+    struct client *c = client_http_at(&b, core);
+    c->principal = who;
+    client_listen_with(c, "1", text_of("[\"%s\"]", uri), NULL);
+    bench_settle(&b);
+    return c;
+}
+
+static void connections_of_one_principal_share_what_it_may_have(void **state)
+{
+    (void)state;
+    struct client *one = listen_as("ada", 0, "mem://**");
+    struct client *two = listen_as("ada", 1, "mem:///");
+    assert_true(is_honoured(one, "mem://**"));
+    assert_true(is_honoured(two, "mem:///"));
+    struct client *three = listen_as("ada", 0, "mem://*/a");
+    const char *reason = refused_reason(three, "mem://*/a");
+    assert_non_null(reason);
+    assert_non_null(strstr(reason, "at most 2 "));
+    assert_non_null(strstr(reason, "'ada'"));
+    assert_non_null(strstr(reason, "--max-breadth"));
+    struct client *narrow = listen_as("ada", 1, "mem://x/a");
+    assert_true(is_honoured(narrow, "mem://x/a"));
+    struct client *other = listen_as("bob", 0, "mem://*/a");
+    assert_true(is_honoured(other, "mem://*/a"));
+
+    /* Gone on one worker is room on the other. */
+    client_free(two);
+    bench_settle(&b);
+    struct client *four = listen_as("ada", 0, "mem://*/a");
+    assert_true(is_honoured(four, "mem://*/a"));
+    client_free(one);
+    client_free(three);
+    client_free(narrow);
+    client_free(other);
+    client_free(four);
+    bench_settle(&b);
+    assert_int_equal(place_watched_all(&place), 0);
+}
+
+static void what_is_refused_for_another_reason_takes_no_share(void **state)
+{
+    (void)state;
+    b.limits.max_subscriptions = 1;
+    struct client *pipe = client_pipe(&b);
+    client_handshake(pipe, "2025-11-25");
+    assert_empty_result(pipe_subscribe_with(pipe, "1", "mem://x/a", NULL));
+    for (unsigned i = 0; i < 4; i++) {
+        assert_json(pipe_subscribe_with(pipe, text_of("%u", 10 + i), "mem:///", NULL),
+                    "error|data|uri", "mem:///");
+    }
+    client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
+    bench_settle(&b);
+    assert_empty_result(pipe_subscribe_with(pipe, "4", "mem:///", NULL));
+    client_free(pipe);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(connections_of_one_principal_share_what_it_may_have, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(what_is_refused_for_another_reason_takes_no_share, begin,
+                                        end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
