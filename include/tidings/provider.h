@@ -42,7 +42,7 @@ struct tidings_resource {
     struct tidings_str title;
     struct tidings_str description;
     struct tidings_str mime_type;
-    struct tidings_str etag;     /* equality of content */
+    struct tidings_str etag;     /* equality of content; "W/…": may stay the same for a moment */
     int64_t size;                /* raw bytes; -1: not known */
     int64_t modified_ms;         /* Unix time; 0: not known */
     struct tidings_str icons;    /* JSON array text, or empty */
@@ -50,6 +50,8 @@ struct tidings_resource {
     double priority;             /* 0 … 1; negative: not set */
     bool listable;               /* has children */
     bool subscribable;
+    struct tidings_str formats; /* JSON array of all media types a read may give, `mime_type` first;
+                                 * empty: that one alone */
 };
 
 /* All fields "not known", not listable, subscribable. */
@@ -104,16 +106,31 @@ TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
 /* Has the client gone or cancelled? Long work may stop early (and still calls `…_done`). */
 TIDINGS_API bool tidings_read_cancelled(const struct tidings_read *read);
 
-/* The byte range asked for: `*length` is -1 for "to the end". The whole: 0, -1. */
-TIDINGS_API void tidings_read_range(const struct tidings_read *read, int64_t *offset,
-                                    int64_t *length);
+/* The part of the content asked for; false: all of it. May be ignored: whatever is given is cut to
+ * it. Who can do with loading a part gives that with tidings_read_part, and finishes with
+ * TIDINGS_E_INVALID when it begins behind the end. */
+TIDINGS_API bool tidings_read_range(const struct tidings_read *read, struct tidings_range *range);
+/* Does the client hold the content with this etag already? True: finish with code 0 and give
+ * nothing, it will be told that nothing changed. For those who know the etag before they load the
+ * content; for all others the library finds out. An etag that begins with "W/" never counts. */
+TIDINGS_API bool tidings_read_unchanged(struct tidings_read *read, struct tidings_str etag);
+/* Would an element under `uri` (empty: the URI asked for) of this type be sent? One that would not
+ * need not be made; given nevertheless, it is left out. */
+TIDINGS_API bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
+                                    struct tidings_str mime_type);
 /* No answer larger than this many bytes of content is accepted. */
 TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
 /* The value a template variable took in the URI being read; empty when there is none. */
 TIDINGS_API struct tidings_str tidings_read_variable(const struct tidings_read *read,
                                                      const char *name);
 
-/* Add one content element. `about->uri` empty means the URI asked for. Content is copied. */
+/* Add one content element. `about->uri` empty means the URI asked for; what is not known about it
+ * (or about = NULL) is taken from the registration. Content is copied. An element without an etag
+ * gets one made of its content.
+ *
+ * A resource without children gives at least one element, all under the URI asked for; several are
+ * the same content in different formats, each with its own mime_type. A listable one may add its
+ * children under their own URIs, or give nothing. Anything else fails the read. */
 TIDINGS_API int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
                                   struct tidings_str text, struct tidings_error *err);
 TIDINGS_API int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
@@ -122,6 +139,12 @@ TIDINGS_API int tidings_read_blob(struct tidings_read *read, const struct tiding
  * library's allocator, see tidings_alloc) instead of copying, also on failure. */
 TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about,
                                   char *bytes, size_t len, struct tidings_error *err);
+/* A part, for a range that was asked for: the bytes from `offset` on, of about->size. For a range
+ * of bytes it should have three bytes more on either side, where there are as many: text is cut at
+ * characters. For a range of lines it is exactly those lines. Takes `bytes`, as above. */
+TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
+                                  int64_t offset, char *bytes, size_t len,
+                                  struct tidings_error *err);
 /* Finish: code 0, or a failure with its sentence in `err` (may be NULL). */
 TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
                                    const struct tidings_error *err);

@@ -99,6 +99,19 @@ TIDINGS_API int tidings_code_exit(int code);
 TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);
 
+/* A part of some content. Bytes and lines count from 0; `to` is the first one left out, -1: to the
+ * end. A line ends behind its line feed. */
+enum tidings_unit {
+    TIDINGS_UNIT_BYTES = 0,
+    TIDINGS_UNIT_LINES = 1,
+};
+
+struct tidings_range {
+    enum tidings_unit unit;
+    int64_t from, to;
+    int64_t last; /* not 0: the last so many, and `from` is 0, `to` -1 */
+};
+
 /* "0.1.0". */
 TIDINGS_API const char *tidings_version(void);
 

@@ -144,14 +144,30 @@ void call_begin(struct call *call)
     dialect_begin_result(&call->w, call->id_json);
 }
 
-void call_end(struct call *call, enum dialect_cache cache)
+static void finish(struct call *call)
 {
-    dialect_end_result(&call->w, call->era, call->core->self, cache);
     if (call->out.failed) {
         call_fail(call, call->out.failed, STR_EMPTY, "the answer does not fit");
         return;
     }
     deliver(call, 200);
+}
+
+void call_end(struct call *call, enum dialect_cache cache)
+{
+    dialect_end_result(&call->w, call->era, call->core->self, cache);
+    finish(call);
+}
+
+void call_begin_meta(struct call *call, enum dialect_cache cache)
+{
+    dialect_begin_meta(&call->w, call->era, call->core->self, cache);
+}
+
+void call_end_meta(struct call *call)
+{
+    dialect_end_meta(&call->w);
+    finish(call);
 }
 
 void call_empty(struct call *call)
@@ -198,6 +214,13 @@ void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, cons
     fail(call, rpc_code, tidings_str(text), uri, STR_EMPTY);
 }
 
+/* What one may not see does not exist, in data.reason as in the code. */
+static struct tidings_str reason_of(int code, struct tidings_str uri)
+{
+    bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
+    return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
+}
+
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
 {
     char text[512];
@@ -205,7 +228,7 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fail(call, dialect_code(call->era, code), tidings_str(text), uri, STR_EMPTY);
+    fail(call, dialect_code(call->era, code), tidings_str(text), uri, reason_of(code, uri));
 }
 
 void call_fail_reason(struct call *call, int code, struct tidings_str uri,
@@ -216,7 +239,8 @@ void call_fail_reason(struct call *call, int code, struct tidings_str uri,
 
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri)
 {
-    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri, STR_EMPTY);
+    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri,
+         reason_of(err->code, uri));
 }
 
 void call_accept(struct call *call)

@@ -42,12 +42,15 @@ struct call *call_create(struct channel *channel, struct json *root, const struc
 /* {"…","result":{ : then write members through call->w, then call_end. */
 void call_begin(struct call *call);
 void call_end(struct call *call, enum dialect_cache cache);
+/* The same with members of `_meta`, written through call->w between the two. */
+void call_begin_meta(struct call *call, enum dialect_cache cache);
+void call_end_meta(struct call *call);
 /* Begin and end with nothing in between. */
 void call_empty(struct call *call);
 /* Throw away what was written and answer with an error. `uri` goes into data; empty: none. */
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
-/* The same with a word for programs in data.reason. */
+/* The same with a word for programs in data.reason (empty: none). */
 void call_fail_reason(struct call *call, int code, struct tidings_str uri,
                       struct tidings_str reason, const char *text);
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);

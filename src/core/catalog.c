@@ -17,6 +17,9 @@ struct catalog_entry *catalog_entry_create(const struct tidings_resource *about,
                                            tidings_read_fn read, void *user,
                                            struct tidings_error *err)
 {
+    if (resource_check(about, err) < 0) {
+        return NULL;
+    }
     struct catalog_entry *e = mem_zalloc(sizeof(*e));
     if (!e) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -113,6 +113,10 @@ void dialect_begin_result(struct jw *w, struct tidings_str id_json);
 /* … decoration of the era … }} */
 void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
                         enum dialect_cache cache);
+/* The same with members of the caller's in the result's `_meta`, written between the two. */
+void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache);
+void dialect_end_meta(struct jw *w);
 
 struct dialect_error {
     int code;

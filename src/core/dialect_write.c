@@ -20,7 +20,7 @@ void dialect_begin_result(struct jw *w, struct tidings_str id_json)
     jw_begin_object(w);
 }
 
-void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
+void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity *self,
                         enum dialect_cache cache)
 {
     if (era == ERA_MODERN) {
@@ -30,10 +30,28 @@ void dialect_end_result(struct jw *w, enum era era, const struct server_identity
             jw_put_integer(w, STR("ttlMs"), cache == CACHE_DISCOVER ? 3600000 : 0);
             jw_put_string(w, STR("cacheScope"), STR("public"));
         }
-        jw_key(w, STR("_meta"));
-        jw_begin_object(w);
+    }
+    jw_key(w, STR("_meta"));
+    jw_begin_object(w);
+    if (era == ERA_MODERN) {
         jw_put_raw(w, STR(META_SERVER_INFO), self->implementation);
-        jw_end_object(w);
+    }
+}
+
+void dialect_end_meta(struct jw *w)
+{
+    jw_end_object(w);
+    jw_end_object(w);
+    jw_end_object(w);
+}
+
+void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache)
+{
+    if (era == ERA_MODERN) {
+        dialect_begin_meta(w, era, self, cache);
+        dialect_end_meta(w);
+        return;
     }
     jw_end_object(w);
     jw_end_object(w);

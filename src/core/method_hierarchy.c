@@ -86,7 +86,7 @@ static void describe(struct looking *l)
     call_begin(call);
     jw_key(&call->w, STR("resource"));
     jw_begin_object(&call->w);
-    resource_write_members(&call->w, STR("uri"), &about);
+    resource_write_with(&call->w, STR("uri"), &about, &(struct resource_meta){.has_formats = true});
     jw_end_object(&call->w);
     request_free_stat(&l->stat);
     call_end(call, CACHE_NOW);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * resources/list, resources/templates/list, resources/read.
+ * resources/list and resources/templates/list.
  *
  * The list is flat: registered resources by URI, then each mount in order of its prefix, each in
  * ascending byte order. A cursor is the source and the last URI, base64url: it survives restarts
@@ -292,61 +292,4 @@ void method_resources_templates_list(struct call *call)
         method_write_cursor(&call->w, FROM_TEMPLATE, last);
     }
     call_end(call, CACHE_NOW);
-}
-
-/* ---- resources/read -------------------------------------------------------------------------- */
-
-static void read_done(struct request *request)
-{
-    struct call *call = request->user;
-    struct tidings_read *read = list_entry(request, struct tidings_read, base);
-    call->request = NULL;
-    if (request->code < 0) {
-        struct tidings_error err = request->err;
-        call_fail_err(call, &err, read->spelled);
-        return;
-    }
-    jw_end_array(&call->w);
-    call_end(call, CACHE_NOW);
-}
-
-void method_resources_read(struct call *call)
-{
-    struct json *param = jv_get(call->msg.params, "uri");
-    if (!jv_is(param, JV_STRING)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
-        return;
-    }
-    struct tidings_str spelled = jv_str(param);
-    struct buf canonical;
-    struct tidings_error err;
-    buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(spelled, &canonical, &err);
-    struct tidings_str uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
-    buf_deinit(&canonical);
-    if (rc < 0) {
-        call_fail_err(call, &err, spelled);
-        return;
-    }
-    struct catalog_hit *hit = arena_alloc(&call->arena, sizeof(*hit));
-    struct tidings_read *read = arena_alloc(&call->arena, sizeof(*read));
-    if (!uri.ptr || !hit || !read) {
-        call_fail(call, TIDINGS_E_NOMEM, spelled, "out of memory");
-        return;
-    }
-    if (!access_allows(call->channel->who, ACCESS_READ, uri) ||
-        !catalog_find(call->core->catalog, uri, &call->arena, hit)) {
-        call_fail(call, TIDINGS_E_NOTFOUND, spelled, "resource not found");
-        return;
-    }
-    request_init(&read->base, call->core, read_done, call, uri);
-    read->w = &call->w;
-    read->spelled = spelled;
-    read->length = -1;
-    read->max_bytes = call->core->limits->max_read_bytes;
-    call->request = &read->base;
-    call_begin(call);
-    jw_key(&call->w, STR("contents"));
-    jw_begin_array(&call->w);
-    request_read(read, hit);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a provider is asked (struct tidings_read, tidings_list, tidings_stat) and how its answer
- * comes home: finished on the home thread the result is used at once, on any other it travels by
- * mailbox.
+ * What a provider is asked (struct tidings_list, tidings_stat …; tidings_read is in core/read.h)
+ * and how its answer comes home: finished on the home thread the result is used at once, on any
+ * other it travels by mailbox.
  *
  * Rows and contents are written as JSON straight into the answer under construction, on whichever
  * thread the provider adds them; nothing is kept twice.
@@ -35,17 +35,6 @@ struct request {
     bool cancelled;                       /* atomic */
     void (*on_cancel)(struct request *r); /* home thread, after the mark; NULL: nothing */
     void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
-};
-
-struct tidings_read {
-    struct request base;
-    struct jw *w; /* inside the array of contents */
-    struct catalog_entry *entry;
-    struct template_match variables;
-    struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
-    int64_t offset, length;
-    size_t max_bytes, bytes;
-    size_t count;
 };
 
 struct tidings_list {
@@ -86,7 +75,6 @@ void request_init(struct request *r, struct core *core, request_done_fn done, vo
 void request_cancel(struct request *r);
 
 /* Ask. `base` must be initialised; the answer may come before these return. */
-void request_read(struct tidings_read *r, const struct catalog_hit *hit);
 void request_list(struct tidings_list *l, struct tidings_provider *p);
 void request_children(struct tidings_list *l, struct tidings_provider *p);
 void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);

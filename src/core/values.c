@@ -8,7 +8,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "core/peer.h"
-#include "core/request.h"
+#include "core/read.h"
 #include "store/change.h"
 
 #define VALUES_MAX 256u
@@ -121,7 +121,7 @@ static struct value *ask(struct core *core, const struct change *change)
     }
     request_init(&e->read.base, core, value_read, e, change->uri);
     e->read.w = &e->w;
-    e->read.length = -1;
+    e->read.own_only = true;
     e->read.max_bytes = max;
     request_read(&e->read, &hit);
     return e;

@@ -271,11 +271,14 @@ void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE])
     int64_t changed_ms = (int64_t)st->st_ctim.tv_sec * 1000 + st->st_ctim.tv_nsec / 1000000;
     int64_t age_ms = clock_wall_ms() - changed_ms;
     uint64_t print = file_print(st);
+    if (age_ms < RACY_MS) {
+        *out++ = 'W';
+        *out++ = '/';
+    }
     for (size_t i = 16; i > 0; i--, print >>= 4) {
         out[i - 1] = "0123456789abcdef"[print & 15];
     }
-    out[16] = age_ms < RACY_MS ? 'r' : '\0';
-    out[17] = '\0';
+    out[16] = '\0';
 }
 
 int64_t file_modified_ms(const struct stat *st)

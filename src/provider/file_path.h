@@ -24,7 +24,7 @@
 #define FILE_MAX_DEPTH 64u
 #define FILE_MAX_PATH 4096u
 #define FILE_MAX_ENCODED 12288u /* three bytes for each */
-#define FILE_ETAG_SIZE 18u      /* 16 digits, perhaps 'r', NUL */
+#define FILE_ETAG_SIZE 19u      /* perhaps "W/", 16 digits, NUL */
 
 /* A directory that is served. Immutable while in use, hence shared by all threads. */
 struct file_root {
@@ -83,8 +83,8 @@ enum file_kind file_kind(const struct file_look *look);
 uint64_t file_print(const struct stat *st);
 /* Which directory it is, whatever it holds. */
 uint64_t file_identity(const struct stat *st);
-/* The print as text; "r" is added while a further change might leave it the same (the change time
- * is less than two seconds old and clocks are coarse). */
+/* The print as text; "W/" comes before it (weak) while a further change might leave it the same
+ * (the change time is less than two seconds old and clocks are coarse). */
 void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE]);
 int64_t file_modified_ms(const struct stat *st);
 

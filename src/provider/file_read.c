@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a file, whole or a range of bytes, and the names in a directory.
+ * Reading a file, whole or a part of it. Directories are in file_directory.c.
  *
  * Up to SMALL bytes are read where the request is; more, and directories, on the pool. A file that
  * grows or shrinks meanwhile gives at most the bytes it had when it was opened, under the etag of
- * that moment: the change that follows carries another.
+ * that moment: the change that follows carries another. Whoever already holds that etag costs no
+ * more than a look.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/slice.h"
 #include "base/str.h"
+#include "provider/file_content.h"
 #include "provider/file_path.h"
 #include "provider/file_provider.h"
 
 #define SMALL 65536
-#define CHUNK 1048576
-#define MAX_NAMES 10000u
 
 struct read_job {
     const struct file_provider *f;
@@ -28,191 +27,102 @@ struct read_job {
     struct buf path; /* owned */
     struct file_look look;
     int fd; /* owned; -1 for a directory */
-    int64_t offset;
-    int64_t want;
+    int64_t cap;
+    bool has_range;
+    struct tidings_range range;
 };
 
-static void job_deinit(struct read_job *job)
+static void job_finish(struct read_job *job, int code, const struct tidings_error *err)
 {
     if (job->fd >= 0) {
         close(job->fd);
     }
     buf_deinit(&job->path);
+    tidings_read_done(job->read, code, err);
 }
 
-static void job_finish(struct read_job *job, int code, const struct tidings_error *err)
+/* Which bytes are to be read. */
+static int plan(const struct read_job *job, struct file_part *part, struct tidings_error *err)
 {
-    struct tidings_read *read = job->read;
-    job_deinit(job);
-    tidings_read_done(read, code, err);
-}
-
-static struct tidings_str job_name(const struct read_job *job)
-{
-    struct tidings_str path = buf_str(&job->path);
-    const char *slash = path.len ? memrchr(path.ptr, '/', path.len) : NULL;
-    return slash ? str_skip(path, (size_t)(slash - path.ptr) + 1) : path;
-}
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-/* Read at most `want` bytes; fewer at the end of the file. The count, or a negative code. */
-static int64_t read_bytes(struct read_job *job, char *bytes, struct tidings_error *err)
-{
-    int64_t got = 0;
-    while (got < job->want) {
-        if (tidings_read_cancelled(job->read)) {
-            return tidings_fail(err, TIDINGS_E_CANCELLED, "cancelled");
-        }
-        size_t room = (size_t)(job->want - got < CHUNK ? job->want - got : CHUNK);
-        ssize_t n = pread(job->fd, bytes + got, room, job->offset + got);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return error_errno(err, errno, "read '%.*s'", STR_ARG(job->uri));
-        }
-        if (n == 0) {
-            break;
-        }
-        got += n;
+    if (job->has_range && part->size > 0) {
+        return file_find_range(part, &job->range, job->cap, job->read, err);
     }
-    return got;
+    part->to = part->size;
+    if (part->size == 0) {
+        part->to = job->cap < SMALL ? job->cap : SMALL; /* empty, or of unknown size as in procfs */
+    }
+    if (part->to > job->cap) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "it has %lld bytes, at most %lld are read at "
+                            "once; ask for a range",
+                            (long long)part->size, (long long)job->cap);
+    }
+    return 0;
 }
 
-static void run_file(struct read_job *job)
+/* Hand over `got` bytes read from `part`; takes them. `asked` is the range without margins. */
+static int give(struct read_job *job, const struct file_part *part, const struct file_part *asked,
+                char *bytes, size_t got, struct tidings_error *err)
 {
-    struct tidings_error err = {0};
-    char *bytes = tidings_alloc((size_t)job->want + 1);
-    if (!bytes) {
-        job_finish(job, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
-        return;
-    }
-    int64_t got = read_bytes(job, bytes, &err);
-    if (got < 0) {
-        tidings_free(bytes);
-        job_finish(job, (int)got, &err);
-        return;
-    }
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
-    struct tidings_str name = job_name(job);
-    bool is_known = file_describe(job->f, job->uri, name, &job->look, etag, &row);
-    if (!is_known && str_is_utf8(tidings_strn(bytes, (size_t)got))) {
+    struct tidings_str content = {bytes, got};
+    size_t from = (size_t)(asked->from - part->from), to = (size_t)(asked->to - part->from);
+    from = from < got ? from : got;
+    to = to < got ? to : got;
+    if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->look, etag,
+                       &row) &&
+        slice_text(content, &from, &to)) {
         row.mime_type = STR("text/plain");
     }
-    if (row.size < got) {
-        row.size = got; /* a file that does not know its size, as in procfs */
+    if (job->has_range && part->size > 0) {
+        return tidings_read_part(job->read, &row, part->from, bytes, got, err);
     }
-    int rc = tidings_read_take(job->read, &row, bytes, (size_t)got, &err);
-    job_finish(job, rc < 0 ? rc : 0, &err);
+    row.size = row.size < (int64_t)got ? (int64_t)got : row.size;
+    return tidings_read_take(job->read, &row, bytes, got, err);
 }
 
-/* Settle the range against the size and the caps. */
-static int plan(struct read_job *job, struct tidings_error *err)
+static int read_file(struct read_job *job, struct tidings_error *err)
 {
-    int64_t size = job->look.st.st_size;
-    int64_t length;
-    tidings_read_range(job->read, &job->offset, &length);
-    if (job->offset < 0 || job->offset > size) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "the range begins at byte %lld, '%.*s' has %lld bytes",
-                            (long long)job->offset, STR_ARG(job->uri), (long long)size);
+    struct file_part asked = {.fd = job->fd, .size = job->look.st.st_size};
+    int rc = plan(job, &asked, err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
     }
-    job->want = size - job->offset;
-    if (length >= 0 && length < job->want) {
-        job->want = length;
+    struct file_part part = asked;
+    if (job->has_range && part.size > 0 && job->range.unit == TIDINGS_UNIT_BYTES) {
+        part.from = part.from > SLICE_MARGIN ? part.from - SLICE_MARGIN : 0;
+        part.to = part.to + SLICE_MARGIN < part.size ? part.to + SLICE_MARGIN : part.size;
     }
-    int64_t cap = job->f->settings.max_read;
-    size_t accepted = tidings_read_max_bytes(job->read);
-    if (accepted < (size_t)cap) {
-        cap = (int64_t)accepted;
+    char *bytes = tidings_alloc((size_t)(part.to - part.from) + 1);
+    if (!bytes) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (job->want > cap) {
-        return tidings_fail(err, TIDINGS_E_LIMIT,
-                            "'%.*s' has %lld bytes, at most %lld are read at once; ask for a range",
-                            STR_ARG(job->uri), (long long)size, (long long)cap);
+    int64_t got = file_read_bytes(&part, bytes, job->read, err);
+    if (got < 0) {
+        tidings_free(bytes);
+        return error_wrap(err, (int)got, "'%.*s'", STR_ARG(job->uri));
     }
-    if (size == 0 && length != 0) {
-        job->want = cap < SMALL ? cap : SMALL; /* empty, or of unknown size */
-    }
-    return 0;
+    return give(job, &part, &asked, bytes, (size_t)got, err);
 }
 
-/* The long way to an open file. */
-static int open_file(struct read_job *job, struct tidings_error *err)
-{
-    job->fd = file_open_beneath(job->f->root.fd, job->path.ptr, O_RDONLY);
-    if (job->fd < 0) {
-        return file_refuse(err, job->fd, job->uri);
-    }
-    /* It may have been replaced since it was looked at. */
-    if (fstat(job->fd, &job->look.st) < 0) {
-        return error_errno(err, errno, "'%.*s'", STR_ARG(job->uri));
-    }
-    if (file_kind(&job->look) != FILE_REGULAR) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "'%.*s' is no regular file any more",
-                            STR_ARG(job->uri));
-    }
-    return 0;
-}
-
-/* ---- directories ----------------------------------------------------------------------------- */
-
-struct lines {
-    struct buf text;
-    size_t count;
-};
-
-/* A line per name: directories with a '/', what is no text (or holds a line break) encoded. */
-static bool add_line(void *user, struct tidings_str name, struct tidings_str segment)
-{
-    struct lines *l = user;
-    bool is_text = str_is_utf8(name) && str_find(name, '\n') < 0;
-    buf_puts(&l->text, is_text ? name : segment);
-    if (is_text && str_ends(segment, STR("/"))) {
-        buf_putc(&l->text, '/');
-    }
-    buf_putc(&l->text, '\n');
-    return ++l->count < MAX_NAMES && !l->text.failed;
-}
-
-static void run_directory(struct read_job *job)
+static void run(struct read_job *job)
 {
     struct tidings_error err = {0};
-    struct tidings_resource row;
-    char etag[FILE_ETAG_SIZE];
-    struct lines lines = {.count = 0};
-    struct buf uri;
-    buf_init(&lines.text, tidings_read_max_bytes(job->read));
-    buf_init(&uri, job->f->root.prefix_len + FILE_MAX_ENCODED);
-    int rc = file_each_name(job->f, buf_str(&job->path), add_line, &lines, &err);
-    if (rc == 0 && lines.text.failed) {
-        rc = tidings_fail(&err, lines.text.failed, "too many names");
+    if (job->fd < 0) {
+        file_read_directory(job->f, job->read, buf_str(&job->path), &job->look);
+        buf_deinit(&job->path);
+        return;
     }
-    if (rc < 0) {
-        rc = error_wrap(&err, rc, "'%.*s'", STR_ARG(job->uri));
-    } else {
-        file_path_to_uri(&job->f->root, buf_str(&job->path), true, &uri);
-        file_describe(job->f, buf_str(&uri), job_name(job), &job->look, etag, &row);
-        rc = tidings_read_text(job->read, &row, buf_str(&lines.text), &err);
-    }
-    buf_deinit(&lines.text);
-    buf_deinit(&uri);
-    job_finish(job, rc < 0 ? rc : 0, &err);
+    int rc = read_file(job, &err);
+    job_finish(job, rc, &err);
 }
-
-/* ---- the operation --------------------------------------------------------------------------- */
 
 static void run_pooled(void *memory)
 {
     struct read_job job = *(struct read_job *)memory;
     mem_free(memory);
-    if (job.fd >= 0) {
-        run_file(&job);
-    } else {
-        run_directory(&job);
-    }
+    run(&job);
 }
 
 /* Takes over what the job owns, also on failure. */
@@ -232,34 +142,60 @@ static void submit(struct read_job *job)
     }
 }
 
+/* Does it take more than a moment? */
+static bool is_long(const struct read_job *job)
+{
+    int64_t size = job->look.st.st_size, from, to;
+    if (job->has_range && job->range.unit == TIDINGS_UNIT_BYTES &&
+        slice_bytes(&job->range, size, &from, &to, NULL) == 0) {
+        return to - from > SMALL;
+    }
+    return size > SMALL;
+}
+
+/* Find and open; a directory has no descriptor. */
+static int open_job(struct read_job *job, struct tidings_error *err)
+{
+    bool has_slash;
+    int rc = file_path_from_uri(&job->f->root, job->uri, &job->path, &has_slash, err);
+    if (rc == 0 && !has_slash) {
+        job->fd = file_open_regular(&job->f->root, job->path.ptr, &job->look);
+    }
+    if (rc < 0 || job->fd >= 0) {
+        return rc;
+    }
+    buf_clear(&job->path);
+    rc = file_resolve(job->f, job->uri, &job->path, &job->look, err);
+    if (rc == 0 && file_kind(&job->look) == FILE_REGULAR) {
+        job->fd = file_open_looked(&job->f->root, job->path.ptr, job->uri, &job->look, err);
+        rc = job->fd < 0 ? job->fd : 0;
+    }
+    return rc;
+}
+
 void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri)
 {
     struct tidings_error err = {0};
     struct read_job job = {.f = tidings_provider_state(p), .read = read, .uri = uri, .fd = -1};
-    bool has_slash;
+    job.has_range = tidings_read_range(read, &job.range);
+    job.cap = job.f->settings.max_read;
+    if (tidings_read_max_bytes(read) < (size_t)job.cap) {
+        job.cap = (int64_t)tidings_read_max_bytes(read);
+    }
     buf_init(&job.path, FILE_MAX_PATH);
-    int rc = file_path_from_uri(&job.f->root, uri, &job.path, &has_slash, &err);
-    if (rc == 0 && !has_slash) {
-        job.fd = file_open_regular(&job.f->root, job.path.ptr, &job.look);
-    }
-    if (rc == 0 && job.fd < 0) {
-        buf_clear(&job.path);
-        rc = file_resolve(job.f, uri, &job.path, &job.look, &err);
-        if (rc == 0 && file_kind(&job.look) == FILE_DIRECTORY) {
-            submit(&job);
-            return;
-        }
-        rc = rc < 0 ? rc : open_file(&job, &err);
-    }
-    if (rc == 0) {
-        rc = plan(&job, &err);
-    }
+    char etag[FILE_ETAG_SIZE];
+    int rc = open_job(&job, &err);
     if (rc < 0) {
         job_finish(&job, rc, &err);
-    } else if (job.want > SMALL) {
+        return;
+    }
+    file_etag(&job.look.st, etag);
+    if (job.fd >= 0 && tidings_read_unchanged(read, tidings_str(etag))) {
+        job_finish(&job, 0, NULL);
+    } else if (job.fd < 0 || is_long(&job)) {
         submit(&job);
     } else {
-        run_file(&job);
+        run(&job);
     }
 }

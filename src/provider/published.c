@@ -126,24 +126,15 @@ static int each_child(struct published *store, struct tidings_str parent, struct
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
+/* Whole: the core cuts out what was asked for. */
 static int read_item(struct tidings_read *read, const struct published_item *item,
                      struct tidings_error *err)
 {
-    int64_t offset, length;
-    int64_t size = (int64_t)item->content.len;
-    tidings_read_range(read, &offset, &length);
-    if (offset < 0 || offset > size) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "the range begins at byte %lld, '%.*s' has %lld bytes",
-                            (long long)offset, STR_ARG(item->about.uri), (long long)size);
+    if (tidings_read_unchanged(read, item->about.etag)) {
+        return 0;
     }
-    if (length < 0 || length > size - offset) {
-        length = size - offset;
-    }
-    struct tidings_str part = {item->content.ptr + offset, (size_t)length};
-    bool is_text = item->is_text && (length == size || str_is_utf8(part));
-    return is_text ? tidings_read_text(read, &item->about, part, err)
-                   : tidings_read_blob(read, &item->about, part, err);
+    return item->is_text ? tidings_read_text(read, &item->about, item->content, err)
+                         : tidings_read_blob(read, &item->about, item->content, err);
 }
 
 struct naming {

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/hub_private.h"
-#include "core/request.h"
+#include "core/read.h"
 #include "core/semantics.h"
 #include "core/session.h"
 #include "json/write.h"

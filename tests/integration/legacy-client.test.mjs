@@ -89,7 +89,7 @@ for (const transport of TRANSPORTS) {
         const uri = tree.uri('missing.txt');
         await assert.rejects(client.readResource({ uri }), (error) => {
             assert.equal(error.code, -32002, error.message);
-            assert.deepEqual(error.data, { uri });
+            assert.deepEqual(error.data, { uri, reason: 'not_found' });
             return true;
         });
     });

@@ -44,7 +44,9 @@ struct request {
     bool is_done;
     struct tidings_str after;
     size_t wanted;
-    int64_t offset, length;
+    struct tidings_range range;
+    bool has_range;
+    struct tidings_str held;
     size_t max_bytes;
     struct tidings_str name, value; /* of what is completed */
 };
@@ -123,7 +125,7 @@ static void await(struct request *r)
 static struct request request_for(struct host *h)
 {
     struct host_answer *answer = must(calloc(1, sizeof *answer));
-    return (struct request){.host = h, .answer = answer, .length = -1, .max_bytes = SIZE_MAX};
+    return (struct request){.host = h, .answer = answer, .max_bytes = SIZE_MAX};
 }
 
 static struct host_row *add_row(struct host_answer *a, const struct tidings_resource *about)
@@ -202,10 +204,25 @@ bool tidings_read_cancelled(const struct tidings_read *read)
     return false;
 }
 
-void tidings_read_range(const struct tidings_read *read, int64_t *offset, int64_t *length)
+bool tidings_read_range(const struct tidings_read *read, struct tidings_range *range)
 {
-    *offset = read->r.offset;
-    *length = read->r.length;
+    *range = read->r.range;
+    return read->r.has_range;
+}
+
+bool tidings_read_unchanged(struct tidings_read *read, struct tidings_str etag)
+{
+    bool is_held = str_eq(etag, read->r.held);
+    read->r.answer->is_unchanged = is_held;
+    return is_held;
+}
+
+bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
+                        struct tidings_str mime_type)
+{
+    (void)uri;
+    (void)mime_type;
+    return !read->r.has_range;
 }
 
 size_t tidings_read_max_bytes(const struct tidings_read *read)
@@ -251,6 +268,16 @@ int tidings_read_take(struct tidings_read *read, const struct tidings_resource *
     (void)err;
     int rc = add_content(read, about, content, str_is_utf8(content));
     tidings_free(bytes);
+    return rc;
+}
+
+int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
+                      int64_t offset, char *bytes, size_t len, struct tidings_error *err)
+{
+    int rc = tidings_read_take(read, about, bytes, len, err);
+    struct host_answer *a = read->r.answer;
+    a->rows[a->count - 1].is_part = true;
+    a->rows[a->count - 1].offset = offset;
     return rc;
 }
 
@@ -364,12 +391,16 @@ struct tidings_provider *host_provider(struct host *h)
     return &h->provider;
 }
 
-struct host_answer *host_read_range(struct host *h, const char *uri, int64_t offset, int64_t length,
-                                    size_t max_bytes)
+struct host_answer *host_read_with(struct host *h, const char *uri,
+                                   const struct tidings_range *range, const char *held,
+                                   size_t max_bytes)
 {
     struct tidings_read read = {request_for(h)};
-    read.r.offset = offset;
-    read.r.length = length;
+    read.r.has_range = range != NULL;
+    if (range) {
+        read.r.range = *range;
+    }
+    read.r.held = tidings_str(held);
     read.r.max_bytes = max_bytes;
     h->provider.ops->read(&h->provider, &read, tidings_str(uri));
     await(&read.r);
@@ -378,7 +409,7 @@ struct host_answer *host_read_range(struct host *h, const char *uri, int64_t off
 
 struct host_answer *host_read(struct host *h, const char *uri)
 {
-    return host_read_range(h, uri, 0, -1, SIZE_MAX);
+    return host_read_with(h, uri, NULL, NULL, SIZE_MAX);
 }
 
 static struct host_answer *run_list(struct host *h, const char *uri, const char *after,

@@ -30,6 +30,8 @@ struct host_row {
     bool is_text; /* contents only */
     char *bytes;  /* contents only; NUL-terminated */
     size_t length;
+    bool is_part; /* given as a part, from `offset` on */
+    int64_t offset;
 };
 
 struct host_answer {
@@ -37,12 +39,15 @@ struct host_answer {
     char error[252];
     size_t count;
     struct host_row *rows;
-    bool is_full; /* a listing that was stopped */
+    bool is_full;      /* a listing that was stopped */
+    bool is_unchanged; /* a read that found its etag held */
 };
 
 struct host_answer *host_read(struct host *h, const char *uri);
-struct host_answer *host_read_range(struct host *h, const char *uri, int64_t offset, int64_t length,
-                                    size_t max_bytes);
+/* `range` NULL: all of it. `held`: an etag the client has, NULL: none. */
+struct host_answer *host_read_with(struct host *h, const char *uri,
+                                   const struct tidings_range *range, const char *held,
+                                   size_t max_bytes);
 struct host_answer *host_list(struct host *h, const char *after, size_t wanted);
 struct host_answer *host_children(struct host *h, const char *uri, const char *after,
                                   size_t wanted);

@@ -59,6 +59,8 @@ static void use(struct host *h)
     check_answer(host_stat(h, MOUNT "d/a"));
     check_answer(host_read(h, MOUNT "d/a"));
     check_answer(host_read(h, MOUNT "d/"));
+    static const struct tidings_range last = {TIDINGS_UNIT_LINES, 0, -1, 1};
+    check_answer(host_read_with(h, MOUNT "d/a", &last, NULL, SIZE_MAX));
     check_answer(host_list(h, "", 100));
     check_answer(host_children(h, MOUNT "d/", "", 100));
     check_answer(

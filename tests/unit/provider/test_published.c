@@ -134,30 +134,20 @@ static void text_is_text_and_bytes_are_bytes(void **state)
     host_answer_free(a);
 }
 
-static void a_range_is_cut_out(void **state)
+static void what_the_client_holds_is_not_given_again(void **state)
 {
     struct fixture *f = *state;
-    put(f, AT "x", "gr\xc3\xbc\xc3\x9f");
-    static const struct {
-        int64_t offset, length;
-        const char *content;
-        bool is_text;
-    } rows[] = {
-        {0, -1, "gr\xc3\xbc\xc3\x9f", true}, {0, 2, "gr", true},        {2, 2, "\xc3\xbc", true},
-        {3, 2, "\xbc\xc3", false},           {4, 99, "\xc3\x9f", true}, {6, -1, "", true},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct host_answer *a =
-            host_read_range(f->host, AT "x", rows[i].offset, rows[i].length, SIZE_MAX);
-        assert_int_equal(a->code, 0);
-        assert_string_equal(a->rows[0].bytes, rows[i].content);
-        assert_int_equal(a->rows[0].is_text, rows[i].is_text);
-        host_answer_free(a);
-    }
-    struct host_answer *a = host_read_range(f->host, AT "x", 7, -1, SIZE_MAX);
-    assert_int_equal(a->code, TIDINGS_E_INVALID);
-    assert_non_null(strstr(a->error, "has 6 bytes"));
+    put(f, AT "x", "text");
+    struct host_answer *first = host_read(f->host, AT "x");
+    struct host_answer *a = host_read_with(f->host, AT "x", NULL, first->rows[0].etag, SIZE_MAX);
+    assert_true(a->is_unchanged);
+    assert_int_equal(a->count, 0);
     host_answer_free(a);
+    put(f, AT "x", "other");
+    a = host_read_with(f->host, AT "x", NULL, first->rows[0].etag, SIZE_MAX);
+    assert_string_equal(a->rows[0].bytes, "other");
+    host_answer_free(a);
+    host_answer_free(first);
 }
 
 /* ---- what is announced ----------------------------------------------------------------------- */
@@ -417,7 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_newest_is_served_and_described),
         TEST(text_is_text_and_bytes_are_bytes),
-        TEST(a_range_is_cut_out),
+        TEST(what_the_client_holds_is_not_given_again),
         TEST(changes_are_announced_and_repetitions_are_not),
         TEST(another_description_is_a_change),
         TEST(conditions_hold_or_nothing_changes),
