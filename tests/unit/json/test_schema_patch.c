@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Patch schemas: which patches a type accepts and refuses, by table; and that a schema from which
+ * none can be made is refused with the place.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "json/schema_patch.h"
+
+static struct json *parse(const char *text)
+{
+    struct json *root = NULL;
+    struct tidings_error err = {0};
+    if (jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, &err) < 0) {
+        fail_msg("%s: %s", text, err.text);
+    }
+    return root;
+}
+
+#define USER                                                                                       \
+    "{\"type\":\"object\",\"required\":[\"name\"],\"minProperties\":1,\"properties\":{"            \
+    "\"name\":{\"type\":\"string\",\"minLength\":1},"                                              \
+    "\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"                               \
+    "\"home\":{\"type\":\"object\",\"required\":[\"city\"],\"properties\":"                        \
+    "{\"city\":{\"type\":\"string\"},\"zip\":{\"type\":\"integer\"}}}}}"
+#define TREE                                                                                       \
+    "{\"$ref\":\"#/$defs/node\",\"$defs\":{\"node\":{\"type\":\"object\",\"properties\":"          \
+    "{\"v\":{\"type\":\"number\"},\"next\":{\"$ref\":\"#/$defs/node\"}}}}}"
+#define SPREAD                                                                                     \
+    "{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"string\"}}},"                                  \
+    "{\"properties\":{\"b\":{\"type\":\"string\"}}}],"                                             \
+    "\"oneOf\":[{\"properties\":{\"c\":{\"type\":\"string\"}}},"                                   \
+    "{\"properties\":{\"c\":{\"type\":\"integer\"}}}],"                                            \
+    "\"if\":{\"properties\":{\"d\":true}},\"dependentSchemas\":{\"a\":{\"properties\":"            \
+    "{\"e/~% é\":{\"type\":\"boolean\"}}}}}"
+#define OPEN                                                                                       \
+    "{\"properties\":{\"a\":{\"type\":\"string\"}},\"additionalProperties\":{\"type\":"            \
+    "\"integer\"}}"
+#define PATTERNS "{\"patternProperties\":{\"^x-\":{\"type\":\"integer\"}}}"
+
+static const struct {
+    const char *schema, *patch;
+    bool valid;
+} rows[] = {
+    {USER, "{}", true},
+    {USER, "{\"name\":\"x\"}", true},
+    {USER, "{\"name\":null}", true}, /* the full schema judges what comes out */
+    {USER, "{\"name\":\"\"}", false},
+    {USER, "{\"name\":{\"a\":1}}", false},
+    {USER, "{\"other\":1}", false},
+    {USER, "{\"other\":null}", false},
+    {USER, "{\"home\":{\"zip\":1}}", true},
+    {USER, "{\"home\":{\"zip\":null,\"city\":null}}", true},
+    {USER, "{\"home\":{\"zip\":\"x\"}}", false},
+    {USER, "{\"home\":{\"street\":\"x\"}}", false},
+    {USER, "{\"home\":null}", true},
+    {USER, "{\"home\":7}", false},
+    {USER, "{\"tags\":[\"a\"]}", true},
+    {USER, "{\"tags\":[null]}", false},
+    {USER, "{\"tags\":{\"0\":\"a\"}}", false},
+    {USER, "null", false},
+    {USER, "[]", false},
+    {TREE, "{\"next\":{\"next\":{\"v\":1,\"next\":null}}}", true},
+    {TREE, "{\"next\":{\"next\":{\"w\":1}}}", false},
+    {SPREAD, "{\"a\":\"x\",\"b\":null,\"c\":1}", true},
+    {SPREAD, "{\"c\":\"x\",\"d\":[{\"q\":null}]}", true},
+    {SPREAD, "{\"c\":true}", false},
+    {SPREAD, "{\"f\":1}", false},
+    {SPREAD, "{\"e/~% é\":true}", true},
+    {SPREAD, "{\"e/~% é\":1}", false},
+    {OPEN, "{\"z\":1}", true},
+    {OPEN, "{\"z\":null}", true},
+    {OPEN, "{\"z\":\"x\"}", false},
+    {PATTERNS, "{\"x-a\":1}", true},
+    {PATTERNS, "{\"x-a\":\"x\"}", false},
+    {PATTERNS, "{\"y\":1}", false},
+    {"true", "{\"any\":{\"thing\":1}}", true},
+    {"{\"type\":\"object\"}", "{\"any\":1}", true},
+    {"{\"additionalProperties\":false}", "{\"any\":1}", false},
+    {"{\"properties\":{\"n\":{\"type\":[\"object\",\"null\"]}}}", "{\"n\":{\"x\":1}}", true},
+    {"{\"properties\":{\"n\":false}}", "{\"n\":{}}", false},
+    {"{\"properties\":{\"n\":false}}", "{\"n\":null}", true},
+};
+
+static void patches_are_judged_by_the_schema_made_for_them(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct json *full = parse(rows[i].schema), *patch = parse(rows[i].patch);
+        struct json_schema *schema = NULL;
+        struct tidings_error err = {0};
+        struct schema_error why = {0};
+        if (schema_patch_compile(full, NULL, &schema, &err) < 0) {
+            fail_msg("%s: %s", rows[i].schema, err.text);
+        }
+        if (schema_validate(schema, patch, &why) != rows[i].valid) {
+            fail_msg("%s for %s: expected %s; %s %s", rows[i].patch, rows[i].schema,
+                     rows[i].valid ? "valid" : "not valid", why.instance_path, why.text);
+        }
+        schema_destroy(schema);
+        jv_unref(patch);
+        jv_unref(full);
+    }
+}
+
+static void a_reference_that_cannot_be_followed_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "{\"properties\":{\"a\":{\"$ref\":\"#x\"}},\"$defs\":{\"x\":{\"$anchor\":\"x\"}}}",
+        "{\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}},\"$defs\":{\"x\":{\"$dynamicAnchor\":"
+        "\"x\"}}}",
+    };
+    for (size_t i = 0; i < 2; i++) {
+        struct json *full = parse(schemas[i]), *patch = NULL;
+        struct tidings_error err = {0};
+        assert_int_equal(schema_patch_make(full, &patch, &err), TIDINGS_E_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "/properties/a"));
+        assert_null(patch);
+        jv_unref(full);
+    }
+}
+
+/* Each of n parts names all n parts: every entry would gather all of them. */
+static void parts_that_refer_to_one_another_too_often_are_a_limit(void **state)
+{
+    (void)state;
+    struct buf out;
+    buf_init(&out, 8u << 20);
+    buf_puts(&out, STR("{\"$defs\":{"));
+    const unsigned n = 600;
+    for (unsigned i = 0; i < n; i++) {
+        buf_putf(&out,
+                 "%s\"p%u\":{\"properties\":{\"x%u\":{\"$ref\":\"#/$defs/p%u\"}},\"$ref\":"
+                 "\"#/$defs/p%u\"}",
+                 i > 0 ? "," : "", i, i, (i * 7 + 1) % n, (i + 1) % n);
+    }
+    buf_puts(&out, STR("},\"$ref\":\"#/$defs/p0\"}"));
+    struct json *full = parse(out.ptr), *patch = NULL;
+    struct tidings_error err = {0};
+    assert_int_equal(schema_patch_make(full, &patch, &err), TIDINGS_E_LIMIT);
+    jv_unref(full);
+    buf_deinit(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patches_are_judged_by_the_schema_made_for_them),
+        cmocka_unit_test(a_reference_that_cannot_be_followed_is_refused_with_its_place),
+        cmocka_unit_test(parts_that_refer_to_one_another_too_often_are_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
