@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Versions of entities in memory: for tests, and for servers that need not remember.
+ *
+ * Invariant: `sorted` holds the entities by id, each with at least one version outside a batch;
+ * `undo` holds what was done since `begin`, newest last, and owns what that took away.
+ */
+#include "store/entity_rows.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+struct stored {
+    struct entity_version v;
+    char text[];
+};
+
+struct entity {
+    struct stored **versions;
+    size_t count, room;
+    struct tidings_str id; /* in the text that follows */
+    char text[];
+};
+
+struct type {
+    struct list link;
+    struct entity_type_row row;
+    char text[];
+};
+
+struct key {
+    struct list link;
+    struct tidings_str key, text;
+    char bytes[];
+};
+
+enum undo_kind {
+    UNDO_PUT,
+    UNDO_FORGET,
+    UNDO_TYPE,
+    UNDO_KEY,
+};
+
+struct undo {
+    struct list link;
+    enum undo_kind kind;
+    struct entity *entity;
+    struct type *type;
+    struct key *key;
+    bool instead;
+    size_t count;           /* of versions taken away */
+    struct stored *taken[]; /* oldest first */
+};
+
+struct memory {
+    struct entity_rows base;
+    struct map by_id, by_key;
+    struct entity **sorted;
+    size_t count, room;
+    struct list types, keys, undo;
+    bool in_batch;
+};
+
+static const struct entity_rows_ops memory_ops;
+
+static struct memory *memory_of(struct entity_rows *rows)
+{
+    assert(rows->ops == &memory_ops);
+    return (struct memory *)(void *)rows;
+}
+
+static int no_memory(struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+/* Room for one more pointer in an array that doubles. */
+static bool make_room(void *array, size_t count, size_t *room)
+{
+    if (count < *room) {
+        return true;
+    }
+    size_t wanted = *room ? 2 * *room : 4;
+    void *old, *grown;
+    memcpy(&old, array, sizeof old);
+    grown = mem_realloc(old, wanted * sizeof(void *));
+    if (!grown) {
+        return false;
+    }
+    memcpy(array, &grown, sizeof grown);
+    *room = wanted;
+    return true;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void drop_entity(struct entity *e)
+{
+    for (size_t i = 0; i < e->count; i++) {
+        mem_free(e->versions[i]);
+    }
+    mem_free(e->versions);
+    mem_free(e);
+}
+
+/* The first entity whose id is greater than `id`. */
+static size_t place_after(const struct memory *m, struct tidings_str id)
+{
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (str_cmp(m->sorted[middle]->id, id) <= 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void remove_entity(struct memory *m, struct entity *e)
+{
+    size_t at = place_after(m, e->id) - 1;
+    memmove(&m->sorted[at], &m->sorted[at + 1], (m->count - at - 1) * sizeof(*m->sorted));
+    m->count--;
+    map_remove(&m->by_id, e->id);
+    drop_entity(e);
+}
+
+static void undo_one(struct memory *m, struct undo *u)
+{
+    struct entity *e = u->entity;
+    switch (u->kind) {
+    case UNDO_PUT:
+        mem_free(e->versions[--e->count]);
+        if (u->instead) {
+            e->versions[e->count++] = u->taken[0];
+        } else if (e->count == 0) {
+            remove_entity(m, e);
+        }
+        break;
+    case UNDO_FORGET: /* there was room for them before */
+        memmove(e->versions + u->count, e->versions, e->count * sizeof(*e->versions));
+        memcpy(e->versions, u->taken, u->count * sizeof(*e->versions));
+        e->count += u->count;
+        break;
+    case UNDO_TYPE:
+        list_remove(&u->type->link);
+        mem_free(u->type);
+        break;
+    case UNDO_KEY:
+        map_remove(&m->by_key, u->key->key);
+        list_remove(&u->key->link);
+        mem_free(u->key);
+        break;
+    }
+}
+
+static int memory_begin(struct entity_rows *rows, struct tidings_error *err)
+{
+    (void)err;
+    struct memory *m = memory_of(rows);
+    assert(!m->in_batch);
+    m->in_batch = true;
+    return 0;
+}
+
+static void evict_keys(struct memory *m)
+{
+    while (m->by_key.count > ENTITY_KEYS) {
+        struct key *oldest = list_entry(m->keys.next, struct key, link);
+        map_remove(&m->by_key, oldest->key);
+        list_remove(&oldest->link);
+        mem_free(oldest);
+    }
+}
+
+static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
+{
+    (void)err;
+    struct memory *m = memory_of(rows);
+    assert(m->in_batch);
+    list_each (it, next, &m->undo) {
+        struct undo *u = list_entry(it, struct undo, link);
+        for (size_t i = 0; i < u->count; i++) {
+            mem_free(u->taken[i]);
+        }
+        list_remove(&u->link);
+        mem_free(u);
+    }
+    evict_keys(m);
+    m->in_batch = false;
+    return 0;
+}
+
+static void memory_rollback(struct entity_rows *rows)
+{
+    struct memory *m = memory_of(rows);
+    while (!list_empty(&m->undo)) {
+        struct undo *newest = list_entry(m->undo.prev, struct undo, link);
+        list_remove(&newest->link);
+        undo_one(m, newest);
+        mem_free(newest);
+    }
+    m->in_batch = false;
+}
+
+static struct undo *undo_create(enum undo_kind kind, struct entity *e, size_t count)
+{
+    struct undo *u = mem_zalloc(sizeof(*u) + count * sizeof(*u->taken));
+    if (u) {
+        u->kind = kind;
+        u->entity = e;
+        u->count = count;
+    }
+    return u;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+static struct stored *copy_version(const struct entity_version *v)
+{
+    size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
+                   v->changed_by.len + v->previous.len;
+    struct stored *s = mem_alloc(sizeof(*s) + bytes);
+    if (s) {
+        char *at = s->text;
+        s->v = *v;
+        s->v.id = str_place(&at, v->id);
+        s->v.type = str_place(&at, v->type);
+        s->v.type_version = str_place(&at, v->type_version);
+        s->v.parent = str_place(&at, v->parent);
+        s->v.value = str_place(&at, v->value);
+        s->v.changed_by = str_place(&at, v->changed_by);
+        s->v.previous = str_place(&at, v->previous);
+    }
+    return s;
+}
+
+static struct entity *add_entity(struct memory *m, struct tidings_str id)
+{
+    struct entity *e = mem_zalloc(sizeof(*e) + id.len);
+    if (!e || !make_room(&m->sorted, m->count, &m->room)) {
+        mem_free(e);
+        return NULL;
+    }
+    char *at = e->text;
+    e->id = str_place(&at, id);
+    if (map_put(&m->by_id, e->id, e, NULL) < 0) {
+        mem_free(e);
+        return NULL;
+    }
+    size_t place = place_after(m, id);
+    memmove(&m->sorted[place + 1], &m->sorted[place], (m->count - place) * sizeof(*m->sorted));
+    m->sorted[place] = e;
+    m->count++;
+    return e;
+}
+
+static int memory_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
+                      struct tidings_error *err)
+{
+    struct memory *m = memory_of(rows);
+    assert(m->in_batch);
+    struct entity *e = map_find(&m->by_id, version->id);
+    instead = instead && e;
+    bool is_new = !e;
+    struct stored *s = copy_version(version);
+    struct undo *u = undo_create(UNDO_PUT, NULL, instead ? 1 : 0);
+    e = e || !s || !u ? e : add_entity(m, version->id);
+    if (!s || !u || !e || !make_room(&e->versions, e->count, &e->room)) {
+        mem_free(s);
+        mem_free(u);
+        if (is_new && e) {
+            remove_entity(m, e);
+        }
+        return no_memory(err);
+    }
+    if (instead) {
+        u->taken[0] = e->versions[--e->count];
+    }
+    assert(e->count == 0 || e->versions[e->count - 1]->v.from < version->from);
+    u->entity = e;
+    u->instead = instead;
+    e->versions[e->count++] = s;
+    list_append(&m->undo, &u->link);
+    return 0;
+}
+
+static int memory_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+                         struct tidings_error *err)
+{
+    struct memory *m = memory_of(rows);
+    struct entity *e = map_find(&m->by_id, id);
+    size_t gone = 0;
+    while (e && gone + 1 < e->count && e->versions[gone + 1]->v.from <= end) {
+        gone++;
+    }
+    if (gone == 0) {
+        return 0;
+    }
+    struct undo *u = undo_create(UNDO_FORGET, e, gone);
+    if (!u) {
+        return no_memory(err);
+    }
+    memcpy(u->taken, e->versions, gone * sizeof(*e->versions));
+    e->count -= gone;
+    memmove(e->versions, e->versions + gone, e->count * sizeof(*e->versions));
+    list_append(&m->undo, &u->link);
+    return 0;
+}
+
+static struct entity_version version_at(const struct entity *e, size_t i)
+{
+    struct entity_version v = e->versions[i]->v;
+    v.to = i + 1 < e->count ? e->versions[i + 1]->v.from : TIMELINE_FOREVER;
+    return v;
+}
+
+static int memory_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+                       struct entity_version *ret, struct tidings_error *err)
+{
+    (void)err;
+    struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    size_t low = 0, high = e ? e->count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (e->versions[middle]->v.from <= at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0) {
+        return 0;
+    }
+    *ret = version_at(e, low - 1);
+    return 1;
+}
+
+static int memory_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+                          entity_version_fn fn, void *user, struct tidings_error *err)
+{
+    (void)err;
+    struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    for (size_t i = 0; e && i < e->count; i++) {
+        struct entity_version v = version_at(e, i);
+        if (v.from >= first && !fn(user, &v)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static bool is_wanted(const struct entity_version *v, const struct entity_scope *scope)
+{
+    return (scope->deleted || !v->deleted) &&
+           (scope->type.len == 0 || str_eq(scope->type, v->type)) &&
+           (scope->type_version.len == 0 || str_eq(scope->type_version, v->type_version)) &&
+           (!scope->by_parent || str_eq(scope->parent, v->parent));
+}
+
+static int memory_list(struct entity_rows *rows, const struct entity_scope *scope,
+                       struct tidings_str after, entity_version_fn fn, void *user,
+                       struct tidings_error *err)
+{
+    (void)err;
+    struct memory *m = memory_of(rows);
+    for (size_t i = after.len > 0 ? place_after(m, after) : 0; i < m->count; i++) {
+        struct entity_version v = version_at(m->sorted[i], m->sorted[i]->count - 1);
+        if (is_wanted(&v, scope) && !fn(user, &v)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+/* ---- types and keys -------------------------------------------------------------------------- */
+
+static int memory_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+                           struct tidings_error *err)
+{
+    struct memory *m = memory_of(rows);
+    assert(m->in_batch);
+    struct list *before = &m->types;
+    list_each (it, next, &m->types) {
+        const struct type *t = list_entry(it, struct type, link);
+        int order = str_cmp(t->row.name, row->name);
+        if (order == 0 && str_eq(t->row.version, row->version)) {
+            return tidings_fail(err, TIDINGS_E_EXISTS, "entity type '%.*s@%.*s' already exists",
+                                STR_ARG(row->name), STR_ARG(row->version));
+        }
+        before = order <= 0 ? it : before;
+    }
+    struct type *t = mem_alloc(sizeof(*t) + row->name.len + row->version.len + row->schema.len +
+                               row->description.len + row->options.len);
+    struct undo *u = undo_create(UNDO_TYPE, NULL, 0);
+    if (!t || !u) {
+        mem_free(t);
+        mem_free(u);
+        return no_memory(err);
+    }
+    char *at = t->text;
+    t->row.name = str_place(&at, row->name);
+    t->row.version = str_place(&at, row->version);
+    t->row.schema = str_place(&at, row->schema);
+    t->row.description = str_place(&at, row->description);
+    t->row.options = str_place(&at, row->options);
+    list_insert_between(&t->link, before, before->next);
+    u->type = t;
+    list_append(&m->undo, &u->link);
+    return 0;
+}
+
+static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+                        struct tidings_error *err)
+{
+    (void)err;
+    list_each (it, next, &memory_of(rows)->types) {
+        if (!fn(user, &list_entry(it, struct type, link)->row)) {
+            break;
+        }
+    }
+    return 0;
+}
+
+static int memory_put_key(struct entity_rows *rows, struct tidings_str key, struct tidings_str text,
+                          struct tidings_error *err)
+{
+    struct memory *m = memory_of(rows);
+    assert(m->in_batch && !map_find(&m->by_key, key));
+    struct key *k = mem_alloc(sizeof(*k) + key.len + text.len);
+    struct undo *u = undo_create(UNDO_KEY, NULL, 0);
+    if (k) {
+        char *at = k->bytes;
+        k->key = str_place(&at, key);
+        k->text = str_place(&at, text);
+    }
+    if (!k || !u || map_put(&m->by_key, k->key, k, NULL) < 0) {
+        mem_free(k);
+        mem_free(u);
+        return no_memory(err);
+    }
+    list_append(&m->keys, &k->link);
+    u->key = k;
+    list_append(&m->undo, &u->link);
+    return 0;
+}
+
+static int memory_find_key(struct entity_rows *rows, struct tidings_str key,
+                           struct tidings_str *ret, struct tidings_error *err)
+{
+    (void)err;
+    struct key *k = map_find(&memory_of(rows)->by_key, key);
+    if (k) {
+        *ret = k->text;
+    }
+    return k ? 1 : 0;
+}
+
+static int memory_idle(struct entity_rows *rows, struct tidings_error *err)
+{
+    (void)rows;
+    (void)err;
+    return 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void memory_destroy(struct entity_rows *rows)
+{
+    if (!rows) {
+        return;
+    }
+    struct memory *m = memory_of(rows);
+    memory_rollback(rows);
+    for (size_t i = 0; i < m->count; i++) {
+        drop_entity(m->sorted[i]);
+    }
+    mem_free(m->sorted);
+    list_each (it, next, &m->types) {
+        mem_free(list_entry(it, struct type, link));
+    }
+    list_each (it, next, &m->keys) {
+        mem_free(list_entry(it, struct key, link));
+    }
+    map_deinit(&m->by_id);
+    map_deinit(&m->by_key);
+    mem_free(m);
+}
+
+struct entity_rows *entity_memory_create(struct tidings_error *err)
+{
+    struct memory *m = mem_zalloc(sizeof(*m));
+    if (!m) {
+        no_memory(err);
+        return NULL;
+    }
+    m->base.ops = &memory_ops;
+    map_init(&m->by_id);
+    map_init(&m->by_key);
+    list_init(&m->types);
+    list_init(&m->keys);
+    list_init(&m->undo);
+    return &m->base;
+}
+
+static const struct entity_rows_ops memory_ops = {
+    .name = "memory",
+    .destroy = memory_destroy,
+    .begin = memory_begin,
+    .commit = memory_commit,
+    .rollback = memory_rollback,
+    .put = memory_put,
+    .forget = memory_forget,
+    .find = memory_find,
+    .history = memory_history,
+    .list = memory_list,
+    .put_type = memory_put_type,
+    .types = memory_types,
+    .put_key = memory_put_key,
+    .find_key = memory_find_key,
+    .idle = memory_idle,
+};

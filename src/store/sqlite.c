@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SQLite behind a table of the functions we use, filled from the shared library.
+ *
+ * WAL with synchronous=FULL: a commit appends to one file and syncs it. Locked exclusively: the
+ * owner may then remember what it wrote, and no shared memory is needed.
+ */
+#include "store/sqlite.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <sqlite3.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#define LIBRARY "libsqlite3.so.0"
+
+#define FUNCTIONS(X)                                                                               \
+    X(open_v2)                                                                                     \
+    X(close_v2)                                                                                    \
+    X(exec)                                                                                        \
+    X(errmsg)                                                                                      \
+    X(extended_errcode)                                                                            \
+    X(get_autocommit)                                                                              \
+    X(prepare_v3)                                                                                  \
+    X(finalize)                                                                                    \
+    X(step)                                                                                        \
+    X(reset)                                                                                       \
+    X(bind_int64)                                                                                  \
+    X(bind_text)                                                                                   \
+    X(column_int64)                                                                                \
+    X(column_text)                                                                                 \
+    X(column_bytes)
+
+struct sqlite {
+    void *library;
+    sqlite3 *handle;
+#define FIELD(name) __typeof__(&sqlite3_##name) name;
+    FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int load(struct sqlite *db, struct tidings_error *err)
+{
+    db->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!db->library) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "keeping things in a file needs SQLite (Debian: libsqlite3-0): %s",
+                            dlerror());
+    }
+    const struct {
+        const char *name;
+        void *at;
+    } wanted[] = {
+#define ROW(name) {"sqlite3_" #name, &db->name},
+        FUNCTIONS(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        void *found = dlsym(db->library, wanted[i].name);
+        if (!found) {
+            return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " has no %s", wanted[i].name);
+        }
+        memcpy(wanted[i].at, &found, sizeof found);
+    }
+    return 0;
+}
+
+/* What SQLite says, in our codes. */
+static int failed(struct sqlite *db, struct tidings_error *err)
+{
+    int code = db->handle ? db->extended_errcode(db->handle) : SQLITE_NOMEM;
+    const char *text = db->handle ? db->errmsg(db->handle) : "out of memory";
+    static const struct {
+        int sqlite, code;
+    } map[] = {
+        {SQLITE_NOMEM, TIDINGS_E_NOMEM},       {SQLITE_FULL, TIDINGS_E_LIMIT},
+        {SQLITE_BUSY, TIDINGS_E_BUSY},         {SQLITE_LOCKED, TIDINGS_E_BUSY},
+        {SQLITE_PERM, TIDINGS_E_DENIED},       {SQLITE_READONLY, TIDINGS_E_DENIED},
+        {SQLITE_CONSTRAINT, TIDINGS_E_EXISTS},
+    };
+    for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
+        if ((code & 0xff) == map[i].sqlite) {
+            return tidings_fail(err, map[i].code, "%s", text);
+        }
+    }
+    return tidings_fail(err, TIDINGS_E_IO, "%s", text);
+}
+
+static int configure(struct sqlite *db, struct tidings_error *err)
+{
+    int rc = sqlite_exec(db,
+                         "PRAGMA locking_mode=EXCLUSIVE;"
+                         "PRAGMA journal_mode=WAL;"
+                         "PRAGMA synchronous=FULL;"
+                         "PRAGMA temp_store=MEMORY;"
+                         "PRAGMA foreign_keys=OFF;"
+                         "BEGIN IMMEDIATE; COMMIT;", /* takes the lock, for good */
+                         err);
+    if (rc == TIDINGS_E_BUSY) {
+        return tidings_fail(err, rc, "another program has it open");
+    }
+    return rc;
+}
+
+int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
+{
+    struct sqlite *db = mem_zalloc(sizeof(*db));
+    if (!db) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int rc = load(db, err);
+    if (rc == 0 && db->open_v2(path, &db->handle,
+                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                               NULL) != SQLITE_OK) {
+        rc = failed(db, err);
+    }
+    if (rc == 0) {
+        rc = configure(db, err);
+    }
+    if (rc < 0) {
+        sqlite_close(db);
+        return error_wrap(err, rc, "database '%s'", path);
+    }
+    *ret = db;
+    return 0;
+}
+
+void sqlite_close(struct sqlite *db)
+{
+    if (!db) {
+        return;
+    }
+    if (db->handle) {
+        db->close_v2(db->handle);
+    }
+    if (db->library) {
+        dlclose(db->library);
+    }
+    mem_free(db);
+}
+
+/* ---- statements ------------------------------------------------------------------------------ */
+
+int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
+{
+    return db->exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, err);
+}
+
+bool sqlite_in_transaction(struct sqlite *db)
+{
+    return !db->get_autocommit(db->handle);
+}
+
+int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
+                   struct tidings_error *err)
+{
+    int rc = db->prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
+    return rc == SQLITE_OK ? 0 : failed(db, err);
+}
+
+void sqlite_finalize(struct sqlite *db, struct sqlite3_stmt *st)
+{
+    db->finalize(st);
+}
+
+void sqlite_bind_int(struct sqlite *db, struct sqlite3_stmt *st, int parameter, int64_t n)
+{
+    db->bind_int64(st, parameter, n);
+}
+
+void sqlite_bind_str(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
+                     struct tidings_str s)
+{
+    db->bind_text(st, parameter, s.len > 0 ? s.ptr : "", (int)s.len, SQLITE_STATIC);
+}
+
+int64_t sqlite_int(struct sqlite *db, struct sqlite3_stmt *st, int column)
+{
+    return db->column_int64(st, column);
+}
+
+struct tidings_str sqlite_str(struct sqlite *db, struct sqlite3_stmt *st, int column)
+{
+    const unsigned char *text = db->column_text(st, column);
+    if (!text) {
+        return STR_EMPTY;
+    }
+    return tidings_strn((const char *)text, (size_t)db->column_bytes(st, column));
+}
+
+int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)
+{
+    int rc = db->step(st);
+    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : failed(db, err);
+}
+
+void sqlite_reset(struct sqlite *db, struct sqlite3_stmt *st)
+{
+    db->reset(st);
+}
+
+int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)
+{
+    int rc = sqlite_step(db, st, err);
+    sqlite_reset(db, st);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- versions of the layout ------------------------------------------------------------------ */
+
+static int read_version(struct sqlite *db, int64_t *ret, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(db, "PRAGMA user_version", &st, err);
+    if (rc == 0) {
+        rc = sqlite_step(db, st, err);
+        *ret = rc == 1 ? sqlite_int(db, st, 0) : 0;
+    }
+    sqlite_finalize(db, st);
+    return rc < 0 ? rc : 0;
+}
+
+int sqlite_migrate(struct sqlite *db, const char *const *steps, int count,
+                   struct tidings_error *err)
+{
+    int64_t version = 0;
+    int rc = read_version(db, &version, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (version > count) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "the database has layout %lld, made by a newer tidings; this one knows "
+                            "layouts up to %d",
+                            (long long)version, count);
+    }
+    rc = sqlite_exec(db, "BEGIN IMMEDIATE", err);
+    for (int64_t i = version; rc == 0 && i < count; i++) {
+        rc = sqlite_exec(db, steps[i], err);
+    }
+    char set[48];
+    (void)snprintf(set, sizeof set, "PRAGMA user_version=%d", count);
+    rc = rc == 0 ? sqlite_exec(db, set, err) : rc;
+    rc = rc == 0 ? sqlite_exec(db, "COMMIT", err) : rc;
+    if (rc < 0 && sqlite_in_transaction(db)) {
+        (void)sqlite_exec(db, "ROLLBACK", NULL);
+    }
+    return rc;
+}

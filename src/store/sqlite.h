@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A SQLite database of ours: opened so that a commit is on the disk when it returns, and that no
+ * other program writes to it meanwhile. The library is loaded when the first one is opened: who
+ * keeps nothing does not pay for it.
+ *
+ * One thread. Statements are made once and used again; their texts are bound by reference and must
+ * live until the statement is reset.
+ */
+#ifndef STORE_SQLITE_H
+#define STORE_SQLITE_H
+
+#include <tidings/types.h>
+
+struct sqlite;
+struct sqlite3_stmt;
+
+/* `path`, or ":memory:". TIDINGS_E_UNSUPPORTED when the library is missing, TIDINGS_E_BUSY when
+ * another program has it open. */
+int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err);
+void sqlite_close(struct sqlite *db); /* NULL is fine; statements must be gone */
+
+/* The steps that make a new database, and lead an older one to what is expected today: step i takes
+ * it from version i to i + 1. All or nothing. One that is newer than `count` is refused. */
+int sqlite_migrate(struct sqlite *db, const char *const *steps, int count,
+                   struct tidings_error *err);
+
+/* Several statements without results. */
+int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err);
+/* In a transaction that was begun and not ended? A failed commit may have ended it. */
+bool sqlite_in_transaction(struct sqlite *db);
+
+int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
+                   struct tidings_error *err);
+void sqlite_finalize(struct sqlite *db, struct sqlite3_stmt *st); /* NULL is fine */
+
+/* Parameters count from 1, columns from 0. */
+void sqlite_bind_int(struct sqlite *db, struct sqlite3_stmt *st, int parameter, int64_t n);
+void sqlite_bind_str(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
+                     struct tidings_str s);
+int64_t sqlite_int(struct sqlite *db, struct sqlite3_stmt *st, int column);
+struct tidings_str sqlite_str(struct sqlite *db, struct sqlite3_stmt *st, int column);
+/* 1: a row, valid until the next step or reset. 0: no more. A failure: the sentence is SQLite's. */
+int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err);
+void sqlite_reset(struct sqlite *db, struct sqlite3_stmt *st);
+/* Step and reset a statement without results. */
+int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err);
+
+#endif

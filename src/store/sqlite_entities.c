@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Versions of entities in SQLite. What is committed is one row appended to `log` per version, which
+ * is what makes a commit cheap; where to find them (`versions`, `current`) is brought up to date
+ * later, many at a time (store/sqlite_apply.c).
+ *
+ * Until then the places of new versions are in tables of the same connection that live in memory
+ * (`temp`), so that reads see them and a rollback takes them back with the rest:
+ *
+ *     temp.fresh  (id, vfrom) -> seq    versions in the log that `versions` does not know yet
+ *     temp.gone   (id, vfrom)           versions in `versions` that are forgotten
+ *
+ * Invariant: the versions of an entity are those in `versions` without those in `gone`, followed by
+ * those in `fresh`. After a crash both are made again from the rows of the log with a number above
+ * `applied`.
+ */
+#include "store/sqlite_entities.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/sqlite_private.h"
+
+static const char *const layout[] = {
+    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
+    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
+    " previous TEXT, value TEXT);"
+    "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
+    " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
+    "CREATE INDEX current_type ON current(type, tversion, id);"
+    "CREATE INDEX current_parent ON current(parent, id);"
+    "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
+    " description TEXT, options TEXT, UNIQUE(name, version));"
+    "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
+    "CREATE INDEX keys_number ON keys(number);"
+    "CREATE TABLE state(applied INTEGER, keys INTEGER);"
+    "INSERT INTO state VALUES(0, 0);",
+};
+
+static const char in_memory[] =
+    "CREATE TABLE temp.fresh(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE temp.gone(id TEXT, vfrom INTEGER, PRIMARY KEY(id, vfrom)) WITHOUT ROWID;";
+
+#define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
+#define COLUMNS                                                                                    \
+    "l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value"
+#define LISTED                                                                                     \
+    "SELECT " COLUMNS " FROM main.current c JOIN main.log l ON l.seq=c.seq WHERE c.id>?1 AND"      \
+    " (?2 OR c.deleted=0)"
+#define BY_TYPE " AND c.type=?3"
+#define BY_VERSION " AND c.tversion=?4"
+#define BY_PARENT " AND c.parent=?5"
+#define IN_ORDER " ORDER BY c.id"
+
+static const char *const statements[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
+               " deleted, changed_by, previous, value) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
+               "?12)",
+    [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
+    [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
+    [ADD_GONE] = "INSERT OR IGNORE INTO temp.gone SELECT id, vfrom FROM main.versions v WHERE"
+                 " id=?1 AND vfrom=?2",
+    [FRESH_AT] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom<=?2 ORDER BY vfrom DESC"
+                 " LIMIT 1",
+    [FRESH_AFTER] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom>?2 ORDER BY vfrom"
+                    " LIMIT 1",
+    [KNOWN_AT] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom<=?2" NOT_GONE
+                 " ORDER BY vfrom DESC LIMIT 1",
+    [KNOWN_AFTER] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom>?2" NOT_GONE
+                    " ORDER BY vfrom LIMIT 1",
+    [ROW] = "SELECT " COLUMNS " FROM main.log l WHERE l.seq=?1",
+    [LIST_ALL] = LISTED IN_ORDER,
+    [LIST_TYPE] = LISTED BY_TYPE IN_ORDER,
+    [LIST_VERSION] = LISTED BY_TYPE BY_VERSION IN_ORDER,
+    [LIST_PARENT] = LISTED BY_PARENT IN_ORDER,
+    [LIST_TYPE_PARENT] = LISTED BY_TYPE BY_PARENT IN_ORDER,
+    [LIST_VERSION_PARENT] = LISTED BY_TYPE BY_VERSION BY_PARENT IN_ORDER,
+    [PUT_TYPE] = "INSERT INTO main.types(name, version, schema, description, options)"
+                 " VALUES(?1,?2,?3,?4,?5)",
+    [TYPES] = "SELECT name, version, schema, description, options FROM main.types ORDER BY name,"
+              " number",
+    [PUT_KEY] = "INSERT INTO main.keys VALUES(?1, (SELECT keys FROM main.state), ?2)",
+    [COUNT_KEY] = "UPDATE main.state SET keys=keys+1",
+    [DROP_KEYS] = "DELETE FROM main.keys WHERE number<(SELECT keys FROM main.state)-?1",
+    [FIND_KEY] = "SELECT text FROM main.keys WHERE key=?1",
+};
+
+static const struct entity_rows_ops sqlite_ops;
+
+struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
+{
+    assert(rows->ops == &sqlite_ops);
+    return (struct sqlite_entities *)(void *)rows;
+}
+
+/* Statements are made when first used: opening a store costs what is needed then. */
+int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
+                     struct tidings_error *err)
+{
+    if (!s->statements[which]) {
+        int rc = sqlite_prepare(s->db, statements[which], &s->statements[which], err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    *ret = s->statements[which];
+    return 0;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, which, &st, err);
+    return rc < 0 ? rc : sqlite_run(s->db, st, err);
+}
+
+void sqlite_entities_release(struct sqlite_entities *s)
+{
+    if (s->handed_out) {
+        sqlite_reset(s->db, s->handed_out);
+        s->handed_out = NULL;
+    }
+}
+
+static int sqlite_begin(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    s->seq_before = s->last_seq;
+    s->fresh_before = s->n_fresh;
+    return sqlite_statement_run(s, BEGIN, err);
+}
+
+static void sqlite_rollback(struct entity_rows *rows)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    if (sqlite_in_transaction(s->db)) {
+        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
+    }
+    s->last_seq = s->seq_before;
+    s->n_fresh = s->fresh_before;
+}
+
+static int sqlite_commit(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int rc = sqlite_statement_run(s, COMMIT, err);
+    if (rc < 0) {
+        sqlite_rollback(rows);
+        return rc;
+    }
+    /* Behind by too much: now, so that memory stays bounded. A failure is tried again later. */
+    if (s->n_fresh >= SQLITE_MAX_FRESH) {
+        (void)sqlite_apply(s, NULL);
+    }
+    return 0;
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+/* The place (and beginning) of a version; 1, or 0 when there is none. */
+static int find_place(struct sqlite_entities *s, enum statement which, struct tidings_str id,
+                      int64_t at, int64_t *ret_seq, int64_t *ret_from, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, which, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_str(s->db, st, 1, id);
+    sqlite_bind_int(s->db, st, 2, at);
+    rc = sqlite_step(s->db, st, err);
+    if (rc == 1) {
+        *ret_seq = sqlite_int(s->db, st, 0);
+        *ret_from = sqlite_int(s->db, st, 1);
+    }
+    sqlite_reset(s->db, st);
+    return rc;
+}
+
+static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at, int64_t *ret_seq,
+                   int64_t *ret_from, struct tidings_error *err)
+{
+    int rc = find_place(s, FRESH_AT, id, at, ret_seq, ret_from, err);
+    return rc != 0 ? rc : find_place(s, KNOWN_AT, id, at, ret_seq, ret_from, err);
+}
+
+/* When the version that begins at `from` ends. */
+static int find_end(struct sqlite_entities *s, struct tidings_str id, int64_t from,
+                    int64_t *ret_seq, int64_t *ret_to, struct tidings_error *err)
+{
+    *ret_to = TIMELINE_FOREVER;
+    int rc = find_place(s, KNOWN_AFTER, id, from, ret_seq, ret_to, err);
+    return rc != 0 ? rc : find_place(s, FRESH_AFTER, id, from, ret_seq, ret_to, err);
+}
+
+static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct entity_version *v)
+{
+    *v = (struct entity_version){
+        .id = sqlite_str(s->db, st, 0),
+        .from = sqlite_int(s->db, st, 1),
+        .to = TIMELINE_FOREVER,
+        .type = sqlite_str(s->db, st, 2),
+        .type_version = sqlite_str(s->db, st, 3),
+        .parent = sqlite_str(s->db, st, 4),
+        .deleted = sqlite_int(s->db, st, 5) != 0,
+        .changed_by = sqlite_str(s->db, st, 6),
+        .previous = sqlite_str(s->db, st, 7),
+        .value = sqlite_str(s->db, st, 8),
+    };
+}
+
+/* The row with that number; it stays handed out. */
+static int fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *ret,
+                 struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, ROW, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_int(s->db, st, 1, seq);
+    rc = sqlite_step(s->db, st, err);
+    if (rc != 1) {
+        sqlite_reset(s->db, st);
+        return rc < 0 ? rc
+                      : tidings_fail(err, TIDINGS_E_INTERNAL, "the log has no row %lld",
+                                     (long long)seq);
+    }
+    read_row(s, st, ret);
+    s->handed_out = st;
+    return 1;
+}
+
+static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t at,
+                       struct entity_version *ret, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int64_t seq = 0, from = 0, to = TIMELINE_FOREVER, next = 0;
+    int rc = find_at(s, id, at, &seq, &from, err);
+    if (rc == 1 && at != TIMELINE_FOREVER) {
+        int found = find_end(s, id, from, &next, &to, err);
+        rc = found < 0 ? found : 1;
+    }
+    if (rc == 1) {
+        rc = fetch(s, seq, ret, err);
+    }
+    if (rc == 1) {
+        ret->to = to;
+    }
+    return rc;
+}
+
+static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
+                          entity_version_fn fn, void *user, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int64_t seq = 0, from = TIMELINE_FOREVER, next = 0, to = 0;
+    int rc = find_end(s, id, first == TIMELINE_NEVER ? first : first - 1, &seq, &from, err);
+    for (bool go_on = true; rc == 1 && go_on; seq = next, from = to) {
+        struct entity_version v;
+        int more = find_end(s, id, from, &next, &to, err);
+        rc = more < 0 ? more : fetch(s, seq, &v, err);
+        if (rc == 1) {
+            v.to = to;
+            go_on = fn(user, &v) && more == 1;
+            sqlite_entities_release(s);
+        }
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int append(struct sqlite_entities *s, const struct entity_version *v, int64_t replaces,
+                  int64_t forget, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, APPEND, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
+    sqlite_bind_str(s->db, st, 2, v->id);
+    sqlite_bind_int(s->db, st, 3, v->from);
+    sqlite_bind_int(s->db, st, 4, replaces);
+    sqlite_bind_int(s->db, st, 5, forget);
+    sqlite_bind_str(s->db, st, 6, v->type);
+    sqlite_bind_str(s->db, st, 7, v->type_version);
+    sqlite_bind_str(s->db, st, 8, v->parent);
+    sqlite_bind_int(s->db, st, 9, v->deleted);
+    sqlite_bind_str(s->db, st, 10, v->changed_by);
+    sqlite_bind_str(s->db, st, 11, v->previous);
+    sqlite_bind_str(s->db, st, 12, v->value);
+    rc = sqlite_run(s->db, st, err);
+    s->last_seq += rc == 0;
+    return rc;
+}
+
+/* The version that began at `from` is no more. */
+static int hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
+                struct tidings_error *err)
+{
+    static const enum statement both[] = {REMOVE_FRESH, ADD_GONE};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < 2; i++) {
+        struct sqlite3_stmt *st = NULL;
+        rc = sqlite_statement(s, both[i], &st, err);
+        if (rc == 0) {
+            sqlite_bind_str(s->db, st, 1, id);
+            sqlite_bind_int(s->db, st, 2, from);
+            rc = sqlite_run(s->db, st, err);
+        }
+    }
+    return rc;
+}
+
+int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed *p,
+                          struct tidings_error *err)
+{
+    s->n_fresh++;
+    if (p->forget != TIMELINE_NEVER) {
+        return hide(s, p->id, p->forget, err);
+    }
+    int rc = p->replaces != TIMELINE_NEVER ? hide(s, p->id, p->replaces, err) : 0;
+    struct sqlite3_stmt *st = NULL;
+    rc = rc == 0 ? sqlite_statement(s, ADD_FRESH, &st, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_str(s->db, st, 1, p->id);
+    sqlite_bind_int(s->db, st, 2, p->from);
+    sqlite_bind_int(s->db, st, 3, p->seq);
+    return sqlite_run(s->db, st, err);
+}
+
+static int sqlite_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
+                      struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    int64_t seq = 0, replaces = TIMELINE_NEVER;
+    int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &seq, &replaces, err) : 0;
+    rc = rc < 0 ? rc : append(s, version, replaces, TIMELINE_NEVER, err);
+    const struct sqlite_placed place = {
+        .id = version->id,
+        .from = version->from,
+        .replaces = replaces,
+        .forget = TIMELINE_NEVER,
+        .seq = s->last_seq,
+    };
+    return rc < 0 ? rc : sqlite_entities_place(s, &place, err);
+}
+
+static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
+                         struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    for (;;) {
+        int64_t seq = 0, next = 0, from = 0, to = TIMELINE_FOREVER;
+        int rc = find_end(s, id, TIMELINE_NEVER, &seq, &from, err);
+        rc = rc == 1 ? find_end(s, id, from, &next, &to, err) : rc;
+        if (rc != 1 || to > end) {
+            return rc < 0 ? rc : 0;
+        }
+        const struct entity_version nothing = {.id = id, .from = from};
+        const struct sqlite_placed place = {.id = id, .forget = from};
+        rc = append(s, &nothing, TIMELINE_NEVER, from, err);
+        rc = rc == 0 ? sqlite_entities_place(s, &place, err) : rc;
+        if (rc < 0) {
+            return rc;
+        }
+    }
+}
+
+static int sqlite_list(struct entity_rows *rows, const struct entity_scope *scope,
+                       struct tidings_str after, entity_version_fn fn, void *user,
+                       struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    assert(!sqlite_in_transaction(s->db));
+    int rc = sqlite_apply(s, err);
+    enum statement which = scope->type.len == 0           ? LIST_ALL
+                           : scope->type_version.len == 0 ? LIST_TYPE
+                                                          : LIST_VERSION;
+    which += scope->by_parent ? LIST_PARENT - LIST_ALL : 0;
+    struct sqlite3_stmt *st = NULL;
+    rc = rc == 0 ? sqlite_statement(s, which, &st, err) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_str(s->db, st, 1, after);
+    sqlite_bind_int(s->db, st, 2, scope->deleted);
+    if (scope->type.len > 0) {
+        sqlite_bind_str(s->db, st, 3, scope->type);
+    }
+    if (scope->type.len > 0 && scope->type_version.len > 0) {
+        sqlite_bind_str(s->db, st, 4, scope->type_version);
+    }
+    if (scope->by_parent) {
+        sqlite_bind_str(s->db, st, 5, scope->parent);
+    }
+    while ((rc = sqlite_step(s->db, st, err)) == 1) {
+        struct entity_version v;
+        read_row(s, st, &v);
+        if (!fn(user, &v)) {
+            rc = 0;
+            break;
+        }
+    }
+    sqlite_reset(s->db, st);
+    return rc;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int sqlite_idle(struct entity_rows *rows, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    return sqlite_apply(s, err);
+}
+
+static void sqlite_destroy(struct entity_rows *rows)
+{
+    if (!rows) {
+        return;
+    }
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    for (size_t i = 0; i < STATEMENTS; i++) {
+        sqlite_finalize(s->db, s->statements[i]);
+    }
+    sqlite_close(s->db);
+    mem_free(s);
+}
+
+int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tidings_error *err)
+{
+    struct sqlite *db = NULL;
+    int rc = sqlite_open(path, &db, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct sqlite_entities *s = mem_zalloc(sizeof(*s));
+    if (!s) {
+        sqlite_close(db);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    s->base.ops = &sqlite_ops;
+    s->db = db;
+    rc = sqlite_migrate(db, layout, sizeof layout / sizeof *layout, err);
+    rc = rc == 0 ? sqlite_exec(db, in_memory, err) : rc;
+    rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
+    if (rc < 0) {
+        sqlite_destroy(&s->base);
+        return error_wrap(err, rc, "database '%s'", path);
+    }
+    *ret = &s->base;
+    return 0;
+}
+
+int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidings_error *err)
+{
+    char sql[64];
+    (void)snprintf(sql, sizeof sql, "PRAGMA max_page_count=%lld", (long long)(max_bytes / 4096));
+    return sqlite_exec(sqlite_entities_of(rows)->db, sql, err);
+}
+
+static const struct entity_rows_ops sqlite_ops = {
+    .name = "sqlite",
+    .destroy = sqlite_destroy,
+    .begin = sqlite_begin,
+    .commit = sqlite_commit,
+    .rollback = sqlite_rollback,
+    .put = sqlite_put,
+    .forget = sqlite_forget,
+    .find = sqlite_find,
+    .history = sqlite_history,
+    .list = sqlite_list,
+    .put_type = sqlite_entities_put_type,
+    .types = sqlite_entities_types,
+    .put_key = sqlite_entities_put_key,
+    .find_key = sqlite_entities_find_key,
+    .idle = sqlite_idle,
+};

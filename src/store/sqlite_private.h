@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the two halves of the SQLite store of entities share: appending and reading
+ * (store/sqlite_entities.c), and bringing the tables up to date behind it (store/sqlite_apply.c).
+ */
+#ifndef STORE_SQLITE_PRIVATE_H
+#define STORE_SQLITE_PRIVATE_H
+
+#include "store/entity_rows.h"
+#include "store/sqlite.h"
+
+/* Rows of the log that `versions` may be behind by; about 200 bytes each in memory. */
+#define SQLITE_MAX_FRESH 2048u
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    APPEND,
+    ADD_FRESH,
+    REMOVE_FRESH,
+    ADD_GONE,
+    FRESH_AT,
+    FRESH_AFTER,
+    KNOWN_AT,
+    KNOWN_AFTER,
+    ROW,
+    LIST_ALL, /* the next six: this order is used */
+    LIST_TYPE,
+    LIST_VERSION,
+    LIST_PARENT,
+    LIST_TYPE_PARENT,
+    LIST_VERSION_PARENT,
+    PUT_TYPE,
+    TYPES,
+    PUT_KEY,
+    COUNT_KEY,
+    DROP_KEYS,
+    FIND_KEY,
+    STATEMENTS,
+};
+
+struct sqlite_entities {
+    struct entity_rows base;
+    struct sqlite *db;
+    struct sqlite3_stmt *statements[STATEMENTS]; /* NULL until used */
+    struct sqlite3_stmt *handed_out;             /* has slices out, or NULL */
+    int64_t last_seq, seq_before;                /* of the log; before the batch */
+    size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
+};
+
+/* One row of the log as the places of versions see it. */
+struct sqlite_placed {
+    struct tidings_str id;
+    int64_t from, seq;
+    int64_t replaces; /* TIMELINE_NEVER: none */
+    int64_t forget;   /* the version to be forgotten; TIMELINE_NEVER: this row is a version */
+};
+
+struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows);
+int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
+                     struct tidings_error *err);
+/* One without parameters and results. */
+int sqlite_statement_run(struct sqlite_entities *s, enum statement which,
+                         struct tidings_error *err);
+/* Reset the statement whose row was handed out last, before anything else is asked. */
+void sqlite_entities_release(struct sqlite_entities *s);
+/* Enter a row of the log into the tables in memory. */
+int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed *p,
+                          struct tidings_error *err);
+
+/* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
+ */
+int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
+/* After opening: the tables in memory, from the rows that are not applied. */
+int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err);
+
+/* store/sqlite_registry.c: operations of struct entity_rows_ops. */
+int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_row *row,
+                             struct tidings_error *err);
+int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, void *user,
+                          struct tidings_error *err);
+int sqlite_entities_put_key(struct entity_rows *rows, struct tidings_str key,
+                            struct tidings_str text, struct tidings_error *err);
+int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str key,
+                             struct tidings_str *ret, struct tidings_error *err);
+
+#endif

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract of a place for versions of entities.
+ */
+#include "contract/entity_rows_suite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+
+static entity_rows_factory_fn factory;
+
+static struct entity_version version(const char *id, int64_t from, const char *value)
+{
+    return (struct entity_version){
+        .id = tidings_str(id),
+        .type = STR("user"),
+        .type_version = STR("1"),
+        .parent = STR(""),
+        .value = tidings_str(value),
+        .changed_by = STR("[]"),
+        .previous = STR("{}"),
+        .from = from,
+    };
+}
+
+static void must(int rc, const struct tidings_error *err)
+{
+    if (rc < 0) {
+        fail_msg("%s", err->text);
+    }
+}
+
+static void begin(struct entity_rows *r)
+{
+    struct tidings_error err = {0};
+    must(r->ops->begin(r, &err), &err);
+}
+
+static void commit(struct entity_rows *r)
+{
+    struct tidings_error err = {0};
+    must(r->ops->commit(r, &err), &err);
+}
+
+static void put_version(struct entity_rows *r, struct entity_version v, bool instead)
+{
+    struct tidings_error err = {0};
+    must(r->ops->put(r, &v, instead, &err), &err);
+}
+
+static void put(struct entity_rows *r, const char *id, int64_t from, const char *value)
+{
+    put_version(r, version(id, from, value), false);
+}
+
+/* ---- seeing ---------------------------------------------------------------------------------- */
+
+static bool dump_version(void *user, const struct entity_version *v)
+{
+    buf_putf(user, " %.*s[%lld,%lld)%.*s@%.*s^%.*s%s=%.*s/%.*s", STR_ARG(v->id), (long long)v->from,
+             v->to == TIMELINE_FOREVER ? -1 : (long long)v->to, STR_ARG(v->type),
+             STR_ARG(v->type_version), STR_ARG(v->parent), v->deleted ? "!" : "", STR_ARG(v->value),
+             STR_ARG(v->previous));
+    return true;
+}
+
+static bool dump_id(void *user, const struct entity_version *v)
+{
+    buf_putf(user, "%.*s ", STR_ARG(v->id));
+    return true;
+}
+
+static bool dump_type(void *user, const struct entity_type_row *row)
+{
+    buf_putf(user, "%.*s@%.*s ", STR_ARG(row->name), STR_ARG(row->version));
+    return true;
+}
+
+static void dump_list(struct entity_rows *r, const char *type, const char *of, const char *parent,
+                      struct buf *out)
+{
+    struct tidings_error err = {0};
+    const struct entity_scope scope = {
+        .type = tidings_str(type),
+        .type_version = tidings_str(of),
+        .parent = tidings_str(parent ? parent : ""),
+        .by_parent = parent != NULL,
+    };
+    must(r->ops->list(r, &scope, STR(""), dump_id, out, &err), &err);
+    buf_putc(out, '\n');
+}
+
+static const char *const random_ids[] = {"a", "b", "c", "d.e", "f-g"};
+
+void entity_rows_dump(struct entity_rows *rows, struct buf *out)
+{
+    struct tidings_error err = {0};
+    must(rows->ops->types(rows, dump_type, out, &err), &err);
+    dump_list(rows, "", "", NULL, out);
+    dump_list(rows, "user", "", NULL, out);
+    dump_list(rows, "user", "2", NULL, out);
+    dump_list(rows, "", "", "a", out);
+    dump_list(rows, "user", "", "a", out);
+    dump_list(rows, "user", "1", "a", out);
+    for (size_t i = 0; i < sizeof random_ids / sizeof *random_ids; i++) {
+        struct tidings_str id = tidings_str(random_ids[i]);
+        must(rows->ops->history(rows, id, TIMELINE_NEVER, dump_version, out, &err), &err);
+        buf_puts(out, STR("\n at"));
+        for (int64_t at = 0; at < 120; at += 7) {
+            struct entity_version v;
+            int rc = rows->ops->find(rows, id, at, &v, &err);
+            must(rc, &err);
+            buf_putf(out, " %lld", rc == 1 ? (long long)v.from : -1);
+        }
+        buf_putc(out, '\n');
+    }
+    assert_int_equal(out->failed, 0);
+}
+
+static unsigned draw(uint64_t *seed, unsigned below)
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(*seed >> 33) % below;
+}
+
+void entity_rows_random_batch(struct entity_rows *rows, uint64_t *seed)
+{
+    struct tidings_error err = {0};
+    begin(rows);
+    for (unsigned n = draw(seed, 5); n > 0; n--) {
+        struct tidings_str id = tidings_str(random_ids[draw(seed, 5)]);
+        struct entity_version newest = {.from = 0}, v = version("", 0, "");
+        int found = rows->ops->find(rows, id, TIMELINE_FOREVER, &newest, &err);
+        must(found, &err);
+        if (draw(seed, 6) == 0) {
+            int64_t end = draw(seed, 120);
+            must(rows->ops->forget(rows, id, end, &err), &err);
+            continue;
+        }
+        char value[16];
+        (void)snprintf(value, sizeof value, "%u", draw(seed, 1000));
+        v.id = id;
+        v.from = newest.from + 1 + draw(seed, 3);
+        v.value = tidings_str(value);
+        v.type_version = draw(seed, 3) ? STR("1") : STR("2");
+        v.parent = draw(seed, 2) ? STR("a") : STR("");
+        v.deleted = draw(seed, 5) == 0;
+        put_version(rows, v, draw(seed, 4) == 0);
+    }
+    if (draw(seed, 4) == 0) {
+        rows->ops->rollback(rows);
+    } else {
+        commit(rows);
+    }
+}
+
+static void assert_dumped(struct entity_rows *r, const char *id, const char *expected)
+{
+    struct tidings_error err = {0};
+    struct buf out;
+    buf_init(&out, 1u << 16);
+    buf_puts(&out, STR(""));
+    must(r->ops->history(r, tidings_str(id), TIMELINE_NEVER, dump_version, &out, &err), &err);
+    assert_string_equal(out.ptr, expected);
+    buf_deinit(&out);
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+static void versions_tile_time(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    struct entity_version v;
+    assert_int_equal(r->ops->find(r, STR("x"), TIMELINE_FOREVER, &v, &err), 0);
+    begin(r);
+    put(r, "x", 10, "1");
+    put(r, "x", 20, "2");
+    commit(r);
+    begin(r);
+    put(r, "x", 30, "3");
+    commit(r);
+    assert_dumped(r, "x", " x[10,20)user@1^=1/{} x[20,30)user@1^=2/{} x[30,-1)user@1^=3/{}");
+    static const struct {
+        int64_t at, from, to;
+    } rows[] = {{9, 0, 0},
+                {10, 10, 20},
+                {19, 10, 20},
+                {20, 20, 30},
+                {29, 20, 30},
+                {30, 30, TIMELINE_FOREVER},
+                {TIMELINE_FOREVER, 30, TIMELINE_FOREVER}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(r->ops->find(r, STR("x"), rows[i].at, &v, &err), rows[i].from ? 1 : 0);
+        assert_true(!rows[i].from || (v.from == rows[i].from && v.to == rows[i].to));
+    }
+    r->ops->destroy(r);
+}
+
+static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    begin(r);
+    put(r, "x", 10, "1");
+    commit(r);
+    begin(r);
+    put(r, "x", 20, "2");
+    put(r, "y", 5, "1");
+    assert_dumped(r, "x", " x[10,20)user@1^=1/{} x[20,-1)user@1^=2/{}");
+    r->ops->rollback(r);
+    assert_dumped(r, "x", " x[10,-1)user@1^=1/{}");
+    assert_dumped(r, "y", "");
+    begin(r);
+    put(r, "x", 15, "3");
+    commit(r);
+    assert_dumped(r, "x", " x[10,15)user@1^=1/{} x[15,-1)user@1^=3/{}");
+    r->ops->destroy(r);
+}
+
+static void a_version_may_take_the_place_of_the_current_one(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    begin(r);
+    put_version(r, version("x", 10, "1"), true); /* there is none yet */
+    put(r, "x", 20, "2");
+    commit(r);
+    begin(r);
+    put_version(r, version("x", 30, "3"), true);
+    r->ops->rollback(r);
+    assert_dumped(r, "x", " x[10,20)user@1^=1/{} x[20,-1)user@1^=2/{}");
+    begin(r);
+    put_version(r, version("x", 30, "3"), true);
+    put_version(r, version("x", 40, "4"), true);
+    commit(r);
+    assert_dumped(r, "x", " x[10,40)user@1^=1/{} x[40,-1)user@1^=4/{}");
+    r->ops->destroy(r);
+}
+
+static void versions_that_ended_can_be_forgotten(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    begin(r);
+    for (int64_t i = 1; i <= 5; i++) {
+        put(r, "x", 10 * i, "v");
+    }
+    commit(r);
+    (void)r->ops->idle(r, &err);
+    begin(r);
+    must(r->ops->forget(r, STR("x"), 29, &err), &err);
+    must(r->ops->forget(r, STR("nobody"), 29, &err), &err);
+    commit(r);
+    assert_dumped(r, "x",
+                  " x[20,30)user@1^=v/{} x[30,40)user@1^=v/{} x[40,50)user@1^=v/{} "
+                  "x[50,-1)user@1^=v/{}");
+    begin(r);
+    must(r->ops->forget(r, STR("x"), 1000, &err), &err);
+    r->ops->rollback(r);
+    begin(r);
+    must(r->ops->forget(r, STR("x"), 40, &err), &err);
+    commit(r);
+    assert_dumped(r, "x", " x[40,50)user@1^=v/{} x[50,-1)user@1^=v/{}");
+    begin(r);
+    must(r->ops->forget(r, STR("x"), TIMELINE_FOREVER - 1, &err), &err);
+    commit(r);
+    assert_dumped(r, "x", " x[50,-1)user@1^=v/{}");
+    r->ops->destroy(r);
+}
+
+static bool stop_after_two(void *user, const struct entity_version *v)
+{
+    struct buf *out = user;
+    dump_id(out, v);
+    return out->len < 6;
+}
+
+static void current_versions_are_listed_by_id_in_pages(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    begin(r);
+    for (int i = 5; i > 0; i--) {
+        char id[8];
+        (void)snprintf(id, sizeof id, "e%d", i);
+        struct entity_version v = version(id, 10, "1");
+        v.parent = i % 2 ? STR("p") : STR("");
+        v.deleted = i == 3;
+        put_version(r, v, false);
+    }
+    commit(r);
+    struct buf out;
+    buf_init(&out, 1024);
+    struct entity_scope scope = {.type = STR("user")};
+    must(r->ops->list(r, &scope, STR(""), stop_after_two, &out, &err), &err);
+    assert_string_equal(out.ptr, "e1 e2 ");
+    buf_clear(&out);
+    must(r->ops->list(r, &scope, STR("e2"), dump_id, &out, &err), &err);
+    assert_string_equal(out.ptr, "e4 e5 ");
+    buf_clear(&out);
+    scope = (struct entity_scope){.by_parent = true, .parent = STR("p"), .deleted = true};
+    must(r->ops->list(r, &scope, STR("e0"), dump_id, &out, &err), &err);
+    assert_string_equal(out.ptr, "e1 e3 e5 ");
+    buf_clear(&out);
+    scope = (struct entity_scope){.by_parent = true};
+    must(r->ops->list(r, &scope, STR(""), dump_id, &out, &err), &err);
+    assert_string_equal(out.ptr, "e2 e4 ");
+    buf_deinit(&out);
+    r->ops->destroy(r);
+}
+
+static void types_are_kept_in_order_and_once(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    static const struct tidings_str names[] = {{"b", 1}, {"a", 1}, {"b", 1}, {"a", 1}};
+    static const struct tidings_str versions[] = {{"10", 2}, {"1", 1}, {"9", 1}, {"0.5", 3}};
+    begin(r);
+    for (size_t i = 0; i < 4; i++) {
+        const struct entity_type_row row = {names[i], versions[i], STR("{}"), STR("d"), STR("")};
+        must(r->ops->put_type(r, &row, &err), &err);
+    }
+    commit(r);
+    begin(r);
+    const struct entity_type_row again = {STR("a"), STR("1"), STR("{}"), STR("d"), STR("")};
+    assert_int_equal(r->ops->put_type(r, &again, &err), TIDINGS_E_EXISTS);
+    assert_string_equal(err.text, "entity type 'a@1' already exists");
+    r->ops->rollback(r);
+    begin(r);
+    const struct entity_type_row third = {STR("c"), STR("1"), STR("{}"), STR(""), STR("")};
+    must(r->ops->put_type(r, &third, &err), &err);
+    r->ops->rollback(r);
+    struct buf out;
+    buf_init(&out, 1024);
+    must(r->ops->types(r, dump_type, &out, &err), &err);
+    assert_string_equal(out.ptr, "a@1 a@0.5 b@10 b@9 ");
+    buf_deinit(&out);
+    r->ops->destroy(r);
+}
+
+static void the_newest_keys_are_remembered(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    struct tidings_str text = {0};
+    for (unsigned i = 0; i < ENTITY_KEYS + 5; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "k%u", i);
+        if (i % 500 == 0) {
+            begin(r);
+        }
+        must(r->ops->put_key(r, tidings_str(key), tidings_str(key), &err), &err);
+        if (i % 500 == 499 || i == ENTITY_KEYS + 4) {
+            commit(r);
+        }
+    }
+    assert_int_equal(r->ops->find_key(r, STR("k4"), &text, &err), 0);
+    assert_int_equal(r->ops->find_key(r, STR("k5"), &text, &err), 1);
+    assert_int_equal(r->ops->find_key(r, STR("k10004"), &text, &err), 1);
+    assert_true(str_eq(text, STR("k10004")));
+    begin(r);
+    must(r->ops->put_key(r, STR("new"), STR("t"), &err), &err);
+    r->ops->rollback(r);
+    assert_int_equal(r->ops->find_key(r, STR("new"), &text, &err), 0);
+    r->ops->destroy(r);
+}
+
+int entity_rows_suite(const char *name, entity_rows_factory_fn make)
+{
+    factory = make;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions_tile_time),
+        cmocka_unit_test(a_batch_is_seen_at_once_and_gone_after_rollback),
+        cmocka_unit_test(a_version_may_take_the_place_of_the_current_one),
+        cmocka_unit_test(versions_that_ended_can_be_forgotten),
+        cmocka_unit_test(current_versions_are_listed_by_id_in_pages),
+        cmocka_unit_test(types_are_kept_in_order_and_once),
+        cmocka_unit_test(the_newest_keys_are_remembered),
+    };
+    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}

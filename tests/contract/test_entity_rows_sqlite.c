@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The contract of entity rows over SQLite; the same random batches on it and on memory, with the
+ * file closed and opened again in between; a full disk; a second program; a newer layout.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "contract/entity_rows_suite.h"
+#include "store/sqlite.h"
+#include "store/sqlite_entities.h"
+
+static char directory[] = "/tmp/tidings-rows-XXXXXX";
+static char path[64];
+
+static struct entity_rows *open_file(void)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *r = NULL;
+    if (entity_sqlite_open(path, &r, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    return r;
+}
+
+static void remove_file(void)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < 4; i++) {
+        char name[80];
+        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        (void)unlink(name);
+    }
+}
+
+static struct entity_rows *make(void)
+{
+    remove_file();
+    return open_file();
+}
+
+static void random_batches_leave_what_they_leave_in_memory(void **state)
+{
+    (void)state;
+    for (uint64_t round = 1; round <= 20; round++) {
+        struct entity_rows *file = make(), *memory = entity_memory_create(NULL);
+        uint64_t seed = round, same = round;
+        for (unsigned i = 0; i < 25; i++) {
+            entity_rows_random_batch(file, &seed);
+            entity_rows_random_batch(memory, &same);
+            assert_true(seed == same);
+            if (i % 7 == 3) { /* what is not applied yet is found again in the log */
+                file->ops->destroy(file);
+                file = open_file();
+            } else if (i % 7 == 5) {
+                assert_int_equal(file->ops->idle(file, NULL), 0);
+            }
+            struct buf a, b;
+            buf_init(&a, 1u << 20);
+            buf_init(&b, 1u << 20);
+            if (i % 3 == 0) { /* dumping lists, which applies: not every time */
+                entity_rows_dump(file, &a);
+                entity_rows_dump(memory, &b);
+                assert_string_equal(a.ptr, b.ptr);
+            }
+            buf_deinit(&a);
+            buf_deinit(&b);
+        }
+        file->ops->destroy(file);
+        memory->ops->destroy(memory);
+    }
+}
+
+static int put_large(struct entity_rows *r, int64_t from, struct tidings_error *err)
+{
+    static char value[8192];
+    memset(value, 'x', sizeof value);
+    const struct entity_version v = {
+        .id = STR("big"), .value = tidings_strn(value, sizeof value), .from = from};
+    int rc = r->ops->begin(r, err);
+    rc = rc == 0 ? r->ops->put(r, &v, false, err) : rc;
+    if (rc < 0) {
+        r->ops->rollback(r);
+        return rc;
+    }
+    return r->ops->commit(r, err);
+}
+
+static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
+{
+    (void)state;
+    struct entity_rows *r = make();
+    struct tidings_error err = {0};
+    struct entity_version v;
+    assert_int_equal(entity_sqlite_limit(r, 40 * 4096, &err), 0);
+    int64_t from = 1;
+    int rc = 0;
+    while (rc == 0 && from < 1000) {
+        rc = put_large(r, from++, &err);
+    }
+    assert_int_equal(rc, TIDINGS_E_LIMIT);
+    assert_string_equal(err.text, "database or disk is full");
+    assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
+    assert_int_equal(v.from, from - 2);
+    assert_int_equal(entity_sqlite_limit(r, 4000 * 4096, &err), 0);
+    assert_int_equal(put_large(r, from, &err), 0);
+    assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
+    assert_int_equal(v.from, from);
+    r->ops->destroy(r);
+    r = open_file();
+    assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
+    assert_int_equal(v.from, from);
+    r->ops->destroy(r);
+}
+
+static void a_second_owner_is_refused(void **state)
+{
+    (void)state;
+    struct entity_rows *r = make(), *second = NULL;
+    struct tidings_error err = {0};
+    assert_int_equal(entity_sqlite_open(path, &second, &err), TIDINGS_E_BUSY);
+    assert_non_null(strstr(err.text, "another program has it open"));
+    r->ops->destroy(r);
+}
+
+static void a_newer_layout_is_refused(void **state)
+{
+    (void)state;
+    struct entity_rows *r = make();
+    r->ops->destroy(r);
+    struct sqlite *db = NULL;
+    assert_int_equal(sqlite_open(path, &db, NULL), 0);
+    assert_int_equal(sqlite_exec(db, "PRAGMA user_version=99", NULL), 0);
+    sqlite_close(db);
+    struct tidings_error err = {0};
+    assert_int_equal(entity_sqlite_open(path, &r, &err), TIDINGS_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "layout 99"));
+}
+
+static void what_is_no_database_is_refused_with_its_name(void **state)
+{
+    (void)state;
+    remove_file();
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 100; i++) {
+        (void)fputs("this is no database, it is a text\n", f);
+    }
+    (void)fclose(f);
+    struct entity_rows *r = NULL;
+    struct tidings_error err = {0};
+    assert_true(entity_sqlite_open(path, &r, &err) < 0);
+    assert_non_null(strstr(err.text, path));
+    assert_non_null(strstr(err.text, "not a database"));
+    assert_true(entity_sqlite_open("/nonexistent/x.db", &r, &err) < 0);
+    assert_non_null(strstr(err.text, "/nonexistent/x.db"));
+}
+
+int main(void)
+{
+    if (!mkdtemp(directory)) {
+        return 1;
+    }
+    (void)snprintf(path, sizeof path, "%s/rows.db", directory);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
+        cmocka_unit_test(a_full_disk_is_said_reads_go_on_and_space_helps),
+        cmocka_unit_test(a_second_owner_is_refused),
+        cmocka_unit_test(a_newer_layout_is_refused),
+        cmocka_unit_test(what_is_no_database_is_refused_with_its_name),
+    };
+    int failures = entity_rows_suite("sqlite", make);
+    failures += cmocka_run_group_tests(tests, NULL, NULL);
+    remove_file();
+    (void)rmdir(directory);
+    return failures;
+}
