@@ -387,12 +387,14 @@ static void release_all(struct hub_arm *arm)
     }
 }
 
-/* One scope that could not be armed refuses the whole wish. */
+/* One scope that could not be armed refuses the whole wish; but mounts that it merely passes over
+ * may have nothing to watch. */
 static void check_armed(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
     for (size_t i = 0; i < w->scope_count; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
-        if (item->code < 0) {
+        bool passes_over = w->broad || i > 0;
+        if (item->code < 0 && !(passes_over && item->code == TIDINGS_E_NOTFOUND)) {
             release_scopes(s, w, arm);
             w->refused = true;
             w->stat.base.err = item->err;
