@@ -175,9 +175,18 @@ TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct t
 TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
                                        const struct tidings_error *err);
 
+/* Put these bytes there, or remove what is there. The media type is empty when nothing was said. */
+TIDINGS_API bool tidings_write_is_removal(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_bytes(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_mime_type(const struct tidings_write *write);
+/* Conditions, to be checked in one step with the change; one that does not hold is
+ * TIDINGS_E_CONFLICT. Only over content with this etag ("*": with any); empty: whatever is there.
+ */
 TIDINGS_API struct tidings_str tidings_write_if_match(const struct tidings_write *write);
+/* Only where nothing is. */
+TIDINGS_API bool tidings_write_if_absent(const struct tidings_write *write);
+/* Finish: code 1 when it was created, 0 when it was there before, or a failure. `etag` is that of
+ * what is there now. */
 TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struct tidings_str etag,
                                     const struct tidings_error *err);
 

@@ -66,6 +66,7 @@ struct tidings_complete {
 struct tidings_write {
     struct request base;
     struct tidings_str bytes, mime_type, if_match;
+    bool is_removal, if_absent;
     struct buf etag; /* of what was written */
 };
 

@@ -63,6 +63,16 @@ void request_write(struct tidings_write *w, struct tidings_provider *p)
     request_start(&w->base, p, run_write);
 }
 
+bool tidings_write_is_removal(const struct tidings_write *w)
+{
+    return w->is_removal;
+}
+
+bool tidings_write_if_absent(const struct tidings_write *w)
+{
+    return w->if_absent;
+}
+
 struct tidings_str tidings_write_bytes(const struct tidings_write *w)
 {
     return w->bytes;

@@ -254,6 +254,30 @@ static void published_children(struct tidings_provider *p, struct tidings_list *
     tidings_list_done(list, rc, &err);
 }
 
+/* ---- write ----------------------------------------------------------------------------------- */
+
+static void published_write(struct tidings_provider *p, struct tidings_write *write,
+                            struct tidings_str uri)
+{
+    struct tidings_error err = {0};
+    char etag[PUBLISHED_ETAG_SIZE] = "";
+    int rc;
+    if (tidings_write_is_removal(write)) {
+        rc = published_remove(store_of(p), p, uri, tidings_write_if_match(write), &err);
+    } else {
+        struct publication pub = {
+            .content = tidings_write_bytes(write),
+            .if_match = tidings_write_if_match(write),
+            .if_absent = tidings_write_if_absent(write),
+        };
+        tidings_resource_init(&pub.about);
+        pub.about.uri = uri;
+        pub.about.mime_type = tidings_write_mime_type(write);
+        rc = published_put(store_of(p), p, &pub, etag, &err);
+    }
+    tidings_write_done(write, rc, tidings_str(etag), &err);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int published_open(struct tidings_provider *p, struct tidings_str config,
@@ -280,5 +304,6 @@ const struct tidings_provider_ops provider_published_ops = {
     .list = published_list,
     .stat = published_stat,
     .children = published_children,
+    .write = published_write,
     .close = published_close,
 };

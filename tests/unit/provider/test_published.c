@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "support/fail_alloc.h"
 #include "support/provider_host.h"
+#include "support/provider_write.h"
 
 #define AT "pub:///"
 
@@ -268,6 +269,31 @@ static void a_uri_is_either_registered_or_published(void **state)
     check_read(f, AT "r", "1");
 }
 
+static void check_write(struct fixture *f, const struct host_write *w, int code)
+{
+    assert_int_equal(host_write(host_provider(f->host), &provider_published_ops, AT "w", w), code);
+}
+
+static void clients_write_with_the_same_conditions(void **state)
+{
+    struct fixture *f = *state;
+    check_write(f, &(struct host_write){.if_match = "*"}, TIDINGS_E_NOTFOUND);
+    check_write(f, &(struct host_write){.content = "1", .mime_type = "a/b", .if_absent = true}, 1);
+    check_write(f, &(struct host_write){.content = "2", .if_absent = true}, TIDINGS_E_CONFLICT);
+    check_write(f, &(struct host_write){.content = "2", .if_match = "x"}, TIDINGS_E_CONFLICT);
+    struct host_answer *a = host_stat(f->host, AT "w");
+    assert_string_equal(a->rows[0].mime_type, "a/b");
+    check_write(f, &(struct host_write){.content = "2", .if_match = a->rows[0].etag}, 0);
+    check_read(f, AT "w", "2");
+    check_write(f, &(struct host_write){.if_match = a->rows[0].etag}, TIDINGS_E_CONFLICT);
+    host_answer_free(a);
+    check_write(f, &(struct host_write){0}, 0);
+    check_read(f, AT "w", NULL);
+    host_await(f->host, TIDINGS_CHANGE_CREATED, AT "w");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, AT "w");
+    host_await(f->host, TIDINGS_CHANGE_DELETED, AT "w");
+}
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static void lists_and_children_are_paged_in_order(void **state)
@@ -413,6 +439,7 @@ int main(void)
         TEST(conditions_hold_or_nothing_changes),
         TEST(a_full_store_refuses_and_keeps_what_it_has),
         TEST(a_uri_is_either_registered_or_published),
+        TEST(clients_write_with_the_same_conditions),
         TEST(lists_and_children_are_paged_in_order),
         TEST(containers_exist_while_something_is_below_them),
         TEST(announcements_of_several_threads_tell_the_order_of_the_changes),
