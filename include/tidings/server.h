@@ -8,8 +8,12 @@
  *     tidings_server_run(s, &err);            // until tidings_server_stop
  *     tidings_server_destroy(s);
  *
- * Configure first, then run. Resources may be added and removed, and changes announced, from any
- * thread, before and while it runs. No global state: a process may have several servers.
+ * Configure first, then run (or step it inside a loop of your own: docs/embedding.md). Resources
+ * may be added and removed, and changes announced, from any thread, before and while it runs. No
+ * global state but the allocator (types.h) and the log: a process may have several servers. The
+ * library never aborts, prints, or installs signal handlers; it leaves signal dispositions, locale,
+ * environment, directory, umask and limits of the process as they are; its descriptors are closed
+ * on exec, its threads block all signals, and no write of its raises SIGPIPE.
  *
  * Since 0.1.
  */
@@ -27,7 +31,9 @@ extern "C" {
 struct tidings_server;
 
 TIDINGS_API struct tidings_server *tidings_server_create(struct tidings_error *err);
-/* Not while it runs. NULL is fine. */
+/* Frees everything: descriptors, threads, memory. Not while tidings_server_run runs, nor from a
+ * callback; a stepped server is finished first. NULL is fine. A request that a callback of the
+ * program never answered keeps the server in memory: it could be answered still. */
 TIDINGS_API void tidings_server_destroy(struct tidings_server *server);
 
 /* ---- configuration: one table of names (`tidings help serve` prints it) ---------------------- */
@@ -191,19 +197,59 @@ TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const ch
                                          tidings_route_fn fn, void *user,
                                          struct tidings_error *err);
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running ---------------------------------------------------------------------------------
+ *
+ * Two ways. A server is run once, in one of them; a start that fails does not count and leaves
+ * nothing behind, so that another address may be set and tried.
+ *
+ *     tidings_server_run(s, &err);              // serve here and on threads of our own, until
+ * stopped
+ *
+ *     tidings_server_start(s, &err);            // or: inside a loop of the program's
+ *     while (tidings_server_turn(s, &err) > 0) {
+ *         struct pollfd p = {tidings_server_fd(s), POLLIN, 0};
+ *         poll(&p, 1, tidings_server_timeout_ms(s));
+ *     }
+ *
+ * Stepped, everything happens on the one thread that started the server, inside
+ * tidings_server_turn: connections, the callbacks of resources and subscriptions, delivery. No
+ * thread is started, but for two kinds of provider: a mounted directory watches on a thread of its
+ * own and reads large files on a pool of two, and providers with TIDINGS_PROVIDER_BLOCKING are
+ * called on that pool; it starts when it is first needed.
+ */
 
-/* Called once, on the thread of tidings_server_run, when clients can connect. `url` is
- * "http://127.0.0.1:7777/mcp", or "stdio". */
+/* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
+ * connect. `url` is "http://127.0.0.1:7777/mcp", or "stdio". Set before it starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,
                                          void *user);
 
 /* Serve on this thread and the workers it starts, until stopped (stdio alone: end of input). 0
- * after an orderly end. */
+ * after an orderly end. TIDINGS_E_EXISTS: the address is in use. */
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
-/* Ask it to end: listens get their result, answers under way finish, then run returns. From any
- * thread and from signal handlers. */
+
+/* Begin to serve in turns, on this thread. The rows `workers` counts as 1. Errors as for
+ * tidings_server_run. */
+TIDINGS_API int tidings_server_start(struct tidings_server *server, struct tidings_error *err);
+/* A descriptor that polls readable when a turn has something to do. It is the server's: wait for it
+ * (poll, select, epoll, another loop; level-triggered) and nothing else. The same from create to
+ * destroy. */
+TIDINGS_API int tidings_server_fd(struct tidings_server *server);
+/* A turn is due after so many milliseconds even when the descriptor is not ready; 0: at once, -1:
+ * never. Changes with every turn: ask before each wait. */
+TIDINGS_API int tidings_server_timeout_ms(struct tidings_server *server);
+/* Do what there is to do, without waiting. A turn more than necessary does no harm. 1 while it
+ * serves; 0 once it has ended after tidings_server_stop (or the end of standard input);
+ * TIDINGS_E_INVALID on another thread than that of tidings_server_start, or from a callback. */
+TIDINGS_API int tidings_server_turn(struct tidings_server *server, struct tidings_error *err);
+/* Stop and take the turns that are left, waiting in between: `drain` (2 s) for answers under way,
+ * some seconds more for callbacks that have not answered. 0. Also when it has ended or never
+ * started. On the thread of the turns; only for stepped servers. */
+TIDINGS_API int tidings_server_finish(struct tidings_server *server, struct tidings_error *err);
+
+/* Ask it to end: listens get their result, answers under way finish, then run returns, or a turn
+ * returns 0. From any thread, any number of times, and from signal handlers. Before it starts: it
+ * ends as soon as it does. */
 TIDINGS_API void tidings_server_stop(struct tidings_server *server);
 
 /* Where log lines go. Level: 0 off (the default), 1 errors, 2 warnings, 3 info, 4 debug;

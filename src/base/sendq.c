@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
@@ -403,10 +405,31 @@ static int has_room(int fd)
     return n > 0 && ask.revents & POLLOUT ? 1 : n < 0 ? -1 : 0;
 }
 
+/* A pipe has no MSG_NOSIGNAL: the signal, which a failed write sends to this thread alone, is held
+ * back meanwhile and taken away. One that was pending before stays. */
+static ssize_t writev_quietly(int fd, const struct iovec *iov, int count)
+{
+    static const struct timespec at_once;
+    sigset_t pipe_only, before, pending;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigemptyset(&pending);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    ssize_t n = writev(fd, iov, count);
+    int saved = errno;
+    if (n < 0 && saved == EPIPE && !sigismember(&pending, SIGPIPE)) {
+        (void)sigtimedwait(&pipe_only, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+    return n;
+}
+
 static ssize_t write_some(const struct sendq *q, struct iovec *iov, unsigned count)
 {
     if (!q->is_socket) {
-        return writev(q->fd, iov, (int)count);
+        return writev_quietly(q->fd, iov, (int)count);
     }
     if (count == 1) {
         return send(q->fd, iov[0].iov_base, iov[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);

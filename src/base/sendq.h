@@ -9,8 +9,7 @@
  * the queue alone. A queue whose socket failed, or that ran out of memory, is *broken*: it forgets
  * what it held and refuses more.
  *
- * Sockets are written to without SIGPIPE. For pipes there is no such option: a program that writes
- * to one ignores SIGPIPE.
+ * No write raises SIGPIPE, whatever the program has done about it.
  *
  * Not thread-safe: one loop owns a batch and its queues.
  */

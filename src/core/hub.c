@@ -192,6 +192,38 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
     return 0;
 }
 
+static bool is_mounted(const struct catalog *c, const struct tidings_provider *p)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (c->mounts[i] == p) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void hub_unmount_new(struct hub *hub, const struct catalog *before)
+{
+    struct catalog *now = catalog_ref(hub->catalog);
+    struct catalog *next = catalog_derive(now, NULL, NULL, STR_EMPTY);
+    if (next) { /* without memory they stay until the hub goes */
+        size_t kept = 0;
+        for (size_t i = 0; i < next->mount_count; i++) {
+            if (is_mounted(before, next->mounts[i])) {
+                next->mounts[kept++] = next->mounts[i];
+            }
+        }
+        next->mount_count = kept;
+        swap_catalog(hub, next);
+        for (size_t i = 0; i < now->mount_count; i++) {
+            if (!is_mounted(before, now->mounts[i])) {
+                provider_destroy(now->mounts[i]);
+            }
+        }
+    }
+    catalog_unref(now);
+}
+
 /* ---- catching up ----------------------------------------------------------------------------- */
 
 static bool collect(void *user, const struct changelog_row *row)
@@ -299,6 +331,9 @@ int hub_start(struct hub *hub, const struct hub_options *options, struct tidings
     hub->options = *options;
     if (options->max_announced > 0) {
         __atomic_store_n(&hub->max_announced, options->max_announced, __ATOMIC_RELAXED);
+    }
+    if (hub->log) { /* of a start that failed later */
+        hub->log->ops->destroy(hub->log);
     }
     hub->log = changelog_memory_create(&options->log, err);
     return hub->log ? 0 : TIDINGS_E_NOMEM;

@@ -88,6 +88,9 @@ bool hub_is_here(struct hub *hub);
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err);
 
+/* Close what is not mounted in `before`; before threads start, or after. */
+void hub_unmount_new(struct hub *hub, const struct catalog *before);
+
 /* A handler begins, unless `max` are under way on all workers; it ended. */
 bool hub_enter_call(struct hub *hub, size_t max);
 void hub_leave_call(struct hub *hub);

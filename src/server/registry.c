@@ -192,6 +192,9 @@ int tidings_server_subscription_end(struct tidings_server *s, int subscription,
 int tidings_server_add_route(struct tidings_server *s, const char *path, tidings_route_fn fn,
                              void *user, struct tidings_error *err)
 {
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     if (!path || path[0] != '/' || !fn) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "a page needs a path that begins with '/' and "

@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * The public server: configuration, registration, life. The built-in providers are listed here.
+ * The public server: making, configuring, taking apart. What it serves is in registry.c, getting
+ * ready in prepare.c, running in run.c.
  */
 #include <tidings/server.h>
-
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "provider/file.h"
 #include "server/publish.h"
-#include "server/self.h"
 #include "server/server_private.h"
-#include "json/write.h"
-
-#define LIST_CHANGED_MS 100u
-#define RETRY_MS 1000
-#define SPARE_DESCRIPTORS 64u
 
 extern char **environ;
 
@@ -57,6 +48,14 @@ void tidings_server_destroy(struct tidings_server *s)
     if (!s) {
         return;
     }
+    enum server_state state = server_state(s);
+    if (state == SERVER_STEPPED) {
+        s->stepper = pthread_self(); /* whoever destroys it has it alone */
+        (void)tidings_server_finish(s, NULL);
+    }
+    if (s->is_stuck || state == SERVER_STARTING || state == SERVER_RUNNING) {
+        return; /* a callback still has a request of ours and may answer it; or it is in use */
+    }
     hub_destroy(s->hub);
     catalog_unref(s->mounted);
     published_destroy(s->published);
@@ -80,11 +79,17 @@ void tidings_server_destroy(struct tidings_server *s)
 int tidings_server_set(struct tidings_server *s, const char *name, const char *value,
                        struct tidings_error *err)
 {
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     return config_set(&s->config, name, value, CONFIG_FLAG, err);
 }
 
 int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct tidings_error *err)
 {
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     int rc = config_args(&s->config, argc, argv, environ, err);
     if (rc == 0) {
         log_set_level((enum log_level)s->config.log_level);
@@ -115,6 +120,9 @@ char *tidings_config_print(struct tidings_server *s)
 int tidings_server_set_info(struct tidings_server *s, const struct tidings_server_info *info,
                             struct tidings_error *err)
 {
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct tidings_server_info copy = *info;
     struct tidings_str *slices[] = {&copy.name,        &copy.version,     &copy.title,
                                     &copy.description, &copy.website_url, &copy.instructions};
@@ -136,6 +144,9 @@ int tidings_server_set_info(struct tidings_server *s, const struct tidings_serve
 
 int tidings_server_declare(struct tidings_server *s, const char *feature, struct tidings_error *err)
 {
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
     struct tidings_str f = tidings_str(feature);
     if (str_eq(f, STR("tools"))) {
         s->self.has_tools = true;
@@ -152,391 +163,4 @@ void tidings_set_log(int level, tidings_log_fn fn, void *user)
 {
     log_set_level((enum log_level)level);
     log_set_sink((log_sink_fn)fn, user);
-}
-
-/* ---- getting ready --------------------------------------------------------------------------- */
-
-static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
-{
-    if (value.len > 0) {
-        jw_put_string(w, key, value);
-    }
-}
-
-static void build_identity(struct tidings_server *s)
-{
-    const struct tidings_server_info *info = &s->info;
-    const struct config *c = &s->config;
-    struct jw w;
-    buf_clear(&s->implementation);
-    jw_init(&w, &s->implementation);
-    jw_begin_object(&w);
-    jw_put_string(&w, STR("name"), info->name.len > 0 ? info->name : tidings_str(c->name));
-    jw_put_string(&w, STR("version"),
-                  info->version.len > 0 ? info->version : tidings_str(tidings_version()));
-    put_info(&w, STR("title"), info->title.len > 0 ? info->title : tidings_str(c->title));
-    put_info(&w, STR("description"), info->description);
-    put_info(&w, STR("websiteUrl"), info->website_url);
-    jw_end_object(&w);
-    s->self.implementation = buf_str(&s->implementation);
-    s->self.instructions = info->instructions;
-    buf_clear(&s->ceiling);
-    config_get(c, "protocol-max", &s->ceiling);
-    s->self.ceiling = buf_str(&s->ceiling);
-    s->self.list_changed = c->list_changed;
-}
-
-static void freeze_limits(struct tidings_server *s, size_t workers)
-{
-    const struct config *c = &s->config;
-    s->limits = (struct core_limits){
-        .page_size = c->page_size,
-        .max_page_size = 1000,
-        .max_read_bytes = c->max_read,
-        .max_depth = (unsigned)c->max_depth,
-        .max_sessions = (c->max_sessions + workers - 1) / workers,
-        .max_listens = c->max_listens,
-        .max_uris_per_listen = c->max_uris_per_listen,
-        .max_subscriptions = c->max_subscriptions,
-        .outbox_max = c->outbox,
-        .max_broad = c->max_breadth,
-        .max_value_bytes = c->max_value,
-        .max_calls = c->max_calls,
-        .call_timeout_ms = c->call_timeout_ms,
-        .options =
-            {
-                .window_ms = c->window_ms,
-                .rate_ms = c->rate_ms,
-                .max_window_ms = c->max_window_ms,
-                .max_rate_ms = c->max_rate_ms,
-                .rules = s->rules.at,
-                .rule_count = s->rules.count,
-            },
-        .session_timeout_ms = c->session_timeout_ms,
-        .io_uring = c->io_uring == 0,
-        .retry_ms = RETRY_MS,
-    };
-    s->http = (struct http_config){
-        .guard =
-            {
-                .hosts = (const char *const *)c->allow_host.items,
-                .host_count = c->allow_host.count,
-                .origins = (const char *const *)c->allow_origin.items,
-                .origin_count = c->allow_origin.count,
-                .is_loopback = config_address_is_loopback(&c->http),
-            },
-        .routes = s->routes,
-        .route_count = s->route_count,
-        .max_body = c->max_body,
-        .keepalive_ms = c->keepalive_ms,
-        .header_timeout_ms = c->header_timeout_ms,
-        .idle_timeout_ms = c->idle_timeout_ms,
-        .stall_timeout_ms = c->stall_timeout_ms,
-    };
-}
-
-/* The file provider's own configuration for one mount. */
-static int mount_files(struct tidings_server *s, const struct config_mount *m,
-                       struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    struct buf text;
-    buf_init(&text, 4u << 20);
-    struct jw w;
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    jw_put_string(&w, STR("root"), tidings_str(m->path));
-    jw_key(&w, STR("exclude"));
-    jw_begin_array(&w);
-    const struct config_list *lists[] = {&c->exclude, &m->exclude};
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; i < lists[k]->count; i++) {
-            jw_string(&w, tidings_str(lists[k]->items[i]));
-        }
-    }
-    jw_end_array(&w);
-    jw_put_bool(&w, STR("excludeDefaults"), false); /* the table's own default names .git */
-    jw_put_integer(&w, STR("maxRead"), (int64_t)c->max_read);
-    jw_put_integer(&w, STR("maxWatches"), (int64_t)c->max_watches);
-    jw_put_integer(&w, STR("quietMs"), (int64_t)c->watch_quiet_ms);
-    jw_put_integer(&w, STR("lingerMs"), (int64_t)c->watch_linger_ms);
-    jw_end_object(&w);
-    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), NULL, err);
-    buf_deinit(&text);
-    return rc;
-}
-
-static size_t raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-        return 1024;
-    }
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-        getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    return (size_t)limit.rlim_cur;
-}
-
-static struct http_worker *find_door(void *user, unsigned index)
-{
-    struct tidings_server *s = user;
-    return index < s->worker_count ? s->doors[index] : NULL;
-}
-
-static int build_workers(struct tidings_server *s, bool wants_http, struct tidings_error *err)
-{
-    size_t count = s->worker_count;
-    s->workers = mem_zalloc(count * sizeof(struct worker *));
-    s->doors = mem_zalloc(count * sizeof(struct http_worker *));
-    s->cores = mem_zalloc(count * sizeof(struct core *));
-    if (!s->workers || !s->doors || !s->cores) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct worker_options o = {
-            .loop = count == 1 ? s->loop : NULL,
-            .hub = s->hub,
-            .limits = &s->limits,
-            .self = &s->self,
-            .http = wants_http ? &s->http : NULL,
-            .find = find_door,
-            .find_user = s,
-            .index = (unsigned)i,
-        };
-        s->workers[i] = worker_create(&o, err);
-        if (!s->workers[i]) {
-            return TIDINGS_E_NOMEM;
-        }
-        s->doors[i] = s->workers[i]->http;
-        s->cores[i] = &s->workers[i]->core;
-    }
-    if (s->own) {
-        self_set_cores(s->own, s->cores, count);
-    }
-    return 0;
-}
-
-static void input_ended(void *user)
-{
-    struct tidings_server *s = user;
-    if (!config_wants_http(&s->config)) {
-        tidings_server_stop(s);
-    }
-}
-
-static int open_doors(struct tidings_server *s, bool wants_http, struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    if (c->stdio) {
-        int rc = worker_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO, c->max_line, err);
-        if (rc < 0) {
-            return rc;
-        }
-        s->workers[0]->input_ended = input_ended;
-        s->workers[0]->user = s;
-    }
-    if (wants_http) {
-        size_t descriptors = raise_descriptor_limit();
-        size_t most =
-            descriptors > 2 * SPARE_DESCRIPTORS ? descriptors - SPARE_DESCRIPTORS : descriptors / 2;
-        struct listener_options o = {
-            .host = c->http.host,
-            .port = c->http.port,
-            .max_connections =
-                c->max_connections > 0 && c->max_connections < most ? c->max_connections : most,
-            .workers = s->doors,
-            .worker_count = s->worker_count,
-        };
-        s->listener = listener_open(s->loop, &o, err);
-        if (!s->listener) {
-            return err && err->code < 0 ? err->code : TIDINGS_E_IO;
-        }
-        log_debug("limits", "descriptors=%zu connections=%zu", descriptors, o.max_connections);
-        if (!s->http.guard.is_loopback) {
-            log_warn("open to the network", "address=%s reason=\"no authentication is configured\"",
-                     c->http.host);
-        }
-    }
-    return 0;
-}
-
-static int check_has_something(struct tidings_server *s, struct tidings_error *err)
-{
-    struct catalog *c = hub_catalog(s->hub);
-    struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
-    struct feature_list *prompts = hub_features(s->hub, FEATURE_PROMPT);
-    bool empty = c->mount_count == 0 && c->resource_count == 0 && c->template_count == 0 &&
-                 !tools && !prompts;
-    feature_list_unref(tools);
-    feature_list_unref(prompts);
-    catalog_unref(c);
-    return empty ? tidings_fail(err, TIDINGS_E_INVALID, "nothing to serve; name a directory") : 0;
-}
-
-static int prepare(struct tidings_server *s, struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    int rc = config_check(c, err);
-    if (rc < 0) {
-        return rc;
-    }
-    bool wants_http = config_wants_http(c);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    s->worker_count = !wants_http ? 1 : c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;
-    build_identity(s);
-    rules_deinit(&s->rules);
-    rc = rules_init(&s->rules, c, err);
-    if (rc < 0) {
-        return rc;
-    }
-    freeze_limits(s, s->worker_count);
-    struct hub_options o = {
-        .log =
-            {
-                .max_entries = c->log_entries,
-                .max_bytes = c->log_bytes,
-                .max_age_ms = c->log_age_ms,
-            },
-        .max_announced = c->max_announced,
-        .list_changed_ms = LIST_CHANGED_MS,
-        .list_changed = c->list_changed,
-    };
-    rc = hub_start(s->hub, &o, err);
-    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
-        rc = mount_files(s, &c->mounts[i], err);
-    }
-    if (rc == 0) {
-        rc = publish_mount(s, err);
-    }
-    if (rc == 0 && s->is_program && !c->self) {
-        rc = check_has_something(s, err);
-    }
-    if (rc == 0 && !s->own) {
-        rc = hub_mount(s->hub, c->self ? &provider_self_ops : &provider_semantics_ops,
-                       STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
-    }
-    if (rc == 0) {
-        rc = publish_settle(s, err);
-    }
-    if (rc == 0) {
-        rc = build_workers(s, wants_http, err);
-    }
-    if (rc == 0) {
-        rc = open_doors(s, wants_http, err);
-    }
-    return rc;
-}
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-void tidings_server_on_ready(struct tidings_server *s, tidings_ready_fn fn, void *user)
-{
-    s->ready = fn;
-    s->ready_user = user;
-}
-
-void tidings_server_stop(struct tidings_server *s)
-{
-    __atomic_store_n(&s->stopping, true, __ATOMIC_RELEASE);
-    loop_stop(s->loop);
-}
-
-static void tell_ready(struct tidings_server *s)
-{
-    if (!s->ready) {
-        return;
-    }
-    if (!s->listener) {
-        s->ready(s->ready_user, "stdio");
-        return;
-    }
-    struct buf url;
-    buf_init(&url, 256);
-    const char *host = s->config.http.host;
-    bool v6 = strchr(host, ':') != NULL;
-    buf_putf(&url, v6 ? "http://[%s]:%u/mcp" : "http://%s:%u/mcp", host,
-             listener_port(s->listener));
-    s->ready(s->ready_user, url.ptr);
-    buf_deinit(&url);
-}
-
-static void worker_ended(struct worker *w, void *user)
-{
-    (void)w;
-    struct tidings_server *s = user;
-    if (__atomic_sub_fetch(&s->running_workers, 1, __ATOMIC_ACQ_REL) == 0) {
-        loop_stop(s->loop);
-    }
-}
-
-/* Workers end their listens and finish their answers while the hub still runs for them. */
-static void wind_down(struct tidings_server *s)
-{
-    listener_close(s->listener);
-    s->listener = NULL;
-    s->running_workers = s->worker_count;
-    for (size_t i = 0; i < s->worker_count; i++) {
-        s->workers[i]->input_ended = NULL;
-        worker_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
-    }
-    while (__atomic_load_n(&s->running_workers, __ATOMIC_ACQUIRE) > 0) {
-        loop_run(s->loop);
-    }
-    for (size_t i = 0; i < s->worker_count; i++) {
-        worker_join(s->workers[i]);
-    }
-}
-
-static void dismantle(struct tidings_server *s)
-{
-    listener_close(s->listener);
-    s->listener = NULL;
-    for (size_t i = 0; s->workers && i < s->worker_count; i++) {
-        worker_destroy(s->workers[i]);
-    }
-    if (s->own) {
-        self_set_cores(s->own, NULL, 0);
-    }
-    mem_free(s->workers);
-    mem_free(s->doors);
-    mem_free(s->cores);
-    s->cores = NULL;
-    s->workers = NULL;
-    s->doors = NULL;
-    s->worker_count = 0;
-}
-
-int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
-{
-    hub_hold(s->hub);
-    int rc = prepare(s, err);
-    if (rc == 0) {
-        hub_set_running(s->hub, true);
-    } else {
-        hub_detach_all(s->hub);
-    }
-    hub_release(s->hub);
-    if (rc < 0) {
-        dismantle(s);
-        return rc;
-    }
-    for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
-        rc = worker_start(s->workers[i], err);
-    }
-    if (rc == 0) {
-        tell_ready(s);
-        while (!__atomic_load_n(&s->stopping, __ATOMIC_ACQUIRE)) {
-            loop_run(s->loop);
-        }
-    }
-    wind_down(s);
-    hub_hold(s->hub);
-    hub_set_running(s->hub, false);
-    hub_detach_all(s->hub);
-    hub_release(s->hub);
-    dismantle(s);
-    return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server's own state, shared by server.c (life) and registry.c (what it serves).
+ * The server's own state, shared by server.c (configuration), registry.c (what it serves),
+ * prepare.c (getting ready) and run.c (running).
  */
 #ifndef SERVER_SERVER_PRIVATE_H
 #define SERVER_SERVER_PRIVATE_H
@@ -13,6 +14,14 @@
 #include "server/rules.h"
 #include "server/worker.h"
 #include "transport/listener.h"
+
+enum server_state {
+    SERVER_NEW,
+    SERVER_STARTING,
+    SERVER_RUNNING, /* on threads of our own */
+    SERVER_STEPPED, /* by the program */
+    SERVER_ENDED,
+};
 
 struct tidings_server {
     struct config config;
@@ -39,8 +48,20 @@ struct tidings_server {
     struct buf info_text;
     tidings_ready_fn ready;
     void *ready_user;
-    bool is_program; /* configured by a command line: must have something to serve */
-    bool stopping;   /* atomic */
+    pthread_t stepper;       /* the thread of the turns */
+    enum server_state state; /* atomic */
+    bool stopping;           /* atomic */
+    bool is_program;         /* configured by a command line: must have something to serve */
+    bool is_turning, is_winding_down, is_settling;
+    bool is_stuck; /* a worker could not be freed: a request of it was never answered */
 };
+
+enum server_state server_state(const struct tidings_server *s);
+/* For what must be said before the server starts. */
+int server_check_new(const struct tidings_server *s, struct tidings_error *err);
+/* Everything up to the first turn. On failure as if nothing had been. */
+int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err);
+/* Free workers and doors; nothing runs any more. */
+void server_dismantle(struct tidings_server *s);
 
 #endif

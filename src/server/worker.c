@@ -13,12 +13,6 @@
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define SETTLE_MS 5000u
 
-struct stop_letter {
-    struct letter letter;
-    struct worker *worker;
-    uint64_t drain_ms;
-};
-
 static void finish(struct worker *w)
 {
     if (w->finished) {
@@ -66,9 +60,8 @@ static void on_deadline(struct loop_timer *timer, void *user)
 static void stop_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
-    struct stop_letter *l = list_entry(letter, struct stop_letter, letter);
-    struct worker *w = l->worker;
-    loop_timer_start(w->deadline, l->drain_ms, 0);
+    struct worker *w = list_entry(letter, struct worker, stop);
+    loop_timer_start(w->deadline, w->drain_ms, 0);
     w->stopping = true;
     w->http_done = !w->http;
     w->stdio_done = w->stdio_done || !w->stdio;
@@ -80,12 +73,11 @@ static void stop_deliver(struct letter *letter, void *owner)
         stdio_drain(w->stdio);
     }
     check_done(w);
-    mem_free(l);
 }
 
 static void stop_drop(struct letter *letter)
 {
-    mem_free(list_entry(letter, struct stop_letter, letter));
+    (void)letter; /* lies in the worker */
 }
 
 struct worker *worker_create(const struct worker_options *o, struct tidings_error *err)
@@ -115,16 +107,27 @@ struct worker *worker_create(const struct worker_options *o, struct tidings_erro
     return w;
 }
 
-void worker_destroy(struct worker *w)
+void worker_begin_settling(struct worker *w)
+{
+    w->has_settled = true;
+    loop_timer_start(w->deadline, SETTLE_MS, 0);
+}
+
+bool worker_is_settled(const struct worker *w)
+{
+    return w->core.outstanding == 0 || !loop_timer_is_running(w->deadline);
+}
+
+bool worker_destroy(struct worker *w)
 {
     if (!w) {
-        return;
+        return true;
     }
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
-    if (!core_settle(&w->core, SETTLE_MS)) {
+    if (!core_settle(&w->core, w->has_settled ? 0 : SETTLE_MS)) {
         log_error("a provider does not finish", "requests=%zu", w->core.outstanding);
-        return; /* it may still write into memory of ours: leave it */
+        return false; /* it may still write into memory of ours: leave it */
     }
     core_deinit(&w->core);
     loop_timer_close(w->deadline);
@@ -132,6 +135,7 @@ void worker_destroy(struct worker *w)
         loop_destroy(w->loop);
     }
     mem_free(w);
+    return true;
 }
 
 int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct tidings_error *err)
@@ -177,14 +181,11 @@ void worker_stop(struct worker *w, uint64_t drain_ms,
 {
     w->ended = ended;
     w->user = user;
-    struct stop_letter *l = mem_zalloc(sizeof(*l));
-    if (!l) {
-        loop_stop(w->loop);
+    w->drain_ms = drain_ms;
+    w->stop = (struct letter){.deliver = stop_deliver, .drop = stop_drop};
+    if (w->owns_loop && !w->running) {
+        finish(w); /* its thread could not be started */
         return;
     }
-    l->letter.deliver = stop_deliver;
-    l->letter.drop = stop_drop;
-    l->worker = w;
-    l->drain_ms = drain_ms;
-    mailbox_send(w->core.mailbox, &l->letter);
+    mailbox_send(w->core.mailbox, &w->stop);
 }

@@ -19,8 +19,10 @@ struct worker {
     struct stdio *stdio;      /* NULL: none */
     struct loop_timer *deadline;
     pthread_t thread;
+    struct letter stop;
+    uint64_t drain_ms;
     bool owns_loop, running;
-    bool stopping, http_done, stdio_done, finished;
+    bool stopping, http_done, stdio_done, finished, has_settled;
     void (*input_ended)(void *user);                  /* on the worker's thread: the end of stdio */
     void (*ended)(struct worker *worker, void *user); /* on the worker's thread */
     void *user;
@@ -38,7 +40,12 @@ struct worker_options {
 };
 
 struct worker *worker_create(const struct worker_options *options, struct tidings_error *err);
-void worker_destroy(struct worker *worker); /* stopped, or never started; NULL is fine */
+/* Stopped, or never started; NULL is fine. Waits some seconds for requests that providers have not
+ * answered; false: one never was, and the worker is left in memory. */
+bool worker_destroy(struct worker *worker);
+/* The same wait without blocking, after `ended`: begin it, turn the loop, ask. */
+void worker_begin_settling(struct worker *worker);
+bool worker_is_settled(const struct worker *worker);
 
 /* Serve two descriptors on this worker too; before it starts. `ended`: at the end of input. */
 int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
