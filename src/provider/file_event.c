@@ -385,14 +385,14 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
 
 int file_event_init(struct file_watch *w, struct tidings_error *err)
 {
-    w->quiet_timer = loop_timer_open(w->loop, on_quiet, w);
+    w->quiet_timer = loop_timer_open(w->actor.loop, on_quiet, w);
     if (!w->quiet_timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (w->inotify < 0) {
         return 0;
     }
-    w->inotify_poll = loop_poll_open(w->loop, w->inotify, on_inotify, w, err);
+    w->inotify_poll = loop_poll_open(w->actor.loop, w->inotify, on_inotify, w, err);
     if (!w->inotify_poll) {
         return TIDINGS_E_NOMEM;
     }

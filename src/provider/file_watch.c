@@ -9,14 +9,11 @@
  */
 #include "provider/file_watch.h"
 
-#include <signal.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/loop.h"
-#include "base/mailbox.h"
 #include "base/mem.h"
 #include "provider/file_watcher.h"
 
@@ -142,39 +139,6 @@ static void drop_errand(struct letter *letter)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void *run(void *user)
-{
-    struct file_watch *w = user;
-    loop_run(w->loop);
-    return NULL;
-}
-
-static void deliver_stop(struct letter *letter, void *owner)
-{
-    struct file_watch *w = owner;
-    (void)letter;
-    loop_stop(w->loop);
-}
-
-static void drop_stop(struct letter *letter)
-{
-    (void)letter;
-}
-
-/* Signals are the program's: none is taken on this thread. */
-static int start_thread(struct file_watch *w)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int errnum = pthread_create(&w->thread, NULL, run, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (errnum == 0) {
-        (void)pthread_setname_np(w->thread, "tidings-files");
-    }
-    return errnum;
-}
-
 static void on_poll(struct loop_timer *timer, void *user)
 {
     (void)timer;
@@ -194,13 +158,7 @@ static void release(struct file_watch *w)
         mem_free(s);
     }
     map_deinit(&w->scopes);
-    if (w->mailbox) {
-        mailbox_close(w->mailbox);
-        mailbox_unref(w->mailbox);
-    }
-    if (w->loop) {
-        loop_destroy(w->loop);
-    }
+    actor_deinit(&w->actor);
     if (w->inotify >= 0) {
         close(w->inotify);
     }
@@ -209,13 +167,12 @@ static void release(struct file_watch *w)
 
 static int prepare(struct file_watch *w, struct tidings_error *err)
 {
-    w->loop = loop_create(err);
-    w->mailbox = w->loop ? mailbox_create(w->loop, w, err) : NULL;
-    if (!w->mailbox) {
-        return TIDINGS_E_NOMEM;
+    int rc = actor_init(&w->actor, w, err);
+    if (rc < 0) {
+        return rc;
     }
-    w->poll_timer = loop_timer_open(w->loop, on_poll, w);
-    w->linger_timer = loop_timer_open(w->loop, on_linger, w);
+    w->poll_timer = loop_timer_open(w->actor.loop, on_poll, w);
+    w->linger_timer = loop_timer_open(w->actor.loop, on_linger, w);
     if (!w->poll_timer || !w->linger_timer || file_tree_init(&w->tree, MAX_NODES) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -245,8 +202,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     buf_init(&w->move.path, FILE_MAX_PATH);
     int rc = prepare(w, err);
     if (rc == 0) {
-        int errnum = start_thread(w);
-        rc = errnum ? error_errno(err, errnum, "start the file watcher") : 0;
+        rc = actor_start(&w->actor, "tidings-files", err);
     }
     if (rc < 0) {
         release(w);
@@ -261,10 +217,7 @@ void file_watch_destroy(struct file_watch *w)
     if (!w) {
         return;
     }
-    struct letter stop = {.deliver = deliver_stop, .drop = drop_stop};
-    list_init(&stop.link);
-    mailbox_send(w->mailbox, &stop);
-    pthread_join(w->thread, NULL);
+    actor_stop(&w->actor);
     release(w);
 }
 
@@ -293,7 +246,7 @@ int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
     }
     e->watch = watch;
     e->letter.deliver = deliver_add;
-    mailbox_send(w->mailbox, &e->letter);
+    mailbox_send(w->actor.mailbox, &e->letter);
     return 0;
 }
 
@@ -302,11 +255,11 @@ void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tr
     struct errand *e = errand_create(path, is_tree);
     if (e) { /* else it stays armed: harmless */
         e->letter.deliver = deliver_remove;
-        mailbox_send(w->mailbox, &e->letter);
+        mailbox_send(w->actor.mailbox, &e->letter);
     }
 }
 
 struct mailbox *file_watch_mailbox(struct file_watch *w)
 {
-    return w->mailbox;
+    return w->actor.mailbox;
 }

@@ -17,18 +17,13 @@
 #ifndef PROVIDER_FILE_WATCHER_H
 #define PROVIDER_FILE_WATCHER_H
 
-#include <pthread.h>
-
+#include "base/actor.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/str.h"
 #include "provider/file_provider.h"
 #include "provider/file_tree.h"
 #include "provider/file_watch.h"
-
-struct loop;
-struct loop_poll;
-struct loop_timer;
 
 struct file_place {
     struct file_node *node;
@@ -52,9 +47,7 @@ struct file_watch {
     struct tidings_provider *provider;
     const struct file_root *root;
     const struct file_settings *settings;
-    struct loop *loop;
-    struct mailbox *mailbox;
-    pthread_t thread;
+    struct actor actor;
 
     /* file_place.c, file_scan.c, file_scope.c */
     struct file_tree tree;

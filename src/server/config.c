@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/units.h"
 #include "server/config_table.h"
 #include "json/write.h"
 
@@ -270,9 +271,9 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_NUMBER:
         return buf_putu(out, *(const uint64_t *)at);
     case CONFIG_SIZE:
-        return config_put_size(out, *(const uint64_t *)at);
+        return units_put_size(out, *(const uint64_t *)at);
     case CONFIG_DURATION:
-        return config_put_duration(out, *(const uint64_t *)at);
+        return units_put_duration(out, *(const uint64_t *)at);
     case CONFIG_CHOICE:
         return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
     case CONFIG_TEXT:

@@ -93,9 +93,6 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
                      struct config_origin origin, struct tidings_error *err);
 void config_mounts_clear(struct config *c);
 
-/* Values as text, exactly what the parsers read back. */
-int config_put_size(struct buf *out, uint64_t bytes);
-int config_put_duration(struct buf *out, uint64_t ms);
 /* What a row accepts: "1 to 1000". */
 int config_put_accepted(struct buf *out, const struct config_row *row);
 

@@ -12,42 +12,10 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "server/rules.h"
 #include "uri/pattern.h"
 #include "uri/uri.h"
-
-struct unit {
-    const char *suffix;
-    uint64_t factor;
-};
-
-static const struct unit size_units[] = {
-    {"g", 1024ull * 1024 * 1024}, {"m", 1024ull * 1024}, {"k", 1024ull}, {"", 1}};
-static const struct unit duration_units[] = {
-    {"h", 3600000ull}, {"m", 60000ull}, {"ms", 1}, {"s", 1000ull}, {"", 1000ull}};
-
-int config_put_size(struct buf *out, uint64_t bytes)
-{
-    for (size_t i = 0; i < sizeof(size_units) / sizeof(size_units[0]); i++) {
-        const struct unit *u = &size_units[i];
-        if (bytes % u->factor == 0 && (bytes > 0 || u->factor == 1)) {
-            return buf_putf(out, "%" PRIu64 "%s", bytes / u->factor, u->suffix);
-        }
-    }
-    return 0;
-}
-
-int config_put_duration(struct buf *out, uint64_t ms)
-{
-    if (ms % 1000 != 0) {
-        return buf_putf(out, "%" PRIu64 "ms", ms);
-    }
-    if (ms == 0 || ms % 60000 != 0 || ms == 60000) {
-        return buf_putf(out, "%" PRIu64 "s", ms / 1000);
-    }
-    bool hours = ms % 3600000 == 0;
-    return buf_putf(out, "%" PRIu64 "%s", ms / (hours ? 3600000 : 60000), hours ? "h" : "m");
-}
 
 int config_put_accepted(struct buf *out, const struct config_row *row)
 {
@@ -57,14 +25,14 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
     case CONFIG_NUMBER:
         return buf_putf(out, "%" PRIu64 " to %" PRIu64, row->min, row->max);
     case CONFIG_SIZE:
-        config_put_size(out, row->min);
+        units_put_size(out, row->min);
         buf_puts(out, STR(" to "));
-        config_put_size(out, row->max);
+        units_put_size(out, row->max);
         return buf_puts(out, STR(", in bytes or with k, m, g"));
     case CONFIG_DURATION:
-        config_put_duration(out, row->min);
+        units_put_duration(out, row->min);
         buf_puts(out, STR(" to "));
-        config_put_duration(out, row->max);
+        units_put_duration(out, row->max);
         return buf_puts(out, STR(", in seconds or with ms, s, m, h"));
     case CONFIG_CHOICE:
         for (size_t i = 0; row->choices[i]; i++) {
@@ -118,31 +86,6 @@ int config_parse_bool(struct tidings_str s, bool *out, struct tidings_error *err
     return reject(&row, s, "is neither true nor false", err);
 }
 
-/* Digits and a unit. False: not of that form, or too large for 64 bits. */
-static bool parse_scaled(struct tidings_str s, const struct unit *units, size_t count,
-                         uint64_t *out)
-{
-    size_t digits = 0;
-    while (digits < s.len && s.ptr[digits] >= '0' && s.ptr[digits] <= '9') {
-        digits++;
-    }
-    uint64_t n;
-    if (digits == 0 || !str_to_u64(tidings_strn(s.ptr, digits), &n)) {
-        return false;
-    }
-    struct tidings_str suffix = str_skip(s, digits);
-    for (size_t i = 0; i < count; i++) {
-        if (str_eq_nocase(suffix, tidings_str(units[i].suffix))) {
-            if (n > UINT64_MAX / units[i].factor) {
-                return false;
-            }
-            *out = n * units[i].factor;
-            return true;
-        }
-    }
-    return false;
-}
-
 int config_parse_number(const struct config_row *row, struct tidings_str s, uint64_t *out,
                         struct tidings_error *err)
 {
@@ -150,11 +93,10 @@ int config_parse_number(const struct config_row *row, struct tidings_str s, uint
     bool ok;
     const char *noun;
     if (row->type == CONFIG_SIZE) {
-        ok = parse_scaled(s, size_units, sizeof(size_units) / sizeof(size_units[0]), &n);
+        ok = units_parse_size(s, &n);
         noun = "is not a size";
     } else if (row->type == CONFIG_DURATION) {
-        ok =
-            parse_scaled(s, duration_units, sizeof(duration_units) / sizeof(duration_units[0]), &n);
+        ok = units_parse_duration(s, &n);
         noun = "is not a duration";
     } else {
         ok = str_to_u64(s, &n);
