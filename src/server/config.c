@@ -256,7 +256,8 @@ static int put_address(struct buf *out, const struct config_address *a)
 static int put_mounts(struct buf *out, const struct config *c)
 {
     for (size_t i = 0; i < c->mount_count; i++) {
-        buf_putf(out, "%s%s=%s", i > 0 ? "," : "", c->mounts[i].uri, c->mounts[i].path);
+        const struct config_mount *m = &c->mounts[i];
+        buf_putf(out, "%s%s=%s", i > 0 ? "," : "", m->uri, m->path ? m->path : m->ops->name);
     }
     return out->failed;
 }
@@ -331,17 +332,40 @@ static void print_object(struct jw *w, const char *name, const char *text)
     }
 }
 
+/* The members of the provider's own object, among those every mount has. */
+static void print_settings(struct jw *w, const struct config_mount *m)
+{
+    struct json *settings = NULL;
+    jw_put_string(w, STR("type"), tidings_str(m->ops->name));
+    if (jv_parse(tidings_str(m->settings), JSON_MAX_DEPTH, &settings, NULL) < 0) {
+        w->out->failed = TIDINGS_E_NOMEM; /* our own text: nothing else can be wrong with it */
+        return;
+    }
+    struct tidings_str key;
+    struct json *value;
+    for (void *it = NULL; (it = jv_next(settings, it, &key, &value)) != NULL;) {
+        jw_key(w, key);
+        jw_value(w, value);
+    }
+    jv_unref(settings);
+}
+
 static void print_mounts(struct jw *w, const struct config *c)
 {
     jw_begin_array(w);
     for (size_t i = 0; i < c->mount_count; i++) {
+        const struct config_mount *m = &c->mounts[i];
         jw_begin_object(w);
-        jw_put_string(w, STR("uri"), tidings_str(c->mounts[i].uri));
-        jw_put_string(w, STR("path"), tidings_str(c->mounts[i].path));
-        jw_key(w, STR("exclude"));
-        print_list(w, &c->mounts[i].exclude, "");
-        print_object(w, "options", c->mounts[i].options);
-        print_object(w, "limits", c->mounts[i].limits);
+        jw_put_string(w, STR("uri"), tidings_str(m->uri));
+        if (m->path) {
+            jw_put_string(w, STR("path"), tidings_str(m->path));
+            jw_key(w, STR("exclude"));
+            print_list(w, &m->exclude, "");
+        } else {
+            print_settings(w, m);
+        }
+        print_object(w, "options", m->options);
+        print_object(w, "limits", m->limits);
         jw_end_object(w);
     }
     jw_end_array(w);

@@ -20,6 +20,8 @@
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <tidings/provider.h>
+
 #include "base/str.h"
 
 #define CONFIG_ROWS_MAX 64u      /* rows in the table, asserted */
@@ -52,10 +54,12 @@ struct config_list {
 };
 
 struct config_mount {
-    char *uri;                  /* canonical prefix, ends in '/' */
-    char *path;                 /* absolute directory; not looked at here */
-    struct config_list exclude; /* beyond config.exclude */
-    char *options, *limits;     /* JSON objects for subscriptions below it; NULL: none */
+    const struct tidings_provider_ops *ops; /* a built-in provider */
+    char *uri;                              /* canonical prefix, ends in '/' */
+    char *path;                             /* files: absolute directory; not looked at here */
+    struct config_list exclude;             /* files: beyond config.exclude */
+    char *settings;                         /* others: the provider's own JSON object */
+    char *options, *limits; /* JSON objects for subscriptions below it; NULL: none */
 };
 
 /* Counts are plain, sizes are bytes, durations are milliseconds. */
@@ -100,6 +104,8 @@ struct config {
     uint64_t log_age_ms; /* 0: no limit */
     unsigned io_uring;   /* 0: auto, 1: off */
     bool self;
+    bool system;
+    uint64_t system_interval_ms;
     bool list_changed;
     struct config_list allow_origin;
     struct config_list allow_host;

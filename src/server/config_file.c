@@ -16,12 +16,14 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/builtin.h"
 #include "server/config_table.h"
 #include "server/rules.h"
 #include "json/json.h"
 #include "json/write.h"
 
 #define FILE_MAX_DEPTH 16u
+#define MOUNT_SETTINGS_MAX 65536u
 
 /* ---- where things are ------------------------------------------------------------------------ */
 
@@ -237,63 +239,121 @@ static int take_excludes(struct json *v, struct config_list *list, struct tiding
     return 0;
 }
 
-/* One member of a mount. */
-static int take_mount_member(struct tidings_str key, struct json *v, struct config_mount_spec *spec,
-                             struct config_list *exclude, struct tidings_error *err)
+/* Check what a mount says of the subscriptions below it; one of the two is NULL. */
+static int take_rule(struct json *options, struct json *limits, struct tidings_error *err)
+{
+    struct option_rule rule;
+    return jv_is(options ? options : limits, JV_OBJECT)
+               ? option_rule_read(&rule, options, limits, err)
+               : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
+}
+
+/* A mount as far as it has been read. */
+struct mount_reading {
+    struct config_mount_spec spec;
+    struct config_list exclude;
+    struct buf settings; /* of providers other than files: a JSON object */
+    struct jw w;
+};
+
+/* Members only files have; what other providers have is theirs to judge. */
+static int take_own_member(struct mount_reading *m, struct tidings_str key, struct json *v,
+                           struct tidings_error *err)
+{
+    if (m->spec.ops) {
+        jw_key(&m->w, key);
+        jw_value(&m->w, v);
+        return m->settings.failed ? tidings_fail(err, m->settings.failed, "too much of it") : 0;
+    }
+    if (str_eq(key, STR("path"))) {
+        return clean_string(v, &m->spec.path, err);
+    }
+    if (str_eq(key, STR("exclude"))) {
+        return take_excludes(v, &m->exclude, err);
+    }
+    return tidings_fail(err, TIDINGS_E_INVALID,
+                        "unknown key (accepted: type, uri, path, exclude, options, limits)");
+}
+
+static int take_mount_member(struct mount_reading *m, struct tidings_str key, struct json *v,
+                             struct tidings_error *err)
+{
+    struct config_mount_spec *spec = &m->spec;
+    if (str_eq(key, STR("type"))) {
+        return 0; /* was read first */
+    }
+    if (str_eq(key, STR("uri"))) {
+        return clean_string(v, &spec->uri, err);
+    }
+    if (str_eq(key, STR("options"))) {
+        spec->options = v;
+        return take_rule(v, NULL, err);
+    }
+    if (str_eq(key, STR("limits"))) {
+        spec->limits = v;
+        return take_rule(NULL, v, err);
+    }
+    return take_own_member(m, key, v, err);
+}
+
+static int take_type(struct json *v, struct config_mount_spec *spec, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
-    struct option_rule rule;
-    int rc;
-    if (str_eq(key, STR("uri"))) {
-        rc = clean_string(v, &spec->uri, err);
-    } else if (str_eq(key, STR("path"))) {
-        rc = clean_string(v, &spec->path, err);
-    } else if (str_eq(key, STR("exclude"))) {
-        rc = take_excludes(v, exclude, err);
-    } else if (str_eq(key, STR("options"))) {
-        spec->options = v;
-        rc = jv_is(v, JV_OBJECT) ? option_rule_read(&rule, v, NULL, err)
-                                 : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
-    } else if (str_eq(key, STR("limits"))) {
-        spec->limits = v;
-        rc = jv_is(v, JV_OBJECT) ? option_rule_read(&rule, NULL, v, err)
-                                 : tidings_fail(err, TIDINGS_E_INVALID, "must be an object");
-    } else {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "unknown key '%s' (accepted: uri, path, exclude, options, limits)",
-                            config_shown(key, shown));
+    struct tidings_str name;
+    struct json *type = jv_get(v, "type");
+    int rc = type ? clean_string(type, &name, err) : 0;
+    if (rc < 0 || !type || str_eq(name, STR("file"))) {
+        return rc;
     }
-    return rc < 0 ? error_wrap(err, rc, "%s", config_shown(key, shown)) : 0;
+    spec->ops = builtin_find(name);
+    return spec->ops ? 0
+                     : tidings_fail(err, TIDINGS_E_INVALID, "'%s' is no provider (accepted: %s)",
+                                    config_shown(name, shown), BUILTIN_NAMES);
+}
+
+static int take_members(struct mount_reading *m, struct json *v, char failed[CONFIG_NAME_MAX],
+                        struct tidings_error *err)
+{
+    char shown[CONFIG_SHOWN_MAX];
+    struct tidings_str key = STR("type");
+    struct json *member;
+    int rc = take_type(v, &m->spec, err);
+    for (void *it = NULL; rc == 0 && (it = jv_next(v, it, &key, &member)) != NULL;) {
+        rc = take_mount_member(m, key, member, err);
+    }
+    if (rc < 0) {
+        snprintf(failed, CONFIG_NAME_MAX, "%.*s", STR_ARG(key));
+        return error_wrap(err, rc, "%s", config_shown(key, shown));
+    }
+    if (!m->spec.ops && (m->spec.path.len == 0 || m->spec.path.len > CONFIG_VALUE_MAX)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "path: a mount needs a directory");
+    }
+    return 0;
 }
 
 static int take_mount(const struct reading *r, struct json *v, size_t index,
                       struct tidings_error *err)
 {
-    struct config_mount_spec spec = {.base = r->base};
-    struct config_list exclude = {0};
+    struct mount_reading m = {.spec = {.base = r->base, .exclude = &m.exclude}};
     struct config_origin origin = {CONFIG_FILE, line_of_key(r, STR("mounts"))};
     char failed[CONFIG_NAME_MAX] = "";
-    int rc = 0;
-    if (!jv_is(v, JV_OBJECT)) {
-        rc =
-            tidings_fail(err, TIDINGS_E_INVALID, "a mount is an object with uri, path and exclude");
-    }
-    struct tidings_str key;
-    struct json *member;
-    for (void *it = NULL; rc == 0 && (it = jv_next(v, it, &key, &member)) != NULL;) {
-        rc = take_mount_member(key, member, &spec, &exclude, err);
-        if (rc < 0) {
-            snprintf(failed, sizeof(failed), "%.*s", STR_ARG(key));
-        }
-    }
-    if (rc == 0 && (spec.path.len == 0 || spec.path.len > CONFIG_VALUE_MAX)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "path: a mount needs a directory");
+    buf_init(&m.settings, MOUNT_SETTINGS_MAX);
+    jw_init(&m.w, &m.settings);
+    jw_begin_object(&m.w);
+    int rc = jv_is(v, JV_OBJECT)
+                 ? take_members(&m, v, failed, err)
+                 : tidings_fail(err, TIDINGS_E_INVALID,
+                                "a mount is an object with uri, path and exclude, or type");
+    jw_end_object(&m.w);
+    if (rc == 0 && m.settings.failed) {
+        rc = tidings_fail(err, m.settings.failed, "too much of it");
     }
     if (rc == 0) {
-        spec.exclude = &exclude;
-        rc = config_mount_add(r->config, &spec, origin, err);
+        m.spec.settings = buf_str(&m.settings);
+        rc = config_mount_add(r->config, &m.spec, origin, err);
     }
-    config_list_deinit(&exclude);
+    config_list_deinit(&m.exclude);
+    buf_deinit(&m.settings);
     if (rc < 0) {
         return error_wrap(err, rc, "%s:%u: mounts", r->path,
                           line_of_item(r, STR("mounts"), index, failed[0] ? failed : NULL));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mounts of the configuration: a URI prefix and a directory, both made absolute here so that
- * nothing later depends on the working directory. The directory itself is not opened: that is the
- * provider's, which says more when it fails.
+ * Mounts of the configuration: a URI prefix and what serves it, for files a directory. Both are
+ * made absolute here so that nothing later depends on the working directory. Nothing is opened, and
+ * a provider's own settings are not judged: that is the provider's, which says more when it fails.
  */
 #include "server/config_table.h"
 
@@ -13,6 +13,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "provider/file.h"
+#include "provider/system.h"
 #include "server/rules.h"
 #include "uri/uri.h"
 #include "json/write.h"
@@ -28,6 +30,7 @@ static void mount_deinit(struct config_mount *m)
     mem_free(m->path);
     mem_free(m->options);
     mem_free(m->limits);
+    mem_free(m->settings);
     config_list_deinit(&m->exclude);
 }
 
@@ -120,6 +123,10 @@ static int prefix_of(const struct config_mount_spec *spec, struct tidings_str pa
     buf_init(&raw, 4 * CONFIG_VALUE_MAX);
     if (spec->uri.len > 0) {
         buf_puts(&raw, spec->uri);
+    } else if (spec->ops == &provider_system_ops) {
+        buf_puts(&raw, STR(PROVIDER_SYSTEM_PREFIX));
+    } else if (spec->ops) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "uri: a mount of this type needs one");
     } else {
         buf_puts(&raw, STR("file://"));
         uri_encode_path(&raw, path);
@@ -209,7 +216,7 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
     struct buf path, uri;
     buf_init(&path, CONFIG_VALUE_MAX);
     buf_init(&uri, CONFIG_VALUE_MAX);
-    int rc = absolute_path(spec, &path, err);
+    int rc = spec->ops ? 0 : absolute_path(spec, &path, err);
     if (rc == 0) {
         rc = prefix_of(spec, buf_str(&path), &uri, err);
     }
@@ -220,8 +227,13 @@ int config_mount_add(struct config *c, const struct config_mount_spec *spec,
     if (rc == 0) {
         rc = copy_rule(&m, spec, err);
     }
+    m.ops = spec->ops ? spec->ops : &provider_file_ops;
     m.path = buf_detach(&path, NULL);
     m.uri = buf_detach(&uri, NULL);
+    m.settings = spec->ops ? str_dup(spec->settings) : NULL;
+    if (rc == 0 && spec->ops && !m.settings) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     if (rc == 0) {
         if (origin.source > current->source) {
             config_mounts_clear(c);

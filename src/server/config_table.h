@@ -83,7 +83,9 @@ struct json;
 
 /* A mount about to be added. */
 struct config_mount_spec {
-    struct tidings_str uri;            /* empty: file:// and the absolute path */
+    const struct tidings_provider_ops *ops; /* NULL: files */
+    struct tidings_str settings;            /* other providers: JSON object */
+    struct tidings_str uri;            /* empty: file:// and the absolute path; system://metrics/ */
     struct tidings_str path;           /* relative: from `base` */
     struct tidings_str base;           /* empty: from the working directory */
     const struct config_list *exclude; /* copied; NULL: none */

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "provider/file.h"
+#include "server/builtin.h"
 #include "server/publish.h"
 #include "server/self.h"
 #include "server/server_private.h"
@@ -97,37 +97,6 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
     };
-}
-
-/* The file provider's own configuration for one mount. */
-static int mount_files(struct tidings_server *s, const struct config_mount *m,
-                       struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    struct buf text;
-    buf_init(&text, 4u << 20);
-    struct jw w;
-    jw_init(&w, &text);
-    jw_begin_object(&w);
-    jw_put_string(&w, STR("root"), tidings_str(m->path));
-    jw_key(&w, STR("exclude"));
-    jw_begin_array(&w);
-    const struct config_list *lists[] = {&c->exclude, &m->exclude};
-    for (size_t k = 0; k < 2; k++) {
-        for (size_t i = 0; i < lists[k]->count; i++) {
-            jw_string(&w, tidings_str(lists[k]->items[i]));
-        }
-    }
-    jw_end_array(&w);
-    jw_put_bool(&w, STR("excludeDefaults"), false); /* the table's own default names .git */
-    jw_put_integer(&w, STR("maxRead"), (int64_t)c->max_read);
-    jw_put_integer(&w, STR("maxWatches"), (int64_t)c->max_watches);
-    jw_put_integer(&w, STR("quietMs"), (int64_t)c->watch_quiet_ms);
-    jw_put_integer(&w, STR("lingerMs"), (int64_t)c->watch_linger_ms);
-    jw_end_object(&w);
-    int rc = hub_mount(s->hub, &provider_file_ops, tidings_str(m->uri), buf_str(&text), NULL, err);
-    buf_deinit(&text);
-    return rc;
 }
 
 /* Only a program of its own raises the limit: it belongs to the whole process. */
@@ -271,8 +240,8 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         .list_changed = c->list_changed,
     };
     rc = hub_start(s->hub, &o, err);
-    for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
-        rc = mount_files(s, &c->mounts[i], err);
+    if (rc == 0) {
+        rc = builtin_mount_all(s->hub, c, err);
     }
     if (rc == 0) {
         rc = publish_mount(s, err);

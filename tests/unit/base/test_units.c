@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/units.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static void what_is_written_is_read_back(void **state)
+{
+    (void)state;
+    static const uint64_t values[] = {0, 1, 999, 1000, 1024, 60000, 90000, 3600000, 1048576, 7};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        struct buf text;
+        uint64_t back = 1;
+        buf_init(&text, 64);
+        units_put_duration(&text, values[i]);
+        assert_true(units_parse_duration(buf_str(&text), &back));
+        assert_int_equal(back, values[i]);
+        buf_clear(&text);
+        units_put_size(&text, values[i]);
+        assert_true(units_parse_size(buf_str(&text), &back));
+        assert_int_equal(back, values[i]);
+        buf_deinit(&text);
+    }
+}
+
+static void what_is_no_number_with_a_unit_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "s", "-1s", "1 s", "1d", "1.5s", "99999999999999999999"};
+    uint64_t n;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_false(units_parse_duration(tidings_str(bad[i]), &n));
+        assert_false(units_parse_size(tidings_str(bad[i]), &n));
+    }
+    assert_false(units_parse_duration(STR("18446744073709551615h"), &n));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(what_is_no_number_with_a_unit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
