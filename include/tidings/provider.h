@@ -167,13 +167,25 @@ TIDINGS_API void tidings_stat_done(struct tidings_stat *stat, int code,
                                    const struct tidings_resource *resource,
                                    const struct tidings_error *err);
 
-/* Completion of template variable `tidings_complete_name` that begins with `…_value`. */
+/* Completion of the template variable (or argument of a prompt) `tidings_complete_name` that begins
+ * with `…_value`. */
 TIDINGS_API struct tidings_str tidings_complete_name(const struct tidings_complete *complete);
 TIDINGS_API struct tidings_str tidings_complete_value(const struct tidings_complete *complete);
-/* 1 while more are wanted, 0 when there are enough, or a failure. */
+/* What another variable or argument was given already; empty: not known. */
+TIDINGS_API struct tidings_str tidings_complete_argument(const struct tidings_complete *complete,
+                                                         const char *name);
+/* Has the client gone or cancelled? */
+TIDINGS_API bool tidings_complete_cancelled(const struct tidings_complete *complete);
+/* Best first. 1 while more are wanted, 0 when there are enough (100; this one was not taken), or a
+ * failure. */
 TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);
+/* How many there are in all, if more than are added. */
+TIDINGS_API void tidings_complete_set_total(struct tidings_complete *complete, size_t total);
 TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
                                        const struct tidings_error *err);
+/* A function that completes: adds values, then …_done, now or later, from any thread. Called on a
+ * worker thread; must not block. What it does not know is no failure: it adds nothing. */
+typedef void (*tidings_complete_fn)(void *user, struct tidings_complete *complete);
 
 /* Put these bytes there, or remove what is there. The media type is empty when nothing was said. */
 TIDINGS_API bool tidings_write_is_removal(const struct tidings_write *write);

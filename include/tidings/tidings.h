@@ -7,6 +7,7 @@
 
 #include <tidings/call.h>
 #include <tidings/client.h>
+#include <tidings/prompt.h>
 #include <tidings/provider.h>
 #include <tidings/server.h>
 #include <tidings/tool.h>

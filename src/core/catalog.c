@@ -197,6 +197,21 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
     return false;
 }
 
+struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text)
+{
+    size_t low = 0, high = c->template_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = str_cmp(c->templates[middle]->about->uri, text);
+        if (order == 0) {
+            return c->templates[middle];
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    return NULL;
+}
+
 static bool has_scheme(struct tidings_str uri, struct tidings_str scheme)
 {
     return str_starts(uri, scheme) && uri.len > scheme.len && uri.ptr[scheme.len] == ':';

@@ -60,6 +60,8 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
                   struct catalog_hit *hit);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
+/* The registered template with exactly that text; NULL: there is none. */
+struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
 /* Does any source serve that scheme? */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
 

@@ -244,12 +244,24 @@ void core_set_features(struct core *core, enum feature_kind kind, struct feature
     core->features[kind] = list;
 }
 
+/* Is there anybody to complete anything? */
+static bool completes(const struct core *core)
+{
+    const struct feature_list *registered = core->features[FEATURE_COMPLETION];
+    bool any = registered && registered->count > 0;
+    for (size_t i = 0; i < core->catalog->mount_count && !any; i++) {
+        any = core->catalog->mounts[i]->ops->complete != NULL;
+    }
+    return any;
+}
+
 unsigned core_offers(const struct core *core)
 {
     const struct feature_list *tools = core->features[FEATURE_TOOL];
     const struct feature_list *prompts = core->features[FEATURE_PROMPT];
     return (core->self->has_tools || (tools && tools->count > 0) ? LIST_TOOLS : 0u) |
-           (core->self->has_prompts || (prompts && prompts->count > 0) ? LIST_PROMPTS : 0u);
+           (core->self->has_prompts || (prompts && prompts->count > 0) ? LIST_PROMPTS : 0u) |
+           (completes(core) ? OFFER_COMPLETIONS : 0u);
 }
 
 void core_set_catalog(struct core *core, struct catalog *catalog)

@@ -136,7 +136,8 @@ int dialect_code(enum era era, int tidings_code);
 /* HTTP status that carries it. */
 int dialect_status(enum era era, int rpc_code);
 
-/* `offers`: LIST_TOOLS, LIST_PROMPTS. */
+/* `offers`: LIST_TOOLS, LIST_PROMPTS, OFFER_COMPLETIONS. */
+#define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
 void dialect_write_initialize(struct jw *w, const struct revision *rev,
                               const struct server_identity *self, unsigned offers);
 void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);

@@ -159,7 +159,10 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     if (offers & LIST_PROMPTS) {
         write_listed(w, STR("prompts"), self);
     }
-    if (era == ERA_LEGACY || offers != 0) { /* what handlers have to say */
+    if (offers & OFFER_COMPLETIONS) {
+        jw_put_raw(w, STR("completions"), STR("{}"));
+    }
+    if (era == ERA_LEGACY || (offers & (LIST_TOOLS | LIST_PROMPTS))) { /* what handlers say */
         jw_put_raw(w, STR("logging"), STR("{}"));
     }
     jw_key(w, STR("extensions"));

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program offers by name: tools and prompts. A feature is immutable and counted; all
- * features of a kind form a list, ordered by name, which is immutable and counted too: the hub owns
- * the master and makes a new one when something is registered or removed, workers hold a reference
- * and swap it.
+ * What a program offers by name: tools, prompts, and completions of what is named. A feature is
+ * immutable and counted; all features of a kind form a list, ordered by name, which is immutable
+ * and counted too: the hub owns the master and makes a new one when something is registered or
+ * removed, workers hold a reference and swap it.
  */
 #ifndef CORE_FEATURE_H
 #define CORE_FEATURE_H
 
 #include <tidings/call.h>
+#include <tidings/provider.h>
 
 #include "json/schema.h"
 
 enum feature_kind {
     FEATURE_TOOL,
     FEATURE_PROMPT,
+    FEATURE_COMPLETION, /* core/complete.h; not listed */
     FEATURE_KINDS,
 };
 
 struct feature {
     enum feature_kind kind;
     struct tidings_str name;
-    struct tidings_str row;     /* the JSON object that lists show */
-    struct json_schema *input;  /* of the arguments; NULL: any object */
-    struct json_schema *output; /* of structured results; NULL: anything */
+    struct tidings_str row;              /* the JSON object that lists show */
+    struct tidings_str description_json; /* of a prompt, inside `row`; empty: none */
+    struct json_schema *input;           /* of the arguments; NULL: any object */
+    struct json_schema *output;          /* of structured results; NULL: anything */
     tidings_call_fn handler;
+    tidings_complete_fn complete; /* of a completion */
     void *user;
     uint64_t timeout_ms; /* 0: the server's */
     bool is_blocking;

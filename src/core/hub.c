@@ -117,10 +117,7 @@ static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     struct catalog_entry *entry = arg;
     struct tidings_str uri = entry->about->uri;
-    bool taken = map_find(&hub->catalog->by_uri, uri) != NULL;
-    for (size_t i = 0; i < hub->catalog->template_count && !taken; i++) {
-        taken = str_eq(hub->catalog->templates[i]->about->uri, uri);
-    }
+    bool taken = map_find(&hub->catalog->by_uri, uri) || catalog_find_template(hub->catalog, uri);
     if (taken) {
         return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
     }

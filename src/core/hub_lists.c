@@ -99,10 +99,12 @@ static void swap_features(struct hub *hub, enum feature_kind kind, struct featur
         l->list = feature_list_ref(next);
         mailbox_send(hub->cores[i]->mailbox, &l->letter);
     }
-    hub_list_changed(hub, kind == FEATURE_TOOL ? CHANGE_TOOLS : CHANGE_PROMPTS);
+    if (kind != FEATURE_COMPLETION) {
+        hub_list_changed(hub, kind == FEATURE_TOOL ? CHANGE_TOOLS : CHANGE_PROMPTS);
+    }
 }
 
-static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt"};
+static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion"};
 
 static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {

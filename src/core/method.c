@@ -19,7 +19,8 @@ static void method_initialize(struct call *call)
     const struct server_identity *self = call->core->self;
     const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling);
     struct channel *channel = call->channel;
-    unsigned offers = core_offers(call->core), promised = self->list_changed ? offers : 0;
+    unsigned offers = core_offers(call->core);
+    unsigned promised = self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0;
     if (call->batch) {
         call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "initialize may not be in a batch");
         return;
@@ -115,18 +116,13 @@ static void method_unsubscribe(struct call *call)
     with_uri(call, unsubscribe_one);
 }
 
-static void method_prompts_list(struct call *call)
-{
-    handling_list(call, FEATURE_PROMPT, STR("prompts"), 'P');
-}
-
 enum { IN_LEGACY = 1, IN_MODERN = 2, IN_BOTH = 3 };
 
 static const struct method {
     struct tidings_str name;
     void (*run)(struct call *call);
     unsigned eras;
-    unsigned offer; /* LIST_TOOLS, LIST_PROMPTS: exists only when that is offered; 0: always */
+    unsigned offer; /* of core_offers: exists only when that is offered; 0: always */
 } methods[] = {
     {{"resources/read", 14}, method_resources_read, IN_BOTH, 0},
     {{"resources/list", 14}, method_resources_list, IN_BOTH, 0},
@@ -142,7 +138,9 @@ static const struct method {
     {{"logging/setLevel", 16}, method_set_level, IN_LEGACY, 0},
     {{"tools/call", 10}, method_tools_call, IN_BOTH, LIST_TOOLS},
     {{"tools/list", 10}, method_tools_list, IN_BOTH, LIST_TOOLS},
+    {{"prompts/get", 11}, method_prompts_get, IN_BOTH, LIST_PROMPTS},
     {{"prompts/list", 12}, method_prompts_list, IN_BOTH, LIST_PROMPTS},
+    {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };
 
 static bool is_offered(const struct method *m, const struct call *call)

@@ -17,6 +17,9 @@ void method_resources_read(struct call *call);
 void method_resources_metadata(struct call *call);
 void method_resources_children(struct call *call);
 void method_tools_list(struct call *call);
+void method_prompts_get(struct call *call);
+void method_prompts_list(struct call *call);
+void method_complete(struct call *call);
 void method_tools_call(struct call *call);
 
 /* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */

@@ -58,9 +58,11 @@ struct tidings_stat {
 struct tidings_complete {
     struct request base; /* .uri is the template */
     struct tidings_str name, value;
-    struct jw *w; /* inside the array of values */
+    struct jw *w;               /* inside the array of values */
+    const struct json *context; /* the other arguments as far as known; NULL: none */
     size_t count, max;
-    bool more; /* there were more than fit */
+    int64_t total; /* -1: nobody said */
+    bool more;     /* there were more than fit */
 };
 
 struct tidings_write {

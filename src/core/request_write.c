@@ -30,6 +30,21 @@ struct tidings_str tidings_complete_value(const struct tidings_complete *c)
     return c->value;
 }
 
+struct tidings_str tidings_complete_argument(const struct tidings_complete *c, const char *name)
+{
+    return jv_str(jv_get(c->context, name));
+}
+
+bool tidings_complete_cancelled(const struct tidings_complete *c)
+{
+    return __atomic_load_n(&c->base.cancelled, __ATOMIC_ACQUIRE);
+}
+
+void tidings_complete_set_total(struct tidings_complete *c, size_t total)
+{
+    c->total = total > INT64_MAX ? INT64_MAX : (int64_t)total;
+}
+
 int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
 {
     if (c->count == c->max) {

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Prompts and completions for tests of the core: registered at the hub as the server does it.
+ */
+#ifndef SUPPORT_BENCH_PROMPT_H
+#define SUPPORT_BENCH_PROMPT_H
+
+#include "support/bench_core.h"
+
+/* A prompt with the arguments "code" (required) and "style", described as "about NAME"; `schema`
+ * (NULL: none) judges what is given. Its handlers are those of tools (support/bench_tool.h). */
+void bench_add_prompt(struct bench *b, const char *name, const char *schema,
+                      tidings_call_fn handler, void *user);
+/* `what`: COMPLETE_PROMPT or COMPLETE_TEMPLATE. */
+void bench_add_completion(struct bench *b, const char *what, const char *name,
+                          tidings_complete_fn fn, void *user);
+
+#endif
