@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The resources that the official MCP conformance suite asks a server for, on the public API:
+ * The resources and tools that the official MCP conformance suite asks a server for, on the public
+ * API:
  *
  *     conformance --http 127.0.0.1:0
  *
@@ -8,6 +9,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <tidings/tidings.h>
 
@@ -107,6 +109,279 @@ static int add_rows(struct tidings_error *err)
     return 0;
 }
 
+/* ---- tools that give content ----------------------------------------------------------------- */
+
+/* The shortest sound: a WAV head without samples. */
+static const char wav[] =
+    "RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0\x40\x1f\0\0\1\0\x08\0"
+    "data\0\0\0";
+
+static struct tidings_resource described(const char *uri, const char *name, const char *mime_type)
+{
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str(uri);
+    about.name = tidings_str(name);
+    about.mime_type = tidings_str(mime_type);
+    return about;
+}
+
+static void say(void *user, struct tidings_call *call)
+{
+    struct tidings_error err;
+    tidings_call_done(call, tidings_call_text(call, tidings_str(user), &err), &err);
+}
+
+static void give_image(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_str bytes = tidings_strn((const char *)png, sizeof(png));
+    tidings_call_done(call, tidings_call_image(call, bytes, "image/png", &err), &err);
+}
+
+static void give_audio(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_str bytes = tidings_strn(wav, sizeof(wav));
+    tidings_call_done(call, tidings_call_audio(call, bytes, "audio/wav", &err), &err);
+}
+
+static void give_resource(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_resource about = described("test://embedded-resource", "embedded", "text/plain");
+    struct tidings_str text = tidings_str("This is an embedded resource content.");
+    tidings_call_done(call, tidings_call_resource(call, &about, text, &err), &err);
+}
+
+static void give_all(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_resource about =
+        described("test://mixed-content-resource", "mixed", "application/json");
+    struct tidings_str json = tidings_str("{\"test\":\"data\",\"value\":123}");
+    int rc = tidings_call_text(call, tidings_str("Multiple content types test:"), &err);
+    if (rc == 0) {
+        rc = tidings_call_image(call, tidings_strn((const char *)png, sizeof(png)), "image/png",
+                                &err);
+    }
+    if (rc == 0) {
+        rc = tidings_call_resource(call, &about, json, &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+static void fail_always(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_INTERNAL, "This tool intentionally returns an error for testing");
+    tidings_call_done(call, TIDINGS_E_INTERNAL, &err);
+}
+
+/* ---- tools that take their time: registered as blocking -------------------------------------- */
+
+static void pause_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static void log_thrice(void *user, struct tidings_call *call)
+{
+    static const char *const lines[] = {"Tool execution started", "Tool processing data",
+                                        "Tool execution completed"};
+    for (size_t i = 0; i < 3; i++) {
+        tidings_call_log(call, TIDINGS_LOG_INFO, "conformance", tidings_str(lines[i]));
+        pause_ms(i < 2 ? 50 : 0);
+    }
+    say(user, call);
+}
+
+static void progress_thrice(void *user, struct tidings_call *call)
+{
+    for (int i = 0; i <= 2; i++) {
+        tidings_call_progress(call, 50 * i, 100, tidings_str(""));
+        pause_ms(i < 2 ? 50 : 0);
+    }
+    say(user, call);
+}
+
+/* ---- tools that ask back --------------------------------------------------------------------- */
+
+#define ASK_NAME                                                                                   \
+    "{\"message\":\"What is your name?\",\"requestedSchema\":{\"type\":\"object\","                \
+    "\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}}"
+#define ASK_COLOR                                                                                  \
+    "{\"message\":\"What is your favorite color?\",\"requestedSchema\":{\"type\":\"object\","      \
+    "\"properties\":{\"color\":{\"type\":\"string\"}},\"required\":[\"color\"]}}"
+#define ASK_OK                                                                                     \
+    "{\"message\":\"Please confirm\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{"    \
+    "\"ok\":{\"type\":\"boolean\"}},\"required\":[\"ok\"]}}"
+#define ASK_MODEL                                                                                  \
+    "{\"messages\":[{\"role\":\"user\",\"content\":{\"type\":\"text\",\"text\":\"What is the "     \
+    "capital of France?\"}}],\"maxTokens\":100}"
+
+struct question {
+    const char *key, *method, *params;
+};
+
+/* Ask what has not been answered yet; once everything is, tell the answers. */
+struct inquiry {
+    const struct question *questions;
+    size_t count;
+    const char *state; /* kept meanwhile; NULL: nothing */
+    bool is_choosy;    /* ask only what the client can answer */
+};
+
+static void inquire(void *user, struct tidings_call *call)
+{
+    const struct inquiry *inquiry = user;
+    struct tidings_error err;
+    size_t missing = 0;
+    int rc = 0;
+    for (size_t i = 0; i < inquiry->count && rc == 0; i++) {
+        const struct question *q = &inquiry->questions[i];
+        bool skip = inquiry->is_choosy && !tidings_call_can_ask(call, q->method);
+        if (!skip && tidings_call_answer(call, q->key).len == 0) {
+            rc = tidings_call_ask(call, q->key, q->method, tidings_str(q->params), &err);
+            missing++;
+        }
+    }
+    if (rc == 0 && missing > 0 && inquiry->state) {
+        rc = tidings_call_keep(call, tidings_str(inquiry->state), &err);
+    }
+    for (size_t i = 0; i < inquiry->count && rc == 0 && missing == 0; i++) {
+        struct tidings_str answer = tidings_call_answer(call, inquiry->questions[i].key);
+        rc = tidings_call_text(call, answer, &err);
+    }
+    if (rc == 0 && missing == 0 && inquiry->state) {
+        bool same = tidings_call_state(call).len == strlen(inquiry->state);
+        rc = tidings_call_text(call, tidings_str(same ? "state-ok" : "no state"), &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+/* Two questions, one after the other; the state says which was answered. */
+static void inquire_twice(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_str state = tidings_call_state(call);
+    int rc;
+    if (state.len == 0) {
+        rc = tidings_call_ask(call, "step1", "elicitation/create", tidings_str(ASK_NAME), &err);
+        rc = rc < 0 ? rc : tidings_call_keep(call, tidings_str("1"), &err);
+    } else if (state.ptr[0] == '1') {
+        rc = tidings_call_ask(call, "step2", "elicitation/create", tidings_str(ASK_COLOR), &err);
+        rc = rc < 0 ? rc : tidings_call_keep(call, tidings_str("2"), &err);
+    } else {
+        rc = tidings_call_text(call, tidings_call_answer(call, "step2"), &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+static const struct question questions[] = {
+    {"user_name", "elicitation/create", ASK_NAME},
+    {"greeting", "sampling/createMessage", ASK_MODEL},
+    {"client_roots", "roots/list", "{}"},
+    {"confirm", "elicitation/create", ASK_OK},
+    {"capital_question", "sampling/createMessage", ASK_MODEL},
+};
+static struct inquiry ask_name = {&questions[0], 1, NULL, false};
+static struct inquiry ask_model = {&questions[4], 1, NULL, false};
+static struct inquiry ask_roots = {&questions[2], 1, NULL, false};
+static struct inquiry ask_confirm = {&questions[3], 1, "kept", false};
+static struct inquiry ask_all = {&questions[0], 3, "kept", false};
+static struct inquiry ask_what_it_can = {&questions[0], 2, NULL, true};
+
+/* ---- tools that change the list of tools ----------------------------------------------------- */
+
+static char said[] = "done";
+
+/* Handlers run on several threads: the odd call adds a tool, the even one removes it. */
+static void change_tools(void *user, struct tidings_call *call)
+{
+    static unsigned calls;
+    struct tidings_tool extra = {0};
+    struct tidings_error err;
+    extra.name = tidings_str("test_extra");
+    extra.description = tidings_str("Comes and goes");
+    if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 2 == 1) {
+        (void)tidings_server_add_tool(server, &extra, say, user, &err);
+    } else {
+        (void)tidings_server_remove_tool(server, extra.name, &err);
+    }
+    say(user, call);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static const char schema_2020_12[] =
+    "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"type\":\"object\",\"$defs\":{"
+    "\"address\":{\"$anchor\":\"addressDef\",\"type\":\"object\",\"properties\":{\"street\":{"
+    "\"type\":\"string\"},\"city\":{\"type\":\"string\"}}}},\"properties\":{\"name\":{\"type\":"
+    "\"string\"},\"address\":{\"$ref\":\"#/$defs/address\"},\"contactMethod\":{\"type\":\"string\","
+    "\"enum\":[\"phone\",\"email\"]},\"phone\":{\"type\":\"string\"},\"email\":{\"type\":"
+    "\"string\"}},\"allOf\":[{\"anyOf\":[{\"required\":[\"phone\"]},{\"required\":[\"email\"]}]}],"
+    "\"if\":{\"properties\":{\"contactMethod\":{\"const\":\"phone\"}},\"required\":["
+    "\"contactMethod\"]},\"then\":{\"required\":[\"phone\"]},\"else\":{\"required\":[\"email\"]},"
+    "\"additionalProperties\":false}";
+
+static char simple_text[] = "This is a simple text response for testing.";
+
+static const struct tool_row {
+    const char *name, *description;
+    tidings_call_fn handler;
+    void *user;
+    const char *schema;
+    bool is_blocking;
+} tool_rows[] = {
+    {"test_simple_text", "Gives text", say, simple_text, NULL, false},
+    {"test_image_content", "Gives an image", give_image, NULL, NULL, false},
+    {"test_audio_content", "Gives a sound", give_audio, NULL, NULL, false},
+    {"test_embedded_resource", "Gives a resource", give_resource, NULL, NULL, false},
+    {"test_multiple_content_types", "Gives all of them", give_all, NULL, NULL, false},
+    {"test_error_handling", "Fails", fail_always, NULL, NULL, false},
+    {"test_tool_with_logging", "Logs thrice", log_thrice, said, NULL, true},
+    {"test_tool_with_progress", "Reports progress", progress_thrice, said, NULL, true},
+    {"json_schema_2020_12_tool", "Has a schema", say, said, schema_2020_12, false},
+    {"test_missing_capability", "Needs sampling", inquire, &ask_model, NULL, false},
+    {"test_streaming_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
+    {"test_logging_tool", "Logs", log_thrice, said, NULL, true},
+    {"test_trigger_tool_change", "Changes the list", change_tools, said, NULL, false},
+    {"test_input_required_result_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
+    {"test_input_required_result_sampling", "Asks the model", inquire, &ask_model, NULL, false},
+    {"test_input_required_result_list_roots", "Asks for roots", inquire, &ask_roots, NULL, false},
+    {"test_input_required_result_request_state", "Keeps a state", inquire, &ask_confirm, NULL,
+     false},
+    {"test_input_required_result_tampered_state", "Keeps a state", inquire, &ask_confirm, NULL,
+     false},
+    {"test_input_required_result_multiple_inputs", "Asks thrice", inquire, &ask_all, NULL, false},
+    {"test_input_required_result_multi_round", "Asks twice", inquire_twice, NULL, NULL, false},
+    {"test_input_required_result_capabilities", "Asks what it can", inquire, &ask_what_it_can, NULL,
+     false},
+};
+
+static int add_tools(struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(tool_rows) / sizeof(tool_rows[0]) && rc == 0; i++) {
+        const struct tool_row *row = &tool_rows[i];
+        struct tidings_tool about = {0};
+        about.name = tidings_str(row->name);
+        about.description = tidings_str(row->description);
+        about.input_schema = tidings_str(row->schema);
+        about.is_blocking = row->is_blocking;
+        rc = tidings_server_add_tool(server, &about, row->handler, row->user, err);
+    }
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
@@ -116,7 +391,7 @@ int main(int argc, char **argv)
         rc = add_rows(&err);
     }
     if (rc == 0) {
-        rc = tidings_server_declare(server, "tools", &err);
+        rc = add_tools(&err);
     }
     if (rc == 0) {
         rc = tidings_server_declare(server, "prompts", &err);

@@ -100,7 +100,7 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
         rc = f ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     buf_deinit(&row);
-    if (rc < 0) {
+    if (!f) {
         schema_destroy(schemas.input);
         schema_destroy(schemas.output);
         return error_wrap(err, rc, "tool '%.*s'", STR_ARG(about->name));
