@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whatever allocation fails around a tool, its client gets an answer or its stream ends, its
+ * handler is finished, and nothing leaks; and ten thousand of everything leave no trace.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+#include "support/fail_alloc.h"
+
+#define CAN_ASK "\"io.modelcontextprotocol/clientCapabilities\":{\"elicitation\":{}}"
+
+static struct bench b;
+
+/* Does everything a handler can do. */
+static void do_all(void *user, struct tidings_call *h)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = STR("mem:///r");
+    about.name = STR("r");
+    tidings_call_log(h, TIDINGS_LOG_ERROR, "me", STR("text"));
+    tidings_call_progress(h, 1, 1, STR("all of it"));
+    int rc = tidings_call_text(h, tidings_call_arguments(h), &err);
+    rc = rc < 0 ? rc : tidings_call_text(h, tidings_call_json(h, "/a"), &err);
+    rc = rc < 0 ? rc : tidings_call_resource(h, &about, STR("content"), &err);
+    rc = rc < 0 ? rc : tidings_call_block(h, STR("{\"type\":\"text\",\"text\":\"\"}"), &err);
+    rc = rc < 0 ? rc : tidings_call_structured(h, STR("{\"a\":1}"), &err);
+    tidings_call_done(h, rc, &err);
+}
+
+static void ask(void *user, struct tidings_call *h)
+{
+    (void)user;
+    struct tidings_error err;
+    int rc = tidings_call_ask(h, "k", "elicitation/create", STR("{\"message\":\"?\"}"), &err);
+    rc = rc < 0 ? rc : tidings_call_keep(h, STR("state"), &err);
+    tidings_call_done(h, rc, &err);
+}
+
+static void begin(void)
+{
+    fail_alloc_start(0);
+    bench_init(&b);
+    bench_start(&b);
+    bench_add_tool(&b, &(struct bench_tool){
+                           .name = "all",
+                           .handler = do_all,
+                           .input = "{\"type\":\"object\",\"required\":[\"a\"]}",
+                           .output = "{\"type\":\"object\",\"required\":[\"a\"]}",
+                       });
+    bench_add_tool(&b, &(struct bench_tool){.name = "ask", .handler = ask});
+    bench_settle(&b);
+}
+
+static void a_call(struct client *c)
+{
+    client_call(c, "1", "all", "\"arguments\":{\"a\":[1,2]}", NULL);
+}
+
+static void an_invalid_call(struct client *c)
+{
+    client_call(c, "1", "all", NULL, NULL);
+}
+
+static void a_streamed_call(struct client *c)
+{
+    client_call(c, "1", "all", "\"arguments\":{\"a\":[1,2]}",
+                "\"progressToken\":\"p\",\"io.modelcontextprotocol/logLevel\":\"debug\"");
+}
+
+static void a_question(struct client *c)
+{
+    client_call(c, "1", "ask", NULL, CAN_ASK);
+}
+
+static void a_list(struct client *c)
+{
+    client_modern(c, "1", "tools/list", "\"pageSize\":1");
+}
+
+static void a_registration(struct client *c)
+{
+    client_modern(c, "1", "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
+    bench_settle(&b);
+    struct feature *f = feature_create(FEATURE_TOOL, STR("new"), STR("{\"name\":\"new\"}"));
+    if (f) {
+        (void)hub_add_feature(b.hub, f, NULL);
+    }
+    (void)hub_remove_feature(b.hub, FEATURE_TOOL, STR("new"), NULL);
+    bench_settle(&b);
+}
+
+static void every_allocation_may_fail(void (*life)(struct client *))
+{
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        long before = fail_alloc_live();
+        begin();
+        struct client *c = client_http(&b);
+        fail_alloc_start(n);
+        life(c);
+        bench_settle(&b);
+        reached = fail_alloc_stop();
+        assert_false(c->is_waiting);
+        assert_true(c->count > 0 || c->is_streaming);
+        client_free(c);
+        bench_settle(&b);
+        assert_int_equal(b.core[0].outstanding, 0);
+        assert_true(list_empty(&b.core[0].handlings.all));
+        bench_stop(&b);
+        assert_int_equal(fail_alloc_live(), before);
+        assert_true(n < 10000);
+    }
+}
+
+#define FAULT(name, life)                                                                          \
+    static void name(void **state)                                                                 \
+    {                                                                                              \
+        (void)state;                                                                               \
+        every_allocation_may_fail(life);                                                           \
+    }
+
+FAULT(a_call_survives_any_failed_allocation, a_call)
+FAULT(an_invalid_call_survives_any_failed_allocation, an_invalid_call)
+FAULT(a_streamed_call_survives_any_failed_allocation, a_streamed_call)
+FAULT(a_question_survives_any_failed_allocation, a_question)
+FAULT(a_list_survives_any_failed_allocation, a_list)
+FAULT(a_registration_survives_any_failed_allocation, a_registration)
+
+static void ten_thousand_of_everything_leave_no_trace(void **state)
+{
+    (void)state;
+    begin();
+    long before = 0;
+    for (int i = 0; i < 10000; i++) {
+        if (i == 10) { /* the first ones may leave buffers that are used again */
+            before = fail_alloc_live();
+        }
+        bench_add_tool(&b, &(struct bench_tool){.name = "more", .handler = tool_hello});
+        bench_settle(&b);
+        struct client *c = client_http(&b);
+        client_call(c, "1", i % 2 ? "all" : "more", "\"arguments\":{\"a\":1}", NULL);
+        assert_json(client_answer(c)->text, "result|resultType", "complete");
+        client_free(c);
+        bench_remove_tool(&b, "more");
+        bench_settle(&b);
+    }
+    assert_int_equal(fail_alloc_live(), before);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_survives_any_failed_allocation),
+        cmocka_unit_test(an_invalid_call_survives_any_failed_allocation),
+        cmocka_unit_test(a_streamed_call_survives_any_failed_allocation),
+        cmocka_unit_test(a_question_survives_any_failed_allocation),
+        cmocka_unit_test(a_list_survives_any_failed_allocation),
+        cmocka_unit_test(a_registration_survives_any_failed_allocation),
+        cmocka_unit_test(ten_thousand_of_everything_leave_no_trace),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

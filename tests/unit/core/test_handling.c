@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Handlers that take their time: they answer later and from other threads, are told when nobody
+ * waits any more, have a deadline, report what they do; and there are only so many at a time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+
+#define SAID_PROGRESS "notifications/progress"
+#define LEVEL "\"io.modelcontextprotocol/logLevel\":"
+
+static struct bench b;
+static struct tidings_call *held;
+
+static int setup(void **state)
+{
+    (void)state;
+    bench_init(&b);
+    b.limits.max_calls = 2;
+    bench_start(&b);
+    held = NULL;
+    bench_add_tool(&b, &(struct bench_tool){.name = "hold", .handler = tool_hold, .user = &held});
+    bench_add_tool(&b, &(struct bench_tool){.name = "hello", .handler = tool_hello});
+    bench_add_tool(&b, &(struct bench_tool){
+                           .name = "brief", .handler = tool_hold, .user = &held, .timeout_ms = 5});
+    bench_settle(&b);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    bench_settle(&b);
+    assert_int_equal(b.core[0].outstanding, 0);
+    assert_true(list_empty(&b.core[0].handlings.all));
+    bench_stop(&b);
+    return 0;
+}
+
+static void finish(struct tidings_call *h, const char *text)
+{
+    struct tidings_error err;
+    tidings_call_done(h, tidings_call_text(h, tidings_str(text), &err), &err);
+}
+
+static void *finish_elsewhere(void *h)
+{
+    finish(h, "from another thread");
+    return NULL;
+}
+
+static bool has_answer(void *client)
+{
+    return client_count_kind(client, SAID_ANSWER) > 0;
+}
+
+/* ---- later ----------------------------------------------------------------------------------- */
+
+static void an_answer_may_come_later_from_another_thread(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    assert_non_null(held);
+    assert_int_equal(c->count, 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, held), 0);
+    bench_until(&b, has_answer, c);
+    pthread_join(thread, NULL);
+    assert_json(client_answer(c)->text, "result|content|0|text", "from another thread");
+    client_free(c);
+}
+
+static void a_blocking_handler_runs_on_another_thread(void **state)
+{
+    (void)state;
+    bench_add_tool(
+        &b, &(struct bench_tool){.name = "slow", .handler = tool_hello, .is_blocking = true});
+    bench_settle(&b);
+    struct client *c = client_http(&b);
+    client_call(c, "1", "slow", NULL, NULL);
+    assert_int_equal(c->count, 0);
+    bench_until(&b, has_answer, c);
+    assert_json(client_answer(c)->text, "result|content|0|text", "hello");
+    client_free(c);
+}
+
+static void a_tool_that_was_removed_finishes_what_it_began(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    bench_remove_tool(&b, "hold");
+    bench_settle(&b);
+    finish(held, "still");
+    assert_json(client_answer(c)->text, "result|content|0|text", "still");
+    client_free(c);
+}
+
+static void beyond_the_limit_calls_are_refused_by_its_name(void **state)
+{
+    (void)state;
+    struct client *c[3];
+    struct tidings_call *calls[2];
+    for (size_t i = 0; i < 3; i++) {
+        c[i] = client_http(&b);
+        client_call(c[i], "1", "hold", NULL, NULL);
+        if (i < 2) {
+            calls[i] = held;
+        }
+    }
+    assert_json(client_answer(c[2])->text, "error|code", "-32603");
+    assert_non_null(strstr(client_answer(c[2])->text, "--max-calls"));
+    finish(calls[0], "x");
+    client_free(c[2]);
+    c[2] = client_http(&b);
+    client_call(c[2], "1", "hello", NULL, NULL);
+    assert_json(client_answer(c[2])->text, "result|content|0|text", "hello");
+    finish(calls[1], "y");
+    for (size_t i = 0; i < 3; i++) {
+        client_free(c[i]);
+    }
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "brief", NULL, NULL);
+    assert_false(tidings_call_cancelled(held));
+    bench_until(&b, has_answer, c);
+    assert_json(client_answer(c)->text, "result|isError", "true");
+    assert_json(client_answer(c)->text, "result|content|0|text",
+                "the tool 'brief' did not finish within 5 ms (its own limit)");
+    assert_true(tidings_call_cancelled(held));
+    finish(held, "too late"); /* accepted, thrown away */
+    bench_settle(&b);
+    assert_int_equal(c->count, 1);
+    client_free(c);
+}
+
+static void the_servers_deadline_holds_where_a_tool_has_none(void **state)
+{
+    (void)state;
+    b.limits.call_timeout_ms = 7;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    bench_until(&b, has_answer, c);
+    assert_json(client_answer(c)->text, "result|content|0|text",
+                "the tool 'hold' did not finish within 7 ms (--call-timeout)");
+    finish(held, "too late");
+    client_free(c);
+}
+
+/* ---- cancellation ---------------------------------------------------------------------------- */
+
+static unsigned told;
+
+static void count(void *user, struct tidings_call *h)
+{
+    (void)user;
+    assert_true(tidings_call_cancelled(h));
+    told++;
+}
+
+static void count_and_finish(void *user, struct tidings_call *h)
+{
+    count(user, h);
+    finish(h, "cancelled");
+}
+
+static void a_modern_client_cancels_by_going(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    told = 0;
+    tidings_call_on_cancel(held, count, NULL);
+    client_vanish(c);
+    assert_int_equal(told, 1);
+    assert_true(tidings_call_cancelled(held));
+    finish(held, "nobody hears this");
+    client_free(c);
+}
+
+static void a_handler_may_finish_inside_the_callback(void **state)
+{
+    (void)state;
+    struct client *c = client_pipe(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    told = 0;
+    tidings_call_on_cancel(held, count_and_finish, NULL);
+    client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
+    assert_int_equal(told, 1);
+    bench_settle(&b);
+    assert_int_equal(client_count_kind(c, SAID_ANSWER), 0); /* after cancelling, nothing is said */
+    client_free(c);
+}
+
+static void whoever_listens_too_late_is_told_at_once(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    client_vanish(c);
+    told = 0;
+    tidings_call_on_cancel(held, count, NULL);
+    assert_int_equal(told, 1);
+    finish(held, "x");
+    client_free(c);
+}
+
+static void a_legacy_client_that_loses_its_connection_has_not_cancelled(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
+    client_vanish(c);
+    assert_false(tidings_call_cancelled(held));
+    /* It can still do so, from another connection. */
+    struct client *other = client_http(&b);
+    client_notify(other, s.id, "notifications/cancelled", "\"requestId\":7");
+    assert_true(tidings_call_cancelled(held));
+    finish(held, "x");
+    client_free(c);
+    client_free(other);
+    c = session_request(&s, "8", "tools/call", "\"name\":\"hold\"");
+    client_vanish(c);
+    finish(held, "nobody is there, which is fine");
+    client_free(c);
+    (void)session_delete(&s);
+}
+
+static void a_legacy_client_cancels_with_a_notification(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-06-18", &s);
+    struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
+    struct client *other = client_http(&b);
+    client_notify(other, s.id, "notifications/cancelled", "\"requestId\":7");
+    assert_true(tidings_call_cancelled(held));
+    assert_int_equal(client_count_kind(c, SAID_ACCEPTED), 1); /* the exchange has an end */
+    finish(held, "x");
+    assert_int_equal(client_count_kind(c, SAID_ANSWER), 0);
+    client_free(c);
+    client_free(other);
+    (void)session_delete(&s);
+}
+
+static void a_core_that_ends_tells_every_handler(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
+    client_free(c);
+    (void)session_delete(&s);
+    told = 0;
+    tidings_call_on_cancel(held, count_and_finish, NULL);
+    assert_true(core_settle(&b.core[0], 5000));
+    assert_int_equal(told, 1);
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+static void progress_rises_on_the_stream_the_answer_ends(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, "\"progressToken\":\"p\"");
+    tidings_call_progress(held, 1, 10, STR("begun"));
+    assert_true(c->is_streaming);
+    tidings_call_progress(held, 0.5, 10, STR_EMPTY); /* does not rise */
+    tidings_call_progress(held, 10, 10, STR_EMPTY);  /* the last one is always told */
+    tidings_call_progress(held, 10, 10, STR_EMPTY);
+    assert_int_equal(client_count(c, SAID_PROGRESS), 2);
+    assert_json(client_nth(c, SAID_PROGRESS, 0), "params|progressToken", "p");
+    assert_json(client_nth(c, SAID_PROGRESS, 0), "params|progress", "1.0");
+    assert_json(client_nth(c, SAID_PROGRESS, 0), "params|message", "begun");
+    assert_json(client_nth(c, SAID_PROGRESS, 1), "params|progress", "10.0");
+    finish(held, "done");
+    assert_int_equal(client_count_kind(c, SAID_ANSWER), 0);
+    const struct utterance *last = client_nth_kind(c, SAID_EVENT, 2);
+    assert_json(last->text, "result|content|0|text", "done");
+    assert_int_equal(client_count_kind(c, SAID_END), 1);
+    client_free(c);
+}
+
+static void progress_is_told_no_more_often_than_it_is_of_use(void **state)
+{
+    (void)state;
+    struct client *c = client_pipe(&b);
+    client_call(c, "1", "hold", NULL, "\"progressToken\":3");
+    for (int i = 0; i < 10000; i++) {
+        tidings_call_progress(held, i, 0, STR_EMPTY);
+    }
+    size_t n = client_count(c, SAID_PROGRESS);
+    assert_true(n >= 1 && n < 1000);
+    assert_json(client_nth(c, SAID_PROGRESS, 0), "params|progressToken", "3");
+    finish(held, "done");
+    assert_json(client_answer(c)->text, "result|content|0|text", "done");
+    client_free(c);
+}
+
+static void who_did_not_ask_or_takes_no_stream_hears_no_progress(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    client_call(c, "1", "hold", NULL, NULL);
+    tidings_call_progress(held, 1, 1, STR_EMPTY);
+    assert_false(c->is_streaming);
+    finish(held, "x");
+    assert_json(client_answer(c)->text, "result|content|0|text", "x");
+    client_free(c);
+    c = client_http(&b);
+    c->takes_no_stream = true;
+    client_call(c, "1", "hold", NULL, "\"progressToken\":1");
+    tidings_call_progress(held, 1, 1, STR_EMPTY);
+    finish(held, "y");
+    assert_json(client_answer(c)->text, "result|content|0|text", "y");
+    client_free(c);
+}
+
+static void what_is_reported_to_a_reader_that_stopped_is_dropped(void **state)
+{
+    (void)state;
+    struct client *c = client_pipe(&b);
+    client_call(c, "1", "hold", NULL, LEVEL "\"debug\"");
+    tidings_call_log(held, TIDINGS_LOG_INFO, NULL, STR("heard"));
+    c->pending = 1u << 20;
+    tidings_call_log(held, TIDINGS_LOG_INFO, NULL, STR("dropped"));
+    c->pending = 0;
+    finish(held, "x");
+    assert_int_equal(client_count(c, SAID_LOG), 1);
+    client_free(c);
+}
+
+static void *report_much(void *h)
+{
+    char text[1000];
+    memset(text, 'x', sizeof(text));
+    for (int i = 0; i < 1000; i++) {
+        tidings_call_log(h, TIDINGS_LOG_ERROR, "many", tidings_strn(text, sizeof(text)));
+        tidings_call_progress(h, i, 999, STR_EMPTY);
+    }
+    finish(h, "after a thousand");
+    return NULL;
+}
+
+static void reports_from_another_thread_come_in_order_and_are_bounded(void **state)
+{
+    (void)state;
+    struct client *c = client_pipe(&b);
+    client_call(c, "1", "hold", NULL, LEVEL "\"debug\",\"progressToken\":1");
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, report_much, held), 0);
+    pthread_join(thread, NULL); /* nothing was delivered meanwhile */
+    bench_until(&b, has_answer, c);
+    assert_int_equal(c->said[c->count - 1].kind, SAID_ANSWER);
+    assert_in_range(client_count(c, SAID_LOG) + client_count(c, SAID_PROGRESS), 1, 64);
+    client_free(c);
+}
+
+/* ---- log messages ---------------------------------------------------------------------------- */
+
+static void log_all(struct tidings_call *h)
+{
+    for (int level = TIDINGS_LOG_DEBUG; level <= TIDINGS_LOG_EMERGENCY; level++) {
+        tidings_call_log(h, (enum tidings_log_level)level, "me", STR("text"));
+    }
+}
+
+static void a_modern_request_hears_what_it_asked_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *meta;
+        size_t count;
+    } rows[] = {{NULL, 0}, {LEVEL "\"error\"", 4}, {LEVEL "\"debug\"", 8}};
+    for (size_t i = 0; i < 3; i++) {
+        struct client *c = client_http(&b);
+        client_call(c, "1", "hold", NULL, rows[i].meta);
+        log_all(held);
+        finish(held, "x");
+        assert_int_equal(client_count(c, SAID_LOG), rows[i].count);
+        if (rows[i].count > 0) {
+            const char *last = client_nth(c, SAID_LOG, rows[i].count - 1);
+            assert_json(last, "params|level", "emergency");
+            assert_json(last, "params|logger", "me");
+            assert_json(last, "params|data", "text");
+        }
+        client_free(c);
+    }
+}
+
+static void a_legacy_session_hears_what_it_set(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    client_free(session_request(&s, "1", "logging/setLevel", "\"level\":\"critical\""));
+    struct client *c = session_request(&s, "2", "tools/call", "\"name\":\"hold\"");
+    log_all(held);
+    finish(held, "x");
+    assert_int_equal(client_count(c, SAID_LOG), 3);
+    assert_int_equal(client_count_kind(c, SAID_END), 1);
+    client_free(c);
+    (void)session_delete(&s);
+}
+
+static void a_cancelled_stream_ends_without_another_word(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    struct client *c = session_request(&s, "2", "tools/call", "\"name\":\"hold\"");
+    tidings_call_log(held, TIDINGS_LOG_ERROR, NULL, STR("one"));
+    struct client *other = client_http(&b);
+    client_notify(other, s.id, "notifications/cancelled", "\"requestId\":2");
+    tidings_call_log(held, TIDINGS_LOG_ERROR, NULL, STR("two"));
+    finish(held, "x");
+    assert_int_equal(client_count_kind(c, SAID_EVENT), 1);
+    assert_int_equal(client_count_kind(c, SAID_END), 1);
+    client_free(c);
+    client_free(other);
+    (void)session_delete(&s);
+}
+
+int main(void)
+{
+#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_BENCH(an_answer_may_come_later_from_another_thread),
+        WITH_BENCH(a_blocking_handler_runs_on_another_thread),
+        WITH_BENCH(a_tool_that_was_removed_finishes_what_it_began),
+        WITH_BENCH(beyond_the_limit_calls_are_refused_by_its_name),
+        WITH_BENCH(after_the_deadline_the_client_has_an_answer_and_the_handler_is_told),
+        WITH_BENCH(the_servers_deadline_holds_where_a_tool_has_none),
+        WITH_BENCH(a_modern_client_cancels_by_going),
+        WITH_BENCH(a_handler_may_finish_inside_the_callback),
+        WITH_BENCH(whoever_listens_too_late_is_told_at_once),
+        WITH_BENCH(a_legacy_client_that_loses_its_connection_has_not_cancelled),
+        WITH_BENCH(a_legacy_client_cancels_with_a_notification),
+        WITH_BENCH(a_core_that_ends_tells_every_handler),
+        WITH_BENCH(progress_rises_on_the_stream_the_answer_ends),
+        WITH_BENCH(progress_is_told_no_more_often_than_it_is_of_use),
+        WITH_BENCH(who_did_not_ask_or_takes_no_stream_hears_no_progress),
+        WITH_BENCH(what_is_reported_to_a_reader_that_stopped_is_dropped),
+        WITH_BENCH(reports_from_another_thread_come_in_order_and_are_bounded),
+        WITH_BENCH(a_modern_request_hears_what_it_asked_for),
+        WITH_BENCH(a_legacy_session_hears_what_it_set),
+        WITH_BENCH(a_cancelled_stream_ends_without_another_word),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
