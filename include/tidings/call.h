@@ -85,7 +85,7 @@ TIDINGS_API int tidings_call_resource(struct tidings_call *call,
 TIDINGS_API int tidings_call_link(struct tidings_call *call, const struct tidings_resource *about,
                                   struct tidings_error *err);
 /* A block as JSON text, for what the functions above do not say: {"type":"text","text":"…",
- * "annotations":{…}}. */
+ * "annotations":{…}}. Annotations beside an embedded resource are sent inside it. */
 TIDINGS_API int tidings_call_block(struct tidings_call *call, struct tidings_str json,
                                    struct tidings_error *err);
 

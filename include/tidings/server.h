@@ -71,12 +71,15 @@ TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char
  * thread. Called on a worker thread; must not block. */
 typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct tidings_str uri);
 
-/* A resource with a fixed URI. TIDINGS_E_EXISTS when the URI is taken. */
+/* A resource with a fixed URI. TIDINGS_E_EXISTS when the URI is taken, TIDINGS_E_CONFLICT when it
+ * claims a capability that a template which produces its URI denies. A listable one is a container:
+ * its children are the registered resources whose URI is one segment longer. */
 TIDINGS_API int tidings_server_add_resource(struct tidings_server *server,
                                             const struct tidings_resource *about,
                                             tidings_read_fn read, void *user,
                                             struct tidings_error *err);
-/* All resources of an RFC 6570 template; `about->uri` is the template. */
+/* All resources of an RFC 6570 template; `about->uri` is the template. Its capabilities are an
+ * upper bound for them: TIDINGS_E_CONFLICT when a registered one has more. */
 TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
                                             const struct tidings_resource *about,
                                             tidings_read_fn read, void *user,

@@ -111,6 +111,56 @@ static int copy_mounts(const struct catalog *old, struct tidings_provider *mount
     return 0;
 }
 
+static int check_bound(const struct catalog_entry *resource, const struct catalog_entry *bound,
+                       struct tidings_error *err)
+{
+    bool list = resource->about->listable && !bound->about->listable;
+    bool subscribe = resource->about->subscribable && !bound->about->subscribable;
+    if ((!list && !subscribe) ||
+        !template_match(bound->uri_template, resource->about->uri, NULL, NULL)) {
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_CONFLICT,
+                        "'%.*s' says it can be %s, its template '%.*s' says that none of its "
+                        "resources can",
+                        (int)(resource->about->uri.len < 80 ? resource->about->uri.len : 80),
+                        resource->about->uri.ptr, list ? "listed" : "subscribed to",
+                        (int)(bound->about->uri.len < 80 ? bound->about->uri.len : 80),
+                        bound->about->uri.ptr);
+}
+
+int catalog_check(const struct catalog *c, const struct catalog_entry *add,
+                  struct tidings_error *err)
+{
+    struct tidings_str uri = add->about->uri;
+    if (map_find(&c->by_uri, uri) || catalog_find_template(c, uri)) {
+        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
+    }
+    int rc = 0;
+    for (size_t i = 0; i < c->template_count && rc == 0 && !add->uri_template; i++) {
+        rc = check_bound(add, c->templates[i], err);
+    }
+    for (size_t i = 0; i < c->resource_count && rc == 0 && add->uri_template; i++) {
+        rc = check_bound(c->resources[i], add, err);
+    }
+    return rc;
+}
+
+size_t catalog_upper_bound(struct catalog_entry *const *entries, size_t count,
+                           struct tidings_str after)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (after.len > 0 && str_cmp(entries[middle]->about->uri, after) <= 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
                                struct tidings_provider *mount, struct tidings_str remove)
 {

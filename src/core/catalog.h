@@ -42,6 +42,16 @@ struct catalog {
     unsigned refs;
 };
 
+/* May `add` stand beside what is registered? TIDINGS_E_EXISTS: its URI is taken.
+ * TIDINGS_E_CONFLICT: a resource claims a capability (list, subscribe) that a template which
+ * produces its URI denies, whichever of the two came first; a template's capabilities are an upper
+ * bound (SEP-2093). */
+int catalog_check(const struct catalog *c, const struct catalog_entry *add,
+                  struct tidings_error *err);
+/* The first of `entries` (sorted) whose URI comes after `after`; empty: the first. */
+size_t catalog_upper_bound(struct catalog_entry *const *entries, size_t count,
+                           struct tidings_str after);
+
 /* A new snapshot: `old` (may be NULL) with one thing added or the thing named `remove` gone. The
  * caller's reference to `add` is kept by the caller. */
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,

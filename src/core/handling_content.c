@@ -155,24 +155,12 @@ int tidings_call_resource(struct tidings_call *h, const struct tidings_resource 
     if (!about || about->uri.len == 0 || about->name.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a resource needs a URI and a name");
     }
-    int rc = handling_begin_block(h, content.len, err);
+    int rc = resource_check(about, err);
+    rc = rc < 0 ? rc : handling_begin_block(h, content.len, err);
     if (rc < 0) {
         return rc;
     }
-    struct tidings_resource row = *about;
-    row.size = row.size < 0 ? (int64_t)content.len : row.size;
-    jw_put_string(&h->w, STR("type"), STR("resource"));
-    jw_key(&h->w, STR("resource"));
-    jw_begin_object(&h->w);
-    resource_write_members(&h->w, STR("uri"), &row);
-    bool is_text = str_is_utf8(content);
-    jw_key(&h->w, is_text ? STR("text") : STR("blob"));
-    if (is_text) {
-        jw_string(&h->w, content);
-    } else {
-        jw_base64(&h->w, content);
-    }
-    jw_end_object(&h->w);
+    resource_write_embedded(&h->w, about, content, str_is_utf8(content));
     return handling_end_block(h, err);
 }
 
@@ -182,12 +170,12 @@ int tidings_call_link(struct tidings_call *h, const struct tidings_resource *abo
     if (!about || about->uri.len == 0 || about->name.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a link needs a URI and a name");
     }
-    int rc = handling_begin_block(h, 0, err);
+    int rc = resource_check(about, err);
+    rc = rc < 0 ? rc : handling_begin_block(h, 0, err);
     if (rc < 0) {
         return rc;
     }
-    jw_put_string(&h->w, STR("type"), STR("resource_link"));
-    resource_write_members(&h->w, STR("uri"), about);
+    resource_write_link(&h->w, about);
     return handling_end_block(h, err);
 }
 
@@ -219,13 +207,7 @@ int tidings_call_block(struct tidings_call *h, struct tidings_str json, struct t
     }
     rc = rc < 0 ? rc : handling_begin_block(h, json.len, err);
     if (rc == 0) {
-        struct tidings_str key;
-        struct json *value = NULL;
-        void *at = jv_next(block, NULL, &key, &value);
-        for (; at; at = jv_next(block, at, &key, &value)) {
-            jw_key(&h->w, key);
-            jw_value(&h->w, value);
-        }
+        resource_write_block(&h->w, block);
         rc = handling_end_block(h, err);
     }
     jv_unref(block);

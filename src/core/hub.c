@@ -116,10 +116,9 @@ static void swap_catalog(struct hub *hub, struct catalog *next)
 static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
     struct catalog_entry *entry = arg;
-    struct tidings_str uri = entry->about->uri;
-    bool taken = map_find(&hub->catalog->by_uri, uri) || catalog_find_template(hub->catalog, uri);
-    if (taken) {
-        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
+    int rc = catalog_check(hub->catalog, entry, err);
+    if (rc < 0) {
+        return rc;
     }
     struct catalog *next = catalog_derive(hub->catalog, entry, NULL, STR_EMPTY);
     if (!next) {

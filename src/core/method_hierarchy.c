@@ -3,6 +3,9 @@
  * resources/metadata, and the direct children of one resource: resources/list with `uri`
  * (SEP-2093), alias resources/directory/read (SEP-2640). Two names, one function.
  *
+ * The children of a registered container are the registered resources directly below its URI: those
+ * that have one segment more. A provider knows its own.
+ *
  * A cursor of children is bound to its parent: "c", the parent, a line break, the last child.
  */
 #include "base/str.h"
@@ -99,18 +102,13 @@ void method_resources_metadata(struct call *call)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-static void children_done(struct request *request)
+static void children_listed(struct looking *l)
 {
-    struct looking *l = request->user;
     struct call *call = l->call;
-    call->request = NULL;
-    if (request->code < 0) {
-        struct tidings_error err = request->err;
-        buf_deinit(&l->list.last);
-        call_fail_err(call, &err, l->spelled);
-        return;
-    }
     jw_end_array(&call->w);
+    if (l->list.last.failed) {
+        call->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+    }
     if (l->list.full) {
         struct buf cursor;
         buf_init(&cursor, URI_MAX * 8);
@@ -124,6 +122,53 @@ static void children_done(struct request *request)
     call_end(call, CACHE_NOW);
 }
 
+static void children_done(struct request *request)
+{
+    struct looking *l = request->user;
+    struct call *call = l->call;
+    call->request = NULL;
+    if (request->code < 0) {
+        struct tidings_error err = request->err;
+        buf_deinit(&l->list.last);
+        call_fail_err(call, &err, l->spelled);
+        return;
+    }
+    children_listed(l);
+}
+
+/* Is `uri`, which begins with `parent`, one segment longer? */
+static bool is_child(struct tidings_str parent, struct tidings_str uri)
+{
+    struct tidings_str rest, below = str_skip(uri, parent.len);
+    if (!str_ends(parent, STR("/"))) {
+        if (below.len == 0 || below.ptr[0] != '/') {
+            return false;
+        }
+        below = str_skip(below, 1);
+    }
+    below = str_cut(below, '?', &rest, NULL);
+    ptrdiff_t slash = str_find(below, '/');
+    return below.len > 0 && (slash < 0 || (size_t)slash + 1 == below.len);
+}
+
+/* Everything below the parent lies together in the sorted list of what is registered. */
+static void list_registered(struct looking *l)
+{
+    const struct catalog *catalog = l->call->core->catalog;
+    struct tidings_str after = l->list.after.len > 0 ? l->list.after : l->uri;
+    size_t n = catalog->resource_count;
+    for (size_t i = catalog_upper_bound(catalog->resources, n, after); i < n; i++) {
+        const struct tidings_resource *about = catalog->resources[i]->about;
+        if (!str_starts(about->uri, l->uri)) {
+            break;
+        }
+        if (is_child(l->uri, about->uri) && tidings_list_add(&l->list, about, NULL) <= 0) {
+            break; /* full; or it failed, which sticks in the buffer and fails the answer */
+        }
+    }
+    children_listed(l);
+}
+
 static void list_children(struct looking *l)
 {
     struct call *call = l->call;
@@ -134,7 +179,7 @@ static void list_children(struct looking *l)
         call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!listable || !l->hit.provider) {
+    if (!listable) {
         call_fail_reason(call, TIDINGS_E_NOTFOUND, l->spelled, STR("not_listable"),
                          "this resource has no children");
         return;
@@ -154,11 +199,15 @@ static void list_children(struct looking *l)
     l->list.who = call->channel->who;
     l->list.w = &call->w;
     buf_init(&l->list.last, URI_MAX * 3);
-    request_init(&l->list.base, call->core, children_done, l, l->uri);
-    call->request = &l->list.base;
     call_begin(call);
     jw_key(&call->w, STR("resources"));
     jw_begin_array(&call->w);
+    if (!l->hit.provider) {
+        list_registered(l);
+        return;
+    }
+    request_init(&l->list.base, call->core, children_done, l, l->uri);
+    call->request = &l->list.base;
     request_children(&l->list, l->hit.provider);
 }
 

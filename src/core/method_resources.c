@@ -62,6 +62,9 @@ void method_write_cursor(struct jw *w, char source, struct tidings_str last)
     buf_puts(&text, last);
     base64url_put(&coded, buf_str(&text));
     jw_put_string(w, STR("nextCursor"), buf_str(&coded));
+    if (text.failed || coded.failed) {
+        w->out->failed = TIDINGS_E_NOMEM; /* half a cursor is none */
+    }
     buf_deinit(&text);
     buf_deinit(&coded);
 }
@@ -110,6 +113,9 @@ static void listing_end(struct listing *l)
 {
     struct call *call = l->call;
     jw_end_array(&call->w);
+    if (l->list.last.failed) {
+        call->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+    }
     if (l->list.full) {
         method_write_cursor(&call->w, (char)l->source, buf_str(&l->list.last));
     }
@@ -157,22 +163,6 @@ static void next_mount(struct listing *l)
     request_init(&l->list.base, call->core, mount_listed, l, STR_EMPTY);
     call->request = &l->list.base;
     request_list(&l->list, l->catalog->mounts[l->mount]);
-}
-
-/* The first registered resource after `after`. */
-static size_t upper_bound(struct catalog_entry *const *entries, size_t count,
-                          struct tidings_str after)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (after.len > 0 && str_cmp(entries[middle]->about->uri, after) <= 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
 }
 
 /* The mount a cursor points into. */
@@ -225,7 +215,7 @@ void method_resources_list(struct call *call)
     if (cursor.source == FROM_REGISTERED) {
         struct catalog_entry **rows = l->catalog->resources;
         size_t n = l->catalog->resource_count;
-        for (size_t i = upper_bound(rows, n, cursor.after); i < n && !l->list.full; i++) {
+        for (size_t i = catalog_upper_bound(rows, n, cursor.after); i < n && !l->list.full; i++) {
             if (tidings_list_add(&l->list, rows[i]->about, NULL) < 0) {
                 break; /* sticks in the buffer and fails the answer */
             }
@@ -270,7 +260,7 @@ void method_resources_templates_list(struct call *call)
     call_begin(call);
     jw_key(&call->w, STR("resourceTemplates"));
     jw_begin_array(&call->w);
-    for (size_t i = upper_bound(catalog->templates, n, cursor.after); i < n && !full; i++) {
+    for (size_t i = catalog_upper_bound(catalog->templates, n, cursor.after); i < n && !full; i++) {
         const struct tidings_resource *about = catalog->templates[i]->about;
         full = count == wanted;
         if (!full && access_allows(call->channel->who, ACCESS_LIST, about->uri)) {

@@ -206,6 +206,9 @@ static int cut(const struct tidings_read *read, struct tidings_str bytes, enum g
     if (rc < 0) {
         return rc;
     }
+    if (how == GIVEN_EITHER && offset < 0) { /* one part of it is what the whole is */
+        how = str_is_utf8(bytes) ? GIVEN_TEXT : GIVEN_BLOB;
+    }
     if (how == GIVEN_TEXT) {
         from = slice_border(bytes, from);
         to = slice_border(bytes, to);

@@ -139,10 +139,8 @@ void resource_write_content(struct jw *w, struct tidings_str bytes, bool is_text
 
 void resource_write_link(struct jw *w, const struct tidings_resource *r)
 {
-    jw_begin_object(w);
     jw_put_string(w, STR("type"), STR("resource_link"));
     resource_write_members(w, STR("uri"), r);
-    jw_end_object(w);
 }
 
 void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
@@ -150,23 +148,21 @@ void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
 {
     struct tidings_resource row = *r;
     row.size = row.size < 0 ? (int64_t)bytes.len : row.size;
-    jw_begin_object(w);
     jw_put_string(w, STR("type"), STR("resource"));
     jw_key(w, STR("resource"));
     jw_begin_object(w);
     resource_write_members(w, STR("uri"), &row);
     resource_write_content(w, bytes, is_text);
     jw_end_object(w);
-    jw_end_object(w);
 }
 
-static void write_object_but(struct jw *w, struct json *object, struct tidings_str but)
+static void write_but_annotations(struct jw *w, struct json *object)
 {
     struct tidings_str key;
     struct json *value = NULL;
     for (void *at = jv_next(object, NULL, &key, &value); at;
          at = jv_next(object, at, &key, &value)) {
-        if (!str_eq(key, but)) {
+        if (!str_eq(key, STR("annotations"))) {
             jw_key(w, key);
             jw_value(w, value);
         }
@@ -177,31 +173,26 @@ void resource_write_block(struct jw *w, struct json *block)
 {
     struct json *inner = jv_get(block, "resource");
     struct json *outer = jv_get(block, "annotations");
-    if (!str_eq(jv_str(jv_get(block, "type")), STR("resource")) || !jv_is(inner, JV_OBJECT) ||
-        !outer) {
-        jw_value(w, block);
-        return;
-    }
+    bool moves =
+        str_eq(jv_str(jv_get(block, "type")), STR("resource")) && jv_is(inner, JV_OBJECT) && outer;
     struct tidings_str key;
     struct json *value = NULL;
-    jw_begin_object(w);
     for (void *at = jv_next(block, NULL, &key, &value); at; at = jv_next(block, at, &key, &value)) {
-        if (str_eq(key, STR("annotations"))) {
+        if (moves && value == outer) {
             continue;
         }
         jw_key(w, key);
-        if (value != inner) {
+        if (!moves || value != inner) {
             jw_value(w, value);
             continue;
         }
         struct json *own = jv_get(inner, "annotations");
         jw_begin_object(w);
-        write_object_but(w, inner, STR("annotations"));
+        write_but_annotations(w, inner);
         jw_key(w, STR("annotations"));
         jw_value(w, own ? own : outer);
         jw_end_object(w);
     }
-    jw_end_object(w);
 }
 
 /* ---- registration ---------------------------------------------------------------------------- */

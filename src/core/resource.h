@@ -27,11 +27,12 @@ void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct 
 /* `text` or `blob`, behind the members. */
 void resource_write_content(struct jw *w, struct tidings_str bytes, bool is_text);
 
-/* Content blocks of results: {"type":"resource_link",…} and {"type":"resource","resource":{…}}. */
+/* The members of content blocks of results, inside an object the caller began: "resource_link", and
+ * "resource" with what it embeds. */
 void resource_write_link(struct jw *w, const struct tidings_resource *r);
 void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
                              struct tidings_str bytes, bool is_text);
-/* A content block as an application wrote it. Annotations beside an embedded resource are accepted
+/* Those of a block as an application wrote it. Annotations beside an embedded resource are accepted
  * and written inside it, where SEP-2093 has them; those inside win. */
 void resource_write_block(struct jw *w, struct json *block);
 

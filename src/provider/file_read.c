@@ -41,10 +41,18 @@ static void job_finish(struct read_job *job, int code, const struct tidings_erro
     tidings_read_done(job->read, code, err);
 }
 
+/* Is just a part of it read? A small file is read whole and cut by the core, which then knows
+ * whether it is text. */
+static bool is_part(const struct read_job *job)
+{
+    int64_t size = job->look.st.st_size;
+    return job->has_range && (size > SMALL || size > job->cap);
+}
+
 /* Which bytes are to be read. */
 static int plan(const struct read_job *job, struct file_part *part, struct tidings_error *err)
 {
-    if (job->has_range && part->size > 0) {
+    if (is_part(job)) {
         return file_find_range(part, &job->range, job->cap, job->read, err);
     }
     part->to = part->size;
@@ -75,7 +83,7 @@ static int give(struct read_job *job, const struct file_part *part, const struct
         slice_text(content, &from, &to)) {
         row.mime_type = STR("text/plain");
     }
-    if (job->has_range && part->size > 0) {
+    if (is_part(job)) {
         return tidings_read_part(job->read, &row, part->from, bytes, got, err);
     }
     row.size = row.size < (int64_t)got ? (int64_t)got : row.size;
@@ -90,7 +98,7 @@ static int read_file(struct read_job *job, struct tidings_error *err)
         return error_wrap(err, rc, "'%.*s'", STR_ARG(job->uri));
     }
     struct file_part part = asked;
-    if (job->has_range && part.size > 0 && job->range.unit == TIDINGS_UNIT_BYTES) {
+    if (is_part(job) && job->range.unit == TIDINGS_UNIT_BYTES) {
         part.from = part.from > SLICE_MARGIN ? part.from - SLICE_MARGIN : 0;
         part.to = part.to + SLICE_MARGIN < part.size ? part.to + SLICE_MARGIN : part.size;
     }

@@ -18,7 +18,7 @@ const parse = ({ contents }) => JSON.parse(contents[0].text);
 test('the schemas are schemas, and tell right from wrong', () => {
     assert.deepEqual(
         names,
-        ['acknowledged', 'extensions', 'options', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
+        ['acknowledged', 'extensions', 'options', 'read', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
     );
     const right = { uri: 'x:///a', name: 'a', capabilities: { list: false, subscribe: true } };
     holds('resource', right);

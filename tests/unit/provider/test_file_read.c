@@ -31,45 +31,70 @@ static void check_part(const struct host_answer *a, struct tidings_range range, 
     assert_memory_equal(row->bytes + (from - row->offset), text, strlen(text));
 }
 
+/* A first line that makes a file too large to be read whole for a part of it. */
+#define LONG 70000
+
+static void put_long(struct fixture *f, const char *path, const char *text)
+{
+    char *line = mem_alloc(LONG);
+    assert_non_null(line);
+    memset(line, 'x', LONG);
+    line[LONG - 1] = '\n';
+    write_with(f, path, O_TRUNC, line, LONG);
+    append(f, path, text);
+    mem_free(line);
+}
+
 static void ranges_of_bytes_and_lines_are_read(void **state)
 {
     struct fixture *f = *state;
-    put(f, "a", "one\ntwo\nthree");
+    put_long(f, "a", "one\ntwo\nthree");
     serve(f, "");
     const struct {
         struct tidings_range range;
         const char *text; /* NULL: refused */
     } rows[] = {
-        {{BYTES, 0, -1, 0}, "one\ntwo\nthree"},
-        {{BYTES, 3, 7, 0}, "\ntwo"},
-        {{BYTES, 11, 100, 0}, "ee"},
-        {{BYTES, 13, -1, 0}, ""},
+        {{BYTES, LONG, -1, 0}, "one\ntwo\nthree"},
+        {{BYTES, LONG + 3, LONG + 7, 0}, "\ntwo"},
+        {{BYTES, LONG + 11, LONG + 100, 0}, "ee"},
+        {{BYTES, LONG + 13, -1, 0}, ""},
         {{BYTES, 0, 0, 0}, ""},
         {{BYTES, 0, -1, 4}, "hree"},
-        {{BYTES, 0, -1, 400}, "one\ntwo\nthree"},
-        {{BYTES, 14, -1, 0}, NULL},
-        {{LINES, 0, 1, 0}, "one\n"},
-        {{LINES, 1, 3, 0}, "two\nthree"},
-        {{LINES, 1, -1, 0}, "two\nthree"},
-        {{LINES, 2, 2, 0}, ""},
-        {{LINES, 3, -1, 0}, ""},
+        {{BYTES, LONG + 14, -1, 0}, NULL},
+        {{LINES, 1, 2, 0}, "one\n"},
+        {{LINES, 2, 4, 0}, "two\nthree"},
+        {{LINES, 2, -1, 0}, "two\nthree"},
+        {{LINES, 3, 3, 0}, ""},
+        {{LINES, 4, -1, 0}, ""},
         {{LINES, 0, -1, 2}, "two\nthree"},
-        {{LINES, 0, -1, 9}, "one\ntwo\nthree"},
-        {{LINES, 4, -1, 0}, NULL},
+        {{LINES, 5, -1, 0}, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct host_answer *a = read_part(f, MOUNT "a", rows[i].range);
         if (rows[i].text) {
             check_part(a, rows[i].range, rows[i].text);
-            assert_int_equal(a->rows[0].size, 13);
+            assert_int_equal(a->rows[0].size, LONG + 13);
             assert_string_equal(a->rows[0].mime_type, "text/plain");
         } else {
             assert_int_equal(a->code, TIDINGS_E_INVALID);
             assert_non_null(
-                strstr(a->error, rows[i].range.unit == BYTES ? "there are 13" : "there are 3"));
+                strstr(a->error, rows[i].range.unit == BYTES ? "there are 70013" : "there are 4"));
         }
         host_answer_free(a);
     }
+}
+
+static void a_small_file_is_given_whole_for_the_core_to_cut(void **state)
+{
+    struct fixture *f = *state;
+    write_with(f, "a", O_TRUNC, "\xff\0a\n", 4);
+    serve(f, "");
+    struct host_answer *a = read_part(f, MOUNT "a", (struct tidings_range){BYTES, 0, -1, 2});
+    assert_int_equal(a->code, 0);
+    assert_false(a->rows[0].is_part);
+    assert_false(a->rows[0].is_text);
+    assert_int_equal(a->rows[0].length, 4);
+    host_answer_free(a);
 }
 
 static void an_empty_file_has_no_lines_and_is_given_whole(void **state)
@@ -296,6 +321,7 @@ int main(void)
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         FILE_TEST(ranges_of_bytes_and_lines_are_read),
+        FILE_TEST(a_small_file_is_given_whole_for_the_core_to_cut),
         FILE_TEST(an_empty_file_has_no_lines_and_is_given_whole),
         FILE_TEST(the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest),
         FILE_TEST(lines_are_found_across_the_chunks_they_are_looked_for_in),

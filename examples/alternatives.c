@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One resource in two formats: `report:///sales` is a table, as CSV and, made from it, as JSON. A
+ * read gives both, or with `_meta: {"dev.tidings/accept": "application/json"}` one; parts of either
+ * and reads that send nothing when nothing changed come by themselves. `report:///` is a container:
+ * listing it gives what is registered below.
+ *
+ *     alternatives --http 127.0.0.1:7777
+ */
+#include <signal.h>
+#include <stdio.h>
+
+#include <tidings/tidings.h>
+
+#define CSV "text/csv"
+#define JSON "application/json"
+
+static const char table[] = "month,units\n"
+                            "January,120\n"
+                            "February,95\n"
+                            "March,143\n";
+
+static struct tidings_server *server;
+
+static void on_signal(int number)
+{
+    (void)number;
+    tidings_server_stop(server);
+}
+
+static void on_ready(void *user, const char *url)
+{
+    (void)user;
+    fprintf(stderr, "alternatives: serving on %s\n", url);
+}
+
+/* The table as JSON. Its values are plain: nothing needs escaping. */
+static size_t make_json(char *out, size_t size)
+{
+    char month[32];
+    unsigned units;
+    size_t len = (size_t)snprintf(out, size, "[");
+    const char *at = strchr(table, '\n') + 1;
+    for (int n = 0; sscanf(at, "%31[^,],%u%n", month, &units, &n) == 2; at += n + 1) {
+        len += (size_t)snprintf(out + len, size - len, "%s{\"month\":\"%s\",\"units\":%u}",
+                                len > 1 ? "," : "", month, units);
+        if (at[n] == '\0' || at[n + 1] == '\0') {
+            break;
+        }
+    }
+    return len + (size_t)snprintf(out + len, size - len, "]");
+}
+
+static void read_sales(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    struct tidings_error err;
+    struct tidings_resource about;
+    tidings_resource_init(&about); /* what is not said here is as it was registered */
+    about.mime_type = tidings_str(CSV);
+    int rc = tidings_read_text(read, &about, tidings_str(table), &err);
+    about.mime_type = tidings_str(JSON);
+    if (rc == 0 && tidings_read_wants(read, uri, about.mime_type)) {
+        char json[512];
+        size_t len = make_json(json, sizeof(json));
+        rc = tidings_read_text(read, &about, tidings_strn(json, len), &err);
+    }
+    tidings_read_done(read, rc, &err);
+}
+
+/* A container need not give anything itself. */
+static void read_nothing(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    tidings_read_done(read, 0, NULL);
+}
+
+static int add_resources(struct tidings_error *err)
+{
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = tidings_str("report:///");
+    about.name = tidings_str("reports");
+    about.listable = true;
+    int rc = tidings_server_add_resource(server, &about, read_nothing, NULL, err);
+    tidings_resource_init(&about);
+    about.uri = tidings_str("report:///sales");
+    about.name = tidings_str("sales");
+    about.title = tidings_str("Units sold per month");
+    about.mime_type = tidings_str(CSV);
+    about.formats = tidings_str("[\"" CSV "\",\"" JSON "\"]");
+    return rc < 0 ? rc : tidings_server_add_resource(server, &about, read_sales, NULL, err);
+}
+
+int main(int argc, char **argv)
+{
+    struct tidings_error err = {0, ""};
+    server = tidings_server_create(&err);
+    int rc = server ? tidings_server_args(server, argc - 1, argv + 1, &err) : err.code;
+    if (rc == 0) {
+        rc = add_resources(&err);
+    }
+    if (rc == 0) {
+        signal(SIGTERM, on_signal);
+        signal(SIGINT, on_signal);
+        tidings_server_on_ready(server, on_ready, NULL);
+        rc = tidings_server_run(server, &err);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "alternatives: %s\n", err.text);
+    }
+    tidings_server_destroy(server);
+    return tidings_code_exit(rc);
+}
