@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The resources and tools that the official MCP conformance suite asks a server for, on the public
- * API:
+ * The resources, tools and prompts that the official MCP conformance suite asks a server for, on
+ * the public API:
  *
  *     conformance --http 127.0.0.1:0
  *
@@ -9,6 +9,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include <tidings/tidings.h>
@@ -222,6 +223,9 @@ static void progress_thrice(void *user, struct tidings_call *call)
 #define ASK_OK                                                                                     \
     "{\"message\":\"Please confirm\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{"    \
     "\"ok\":{\"type\":\"boolean\"}},\"required\":[\"ok\"]}}"
+#define ASK_CONTEXT                                                                                \
+    "{\"message\":\"What context should the prompt use?\",\"requestedSchema\":{\"type\":"          \
+    "\"object\",\"properties\":{\"context\":{\"type\":\"string\"}},\"required\":[\"context\"]}}"
 #define ASK_MODEL                                                                                  \
     "{\"messages\":[{\"role\":\"user\",\"content\":{\"type\":\"text\",\"text\":\"What is the "     \
     "capital of France?\"}}],\"maxTokens\":100}"
@@ -291,15 +295,17 @@ static const struct question questions[] = {
     {"client_roots", "roots/list", "{}"},
     {"confirm", "elicitation/create", ASK_OK},
     {"capital_question", "sampling/createMessage", ASK_MODEL},
+    {"user_context", "elicitation/create", ASK_CONTEXT},
 };
 static struct inquiry ask_name = {&questions[0], 1, NULL, false};
 static struct inquiry ask_model = {&questions[4], 1, NULL, false};
+static struct inquiry ask_context = {&questions[5], 1, NULL, false};
 static struct inquiry ask_roots = {&questions[2], 1, NULL, false};
 static struct inquiry ask_confirm = {&questions[3], 1, "kept", false};
 static struct inquiry ask_all = {&questions[0], 3, "kept", false};
 static struct inquiry ask_what_it_can = {&questions[0], 2, NULL, true};
 
-/* ---- tools that change the list of tools ----------------------------------------------------- */
+/* ---- tools that change a list ---------------------------------------------------------------- */
 
 static char said[] = "done";
 
@@ -315,6 +321,22 @@ static void change_tools(void *user, struct tidings_call *call)
         (void)tidings_server_add_tool(server, &extra, say, user, &err);
     } else {
         (void)tidings_server_remove_tool(server, extra.name, &err);
+    }
+    say(user, call);
+}
+
+/* The same with a prompt. */
+static void change_prompts(void *user, struct tidings_call *call)
+{
+    static unsigned calls;
+    struct tidings_prompt extra = {0};
+    struct tidings_error err;
+    extra.name = tidings_str("test_extra_prompt");
+    extra.description = tidings_str("Comes and goes");
+    if (__atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 2 == 1) {
+        (void)tidings_server_add_prompt(server, &extra, say, user, &err);
+    } else {
+        (void)tidings_server_remove_prompt(server, extra.name, &err);
     }
     say(user, call);
 }
@@ -354,6 +376,7 @@ static const struct tool_row {
     {"test_streaming_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
     {"test_logging_tool", "Logs", log_thrice, said, NULL, true},
     {"test_trigger_tool_change", "Changes the list", change_tools, said, NULL, false},
+    {"test_trigger_prompt_change", "Changes a list", change_prompts, said, NULL, false},
     {"test_input_required_result_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
     {"test_input_required_result_sampling", "Asks the model", inquire, &ask_model, NULL, false},
     {"test_input_required_result_list_roots", "Asks for roots", inquire, &ask_roots, NULL, false},
@@ -382,6 +405,129 @@ static int add_tools(struct tidings_error *err)
     return rc;
 }
 
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+static void prompt_with_arguments(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    char text[1024];
+    struct tidings_str one = tidings_call_string(call, "arg1");
+    struct tidings_str two = tidings_call_string(call, "arg2");
+    snprintf(text, sizeof(text), "Prompt with arguments: arg1='%.*s', arg2='%.*s'", (int)one.len,
+             one.ptr, (int)two.len, two.ptr);
+    tidings_call_done(call, tidings_call_text(call, tidings_str(text), &err), &err);
+}
+
+static void prompt_with_resource(void *user, struct tidings_call *call)
+{
+    struct tidings_error err;
+    struct tidings_resource about = described("", "embedded", "text/plain");
+    about.uri = tidings_call_string(call, "resourceUri");
+    int rc = tidings_call_resource(call, &about,
+                                   tidings_str("Embedded resource content for testing."), &err);
+    if (rc == 0) {
+        rc = tidings_call_text(call, tidings_str(user), &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+static void prompt_with_image(void *user, struct tidings_call *call)
+{
+    struct tidings_error err;
+    struct tidings_str bytes = tidings_strn((const char *)png, sizeof(png));
+    int rc = tidings_call_image(call, bytes, "image/png", &err);
+    if (rc == 0) {
+        rc = tidings_call_text(call, tidings_str(user), &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+/* Cities for `arg1`, those of the country that `arg2` names if it is known. */
+static void complete_argument(void *user, struct tidings_complete *complete)
+{
+    (void)user;
+    static const char *const cities[][2] = {
+        {"France", "paris"}, {"Greece", "parga"}, {"Italy", "parma"}, {"Peru", "paracas"}};
+    struct tidings_str typed = tidings_complete_value(complete);
+    struct tidings_str country = tidings_complete_argument(complete, "arg2");
+    for (size_t i = 0; i < sizeof(cities) / sizeof(cities[0]); i++) {
+        struct tidings_str name = tidings_str(cities[i][1]), of = tidings_str(cities[i][0]);
+        bool fits =
+            country.len == 0 || (country.len == of.len && memcmp(country.ptr, of.ptr, of.len) == 0);
+        if (fits && typed.len <= name.len && memcmp(typed.ptr, name.ptr, typed.len) == 0) {
+            (void)tidings_complete_add(complete, name);
+        }
+    }
+    tidings_complete_done(complete, 0, NULL);
+}
+
+/* The ids of the template: 1 to 150. */
+static void complete_id(void *user, struct tidings_complete *complete)
+{
+    (void)user;
+    struct tidings_str typed = tidings_complete_value(complete);
+    int more = 1;
+    for (int i = 1; i <= 150 && more > 0; i++) {
+        char id[16];
+        int len = snprintf(id, sizeof(id), "%d", i);
+        if (typed.len <= (size_t)len && memcmp(typed.ptr, id, typed.len) == 0) {
+            more = tidings_complete_add(complete, tidings_strn(id, (size_t)len));
+        }
+    }
+    tidings_complete_done(complete, more < 0 ? more : 0, NULL);
+}
+
+static const struct tidings_argument two_arguments[] = {
+    {"arg1", NULL, "First test argument", true},
+    {"arg2", NULL, "Second test argument", true},
+};
+static const struct tidings_argument resource_argument[] = {
+    {"resourceUri", NULL, "URI of the resource to embed", true},
+};
+static char simple_prompt[] = "This is a simple prompt for testing.";
+static char process_it[] = "Please process the embedded resource above.";
+static char analyze_it[] = "Please analyze the image above.";
+
+static const struct prompt_row {
+    const char *name, *description;
+    tidings_call_fn handler;
+    void *user;
+    const struct tidings_argument *arguments;
+    size_t argument_count;
+} prompt_rows[] = {
+    {"test_simple_prompt", "Says one thing", say, simple_prompt, NULL, 0},
+    {"test_prompt_with_arguments", "Repeats its arguments", prompt_with_arguments, NULL,
+     two_arguments, 2},
+    {"test_prompt_with_embedded_resource", "Embeds a resource", prompt_with_resource, process_it,
+     resource_argument, 1},
+    {"test_prompt_with_image", "Shows an image", prompt_with_image, analyze_it, NULL, 0},
+    {"test_input_required_result_prompt", "Asks the user first", inquire, &ask_context, NULL, 0},
+};
+
+static int add_prompts(struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(prompt_rows) / sizeof(prompt_rows[0]) && rc == 0; i++) {
+        const struct prompt_row *row = &prompt_rows[i];
+        struct tidings_prompt about = {0};
+        about.name = tidings_str(row->name);
+        about.description = tidings_str(row->description);
+        about.arguments = row->arguments;
+        about.argument_count = row->argument_count;
+        rc = tidings_server_add_prompt(server, &about, row->handler, row->user, err);
+    }
+    if (rc == 0) {
+        rc = tidings_server_complete_prompt(server, tidings_str("test_prompt_with_arguments"),
+                                            complete_argument, NULL, err);
+    }
+    if (rc == 0) {
+        rc = tidings_server_complete_template(server, tidings_str("test://template/{id}/data"),
+                                              complete_id, NULL, err);
+    }
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
@@ -394,7 +540,7 @@ int main(int argc, char **argv)
         rc = add_tools(&err);
     }
     if (rc == 0) {
-        rc = tidings_server_declare(server, "prompts", &err);
+        rc = add_prompts(&err);
     }
     if (rc == 0) {
         signal(SIGTERM, on_signal);

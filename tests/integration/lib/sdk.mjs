@@ -14,7 +14,7 @@ import {
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
 
 import { defer } from './cleanup.mjs';
-import { BIN, serve } from './server.mjs';
+import { BIN, EXAMPLES, serve, serveExample } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { Inbox, within } from './wait.mjs';
 
@@ -22,21 +22,22 @@ export const TRANSPORTS = ['http', 'stdio'];
 
 /**
  * Start a server for `transport` and connect `client` to it; `http` and `stdio` make its end of
- * the wire. `through` (a relay) may stand between the two.
+ * the wire. `example` names a program to start instead of ours; `through` (a relay) may stand
+ * between the two.
  */
-async function connect(t, { transport, files, args = [], through, client, http, stdio }) {
+async function connect(t, { transport, example, files, args = [], through, client, http, stdio }) {
     const tree = new Tree(t, files);
     let wire;
     let server;
     let proxy;
     if (transport === 'http') {
-        server = await serve(t, { tree, args });
+        server = await (example ? serveExample(t, example, args) : serve(t, { tree, args }));
         proxy = await through?.(t, server);
         wire = http(new URL((proxy ?? server).url));
     } else {
         wire = stdio({
-            command: BIN,
-            args: ['serve', '--stdio', ...args, tree.path],
+            command: example ? `${EXAMPLES}/${example}` : BIN,
+            args: example ? ['--stdio', ...args] : ['serve', '--stdio', ...args, tree.path],
             stderr: 'pipe',
         });
     }
