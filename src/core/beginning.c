@@ -193,7 +193,7 @@ static struct sub *walk_sub(struct walk *k)
     for (struct list *it = listen ? listen->subs.next : NULL; listen && it != &listen->subs;
          it = it->next) {
         struct sub *sub = list_entry(it, struct sub, link);
-        if (str_eq(sub->spelled, k->spelled)) {
+        if (str_eq(sub_spelled(sub), k->spelled)) {
             return sub;
         }
     }
@@ -261,7 +261,7 @@ static void walk_registered(struct walk *k)
 static void show_matching(struct sub *sub)
 {
     struct listen *listen = sub->listen;
-    struct walk *k = mem_zalloc(sizeof(*k) + sub->spelled.len + sub->uri.len);
+    struct walk *k = mem_zalloc(sizeof(*k) + sub_spelled(sub).len + sub_uri(sub).len);
     if (!k) {
         peer_owe_truncated(listen->peer, sub, listen->peer->core->last_seq);
         return;
@@ -270,8 +270,8 @@ static void show_matching(struct sub *sub)
     k->core = listen->peer->core;
     k->catalog = catalog_ref(k->core->catalog);
     k->kind = sub->kind;
-    k->spelled = str_place(&at, sub->spelled);
-    k->text = str_place(&at, sub->uri);
+    k->spelled = str_place(&at, sub_spelled(sub));
+    k->text = str_place(&at, sub_uri(sub));
     k->pending.listen = listen;
     list_append(&listen->pending, &k->pending.link);
     walk_registered(k);
@@ -289,7 +289,7 @@ static void show_state(struct listen *listen)
         if (sub->kind == MATCH_LITERAL) {
             struct tidings_resource about;
             tidings_resource_init(&about);
-            about.uri = sub->uri;
+            about.uri = sub_uri(sub);
             offer_state(sub, &about);
         } else {
             show_matching(sub);

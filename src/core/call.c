@@ -21,7 +21,7 @@
 
 struct batch {
     struct channel *channel; /* NULL once it is gone */
-    struct list link;
+    struct batch *next;      /* of the same channel */
     struct buf out;
     size_t open; /* calls under way, and one until closed */
     size_t count;
@@ -307,7 +307,8 @@ struct batch *batch_create(struct channel *channel)
     const struct core_limits *limits = channel->core->limits;
     batch->channel = channel;
     batch->open = 1;
-    list_append(&channel->batches, &batch->link);
+    batch->next = channel->batches;
+    channel->batches = batch;
     buf_init(&batch->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
     return batch;
 }
@@ -338,7 +339,13 @@ static void batch_done(struct batch *batch)
         return;
     }
     struct channel *channel = batch->channel;
-    list_remove(&batch->link);
+    struct batch **at = channel ? &channel->batches : NULL;
+    while (at && *at != batch) {
+        at = &(*at)->next;
+    }
+    if (at) {
+        *at = batch->next;
+    }
     if (channel && batch->count > 0) {
         buf_putc(&batch->out, ']');
         if (batch->out.failed) {
@@ -376,7 +383,6 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
     channel->ops = ops;
     channel->core = core;
     list_init(&channel->calls);
-    list_init(&channel->batches);
 }
 
 void channel_deinit(struct channel *channel)
@@ -391,9 +397,8 @@ void channel_deinit(struct channel *channel)
             abandon(call);
         }
     }
-    list_each (bit, bnext, &channel->batches) {
-        list_entry(bit, struct batch, link)->channel = NULL;
-        list_remove(bit);
+    for (; channel->batches; channel->batches = channel->batches->next) {
+        channel->batches->channel = NULL;
     }
     peer_destroy(channel->peer);
     channel->peer = NULL;

@@ -31,7 +31,7 @@ void peer_resync(struct peer *peer)
     peer_owe_all(peer, 1);
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
-        is_legacy = is_legacy || listen->id_json.len == 0;
+        is_legacy = is_legacy || listen->id_len == 0;
         peer_owe_lists(peer, listen, listen->wants_lists, 1);
     }
     if (is_legacy) { /* modern streams carry no log messages */

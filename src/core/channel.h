@@ -10,6 +10,7 @@
 #include "core/dialect.h"
 #include "core/sink.h"
 
+struct batch;
 struct call;
 struct channel;
 struct core;
@@ -48,7 +49,7 @@ struct channel {
     struct core *core;
     const struct principal *who;
     struct list calls;               /* requests under way */
-    struct list batches;             /* arrays of them */
+    struct batch *batches;           /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct peer *peer;               /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */

@@ -166,7 +166,7 @@ uint64_t core_rate(const struct core *core, const struct sub *sub)
     const struct core_rate *rate;
     while ((rate = map_next(&core->rates, &pos)) != NULL) {
         if (rate->ms > longest &&
-            match_kind_matches(sub->kind, sub->uri, tidings_strn(rate->uri, rate->len))) {
+            match_kind_matches(sub->kind, sub_uri(sub), tidings_strn(rate->uri, rate->len))) {
             longest = rate->ms;
         }
     }
@@ -276,8 +276,8 @@ void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, v
         struct sub_extra *x = list_entry(it, struct sub_extra, covers_link);
         struct tidings_provider *p = x->covering;
         struct sub *sub = x->sub;
-        if (uri_is_within(uri, p->prefix) && !match_kind_matches(sub->kind, sub->uri, uri) &&
-            p->ops->covers(p, sub->uri, uri)) {
+        if (uri_is_within(uri, p->prefix) && !match_kind_matches(sub->kind, sub_uri(sub), uri) &&
+            p->ops->covers(p, sub_uri(sub), uri)) {
             fn(user, &sub->node);
         }
     }
@@ -361,7 +361,7 @@ static void end_listen(struct listen *listen, struct core *core)
 {
     struct buf result;
     buf_init(&result, 64u * 1024u);
-    dialect_put_listen_result(&result, listen->id_json, core->self);
+    dialect_put_listen_result(&result, listen_id(listen), core->self);
     if (!result.failed) { /* else the end of the stream says it */
         peer_send(listen->peer, &result);
     }
@@ -385,7 +385,7 @@ void core_stop(struct core *core)
         bool modern = false;
         list_each (lit, lnext, &peer->listens) {
             struct listen *listen = list_entry(lit, struct listen, link);
-            if (listen->id_json.len > 0) {
+            if (listen->id_len > 0) {
                 modern = true;
                 end_listen(listen, core);
             }

@@ -103,7 +103,7 @@ static void cancel(struct channel *channel, struct session *session, const struc
         call_cancel(call);
     } else if (!call && !session && channel->peer && !channel->ops->is_http) {
         struct listen *listen = listen_find(channel->peer, id_json);
-        if (listen && listen->id_json.len > 0) {
+        if (listen && listen->id_len > 0) {
             listen_destroy(listen);
         }
     }

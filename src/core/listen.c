@@ -17,7 +17,7 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
     if (id_json.len > 0) {
         memcpy(listen->id_text, id_json.ptr, id_json.len);
     }
-    listen->id_json = tidings_strn(listen->id_text, id_json.len);
+    listen->id_len = (uint32_t)id_json.len;
     listen->peer = peer;
     list_init(&listen->subs);
     list_init(&listen->list_link);
@@ -47,8 +47,8 @@ void listen_destroy(struct listen *listen)
     list_each (it, next, &listen->subs) {
         sub_destroy(list_entry(it, struct sub, link));
     }
-    for (size_t i = 0; i < listen->list_scope_count; i++) {
-        hub_disarm(listen->peer->core->hub, listen->list_scopes[i]);
+    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
+        hub_disarm(listen->peer->core->hub, listen->list_scopes->at[i]);
     }
     mem_free(listen->list_scopes);
     if (listen->by_spelling) {
@@ -70,7 +70,7 @@ struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
 {
     list_each (it, next, &peer->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
-        if (str_eq(listen->id_json, id_json)) {
+        if (str_eq(listen_id(listen), id_json)) {
             return listen;
         }
     }
@@ -96,7 +96,8 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     jw_quote(&quoted, spelled);
     bool same = str_eq(spelled, uri);
     bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
-    size_t extra = quoted.len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
+    size_t quoted_len = quoted.len;
+    size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
     struct sub *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
     if (!sub) {
         buf_deinit(&quoted);
@@ -104,29 +105,27 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
         return NULL;
     }
     char *at = (char *)(sub + 1);
-    memcpy(at, quoted.ptr, quoted.len);
-    sub->spelled_json = tidings_strn(at, quoted.len);
-    sub->spelled = tidings_strn(at + 1, spelled.len);
-    at += quoted.len;
+    (void)str_place(&at, buf_str(&quoted));
     buf_deinit(&quoted);
     if (!plain) {
-        memcpy(at, spelled.ptr, spelled.len);
-        sub->spelled = tidings_strn(at, spelled.len);
-        at += spelled.len;
+        (void)str_place(&at, spelled);
     }
-    sub->uri = sub->spelled;
     if (!same) {
-        memcpy(at, uri.ptr, uri.len);
-        sub->uri = tidings_strn(at, uri.len);
+        (void)str_place(&at, uri);
     }
+    sub->is_plain = plain;
+    sub->is_canonical = same;
+    sub->json_len = (uint32_t)quoted_len;
+    sub->spelled_len = (uint32_t)spelled.len;
+    sub->uri_len = (uint32_t)uri.len;
     sub->listen = listen;
     sub->peer = listen->peer;
     sub->since = since;
     sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;
-    bool is_legacy = listen->id_json.len == 0;
-    int rc = match_add(&core->match, &sub->node, kind, sub->uri, err);
-    if (rc == 0 && is_legacy && map_put(listen->by_spelling, sub->spelled, sub, NULL) < 0) {
+    bool is_legacy = listen->id_len == 0;
+    int rc = match_add(&core->match, &sub->node, kind, sub_uri(sub), err);
+    if (rc == 0 && is_legacy && map_put(listen->by_spelling, sub_spelled(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         match_remove(&core->match, &sub->node);
     }
@@ -135,7 +134,6 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
         return NULL;
     }
     list_append(&listen->subs, &sub->link);
-    listen->sub_count++;
     listen->peer->sub_count++;
     core->stats.subscriptions++;
     return sub;
@@ -176,15 +174,14 @@ void sub_destroy(struct sub *sub)
         outbox_remove(&peer->outbox, sub);
     }
     match_remove(&peer->core->match, &sub->node);
-    if (listen->id_json.len == 0) {
-        map_remove(listen->by_spelling, sub->spelled);
+    if (listen->id_len == 0) {
+        map_remove(listen->by_spelling, sub_spelled(sub));
     }
     list_remove(&sub->link);
-    listen->sub_count--;
     peer->sub_count--;
     peer->core->stats.subscriptions--;
     if (sub->watched) {
-        hub_disarm(peer->core->hub, sub->uri);
+        hub_disarm(peer->core->hub, sub_uri(sub));
     }
     for (size_t i = 0; sub->extra && i < sub->extra->scope_count; i++) {
         hub_disarm(peer->core->hub, sub->extra->scopes[i]);

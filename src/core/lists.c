@@ -62,7 +62,7 @@ static bool flush_one(struct peer *peer, struct listen *listen, struct buf *mess
             peer->owed_from = 0; /* with this everything is told */
         }
         buf_clear(message);
-        dialect_put_list_changed(message, list, listen->id_json);
+        dialect_put_list_changed(message, list, listen_id(listen));
         good = peer_send(peer, message);
     }
     return good;

@@ -85,7 +85,7 @@ static void method_set_level(struct call *call)
     }
     struct listen *listen = legacy_listen(call);
     if (listen) {
-        listen->peer->log_level = level;
+        listen->peer->log_level = (int8_t)level;
     }
     call_empty(call);
 }

@@ -24,12 +24,14 @@ void outbox_deinit(struct outbox *o)
 
 static struct outbox_item *at(struct outbox *o, size_t i)
 {
-    return o->items ? &o->items[(o->head + i) & (o->cap - 1)] : &o->one;
+    return o->has_ring ? &o->ring.items[(o->ring.head + i) & (o->ring.cap - 1)] : &o->one;
 }
 
 static void drop_first(struct outbox *o)
 {
-    o->head = o->items ? (o->head + 1) & (o->cap - 1) : 0;
+    if (o->has_ring) {
+        o->ring.head = (o->ring.head + 1) & (o->ring.cap - 1);
+    }
     o->count--;
 }
 
@@ -47,12 +49,12 @@ enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
 
 static size_t room(const struct outbox *o)
 {
-    return o->items ? o->cap : 1;
+    return o->has_ring ? o->ring.cap : 1;
 }
 
 static int grow(struct outbox *o)
 {
-    uint32_t cap = o->items ? o->cap * 2 : OUTBOX_FIRST_CAP;
+    uint32_t cap = o->has_ring ? o->ring.cap * 2 : OUTBOX_FIRST_CAP;
     struct outbox_item *items = mem_alloc(cap * sizeof(*items));
     if (!items) {
         return TIDINGS_E_NOMEM;
@@ -60,10 +62,13 @@ static int grow(struct outbox *o)
     for (size_t i = 0; i < o->count; i++) {
         items[i] = *at(o, i);
     }
-    mem_free(o->items);
-    o->items = items;
-    o->head = 0;
-    o->cap = cap;
+    if (o->has_ring) {
+        mem_free(o->ring.items);
+    }
+    o->has_ring = true;
+    o->ring.items = items;
+    o->ring.head = 0;
+    o->ring.cap = cap;
     return 0;
 }
 
@@ -175,8 +180,8 @@ struct outbox_item *outbox_first(struct outbox *o)
 
 static void release_if_empty(struct outbox *o)
 {
-    if (o->count == 0 && o->items) {
-        mem_free(o->items);
+    if (o->count == 0 && o->has_ring) {
+        mem_free(o->ring.items);
         outbox_init(o);
     }
 }
@@ -208,5 +213,5 @@ void outbox_remove(struct outbox *o, struct sub *sub)
 
 const struct outbox_item *outbox_second(const struct outbox *o)
 {
-    return o->count > 1 ? &o->items[(o->head + 1) & (o->cap - 1)] : NULL;
+    return o->count > 1 ? &o->ring.items[(o->ring.head + 1) & (o->ring.cap - 1)] : NULL;
 }

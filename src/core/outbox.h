@@ -25,9 +25,15 @@ struct outbox_item {
 
 /* One item, the ordinary case, needs no memory of its own. */
 struct outbox {
-    struct outbox_item one;    /* used while items is NULL */
-    struct outbox_item *items; /* ring */
-    uint32_t head, count, cap;
+    union {
+        struct outbox_item one;
+        struct {
+            struct outbox_item *items;
+            uint32_t head, cap;
+        } ring;
+    };
+    uint32_t count;
+    bool has_ring;
 };
 
 void outbox_init(struct outbox *o);

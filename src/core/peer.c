@@ -59,9 +59,7 @@ void peer_destroy(struct peer *peer)
     list_remove(&peer->dirty_link);
     list_remove(&peer->link);
     if (peer->sink) {
-        peer->sink->user = NULL;
-        peer->sink->closed = NULL;
-        peer->sink->drained = NULL;
+        sink_attach(peer->sink, NULL, NULL);
         peer->sink = NULL;
     }
     peer->core->stats.peers--;
@@ -175,15 +173,12 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
 {
     if (peer->sink) {
         forget_waiting(peer);
-        peer->sink->user = NULL;
-        peer->sink->closed = NULL;
-        peer->sink->drained = NULL;
+        sink_attach(peer->sink, NULL, NULL);
     }
     peer->sink = sink;
     if (sink) {
-        sink->user = peer;
-        sink->closed = on_closed;
-        sink->drained = on_drained;
+        static const struct sink_events events = {.drained = on_drained, .closed = on_closed};
+        sink_attach(sink, &events, peer);
         tell_waiting(peer);
     }
 }
@@ -258,7 +253,7 @@ void peer_owe_suspended(struct peer *peer, struct sub *sub)
 {
     sub->suspended = true;
     peer_owe_truncated(peer, sub, peer->core->last_seq);
-    if (sub->listen->id_json.len == 0) {
+    if (sub->listen->id_len == 0) {
         peer_warn(peer, "a subscription whose regular expression or filter took too long too often "
                         "is suspended");
     }
@@ -420,9 +415,9 @@ static bool flush_items(struct peer *peer)
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
             .kind = (enum tidings_change_kind)item->kind,
-            .uri_json = sub->is_literal ? sub->spelled_json : item->change->uri_json,
-            .subscribed_json = sub->spelled_json,
-            .listen_id_json = sub->listen->id_json,
+            .uri_json = sub->is_literal ? sub_spelled_json(sub) : item->change->uri_json,
+            .subscribed_json = sub_spelled_json(sub),
+            .listen_id_json = listen_id(sub->listen),
             .epoch = peer->core->epoch,
             .cursor = cursor_after_first(peer),
             .merged = item->merged,
@@ -463,9 +458,9 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
     }
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
-        .uri_json = sub->spelled_json,
-        .subscribed_json = sub->spelled_json,
-        .listen_id_json = sub->listen->id_json,
+        .uri_json = sub_spelled_json(sub),
+        .subscribed_json = sub_spelled_json(sub),
+        .listen_id_json = listen_id(sub->listen),
         .epoch = peer->core->epoch,
         .cursor = peer_cursor(peer),
         .truncated = !sub->suspended,

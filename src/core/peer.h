@@ -77,10 +77,28 @@ struct sub {
     bool owes_since;     /* what changed after `since`, as soon as there is a stream */
     bool wants_metadata; /* as a member of params */
     bool wants_value;
-    struct tidings_str uri;          /* canonical */
-    struct tidings_str spelled;      /* as the client wrote it */
-    struct tidings_str spelled_json; /* the same, quoted */
+    bool is_plain;     /* quoting changed nothing: one text serves for both */
+    bool is_canonical; /* and so does it for the canonical one */
+    uint32_t json_len, spelled_len, uri_len;
+    /* The texts follow: quoted, then the others where they differ. */
 };
+
+/* As the client wrote it, quoted and not; and canonical. */
+static inline struct tidings_str sub_spelled_json(const struct sub *sub)
+{
+    return tidings_strn((const char *)(sub + 1), sub->json_len);
+}
+static inline struct tidings_str sub_spelled(const struct sub *sub)
+{
+    const char *text = (const char *)(sub + 1);
+    return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
+}
+static inline struct tidings_str sub_uri(const struct sub *sub)
+{
+    struct tidings_str spelled = sub_spelled(sub);
+    const char *behind = spelled.ptr + spelled.len + (sub->is_plain ? 1 : 0);
+    return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
+}
 
 /* Embedded by whoever works on behalf of a listen: `listen` becomes NULL when it goes. */
 struct listen_pending {
@@ -94,16 +112,25 @@ struct listen {
     struct list list_link; /* in core->list_watchers when it wants to hear of any list */
     struct peer *peer;
     struct list subs;
-    size_t sub_count;
-    struct map *by_spelling;               /* legacy only: subs by what the client wrote */
+    struct map *by_spelling; /* legacy only: subs by what the client wrote */
+    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none */
+    uint32_t id_len;                       /* 0: legacy */
     unsigned char wants_lists, owes_lists; /* bits: enum change_list */
     bool live;
-    struct list pending; /* struct listen_pending: subscribing under way, may find us gone */
-    struct tidings_str *list_scopes; /* armed for list_changed */
-    size_t list_scope_count;
-    struct tidings_str id_json; /* subscriptionId; empty: legacy */
-    char id_text[];
+    char id_text[]; /* subscriptionId */
 };
+
+struct listen_scopes {
+    size_t count;
+    struct tidings_str at[]; /* their text follows */
+};
+
+/* The subscriptionId as JSON; empty: legacy. */
+static inline struct tidings_str listen_id(const struct listen *listen)
+{
+    return tidings_strn(listen->id_text, listen->id_len);
+}
 
 /* Numbers in (from, to] that went elsewhere: not replayed. */
 struct peer_skips {
@@ -138,17 +165,17 @@ struct peer {
     struct sink *sink;
     struct outbox outbox;
     struct list listens;
-    uint32_t listen_count, sub_count;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
     const struct peer_skips *skips; /* while catching up; NULL: none */
-    int log_level;                  /* messages below it are not sent (logging/setLevel) */
     uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
-    bool has_truncated; /* some sub is marked */
+    uint32_t listen_count, sub_count;
+    uint32_t held_count; /* subscriptions that hold something back */
+    uint32_t catching;   /* subscriptions the log is being asked for */
+    int8_t log_level;    /* messages below it are not sent (logging/setLevel) */
+    bool has_truncated;  /* some sub is marked */
     bool has_list_pending;
     bool waits_value;           /* the first item needs content that is being read */
-    uint32_t held_count;        /* subscriptions that hold something back */
-    uint32_t catching;          /* subscriptions the log is being asked for */
     const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
 };

@@ -98,9 +98,8 @@ static void idle_closed(void *user)
 
 static void demote(struct session_stream *stream)
 {
-    stream->sink->user = stream;
-    stream->sink->closed = idle_closed;
-    stream->sink->drained = NULL;
+    static const struct sink_events events = {.closed = idle_closed};
+    sink_attach(stream->sink, &events, stream);
 }
 
 /* The stream in front ended; the peer has noted its cursor. */
@@ -197,9 +196,7 @@ void session_destroy(struct session *session)
     peer_set_sink(session->peer, NULL);
     list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
-        stream->sink->user = NULL;
-        stream->sink->closed = NULL;
-        stream->sink->drained = NULL;
+        sink_attach(stream->sink, NULL, NULL);
         stream->sink->ops->end(stream->sink);
         list_remove(it);
         mem_free(stream);

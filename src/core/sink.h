@@ -31,12 +31,39 @@ struct sink_ops {
     void (*cut)(struct sink *sink, const char *reason);
 };
 
-struct sink {
-    const struct sink_ops *ops;
+/* What the writer of a stream is told; each may be NULL. */
+struct sink_events {
     void (*drained)(void *user);
     void (*closed)(void *user);
+};
+
+struct sink {
+    const struct sink_ops *ops;
+    const struct sink_events *events; /* NULL: nobody writes */
     void *user;
     bool blocked; /* set by the writer: it has more to say and waits for `drained` */
 };
+
+/* For whoever writes: be told from now on (`events` NULL: not any more). */
+static inline void sink_attach(struct sink *sink, const struct sink_events *events, void *user)
+{
+    sink->events = events;
+    sink->user = user;
+}
+/* For transports: it can take more; it is gone, which is told once. */
+static inline void sink_drained(struct sink *sink)
+{
+    if (sink->events && sink->events->drained) {
+        sink->events->drained(sink->user);
+    }
+}
+static inline void sink_closed(struct sink *sink)
+{
+    const struct sink_events *events = sink->events;
+    sink->events = NULL;
+    if (events && events->closed) {
+        events->closed(sink->user);
+    }
+}
 
 #endif

@@ -155,7 +155,7 @@ static void acknowledge(struct subscribing *s, const struct cursor *at)
     write_honoured(&w, s);
     jw_key(&w, STR("_meta"));
     jw_begin_object(&w);
-    jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen->id_json);
+    jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen_id(listen));
     put_cursor(&w, at);
     write_refused(&w, s);
     jw_end_object(&w);
@@ -361,21 +361,20 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
             n++;
         }
     }
-    struct tidings_str *kept = n > 0 ? mem_alloc(n * sizeof(*kept) + text) : NULL;
-    char *at = (char *)(kept + n);
-    size_t k = 0;
+    struct listen_scopes *kept =
+        n > 0 ? mem_zalloc(sizeof(*kept) + n * sizeof(kept->at[0]) + text) : NULL;
+    char *at = kept ? (char *)&kept->at[n] : NULL;
     for (size_t i = from; i < arm->count; i++) {
         if (!arm->items[i].watched) {
             continue;
         }
         if (kept) {
-            kept[k++] = str_place(&at, arm->items[i].scope);
+            kept->at[kept->count++] = str_place(&at, arm->items[i].scope);
         } else {
             hub_disarm(listen->peer->core->hub, arm->items[i].scope);
         }
     }
     listen->list_scopes = kept;
-    listen->list_scope_count = k;
 }
 
 static void release_all(struct hub_arm *arm)

@@ -75,8 +75,8 @@ static void told(struct peer *peer, const struct dialect_updated *u, const struc
 {
     struct local *local = peer->owner;
     struct tidings_update update = {
-        .uri = u->change ? u->change->uri : sub->spelled,
-        .subscribed_uri = sub->spelled,
+        .uri = u->change ? u->change->uri : sub_spelled(sub),
+        .subscribed_uri = sub_spelled(sub),
         .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
         .value = u->value_json,
         .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,

@@ -114,9 +114,9 @@ static size_t write_subscriptions(struct jw *w, const struct peer *peer, size_t 
             }
             jw_begin_object(w);
             put_count(w, "worker", peer->core->index);
-            jw_put_string(w, STR("subscribedUri"), sub->spelled);
-            if (listen->id_json.len > 0) {
-                jw_put_raw(w, STR("subscriptionId"), listen->id_json);
+            jw_put_string(w, STR("subscribedUri"), sub_spelled(sub));
+            if (listen->id_len > 0) {
+                jw_put_raw(w, STR("subscriptionId"), listen_id(listen));
             }
             put_count(w, "periodMs", sub->window.period_ms);
             put_count(w, "waiting", sub->queued);

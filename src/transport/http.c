@@ -30,7 +30,7 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
     list_remove(&conn->link);
     list_append(&conn->hw->by_state[state], &conn->link);
     conn->state = state;
-    conn->since_ms = conn->listed_ms = loop_now_ms(conn->hw->core->loop);
+    conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
 }
 
 void conn_want(struct http_conn *conn)
@@ -95,11 +95,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->core->index);
     conn_detach(conn);
     close(conn->fd);
-    if (conn->sink.closed) {
-        void (*closed)(void *) = conn->sink.closed;
-        conn->sink.closed = NULL;
-        closed(conn->sink.user);
-    }
+    sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
@@ -387,8 +383,8 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (state == SENDQ_WAITING) {
         if (!conn->waits) {
             conn->waits = true;
-            conn->wait_since_ms = loop_now_ms(conn->hw->core->loop);
-            conn->wait_written = conn->out.written;
+            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+            conn->wait_written = (uint32_t)conn->out.written;
             list_append(&conn->hw->waiting, &conn->wait_link);
         }
         conn_want(conn);
@@ -406,9 +402,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
         }
         return;
     }
-    if (conn->sink.drained) {
-        conn->sink.drained(conn->sink.user);
-    }
+    sink_drained(&conn->sink);
     if (conn->r && conn->r->in.len > 0) {
         process(conn);
     }

@@ -220,7 +220,8 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     }
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
-    conn->since_ms = loop_now_ms(conn->hw->core->loop); /* the keep-alive clock starts anew */
+    conn->since_ms =
+        (uint32_t)loop_now_ms(conn->hw->core->loop); /* the keep-alive clock starts anew */
     return at + 6;
 }
 

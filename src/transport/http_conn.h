@@ -61,15 +61,16 @@ struct http_conn {
     struct loop_poll poll;
     struct sendq out;
     struct http_reading *r; /* NULL once it is a stream */
-    uint64_t since_ms;      /* in this state, or written to */
-    uint64_t listed_ms;     /* when it was put at the end of its list */
-    uint64_t wait_since_ms, wait_written;
+    /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
+    uint32_t since_ms;  /* in this state, or written to */
+    uint32_t listed_ms; /* when it was put at the end of its list */
+    uint32_t wait_since_ms, wait_written;
     int fd;
-    enum conn_state state;
-    bool keep_alive, is_http10, is_head, refused, waits;
-    bool eof;       /* the client will send nothing more */
-    bool answering; /* inside the handling of its request */
-    bool gone;      /* closed; the memory goes at the end of the turn */
+    enum conn_state state : 8;
+    bool keep_alive : 1, is_http10 : 1, is_head : 1, refused : 1, waits : 1;
+    bool eof : 1;       /* the client will send nothing more */
+    bool answering : 1; /* inside the handling of its request */
+    bool gone : 1;      /* closed; the memory goes at the end of the turn */
 };
 
 struct http_worker {

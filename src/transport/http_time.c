@@ -11,17 +11,17 @@
 static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
                    void (*act)(struct http_conn *conn))
 {
-    uint64_t now = loop_now_ms(hw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(hw->core->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
         /* A stream that was written to is put off without being moved for each message: it is
          * looked at every eighth of the allowance, and acted on after seven to eight eighths of
          * silence. */
         uint64_t eighth = state == CONN_STREAM ? allowance / 8 : 0;
-        if (conn->listed_ms + (state == CONN_STREAM ? eighth : allowance) > now) {
+        if ((uint32_t)(now - conn->listed_ms) < (state == CONN_STREAM ? eighth : allowance)) {
             return;
         }
-        if (conn->since_ms + allowance - eighth > now) {
+        if ((uint32_t)(now - conn->since_ms) < allowance - eighth) {
             list_remove(&conn->link);
             list_append(&hw->by_state[state], &conn->link);
             conn->listed_ms = now;
@@ -56,13 +56,13 @@ static void close_late(struct http_conn *conn)
 
 static void cut_stalled(struct http_worker *hw)
 {
-    uint64_t now = loop_now_ms(hw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(hw->core->loop);
     list_each (it, next, &hw->waiting) {
         struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
-        if (conn->out.written != conn->wait_written) {
-            conn->wait_written = conn->out.written;
+        if ((uint32_t)conn->out.written != conn->wait_written) {
+            conn->wait_written = (uint32_t)conn->out.written;
             conn->wait_since_ms = now;
-        } else if (conn->wait_since_ms + hw->config->stall_timeout_ms <= now) {
+        } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
             hw->core->stats.cut++;
             conn_close(conn, "stalled: the client does not read");
         }

@@ -199,8 +199,8 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     struct stdio *s = user;
     if (state == SENDQ_BROKEN) {
         s->broken = true;
-    } else if (state == SENDQ_EMPTY && s->sink.drained) {
-        s->sink.drained(s->sink.user);
+    } else if (state == SENDQ_EMPTY) {
+        sink_drained(&s->sink);
     }
     want(s);
 }

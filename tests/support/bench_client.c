@@ -222,10 +222,8 @@ void client_vanish(struct client *c)
         return;
     }
     c->is_gone = true;
-    if (c->sink.closed && c->channel.ops->is_http) {
-        void (*closed)(void *) = c->sink.closed;
-        c->sink.closed = NULL;
-        closed(c->sink.user);
+    if (c->channel.ops->is_http) {
+        sink_closed(&c->sink);
     }
     channel_deinit(&c->channel);
 }
@@ -254,9 +252,7 @@ void client_free(struct client *c)
 void client_drain(struct client *c)
 {
     c->pending = 0;
-    if (c->sink.drained) {
-        c->sink.drained(c->sink.user);
-    }
+    sink_drained(&c->sink);
 }
 
 /* ---- saying

@@ -242,10 +242,8 @@ void served_announce(const char *uri, const char *metadata, enum tidings_change_
 
 /* ---- over HTTP ------------------------------------------------------------------------------- */
 
-/* One request on a connection of its own; the whole answer. */
-const char *served_http(const char *head, const char *body)
+static int send_request(const char *head, const char *body)
 {
-    static char answer[65536];
     char request[8192];
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s.port)};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -260,6 +258,14 @@ const char *served_http(const char *head, const char *body)
                  head, s.port, strlen(body), body);
     assert_true(n > 0 && (size_t)n < sizeof(request));
     assert_int_equal(send(fd, request, (size_t)n, MSG_NOSIGNAL), n);
+    return fd;
+}
+
+/* One request on a connection of its own; the whole answer. */
+const char *served_http(const char *head, const char *body)
+{
+    static char answer[65536];
+    int fd = send_request(head, body);
     size_t len = 0;
     ssize_t got;
     while ((got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0)) > 0) {
@@ -285,4 +291,28 @@ const char *served_modern(const char *method, const char *uri)
         "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
         method, uri);
     return served_http(head, body);
+}
+
+int served_listen(const char *uri)
+{
+    char body[1024], answer[8192];
+    snprintf(body, sizeof(body),
+             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{"
+             "\"notifications\":{\"resourceSubscriptions\":[\"%s\"]},\"_meta\":{"
+             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+             uri);
+    int fd = send_request("POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+                          "Accept: application/json, text/event-stream\r\n"
+                          "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen",
+                          body);
+    size_t len = 0;
+    do {
+        ssize_t got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0);
+        assert_true(got > 0);
+        len += (size_t)got;
+        answer[len] = '\0';
+    } while (!strstr(answer, "subscriptions/acknowledged") || !strstr(answer, "}\n\n"));
+    assert_non_null(strstr(answer, "resourceSubscriptions"));
+    return fd;
 }

@@ -59,6 +59,8 @@ void served_announce(const char *uri, const char *metadata, enum tidings_change_
 /* One request on a connection of its own: request line and headers without the last line break, and
  * a body. The whole answer. */
 const char *served_http(const char *head, const char *body);
+/* A stream of the modern era that listens to one URI: the socket, behind the acknowledgement. */
+int served_listen(const char *uri);
 /* A request of the modern era about a URI. */
 const char *served_modern(const char *method, const char *uri);
 
