@@ -71,7 +71,10 @@ export function modernClient(t, transport, options = {}) {
     return connect(t, {
         transport,
         ...options,
-        client: new ModernClient({ name: 'integration-test', version: '1' }, negotiation),
+        client: new ModernClient(
+            { name: 'integration-test', version: '1' },
+            { ...negotiation, capabilities: options.capabilities ?? {} },
+        ),
         http: (url) => new ModernHttp(url),
         stdio: (parameters) => new ModernStdio(parameters),
     });

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tools: functions of a program that a model may call.
+ *
+ *     tools --http 127.0.0.1:7777
+ *
+ * add        answers at once, with data that obeys a schema
+ * countdown  answers later from a thread of its own, reports progress, stops when cancelled
+ * greet      asks the client for a name first (revision 2026-07-28)
+ * learn      adds a tool while the server runs; forget removes it
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <tidings/tidings.h>
+
+static struct tidings_server *server;
+
+/* ---- at once --------------------------------------------------------------------------------- */
+
+static void add(void *user, struct tidings_call *call)
+{
+    (void)user;
+    char json[64];
+    struct tidings_error err;
+    double sum = tidings_call_number(call, "a", 0) + tidings_call_number(call, "b", 0);
+    snprintf(json, sizeof(json), "{\"sum\":%.17g}", sum);
+    tidings_call_done(call, tidings_call_structured(call, tidings_str(json), &err), &err);
+}
+
+/* ---- later, from another thread -------------------------------------------------------------- */
+
+static void pause_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+static void *count_down(void *arg)
+{
+    struct tidings_call *call = arg;
+    struct tidings_error err;
+    int64_t from = tidings_call_integer(call, "from", 3);
+    long step = (long)tidings_call_integer(call, "step_ms", 100);
+    for (int64_t i = 0; i < from && !tidings_call_cancelled(call); i++) {
+        tidings_call_progress(call, (double)i, (double)from, tidings_str("counting"));
+        for (long waited = 0; waited < step && !tidings_call_cancelled(call); waited += 10) {
+            pause_ms(10);
+        }
+    }
+    if (tidings_call_cancelled(call)) {
+        fprintf(stderr, "tools: countdown cancelled\n");
+    }
+    tidings_call_log(call, TIDINGS_LOG_NOTICE, "countdown", tidings_str("lift-off"));
+    tidings_call_done(call, tidings_call_text(call, tidings_str("0"), &err), &err);
+    return NULL;
+}
+
+static void countdown(void *user, struct tidings_call *call)
+{
+    (void)user;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, count_down, call) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_BUSY, "no thread to count on");
+    tidings_call_done(call, TIDINGS_E_BUSY, &err);
+}
+
+/* ---- asking back ----------------------------------------------------------------------------- */
+
+/* Answered: {"action":"accept","content":{"name":"…"}}. */
+static void greet(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_str answer = tidings_call_answer(call, "name");
+    int rc;
+    if (answer.len == 0) {
+        rc = tidings_call_ask(call, "name", "elicitation/create",
+                              tidings_str("{\"message\":\"What is your name?\",\"requestedSchema\":"
+                                          "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":"
+                                          "\"string\"}},\"required\":[\"name\"]}}"),
+                              &err);
+        rc = rc < 0 ? rc : tidings_call_keep(call, tidings_str("asked"), &err);
+    } else {
+        rc = tidings_call_text(call, tidings_str("Hello! You said:"), &err);
+        rc = rc < 0 ? rc : tidings_call_text(call, answer, &err);
+    }
+    tidings_call_done(call, rc, &err);
+}
+
+/* ---- tools that come and go ------------------------------------------------------------------ */
+
+static void repeat(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    tidings_call_done(call, tidings_call_text(call, tidings_call_name(call), &err), &err);
+}
+
+static void learn(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    struct tidings_tool about = {0};
+    about.name = tidings_call_string(call, "name");
+    about.description = tidings_str("Says its own name");
+    int rc = tidings_server_add_tool(server, &about, repeat, NULL, &err);
+    tidings_call_done(call, rc, &err);
+}
+
+static void forget(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    int rc = tidings_server_remove_tool(server, tidings_call_string(call, "name"), &err);
+    tidings_call_done(call, rc, &err);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+#define NAME                                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]" \
+    "}"
+
+static const struct {
+    const char *name, *description, *input, *output;
+    tidings_call_fn handler;
+} tools[] = {
+    {"add", "Adds two numbers",
+     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"number\"},\"b\":{\"type\":\"number\"}}"
+     ",\"required\":[\"a\",\"b\"],\"additionalProperties\":false}",
+     "{\"type\":\"object\",\"properties\":{\"sum\":{\"type\":\"number\"}},\"required\":[\"sum\"]}",
+     add},
+    {"countdown", "Counts down",
+     "{\"type\":\"object\",\"properties\":{\"from\":{\"type\":\"integer\",\"minimum\":0},"
+     "\"step_ms\":{\"type\":\"integer\",\"minimum\":0}}}",
+     NULL, countdown},
+    {"greet", "Greets the user by name", NULL, NULL, greet},
+    {"learn", "Learns a tool", NAME, NULL, learn},
+    {"forget", "Forgets a tool", NAME, NULL, forget},
+};
+
+static int add_tools(struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]) && rc == 0; i++) {
+        struct tidings_tool about = {0};
+        about.name = tidings_str(tools[i].name);
+        about.description = tidings_str(tools[i].description);
+        about.input_schema = tidings_str(tools[i].input);
+        about.output_schema = tidings_str(tools[i].output);
+        about.annotations = tidings_str("{\"openWorldHint\":false}");
+        rc = tidings_server_add_tool(server, &about, tools[i].handler, NULL, err);
+    }
+    return rc;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    tidings_server_stop(server);
+}
+
+static void on_ready(void *user, const char *url)
+{
+    (void)user;
+    fprintf(stderr, "tools: serving on %s\n", url);
+}
+
+int main(int argc, char **argv)
+{
+    struct tidings_error err = {0, ""};
+    server = tidings_server_create(&err);
+    int rc = server ? tidings_server_args(server, argc - 1, argv + 1, &err) : err.code;
+    rc = rc < 0 ? rc : add_tools(&err);
+    if (rc == 0) {
+        signal(SIGTERM, on_signal);
+        signal(SIGINT, on_signal);
+        tidings_server_on_ready(server, on_ready, NULL);
+        rc = tidings_server_run(server, &err);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "tools: %s\n", err.text);
+    }
+    tidings_server_destroy(server);
+    return tidings_code_exit(rc);
+}
