@@ -255,7 +255,9 @@ struct tidings_provider_ops {
     void (*children)(struct tidings_provider *provider, struct tidings_list *list,
                      struct tidings_str uri);
 
-    /* Optional. */
+    /* Optional. Suggest values for a variable of a template, which is given as the client wrote it
+     * and begins with the prefix: of the one that is listed for the mount (prefix + "{+path}"), and
+     * of others of the provider's own. TIDINGS_E_INVALID: it knows no such template or variable. */
     void (*complete)(struct tidings_provider *provider, struct tidings_complete *complete,
                      struct tidings_str uri_template);
 

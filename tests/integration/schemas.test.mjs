@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 import { call, listen, meta, Session } from './lib/rpc.mjs';
 import { servePublish, RESOURCE } from './lib/publish.mjs';
-import { holds, names, problems } from './lib/schemas.mjs';
+import { document, holds, names, problems } from './lib/schemas.mjs';
 import { serve, serveExample } from './lib/server.mjs';
 import { isUpdate, MODES, OPTIONS, Subscriber } from './lib/subscriber.mjs';
 
@@ -114,7 +114,7 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
     const tries = [
         {}, { match: 'glob' }, { match: 'x' }, { include: 'value' }, { include: 1 }, { windowMs: 0 },
         { windowMs: -1 }, { windowMs: '1' }, { rateMs: 5 }, { rateMs: 0.5 }, { initial: false },
-        { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' },
+        { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' }, { filter: {} }, { filter: 1 },
         { since: '1.2' }, { unheard: 1 }, { uris: { [RESOURCE]: { windowMs: 1 } } },
         { uris: { [RESOURCE]: { uris: {} } } }, { uris: { [RESOURCE]: { windowMs: 'x' } } },
     ];
@@ -126,6 +126,15 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
         const found = problems('options', options);
         assert.equal(accepted, found.length === 0, `${JSON.stringify(options)}: ${found}`);
     }
+});
+
+test('the schema of options has those the server says it knows', async (t) => {
+    const server = await servePublish(t);
+    const params = { _meta: meta({ [OPTIONS]: { unheard: 1 } }) };
+    const { ack } = await listen(server, { resourceSubscriptions: [RESOURCE] }, { params });
+    const { reason } = ack._meta['dev.tidings/refused'][0];
+    const known = /known are (.*)$/.exec(reason)[1].split(', ');
+    assert.deepEqual(known.sort(), Object.keys(document('options').$defs.fields.properties).sort());
 });
 
 test('what subscriptions cover can be read by programs, listed only with --self', async (t) => {

@@ -16,6 +16,9 @@ const documents = names.map((name) => JSON.parse(readFileSync(new URL(name, fold
 const ajv = new Ajv2020({ strict: true, strictTypes: false, strictRequired: false, allErrors: true, allowUnionTypes: true });
 documents.forEach((document) => ajv.addSchema(document));
 
+/** One of them, by the last part of its $id. */
+export const document = (id) => documents.find(({ $id }) => $id === `urn:tidings:schema:${id}`);
+
 /** Every key "dev.tidings/…" anywhere in a value. */
 export function* ownKeys(value) {
     for (const [name, member] of Object.entries(value ?? {})) {
