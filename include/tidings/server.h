@@ -89,6 +89,38 @@ TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
 TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidings_str uri,
                                       struct tidings_error *err);
 
+/* Who needs changes: be told when somebody begins to, and when nobody does any more, so that what
+ * is costly to observe is observed only then. For a registered resource, or a template by its text;
+ * may be set before or after that is registered, is forgotten when it is removed, and replaced when
+ * it is set again.
+ *
+ * `watch` is called with the URI when the first subscriber comes who names it, or subscribes to a
+ * pattern that matches it; for a template also with the template's own text when the first pattern
+ * comes that may match URIs of it. Nobody is told that he has a subscription before it is answered
+ * with tidings_watch_done (<tidings/provider.h>): exactly once, at once or later, from any thread.
+ * A failure refuses the subscription with its sentence; of a subscription that needs several
+ * answers (a pattern) one refusal refuses all, and what was accepted for it is released. Who comes
+ * while the answer is awaited waits with the first. After `watch-timeout` (10 s) those who wait are
+ * refused; a late answer still counts for those who came since, and is released if there are none.
+ *
+ * `unwatch` (may be NULL) is called once for each `watch` that was accepted, as soon as the last
+ * one has left: nothing lingers, so keep what is costly to begin for a while yourself.
+ *
+ * Both are called on the hub's thread, one call at a time, and must not block. `hook` is copied;
+ * `user` must live until the server is destroyed. Subscriptions that exist already are not told of;
+ * neither are patterns that were subscribed to before a resource was registered. */
+typedef void (*tidings_watch_fn)(void *user, struct tidings_watch *watch, struct tidings_str uri);
+typedef void (*tidings_unwatch_fn)(void *user, struct tidings_str uri);
+struct tidings_watch_hook {
+    tidings_watch_fn watch;
+    tidings_unwatch_fn unwatch;
+    void *user;
+};
+/* Any thread. `hook` NULL: no more of it, but for the `unwatch` of what is watched now. */
+TIDINGS_API int tidings_server_on_watch(struct tidings_server *server, struct tidings_str uri,
+                                        const struct tidings_watch_hook *hook,
+                                        struct tidings_error *err);
+
 /* Mount a provider of your own at a URI prefix that ends in '/'. `ops` must live as long as the
  * server. Opened at once. Before the server runs (TIDINGS_E_BUSY). */
 TIDINGS_API int tidings_server_mount(struct tidings_server *server,

@@ -177,7 +177,7 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
                      &c->resources, &c->resource_count) < 0 ||
         copy_entries(from->templates, from->template_count, is_template ? add : NULL, remove,
                      &c->templates, &c->template_count) < 0 ||
-        copy_mounts(old, mount, c) < 0) {
+        copy_mounts(old, mount, c) < 0 || hooks_copy(&c->hooks, &from->hooks, NULL, remove) < 0) {
         goto fail;
     }
     for (size_t i = 0; i < c->resource_count; i++) {
@@ -189,6 +189,20 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
 fail:
     catalog_unref(c);
     return NULL;
+}
+
+struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+                                    struct tidings_str text)
+{
+    struct catalog *c = catalog_derive(old, NULL, NULL, STR_EMPTY);
+    if (c) {
+        hooks_deinit(&c->hooks);
+        if (hooks_copy(&c->hooks, &old->hooks, hook, text) < 0) {
+            catalog_unref(c);
+            return NULL;
+        }
+    }
+    return c;
 }
 
 struct catalog *catalog_ref(struct catalog *c)
@@ -209,6 +223,7 @@ void catalog_unref(struct catalog *c)
         catalog_entry_unref(c->templates[i]);
     }
     map_deinit(&c->by_uri);
+    hooks_deinit(&c->hooks);
     mem_free(c->resources);
     mem_free(c->templates);
     mem_free(c->mounts);

@@ -13,6 +13,7 @@
 #include <tidings/server.h>
 
 #include "base/map.h"
+#include "core/hooks.h"
 #include "core/provider.h"
 #include "uri/template.h"
 
@@ -39,6 +40,7 @@ struct catalog {
     struct tidings_provider **mounts; /* by prefix, ascending */
     size_t mount_count;
     struct map by_uri; /* of resources */
+    struct hooks hooks;
     unsigned refs;
 };
 
@@ -56,6 +58,10 @@ size_t catalog_upper_bound(struct catalog_entry *const *entries, size_t count,
  * caller's reference to `add` is kept by the caller. */
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
                                struct tidings_provider *mount, struct tidings_str remove);
+/* Likewise with a hook for `text` instead of any it had; NULL: without. Hooks for what is removed
+ * go with it. */
+struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+                                    struct tidings_str text);
 struct catalog *catalog_ref(struct catalog *c);
 void catalog_unref(struct catalog *c);
 

@@ -159,6 +159,34 @@ int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_err
     return hub_run_on(hub, remove_now, &uri, err);
 }
 
+struct hook_change {
+    struct tidings_str text;
+    struct hook *hook;
+};
+
+static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
+{
+    const struct hook_change *change = arg;
+    if (change->hook && hub->catalog->hooks.count >= HOOKS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u watch hooks are allowed", HOOKS_MAX);
+    }
+    struct catalog *next = catalog_derive_hook(hub->catalog, change->hook, change->text);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next);
+    return 0;
+}
+
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+                 struct tidings_error *err)
+{
+    struct hook_change change = {text, hook};
+    int rc = hub_run_on(hub, set_hook_now, &change, err);
+    hook_unref(hook);
+    return rc;
+}
+
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
               struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err)
 {
@@ -313,8 +341,10 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     bool has_lists = hub_lists_open(hub);
+    hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
+    list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
-    if (!hub->mailbox || !hub->pool || !has_lists || !hub->catalog ||
+    if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
         hub_token_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
@@ -354,6 +384,7 @@ void hub_destroy(struct hub *hub)
     hub_watches_clear(hub);
     map_deinit(&hub->watches);
     hub_lists_close(hub);
+    loop_timer_close(hub->watch_timer);
     catalog_unref(hub->catalog);
     if (hub->log) {
         hub->log->ops->destroy(hub->log);

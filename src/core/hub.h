@@ -25,8 +25,9 @@ struct seal_key;
 
 struct hub_options {
     struct changelog_limits log;
-    size_t max_announced;     /* bytes of changes on their way; 0: HUB_MAX_ANNOUNCED */
-    uint64_t list_changed_ms; /* at most one list_changed per this long */
+    size_t max_announced;      /* bytes of changes on their way; 0: HUB_MAX_ANNOUNCED */
+    uint64_t list_changed_ms;  /* at most one list_changed per this long */
+    uint64_t watch_timeout_ms; /* a watch must be answered within; 0: some time */
     bool list_changed;
 };
 
@@ -73,6 +74,10 @@ int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_err
 int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_str name,
                        struct tidings_error *err);
 #define HUB_MAX_FEATURES 100000u
+/* The hook for a URI or template text; `hook` NULL: none any more. Its reference is taken over,
+ * also on failure. TIDINGS_E_LIMIT. */
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+                 struct tidings_error *err);
 /* Nobody else does anything to the hub while it does not run. May be nested. */
 void hub_hold(struct hub *hub);
 void hub_release(struct hub *hub);

@@ -29,7 +29,9 @@ struct hub {
     struct catalog *catalog;
     struct core **cores;
     size_t core_count;
-    struct map watches;                           /* by scope */
+    struct map watches; /* by scope */
+    struct list arming; /* watches that somebody waits for */
+    struct loop_timer *watch_timer;
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
@@ -62,6 +64,7 @@ void hub_lists_close(struct hub *hub);
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
 void hub_list_changed(struct hub *hub, enum change_notice notice);
 
+void hub_watch_timer(struct loop_timer *timer, void *user);
 void hub_watches_clear(struct hub *hub);
 
 #endif

@@ -7,23 +7,30 @@
  *
  *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
  *                               \--refused--> (none), everybody waiting is told why
+ *
+ * Who has waited for hub_options.watch_timeout_ms is refused. The watch goes on arming: others may
+ * come to wait for it, and when it is done and nobody needs it any more, it is released.
  */
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/hub_private.h"
+#include "uri/uri.h"
 
 struct waiter {
     struct list link;
     struct hub_arm *arm;
     size_t index;
+    uint64_t due_ms;
 };
 
 struct tidings_watch {
     struct letter letter;
     struct hub *hub;
-    struct tidings_provider *provider; /* NULL: a share */
+    struct tidings_provider *provider; /* this is told, … */
+    struct hook *hook;                 /* … or this (a reference); neither: a share */
     struct tidings_str scope;
+    struct list arming_link; /* in hub->arming while somebody waits */
     size_t needs;
     bool armed;
     int code;
@@ -72,7 +79,22 @@ static void settle(struct hub_arm *arm, size_t index, bool watched, const struct
 static void watch_free(struct tidings_watch *w)
 {
     map_remove(&w->hub->watches, w->scope);
+    list_remove(&w->arming_link);
+    hook_unref(w->hook);
     mem_free(w);
+}
+
+/* The last one who needed it left. */
+static void release(struct tidings_watch *w)
+{
+    if (w->hook) {
+        if (w->hook->unwatch) {
+            w->hook->unwatch(w->hook->user, w->scope);
+        }
+    } else if (w->provider) {
+        w->provider->ops->unwatch(w->provider, w->scope);
+    }
+    watch_free(w);
 }
 
 static void watch_settled(struct letter *letter, void *owner)
@@ -86,11 +108,11 @@ static void watch_settled(struct letter *letter, void *owner)
         list_remove(it);
         mem_free(waiter);
     }
+    list_remove(&w->arming_link);
     if (!w->armed) {
         watch_free(w);
     } else if (w->needs == 0) { /* all left while it was arming */
-        w->provider->ops->unwatch(w->provider, w->scope);
-        watch_free(w);
+        release(w);
     }
 }
 
@@ -116,6 +138,42 @@ void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_
     mailbox_send(w->hub->mailbox, &w->letter);
 }
 
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Refuse those of `w` who have waited long enough; when the next has, or `next`. */
+static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t next_due)
+{
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_TIMEOUT,
+                 "whoever provides this did not say within %llu ms that it will be watched; try "
+                 "again later",
+                 (unsigned long long)w->hub->options.watch_timeout_ms);
+    list_each (it, next, &w->waiters) {
+        struct waiter *waiter = list_entry(it, struct waiter, link);
+        if (waiter->due_ms > now) {
+            return waiter->due_ms < next_due ? waiter->due_ms : next_due;
+        }
+        settle(waiter->arm, waiter->index, false, &err);
+        w->needs--;
+        list_remove(it);
+        mem_free(waiter);
+    }
+    list_remove(&w->arming_link);
+    return next_due;
+}
+
+void hub_watch_timer(struct loop_timer *timer, void *user)
+{
+    struct hub *hub = user;
+    uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
+    list_each (it, next, &hub->arming) {
+        next_due = refuse_overdue(list_entry(it, struct tidings_watch, arming_link), now, next_due);
+    }
+    if (next_due != UINT64_MAX) {
+        loop_timer_start(timer, next_due - now, 0);
+    }
+}
+
 /* ---- arming ---------------------------------------------------------------------------------- */
 
 static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
@@ -127,6 +185,16 @@ static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index
     waiter->arm = arm;
     waiter->index = index;
     list_append(&w->waiters, &waiter->link);
+    struct hub *hub = w->hub;
+    if (hub->options.watch_timeout_ms > 0) {
+        waiter->due_ms = loop_now_ms(hub->loop) + hub->options.watch_timeout_ms;
+        if (list_empty(&w->arming_link)) {
+            list_append(&hub->arming, &w->arming_link);
+        }
+        if (!loop_timer_is_running(hub->watch_timer)) {
+            loop_timer_start(hub->watch_timer, hub->options.watch_timeout_ms, 0);
+        }
+    }
     return 0;
 }
 
@@ -142,6 +210,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     w->provider = p;
     w->scope = str_place(&at, scope);
     list_init(&w->waiters);
+    list_init(&w->arming_link);
     if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
         mem_free(w);
         return NULL;
@@ -149,8 +218,8 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     return w;
 }
 
-static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hub_arm *arm,
-                       size_t index)
+static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hook *hook,
+                       struct hub_arm *arm, size_t index)
 {
     struct tidings_watch *w = watch_create(hub, p, arm->items[index].scope);
     if (!w) {
@@ -161,7 +230,12 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hub_a
         return TIDINGS_E_NOMEM;
     }
     w->needs = 1;
-    p->ops->watch(p, w, w->scope);
+    if (hook) {
+        w->hook = hook_ref(hook);
+        hook->watch(hook->user, w, w->scope);
+    } else {
+        p->ops->watch(p, w, w->scope);
+    }
     return 0;
 }
 
@@ -190,6 +264,28 @@ static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
     settle(arm, index, true, NULL);
 }
 
+/* Who is to be told that `scope` is needed, if anybody. */
+static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
+                         struct hook **hook)
+{
+    const struct catalog *c = hub->catalog;
+    struct catalog_hit hit;
+    struct arena scratch; /* for the variables of a template */
+    *p = NULL;
+    *hook = c->hooks.count > 0 ? hooks_find(&c->hooks, scope) : NULL;
+    if (*hook) {
+        return true;
+    }
+    arena_init(&scratch, 8 * URI_MAX);
+    bool found = catalog_find(c, scope, &scratch, &hit);
+    arena_deinit(&scratch);
+    if (found && hit.entry && c->hooks.count > 0) {
+        *hook = hooks_find(&c->hooks, hit.entry->about->uri);
+    }
+    *p = found ? hit.provider : NULL;
+    return *hook || (*p && (*p)->ops->watch);
+}
+
 static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
 {
     struct tidings_str scope = arm->items[index].scope;
@@ -203,12 +299,9 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
         settle(arm, index, true, NULL);
         return;
     }
-    struct catalog_hit hit;
-    struct arena none;
-    arena_init(&none, 0);
-    bool found = catalog_find(hub->catalog, scope, &none, &hit);
-    arena_deinit(&none);
-    if (!w && (!found || !hit.provider || !hit.provider->ops->watch)) {
+    struct tidings_provider *p = NULL;
+    struct hook *hook = NULL;
+    if (!w && !find_watcher(hub, scope, &p, &hook)) {
         settle(arm, index, false, NULL); /* announced without being asked */
         return;
     }
@@ -217,7 +310,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
         rc = add_waiter(w, arm, index);
         w->needs += rc == 0;
     } else {
-        rc = watch_begin(hub, hit.provider, arm, index);
+        rc = watch_begin(hub, p, hook, arm, index);
     }
     if (rc < 0) {
         struct tidings_error err;
@@ -289,10 +382,7 @@ static void disarm_deliver(struct letter *letter, void *owner)
     struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
     struct tidings_watch *w = map_find(&hub->watches, l->scope);
     if (w && --w->needs == 0 && w->armed) {
-        if (w->provider) {
-            w->provider->ops->unwatch(w->provider, w->scope);
-        }
-        watch_free(w);
+        release(w);
     }
     mem_free(l);
 }
@@ -328,6 +418,7 @@ void hub_watches_clear(struct hub *hub)
             }
             mem_free(waiter);
         }
+        hook_unref(w->hook);
         mem_free(w);
     }
 }

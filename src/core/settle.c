@@ -14,6 +14,15 @@
 #include "uri/uri.h"
 
 #define CONDITIONS_MAX 8u
+#define HOOKED_MAX 10000u /* scopes of one subscription that are there because of a hook */
+
+static bool out_of_memory(struct wish *w, const void *p)
+{
+    if (!p) {
+        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return !p;
+}
 
 /* A rule may say which kinds there are below its prefix. */
 static void check_kind(struct wish *w)
@@ -36,23 +45,62 @@ static void check_kind(struct wish *w)
     buf_deinit(&text);
 }
 
+static bool is_hooked(const struct wish *w, const struct hook *hook)
+{
+    bool is_there = w->scope_count > 0 && str_eq(w->scopes[0], hook->text);
+    return !is_there && hook_is_covered(hook, w->kind, w->uri);
+}
+
+/* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
+static void add_hooked(struct wish *w)
+{
+    const struct hooks *hooks = &w->owner->core->catalog->hooks;
+    size_t found = 0, text = 0;
+    for (size_t i = 0; i < hooks->count && found <= HOOKED_MAX; i++) {
+        bool is = is_hooked(w, hooks->at[i]);
+        found += is;
+        text += is ? hooks->at[i]->text.len : 0;
+    }
+    if (found > HOOKED_MAX) {
+        wish_refuse(w, TIDINGS_E_LIMIT,
+                    "this covers more than %u resources that are watched one by one; name "
+                    "something narrower",
+                    HOOKED_MAX);
+    }
+    if (found == 0 || w->refused) {
+        return;
+    }
+    size_t count = w->scope_count;
+    struct tidings_str *scopes = mem_alloc((count + found) * sizeof(*scopes) + text);
+    if (out_of_memory(w, scopes)) {
+        return;
+    }
+    char *at = (char *)(scopes + count + found);
+    for (size_t i = 0; i < count; i++) {
+        scopes[i] = w->scopes[i];
+    }
+    for (size_t i = 0; i < hooks->count; i++) {
+        if (is_hooked(w, hooks->at[i])) {
+            scopes[count++] = str_place(&at, hooks->at[i]->text);
+        }
+    }
+    w->hooked = w->scopes = scopes;
+    w->scope_count = count;
+}
+
 static void settled(struct subscribing *s)
 {
     if (--s->unsettled > 0) {
         return;
     }
     for (size_t i = 0; i < s->count; i++) {
-        check_kind(&s->wishes[i]);
+        struct wish *w = &s->wishes[i];
+        check_kind(w);
+        if (!w->refused && w->kind != MATCH_LITERAL) {
+            add_hooked(w);
+        }
     }
     subscribing_arm(s);
-}
-
-static bool out_of_memory(struct wish *w, const void *p)
-{
-    if (!p) {
-        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
-    }
-    return !p;
 }
 
 enum spelling {

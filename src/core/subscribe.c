@@ -40,6 +40,7 @@ void subscribing_free(struct subscribing *s)
         request_free_stat(&s->wishes[i].stat);
         filter_release(s->wishes[i].filter);
         jv_unref(s->wishes[i].kept);
+        mem_free(s->wishes[i].hooked);
     }
     arena_deinit(&s->arena);
     mem_free(s);

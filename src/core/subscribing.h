@@ -28,7 +28,8 @@ struct wish {
     enum match_kind kind;
     struct tidings_str *scopes; /* to be armed */
     size_t scope_count;
-    size_t first_item; /* of its scopes in the arm */
+    struct tidings_str *hooked; /* the memory they lie in, or NULL: the arena */
+    size_t first_item;          /* of its scopes in the arm */
     struct sub_condition *conditions;
     size_t condition_count;
     struct tidings_provider *covering; /* has a relation of its own */

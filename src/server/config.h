@@ -95,6 +95,7 @@ struct config {
     uint64_t max_watches;
     uint64_t watch_quiet_ms;
     uint64_t watch_linger_ms;
+    uint64_t watch_timeout_ms;
     uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
     struct config_list subscriptions;    /* rules as JSON objects, see server/rules.h */

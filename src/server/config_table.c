@@ -80,6 +80,8 @@ const struct config_row config_rows[] = {
            "directories watched by the kernel; those beyond are polled"),
     DURATION("watch-quiet", watch_quiet_ms, "10ms", 1, 1 * SEC,
              "quiet time after which a change of a file is announced"),
+    DURATION("watch-timeout", watch_timeout_ms, "10s", 10, 1 * HOUR,
+             "time a provider or hook has to accept a subscription before it is refused"),
     DURATION("watch-linger", watch_linger_ms, "60s", 0, 24 * HOUR,
              "time a watch is kept after its last subscriber left"),
     DURATION("window", window_ms, "100ms", 0, 1 * HOUR,

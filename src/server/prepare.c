@@ -237,6 +237,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
             },
         .max_announced = c->max_announced,
         .list_changed_ms = LIST_CHANGED_MS,
+        .watch_timeout_ms = c->watch_timeout_ms,
         .list_changed = c->list_changed,
     };
     rc = hub_start(s->hub, &o, err);

@@ -67,6 +67,29 @@ int tidings_server_remove(struct tidings_server *s, struct tidings_str uri,
     return rc;
 }
 
+int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
+                            const struct tidings_watch_hook *hook, struct tidings_error *err)
+{
+    if (!s || uri.len == 0 || uri.len > URI_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a watch hook needs a URI or a template");
+    }
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    bool is_template = str_find(uri, '{') >= 0;
+    int rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
+    struct tidings_str text = is_template ? uri : buf_str(&canonical);
+    struct hook *h = NULL;
+    if (rc == 0 && hook && hook->watch) {
+        h = hook_create(text, hook->watch, hook->unwatch, hook->user);
+        rc = h ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0) {
+        rc = hub_set_hook(s->hub, text, h, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
 int tidings_server_mount(struct tidings_server *s, const struct tidings_provider_ops *ops,
                          struct tidings_str prefix, struct tidings_str config,
                          struct tidings_error *err)

@@ -83,8 +83,11 @@ static void begin(void)
     served_run();
     struct ears last; /* subscribed to after the others, so they are there when it hears */
     ears_init(&last);
-    served_subscribe("app:///a", NULL, &last);
+    int id = served_subscribe("app:///a", NULL, &last);
     served_settle("app:///a", &last);
+    assert_int_equal(tidings_server_subscription_end(served(), id, NULL), 0);
+    for (size_t n = 0; !ears_await(&last, n).ended; n++) {
+    }
 }
 
 static void from_all_threads(void)
