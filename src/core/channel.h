@@ -23,6 +23,7 @@ struct principal;
 struct answer_headers {
     struct tidings_str session_id;
     struct tidings_str allow;
+    struct tidings_str extra; /* whole lines, each with its line break */
 };
 
 struct channel_ops {

@@ -65,12 +65,17 @@ struct tidings_read {
     struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
     bool own_only; /* no children, please */
+    bool raw;      /* parts to the byte, also in the middle of a character */
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;
     struct tidings_str held;   /* the client's etag when unchanged */
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
+    int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
     uint64_t version;          /* the newest change known when it began: it is not older */
+    /* For the taker: memory that `element->bytes` begins, when it was handed over. Who wants to
+     * keep it sets this to NULL and frees it with mem_free later. */
+    char *loaded;
     /* Private: */
     struct catalog_entry *entry;
     struct template_match variables;

@@ -209,11 +209,16 @@ static int cut(const struct tidings_read *read, struct tidings_str bytes, enum g
     if (how == GIVEN_EITHER && offset < 0) { /* one part of it is what the whole is */
         how = str_is_utf8(bytes) ? GIVEN_TEXT : GIVEN_BLOB;
     }
+    size_t begin = from, end = to; /* of whole characters */
     if (how == GIVEN_TEXT) {
-        from = slice_border(bytes, from);
-        to = slice_border(bytes, to);
+        begin = slice_border(bytes, from);
+        end = slice_border(bytes, to);
     }
-    e->is_text = how == GIVEN_TEXT || (how == GIVEN_EITHER && slice_text(bytes, &from, &to));
+    e->is_text = how == GIVEN_TEXT || (how == GIVEN_EITHER && slice_text(bytes, &begin, &end));
+    if (!read->raw) {
+        from = begin;
+        to = end;
+    }
     e->bytes = tidings_strn(bytes.ptr + from, to - from);
     e->is_part = read->options->has_range;
     e->from = (int64_t)from + (offset > 0 ? offset : 0);
@@ -287,6 +292,7 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     struct tidings_error why;
     if (cut(read, bytes, how, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
+        read->whole = row.size > 0 ? row.size : 0;
         return 0;
     }
     return give(read, &e, err);
@@ -318,23 +324,32 @@ int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *
     return add(read, about, bytes, GIVEN_BLOB, -1, err);
 }
 
+/* Content that is ours from now on: the taker may keep it. */
+static int take(struct tidings_read *read, const struct tidings_resource *about,
+                struct tidings_str bytes, char *memory, int64_t offset, struct tidings_error *err)
+{
+    read->loaded = memory;
+    int rc = add(read, about, bytes, GIVEN_EITHER, offset, err);
+    tidings_free(read->loaded);
+    read->loaded = NULL;
+    return rc;
+}
+
 int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about, char *bytes,
                       size_t len, struct tidings_error *err)
 {
-    int rc = add(read, about, tidings_strn(bytes, len), GIVEN_EITHER, -1, err);
-    tidings_free(bytes);
-    return rc;
+    return take(read, about, tidings_strn(bytes, len), bytes, -1, err);
 }
 
 int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                       int64_t offset, char *bytes, size_t len, struct tidings_error *err)
 {
-    int rc = !about || offset < 0 || about->size < 0
-                 ? tidings_fail(err, TIDINGS_E_INTERNAL,
-                                "a part needs its offset and the size of the whole")
-                 : add(read, about, tidings_strn(bytes, len), GIVEN_EITHER, offset, err);
-    tidings_free(bytes);
-    return rc;
+    if (!about || offset < 0 || about->size < 0) {
+        tidings_free(bytes);
+        return tidings_fail(err, TIDINGS_E_INTERNAL,
+                            "a part needs its offset and the size of the whole");
+    }
+    return take(read, about, tidings_strn(bytes, len), bytes, offset, err);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

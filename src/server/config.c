@@ -238,6 +238,12 @@ int config_check(const struct config *c, struct tidings_error *err)
                             "they are; add --allow-remote to serve there, or use 127.0.0.1",
                             c->http.host);
     }
+    if (config_wants_http(c) && !config_address_is_loopback(&c->http) && c->allow_write) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "--allow-write: '%s' can be reached by other machines, and no rules "
+                            "say who may write; use 127.0.0.1, or leave it out",
+                            c->http.host);
+    }
     return 0;
 }
 

@@ -72,6 +72,7 @@ struct config {
     struct config_list exclude;
     struct config_list publish; /* canonical prefixes */
     uint64_t published_max, published_bytes;
+    bool allow_write;
     uint64_t page_size;
     uint64_t max_read;
     uint64_t max_body;
@@ -153,7 +154,8 @@ int config_load_env(struct config *c, char *const *environment, struct tidings_e
 int config_args(struct config *c, int argc, char *const *argv, char *const *environment,
                 struct tidings_error *err);
 
-/* What no single row can judge: an address beyond loopback needs allow-remote. */
+/* What no single row can judge: an address beyond loopback needs allow-remote and excludes
+ * allow-write. */
 int config_check(const struct config *c, struct tidings_error *err);
 
 /* HTTP is served unless stdio was asked for and no address was. */

@@ -15,6 +15,19 @@ static const struct catalog *mounts(struct tidings_server *s)
     return __atomic_load_n(&s->mounted, __ATOMIC_ACQUIRE);
 }
 
+/* The prefixes below which something may be published. */
+static size_t prefix_count(const struct tidings_server *s)
+{
+    size_t named = s->config.publish.count;
+    return named > 0 ? named : s->config.allow_write ? 1 : 0;
+}
+
+static struct tidings_str prefix_at(const struct tidings_server *s, size_t i)
+{
+    return s->config.publish.count > 0 ? tidings_str(s->config.publish.items[i])
+                                       : STR(PUBLISH_DEFAULT);
+}
+
 static bool is_published(const struct tidings_provider *p)
 {
     return p && p->ops == &provider_published_ops;
@@ -29,8 +42,8 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
     if (c) {
         return is_published(*ret);
     }
-    for (size_t i = 0; i < s->config.publish.count; i++) {
-        if (uri_is_within(uri, tidings_str(s->config.publish.items[i]))) {
+    for (size_t i = 0; i < prefix_count(s); i++) {
+        if (uri_is_within(uri, prefix_at(s, i))) {
             return true;
         }
     }
@@ -39,15 +52,15 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
 
 static int refuse(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err)
 {
-    const struct config_list *list = &s->config.publish;
-    return list->count == 0
+    size_t n = prefix_count(s);
+    return n == 0
                ? tidings_fail(err, TIDINGS_E_DENIED,
                               "'%.*s' may not be published: no prefix is set; see publish",
                               STR_ARG(uri))
                : tidings_fail(err, TIDINGS_E_DENIED,
-                              "'%.*s' may not be published: it is not below '%s'%s; see publish",
-                              STR_ARG(uri), list->items[0],
-                              list->count > 1 ? " or another prefix" : "");
+                              "'%.*s' may not be published: it is not below '%.*s'%s; see publish",
+                              STR_ARG(uri), STR_ARG(prefix_at(s, 0)),
+                              n > 1 ? " or another prefix" : "");
 }
 
 /* ---- the public calls ------------------------------------------------------------------------ */
@@ -124,8 +137,8 @@ int publish_check_template(struct tidings_server *s, struct tidings_str text,
 static int mount_prefix(struct tidings_server *s, struct tidings_str prefix,
                         struct tidings_error *err)
 {
-    for (size_t i = 0; i < s->config.publish.count; i++) {
-        struct tidings_str other = tidings_str(s->config.publish.items[i]);
+    for (size_t i = 0; i < prefix_count(s); i++) {
+        struct tidings_str other = prefix_at(s, i);
         if (str_starts(prefix, other) && !str_eq(prefix, other)) {
             return tidings_fail(err, TIDINGS_E_INVALID, "publish '%.*s' lies inside '%.*s'",
                                 STR_ARG(prefix), STR_ARG(other));
@@ -180,8 +193,8 @@ static int check_all(struct tidings_server *s, const struct catalog *c, struct t
 int publish_mount(struct tidings_server *s, struct tidings_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; rc == 0 && i < s->config.publish.count; i++) {
-        rc = mount_prefix(s, tidings_str(s->config.publish.items[i]), err);
+    for (size_t i = 0; rc == 0 && i < prefix_count(s); i++) {
+        rc = mount_prefix(s, prefix_at(s, i), err);
     }
     return rc;
 }

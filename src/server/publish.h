@@ -19,6 +19,9 @@
 #include "provider/published.h"
 #include "server/server_private.h"
 
+/* When clients may write and no prefix is named. */
+#define PUBLISH_DEFAULT "published:///"
+
 /* Mount the prefixes that the configuration names. Before the server runs. */
 int publish_mount(struct tidings_server *s, struct tidings_error *err);
 /* Everything is mounted: check what was registered and published before. */

@@ -97,6 +97,9 @@ void conn_close(struct http_conn *conn, const char *reason)
     close(conn->fd);
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
+    if (conn->r && conn->r->exchange) {
+        resource_abandon(conn);
+    }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
 }

@@ -30,6 +30,7 @@ struct http_config {
     const struct http_route *routes;
     size_t route_count;
     size_t max_body;
+    bool allow_write; /* PUT and DELETE on /resource */
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -54,10 +54,12 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     if (headers->allow.len > 0) {
         http_put_header(head, "Allow", headers->allow);
     }
+    buf_puts(head, headers->extra);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
         http_put_header(head, "Access-Control-Expose-Headers",
-                        STR("Mcp-Session-Id, WWW-Authenticate"));
+                        conn->r->is_resource ? STR("ETag, Content-Range, Last-Modified")
+                                             : STR("Mcp-Session-Id, WWW-Authenticate"));
         http_put_header(head, "Vary", STR("Origin"));
     }
 }
@@ -78,10 +80,10 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     struct buf *head = &conn->hw->head;
     buf_clear(head);
     put_common(conn, head, status, headers);
-    if (text->len > 0) {
+    if (text->len > 0 || status == 200) {
         http_put_header(head, "Content-Type", type);
     }
-    if (status != 204) {
+    if (status != 204 && status != 304) {
         buf_puts(head, STR("Content-Length: "));
         buf_putu(head, text->len);
         buf_puts(head, STR("\r\n"));
@@ -107,10 +109,12 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
     static const struct answer_headers none;
     struct buf body;
     buf_init(&body, BODY_MAX);
-    buf_putf(&body, "%s\n", text);
+    bool as_json = conn->r->is_resource; /* our own sentences hold nothing to escape */
+    buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
     conn->keep_alive = false;
     conn->refused = true;
-    conn_answer(conn, status, &none, STR("text/plain; charset=utf-8"), &body);
+    conn_answer(conn, status, &none,
+                as_json ? STR("application/json") : STR("text/plain; charset=utf-8"), &body);
     buf_deinit(&body);
 }
 
@@ -118,13 +122,18 @@ void conn_answer_preflight(struct http_conn *conn)
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
-    static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
+    bool is_resource = conn->r->is_resource;
+    const struct answer_headers allow = {.allow = is_resource ? resource_allows(conn)
+                                                              : STR("GET, POST, DELETE, OPTIONS")};
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
-        http_put_header(head, "Access-Control-Allow-Methods", STR("GET, POST, DELETE, OPTIONS"));
+        http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
         http_put_header(head, "Access-Control-Allow-Headers",
-                        STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
-                            "Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"));
+                        is_resource ? STR("Authorization, Content-Type, Accept, Range, If-Match, "
+                                          "If-None-Match, If-Range")
+                                    : STR("Authorization, Content-Type, Accept, "
+                                          "MCP-Protocol-Version, Mcp-Method, Mcp-Name, "
+                                          "Mcp-Session-Id, Last-Event-ID"));
         http_put_header(head, "Access-Control-Max-Age", STR("600"));
     }
     put_connection(conn, head);

@@ -41,9 +41,10 @@ struct http_reading {
     size_t body_len;  /* decoded so far */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
-    const struct http_route *route; /* NULL: the endpoint */
+    const struct http_route *route; /* NULL: the endpoint, or … */
+    struct http_exchange *exchange; /* of /resource, while it is under way */
     char *origin;                   /* to be echoed; NULL: none */
-    bool is_chunked, body_done;
+    bool is_chunked, body_done, is_resource;
     bool takes_events; /* the client accepts a stream for an answer */
 };
 
@@ -119,6 +120,14 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn);
+/* http_resource.c: /resource?uri=… */
+#define RESOURCE_PATH "/resource"
+/* Is the method one for it? Answers when it is not. */
+bool resource_check_method(struct http_conn *conn, const struct http_request *req);
+struct tidings_str resource_allows(const struct http_conn *conn);
+void conn_run_resource(struct http_conn *conn, const struct http_request *req);
+/* The connection goes while its exchange is under way. */
+void resource_abandon(struct http_conn *conn);
 /* http_route.c: the program's own pages. */
 const struct http_route *route_find(const struct http_config *config, struct tidings_str path);
 void conn_run_route(struct http_conn *conn, const struct http_request *req);

@@ -103,8 +103,12 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         http_chunked_init(&conn->r->chunked);
     }
     conn->r->route = route_find(conn->hw->config, req->path);
-    if (!conn->r->route && !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
-        conn_refuse(conn, 404, "nothing is here; the endpoint is " ENDPOINT);
+    conn->r->is_resource = !conn->r->route && str_eq(req->path, STR(RESOURCE_PATH));
+    if (!conn->r->route && !conn->r->is_resource && !str_eq(req->path, STR(ENDPOINT)) &&
+        !str_eq(req->target, STR("*"))) {
+        conn_refuse(conn, 404,
+                    "nothing is here; the endpoint is " ENDPOINT ", resources are at " RESOURCE_PATH
+                    "?uri=");
         return;
     }
     if (req->content_length > conn->hw->config->max_body) {
@@ -112,8 +116,10 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         return;
     }
     conn->r->body_need = (size_t)req->content_length;
-    if (conn->r->route) {
-        (void)check_guard(conn, req);
+    if (conn->r->route || conn->r->is_resource) {
+        if (check_guard(conn, req) && conn->r->is_resource) {
+            (void)resource_check_method(conn, req);
+        }
         return;
     }
     if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
@@ -133,6 +139,10 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
 {
     if (conn->r->route && req->method != HTTP_OPTIONS) {
         conn_run_route(conn, req);
+        return;
+    }
+    if (conn->r->is_resource && req->method != HTTP_OPTIONS) {
+        conn_run_resource(conn, req);
         return;
     }
     struct dialect_headers headers;

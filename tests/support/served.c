@@ -242,7 +242,7 @@ void served_announce(const char *uri, const char *metadata, enum tidings_change_
 
 /* ---- over HTTP ------------------------------------------------------------------------------- */
 
-static int send_request(const char *head, const char *body)
+int served_ask(const char *head, const char *body)
 {
     char request[8192];
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s.port)};
@@ -261,11 +261,10 @@ static int send_request(const char *head, const char *body)
     return fd;
 }
 
-/* One request on a connection of its own; the whole answer. */
 const char *served_http(const char *head, const char *body)
 {
     static char answer[65536];
-    int fd = send_request(head, body);
+    int fd = served_ask(head, body);
     size_t len = 0;
     ssize_t got;
     while ((got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0)) > 0) {
@@ -302,10 +301,10 @@ int served_listen(const char *uri)
              "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
              "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
              uri);
-    int fd = send_request("POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
-                          "Accept: application/json, text/event-stream\r\n"
-                          "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen",
-                          body);
+    int fd = served_ask("POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+                        "Accept: application/json, text/event-stream\r\n"
+                        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen",
+                        body);
     size_t len = 0;
     do {
         ssize_t got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0);

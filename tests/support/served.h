@@ -61,6 +61,8 @@ void served_announce(const char *uri, const char *metadata, enum tidings_change_
 const char *served_http(const char *head, const char *body);
 /* A stream of the modern era that listens to one URI: the socket, behind the acknowledgement. */
 int served_listen(const char *uri);
+/* Only ask: the connection, to be closed by the caller. */
+int served_ask(const char *head, const char *body);
 /* A request of the modern era about a URI. */
 const char *served_modern(const char *method, const char *uri);
 

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. GET and HEAD read it,
+ * with conditions, ranges and a choice of formats; PUT and DELETE write it where that is allowed.
+ * What is asked goes to core/plain; here are the fields of HTTP on both sides of it.
+ *
+ * What a resource holds may be a stranger's page or script, and comes from the address of the
+ * endpoint: it is sent in a sandbox, so that a browser gives it no part in this origin.
+ */
+#include <time.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "core/plain.h"
+#include "transport/http_conn.h"
+#include "wire/http_fields.h"
+#include "json/write.h"
+
+#define FIELDS_MAX 16384u /* an etag and a media type are the longest things in it */
+#define ERROR_MAX 65536u
+
+static const struct tidings_str allow_read = {"GET, HEAD, OPTIONS", 18};
+static const struct tidings_str allow_all = {"GET, HEAD, PUT, DELETE, OPTIONS", 31};
+
+struct http_exchange {
+    struct plain plain;
+    struct http_conn *conn; /* NULL once it is gone */
+    struct buf uri;
+    struct buf request; /* then: what the slices of `plain` point into */
+    struct tidings_str if_range;
+    bool any_held; /* If-None-Match: * */
+    bool measured; /* asked again for nothing but the size */
+};
+
+struct tidings_str resource_allows(const struct http_conn *conn)
+{
+    return conn->hw->config->allow_write ? allow_all : allow_read;
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+struct failure {
+    int status;
+    struct tidings_str text, reason, uri;
+    int64_t size;   /* 416: of the whole; -1: not known */
+    bool read_only; /* 405: whatever is allowed elsewhere */
+};
+
+static void answer_failure(struct http_conn *conn, const struct failure *f)
+{
+    struct answer_headers headers = {0};
+    struct buf text, fields;
+    struct jw w;
+    buf_init(&text, ERROR_MAX);
+    buf_init(&fields, FIELDS_MAX);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("error"), f->text);
+    if (f->reason.len > 0) {
+        jw_put_string(&w, STR("reason"), f->reason);
+    }
+    if (f->uri.len > 0 && str_is_utf8(f->uri)) {
+        jw_put_string(&w, STR("uri"), f->uri);
+    }
+    jw_end_object(&w);
+    buf_putc(&text, '\n');
+    buf_puts(&fields, STR("Cache-Control: no-cache\r\n"));
+    if (f->status == 416 && f->size >= 0) {
+        buf_putf(&fields, "Content-Range: bytes */%lld\r\n", (long long)f->size);
+    }
+    headers.extra = buf_str(&fields);
+    if (f->status == 405) {
+        headers.allow = f->read_only ? allow_read : resource_allows(conn);
+    }
+    conn_answer(conn, f->status, &headers, STR("application/json"), &text);
+    buf_deinit(&fields);
+    buf_deinit(&text);
+}
+
+static void refuse(struct http_conn *conn, int status, const char *text)
+{
+    struct failure f = {.status = status, .text = tidings_str(text), .size = -1};
+    answer_failure(conn, &f);
+}
+
+bool resource_check_method(struct http_conn *conn, const struct http_request *req)
+{
+    bool reads = req->method == HTTP_GET || req->method == HTTP_HEAD || req->method == HTTP_OPTIONS;
+    bool writes = req->method == HTTP_PUT || req->method == HTTP_DELETE;
+    if (reads || (writes && conn->hw->config->allow_write)) {
+        return true;
+    }
+    conn->keep_alive = false; /* the body is not read */
+    conn->refused = true;
+    refuse(conn, 405,
+           writes ? "resources are not written here; see --allow-write"
+                  : "use GET or HEAD to read a resource");
+    return false;
+}
+
+/* ---- what is asked --------------------------------------------------------------------------- */
+
+static void read_range(struct plain *p, const struct http_request *req)
+{
+    struct http_range range;
+    unsigned count = 0;
+    struct tidings_str value = http_header(req, "range", &count);
+    if (count == 1 && req->method == HTTP_GET && http_parse_range(value, &range)) {
+        p->options.has_range = true;
+        p->options.range = (struct tidings_range){
+            .unit = TIDINGS_UNIT_BYTES, .from = range.from, .to = range.to, .last = range.last};
+    }
+}
+
+static void read_conditions(struct http_exchange *ex, const struct http_request *req)
+{
+    struct read_options *o = &ex->plain.options;
+    struct tidings_str list = http_header(req, "if-none-match", NULL), etag;
+    bool weak = false;
+    while (list.ptr && http_next_etag(&list, &etag, &weak) && o->etag_count < READ_ETAGS_MAX) {
+        if (str_eq(etag, STR("*")) && list.len == 0) {
+            ex->any_held = true;
+        } else {
+            o->etags[o->etag_count++] = etag; /* compared weakly: RFC 9110 §13.1.2 */
+        }
+        if (list.len == 0) {
+            break;
+        }
+    }
+    ex->if_range = http_header(req, "if-range", NULL);
+}
+
+/* What may be written: a sentence and a status when this may not. */
+static const char *write_fields(struct http_exchange *ex, const struct http_request *req,
+                                int *status)
+{
+    struct plain *p = &ex->plain;
+    struct tidings_str type = http_header(req, "content-type", NULL);
+    struct tidings_str coding = http_header(req, "content-encoding", NULL);
+    struct tidings_str match = http_header(req, "if-match", NULL);
+    struct tidings_str none = http_header(req, "if-none-match", NULL);
+    bool weak = false;
+    *status = 400;
+    if (http_header(req, "content-range", NULL).ptr) {
+        return "a part cannot be written; send the whole without Content-Range";
+    }
+    if (match.ptr && (!http_next_etag(&match, &p->if_match, &weak) || match.len > 0)) {
+        return "If-Match must be one quoted etag, or *";
+    }
+    if (match.ptr && weak) {
+        *status = 412;
+        return "a weak etag matches nothing; read the resource again";
+    }
+    if (none.ptr && !str_eq(none, STR("*"))) {
+        return "If-None-Match must be * when something is written";
+    }
+    p->if_absent = none.ptr != NULL;
+    if (req->method != HTTP_PUT) {
+        return NULL;
+    }
+    *status = 415;
+    if (coding.ptr && !str_eq_nocase(coding, STR("identity"))) {
+        return "send the content without Content-Encoding";
+    }
+    if (type.ptr && (!http_is_media_type(type) || http_list_has(type, "multipart/form-data"))) {
+        return "Content-Type must name the type of the content, such as text/markdown";
+    }
+    /* What tools say that were told nothing: the content or the name tells more. */
+    bool unsaid = !type.ptr || http_list_has(type, "application/x-www-form-urlencoded");
+    p->mime_type = unsaid ? STR_EMPTY : type;
+    p->bytes = tidings_strn(ex->conn->r->in.ptr + ex->conn->r->head_len, ex->conn->r->body_len);
+    return NULL;
+}
+
+/* ---- what is answered ------------------------------------------------------------------------ */
+
+static void put_time(struct buf *out, int64_t ms)
+{
+    char text[40];
+    struct tm tm;
+    time_t seconds = (time_t)(ms / 1000);
+    if (ms > 0 && gmtime_r(&seconds, &tm) &&
+        strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0) {
+        http_put_header(out, "Last-Modified", tidings_str(text));
+    }
+}
+
+static void put_fields(struct buf *out, const struct plain *p, int status)
+{
+    http_put_etag(out, "ETag", p->etag);
+    buf_puts(out, STR("Cache-Control: no-cache\r\nVary: Accept\r\n"));
+    if (p->about) {
+        put_time(out, p->about->modified_ms);
+    }
+    if (status == 200 || status == 206) {
+        buf_puts(out, STR("Accept-Ranges: bytes\r\n"
+                          "X-Content-Type-Options: nosniff\r\n"
+                          "Content-Security-Policy: sandbox\r\n"));
+    }
+    if (status == 206) {
+        buf_putf(out, "Content-Range: bytes %lld-%lld/", (long long)p->from,
+                 (long long)(p->from + (int64_t)p->len - 1));
+        if (p->size >= 0) {
+            buf_puti(out, p->size);
+        } else {
+            buf_putc(out, '*');
+        }
+        buf_puts(out, STR("\r\n"));
+    }
+}
+
+static void put_type(struct buf *out, const struct plain *p)
+{
+    struct tidings_str type = p->about->mime_type;
+    if (!http_is_media_type(type)) {
+        type = p->is_text ? STR("text/plain") : STR("application/octet-stream");
+    }
+    buf_puts(out, type);
+    if (p->is_text && str_starts(type, STR("text/")) && str_find(type, ';') < 0) {
+        buf_puts(out, STR("; charset=utf-8"));
+    }
+}
+
+static void answer_read(struct http_exchange *ex)
+{
+    struct plain *p = &ex->plain;
+    struct buf fields, type;
+    struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
+    int status = p->unchanged || ex->any_held ? 304 : p->is_part ? 206 : 200;
+    if (status == 304) {
+        buf_init(&text, 0);
+    } else {
+        p->memory = NULL; /* goes out as it is */
+    }
+    buf_init(&fields, FIELDS_MAX);
+    buf_init(&type, FIELDS_MAX);
+    put_fields(&fields, p, status);
+    if (status != 304) {
+        put_type(&type, p);
+    }
+    struct answer_headers headers = {.extra = buf_str(&fields)};
+    conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
+    buf_deinit(&type);
+    buf_deinit(&fields);
+    buf_deinit(&text);
+}
+
+static void answer_write(struct http_exchange *ex)
+{
+    struct buf fields, nothing;
+    buf_init(&fields, FIELDS_MAX);
+    buf_init(&nothing, 0);
+    http_put_etag(&fields, "ETag", ex->plain.etag);
+    struct answer_headers headers = {.extra = buf_str(&fields)};
+    conn_answer(ex->conn, ex->plain.code == 1 ? 201 : 204, &headers, STR_EMPTY, &nothing);
+    buf_deinit(&fields);
+}
+
+static int status_of(const struct plain *p)
+{
+    if (str_eq(p->reason, READ_OUT_OF_RANGE)) {
+        return 416;
+    }
+    if (str_eq(p->reason, READ_NOT_ACCEPTABLE)) {
+        return 406;
+    }
+    switch (p->code) {
+    case TIDINGS_E_CONFLICT:
+        return 412;
+    case TIDINGS_E_UNSUPPORTED:
+        return 405;
+    case TIDINGS_E_CANCELLED:
+    case TIDINGS_E_CLOSED:
+        return 503;
+    default:
+        return error_http_status(p->code);
+    }
+}
+
+/* ---- the exchange ---------------------------------------------------------------------------- */
+
+static void exchange_free(struct http_exchange *ex)
+{
+    plain_deinit(&ex->plain);
+    buf_deinit(&ex->uri);
+    buf_deinit(&ex->request);
+    mem_free(ex);
+}
+
+/* A range was asked for on a condition that does not hold: it is the whole that is wanted. */
+static bool wants_whole(struct http_exchange *ex)
+{
+    struct plain *p = &ex->plain;
+    struct tidings_str list = ex->if_range, etag;
+    bool weak = false;
+    if (!list.ptr || !p->options.has_range || p->unchanged || ex->measured) {
+        return false;
+    }
+    bool holds =
+        p->code >= 0 && http_next_etag(&list, &etag, &weak) && !weak && str_eq(etag, p->etag);
+    return !holds && (p->code >= 0 || str_eq(p->reason, READ_OUT_OF_RANGE));
+}
+
+static void done(struct plain *p);
+
+/* Ask once more: for everything, or for no byte of it, which tells how many there are. */
+static void read_again(struct http_exchange *ex, bool everything)
+{
+    struct plain *p = &ex->plain;
+    struct read_options options = p->options;
+    options.has_range = !everything;
+    options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
+    plain_deinit(p);
+    plain_init(p, ex->conn->hw->core, done, ex);
+    p->who = ex->conn->channel.who;
+    p->spelled = buf_str(&ex->uri);
+    p->options = options;
+    plain_start(p, PLAIN_READ);
+}
+
+static void done(struct plain *p)
+{
+    struct http_exchange *ex = p->user;
+    struct http_conn *conn = ex->conn;
+    if (!conn) {
+        exchange_free(ex);
+        return;
+    }
+    bool whole = wants_whole(ex);
+    if (whole || (str_eq(p->reason, READ_OUT_OF_RANGE) && p->size < 0 && !ex->measured)) {
+        ex->measured = true;
+        read_again(ex, whole);
+        return;
+    }
+    conn->r->exchange = NULL;
+    if (p->code >= 0 && p->is_part && p->len == 0) {
+        p->code = tidings_fail(&p->err, TIDINGS_E_INVALID, "the range begins behind the end");
+        p->reason = READ_OUT_OF_RANGE;
+    }
+    if (p->code < 0) {
+        struct failure f = {.status = status_of(p),
+                            .text = tidings_str(p->err.text),
+                            .reason = p->reason,
+                            .uri = buf_str(&ex->uri),
+                            .size = p->size,
+                            .read_only = true};
+        answer_failure(conn, &f);
+    } else if (p->about || p->unchanged) {
+        answer_read(ex);
+    } else {
+        answer_write(ex);
+    }
+    exchange_free(ex);
+    conn_want(conn);
+}
+
+void resource_abandon(struct http_conn *conn)
+{
+    struct http_exchange *ex = conn->r->exchange;
+    conn->r->exchange = NULL;
+    ex->conn = NULL;
+    ex->request = conn->r->in;
+    buf_init(&conn->r->in, 0);
+    plain_cancel(&ex->plain);
+}
+
+/* The URI asked for; false after answering. */
+static bool find_uri(struct http_exchange *ex, const struct http_request *req)
+{
+    int rc = http_query_get(req->query, "uri", &ex->uri);
+    if (rc == 1 && ex->uri.len > 0) {
+        return true;
+    }
+    refuse(ex->conn, 400,
+           rc < 0 ? "the parameter 'uri' must come once, percent-encoded"
+                  : "the parameter 'uri' is missing: /resource?uri=file%3A%2F%2F%2Fa.txt");
+    return false;
+}
+
+void conn_run_resource(struct http_conn *conn, const struct http_request *req)
+{
+    struct http_exchange *ex = mem_zalloc(sizeof(*ex));
+    if (!ex) {
+        refuse(conn, 503, "out of memory");
+        return;
+    }
+    struct plain *p = &ex->plain;
+    const char *wrong = NULL;
+    int status = 0;
+    bool writes = req->method == HTTP_PUT || req->method == HTTP_DELETE;
+    ex->conn = conn;
+    buf_init(&ex->uri, HTTP_MAX_TARGET);
+    buf_init(&ex->request, 0);
+    plain_init(p, conn->hw->core, done, ex);
+    p->who = conn->channel.who;
+    if (!find_uri(ex, req)) {
+        exchange_free(ex);
+        return;
+    }
+    p->spelled = buf_str(&ex->uri);
+    if (writes) {
+        wrong = write_fields(ex, req, &status);
+    } else {
+        read_range(p, req);
+        read_conditions(ex, req);
+        p->options.format_count = http_parse_accept(http_header(req, "accept", NULL),
+                                                    p->options.formats, READ_FORMATS_MAX);
+    }
+    if (wrong) {
+        refuse(conn, status, wrong);
+        exchange_free(ex);
+        return;
+    }
+    conn->r->exchange = ex;
+    plain_start(p, !writes ? PLAIN_READ : req->method == HTTP_PUT ? PLAIN_WRITE : PLAIN_REMOVE);
+}
