@@ -354,6 +354,10 @@ static const char schema_2020_12[] =
     "\"contactMethod\"]},\"then\":{\"required\":[\"phone\"]},\"else\":{\"required\":[\"email\"]},"
     "\"additionalProperties\":false}";
 
+static const char mirrored[] =
+    "{\"type\":\"object\",\"properties\":{\"region\":{\"type\":\"string\",\"x-mcp-header\":"
+    "\"Region\"}}}";
+
 static char simple_text[] = "This is a simple text response for testing.";
 
 static const struct tool_row {
@@ -372,6 +376,7 @@ static const struct tool_row {
     {"test_tool_with_logging", "Logs thrice", log_thrice, said, NULL, true},
     {"test_tool_with_progress", "Reports progress", progress_thrice, said, NULL, true},
     {"json_schema_2020_12_tool", "Has a schema", say, said, schema_2020_12, false},
+    {"test_mirrored_header", "Has a routed argument", say, said, mirrored, false},
     {"test_missing_capability", "Needs sampling", inquire, &ask_model, NULL, false},
     {"test_streaming_elicitation", "Asks the user", inquire, &ask_name, NULL, false},
     {"test_logging_tool", "Logs", log_thrice, said, NULL, true},

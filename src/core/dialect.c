@@ -96,8 +96,8 @@ static void refuse_version(struct dialect_verdict *v, struct tidings_str request
                  STR_ARG(requested));
 }
 
-/* Mcp-Name may be wrapped as =?base64?…?= (RFC 2047's shape, standard base64 of UTF-8). */
-static bool header_equals(struct tidings_str header, struct tidings_str value)
+/* The wrapping has RFC 2047's shape, with standard base64 of UTF-8. */
+bool dialect_header_equals(struct tidings_str header, struct tidings_str value)
 {
     static const struct tidings_str open = {"=?base64?", 9}, close = {"?=", 2};
     if (!str_starts(header, open) || !str_ends(header, close) ||
@@ -167,7 +167,7 @@ static bool check_headers(const struct dialect_headers *h, const struct rpc_mess
         }
         return !required;
     }
-    if (!header_equals(h->name, jv_str(jv_get(msg->params, param)))) {
+    if (!dialect_header_equals(h->name, jv_str(jv_get(msg->params, param)))) {
         refuse(v, 400, RPC_HEADER_MISMATCH,
                "the header Mcp-Name differs from the parameter it repeats, or is not valid base64");
         return false;

@@ -22,6 +22,8 @@ enum era {
     ERA_MODERN,
 };
 
+struct http_request;
+
 struct revision {
     struct tidings_str name; /* "2025-11-25" */
     enum era era;
@@ -54,6 +56,7 @@ enum rpc_code {
 /* Headers of an HTTP request; ptr NULL where absent. */
 struct dialect_headers {
     struct tidings_str protocol_version, method, name, session_id, last_event_id;
+    const struct http_request *all; /* the others; NULL: none */
 };
 
 struct dialect_context {
@@ -89,6 +92,8 @@ int dialect_asked_log_level(const struct json *meta);
 /* Did the client of a modern request declare that capability? */
 bool dialect_has_capability(const struct json *meta, const char *name);
 bool dialect_is_modern_version(struct tidings_str protocol_version);
+/* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
+bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
 
 /* ---- speaking -------------------------------------------------------------------------------- */
 

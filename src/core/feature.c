@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/mirror.h"
 
 #define NAME_MAX_BYTES 128u
 
@@ -35,6 +36,7 @@ void feature_unref(struct feature *f)
     if (f && __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         schema_destroy(f->input);
         schema_destroy(f->output);
+        mirror_destroy(f->mirror);
         mem_free(f);
     }
 }

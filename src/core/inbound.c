@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "core/call.h"
 #include "core/method.h"
+#include "core/mirror.h"
 #include "core/session.h"
 #include "core/subscribe.h"
 
@@ -188,6 +189,21 @@ static void run(struct arrival *a, struct json *root, const struct rpc_message *
     method_run(call);
 }
 
+/* Headers that repeat arguments of a tool. */
+static void check_mirrored(const struct core *core, const struct dialect_headers *headers,
+                           const struct rpc_message *msg, struct dialect_verdict *v)
+{
+    if (!headers->all || !str_eq(msg->method, STR("tools/call"))) {
+        return;
+    }
+    const struct feature *f =
+        feature_find(core->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
+    if (f && !mirror_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
+        v->status = 400;
+        v->code = RPC_HEADER_MISMATCH;
+    }
+}
+
 static void one(struct arrival *a, struct json *root)
 {
     struct channel *channel = a->channel;
@@ -217,6 +233,9 @@ static void one(struct arrival *a, struct json *root)
                             "this message may not be part of a batch");
         }
         return;
+    }
+    if (v.code == 0 && v.era == ERA_MODERN && a->headers) {
+        check_mirrored(channel->core, a->headers, &msg, &v);
     }
     if (v.code) {
         if (msg.kind == RPC_REQUEST || channel->ops->is_http) {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "core/mirror.h"
 #include "server/feature_row.h"
 #include "server/server_private.h"
 #include "json/write.h"
@@ -16,9 +17,9 @@
 /* ---- the row -----------------------------------------------------------------------------------
  */
 
-/* Write the schema into the row and compile it. */
+/* Write the schema into the row and compile it; `mirror` (may be NULL) gets what headers repeat. */
 static int put_schema(struct jw *w, const char *key, struct tidings_str text,
-                      struct json_schema **ret, struct tidings_error *err)
+                      struct json_schema **ret, struct mirror **mirror, struct tidings_error *err)
 {
     struct json *schema = NULL;
     int rc = row_read_json(text, key, JV_OBJECT, &schema, err);
@@ -31,6 +32,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
     if (rc == 0) {
         struct schema_options options = {.max_steps = VALIDATE_STEPS};
         rc = schema_compile(schema, &options, ret, err);
+        rc = rc == 0 && mirror ? mirror_create(schema, mirror, err) : rc;
         rc = rc < 0 ? error_wrap(err, rc, "%s", key) : 0;
     }
     if (rc == 0) {
@@ -45,6 +47,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
 
 struct schemas {
     struct json_schema *input, *output;
+    struct mirror *mirror; /* of the input */
 };
 
 /* The row of tools/list. */
@@ -61,10 +64,10 @@ static int put_row(struct buf *out, const struct tidings_tool *about, struct sch
     int rc = row_put_json(&w, "icons", about->icons, JV_ARRAY, err);
     if (rc == 0) {
         rc = put_schema(&w, "inputSchema", about->input_schema.len > 0 ? about->input_schema : any,
-                        &schemas->input, err);
+                        &schemas->input, &schemas->mirror, err);
     }
     if (rc == 0 && about->output_schema.len > 0) {
-        rc = put_schema(&w, "outputSchema", about->output_schema, &schemas->output, err);
+        rc = put_schema(&w, "outputSchema", about->output_schema, &schemas->output, NULL, err);
     }
     if (rc == 0) {
         rc = row_put_json(&w, "annotations", about->annotations, JV_OBJECT, err);
@@ -91,7 +94,7 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
         return rc;
     }
     struct buf row;
-    struct schemas schemas = {NULL, NULL};
+    struct schemas schemas = {NULL, NULL, NULL};
     struct feature *f = NULL;
     buf_init(&row, ROW_BYTES);
     rc = put_row(&row, about, &schemas, err);
@@ -103,10 +106,12 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     if (!f) {
         schema_destroy(schemas.input);
         schema_destroy(schemas.output);
+        mirror_destroy(schemas.mirror);
         return error_wrap(err, rc, "tool '%.*s'", STR_ARG(about->name));
     }
     f->input = schemas.input;
     f->output = schemas.output;
+    f->mirror = schemas.mirror;
     f->handler = handler;
     f->user = user;
     f->timeout_ms = about->timeout_ms;

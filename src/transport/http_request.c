@@ -13,6 +13,7 @@
 /* Absent headers have ptr NULL; present and empty ones do not. */
 static void collect_headers(const struct http_request *req, struct dialect_headers *h)
 {
+    h->all = req;
     h->protocol_version = http_header(req, "mcp-protocol-version", NULL);
     h->method = http_header(req, "mcp-method", NULL);
     h->name = http_header(req, "mcp-name", NULL);
