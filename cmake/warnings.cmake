@@ -5,7 +5,7 @@ target_compile_options(tidings_warnings INTERFACE
   -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Wcast-qual -Wswitch-enum
   -Wnull-dereference -Wimplicit-fallthrough $<$<BOOL:${TIDINGS_WERROR}>:-Werror>)
 # What a sanitizer weaves into the code misleads these two (gcc says so in its manual).
-if(TIDINGS_SANITIZE)
+if(TIDINGS_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   target_compile_options(tidings_warnings INTERFACE -Wno-null-dereference -Wno-format-truncation)
 endif()
 

@@ -104,6 +104,11 @@ struct json *jv_at(const struct json *v, size_t index)
     return wrap(json_array_get(unwrap(v), index));
 }
 
+bool jv_equal(const struct json *a, const struct json *b)
+{
+    return json_equal(unwrap(a), unwrap(b)) == 1;
+}
+
 void *jv_next(struct json *object, void *position, struct tidings_str *ret_key,
               struct json **ret_value)
 {

@@ -45,6 +45,8 @@ double jv_real(const struct json *v);            /* any number; else 0 */
 bool jv_is_true(const struct json *v);
 size_t jv_count(const struct json *v); /* elements or members; 0 otherwise */
 struct json *jv_at(const struct json *v, size_t index);
+/* The same value; members in any order, 1 and 1.0 are different. */
+bool jv_equal(const struct json *a, const struct json *b);
 /* Iterate members: start with NULL; returns an opaque position or NULL at the end. */
 void *jv_next(struct json *object, void *position, struct tidings_str *ret_key,
               struct json **ret_value);

@@ -244,9 +244,14 @@ static void on_note_timer(struct loop_timer *timer, void *user)
     note(*(const char *)user);
 }
 
+/* Ends the loop; with a character, once that was noted twice. */
 static void on_stop_timer(struct loop_timer *timer, void *user)
 {
-    (void)user;
+    const char *first = user ? strchr(events, *(const char *)user) : NULL;
+    if (user && (!first || !strchr(first + 1, *first))) {
+        loop_timer_start(timer, 5, 0); /* a slow machine */
+        return;
+    }
     note('s');
     loop_timer_close(timer);
     loop_stop(loop);
@@ -256,7 +261,7 @@ static void timers_run_in_order_and_not_early(void **state)
 {
     (void)state;
     uint64_t start = clock_monotonic_ns();
-    struct loop_timer *late = loop_timer_open(loop, on_stop_timer, NULL);
+    struct loop_timer *late = loop_timer_open(loop, on_stop_timer, name('o'));
     struct loop_timer *early = loop_timer_open(loop, on_note_timer, name('e'));
     struct loop_timer *never = loop_timer_open(loop, on_note_timer, name('n'));
     struct loop_timer *often = loop_timer_open(loop, on_note_timer, name('o'));
@@ -264,7 +269,7 @@ static void timers_run_in_order_and_not_early(void **state)
     loop_timer_start(early, 5, 0);
     loop_timer_start(never, 5, 0);
     loop_timer_start(often, 10, 5);
-    loop_timer_start(never, 1000, 0); /* restarts */
+    loop_timer_start(never, 600000, 0); /* restarts */
     assert_true(loop_timer_is_running(never));
     assert_in_range(loop_timeout_ms(loop), 0, 6);
     loop_run(loop);
@@ -273,7 +278,6 @@ static void timers_run_in_order_and_not_early(void **state)
     assert_memory_equal(events, "eo", 2);
     assert_non_null(strchr(events, 's'));
     assert_null(strchr(events, 'n'));
-    assert_true(event_count >= 4); /* the repeating one twice at least */
     assert_false(loop_timer_is_running(early));
     assert_true(loop_timer_is_running(often));
     loop_timer_stop(often);

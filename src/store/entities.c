@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening, batches and reading. Texts that a read hands on are copied into the caller's arena: the
+ * rows' own live only until the next call.
+ */
+#include "store/entities.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/entities_private.h"
+#include "json/merge_patch.h"
+#include "json/write.h"
+
+int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err)
+{
+    struct entities *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        rows->ops->destroy(rows);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    e->rows = rows;
+    list_init(&e->types);
+    map_init(&e->by_label);
+    map_init(&e->newest);
+    int rc = entity_types_load(e, err);
+    if (rc < 0) {
+        entities_close(e);
+        return rc;
+    }
+    *ret = e;
+    return 0;
+}
+
+void entities_close(struct entities *e)
+{
+    if (e) {
+        entity_types_clear(e);
+        e->rows->ops->destroy(e->rows);
+        mem_free(e);
+    }
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+int entities_begin(struct entities *e, struct tidings_error *err)
+{
+    e->has_added_types = false;
+    return e->rows->ops->begin(e->rows, err);
+}
+
+/* The types are what the rows say. If not even that can be read, there are none: writes are refused
+ * then, which is better than wrong. */
+static void forget_added_types(struct entities *e)
+{
+    if (e->has_added_types) {
+        e->has_added_types = false;
+        entity_types_clear(e);
+        (void)entity_types_load(e, NULL);
+    }
+}
+
+int entities_commit(struct entities *e, struct tidings_error *err)
+{
+    int rc = e->rows->ops->commit(e->rows, err);
+    if (rc < 0) {
+        forget_added_types(e);
+    }
+    return rc;
+}
+
+void entities_rollback(struct entities *e)
+{
+    e->rows->ops->rollback(e->rows);
+    forget_added_types(e);
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+bool entity_version_keep(struct entity_version *v, struct arena *arena)
+{
+    struct tidings_str *texts[] = {&v->id,    &v->type,       &v->type_version, &v->parent,
+                                   &v->value, &v->changed_by, &v->previous};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        *texts[i] = arena_dup(arena, *texts[i]);
+        if (!texts[i]->ptr) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int entity_text(const struct json *v, struct arena *arena, struct tidings_str *ret,
+                struct tidings_error *err)
+{
+    struct buf out;
+    struct jw w;
+    buf_init(&out, ENTITY_VALUE_MAX);
+    jw_init(&w, &out);
+    jw_value(&w, v);
+    int rc = out.failed ? tidings_fail(err, out.failed, "the value has more than %u bytes",
+                                       ENTITY_VALUE_MAX)
+                        : 0;
+    if (rc == 0) {
+        struct tidings_str copy = arena_dup(arena, buf_str(&out));
+        rc = copy.ptr ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        *ret = copy.ptr ? copy : *ret;
+    }
+    buf_deinit(&out);
+    return rc;
+}
+
+int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *arena,
+                struct tidings_str *ret, struct tidings_error *err)
+{
+    struct json *a = NULL, *b = NULL, *patch = NULL;
+    int rc = jv_parse(from, JSON_MAX_DEPTH, &a, err);
+    rc = rc == 0 ? jv_parse(to, JSON_MAX_DEPTH, &b, err) : rc;
+    *ret = STR_EMPTY;
+    if (rc == 0) {
+        rc = merge_diff(a, b, &patch);
+        rc = rc < 0    ? tidings_fail(err, rc, "out of memory")
+             : rc == 1 ? entity_text(patch, arena, ret, err)
+                       : 0;
+    }
+    jv_unref(patch);
+    jv_unref(b);
+    jv_unref(a);
+    return rc;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct arena *arena,
+                  struct entity_version *ret, struct tidings_error *err)
+{
+    int rc = e->rows->ops->find(e->rows, id, at, ret, err);
+    if (rc == 1 && !entity_version_keep(ret, arena)) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return rc;
+}
+
+int entities_patch_from(struct entities *e, struct tidings_str id, int64_t baseline,
+                        struct arena *arena, struct entity_patch *ret, struct tidings_error *err)
+{
+    *ret = (struct entity_patch){.patch = STR_EMPTY};
+    int rc = entities_find(e, id, TIMELINE_FOREVER, arena, &ret->version, err);
+    struct entity_version base;
+    rc = rc == 1 ? e->rows->ops->find(e->rows, id, baseline, &base, err) : rc;
+    if (rc != 1 || base.from != baseline) {
+        return rc < 0 ? rc : 0;
+    }
+    rc = entity_diff(base.value, ret->version.value, arena, &ret->patch, err);
+    return rc < 0 ? rc : 1;
+}
+
+int entities_history(struct entities *e, struct tidings_str id, int64_t first, entity_version_fn fn,
+                     void *user, struct tidings_error *err)
+{
+    return e->rows->ops->history(e->rows, id, first, fn, user, err);
+}
+
+int entities_list(struct entities *e, const struct entity_scope *scope, struct tidings_str after,
+                  entity_version_fn fn, void *user, struct tidings_error *err)
+{
+    return e->rows->ops->list(e->rows, scope, after, fn, user, err);
+}
+
+int entities_idle(struct entities *e, struct tidings_error *err)
+{
+    return e->rows->ops->idle(e->rows, err);
+}
+
+void entities_each_type(struct entities *e, entity_type_fn fn, void *user)
+{
+    list_each (it, next, &e->types) {
+        if (!fn(user, &list_entry(it, struct entity_type, link)->row)) {
+            break;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entities: typed JSON values with their whole history. What may be written, and what a write does;
+ * where it is kept is behind store/entity_rows.h.
+ *
+ * An entity has an id, a type (name and version), a value, perhaps a parent, and versions that tile
+ * time. Its id is unique whatever its type. Deleting it writes one more version that says so;
+ * undeleting another. A value is judged by the schema of its type, a patch by the schema made from
+ * that, and the result of a patch again by the full one.
+ *
+ * One owner, one thread. Writes happen in batches: entities_begin, any number of transactions, then
+ * entities_commit, and only then may anybody be told that they happened. A transaction that is
+ * refused leaves no trace in its batch; one that fails for a reason of the medium (TIDINGS_E_IO,
+ * TIDINGS_E_NOMEM, TIDINGS_E_LIMIT with ENTITY_MEDIUM) leaves nothing but entities_rollback.
+ */
+#ifndef STORE_ENTITIES_H
+#define STORE_ENTITIES_H
+
+#include "base/arena.h"
+#include "store/entity_rows.h"
+#include "json/json.h"
+
+#define ENTITY_ID_MAX 256u
+#define ENTITY_NAME_MAX 128u           /* of a type, of a version */
+#define ENTITY_VALUE_MAX (1u << 20)    /* bytes of JSON */
+#define ENTITY_SCHEMA_MAX (256u << 10) /* bytes of JSON */
+#define ENTITY_TYPES_MAX 1000u         /* name and version */
+#define ENTITY_KEY_MAX 512u
+#define ENTITY_TRANSACTION_MAX 1000u /* writes */
+
+struct entities;
+
+/* Takes `rows`, also on failure. Reads the types. */
+int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err);
+void entities_close(struct entities *e); /* NULL is fine */
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Letters, digits, '-', '_' and, in ids and versions, '.'; not empty, not too long. */
+bool entity_id_is_valid(struct tidings_str id);
+bool entity_type_name_is_valid(struct tidings_str name);
+bool entity_type_version_is_valid(struct tidings_str version);
+/* Of two versions of a type: by the numbers between the dots (1.10 after 1.9), texts by bytes. */
+int entity_type_version_cmp(struct tidings_str a, struct tidings_str b);
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+/* How the versions of a type's entities are kept. */
+struct entity_keeping {
+    bool history;         /* false: the current version alone */
+    int64_t debounce_ms;  /* a write by the same actor within it takes the place of the last */
+    int64_t max_age_ms;   /* versions that ended longer ago are forgotten; 0: never */
+    int64_t max_versions; /* of one entity; 0: all */
+};
+
+struct entity_type_spec {
+    struct tidings_str name, version, description;
+    struct json *schema;
+    struct json *options; /* NULL, or {"history", "debounceMs", "maxAgeMs", "maxVersions"} */
+};
+
+/* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option), and what compiling the
+ * schema and its patch schema says. */
+int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
+                      struct tidings_error *err);
+/* By name, then by version, oldest first. */
+void entities_each_type(struct entities *e, entity_type_fn fn, void *user);
+/* The newest version of a type; empty when it has none. */
+struct tidings_str entities_newest_version(struct entities *e, struct tidings_str name);
+bool entities_has_type(struct entities *e, struct tidings_str name, struct tidings_str version);
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+enum entity_op {
+    ENTITY_UPSERT,
+    ENTITY_DELETE,
+    ENTITY_UNDELETE,
+};
+
+struct entity_write {
+    enum entity_op op;
+    struct tidings_str id;
+    /* Upserts: required. Others: empty, or they must be those of the entity. */
+    struct tidings_str type, type_version;
+    struct json *value, *patch; /* one of them, for upserts */
+    struct tidings_str parent;
+    bool has_parent;               /* else it stays as it is */
+    struct tidings_str changed_by; /* JSON text */
+    /* The version this write starts from; TIMELINE_NEVER: not said. Required with a patch. */
+    int64_t baseline;
+    bool must_be_new;   /* refuse when the entity exists */
+    bool rebase;        /* a patch whose baseline is not current is applied to what is */
+    int64_t valid_from; /* when it begins; TIMELINE_NEVER: now */
+};
+
+enum entity_reason {
+    ENTITY_OK,
+    ENTITY_INVALID, /* the request itself */
+    ENTITY_UNKNOWN_TYPE,
+    ENTITY_UNKNOWN,    /* no such entity */
+    ENTITY_OTHER_TYPE, /* it has another type or version: `stored` */
+    ENTITY_DELETED,
+    ENTITY_EXISTS, /* must_be_new */
+    ENTITY_UNKNOWN_BASELINE,
+    ENTITY_CONFLICT,  /* the baseline is not current: `current`, `patch` */
+    ENTITY_BAD_VALUE, /* the schema says no: `where`, `rule` */
+    ENTITY_MEDIUM,    /* the batch is lost */
+};
+
+/* Why a transaction was refused. Texts live in the arena given with it. */
+struct entity_problem {
+    enum entity_reason reason;
+    size_t index;                     /* of the write */
+    int64_t current;                  /* where the current version begins */
+    struct tidings_str patch;         /* from the caller's baseline to what is; or empty */
+    struct tidings_str type, version; /* stored */
+    struct tidings_str where, rule;   /* JSON pointers into the value and the schema */
+};
+
+struct entity_done {
+    struct entity_version version; /* what is there now; texts in the arena */
+    int64_t before;                /* where the version before it begins; TIMELINE_NEVER: none */
+    bool changed;                  /* false: it was so already, nothing was written */
+    bool created;                  /* the first version, or undeleted */
+};
+
+struct entity_transaction {
+    const struct entity_write *writes;
+    size_t count;
+    struct tidings_str key; /* idempotency; empty: none */
+    int64_t now;            /* Unix time, milliseconds */
+};
+
+int entities_begin(struct entities *e, struct tidings_error *err);
+int entities_commit(struct entities *e, struct tidings_error *err);
+void entities_rollback(struct entities *e);
+
+/* All writes or none. Each entity at most once. 0: `done[0, count)` is filled. 1: the same key was
+ * used before; `done` is what that transaction left (none `changed`). A failure: *problem says
+ * why, the sentence says it to a person. */
+int entities_transact(struct entities *e, const struct entity_transaction *t, struct arena *arena,
+                      struct entity_done *done, struct entity_problem *problem,
+                      struct tidings_error *err);
+
+/* ---- reading: outside of batches ------------------------------------------------------------- */
+
+/* The version valid at `at` (TIMELINE_FOREVER: the current one), texts in the arena, 1; 0: none. */
+int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct arena *arena,
+                  struct entity_version *ret, struct tidings_error *err);
+
+/* From the version that begins at `baseline` to the current one. */
+struct entity_patch {
+    struct entity_version version; /* the current one; texts in the arena */
+    struct tidings_str patch;      /* JSON text; empty: no patch can say it, take the value */
+};
+/* 1; 0: no entity, or no version begins there (`ret->version.id` is empty when there is no entity).
+ */
+int entities_patch_from(struct entities *e, struct tidings_str id, int64_t baseline,
+                        struct arena *arena, struct entity_patch *ret, struct tidings_error *err);
+
+int entities_history(struct entities *e, struct tidings_str id, int64_t first, entity_version_fn fn,
+                     void *user, struct tidings_error *err);
+int entities_list(struct entities *e, const struct entity_scope *scope, struct tidings_str after,
+                  entity_version_fn fn, void *user, struct tidings_error *err);
+
+/* When there is nothing else to do. 1: there is more of it. */
+int entities_idle(struct entities *e, struct tidings_error *err);
+
+#endif

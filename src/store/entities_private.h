@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of store/entities.h share: the registry of types (store/entity_types.c), writing
+ * (store/entity_write.c), and the rest (store/entities.c).
+ */
+#ifndef STORE_ENTITIES_PRIVATE_H
+#define STORE_ENTITIES_PRIVATE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "store/entities.h"
+#include "json/schema.h"
+
+struct entity_type {
+    struct list link;
+    struct tidings_str label; /* "name@version" */
+    struct entity_type_row row;
+    struct json_schema *full, *patch;
+    struct entity_keeping keeping;
+    char text[];
+};
+
+struct entities {
+    struct entity_rows *rows;
+    struct list types; /* by name, then by version */
+    struct map by_label;
+    struct map newest;    /* name -> its newest version */
+    bool has_added_types; /* in this batch */
+};
+
+/* From the rows. */
+int entity_types_load(struct entities *e, struct tidings_error *err);
+void entity_types_clear(struct entities *e);
+struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
+                                      struct tidings_str version);                    /* or NULL */
+struct entity_type *entity_types_newest(struct entities *e, struct tidings_str name); /* or NULL */
+
+/* Copies of the texts in the arena; false: it is full. */
+bool entity_version_keep(struct entity_version *v, struct arena *arena);
+/* A value as compact text in the arena. TIDINGS_E_LIMIT, TIDINGS_E_NOMEM. */
+int entity_text(const struct json *v, struct arena *arena, struct tidings_str *ret,
+                struct tidings_error *err);
+/* The merge patch between two JSON texts; *ret empty when none can say it. */
+int entity_diff(struct tidings_str from, struct tidings_str to, struct arena *arena,
+                struct tidings_str *ret, struct tidings_error *err);
+
+#endif

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Types of entities: their names, their order, and their schemas, compiled once.
+ *
+ * Invariant: `types` holds what the rows hold (and what the batch under way added), by name and
+ * version; `newest` leads from a name to the last of its versions.
+ */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/entities_private.h"
+#include "json/schema_patch.h"
+#include "json/write.h"
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool is_name(struct tidings_str s, size_t max, bool dots)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  c == '-' || c == '_' || (dots && c == '.');
+        if (!ok) {
+            return false;
+        }
+    }
+    /* As a segment of a path these would be gone. */
+    return s.len > 0 && s.len <= max && !str_eq(s, STR(".")) && !str_eq(s, STR(".."));
+}
+
+bool entity_id_is_valid(struct tidings_str id)
+{
+    return is_name(id, ENTITY_ID_MAX, true);
+}
+
+bool entity_type_name_is_valid(struct tidings_str name)
+{
+    return is_name(name, ENTITY_NAME_MAX, false);
+}
+
+bool entity_type_version_is_valid(struct tidings_str version)
+{
+    return is_name(version, ENTITY_NAME_MAX, true);
+}
+
+int entity_type_version_cmp(struct tidings_str a, struct tidings_str b)
+{
+    while (a.len > 0 && b.len > 0) {
+        struct tidings_str x = str_cut(a, '.', &a, NULL), y = str_cut(b, '.', &b, NULL);
+        uint64_t m = 0, n = 0;
+        bool numbers = str_to_u64(x, &m) && str_to_u64(y, &n);
+        int order = numbers && m != n ? (m < n ? -1 : 1) : numbers ? 0 : str_cmp(x, y);
+        if (order != 0) {
+            return order;
+        }
+    }
+    return (a.len > 0) - (b.len > 0);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static void type_free(struct entity_type *t)
+{
+    if (t) {
+        schema_destroy(t->full);
+        schema_destroy(t->patch);
+        mem_free(t);
+    }
+}
+
+static int read_duration(const struct json *options, const char *name, int64_t *ret,
+                         struct tidings_error *err)
+{
+    const struct json *v = jv_get(options, name);
+    if (v && (!jv_is(v, JV_INT) || jv_int(v) < 0)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "option '%s' must be a number, 0 or more",
+                            name);
+    }
+    *ret = v ? jv_int(v) : 0;
+    return 0;
+}
+
+static int read_keeping(struct json *options, struct entity_keeping *ret, struct tidings_error *err)
+{
+    static const struct tidings_str known[] = {
+        {"history", 7}, {"debounceMs", 10}, {"maxAgeMs", 8}, {"maxVersions", 11}};
+    *ret = (struct entity_keeping){.history = true};
+    if (!options) {
+        return 0;
+    }
+    if (!jv_is(options, JV_OBJECT)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "options must be an object");
+    }
+    struct tidings_str key;
+    struct json *value;
+    for (void *at = jv_next(options, NULL, &key, &value); at;
+         at = jv_next(options, at, &key, &value)) {
+        bool found = false;
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            found = found || str_eq(known[i], key);
+        }
+        if (!found) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "option '%.*s' is not known; history, debounceMs, maxAgeMs and "
+                                "maxVersions are",
+                                STR_ARG(key));
+        }
+    }
+    const struct json *history = jv_get(options, "history");
+    if (history && !jv_is(history, JV_TRUE) && !jv_is(history, JV_FALSE)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "option 'history' must be true or false");
+    }
+    ret->history = !history || jv_is_true(history);
+    int rc = read_duration(options, "debounceMs", &ret->debounce_ms, err);
+    rc = rc == 0 ? read_duration(options, "maxAgeMs", &ret->max_age_ms, err) : rc;
+    return rc == 0 ? read_duration(options, "maxVersions", &ret->max_versions, err) : rc;
+}
+
+static int type_create(const struct entity_type_row *row, struct json *schema, struct json *options,
+                       struct entity_type **ret, struct tidings_error *err)
+{
+    struct entity_type *t = mem_zalloc(sizeof(*t) + row->name.len + 1 + row->version.len +
+                                       row->schema.len + row->description.len + row->options.len);
+    if (!t) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    char *at = t->text;
+    t->row.name = str_place(&at, row->name);
+    *at++ = '@';
+    t->row.version = str_place(&at, row->version);
+    t->label = tidings_strn(t->text, (size_t)(at - t->text));
+    t->row.schema = str_place(&at, row->schema);
+    t->row.description = str_place(&at, row->description);
+    t->row.options = str_place(&at, row->options);
+    int rc = read_keeping(options, &t->keeping, err);
+    rc = rc == 0 ? schema_compile(schema, NULL, &t->full, err) : rc;
+    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, err) : rc;
+    if (rc < 0) {
+        rc = error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label));
+        type_free(t);
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+static struct list *place_of(struct entities *e, const struct entity_type *t)
+{
+    struct list *before = &e->types;
+    list_each (it, next, &e->types) {
+        const struct entity_type *other = list_entry(it, struct entity_type, link);
+        int order = str_cmp(other->row.name, t->row.name);
+        order = order != 0 ? order : entity_type_version_cmp(other->row.version, t->row.version);
+        if (order > 0) {
+            break;
+        }
+        before = it;
+    }
+    return before;
+}
+
+/* Takes `t`, also on failure. */
+static int type_enter(struct entities *e, struct entity_type *t, struct tidings_error *err)
+{
+    const struct entity_type *last = map_find(&e->newest, t->row.name);
+    bool is_newest = !last || entity_type_version_cmp(last->row.version, t->row.version) < 0;
+    if (map_put(&e->by_label, t->label, t, NULL) < 0) {
+        type_free(t);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (is_newest && map_put(&e->newest, t->row.name, t, NULL) < 0) {
+        map_remove(&e->by_label, t->label);
+        type_free(t);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    struct list *before = place_of(e, t);
+    list_insert_between(&t->link, before, before->next);
+    return 0;
+}
+
+/* ---- the registry ---------------------------------------------------------------------------- */
+
+struct loading {
+    struct entities *e;
+    struct tidings_error *err;
+    int rc;
+};
+
+static bool load_one(void *user, const struct entity_type_row *row)
+{
+    struct loading *l = user;
+    struct json *schema = NULL, *options = NULL;
+    struct entity_type *t = NULL;
+    l->rc = jv_parse(row->schema, JSON_MAX_DEPTH, &schema, l->err);
+    if (l->rc == 0 && row->options.len > 0) {
+        l->rc = jv_parse(row->options, JSON_MAX_DEPTH, &options, l->err);
+    }
+    if (l->rc == 0) {
+        l->rc = type_create(row, schema, options, &t, l->err);
+    }
+    if (l->rc == 0) {
+        l->rc = type_enter(l->e, t, l->err);
+    }
+    jv_unref(schema);
+    jv_unref(options);
+    return l->rc == 0;
+}
+
+int entity_types_load(struct entities *e, struct tidings_error *err)
+{
+    struct loading l = {e, err, 0};
+    int rc = e->rows->ops->types(e->rows, load_one, &l, err);
+    return rc < 0 ? rc : l.rc;
+}
+
+void entity_types_clear(struct entities *e)
+{
+    list_each (it, next, &e->types) {
+        struct entity_type *t = list_entry(it, struct entity_type, link);
+        list_remove(it);
+        type_free(t);
+    }
+    map_deinit(&e->by_label);
+    map_deinit(&e->newest);
+}
+
+struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
+                                      struct tidings_str version)
+{
+    char label[2 * ENTITY_NAME_MAX + 1];
+    if (name.len > ENTITY_NAME_MAX || version.len > ENTITY_NAME_MAX) {
+        return NULL;
+    }
+    char *at = label;
+    str_place(&at, name);
+    *at++ = '@';
+    str_place(&at, version);
+    return map_find(&e->by_label, tidings_strn(label, (size_t)(at - label)));
+}
+
+struct entity_type *entity_types_newest(struct entities *e, struct tidings_str name)
+{
+    return map_find(&e->newest, name);
+}
+
+struct tidings_str entities_newest_version(struct entities *e, struct tidings_str name)
+{
+    const struct entity_type *t = entity_types_newest(e, name);
+    return t ? t->row.version : STR_EMPTY;
+}
+
+bool entities_has_type(struct entities *e, struct tidings_str name, struct tidings_str version)
+{
+    return entity_types_find(e, name, version) != NULL;
+}
+
+static int check_spec(struct entities *e, const struct entity_type_spec *spec,
+                      struct tidings_error *err)
+{
+    if (!entity_type_name_is_valid(spec->name)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the name of a type has 1 to %u letters, digits, '-' and '_'",
+                            ENTITY_NAME_MAX);
+    }
+    if (!entity_type_version_is_valid(spec->version)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the version of a type has 1 to %u letters, digits, '-', '_' and '.'",
+                            ENTITY_NAME_MAX);
+    }
+    if (e->by_label.count >= ENTITY_TYPES_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "there are %u types already", ENTITY_TYPES_MAX);
+    }
+    if (entity_types_find(e, spec->name, spec->version)) {
+        return tidings_fail(err, TIDINGS_E_EXISTS, "entity type '%.*s@%.*s' already exists",
+                            STR_ARG(spec->name), STR_ARG(spec->version));
+    }
+    return 0;
+}
+
+int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
+                      struct tidings_error *err)
+{
+    struct entity_type *t = NULL;
+    struct buf schema, options;
+    struct jw w;
+    buf_init(&schema, ENTITY_SCHEMA_MAX);
+    buf_init(&options, ENTITY_SCHEMA_MAX);
+    int rc = check_spec(e, spec, err);
+    if (rc == 0) {
+        jw_init(&w, &schema);
+        jw_value(&w, spec->schema);
+        jw_init(&w, &options);
+        if (spec->options) {
+            jw_value(&w, spec->options);
+        }
+        int failed = schema.failed ? schema.failed : options.failed;
+        rc = failed
+                 ? tidings_fail(err, failed, "the schema has more than %u bytes", ENTITY_SCHEMA_MAX)
+                 : 0;
+    }
+    const struct entity_type_row row = {spec->name, spec->version, buf_str(&schema),
+                                        spec->description, buf_str(&options)};
+    rc = rc == 0 ? type_create(&row, spec->schema, spec->options, &t, err) : rc;
+    rc = rc == 0 ? e->rows->ops->put_type(e->rows, &row, err) : rc;
+    if (rc == 0) {
+        e->has_added_types = true;
+        rc = type_enter(e, t, err);
+    } else {
+        type_free(t);
+    }
+    buf_deinit(&schema);
+    buf_deinit(&options);
+    return rc;
+}

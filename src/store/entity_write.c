@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a transaction does: every write is worked out first, against what is there, and only when
+ * all are right the versions are put. Nothing that a caller can get wrong happens after the first
+ * version was put.
+ *
+ * All versions of a transaction begin at the same instant, the first that is later than every
+ * version they follow, unless a write names its own.
+ */
+#include "base/error.h"
+#include "base/str.h"
+#include "store/entities_private.h"
+#include "json/merge_patch.h"
+#include "json/write.h"
+
+/* One write as it is worked out. */
+struct step {
+    const struct entity_write *w;
+    struct entity_version now; /* the current version, in the arena */
+    bool exists;
+    struct entity_type *type;   /* of what is written */
+    struct entity_version next; /* in the arena */
+    bool changed;
+};
+
+struct work {
+    struct entities *e;
+    const struct entity_transaction *t;
+    struct arena *arena;
+    struct step *steps;
+    struct entity_problem *problem;
+    struct tidings_error *err;
+};
+
+static int refuse(struct work *k, size_t index, enum entity_reason reason, int code)
+{
+    k->problem->reason = reason;
+    k->problem->index = index;
+    return code;
+}
+
+#define REFUSE(k, index, reason, code, ...)                                                        \
+    refuse(k, index, reason, tidings_fail((k)->err, code, __VA_ARGS__))
+
+static int medium(struct work *k, size_t index, int code)
+{
+    return refuse(k, index, ENTITY_MEDIUM, code);
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static int check_write(struct work *k, size_t i)
+{
+    const struct entity_write *w = k->steps[i].w;
+    if (!entity_id_is_valid(w->id)) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
+                      "an entity's id has 1 to %u letters, digits, '-', '_' and '.'",
+                      ENTITY_ID_MAX);
+    }
+    if (w->has_parent && w->parent.len > 0 && !entity_id_is_valid(w->parent)) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "the parent is no entity's id");
+    }
+    if (w->has_parent && str_eq(w->parent, w->id)) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "an entity is not its own parent");
+    }
+    for (size_t j = 0; j < i; j++) {
+        if (str_eq(k->steps[j].w->id, w->id)) {
+            return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
+                          "'%.*s' stands twice in one transaction", STR_ARG(w->id));
+        }
+    }
+    if (w->op == ENTITY_UPSERT && !w->value == !w->patch) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
+                      "give either a value or a patch, not %s", w->value ? "both" : "neither");
+    }
+    if (w->patch && w->baseline == TIMELINE_NEVER) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
+                      "a patch needs the baseline it starts from");
+    }
+    if (w->valid_from != TIMELINE_NEVER && w->valid_from >= TIMELINE_FOREVER) {
+        return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID, "validFrom is too late");
+    }
+    return 0;
+}
+
+/* Is the type the one that is stored? Upserts may also name the newest version. */
+static int check_type(struct work *k, size_t i)
+{
+    struct step *s = &k->steps[i];
+    const struct entity_write *w = s->w;
+    bool upsert = w->op == ENTITY_UPSERT;
+    if (upsert) {
+        s->type = entity_types_find(k->e, w->type, w->type_version);
+        if (!s->type) {
+            return REFUSE(k, i, ENTITY_UNKNOWN_TYPE, TIDINGS_E_NOTFOUND,
+                          "there is no entity type '%.*s@%.*s'", STR_ARG(w->type),
+                          STR_ARG(w->type_version));
+        }
+    }
+    if (!s->exists) {
+        return 0;
+    }
+    struct entity_type *newest = entity_types_newest(k->e, s->now.type);
+    bool same = (w->type.len == 0 && !upsert) || str_eq(w->type, s->now.type);
+    same = same && ((w->type_version.len == 0 && !upsert) ||
+                    str_eq(w->type_version, s->now.type_version) || (upsert && s->type == newest));
+    if (!same) {
+        k->problem->type = s->now.type;
+        k->problem->version = s->now.type_version;
+        return REFUSE(k, i, ENTITY_OTHER_TYPE, TIDINGS_E_NOTFOUND, "'%.*s' is a '%.*s@%.*s'",
+                      STR_ARG(w->id), STR_ARG(s->now.type), STR_ARG(s->now.type_version));
+    }
+    s->type = upsert ? newest : s->type; /* a write brings an entity to the newest version */
+    return 0;
+}
+
+static int check_baseline(struct work *k, size_t i)
+{
+    struct step *s = &k->steps[i];
+    const struct entity_write *w = s->w;
+    if (w->baseline == TIMELINE_NEVER || w->baseline == s->now.from) {
+        return 0;
+    }
+    struct entity_version base;
+    int rc = k->e->rows->ops->find(k->e->rows, w->id, w->baseline, &base, k->err);
+    if (rc < 0) {
+        return medium(k, i, rc);
+    }
+    char text[TIMELINE_TEXT];
+    if (rc == 0 || base.from != w->baseline) {
+        return REFUSE(k, i, ENTITY_UNKNOWN_BASELINE, TIDINGS_E_INVALID,
+                      "no version of '%.*s' begins at %s", STR_ARG(w->id),
+                      timeline_text(w->baseline, text).ptr);
+    }
+    if (w->patch && w->rebase) {
+        return 0;
+    }
+    k->problem->current = s->now.from;
+    rc = entity_diff(base.value, s->now.value, k->arena, &k->problem->patch, k->err);
+    if (rc < 0) {
+        return medium(k, i, rc);
+    }
+    return REFUSE(k, i, ENTITY_CONFLICT, TIDINGS_E_CONFLICT,
+                  "'%.*s' has changed since its baseline: the current version begins at %s",
+                  STR_ARG(w->id), timeline_text(s->now.from, text).ptr);
+}
+
+static int check_existence(struct work *k, size_t i)
+{
+    struct step *s = &k->steps[i];
+    const struct entity_write *w = s->w;
+    bool needs_one = w->op != ENTITY_UPSERT || w->patch || w->baseline != TIMELINE_NEVER;
+    if (!s->exists && needs_one) {
+        return REFUSE(k, i, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
+                      STR_ARG(w->id));
+    }
+    if (s->exists && w->op == ENTITY_UPSERT && w->must_be_new) {
+        k->problem->current = s->now.from;
+        return REFUSE(k, i, ENTITY_EXISTS, TIDINGS_E_EXISTS, "'%.*s' exists already",
+                      STR_ARG(w->id));
+    }
+    if (s->exists && w->op == ENTITY_UPSERT && s->now.deleted) {
+        k->problem->current = s->now.from;
+        return REFUSE(k, i, ENTITY_DELETED, TIDINGS_E_CLOSED,
+                      "'%.*s' has been deleted; undelete it first", STR_ARG(w->id));
+    }
+    return 0;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static int check_schema(struct work *k, size_t i, const struct json_schema *schema,
+                        struct json *value, const char *what)
+{
+    struct schema_error why;
+    if (schema_validate(schema, value, &why)) {
+        return 0;
+    }
+    k->problem->where = arena_dup(k->arena, tidings_str(why.instance_path));
+    k->problem->rule = arena_dup(k->arena, tidings_str(why.schema_path));
+    return REFUSE(k, i, ENTITY_BAD_VALUE, TIDINGS_E_INVALID, "%s '%s': %s", what, why.instance_path,
+                  why.text);
+}
+
+/* The value as it will be, a new reference. */
+static int work_out(struct work *k, size_t i, struct json *now, struct json **ret)
+{
+    struct step *s = &k->steps[i];
+    if (s->w->value) {
+        *ret = jv_ref(s->w->value);
+        return check_schema(k, i, s->type->full, *ret, "value");
+    }
+    int rc = check_schema(k, i, s->type->patch, s->w->patch, "patch");
+    if (rc < 0) {
+        return rc;
+    }
+    *ret = merge_apply(now, s->w->patch);
+    return *ret ? check_schema(k, i, s->type->full, *ret, "patched value")
+                : medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+}
+
+static int put_texts(struct work *k, size_t i, struct json *now, const struct json *next)
+{
+    struct step *s = &k->steps[i];
+    int rc = entity_text(next, k->arena, &s->next.value, k->err);
+    if (rc < 0) {
+        return refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc);
+    }
+    struct json *back = NULL;
+    s->next.previous = STR_EMPTY;
+    rc = now ? merge_diff((struct json *)(uintptr_t)next, now, &back) : 0;
+    rc = rc == 1 ? entity_text(back, k->arena, &s->next.previous, k->err) : rc;
+    jv_unref(back);
+    return rc < 0 ? medium(k, i, rc) : 0;
+}
+
+static int prepare_upsert(struct work *k, size_t i)
+{
+    struct step *s = &k->steps[i];
+    struct json *now = NULL, *next = NULL;
+    int rc = s->exists ? jv_parse(s->now.value, JSON_MAX_DEPTH, &now, k->err) : 0;
+    rc = rc < 0 ? medium(k, i, rc) : work_out(k, i, now, &next);
+    s->next.type = s->type->row.name;
+    s->next.type_version = s->type->row.version;
+    s->next.parent = s->w->has_parent ? s->w->parent : s->exists ? s->now.parent : STR_EMPTY;
+    if (rc == 0) {
+        s->changed = !s->exists || !jv_equal(now, next) || !str_eq(s->next.parent, s->now.parent) ||
+                     !str_eq(s->next.type_version, s->now.type_version);
+        rc = s->changed ? put_texts(k, i, now, next) : 0;
+    }
+    jv_unref(next);
+    jv_unref(now);
+    return rc;
+}
+
+static void prepare_mark(struct step *s)
+{
+    bool deleted = s->w->op == ENTITY_DELETE;
+    s->changed = s->now.deleted != deleted;
+    s->next = s->now;
+    s->next.previous = STR("{}");
+    s->next.deleted = deleted;
+}
+
+static int prepare(struct work *k, size_t i)
+{
+    struct step *s = &k->steps[i];
+    int rc = check_write(k, i);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = k->e->rows->ops->find(k->e->rows, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
+    s->exists = rc == 1;
+    if (rc < 0) {
+        return medium(k, i, rc);
+    }
+    if (s->exists && !entity_version_keep(&s->now, k->arena)) {
+        return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+    }
+    rc = check_type(k, i);
+    rc = rc == 0 ? check_existence(k, i) : rc;
+    rc = rc == 0 ? check_baseline(k, i) : rc;
+    if (rc < 0) {
+        return rc;
+    }
+    if (s->w->op == ENTITY_UPSERT) {
+        rc = prepare_upsert(k, i);
+    } else {
+        prepare_mark(s);
+    }
+    s->next.id = s->w->id;
+    s->next.changed_by = s->w->changed_by;
+    s->next.to = TIMELINE_FOREVER;
+    return rc;
+}
+
+/* ---- putting --------------------------------------------------------------------------------- */
+
+static int date_steps(struct work *k)
+{
+    int64_t shared = k->t->now;
+    for (size_t i = 0; i < k->t->count; i++) {
+        const struct step *s = &k->steps[i];
+        if (s->changed && s->w->valid_from == TIMELINE_NEVER && s->exists &&
+            s->now.from >= shared) {
+            shared = s->now.from + 1;
+        }
+    }
+    for (size_t i = 0; i < k->t->count; i++) {
+        struct step *s = &k->steps[i];
+        int64_t wanted = s->w->valid_from == TIMELINE_NEVER ? shared : s->w->valid_from;
+        int64_t newest = s->exists ? s->now.from : TIMELINE_NEVER;
+        if (timeline_next(newest, wanted, &s->next.from, k->err) < 0) {
+            return refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
+        }
+    }
+    return 0;
+}
+
+/* Does the new version take the place of the current one? */
+static bool is_instead(const struct work *k, const struct step *s)
+{
+    const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
+    if (!s->exists || !t) {
+        return false;
+    }
+    bool soon = s->next.from - s->now.from < t->keeping.debounce_ms;
+    return !t->keeping.history ||
+           (soon && s->w->valid_from == TIMELINE_NEVER && s->w->op == ENTITY_UPSERT &&
+            !s->now.deleted && str_eq(s->now.changed_by, s->next.changed_by));
+}
+
+struct counting {
+    size_t count, beyond;
+    int64_t end; /* of the last version that is too many */
+};
+
+static bool count_version(void *user, const struct entity_version *v)
+{
+    struct counting *c = user;
+    if (c->count < c->beyond) {
+        c->end = v->to;
+    }
+    c->count++;
+    return true;
+}
+
+static int forget_old(struct work *k, const struct step *s)
+{
+    const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
+    const struct entity_rows_ops *ops = k->e->rows->ops;
+    int rc = 0;
+    if (t && t->keeping.max_age_ms > 0) {
+        rc = ops->forget(k->e->rows, s->w->id, k->t->now - t->keeping.max_age_ms, k->err);
+    }
+    if (rc == 0 && t && t->keeping.max_versions > 0) {
+        struct counting all = {.beyond = 0};
+        rc = ops->history(k->e->rows, s->w->id, TIMELINE_NEVER, count_version, &all, k->err);
+        size_t max = (size_t)t->keeping.max_versions;
+        struct counting some = {.beyond = all.count > max ? all.count - max : 0};
+        if (rc == 0 && some.beyond > 0) {
+            rc = ops->history(k->e->rows, s->w->id, TIMELINE_NEVER, count_version, &some, k->err);
+            rc = rc == 0 ? ops->forget(k->e->rows, s->w->id, some.end, k->err) : rc;
+        }
+    }
+    return rc;
+}
+
+static int put_key(struct work *k)
+{
+    struct buf text;
+    struct jw w;
+    buf_init(&text, ENTITY_TRANSACTION_MAX * (ENTITY_ID_MAX + 32u));
+    jw_init(&w, &text);
+    jw_begin_array(&w);
+    for (size_t i = 0; i < k->t->count; i++) {
+        const struct step *s = &k->steps[i];
+        jw_string(&w, s->w->id);
+        jw_integer(&w, s->changed ? s->next.from : s->now.from);
+    }
+    jw_end_array(&w);
+    int rc = text.failed ? tidings_fail(k->err, text.failed, "out of memory")
+                         : k->e->rows->ops->put_key(k->e->rows, k->t->key, buf_str(&text), k->err);
+    buf_deinit(&text);
+    return rc;
+}
+
+static int put_steps(struct work *k)
+{
+    for (size_t i = 0; i < k->t->count; i++) {
+        const struct step *s = &k->steps[i];
+        int rc = 0;
+        if (s->changed) {
+            rc = k->e->rows->ops->put(k->e->rows, &s->next, is_instead(k, s), k->err);
+            rc = rc == 0 ? forget_old(k, s) : rc;
+        }
+        if (rc < 0) {
+            return medium(k, i, rc);
+        }
+    }
+    int rc = k->t->key.len > 0 ? put_key(k) : 0;
+    return rc < 0 ? medium(k, 0, rc) : 0;
+}
+
+/* The next version points into the caller's memory; what is handed out lives in the arena. */
+static int report(struct work *k, struct entity_done *done)
+{
+    for (size_t i = 0; i < k->t->count; i++) {
+        const struct step *s = &k->steps[i];
+        done[i] = (struct entity_done){
+            .version = s->changed ? s->next : s->now,
+            .before = s->exists && s->changed ? s->now.from : TIMELINE_NEVER,
+            .changed = s->changed,
+            .created = s->changed && (!s->exists || s->w->op == ENTITY_UNDELETE),
+        };
+        if (!entity_version_keep(&done[i].version, k->arena)) {
+            return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
+        }
+    }
+    return 0;
+}
+
+/* What the transaction with this key left. 1; 0: the key is new. */
+static int find_done(struct work *k, struct entity_done *done)
+{
+    struct tidings_str text = {0};
+    struct json *list = NULL;
+    int rc = k->e->rows->ops->find_key(k->e->rows, k->t->key, &text, k->err);
+    if (rc <= 0) {
+        return rc < 0 ? medium(k, 0, rc) : 0;
+    }
+    rc = jv_parse(text, JSON_MAX_DEPTH, &list, k->err);
+    if (rc == 0 && jv_count(list) != 2 * k->t->count) {
+        rc = REFUSE(k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,
+                    "the key '%.*s' was used for %zu writes, this is %zu", STR_ARG(k->t->key),
+                    jv_count(list) / 2, k->t->count);
+    }
+    for (size_t i = 0; rc == 0 && i < k->t->count; i++) {
+        struct tidings_str id = jv_str(jv_at(list, 2 * i));
+        int64_t from = jv_int(jv_at(list, 2 * i + 1));
+        done[i] = (struct entity_done){.before = TIMELINE_NEVER};
+        int found = entities_find(k->e, id, from, k->arena, &done[i].version, k->err);
+        if (found == 0) { /* forgotten since: what is there instead */
+            found = entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done[i].version, k->err);
+        }
+        rc = found < 0 ? medium(k, i, found) : 0;
+    }
+    jv_unref(list);
+    return rc < 0 ? rc : 1;
+}
+
+int entities_transact(struct entities *e, const struct entity_transaction *t, struct arena *arena,
+                      struct entity_done *done, struct entity_problem *problem,
+                      struct tidings_error *err)
+{
+    struct work k = {.e = e, .t = t, .arena = arena, .problem = problem, .err = err};
+    *problem = (struct entity_problem){.current = TIMELINE_NEVER};
+    if (t->count == 0 || t->count > ENTITY_TRANSACTION_MAX) {
+        return REFUSE(&k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,
+                      "a transaction has 1 to %u writes, not %zu", ENTITY_TRANSACTION_MAX,
+                      t->count);
+    }
+    if (t->key.len > ENTITY_KEY_MAX) {
+        return REFUSE(&k, 0, ENTITY_INVALID, TIDINGS_E_INVALID, "a key has at most %u bytes",
+                      ENTITY_KEY_MAX);
+    }
+    int rc = t->key.len > 0 ? find_done(&k, done) : 0;
+    if (rc != 0) {
+        return rc;
+    }
+    k.steps = arena_alloc(arena, t->count * sizeof(*k.steps));
+    if (!k.steps) {
+        return medium(&k, 0, tidings_fail(err, TIDINGS_E_NOMEM, "out of memory"));
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        k.steps[i].w = &t->writes[i];
+        rc = prepare(&k, i);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    rc = date_steps(&k);
+    rc = rc == 0 ? put_steps(&k) : rc;
+    return rc == 0 ? report(&k, done) : rc;
+}
