@@ -14,7 +14,7 @@ import { slow } from './lib/wait.mjs';
 
 const CORE = [
     'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
-    'options', 'subscriptions', 'churn',
+    'options', 'subscriptions', 'churn', 'prompts', 'schemas',
 ];
 
 const here = path.dirname(fileURLToPath(import.meta.url));
