@@ -125,8 +125,8 @@ TIDINGS_API struct tidings_str tidings_read_variable(const struct tidings_read *
                                                      const char *name);
 
 /* Add one content element. `about->uri` empty means the URI asked for; what is not known about it
- * (or about = NULL) is taken from the registration. Content is copied. An element without an etag
- * gets one made of its content.
+ * (or about = NULL) is taken from the registration. Content is copied. Text that is not valid UTF-8
+ * is sent as a blob. An element without an etag gets one made of its content.
  *
  * A resource without children gives at least one element, all under the URI asked for; several are
  * the same content in different formats, each with its own mime_type. A listable one may add its

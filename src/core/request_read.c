@@ -182,12 +182,9 @@ static struct tidings_str content_etag(struct tidings_str bytes, char etag[ETAG_
     return tidings_strn(etag, ETAG_SIZE - 1);
 }
 
-/* How content was handed in. */
-enum given { GIVEN_TEXT, GIVEN_BLOB, GIVEN_EITHER };
-
 /* Cut what was asked for out of `bytes`, which begin at `offset` of the whole (-1: are the whole).
  * Fills all of `e` but `about`. */
-static int cut(const struct tidings_read *read, struct tidings_str bytes, enum given how,
+static int cut(const struct tidings_read *read, struct tidings_str bytes, bool may_be_text,
                int64_t offset, struct read_element *e, struct tidings_error *err)
 {
     const struct tidings_range *range = &read->options->range;
@@ -206,15 +203,14 @@ static int cut(const struct tidings_read *read, struct tidings_str bytes, enum g
     if (rc < 0) {
         return rc;
     }
-    if (how == GIVEN_EITHER && offset < 0) { /* one part of it is what the whole is */
-        how = str_is_utf8(bytes) ? GIVEN_TEXT : GIVEN_BLOB;
-    }
     size_t begin = from, end = to; /* of whole characters */
-    if (how == GIVEN_TEXT) {
-        begin = slice_border(bytes, from);
-        end = slice_border(bytes, to);
+    if (offset < 0) {              /* one part of it is what the whole is */
+        e->is_text = may_be_text && str_is_utf8(bytes);
+        begin = e->is_text ? slice_border(bytes, from) : from;
+        end = e->is_text ? slice_border(bytes, to) : to;
+    } else {
+        e->is_text = may_be_text && slice_text(bytes, &begin, &end);
     }
-    e->is_text = how == GIVEN_TEXT || (how == GIVEN_EITHER && slice_text(bytes, &begin, &end));
     if (!read->raw) {
         from = begin;
         to = end;
@@ -268,7 +264,8 @@ static int give(struct tidings_read *read, const struct read_element *e, struct 
 }
 
 static int pass(struct tidings_read *read, const struct tidings_resource *about,
-                struct tidings_str bytes, enum given how, int64_t offset, struct tidings_error *err)
+                struct tidings_str bytes, bool may_be_text, int64_t offset,
+                struct tidings_error *err)
 {
     bool own = !about || is_own(read, about->uri);
     struct tidings_resource row;
@@ -285,12 +282,12 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     }
     char etag[ETAG_SIZE];
     if (offset < 0) {
-        row.size = row.size < 0 ? (int64_t)bytes.len : row.size;
+        row.size = (int64_t)bytes.len; /* of this format, whatever was said of another */
         row.etag = row.etag.len > 0 ? row.etag : content_etag(bytes, etag);
     }
     struct read_element e = {.about = &row};
     struct tidings_error why;
-    if (cut(read, bytes, how, offset, &e, &why) < 0) {
+    if (cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
         read->whole = row.size > 0 ? row.size : 0;
         return 0;
@@ -300,11 +297,12 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
 
 /* The first failure sticks, whatever the caller makes of it: half an answer is none. */
 static int add(struct tidings_read *read, const struct tidings_resource *about,
-               struct tidings_str bytes, enum given how, int64_t offset, struct tidings_error *err)
+               struct tidings_str bytes, bool may_be_text, int64_t offset,
+               struct tidings_error *err)
 {
     int rc = read->failed.code;
     if (rc == 0) {
-        rc = pass(read, about, bytes, how, offset, &read->failed);
+        rc = pass(read, about, bytes, may_be_text, offset, &read->failed);
     }
     if (rc < 0 && err) {
         *err = read->failed;
@@ -315,13 +313,13 @@ static int add(struct tidings_read *read, const struct tidings_resource *about,
 int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
                       struct tidings_str text, struct tidings_error *err)
 {
-    return add(read, about, text, GIVEN_TEXT, -1, err);
+    return add(read, about, text, true, -1, err);
 }
 
 int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
                       struct tidings_str bytes, struct tidings_error *err)
 {
-    return add(read, about, bytes, GIVEN_BLOB, -1, err);
+    return add(read, about, bytes, false, -1, err);
 }
 
 /* Content that is ours from now on: the taker may keep it. */
@@ -329,7 +327,7 @@ static int take(struct tidings_read *read, const struct tidings_resource *about,
                 struct tidings_str bytes, char *memory, int64_t offset, struct tidings_error *err)
 {
     read->loaded = memory;
-    int rc = add(read, about, bytes, GIVEN_EITHER, offset, err);
+    int rc = add(read, about, bytes, true, offset, err);
     tidings_free(read->loaded);
     read->loaded = NULL;
     return rc;
@@ -344,10 +342,11 @@ int tidings_read_take(struct tidings_read *read, const struct tidings_resource *
 int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                       int64_t offset, char *bytes, size_t len, struct tidings_error *err)
 {
-    if (!about || offset < 0 || about->size < 0) {
-        tidings_free(bytes);
-        return tidings_fail(err, TIDINGS_E_INTERNAL,
-                            "a part needs its offset and the size of the whole");
+    bool is_good = about && offset >= 0 && about->size >= 0 && read->options->has_range;
+    if (!is_good && read->failed.code == 0) {
+        tidings_fail(&read->failed, TIDINGS_E_INTERNAL,
+                     "a part is given when one was asked for, with its offset and the size of the "
+                     "whole");
     }
     return take(read, about, tidings_strn(bytes, len), bytes, offset, err);
 }

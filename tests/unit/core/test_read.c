@@ -45,6 +45,7 @@ static int teardown(void **state)
 struct piece {
     const char *uri, *mime_type, *text, *etag;
     bool is_blob, is_listable;
+    int64_t size; /* what it claims */
 };
 
 struct script {
@@ -70,6 +71,7 @@ static void play(void *user, struct tidings_read *read, struct tidings_str uri)
         about.uri = tidings_str(p->uri);
         about.mime_type = tidings_str(p->mime_type);
         about.etag = tidings_str(p->etag);
+        about.size = p->size;
         about.listable = p->is_listable;
         rc = p->is_blob ? tidings_read_blob(read, &about, tidings_str(p->text), &err)
                         : tidings_read_text(read, &about, tidings_str(p->text), &err);
@@ -252,6 +254,7 @@ static void alternatives_are_completed_and_one_can_be_asked_for(void **state)
     more.icons = STR("[{\"src\":\"data:,\"}]");
     more.formats = STR("[\"text/csv\",\"application/json\",\"image/png\"]");
     more.subscribable = false;
+    more.size = 8; /* of the preferred format */
     assert_int_equal(add(&s, &more, NULL), 0);
     bench_settle(&b);
     const char *text = read_with("app:a", NULL);
@@ -334,6 +337,64 @@ static void a_listable_resource_gives_its_children_or_nothing(void **state)
     assert_json(read_with("app:///e/", NULL), "result|contents", "[]");
 }
 
+static void text_that_is_none_is_a_blob(void **state)
+{
+    (void)state;
+    struct script s = {.uri = "app:a", .pieces = {{.text = "a\xff"}}, .count = 1};
+    must_add(&s);
+    const char *text = read_with("app:a", NULL);
+    assert_json(text, "result|contents|0|blob", "Yf8=");
+    assert_no_json(text, "result|contents|0|text");
+    /* … and so is every part of it. */
+    text = read_with("app:a", "\"" META "range\":{\"to\":1}");
+    assert_json(text, "result|contents|0|blob", "YQ==");
+}
+
+struct partial {
+    int64_t offset, size;
+    bool is_known;
+};
+
+static void play_part(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)uri;
+    const struct partial *p = user;
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.size = p->size;
+    char *bytes = tidings_alloc(8);
+    memcpy(bytes, "abcdefgh", 8);
+    (void)tidings_read_part(read, p->is_known ? &about : NULL, p->offset, bytes, 8, NULL);
+    tidings_read_done(read, 0, NULL);
+}
+
+static void a_part_must_be_asked_for_and_say_where_it_lies(void **state)
+{
+    (void)state;
+    struct partial p = {.offset = 100, .size = 200, .is_known = true};
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = STR("app:a");
+    about.name = STR("a");
+    struct catalog_entry *entry = catalog_entry_create(&about, false, play_part, &p, NULL);
+    assert_int_equal(hub_add_entry(b.hub, entry, NULL), 0);
+    bench_settle(&b);
+    const char *part = "\"" META "range\":{\"from\":103,\"to\":105}";
+    const char *text = read_with("app:a", part);
+    assert_json(text, "result|contents|0|text", "de");
+    assert_json(text, "result|contents|0|_meta|" META "range|from", "103");
+    assert_json(text, "result|contents|0|_meta|" META "range|total", "200");
+    assert_json(read_with("app:a", NULL), "error|code", "-32603");
+    text = read_with("app:a", "\"" META "range\":{\"from\":201}");
+    assert_json(text, "error|data|reason", "out_of_range");
+    p.size = -1;
+    assert_json(read_with("app:a", part), "error|code", "-32603");
+    p = (struct partial){.offset = -1, .size = 9, .is_known = true};
+    assert_json(read_with("app:a", part), "error|code", "-32603");
+    p = (struct partial){.offset = 0, .size = 9};
+    assert_json(read_with("app:a", part), "error|code", "-32603");
+}
+
 /* ---- registering ----------------------------------------------------------------------------- */
 
 static void what_is_written_as_json_must_be_json(void **state)
@@ -405,6 +466,8 @@ int main(void)
         READ_TEST(alternatives_are_completed_and_one_can_be_asked_for),
         READ_TEST(rules_of_contents_are_kept_and_named),
         READ_TEST(a_listable_resource_gives_its_children_or_nothing),
+        READ_TEST(text_that_is_none_is_a_blob),
+        READ_TEST(a_part_must_be_asked_for_and_say_where_it_lies),
         READ_TEST(what_is_written_as_json_must_be_json),
         cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
     };
