@@ -32,6 +32,7 @@ extern "C" {
 
 enum tidings_provider_flag {
     TIDINGS_PROVIDER_BLOCKING = 1u << 0,
+    TIDINGS_PROVIDER_SINGLE = 1u << 1, /* one resource: the prefix without its '/' */
 };
 
 /* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and

@@ -128,7 +128,7 @@ TIDINGS_API int tidings_server_mount(struct tidings_server *server,
                                      struct tidings_str prefix, struct tidings_str config,
                                      struct tidings_error *err);
 
-/* A built-in provider to mount: "file", "system"; NULL: no such. `config` is then the
+/* A built-in provider to mount: "file", "system", "command"; NULL: no such. `config` is then the
  * JSON object that docs/providers.md describes, such as {"root": "/srv/data"} for files. */
 TIDINGS_API const struct tidings_provider_ops *tidings_provider_find(const char *name);
 

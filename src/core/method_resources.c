@@ -271,9 +271,10 @@ void method_resources_templates_list(struct call *call)
             count++;
         }
     }
-    /* The few templates of mounts follow on the last page, but of what is not listed. */
+    /* The few templates of mounts follow on the last page, but of what is not listed or is one. */
     for (size_t i = 0; i < catalog->mount_count && !full; i++) {
-        if (catalog->mounts[i]->ops->list) {
+        const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
+        if (ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
             write_mount_template(&call->w, catalog->mounts[i]);
         }
     }

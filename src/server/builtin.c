@@ -7,6 +7,7 @@
 #include <tidings/server.h>
 
 #include "core/hub.h"
+#include "provider/command.h"
 #include "provider/file.h"
 #include "provider/system.h"
 #include "server/config.h"
@@ -15,6 +16,7 @@
 static const struct tidings_provider_ops *const providers[] = {
     &provider_file_ops,
     &provider_system_ops,
+    &provider_command_ops,
 };
 
 const struct tidings_provider_ops *builtin_find(struct tidings_str name)

@@ -10,7 +10,7 @@
 struct config;
 struct hub;
 
-#define BUILTIN_NAMES "file, system"
+#define BUILTIN_NAMES "file, system, command"
 
 /* NULL: no such. */
 const struct tidings_provider_ops *builtin_find(struct tidings_str name);

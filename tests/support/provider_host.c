@@ -49,6 +49,7 @@ struct request {
     struct tidings_str held;
     size_t max_bytes;
     struct tidings_str name, value; /* of what is completed */
+    bool is_cancelled;              /* atomic */
 };
 
 struct tidings_read {
@@ -200,8 +201,7 @@ int tidings_provider_changed(struct tidings_provider *provider, const struct tid
 
 bool tidings_read_cancelled(const struct tidings_read *read)
 {
-    (void)read;
-    return false;
+    return __atomic_load_n(&read->r.is_cancelled, __ATOMIC_ACQUIRE);
 }
 
 bool tidings_read_range(const struct tidings_read *read, struct tidings_range *range)
@@ -410,6 +410,34 @@ struct host_answer *host_read_with(struct host *h, const char *uri,
 struct host_answer *host_read(struct host *h, const char *uri)
 {
     return host_read_with(h, uri, NULL, NULL, SIZE_MAX);
+}
+
+struct host_reading {
+    struct tidings_read read;
+    char *uri;
+};
+
+struct host_reading *host_read_begin(struct host *h, const char *uri)
+{
+    struct host_reading *r = must(calloc(1, sizeof *r));
+    r->read.r = request_for(h);
+    r->uri = copy_of(tidings_str(uri));
+    h->provider.ops->read(&h->provider, &r->read, tidings_str(r->uri));
+    return r;
+}
+
+void host_read_cancel(struct host_reading *r)
+{
+    __atomic_store_n(&r->read.r.is_cancelled, true, __ATOMIC_RELEASE);
+}
+
+struct host_answer *host_read_end(struct host_reading *r)
+{
+    await(&r->read.r);
+    struct host_answer *answer = r->read.r.answer;
+    free(r->uri);
+    free(r);
+    return answer;
 }
 
 static struct host_answer *run_list(struct host *h, const char *uri, const char *after,

@@ -44,6 +44,11 @@ struct host_answer {
 };
 
 struct host_answer *host_read(struct host *h, const char *uri);
+/* The same in two steps, to have several under way; in between the client may go. */
+struct host_reading;
+struct host_reading *host_read_begin(struct host *h, const char *uri);
+void host_read_cancel(struct host_reading *reading);
+struct host_answer *host_read_end(struct host_reading *reading);
 /* `range` NULL: all of it. `held`: an etag the client has, NULL: none. */
 struct host_answer *host_read_with(struct host *h, const char *uri,
                                    const struct tidings_range *range, const char *held,

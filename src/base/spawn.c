@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * vfork and execve. posix_spawn would do but for two things it cannot say: die with your parent,
+ * and close every other descriptor. fork would copy the page tables of a server that may hold
+ * gigabytes, with all its threads held up meanwhile.
+ *
+ * Between vfork and execve the child runs in our memory: it calls system calls only, writes nothing
+ * but its own stack frame, and reports a failure through a pipe that execve closes.
+ */
+#include "base/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+#define LOWEST_OURS 16 /* our ends lie above what the child arranges */
+#define STATUS_FD 3
+
+enum { NULL_DEVICE, OUT_READ, OUT_WRITE, ERR_READ, ERR_WRITE, STATUS_READ, STATUS_WRITE, FDS };
+
+static void close_fds(int fds[FDS])
+{
+    for (size_t i = 0; i < FDS; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+}
+
+/* Above LOWEST_OURS; the low one is closed. */
+static int lift(int fd)
+{
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, LOWEST_OURS);
+    int kept = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    errno = kept;
+    return high;
+}
+
+static int open_fds(int fds[FDS])
+{
+    for (size_t i = 0; i < FDS; i++) {
+        fds[i] = -1;
+    }
+    fds[NULL_DEVICE] = lift(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (int i = OUT_READ; i < FDS && fds[NULL_DEVICE] >= 0; i += 2) {
+        int ends[2];
+        if (pipe2(ends, O_CLOEXEC) < 0) {
+            break;
+        }
+        fds[i] = lift(ends[0]);
+        fds[i + 1] = lift(ends[1]);
+    }
+    for (size_t i = 0; i < FDS; i++) {
+        if (fds[i] < 0) {
+            int errnum = errno;
+            close_fds(fds);
+            return errnum;
+        }
+    }
+    return 0;
+}
+
+/* ---- the child ------------------------------------------------------------------------------- */
+
+static bool arrange_descriptors(const int fds[FDS])
+{
+    return dup2(fds[NULL_DEVICE], STDIN_FILENO) >= 0 && dup2(fds[OUT_WRITE], STDOUT_FILENO) >= 0 &&
+           dup2(fds[ERR_WRITE], STDERR_FILENO) >= 0 &&
+           dup3(fds[STATUS_WRITE], STATUS_FD, O_CLOEXEC) >= 0 &&
+           close_range(STATUS_FD + 1, ~0u, 0) == 0;
+}
+
+static void reset_signals(void)
+{
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int number = 1; number < NSIG; number++) {
+        (void)sigaction(number, &standard, NULL); /* not possible for some: they are standard */
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+__attribute__((noreturn)) static void become(const struct spawn_options *o, const int fds[FDS],
+                                             pid_t parent)
+{
+    int status = fds[STATUS_WRITE];
+    bool ok = setpgid(0, 0) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0;
+    if (getppid() != parent) {
+        _exit(127); /* it died before we asked to die with it */
+    }
+    if (ok && arrange_descriptors(fds)) {
+        status = STATUS_FD;
+        if (!o->directory || chdir(o->directory) == 0) {
+            reset_signals();
+            (void)execve(o->path, o->argv, o->env);
+        }
+    }
+    int errnum = errno;
+    (void)!write(status, &errnum, sizeof(errnum));
+    _exit(127);
+}
+
+/* ---- the parent ------------------------------------------------------------------------------ */
+
+/* All signals are blocked meanwhile: a handler must not run twice in one memory. */
+static pid_t start(const struct spawn_options *o, const int fds[FDS])
+{
+    sigset_t all, before;
+    pid_t parent = getpid();
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid_t pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): see above
+    if (pid == 0) {
+        become(o, fds, parent);
+    }
+    int kept = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = kept;
+    return pid;
+}
+
+/* 0: it is executing; else the errno of what failed. */
+static int read_status(int fd)
+{
+    int errnum = 0;
+    ssize_t n;
+    do {
+        n = read(fd, &errnum, sizeof(errnum));
+    } while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof(errnum) ? errnum : 0;
+}
+
+static int set_nonblocking(int fd)
+{
+    return fcntl(fd, F_SETFL, O_NONBLOCK);
+}
+
+int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err)
+{
+    int fds[FDS];
+    *s = (struct spawn){.pidfd = -1, .out = -1, .err = -1};
+    int errnum = open_fds(fds);
+    if (errnum) {
+        return error_errno(err, errnum, "open pipes");
+    }
+    s->pid = start(o, fds);
+    if (s->pid < 0) {
+        errnum = errno;
+        *s = (struct spawn){0};
+        close_fds(fds);
+        return error_errno(err, errnum, "start a process");
+    }
+    s->out = fds[OUT_READ];
+    s->err = fds[ERR_READ];
+    fds[OUT_READ] = fds[ERR_READ] = -1;
+    close(fds[STATUS_WRITE]);
+    fds[STATUS_WRITE] = -1;
+    errnum = read_status(fds[STATUS_READ]);
+    close_fds(fds);
+    s->pidfd = errnum ? -1 : lift((int)syscall(SYS_pidfd_open, s->pid, 0));
+    if (!errnum && (s->pidfd < 0 || set_nonblocking(s->out) < 0 || set_nonblocking(s->err) < 0)) {
+        errnum = errno;
+    }
+    if (errnum) {
+        spawn_deinit(s);
+        return error_errno(err, errnum, "run '%s'", o->path);
+    }
+    return 0;
+}
+
+void spawn_kill(const struct spawn *s)
+{
+    if (s->pid > 0) {
+        (void)kill(-s->pid, SIGKILL);
+    }
+}
+
+bool spawn_reap(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
+{
+    siginfo_t info = {0};
+    int rc;
+    do {
+        rc = waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED | WNOHANG);
+    } while (rc < 0 && errno == EINTR);
+    if (rc == 0 && info.si_pid == 0) {
+        return false;
+    }
+    *ret_how = rc < 0 ? SPAWN_UNKNOWN : info.si_code == CLD_EXITED ? SPAWN_EXITED : SPAWN_KILLED;
+    *ret_value = rc < 0 ? 0 : info.si_status;
+    s->pid = 0;
+    return true;
+}
+
+/* After spawn_kill: until it has gone. */
+static void wait_for_end(struct spawn *s)
+{
+    enum spawn_ending how;
+    int value;
+    if (s->pidfd < 0) { /* it never came as far as to run */
+        while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+        return;
+    }
+    struct pollfd end = {.fd = s->pidfd, .events = POLLIN};
+    do {
+        (void)poll(&end, 1, -1);
+    } while (!spawn_reap(s, &how, &value));
+}
+
+void spawn_deinit(struct spawn *s)
+{
+    if (s->pid > 0) {
+        spawn_kill(s);
+        wait_for_end(s);
+    }
+    int fds[] = {s->pidfd, s->out, s->err};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (fds[i] > 0) {
+            close(fds[i]);
+        }
+    }
+    *s = (struct spawn){0};
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+static bool is_program(const char *file)
+{
+    struct stat st;
+    return stat(file, &st) == 0 && S_ISREG(st.st_mode) && access(file, X_OK) == 0;
+}
+
+int spawn_find(const char *name, const char *path, char *out, size_t room,
+               struct tidings_error *err)
+{
+    struct tidings_str rest = tidings_str(path);
+    bool is_path = strchr(name, '/') != NULL;
+    if (is_path) {
+        int n = snprintf(out, room, "%s", name);
+        if (n > 0 && (size_t)n < room) {
+            return 0;
+        }
+    }
+    while (!is_path && rest.len > 0) {
+        struct tidings_str folder = str_cut(rest, ':', &rest, NULL);
+        int n = snprintf(out, room, "%.*s/%s", STR_ARG(folder), name);
+        if (n > 0 && (size_t)n < room && is_program(out)) {
+            return 0;
+        }
+    }
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "no program '%s' in %s", name, path);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Run a program as a process group of its own, with what it writes in pipes, and end all of it.
+ *
+ *     spawn_start        it runs; out, err and pidfd are ours to poll
+ *     spawn_kill         every process of its group dies
+ *     spawn_reap         once pidfd is readable: how it ended
+ *     spawn_deinit       kills and reaps what is left; closes everything
+ *
+ * The process is noticed by its pidfd: no handler for SIGCHLD is installed, and children of the
+ * host are not touched. A host that ignores SIGCHLD, or reaps every child itself, takes the exit
+ * status away; the program then counts as ended without one.
+ *
+ * The program has no descriptors but 0 (/dev/null), 1 and 2, default signal dispositions with none
+ * blocked, and only the environment it is given. If the thread that started it ends, also by a
+ * crash of the process, the kernel kills it (not what it started itself).
+ */
+#ifndef BASE_SPAWN_H
+#define BASE_SPAWN_H
+
+#include <sys/types.h>
+
+#include <tidings/types.h>
+
+struct spawn {
+    pid_t pid; /* 0: none */
+    int pidfd; /* readable once it has ended */
+    int out;   /* its standard output, non-blocking */
+    int err;   /* its standard error, non-blocking */
+};
+
+struct spawn_options {
+    const char *path;      /* the file to execute */
+    char *const *argv;     /* NULL at the end */
+    char *const *env;      /* "NAME=value", NULL at the end */
+    const char *directory; /* to run in; NULL: that of this process */
+};
+
+enum spawn_ending {
+    SPAWN_EXITED,  /* value: exit status */
+    SPAWN_KILLED,  /* value: signal number */
+    SPAWN_UNKNOWN, /* somebody else reaped it */
+};
+
+/* Start it; `s` need not be initialised, and after a failure (no such program, not executable, no
+ * more processes) nothing is left. Waits until the program is being executed, which is soon. */
+int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err);
+/* SIGKILL to the whole group. Only before spawn_reap succeeded: the group's name is ours till then.
+ */
+void spawn_kill(const struct spawn *s);
+/* True once it has ended; then `s->pid` is 0. Does not wait. */
+bool spawn_reap(struct spawn *s, enum spawn_ending *ret_how, int *ret_value);
+/* Waits for the end of what it kills. All zero: fine. */
+void spawn_deinit(struct spawn *s);
+
+/* Where `name` is: itself when it holds a '/', else the first executable file of that name in the
+ * folders of `path` ("/usr/bin:/bin"). TIDINGS_E_NOTFOUND. */
+int spawn_find(const char *name, const char *path, char *out, size_t room,
+               struct tidings_error *err);
+
+#endif
