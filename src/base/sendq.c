@@ -106,7 +106,7 @@ static void unlink_piece(struct sendq *q, struct sendq_piece *piece)
 static void chunk_free(struct sendq_batch *batch, struct sendq_piece *chunk)
 {
     if (chunk->memory.end - (const char *)chunk == FIRST_CHUNK &&
-        batch->spare_count < batch->spare_max) {
+        batch->spare_count < batch->spare_max && batch->spare_count < batch->queue_count) {
         list_prepend(&batch->spare, &chunk->link);
         batch->spare_count++;
     } else {
@@ -253,12 +253,21 @@ void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushe
     *q = (struct sendq){.batch = batch, .fd = fd, .flushed = flushed, .user = user};
     q->is_socket = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
     list_init(&q->dirty_link);
+    batch->queue_count++;
 }
 
 void sendq_deinit(struct sendq *q)
 {
+    struct sendq_batch *batch = q->batch;
     list_remove(&q->dirty_link);
     drop_pieces(q);
+    batch->queue_count--;
+    if (batch->spare_count > batch->queue_count) { /* what served many goes with them */
+        struct list *chunk = batch->spare.next;
+        list_remove(chunk);
+        mem_free(list_entry(chunk, struct sendq_piece, link));
+        batch->spare_count--;
+    }
 }
 
 char *sendq_room(struct sendq *q, size_t len)

@@ -42,9 +42,10 @@ struct sendq_batch {
     uint64_t sends;         /* how often a queue was written from */
     uint64_t uring_batches; /* calls of a ring, each with many sends */
     /* private */
-    struct list spare; /* chunks to use again */
+    struct list spare; /* chunks to use again: at most spare_max, and no more than queues */
     unsigned spare_count;
     unsigned spare_max;
+    unsigned queue_count;
     bool is_uring_wanted;
     struct sendq_ring *ring; /* NULL until needed */
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Run the integration tests: `node run.mjs [--core] [FILE…]`. `--core` is the quick subset over
-// HTTP that also runs under the sanitizers. Ends with `# failed in FILE` for each file in which a
+// Run the integration tests: `node run.mjs [--core | --delivery] [FILE…]`. `--core` is the quick
+// subset over HTTP that also runs under the sanitizers, `--delivery` the part of it about what
+// subscribers are sent, which also runs without io_uring. Ends with `# failed in FILE` for each file in which a
 // test failed, `# pass N` and `# fail M`; fails if any did.
 
 import { readdirSync } from 'node:fs';
@@ -17,12 +18,15 @@ const CORE = [
     'options', 'subscriptions', 'churn', 'prompts', 'schemas',
 ];
 
+const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
+
 const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
 const named = args.filter((arg) => !arg.startsWith('--'));
 const all = readdirSync(here).filter((name) => name.endsWith('.test.mjs'));
-const core = CORE.map((name) => `${name}.test.mjs`);
-const chosen = named.length > 0 ? named : args.includes('--core') ? core : all;
+const subset = args.includes('--core') ? CORE : args.includes('--delivery') ? DELIVERY : null;
+const files = subset?.map((name) => `${name}.test.mjs`) ?? all;
+const chosen = named.length > 0 ? named : files;
 
 const counts = { pass: 0, fail: 0 };
 const failedIn = new Set();

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,6 +139,9 @@ int served_begin(void **state)
     served_set("http", "127.0.0.1:0");
     served_set("workers", *state ? *state : "1");
     served_set("window", "0");
+    if (getenv("TIDINGS_IO_URING")) {
+        served_set("io-uring", getenv("TIDINGS_IO_URING"));
+    }
     add("app:///a", false);
     add("app:///b", false);
     add("app:///row/{id}", true);
@@ -314,4 +318,26 @@ int served_listen(const char *uri)
     } while (!strstr(answer, "subscriptions/acknowledged") || !strstr(answer, "}\n\n"));
     assert_non_null(strstr(answer, "resourceSubscriptions"));
     return fd;
+}
+
+uint64_t served_stat(const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\\\"%s\\\":", name); /* JSON inside a JSON string */
+    const char *at = served_modern("resources/read", "tidings://self/stats");
+    uint64_t sum = 0;
+    assert_non_null(strstr(at, key));
+    while ((at = strstr(at, key)) != NULL) { /* one object per worker */
+        at += strlen(key);
+        sum += strtoull(at, NULL, 10);
+    }
+    return sum;
+}
+
+void served_await_empty(void)
+{
+    time_t until = time(NULL) + DEADLINE_S;
+    while (served_stat("subscriptions") + served_stat("peers") > 0) {
+        assert_true(time(NULL) < until);
+    }
 }

@@ -63,6 +63,10 @@ const char *served_http(const char *head, const char *body);
 int served_listen(const char *uri);
 /* Only ask: the connection, to be closed by the caller. */
 int served_ask(const char *head, const char *body);
+/* One of the counters of tidings://self/stats, over all workers (set "self" before running); and
+ * wait until nobody subscribes to anything. */
+uint64_t served_stat(const char *name);
+void served_await_empty(void);
 /* A request of the modern era about a URI. */
 const char *served_modern(const char *method, const char *uri);
 
