@@ -275,7 +275,7 @@ TIDINGS_API int tidings_server_start(struct tidings_server *server, struct tidin
  * destroy. */
 TIDINGS_API int tidings_server_fd(struct tidings_server *server);
 /* A turn is due after so many milliseconds even when the descriptor is not ready; 0: at once, -1:
- * never. Changes with every turn: ask before each wait. */
+ * never. Changes with every turn: ask before each wait, on the thread of the turns. */
 TIDINGS_API int tidings_server_timeout_ms(struct tidings_server *server);
 /* Do what there is to do, without waiting. A turn more than necessary does no harm. 1 while it
  * serves; 0 once it has ended after tidings_server_stop (or the end of standard input);

@@ -297,6 +297,37 @@ static void what_a_callback_still_has_is_waited_for(void **state)
     pthread_join(late.thread, NULL);
 }
 
+static void keep_for_ever(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)uri;
+    *(struct tidings_read **)user = read;
+}
+
+/* Some seconds are waited for it; then the server goes, and what the request needs stays. */
+static void a_request_that_is_never_answered_keeps_no_server_from_ending(void **state)
+{
+    (void)state;
+    static struct tidings_read *kept;
+    static struct tidings_server *s; /* a sanitizer sees that it is not lost */
+    int other_port = 0;
+    struct asking a;
+    kept = NULL;
+    s = create(&other_port);
+    assert_int_equal(tidings_server_set(s, "drain", "0", NULL), 0);
+    add(s, "app:///kept", keep_for_ever, &kept);
+    assert_int_equal(tidings_server_start(s, NULL), 0);
+    asking_begin(&a, other_port, "resources/read", "app:///kept");
+    while (!kept) {
+        struct pollfd ready = {.fd = tidings_server_fd(s), .events = POLLIN};
+        (void)poll(&ready, 1, tidings_server_timeout_ms(s));
+        assert_int_equal(tidings_server_turn(s, NULL), 1);
+    }
+    assert_int_equal(tidings_server_finish(s, NULL), 0);
+    assert_string_equal(asking_end(&a), "");
+    tidings_server_destroy(s);
+    tidings_read_done(kept, TIDINGS_E_CANCELLED, NULL); /* too late, and harmless */
+}
+
 static void destroying_a_stepped_server_finishes_it(void **state)
 {
     (void)state;
@@ -498,6 +529,7 @@ int main(void)
         SERVED(stopped_before_it_starts_it_ends_at_once),
         SERVED(an_answer_under_way_when_it_stops_still_arrives),
         SERVED(what_a_callback_still_has_is_waited_for),
+        SERVED(a_request_that_is_never_answered_keeps_no_server_from_ending),
         SERVED(destroying_a_stepped_server_finishes_it),
         SERVED(a_turn_elsewhere_or_inside_a_turn_is_refused),
         SERVED(of_many_threads_that_start_it_one_succeeds),
