@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Group commit: the first write of a turn begins a batch; before the loop would wait, before a read
+ * runs, and when the batch is large, it is committed and its jobs are answered.
+ *
+ * Invariant: `batch` holds the jobs that ran since `begin`, in order, none of them answered; a
+ * batch is open exactly while `is_open`.
+ */
+#include "store/keeper.h"
+
+#include "base/actor.h"
+#include "base/mem.h"
+
+#define BATCH_MAX 256u
+#define IDLE_MS 200u /* without writes, before work that was put off is done */
+
+struct keeper {
+    struct actor actor;
+    struct loop_hook before_wait;
+    struct loop_timer *idle;
+    struct entities *entities;
+    struct list batch;
+    unsigned count;
+    bool is_open;
+};
+
+static void answer(struct keeper_job *job, int code)
+{
+    job->done(job, code);
+}
+
+/* Everything in the batch is gone. */
+static void lose(struct keeper *k, int code, const struct tidings_error *err)
+{
+    struct list lost;
+    list_init(&lost);
+    list_splice(&lost, &k->batch);
+    k->count = 0;
+    k->is_open = false;
+    while (!list_empty(&lost)) {
+        struct keeper_job *job = list_entry(lost.next, struct keeper_job, letter.link);
+        list_remove(&job->letter.link);
+        job->is_lost = true;
+        job->err = *err;
+        answer(job, code);
+    }
+}
+
+static void commit(struct keeper *k)
+{
+    if (!k->is_open) {
+        return;
+    }
+    struct tidings_error err = {0};
+    int rc = entities_commit(k->entities, &err);
+    if (rc < 0) {
+        lose(k, rc, &err);
+        return;
+    }
+    struct list done;
+    list_init(&done);
+    list_splice(&done, &k->batch);
+    k->count = 0;
+    k->is_open = false;
+    while (!list_empty(&done)) {
+        struct keeper_job *job = list_entry(done.next, struct keeper_job, letter.link);
+        list_remove(&job->letter.link);
+        answer(job, job->code);
+    }
+    loop_timer_start(k->idle, IDLE_MS, 0);
+}
+
+static void on_before_wait(void *user)
+{
+    commit(user);
+}
+
+static void on_idle(struct loop_timer *timer, void *user)
+{
+    struct keeper *k = user;
+    if (!k->is_open && entities_idle(k->entities, NULL) == 1) {
+        loop_timer_start(timer, 0, 0);
+    }
+}
+
+static void run_write(struct keeper *k, struct keeper_job *job)
+{
+    struct tidings_error err = {0};
+    if (!k->is_open) {
+        int rc = entities_begin(k->entities, &err);
+        if (rc < 0) {
+            job->is_lost = true;
+            job->err = err;
+            answer(job, rc);
+            return;
+        }
+        k->is_open = true;
+    }
+    job->code = job->run(job, k->entities);
+    if (job->code < 0 && job->is_lost) {
+        err = job->err;
+        entities_rollback(k->entities);
+        list_append(&k->batch, &job->letter.link);
+        lose(k, job->code, &err);
+        return;
+    }
+    if (job->code < 0) {
+        answer(job, job->code); /* nothing of it is in the batch */
+        return;
+    }
+    list_append(&k->batch, &job->letter.link);
+    if (++k->count >= BATCH_MAX) {
+        commit(k);
+    }
+}
+
+static void job_deliver(struct letter *letter, void *owner)
+{
+    struct keeper *k = owner;
+    struct keeper_job *job = list_entry(letter, struct keeper_job, letter);
+    if (job->is_write) {
+        run_write(k, job);
+    } else {
+        commit(k);
+        answer(job, job->run(job, k->entities));
+    }
+}
+
+static void job_drop(struct letter *letter)
+{
+    struct keeper_job *job = list_entry(letter, struct keeper_job, letter);
+    answer(job, tidings_fail(&job->err, TIDINGS_E_CLOSED, "the server is ending"));
+}
+
+void keeper_submit(struct keeper *k, struct keeper_job *job)
+{
+    job->is_lost = false;
+    job->letter.deliver = job_deliver;
+    job->letter.drop = job_drop;
+    mailbox_send(k->actor.mailbox, &job->letter);
+}
+
+int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_error *err)
+{
+    struct keeper *k = mem_zalloc(sizeof(*k));
+    if (!k) {
+        rows->ops->destroy(rows);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    list_init(&k->batch);
+    int rc = entities_open(rows, &k->entities, err);
+    rc = rc == 0 ? actor_init(&k->actor, k, err) : rc;
+    if (rc == 0) {
+        loop_hook_add(k->actor.loop, &k->before_wait, on_before_wait, k);
+        k->idle = loop_timer_open(k->actor.loop, on_idle, k);
+        rc = k->idle ? actor_start(&k->actor, "entities", err)
+                     : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc < 0) {
+        keeper_close(k);
+        return rc;
+    }
+    *ret = k;
+    return 0;
+}
+
+void keeper_close(struct keeper *k)
+{
+    if (!k) {
+        return;
+    }
+    actor_stop(&k->actor);
+    if (k->actor.loop) {
+        commit(k);
+        loop_hook_remove(&k->before_wait);
+        loop_timer_close(k->idle);
+    }
+    actor_deinit(&k->actor);
+    entities_close(k->entities);
+    mem_free(k);
+}

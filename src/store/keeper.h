@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The thread that owns the entities. Jobs come from any thread and run here one after the other;
+ * writes that arrive together share one commit, and none is answered before the commit that holds
+ * it. Reads see everything that was answered, and nothing that was not.
+ */
+#ifndef STORE_KEEPER_H
+#define STORE_KEEPER_H
+
+#include "base/mailbox.h"
+#include "store/entities.h"
+
+struct keeper;
+
+/* Embedded in what the caller keeps; lives until `done` was called. */
+struct keeper_job {
+    bool is_write;
+    /* On the keeper's thread; writes: inside a batch. A failure with `is_lost` (the medium failed)
+     * takes the whole batch with it; any other failure is this job's own and left no trace. */
+    int (*run)(struct keeper_job *job, struct entities *entities);
+    /* On the keeper's thread: what `run` returned, or why its batch was lost (then in `err`). The
+     * job is the caller's again. Also when the keeper ends before it ran: TIDINGS_E_CLOSED. */
+    void (*done)(struct keeper_job *job, int code);
+    bool is_lost;
+    struct tidings_error err; /* for `run` to fill */
+    /* private */
+    struct letter letter;
+    int code;
+};
+
+/* Takes `rows`, also on failure. */
+int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_error *err);
+/* What was submitted before is done first. NULL is fine. */
+void keeper_close(struct keeper *k);
+
+/* Any thread. The number of jobs is bounded by what the callers own. */
+void keeper_submit(struct keeper *k, struct keeper_job *job);
+
+#endif

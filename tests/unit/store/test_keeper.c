@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The keeper: writes share commits, are answered after theirs, and fail together when it fails;
+ * reads see what was answered. Meant to run under the thread sanitizer too.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "store/keeper.h"
+
+/* ---- rows that count commits, and fail one on request ---------------------------------------- */
+
+static const struct entity_rows_ops *real_ops;
+static struct entity_rows_ops counted_ops;
+static unsigned commits, fail_commit;
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER; /* held: commits wait */
+
+static int counted_commit(struct entity_rows *rows, struct tidings_error *err)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    commits++;
+    rows->ops = real_ops;
+    int rc = 0;
+    if (commits == fail_commit) {
+        real_ops->rollback(rows);
+        rc = tidings_fail(err, TIDINGS_E_IO, "the disk is gone");
+    } else {
+        rc = real_ops->commit(rows, err);
+    }
+    rows->ops = &counted_ops;
+    return rc;
+}
+
+/* The implementation asserts that a row table is its own: lend it back for each call. */
+#define LEND(result, name, params, args)                                                           \
+    static result counted_##name params                                                            \
+    {                                                                                              \
+        rows->ops = real_ops;                                                                      \
+        result rc = real_ops->name args;                                                           \
+        rows->ops = &counted_ops;                                                                  \
+        return rc;                                                                                 \
+    }
+LEND(int, begin, (struct entity_rows * rows, struct tidings_error *err), (rows, err))
+LEND(int, put,
+     (struct entity_rows * rows, const struct entity_version *v, bool instead,
+      struct tidings_error *err),
+     (rows, v, instead, err))
+LEND(int, find,
+     (struct entity_rows * rows, struct tidings_str id, int64_t at, struct entity_version *ret,
+      struct tidings_error *err),
+     (rows, id, at, ret, err))
+LEND(int, put_type,
+     (struct entity_rows * rows, const struct entity_type_row *row, struct tidings_error *err),
+     (rows, row, err))
+LEND(int, types,
+     (struct entity_rows * rows, entity_type_fn fn, void *user, struct tidings_error *err),
+     (rows, fn, user, err))
+LEND(int, idle, (struct entity_rows * rows, struct tidings_error *err), (rows, err))
+
+static void counted_destroy(struct entity_rows *rows)
+{
+    rows->ops = real_ops;
+    real_ops->destroy(rows);
+}
+
+static void counted_rollback(struct entity_rows *rows)
+{
+    rows->ops = real_ops;
+    real_ops->rollback(rows);
+    rows->ops = &counted_ops;
+}
+
+static struct entity_rows *counted_rows(void)
+{
+    struct entity_rows *rows = entity_memory_create(NULL);
+    real_ops = rows->ops;
+    counted_ops = (struct entity_rows_ops){
+        .name = "counted",
+        .destroy = counted_destroy,
+        .begin = counted_begin,
+        .commit = counted_commit,
+        .rollback = counted_rollback,
+        .put = counted_put,
+        .find = counted_find,
+        .put_type = counted_put_type,
+        .types = counted_types,
+        .idle = counted_idle,
+    };
+    rows->ops = &counted_ops;
+    return rows;
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+struct job {
+    struct keeper_job base;
+    char id[32], value[24];
+    int64_t found; /* a read: the value of the entity; -1: there is none */
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool is_done;
+    int code;
+};
+
+static void ended(struct keeper_job *base, int code)
+{
+    struct job *j = (struct job *)(void *)base;
+    pthread_mutex_lock(&j->lock);
+    j->code = code;
+    j->is_done = true;
+    pthread_cond_signal(&j->ended);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static void job_init(struct job *j, const char *id, int value, bool is_write)
+{
+    *j = (struct job){.base = {.is_write = is_write, .done = ended}};
+    (void)snprintf(j->id, sizeof j->id, "%s", id);
+    (void)snprintf(j->value, sizeof j->value, "%d", value);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->ended, NULL);
+}
+
+static int await(struct job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    while (!j->is_done) {
+        pthread_cond_wait(&j->ended, &j->lock);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return j->code;
+}
+
+static int run_type(struct keeper_job *base, struct entities *e)
+{
+    struct json *schema = NULL;
+    assert_int_equal(jv_parse(STR("{\"type\":\"integer\"}"), 8, &schema, NULL), 0);
+    const struct entity_type_spec spec = {STR("n"), STR("1"), STR(""), schema, NULL};
+    int rc = entities_add_type(e, &spec, &base->err);
+    jv_unref(schema);
+    return rc;
+}
+
+static int run_put(struct keeper_job *base, struct entities *e)
+{
+    struct job *j = (struct job *)(void *)base;
+    struct entity_write w = {
+        .id = tidings_str(j->id),
+        .type = STR("n"),
+        .type_version = STR("1"),
+        .changed_by = STR("[]"),
+        .baseline = TIMELINE_NEVER,
+        .valid_from = TIMELINE_NEVER,
+    };
+    struct arena arena;
+    struct entity_done done;
+    struct entity_problem problem;
+    arena_init(&arena, 1u << 16);
+    int rc = jv_parse(tidings_str(j->value), 8, &w.value, &base->err);
+    const struct entity_transaction t = {&w, 1, STR(""), 1};
+    rc = rc == 0 ? entities_transact(e, &t, &arena, &done, &problem, &base->err) : rc;
+    base->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
+    jv_unref(w.value);
+    arena_deinit(&arena);
+    return rc;
+}
+
+static int run_find(struct keeper_job *base, struct entities *e)
+{
+    struct job *j = (struct job *)(void *)base;
+    struct arena arena;
+    struct entity_version v;
+    arena_init(&arena, 1u << 16);
+    int rc = entities_find(e, tidings_str(j->id), TIMELINE_FOREVER, &arena, &v, &base->err);
+    j->found = rc == 1 ? strtoll(v.value.ptr, NULL, 10) : -1;
+    arena_deinit(&arena);
+    return rc < 0 ? rc : 0;
+}
+
+static struct keeper *open_keeper(void)
+{
+    struct tidings_error err = {0};
+    struct keeper *k = NULL;
+    commits = fail_commit = 0;
+    if (keeper_open(counted_rows(), &k, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    struct job type;
+    job_init(&type, "", 0, true);
+    type.base.run = run_type;
+    keeper_submit(k, &type.base);
+    assert_int_equal(await(&type), 0);
+    return k;
+}
+
+static int64_t find(struct keeper *k, const char *id)
+{
+    struct job j;
+    job_init(&j, id, 0, false);
+    j.base.run = run_find;
+    keeper_submit(k, &j.base);
+    assert_int_equal(await(&j), 0);
+    return j.found;
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+enum { THREADS = 4, EACH = 200 };
+
+static struct keeper *shared;
+
+static void *write_and_look(void *arg)
+{
+    char id[32];
+    (void)snprintf(id, sizeof id, "e%d", *(int *)arg);
+    for (int i = 0; i < EACH; i++) {
+        struct job j;
+        job_init(&j, id, i, true);
+        j.base.run = run_put;
+        keeper_submit(shared, &j.base);
+        if (await(&j) != 0 || find(shared, id) != i) {
+            return arg;
+        }
+    }
+    return NULL;
+}
+
+static void what_was_answered_is_seen_by_the_next_read(void **state)
+{
+    (void)state;
+    shared = open_keeper();
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, write_and_look, &numbers[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    keeper_close(shared);
+}
+
+/* The first commit waits at the gate while the others are submitted: they share the next ones. */
+static void submit_together(struct keeper *k, struct job *jobs, size_t count)
+{
+    pthread_mutex_lock(&gate);
+    for (size_t i = 0; i < count; i++) {
+        char id[32];
+        (void)snprintf(id, sizeof id, "t%zu", i);
+        job_init(&jobs[i], id, (int)i, true);
+        jobs[i].base.run = run_put;
+        keeper_submit(k, &jobs[i].base);
+    }
+    pthread_mutex_unlock(&gate);
+}
+
+static void writes_that_come_together_share_a_commit(void **state)
+{
+    (void)state;
+    static struct job jobs[200];
+    struct keeper *k = open_keeper();
+    submit_together(k, jobs, 200);
+    for (size_t i = 0; i < 200; i++) {
+        assert_int_equal(await(&jobs[i]), 0);
+    }
+    keeper_close(k);
+    assert_in_range(commits, 2, 6); /* one for the type; the loop delivers so many a turn */
+}
+
+static void a_failed_commit_fails_all_that_shared_it_and_no_other(void **state)
+{
+    (void)state;
+    static struct job jobs[100];
+    struct keeper *k = open_keeper();
+    fail_commit = 2; /* after that of the type: the first of these at least */
+    submit_together(k, jobs, 100);
+    unsigned failed = 0;
+    for (size_t i = 0; i < 100; i++) {
+        int rc = await(&jobs[i]);
+        assert_true(rc == 0 || rc == TIDINGS_E_IO);
+        assert_true(rc == 0 || jobs[i].base.is_lost);
+        failed += rc < 0;
+    }
+    for (size_t i = 0; i < 100; i++) {
+        assert_int_equal(find(k, jobs[i].id), jobs[i].code == 0 ? (int64_t)i : -1);
+    }
+    assert_in_range(failed, 1, 100);
+    struct job after;
+    job_init(&after, "after", 7, true);
+    after.base.run = run_put;
+    keeper_submit(k, &after.base);
+    assert_int_equal(await(&after), 0);
+    keeper_close(k);
+}
+
+static void a_refused_write_leaves_the_others_alone(void **state)
+{
+    (void)state;
+    struct keeper *k = open_keeper();
+    struct job good, bad, also;
+    pthread_mutex_lock(&gate);
+    job_init(&good, "a", 1, true);
+    job_init(&bad, "b", 2, true);
+    (void)snprintf(bad.value, sizeof bad.value, "\"text\"");
+    job_init(&also, "c", 3, true);
+    good.base.run = bad.base.run = also.base.run = run_put;
+    keeper_submit(k, &good.base);
+    keeper_submit(k, &bad.base);
+    keeper_submit(k, &also.base);
+    pthread_mutex_unlock(&gate);
+    assert_int_equal(await(&good), 0);
+    assert_int_equal(await(&bad), TIDINGS_E_INVALID);
+    assert_int_equal(await(&also), 0);
+    assert_int_equal(find(k, "b"), -1);
+    keeper_close(k);
+}
+
+static void what_was_submitted_is_done_before_the_end(void **state)
+{
+    (void)state;
+    static struct job jobs[100];
+    struct keeper *k = open_keeper();
+    submit_together(k, jobs, 100);
+    keeper_close(k);
+    for (size_t i = 0; i < 100; i++) {
+        assert_true(jobs[i].is_done);
+        assert_int_equal(jobs[i].code, 0);
+    }
+    keeper_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_answered_is_seen_by_the_next_read),
+        cmocka_unit_test(writes_that_come_together_share_a_commit),
+        cmocka_unit_test(a_failed_commit_fails_all_that_shared_it_and_no_other),
+        cmocka_unit_test(a_refused_write_leaves_the_others_alone),
+        cmocka_unit_test(what_was_submitted_is_done_before_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
