@@ -10,6 +10,7 @@
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
 #include <tidings/server.h>
+#include <tidings/subscribers.h>
 #include <tidings/tool.h>
 #include <tidings/types.h>
 

@@ -369,6 +369,28 @@ static void end_listen(struct listen *listen, struct core *core)
     listen_destroy(listen);
 }
 
+void peer_disconnect(struct peer *peer)
+{
+    if (peer->ops && peer->ops->disconnect) {
+        peer->ops->disconnect(peer);
+        return;
+    }
+    peer_flush(peer);
+    list_each (lit, lnext, &peer->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        if (listen->id_len > 0) {
+            end_listen(listen, peer->core);
+            continue;
+        }
+        list_each (it, next, &listen->subs) {
+            sub_withdraw(list_entry(it, struct sub, link));
+        }
+    }
+    if (peer->sink) {
+        peer->sink->ops->end(peer->sink);
+    }
+}
+
 void core_stop(struct core *core)
 {
     core->stopping = true;

@@ -83,6 +83,7 @@ struct core {
     struct handlings handlings; /* tools and prompts the application is working on */
     size_t outstanding;         /* requests that providers have not finished */
     struct core_stats stats;
+    uint32_t peers_made;
     bool stopping;
     bool is_resynced;   /* told everybody of what is missing before the next change */
     size_t announced;   /* atomic: bytes of changes on their way here */

@@ -88,6 +88,9 @@ bool hub_send(struct hub *hub, struct letter *letter);
 void hub_set_running(struct hub *hub, bool running);
 /* Is this the thread it runs on? */
 bool hub_is_here(struct hub *hub);
+/* This thread belongs to a worker of it; is it one that must not wait for the others? */
+void hub_adopt_thread(struct hub *hub);
+bool hub_is_ours(struct hub *hub);
 
 /* Open and mount a provider; before threads start. `ret` (may be NULL) gets it. */
 int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,

@@ -91,6 +91,19 @@ bool hub_send(struct hub *hub, struct letter *letter)
     return running;
 }
 
+/* The hub whose worker runs on this thread. */
+static _Thread_local const struct hub *worker_of;
+
+void hub_adopt_thread(struct hub *hub)
+{
+    worker_of = hub;
+}
+
+bool hub_is_ours(struct hub *hub)
+{
+    return worker_of == hub || hub_is_here(hub);
+}
+
 bool hub_is_here(struct hub *hub)
 {
     return is_running(hub) && pthread_equal(hub->thread, pthread_self());

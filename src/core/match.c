@@ -379,6 +379,7 @@ void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *
     l.view.count = 0;
     ptrdiff_t question = str_find(changed, '?');
     l.question = question < 0 ? changed.len : (size_t)question;
+    m->finding++;
     uint64_t run = cut(&l);
     report_place(&l, ITEM_LITERAL, changed, run);
     if (m->containers.count > 0) {
@@ -389,4 +390,10 @@ void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *
         match_regexes_find(&m->regexes, &l.view);
         tell_suspended(m);
     }
+    m->finding--;
+}
+
+bool match_is_busy(const struct match *m)
+{
+    return m->finding > 0;
 }

@@ -42,8 +42,9 @@ struct match {
     struct match_tree tree;
     struct match_regexes regexes;
     uint64_t lookups;
-    size_t bytes; /* of literals and containers */
-    size_t count; /* nodes */
+    unsigned finding; /* lookups under way, within one another */
+    size_t bytes;     /* of literals and containers */
+    size_t count;     /* nodes */
 
     /* Called at the end of a match_find, once for each node of a regex that was suspended in it. It
      * may add and remove nodes, this one too; it may not call match_find. NULL: nobody is told. */
@@ -65,6 +66,8 @@ void match_remove(struct match *m, struct match_node *node); /* not added: nothi
 /* Calls fn once for each matching node, literal ones first. fn must not change the index. A URI
  * longer than URI_MAX concerns nobody. */
 void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user);
+/* Is one under way, of whose callbacks this may be one? Then there must not be another. */
+bool match_is_busy(const struct match *m);
 /* Memory the index holds besides the nodes, without what the allocator adds. */
 size_t match_bytes(const struct match *m);
 /* Would a node of that kind and text be found for `uri`? Asks without an index, for a single

@@ -23,12 +23,18 @@ struct peer *peer_create(struct core *core, const struct principal *who)
     peer->core = core;
     peer->who = who;
     peer->cursor = core->last_seq;
+    peer->number = ++core->peers_made;
     outbox_init(&peer->outbox);
     list_init(&peer->listens);
     list_init(&peer->dirty_link);
     list_append(&core->peers, &peer->link);
     core->stats.peers++;
     return peer;
+}
+
+uint64_t peer_id(const struct peer *peer)
+{
+    return ((uint64_t)peer->core->index + 1) << 32 | peer->number;
 }
 
 struct peer *channel_peer(struct channel *channel)
@@ -473,6 +479,15 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
     sub->truncated = false;
     sub->suspended_told = sub->suspended;
     return true;
+}
+
+void sub_withdraw(struct sub *sub)
+{
+    if (sub->listen->live && sub->peer->sink) {
+        sub->suspended = true;
+        (void)write_truncated(sub->peer, sub); /* a blocked stream would be told much later */
+    }
+    sub_destroy(sub);
 }
 
 static bool flush_truncated(struct peer *peer)

@@ -149,6 +149,9 @@ struct peer_ops {
     /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
     void (*rewound)(struct peer *peer, uint64_t since);
     void (*destroyed)(struct peer *peer);
+    /* The application wants it gone; NULL: what it has subscribed ends, and its stream. */
+    void (*disconnect)(struct peer *peer);
+    struct tidings_str (*session_id)(const struct peer *peer); /* NULL: it is no session */
     void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
 };
 
@@ -176,6 +179,7 @@ struct peer {
     bool has_truncated;  /* some sub is marked */
     bool has_list_pending;
     bool waits_value;           /* the first item needs content that is being read */
+    uint32_t number;            /* among all that this worker had */
     const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
 };
@@ -185,6 +189,11 @@ struct peer *peer_create(struct core *core, const struct principal *who);
 struct peer *channel_peer(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
 void peer_destroy(struct peer *peer);
+
+/* Names it among the peers of all workers, also those that are gone; ascending per worker. */
+uint64_t peer_id(const struct peer *peer);
+/* Everything it has subscribed ends, and its stream; a pipe stays open. */
+void peer_disconnect(struct peer *peer);
 
 /* Give it a stream (the sink's callbacks are set here), or take it away (NULL). */
 void peer_set_sink(struct peer *peer, struct sink *sink);
@@ -244,6 +253,8 @@ void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
 /* The lowest number of what it has yet to tell; 0: nothing. */
 uint64_t sub_owes_from(const struct sub *sub);
 void sub_destroy(struct sub *sub); /* releases its watch */
+/* The same, and its client is told that nothing more will come of it. */
+void sub_withdraw(struct sub *sub);
 /* How often: the longest of window, rate and what was set for the URI. */
 void sub_set_period(struct sub *sub, const struct options *options);
 void sub_set_rate(struct sub *sub, uint64_t ms);

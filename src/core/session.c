@@ -121,7 +121,20 @@ static void front_closed(struct peer *peer)
     }
 }
 
+static void disconnect(struct peer *peer)
+{
+    session_destroy(peer->owner);
+}
+
+static struct tidings_str id_of(const struct peer *peer)
+{
+    const struct session *session = peer->owner;
+    return tidings_strn(session->id, SESSION_ID_LEN);
+}
+
 static const struct peer_ops session_peer_ops = {
+    .disconnect = disconnect,
+    .session_id = id_of,
     .event_id = event_id,
     .rewound = rewound,
     .closed = front_closed,

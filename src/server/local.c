@@ -121,7 +121,22 @@ static void gone(struct peer *peer)
     local_free(local);
 }
 
-static const struct peer_ops local_peer_ops = {.told = told, .destroyed = gone};
+static void disconnect(struct peer *peer)
+{
+    struct local *local = peer->owner;
+    struct tidings_update update = {
+        .subscribed_uri = tidings_strn(local->uri, local->uri_len),
+        .ended = true,
+    };
+    local->fn(local->user, &update);
+    peer_destroy(peer);
+}
+
+static const struct peer_ops local_peer_ops = {
+    .told = told,
+    .destroyed = gone,
+    .disconnect = disconnect,
+};
 
 static void subscribe(struct letter *letter, void *owner)
 {
@@ -243,13 +258,7 @@ static void end_now(struct letter *letter, void *owner)
     struct end_letter *l = list_entry(letter, struct end_letter, letter);
     struct local *local = map_find(&l->all->by_id, key_of(&l->id));
     if (local) {
-        struct tidings_update update = {
-            .subscribed_uri = tidings_strn(local->uri, local->uri_len),
-            .ended = true,
-        };
-        tidings_update_fn fn = local->fn;
-        fn(local->user, &update);
-        peer_destroy(local->peer);
+        disconnect(local->peer);
     }
     end_drop(letter);
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/hub.h"
 
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define SETTLE_MS 5000u
@@ -149,6 +150,7 @@ int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct
 static void *run(void *arg)
 {
     struct worker *w = arg;
+    hub_adopt_thread(w->core.hub);
     loop_run(w->loop);
     return NULL;
 }

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who is subscribed to what: sessions, listens and the program itself, asked from outside and from
+ * callbacks, ended one by one and altogether, while everything comes and goes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "support/served.h"
+
+#define ROWS 64
+#define PATIENCE_S 20
+
+struct row {
+    uint64_t peer;
+    char session[64], stream[16], uri[64], id[16];
+};
+
+struct found {
+    struct row rows[ROWS];
+    int count;
+    int stop_after; /* 0: never */
+};
+
+static void copy(char *out, size_t size, struct tidings_str s)
+{
+    snprintf(out, size, "%.*s", (int)s.len, s.len > 0 ? s.ptr : "");
+}
+
+static bool note(void *user, const struct tidings_subscriber *s)
+{
+    struct found *f = user;
+    assert_true(f->count < ROWS);
+    struct row *r = &f->rows[f->count++];
+    r->peer = s->peer;
+    copy(r->session, sizeof(r->session), s->session);
+    copy(r->stream, sizeof(r->stream), s->stream);
+    copy(r->uri, sizeof(r->uri), s->subscribed_uri);
+    copy(r->id, sizeof(r->id), s->subscription_id);
+    return f->count != f->stop_after;
+}
+
+static int covering(const char *uri, struct found *f)
+{
+    struct tidings_error err = {0, ""};
+    f->count = 0;
+    return tidings_server_subscribers(served(), tidings_str(uri), note, f, &err);
+}
+
+/* Subscribing and vanishing take a while; then as many cover `uri`. */
+static void await_covering(const char *uri, int count, struct found *f)
+{
+    time_t until = time(NULL) + PATIENCE_S;
+    while (covering(uri, f) != count) {
+        if (time(NULL) > until) {
+            fail_msg("%d instead of %d are subscribed to %s", f->count, count, uri);
+        }
+        sched_yield();
+    }
+}
+
+static const struct row *find(const struct found *f, const char *uri)
+{
+    for (int i = 0; i < f->count; i++) {
+        if (strcmp(f->rows[i].uri, uri) == 0) {
+            return &f->rows[i];
+        }
+    }
+    fail_msg("nobody is subscribed to %s", uri);
+    return NULL;
+}
+
+/* ---- a session of the legacy era ------------------------------------------------------------- */
+
+static const char *legacy(const char *session, const char *method, const char *params)
+{
+    char head[512], body[512];
+    snprintf(head, sizeof(head),
+             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+             "Accept: application/json, text/event-stream\r\nConnection: close%s%s",
+             session[0] ? "\r\nMcp-Session-Id: " : "", session);
+    snprintf(body, sizeof(body), "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s}}",
+             method, params);
+    return served_http(head, body);
+}
+
+static void open_session(char id[64])
+{
+    const char *answer = legacy("", "initialize",
+                                "\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},"
+                                "\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}");
+    const char *at = strcasestr(answer, "mcp-session-id: ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen("mcp-session-id: "), "%63[-0-9a-z]", id), 1);
+}
+
+static void subscribe(const char *session, const char *uri)
+{
+    char params[128];
+    snprintf(params, sizeof(params), "\"uri\":\"%s\"", uri);
+    assert_non_null(strstr(legacy(session, "resources/subscribe", params), "\"result\""));
+}
+
+/* Everything the stream says until it ends or says `last`. */
+static const char *await_said(int fd, const char *last)
+{
+    static char said[65536];
+    struct timeval patience = {.tv_sec = PATIENCE_S};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    size_t len = 0;
+    ssize_t got;
+    said[0] = '\0';
+    while ((!last || !strstr(said, last)) &&
+           (got = recv(fd, said + len, sizeof(said) - 1 - len, 0)) > 0) {
+        len += (size_t)got;
+        said[len] = '\0';
+    }
+    return said;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void everybody_is_found_by_what_he_covers(void **state)
+{
+    (void)state;
+    struct found f = {.count = 0};
+    struct ears e;
+    char session[64];
+    ears_init(&e);
+    served_run();
+    assert_int_equal(covering("app:///a", &f), 0);
+    open_session(session);
+    subscribe(session, "app:///a");
+    int one = served_listen("app:///a"), many = served_listen("app:///row/{id}");
+    served_subscribe("app:///", NULL, &e);
+    await_covering("app:///a", 3, &f);
+    const struct row *container = find(&f, "app:///");
+    assert_string_equal(container->stream, "local");
+    assert_string_equal(container->session, "");
+    unsigned sessions = 0, listens = 0;
+    for (int i = 0; i < f.count; i++) {
+        sessions += strcmp(f.rows[i].session, session) == 0 && f.rows[i].stream[0] == '\0';
+        listens += strcmp(f.rows[i].id, "1") == 0 && f.rows[i].stream[0] != '\0';
+    }
+    assert_int_equal(sessions, 1);
+    assert_int_equal(listens, 1);
+    await_covering("app:///row/7", 2, &f);
+    uint64_t peer = find(&f, "app:///row/{id}")->peer;
+    await_covering("", 4, &f);
+    for (int i = 0; i < f.count; i++) {
+        for (int k = 0; k < i; k++) {
+            assert_true(f.rows[i].peer != f.rows[k].peer);
+        }
+    }
+    struct tidings_str seven = tidings_str("app:///row/7"), a = tidings_str("app:///a");
+    assert_int_equal(tidings_server_is_subscribed(served(), peer, seven, NULL), 1);
+    assert_int_equal(tidings_server_is_subscribed(served(), peer, a, NULL), 0);
+    assert_int_equal(tidings_server_is_subscribed(served(), peer + 1000, a, NULL), 0);
+    f.count = 0;
+    assert_int_equal(tidings_server_subscriptions(served(), peer, note, &f, NULL), 1);
+    assert_string_equal(f.rows[0].uri, "app:///row/{id}");
+    struct tidings_totals t;
+    assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
+    assert_int_equal(t.subscriptions, 4);
+    assert_int_equal(t.sessions, 1);
+    assert_int_equal(t.peers, 4);
+    f = (struct found){.stop_after = 2};
+    assert_int_equal(covering("", &f), 4);
+    assert_int_equal(f.count, 2);
+    close(one);
+    close(many);
+    await_covering("", 2, &f); /* who vanishes is forgotten */
+    assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
+    assert_int_equal(t.peers, 2);
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static void a_subscription_is_ended_and_its_client_told(void **state)
+{
+    (void)state;
+    struct found f = {.count = 0};
+    char session[64];
+    served_run();
+    int fd = served_listen("app:///a");
+    await_covering("app:///a", 1, &f);
+    uint64_t peer = f.rows[0].peer;
+    struct tidings_str a = tidings_str("app:///a"), b = tidings_str("app:///b");
+    assert_int_equal(tidings_server_unsubscribe(served(), peer, b, NULL), 0);
+    assert_int_equal(tidings_server_unsubscribe(served(), peer, a, NULL), 1);
+    assert_int_equal(tidings_server_unsubscribe(served(), peer, a, NULL), 0);
+    assert_non_null(strstr(await_said(fd, "suspended\":true"), "\"subscribedUri\":\"app:///a\""));
+    assert_int_equal(covering("app:///a", &f), 0);
+    close(fd);
+    open_session(session);
+    subscribe(session, "app:///a");
+    subscribe(session, "app:///b");
+    await_covering("app:///b", 1, &f);
+    assert_int_equal(tidings_server_unsubscribe(served(), f.rows[0].peer, b, NULL), 1);
+    assert_int_equal(covering("", &f), 1);
+    subscribe(session, "app:///b"); /* and may come back */
+    assert_int_equal(covering("", &f), 2);
+}
+
+static void a_peer_is_ended_with_everything_it_has(void **state)
+{
+    (void)state;
+    struct found f = {.count = 0};
+    struct ears e;
+    char session[64];
+    ears_init(&e);
+    served_run();
+    open_session(session);
+    subscribe(session, "app:///a");
+    subscribe(session, "app:///b");
+    int fd = served_listen("app:///row/{id}");
+    served_subscribe("app:///row/5", NULL, &e);
+    await_covering("", 4, &f);
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->peer, NULL), 2);
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->peer, NULL), 0);
+    assert_non_null(strstr(legacy(session, "ping", ""), " 404 "));
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///row/{id}")->peer, NULL),
+                     1);
+    assert_non_null(strstr(await_said(fd, NULL), "\"result\"")); /* and then the end */
+    close(fd);
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///row/5")->peer, NULL), 1);
+    assert_true(ears_await(&e, 0).ended);
+    await_covering("", 0, &f);
+    struct tidings_totals t;
+    assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
+    assert_int_equal(t.subscriptions + t.peers + t.sessions, 0);
+}
+
+static void misuse_is_refused_and_nobody_is_there_while_it_does_not_run(void **state)
+{
+    (void)state;
+    struct found f = {.count = 0};
+    struct tidings_error err = {0, ""};
+    struct tidings_totals t;
+    struct tidings_str a = tidings_str("app:///a"), none = {"", 0};
+    for (int i = 0; i < 3; i++) { /* before, while, after */
+        assert_int_equal(covering("app:///a", &f), 0);
+        assert_int_equal(tidings_server_totals(served(), &t, &err), 0);
+        assert_int_equal(t.subscriptions, 0);
+        assert_int_equal(tidings_server_disconnect(served(), 1, &err), 0);
+        assert_int_equal(tidings_server_subscriptions(served(), 0, note, &f, &err), 0);
+        assert_int_equal(tidings_server_disconnect(served(), 0, &err), TIDINGS_E_INVALID);
+        assert_int_equal(tidings_server_unsubscribe(served(), 1, none, &err), TIDINGS_E_INVALID);
+        assert_int_equal(tidings_server_unsubscribe(served(), 0, a, &err), TIDINGS_E_INVALID);
+        assert_int_equal(covering("no uri", &f), TIDINGS_E_INVALID);
+        if (i == 0) {
+            served_run();
+        } else if (i == 1) {
+            served_stop();
+        }
+    }
+}
+
+/* ---- from callbacks -------------------------------------------------------------------------- */
+
+static struct {
+    struct ears ears;
+    int asked, asked_in_filter, disconnected; /* atomic */
+    uint64_t peer;                            /* atomic */
+} inside;
+
+static void ask_when_told(void *user, const struct tidings_update *update)
+{
+    (void)user;
+    struct found f = {.count = 0};
+    uint64_t peer = __atomic_load_n(&inside.peer, __ATOMIC_SEQ_CST);
+    if (!update->ended) {
+        __atomic_store_n(&inside.asked, covering("app:///a", &f), __ATOMIC_SEQ_CST);
+    }
+    if (peer > 0 && !update->ended) {
+        __atomic_store_n(&inside.disconnected, tidings_server_disconnect(served(), peer, NULL),
+                         __ATOMIC_SEQ_CST);
+    }
+    ears_hear(&inside.ears, update);
+}
+
+static bool ask_in_filter(void *user, struct tidings_str uri, struct tidings_str metadata)
+{
+    (void)user;
+    (void)uri;
+    (void)metadata;
+    struct found f = {.count = 0};
+    __atomic_store_n(&inside.asked_in_filter, covering("app:///a", &f), __ATOMIC_SEQ_CST);
+    return true;
+}
+
+static void callbacks_do_not_wait(void **state)
+{
+    bool alone = !*state;
+    memset(&inside, 0, sizeof(inside));
+    ears_init(&inside.ears);
+    struct tidings_subscribe_options o = {.filter = ask_in_filter};
+    assert_true(tidings_server_subscribe(served(), tidings_str("app:///a"), &o, ask_when_told, NULL,
+                                         NULL) > 0);
+    served_run();
+    served_settle("app:///a", &inside.ears);
+    assert_int_equal(__atomic_load_n(&inside.asked, __ATOMIC_SEQ_CST), alone ? 1 : TIDINGS_E_BUSY);
+    assert_int_equal(__atomic_load_n(&inside.asked_in_filter, __ATOMIC_SEQ_CST), TIDINGS_E_BUSY);
+    struct found f = {.count = 0};
+    await_covering("app:///a", 1, &f);
+    __atomic_store_n(&inside.disconnected, -1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&inside.peer, f.rows[0].peer, __ATOMIC_SEQ_CST);
+    served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
+    for (size_t n = 0; !ears_await(&inside.ears, n).ended; n++) {
+    }
+    assert_int_equal(__atomic_load_n(&inside.disconnected, __ATOMIC_SEQ_CST), 0);
+    await_covering("app:///a", 0, &f);
+}
+
+/* ---- all at once ----------------------------------------------------------------------------- */
+
+static bool is_over; /* atomic */
+
+static void *ask_all_the_time(void *arg)
+{
+    uint64_t *seen = arg;
+    while (!__atomic_load_n(&is_over, __ATOMIC_SEQ_CST)) {
+        struct found f = {.count = 0};
+        struct tidings_totals t;
+        int count = covering("app:///row/1", &f);
+        if (count < 0 || tidings_server_totals(served(), &t, NULL) < 0) {
+            return arg;
+        }
+        *seen += (uint64_t)count;
+        if (f.count > 0) {
+            (void)tidings_server_disconnect(served(), f.rows[0].peer, NULL);
+            (void)tidings_server_unsubscribe(served(), f.rows[f.count - 1].peer,
+                                             tidings_str("app:///row/1"), NULL);
+        }
+    }
+    return NULL;
+}
+
+static void asking_goes_on_while_everything_comes_and_goes_and_stops(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    uint64_t seen[3] = {0};
+    struct ears e;
+    __atomic_store_n(&is_over, false, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_all_the_time, &seen[i]), 0);
+    }
+    served_run();
+    for (int i = 0; i < 30; i++) {
+        ears_init(&e);
+        int id = served_subscribe("app:///row/1", NULL, &e);
+        int fd = served_listen("app:///row/1");
+        tidings_server_subscription_end(served(), id, NULL);
+        close(fd);
+        for (size_t n = 0; !ears_await(&e, n).ended; n++) {
+        }
+    }
+    served_stop();
+    __atomic_store_n(&is_over, true, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 3; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+}
+
+static char two[] = "2";
+
+int main(void)
+{
+#define BOTH(test)                                                                                 \
+    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
+        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
+    const struct CMUnitTest tests[] = {
+        BOTH(everybody_is_found_by_what_he_covers),
+        BOTH(a_subscription_is_ended_and_its_client_told),
+        BOTH(a_peer_is_ended_with_everything_it_has),
+        BOTH(misuse_is_refused_and_nobody_is_there_while_it_does_not_run),
+        BOTH(callbacks_do_not_wait),
+        BOTH(asking_goes_on_while_everything_comes_and_goes_and_stops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
