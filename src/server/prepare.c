@@ -278,6 +278,7 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         }
         hub_detach_all(s->hub);
         server_dismantle(s);
+        publish_remove_tools(s);
         catalog_unref(s->mounted);
         s->mounted = NULL;
         s->own = NULL;

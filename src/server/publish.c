@@ -63,7 +63,40 @@ static int refuse(struct tidings_server *s, struct tidings_str uri, struct tidin
                               n > 1 ? " or another prefix" : "");
 }
 
-/* ---- the public calls ------------------------------------------------------------------------ */
+/* ---- publishing ------------------------------------------------------------------------ */
+
+int publish_put(struct tidings_server *s, const struct publication *p,
+                char etag[PUBLISHED_ETAG_SIZE], struct tidings_error *err)
+{
+    struct publication copy = *p;
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(p->about.uri, &canonical, err);
+    if (rc == 0) {
+        copy.about.uri = buf_str(&canonical);
+        rc = may_publish(s, copy.about.uri, &mount)
+                 ? published_put(s->published, mount, &copy, etag, err)
+                 : refuse(s, copy.about.uri, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
+int publish_remove(struct tidings_server *s, struct tidings_str uri, struct tidings_str if_match,
+                   struct tidings_error *err)
+{
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        (void)may_publish(s, buf_str(&canonical), &mount);
+        rc = published_remove(s->published, mount, buf_str(&canonical), if_match, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
 
 int tidings_server_publish(struct tidings_server *s, const struct tidings_resource *about,
                            struct tidings_str content, struct tidings_error *err)
@@ -72,32 +105,13 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
         return tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a server and a URI");
     }
     struct publication p = {.about = *about, .content = content};
-    struct tidings_provider *mount = NULL;
-    struct buf canonical;
-    buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(about->uri, &canonical, err);
-    if (rc == 0) {
-        p.about.uri = buf_str(&canonical);
-        rc = may_publish(s, p.about.uri, &mount) ? published_put(s->published, mount, &p, NULL, err)
-                                                 : refuse(s, p.about.uri, err);
-    }
-    buf_deinit(&canonical);
-    return rc;
+    return publish_put(s, &p, NULL, err);
 }
 
 int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
                              struct tidings_error *err)
 {
-    struct tidings_provider *mount = NULL;
-    struct buf canonical;
-    buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(uri, &canonical, err);
-    if (rc == 0) {
-        (void)may_publish(s, buf_str(&canonical), &mount);
-        rc = published_remove(s->published, mount, buf_str(&canonical), STR_EMPTY, err);
-    }
-    buf_deinit(&canonical);
-    return rc;
+    return publish_remove(s, uri, STR_EMPTY, err);
 }
 
 /* ---- conflicts ------------------------------------------------------------------------------- */
@@ -208,5 +222,5 @@ int publish_settle(struct tidings_server *s, struct tidings_error *err)
         return rc;
     }
     __atomic_store_n(&s->mounted, c, __ATOMIC_RELEASE);
-    return 0;
+    return s->config.allow_write ? publish_add_tools(s, err) : 0;
 }

@@ -27,6 +27,17 @@ int publish_mount(struct tidings_server *s, struct tidings_error *err);
 /* Everything is mounted: check what was registered and published before. */
 int publish_settle(struct tidings_server *s, struct tidings_error *err);
 
+/* What tidings_server_publish and tidings_server_unpublish do, with conditions. Any thread; URIs in
+ * any spelling. */
+int publish_put(struct tidings_server *s, const struct publication *p,
+                char etag[PUBLISHED_ETAG_SIZE], struct tidings_error *err);
+int publish_remove(struct tidings_server *s, struct tidings_str uri, struct tidings_str if_match,
+                   struct tidings_error *err);
+
+/* The tools `publish` and `unpublish`; TIDINGS_E_EXISTS when the program has one of that name. */
+int publish_add_tools(struct tidings_server *s, struct tidings_error *err);
+void publish_remove_tools(struct tidings_server *s);
+
 /* A fixed URI is about to be registered: it may not be published from now on. Any thread. */
 int publish_reserve(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err);
 /* A template is about to be registered. Any thread. */

@@ -39,9 +39,10 @@ struct tidings_server {
     struct buf implementation, instructions, ceiling;
     struct http_route *routes;
     size_t route_count;
-    struct locals locals;            /* subscriptions of the program */
-    struct core **cores;             /* of the workers, by index */
-    struct tidings_provider *own;    /* tidings://self/ */
+    struct locals locals;         /* subscriptions of the program */
+    struct core **cores;          /* of the workers, by index */
+    struct tidings_provider *own; /* tidings://self/ */
+    bool has_publish_tools;
     struct published *published;     /* everything pushed */
     struct catalog *mounted;         /* atomic; the mounts, which stay while it runs; NULL before */
     struct tidings_server_info info; /* slices into info_text */

@@ -214,6 +214,25 @@ static void a_directory_inside_a_prefix_is_not_published_to(void **state)
     check_error(run_here(), TIDINGS_E_EXISTS, "'note:///files/x' is published, and file");
 }
 
+static void no_call(void *user, struct tidings_call *call)
+{
+    (void)user;
+    tidings_call_done(call, 0, NULL);
+}
+
+static void a_tool_of_the_program_is_not_replaced_by_ours(void **state)
+{
+    (void)state;
+    struct tidings_tool tool = {.name = tidings_str("unpublish")};
+    served_set("allow-write", "true");
+    assert_int_equal(tidings_server_add_tool(served(), &tool, no_call, NULL, &err), 0);
+    check_error(run_here(), TIDINGS_E_EXISTS, "allow-write: ");
+    check_error(run_here(), TIDINGS_E_EXISTS, "'unpublish'"); /* nothing was left behind */
+    assert_int_equal(tidings_server_remove_tool(served(), tool.name, &err), 0);
+    served_run();
+    assert_non_null(strstr(served_modern("tools/list", ""), "\"unpublish\""));
+}
+
 #define BOTH(name)                                                                                 \
     cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, one),                 \
         cmocka_unit_test_prestate_setup_teardown(name, served_begin, served_end, two)
@@ -229,6 +248,7 @@ int main(void)
         BOTH(who_comes_second_to_a_uri_is_refused),
         NOT_RUN(what_cannot_be_served_together_does_not_start),
         NOT_RUN(prefixes_do_not_lie_in_one_another),
+        NOT_RUN(a_tool_of_the_program_is_not_replaced_by_ours),
         NOT_RUN(a_directory_inside_a_prefix_is_not_published_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

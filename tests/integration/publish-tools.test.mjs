@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// The tools `publish` and `unpublish`, called by both official clients over both transports.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
+
+const NOTE = 'published:///notes/a.md';
+
+for (const transport of TRANSPORTS) {
+    for (const [era, open] of [
+        ['2025-11-25', legacyClient],
+        ['2026-07-28', modernClient],
+    ]) {
+        const it = (name, body) => test(`${transport} ${era}: ${name}`, body);
+        const connect = async (t, ...args) => {
+            const { client } = await open(t, transport, { args: ['--allow-write', ...args] });
+            return client;
+        };
+        const publish = (client, args) => client.callTool({ name: 'publish', arguments: args });
+        const unpublish = (client, args) => client.callTool({ name: 'unpublish', arguments: args });
+
+        it('what a tool publishes is read, replaced and removed', async (t) => {
+            const client = await connect(t);
+            const { tools } = await client.listTools();
+            assert.deepEqual(tools.map((tool) => tool.name), ['publish', 'unpublish']);
+            const made = await publish(client, { uri: NOTE, text: '# one', title: 'A note' });
+            assert.equal(made.structuredContent.created, true, JSON.stringify(made));
+            assert.equal(made.structuredContent.uri, NOTE);
+            const { contents } = await client.readResource({ uri: NOTE });
+            assert.equal(contents[0].text, '# one');
+            assert.equal(contents[0].mimeType, 'text/markdown');
+            const { resources } = await client.listResources();
+            assert.equal(resources.find((r) => r.uri === NOTE).title, 'A note');
+            const again = await publish(client, {
+                uri: NOTE,
+                blob: Buffer.from('# two').toString('base64'),
+                mimeType: 'text/x-other',
+                ifMatch: made.structuredContent.etag,
+            });
+            assert.equal(again.structuredContent.created, false, JSON.stringify(again));
+            const read = await client.readResource({ uri: NOTE });
+            assert.equal(read.contents[0].text, '# two');
+            assert.equal(read.contents[0].mimeType, 'text/x-other');
+            const removed = await unpublish(client, { uri: NOTE });
+            assert.ok(!removed.isError);
+            await assert.rejects(client.readResource({ uri: NOTE }));
+        });
+
+        it('what cannot be published is told to the model', async (t) => {
+            const client = await connect(t, '--publish', 'note://', '--published-bytes', '1k');
+            await publish(client, { uri: 'note://a', text: 'a' });
+            for (const [args, part] of [
+                [{ uri: 'note://b' }, /oneOf/],
+                [{ uri: 'note://b', text: '', blob: '' }, /oneOf/],
+                [{ uri: 'note://b', blob: '!' }, /base64/],
+                [{ uri: 'note://b', text: '', mimeType: 'x' }, /media type/],
+                [{ uri: 'note://b', text: '', colour: 'red' }, /colour/],
+                [{ uri: 'other://b', text: '' }, /not below 'note:\/\/'/],
+                [{ uri: 'no scheme', text: '' }, /URI/],
+                [{ uri: 'note://b', text: 'x'.repeat(2000) }, /published-bytes/],
+                [{ uri: 'note://a', text: 'b', ifAbsent: true }, /there already/],
+                [{ uri: 'note://a', text: 'b', ifMatch: 'x' }, /another etag/],
+            ]) {
+                const result = await publish(client, args);
+                assert.equal(result.isError, true, JSON.stringify(args));
+                assert.match(result.content[0].text, part, JSON.stringify(args));
+            }
+            assert.equal((await client.readResource({ uri: 'note://a' })).contents[0].text, 'a');
+            const missing = await unpublish(client, { uri: 'note://b' });
+            assert.match(missing.content[0].text, /nothing is published/);
+            const other = await unpublish(client, { uri: 'note://a', ifMatch: 'x' });
+            assert.equal(other.isError, true);
+        });
+    }
+}
+
+test('without the flag there are no such tools', async (t) => {
+    const { client } = await modernClient(t, 'http');
+    assert.equal(client.getServerCapabilities().tools, undefined);
+});
