@@ -15,7 +15,7 @@
 
 #include "json/json.h"
 
-#define READ_ETAGS_MAX 64u
+#define READ_ETAGS_MAX 128u /* more than elements of a directory */
 #define READ_FORMATS_MAX 8u
 
 struct read_options {

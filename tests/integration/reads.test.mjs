@@ -7,6 +7,8 @@ import assert from 'node:assert/strict';
 import { appendFileSync, symlinkSync, truncateSync } from 'node:fs';
 import { test } from 'node:test';
 
+import { z } from 'zod'; // the official SDK brings it along
+
 import { call, listen, meta, modern, Session } from './lib/rpc.mjs';
 import { holds } from './lib/schemas.mjs';
 import { legacyClient, modernClient } from './lib/sdk.mjs';
@@ -35,6 +37,7 @@ const ERAS = {
         };
     },
 };
+const ANY = z.looseObject({});
 const NOT_FOUND = { modern: -32602, legacy: -32002 };
 
 for (const [era, open] of Object.entries(ERAS)) {
@@ -115,6 +118,19 @@ for (const [era, open] of Object.entries(ERAS)) {
             result.contents.map((element) => element.capabilities.list),
             [true, false, true, true],
         );
+        // All of it is held, or none: the etag of a directory says nothing about its children.
+        const etags = await eventually(async () => {
+            const { contents } = (await ask(server.uri('dir/'))).result;
+            const all = contents.map((element) => element._meta[ours('etag')]);
+            return all.some((etag) => etag.startsWith('W/')) ? undefined : all;
+        }, 'the etags to become strong');
+        const held = await ask(server.uri('dir/'), { ifNoneMatch: etags });
+        assert.equal(held.result._meta[ours('unchanged')], true);
+        const half = await ask(server.uri('dir/'), { ifNoneMatch: etags[0] });
+        assert.equal(half.result.contents.length, 4);
+        server.tree.write('dir/c.md', '# changed');
+        const changed = await ask(server.uri('dir/'), { ifNoneMatch: etags });
+        assert.equal(changed.result.contents[1].text, '# changed');
         const around = await ask(server.uri('dir/loop/dir/loop/'), {}, 'resources/list');
         assert.equal(around.result.resources[0].uri, server.uri('dir/loop/dir/loop/a.txt'));
         const all = await call(server, 'resources/list');
@@ -221,6 +237,16 @@ for (const [name, client] of [['SDK 1.x', legacyClient], ['client 2.x', modernCl
         const held = await read('b.bin', { ifNoneMatch: etag });
         assert.deepEqual(held.contents, []);
         assert.equal(held._meta[ours('unchanged')], true);
+        const ask = (method, file) => c.request({ method, params: { uri: tree.uri(file) } }, ANY);
+        const { resource } = await ask('resources/metadata', 'a.txt');
+        assert.deepEqual(resource._meta[ours('formats')], ['text/plain']);
+        assert.equal('text' in resource, false);
+        const { resources } = await ask('resources/directory/read', 'dir/');
+        assert.deepEqual(resources.map((r) => r.uri), ['dir/c.md', 'dir/sub/'].map((f) => tree.uri(f)));
+        await assert.rejects(ask('resources/directory/read', 'a.txt'), (error) => {
+            assert.equal(error.data.reason, 'not_listable');
+            return true;
+        });
         await assert.rejects(read('a.txt', { range: { from: 99 } }), (error) => {
             assert.equal(error.code, -32602);
             assert.equal(error.data.reason, 'out_of_range');

@@ -163,6 +163,8 @@ static void what_the_client_holds_is_not_sent_again(void **state)
     s.count = 2; /* all of it must be held */
     text = read_with("app:a", "\"" META "ifNoneMatch\":\"one\"");
     assert_json(text, "result|contents|1|text", "cba");
+    text = read_with("app:a", "\"" META "ifNoneMatch\":\"two\"");
+    assert_json(text, "result|contents|0|text", "abc");
     text = read_with("app:a", "\"" META "ifNoneMatch\":[\"one\",\"two\"]");
     assert_json(text, "result|contents", "[]");
     text = read_with("app:a", "\"" META "ifNoneMatch\":\"two\",\"" META "accept\":\"text/b\"");

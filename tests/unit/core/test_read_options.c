@@ -69,7 +69,7 @@ static void what_is_wrong_is_named_with_what_is_accepted(void **state)
         {"{\"dev.tidings/range\":{\"from\":4,\"to\":3}}", "before it begins"},
         {"{\"dev.tidings/range\":{\"length\":3}}", "known are unit, from, to, last"},
         {"{\"dev.tidings/ifNoneMatch\":\"\"}", "'dev.tidings/ifNoneMatch'"},
-        {"{\"dev.tidings/ifNoneMatch\":[]}", "1 to 64"},
+        {"{\"dev.tidings/ifNoneMatch\":[]}", "1 to 128"},
         {"{\"dev.tidings/ifNoneMatch\":[\"a\",7]}", "string"},
         {"{\"dev.tidings/ifNoneMatch\":{}}", "string"},
         {"{\"dev.tidings/accept\":true}", "'dev.tidings/accept'"},

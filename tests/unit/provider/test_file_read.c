@@ -84,6 +84,23 @@ static void ranges_of_bytes_and_lines_are_read(void **state)
     }
 }
 
+static void a_part_has_the_margins_that_characters_need(void **state)
+{
+    struct fixture *f = *state;
+    put_long(f, "a", "\xe2\x82\xac\xe2\x82\xac"); /* two of three bytes each */
+    serve(f, "");
+    struct host_answer *a =
+        read_part(f, MOUNT "a", (struct tidings_range){BYTES, LONG + 2, LONG + 4, 0});
+    assert_int_equal(a->code, 0);
+    const struct host_row *row = &a->rows[0];
+    size_t from = (size_t)(LONG + 2 - row->offset), to = from + 2;
+    assert_true(slice_text(tidings_strn(row->bytes, row->length), &from, &to));
+    assert_int_equal(row->offset + (int64_t)from, LONG);
+    assert_int_equal(to - from, 3);
+    assert_string_equal(row->mime_type, "text/plain");
+    host_answer_free(a);
+}
+
 static void a_small_file_is_given_whole_for_the_core_to_cut(void **state)
 {
     struct fixture *f = *state;
@@ -321,6 +338,7 @@ int main(void)
 #define FILE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         FILE_TEST(ranges_of_bytes_and_lines_are_read),
+        FILE_TEST(a_part_has_the_margins_that_characters_need),
         FILE_TEST(a_small_file_is_given_whole_for_the_core_to_cut),
         FILE_TEST(an_empty_file_has_no_lines_and_is_given_whole),
         FILE_TEST(the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest),
