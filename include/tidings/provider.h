@@ -17,7 +17,8 @@
  *   the matching `…_done`, at once or later, from any thread. The request is valid until then.
  *   URIs handed in are canonical and lie inside the mount; slices are valid until completion.
  *
- * Since 0.1. Operation tables grow only at the end; `abi` says which fields exist.
+ * Since 0.1. Operation tables grow only at the end; `abi` says which fields exist: a table built
+ * for an older version is accepted, one for a newer is refused.
  */
 #ifndef TIDINGS_PROVIDER_H
 #define TIDINGS_PROVIDER_H

@@ -30,6 +30,23 @@ int tidings_provider_changed(struct tidings_provider *p, const struct tidings_ch
     return hub_announce(p->hub, change, err);
 }
 
+/* The bytes of a table by its `abi`: each version of TIDINGS_PROVIDER_ABI adds a row, and the row
+ * before it becomes the offset of the first field that it did not have. */
+static const size_t table_bytes[] = {0, sizeof(struct tidings_provider_ops)};
+_Static_assert(sizeof(table_bytes) / sizeof(table_bytes[0]) == TIDINGS_PROVIDER_ABI + 1,
+               "a row for each version");
+
+const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
+                                                  size_t bytes, struct tidings_provider_ops *room)
+{
+    if (bytes >= sizeof(*room)) {
+        return ops;
+    }
+    memset(room, 0, sizeof(*room));
+    memcpy(room, ops, bytes);
+    return room;
+}
+
 static int check_ops(const struct tidings_provider_ops *ops, struct tidings_error *err)
 {
     if (!ops || !ops->name) {
@@ -40,6 +57,11 @@ static int check_ops(const struct tidings_provider_ops *ops, struct tidings_erro
                             "provider '%s' was built for interface %u, this library has %u",
                             ops->name, ops->abi, TIDINGS_PROVIDER_ABI);
     }
+    return 0;
+}
+
+static int check_slots(const struct tidings_provider_ops *ops, struct tidings_error *err)
+{
     if (!ops->open || !ops->read || !ops->close) {
         return tidings_fail(err, TIDINGS_E_INVALID, "provider '%s' lacks one of open, read, close",
                             ops->name);
@@ -66,9 +88,14 @@ int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, str
     if (!p) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "provider '%s': out of memory", ops->name);
     }
+    p->ops = provider_table(ops, table_bytes[ops->abi], &p->older);
+    rc = check_slots(p->ops, err);
+    if (rc < 0) {
+        mem_free(p);
+        return rc;
+    }
     char *copy = (char *)(p + 1);
     memcpy(copy, prefix.ptr, prefix.len);
-    p->ops = ops;
     p->hub = hub;
     p->pool = pool;
     p->prefix = tidings_strn(copy, prefix.len);

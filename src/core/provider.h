@@ -13,6 +13,7 @@ struct pool;
 
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
+    struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
     struct hub *hub;
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
     struct tidings_str prefix;
@@ -20,6 +21,11 @@ struct tidings_provider {
     void *state;
 };
 
+/* A table of `bytes` bytes as one of today: what it lacks is NULL. `room` is used when it is
+ * shorter.
+ */
+const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
+                                                  size_t bytes, struct tidings_provider_ops *room);
 /* Check the table (required slots, abi) and open. The error is wrapped with the provider's name. */
 int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
                     struct tidings_str prefix, struct tidings_str config,

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -78,6 +79,24 @@ static void tables_up_to_our_own_version_are_accepted(void **state)
     }
 }
 
+static void what_an_older_table_lacks_counts_as_null(void **state)
+{
+    (void)state;
+    struct tidings_provider_ops ops = table(), room;
+    size_t bytes = offsetof(struct tidings_provider_ops, query);
+    memset(&room, 0xff, sizeof(room));
+    char *older = malloc(bytes); /* not a byte more: a sanitizer sees what is read beyond */
+    assert_non_null(older);
+    memcpy(older, &ops, bytes);
+    const struct tidings_provider_ops *whole =
+        provider_table((const struct tidings_provider_ops *)(void *)older, bytes, &room);
+    assert_ptr_equal(whole, &room);
+    assert_ptr_equal(whole->close, close_it);
+    assert_null(whole->query);
+    free(older);
+    assert_ptr_equal(provider_table(&ops, sizeof(ops), &room), &ops);
+}
+
 static void a_newer_table_is_refused_with_both_versions(void **state)
 {
     (void)state;
@@ -127,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_up_to_our_own_version_are_accepted),
+        cmocka_unit_test(what_an_older_table_lacks_counts_as_null),
         cmocka_unit_test(a_newer_table_is_refused_with_both_versions),
         cmocka_unit_test(a_table_without_what_is_required_is_refused),
         cmocka_unit_test(one_that_cannot_open_is_closed_and_named),
