@@ -11,25 +11,30 @@
 #include "core/read.h"
 #include "core/semantics.h"
 #include "core/session.h"
+#include "server/self_rows.h"
 #include "json/write.h"
 
-#define PART_MAX (8u << 20)
-#define ROWS_MAX 10000u /* of one worker in one answer */
+#define PART_MAX (8u << 20) /* a page and one row more */
 #define ANNOUNCE_MS 1000u
 
 /* The live ones come first. */
-enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_SEMANTICS };
-#define SELF_LIVE ((unsigned)SELF_SEMANTICS)
-#define SELF_KINDS (SELF_LIVE + 1)
+enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_MOUNTS, SELF_SEMANTICS };
+#define SELF_LIVE ((unsigned)SELF_MOUNTS)
+#define SELF_KINDS ((unsigned)SELF_SEMANTICS + 1)
 
 static const struct {
     struct tidings_str uri, name, description;
 } kinds[SELF_KINDS] = {
     [SELF_STATS] = {{SELF_PREFIX "stats", 20}, {"stats", 5}, {"Counters of each worker", 23}},
-    [SELF_PEERS] = {{SELF_PREFIX "peers", 20}, {"peers", 5}, {"Clients with open streams", 25}},
+    [SELF_PEERS] = {{SELF_PREFIX "peers", 20},
+                    {"peers", 5},
+                    {"Clients that are told of changes", 32}},
     [SELF_SUBSCRIPTIONS] = {{SELF_PREFIX "subscriptions", 28},
                             {"subscriptions", 13},
                             {"Who hears of what", 17}},
+    [SELF_MOUNTS] = {{SELF_PREFIX "mounts", 21},
+                     {"mounts", 6},
+                     {"Which provider serves what is below a URI", 41}},
     [SELF_SEMANTICS] = {{SELF_PREFIX "semantics", 24},
                         {"semantics", 9},
                         {"What subscriptions cover, per scheme", 36}},
@@ -52,96 +57,50 @@ struct gather;
 struct part {
     struct letter letter;
     struct gather *gather;
-    struct buf text;
+    struct buf text;  /* an array of rows */
+    bool is_complete; /* there are no more behind them */
 };
 
 struct gather {
     struct tidings_read *read;
     enum self_kind kind;
+    struct self_after after;
     size_t count;
     size_t left; /* atomic */
     struct part parts[];
 };
 
-static void put_count(struct jw *w, const char *key, uint64_t n)
+/* One array: the parts in order, up to the first that is not complete. */
+static void join(struct gather *g, struct buf *text)
 {
-    jw_put_integer(w, tidings_str(key), (int64_t)n);
-}
-
-static void write_stats(struct jw *w, const struct core *core)
-{
-    const struct core_stats *s = &core->stats;
-    jw_begin_object(w);
-    put_count(w, "worker", core->index);
-    put_count(w, "requests", s->requests);
-    put_count(w, "deliveries", s->deliveries);
-    put_count(w, "coalesced", s->coalesced);
-    put_count(w, "truncated", s->truncated);
-    put_count(w, "cut", s->cut);
-    put_count(w, "subscriptions", s->subscriptions);
-    put_count(w, "peers", s->peers);
-    put_count(w, "sessions", s->sessions);
-    put_count(w, "lastChange", core->last_seq);
-    put_count(w, "indexBytes", match_bytes(&core->match));
-    put_count(w, "filters", core->filters.by_text.count);
-    put_count(w, "filterJudgements", core->filters.judged);
-    jw_end_object(w);
-}
-
-static void write_peer(struct jw *w, const struct peer *peer)
-{
-    jw_begin_object(w);
-    put_count(w, "worker", peer->core->index);
-    jw_put_string(w, STR("stream"), peer->sink ? tidings_str(peer->sink->ops->name) : STR("none"));
-    put_count(w, "listens", peer->listen_count);
-    put_count(w, "subscriptions", peer->sub_count);
-    put_count(w, "waiting", peer->outbox.count);
-    put_count(w, "held", peer->held_count);
-    put_count(w, "unsentBytes", peer->sink ? peer->sink->ops->pending(peer->sink) : 0);
-    put_count(w, "cursor", peer_cursor(peer));
-    jw_end_object(w);
-}
-
-static size_t write_subscriptions(struct jw *w, const struct peer *peer, size_t room)
-{
-    size_t n = 0;
-    list_each (lit, lnext, &peer->listens) {
-        const struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
-            const struct sub *sub = list_entry(it, struct sub, link);
-            if (n++ >= room) {
-                return room;
-            }
-            jw_begin_object(w);
-            put_count(w, "worker", peer->core->index);
-            jw_put_string(w, STR("subscribedUri"), sub_spelled(sub));
-            if (listen->id_len > 0) {
-                jw_put_raw(w, STR("subscriptionId"), listen_id(listen));
-            }
-            put_count(w, "periodMs", sub->window.period_ms);
-            put_count(w, "waiting", sub->queued);
-            jw_put_bool(w, STR("suspended"), sub->suspended);
-            jw_end_object(w);
+    bool more = true;
+    buf_init(text, PART_MAX * g->count + 64);
+    buf_putc(text, '[');
+    for (size_t i = 0; i < g->count; i++) {
+        const struct part *part = &g->parts[i];
+        struct tidings_str rows = buf_str(&part->text);
+        if (more && part->text.failed) {
+            text->failed = part->text.failed;
         }
+        if (more && rows.len > 2) { /* they have brackets of their own */
+            if (text->len > 1) {
+                buf_putc(text, ',');
+            }
+            buf_put(text, rows.ptr + 1, rows.len - 2);
+        }
+        more = more && part->is_complete;
     }
-    return n;
+    buf_putc(text, ']');
 }
 
 static void finish(struct gather *g)
 {
     struct buf text;
     struct tidings_error err = {0};
-    buf_init(&text, PART_MAX * g->count + 64);
-    buf_putc(&text, '[');
+    join(g, &text);
     for (size_t i = 0; i < g->count; i++) {
-        struct tidings_str part = buf_str(&g->parts[i].text);
-        if (part.len > 0 && text.len > 1) {
-            buf_putc(&text, ',');
-        }
-        buf_puts(&text, part);
         buf_deinit(&g->parts[i].text);
     }
-    buf_putc(&text, ']');
     struct tidings_resource about;
     tidings_resource_init(&about);
     about.name = kinds[g->kind].name;
@@ -161,34 +120,16 @@ static void part_done(struct part *part)
     }
 }
 
-/* Rows without the brackets around them. */
 static void part_deliver(struct letter *letter, void *owner)
 {
+    static const enum self_rows rows[] = {
+        [SELF_STATS] = SELF_ROWS_STATS,
+        [SELF_PEERS] = SELF_ROWS_PEERS,
+        [SELF_SUBSCRIPTIONS] = SELF_ROWS_SUBSCRIPTIONS,
+    };
     struct part *part = list_entry(letter, struct part, letter);
-    struct core *core = owner;
-    struct buf rows;
-    struct jw w;
-    buf_init(&rows, PART_MAX);
-    jw_init(&w, &rows);
-    jw_begin_array(&w);
-    if (part->gather->kind == SELF_STATS) {
-        write_stats(&w, core);
-    }
-    size_t n = 0;
-    list_each (it, next, &core->peers) {
-        const struct peer *peer = list_entry(it, struct peer, link);
-        if (part->gather->kind == SELF_PEERS && n < ROWS_MAX) {
-            write_peer(&w, peer);
-            n++;
-        } else if (part->gather->kind == SELF_SUBSCRIPTIONS && n < ROWS_MAX) {
-            n += write_subscriptions(&w, peer, ROWS_MAX - n);
-        }
-    }
-    jw_end_array(&w);
-    if (!rows.failed) {
-        buf_put(&part->text, rows.ptr + 1, rows.len - 2);
-    }
-    buf_deinit(&rows);
+    const struct gather *g = part->gather;
+    part->is_complete = self_write_rows(&part->text, owner, rows[g->kind], &g->after);
     part_done(part);
 }
 
@@ -216,31 +157,76 @@ static void describe(enum self_kind kind, struct tidings_resource *about)
     about->name = kinds[kind].name;
     about->description = kinds[kind].description;
     about->mime_type = STR("application/json");
-    about->subscribable = kind != SELF_SEMANTICS;
+    about->subscribable = (unsigned)kind < SELF_LIVE;
 }
 
-static void read_semantics(struct tidings_read *read)
+static void write_mounts(struct jw *w, const struct catalog *catalog)
+{
+    jw_begin_array(w);
+    for (size_t i = 0; i < catalog->mount_count; i++) {
+        const struct tidings_provider *p = catalog->mounts[i];
+        jw_begin_object(w);
+        jw_put_string(w, STR("uri"), p->prefix);
+        jw_put_string(w, STR("provider"), tidings_str(p->ops->name));
+        jw_put_bool(w, STR("writable"), p->ops->write != NULL);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+/* What the catalog of this worker says. */
+static void read_catalog(struct tidings_read *read, enum self_kind kind)
 {
     struct tidings_resource about;
     struct tidings_error err = {0};
     struct buf text;
     struct jw w;
-    describe(SELF_SEMANTICS, &about);
+    describe(kind, &about);
     buf_init(&text, PART_MAX);
     jw_init(&w, &text);
-    semantics_write(&w, read->base.core->catalog);
-    int rc = text.failed ? tidings_fail(&err, text.failed, "the semantics do not fit")
+    if (kind == SELF_MOUNTS) {
+        write_mounts(&w, read->base.core->catalog);
+    } else {
+        semantics_write(&w, read->base.core->catalog);
+    }
+    int rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
                          : tidings_read_text(read, &about, buf_str(&text), &err);
     tidings_read_done(read, rc, &err);
     buf_deinit(&text);
 }
 
+/* Cut off `?after=ROW`. */
+static int take_after(struct tidings_str *uri, struct self_after *after, struct tidings_error *err)
+{
+    struct tidings_str query;
+    bool has_query = false;
+    struct tidings_str path = str_cut(*uri, '?', &query, &has_query);
+    *after = (struct self_after){0};
+    if (!has_query) {
+        return 0;
+    }
+    struct tidings_str value = str_skip(query, sizeof("after=") - 1);
+    if (!str_starts(query, STR("after=")) || !self_after_parse(value, after)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the query must be 'after=' and the 'row' of the last row of a page");
+    }
+    *uri = path;
+    return 0;
+}
+
 static void self_read(struct tidings_provider *p, struct tidings_read *read, struct tidings_str uri)
 {
     struct self *self = tidings_provider_state(p);
+    struct tidings_error err;
+    struct self_after after;
+    int rc = take_after(&uri, &after, &err);
+    if (rc < 0) {
+        tidings_read_done(read, rc, &err);
+        return;
+    }
     int kind = find_kind(self, uri);
-    if (kind == SELF_SEMANTICS) {
-        read_semantics(read);
+    if (kind == SELF_SEMANTICS || kind == SELF_MOUNTS) {
+        read_catalog(read, (enum self_kind)kind);
         return;
     }
     if (kind < 0 || self->core_count == 0) {
@@ -254,6 +240,7 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
     }
     g->read = read;
     g->kind = (enum self_kind)kind;
+    g->after = after;
     g->count = g->left = self->core_count;
     for (size_t i = 0; i < g->count; i++) {
         g->parts[i].gather = g;
@@ -269,7 +256,7 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
 static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum self_kind order[] = {SELF_PEERS, SELF_SEMANTICS, SELF_STATS,
+    static const enum self_kind order[] = {SELF_MOUNTS, SELF_PEERS, SELF_SEMANTICS, SELF_STATS,
                                            SELF_SUBSCRIPTIONS};
     struct tidings_error err;
     int rc = 1;

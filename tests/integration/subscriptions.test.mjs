@@ -250,11 +250,42 @@ test('--self: the counters can be listed and subscribed to like anything else', 
     const server = await serve(t, { files: {}, args: ['--self'] });
     const { resources } = await call(server, 'resources/list');
     const own = resources.map((r) => r.uri).filter((uri) => uri.startsWith('tidings:'));
-    const names = ['peers', 'semantics', 'stats', 'subscriptions'];
+    const names = ['mounts', 'peers', 'semantics', 'stats', 'subscriptions'];
     assert.deepEqual(own.sort(), names.map((name) => `tidings://self/${name}`));
     const { events, ack } = await listen(server, on('tidings://self/stats'));
     assert.deepEqual(ack.notifications, on('tidings://self/stats'));
     await events.message(updatesFor('tidings://self/stats'), 'an update of the counters');
+});
+
+test('--self: peers and subscriptions come in pages, and mounts are told', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self', '--max-uris-per-listen', '2000'] });
+    const uris = Array.from({ length: 1200 }, (_, i) => `${server.uri('')}d${i}/`);
+    const { events } = await listen(server, on(...uris));
+    const other = await listen(server, on(server.uri('a.txt')));
+    const pages = async (name) => {
+        const sizes = [];
+        const rows = [];
+        for (let after = ''; ; after = `?after=${rows.at(-1).row}`) {
+            const page = await self(server, `${name}${after}`);
+            sizes.push(page.length);
+            rows.push(...page);
+            if (page.length === 0) {
+                return { sizes, rows };
+            }
+        }
+    };
+    const { sizes, rows } = await pages('subscriptions');
+    assert.ok(sizes.every((size) => size <= 2000) && sizes.length > 2, `${sizes}`);
+    assert.deepEqual(rows.map((row) => row.subscribedUri).sort(), [...uris, server.uri('a.txt')].sort());
+    const peers = await pages('peers');
+    assert.equal(peers.rows.length, 2);
+    assert.equal(new Set(peers.rows.map((row) => row.peer)).size, 2);
+    assert.deepEqual(new Set(rows.map((row) => row.peer)), new Set(peers.rows.map((row) => row.peer)));
+    await assert.rejects(self(server, 'peers?after=x'), /after=/);
+    const mounts = await self(server, 'mounts');
+    assert.ok(mounts.some((mount) => mount.uri === server.uri('') && mount.provider === 'file'));
+    events.close();
+    other.events.close();
 });
 
 test('without --self there is nothing of the kind', async (t) => {
