@@ -8,8 +8,9 @@
 
 #include "provider/file_provider.h"
 
-/* So many bytes are looked through for the beginning of a line, counted from the first. */
-#define FILE_SCAN_MAX (INT64_C(1) << 30)
+/* So many bytes are looked through for the beginning of a line, counted from the first: a tenth of
+ * a second that anybody may ask for. */
+#define FILE_SCAN_MAX (INT64_C(256) << 20)
 
 /* Some bytes of an open file. */
 struct file_part {

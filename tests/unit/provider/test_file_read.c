@@ -154,6 +154,22 @@ static void the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest(void **
     host_answer_free(a);
 }
 
+static void the_search_for_a_line_has_an_end(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "huge.log", "first\n");
+    assert_int_equal(truncate(at(f, "huge.log"), INT64_C(8) << 30), 0);
+    serve(f, "");
+    struct host_answer *a = read_part(f, MOUNT "huge.log", (struct tidings_range){LINES, 2, -1, 0});
+    assert_int_equal(a->code, TIDINGS_E_LIMIT);
+    assert_non_null(strstr(a->error, "ask for bytes, or for the last lines"));
+    host_answer_free(a);
+    struct tidings_range first = {LINES, 0, 1, 0};
+    a = read_part(f, MOUNT "huge.log", first);
+    check_part(a, first, "first\n");
+    host_answer_free(a);
+}
+
 static void lines_are_found_across_the_chunks_they_are_looked_for_in(void **state)
 {
     struct fixture *f = *state;
@@ -342,6 +358,7 @@ int main(void)
         FILE_TEST(a_small_file_is_given_whole_for_the_core_to_cut),
         FILE_TEST(an_empty_file_has_no_lines_and_is_given_whole),
         FILE_TEST(the_end_of_a_file_of_many_gibibytes_is_read_without_the_rest),
+        FILE_TEST(the_search_for_a_line_has_an_end),
         FILE_TEST(lines_are_found_across_the_chunks_they_are_looked_for_in),
         FILE_TEST(a_file_beyond_the_cap_is_refused_with_both_numbers_and_read_in_ranges),
         FILE_TEST(a_file_the_client_holds_is_not_read),
