@@ -397,6 +397,65 @@ static void a_part_must_be_asked_for_and_say_where_it_lies(void **state)
     assert_json(read_with("app:a", part), "error|code", "-32603");
 }
 
+/* ---- mounts ---------------------------------------------------------------------------------- */
+
+static struct script mounted;
+
+static int mount_open(struct tidings_provider *p, struct tidings_str config,
+                      struct tidings_error *err)
+{
+    (void)p;
+    (void)config;
+    (void)err;
+    return 0;
+}
+
+static void mount_close(struct tidings_provider *p)
+{
+    (void)p;
+}
+
+static void mount_read(struct tidings_provider *p, struct tidings_read *read,
+                       struct tidings_str uri)
+{
+    (void)p;
+    play(&mounted, read, uri);
+}
+
+static const struct tidings_provider_ops mount_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "script",
+    .open = mount_open,
+    .read = mount_read,
+    .close = mount_close,
+};
+
+static void a_provider_keeps_the_rules_too(void **state)
+{
+    (void)state;
+    assert_int_equal(hub_mount(b.hub, &mount_ops, STR("m://x/"), STR_EMPTY, NULL, NULL), 0);
+    bench_settle(&b);
+    /* A container: its URI ends in '/', or its own element says so, whichever comes first. */
+    mounted = (struct script){.pieces = {{.uri = "m://x/d/a", .text = "A"}}, .count = 1};
+    assert_json(read_with("m://x/d/", NULL), "result|contents|0|uri", "m://x/d/a");
+    const char *text = read_with("m://x/d", NULL);
+    assert_json(text, "error|code", "-32603");
+    assert_non_null(strstr(text, "under another URI ('m://x/d/a')"));
+    mounted.pieces[1] = (struct piece){.uri = "m://x/d/", .text = "d", .is_listable = true};
+    mounted.count = 2;
+    text = read_with("m://x/d", NULL);
+    assert_json(text, "result|contents|1|uri", "m://x/d/");
+    assert_json(text, "result|contents|1|capabilities|list", "true");
+    /* Of a container with a range there is its own element alone. */
+    text = read_with("m://x/d/", "\"" META "range\":{\"to\":1}");
+    assert_json(text, "result|contents|0|uri", "m://x/d/");
+    assert_no_json(text, "result|contents|1");
+    /* No children at all is fine for a container only. */
+    mounted = (struct script){.count = 0};
+    assert_json(read_with("m://x/d/", NULL), "result|contents", "[]");
+    assert_json(read_with("m://x/d", NULL), "error|data|reason", "contents_rule");
+}
+
 /* ---- registering ----------------------------------------------------------------------------- */
 
 static void what_is_written_as_json_must_be_json(void **state)
@@ -470,6 +529,7 @@ int main(void)
         READ_TEST(a_listable_resource_gives_its_children_or_nothing),
         READ_TEST(text_that_is_none_is_a_blob),
         READ_TEST(a_part_must_be_asked_for_and_say_where_it_lies),
+        READ_TEST(a_provider_keeps_the_rules_too),
         READ_TEST(what_is_written_as_json_must_be_json),
         cmocka_unit_test(whatever_allocation_fails_it_is_said_and_nothing_leaks),
     };
