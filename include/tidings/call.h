@@ -114,7 +114,7 @@ TIDINGS_API void tidings_call_refuse(struct tidings_call *call, int code,
 TIDINGS_API bool tidings_call_cancelled(const struct tidings_call *call);
 /* Call `fn` once when that happens: on the worker's thread, or at once when it has happened. It
  * must not block, and may finish the call. After the call was finished it is not called, and does
- * not run any more. One function per call. */
+ * not run any more. The first function given stays. */
 TIDINGS_API void tidings_call_on_cancel(struct tidings_call *call, tidings_call_fn fn, void *user);
 
 /* How far it is, for clients that asked to know. `progress` must rise from report to report (others

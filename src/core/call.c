@@ -36,6 +36,7 @@ struct call *call_create(struct channel *channel, struct json *root, const struc
     const struct core_limits *limits = channel->core->limits;
     call->core = channel->core;
     call->channel = channel;
+    call->who = channel->who;
     call->msg = *msg;
     call->root = jv_ref(root);
     arena_init(&call->arena, CALL_ARENA_MAX);

@@ -21,6 +21,7 @@ struct call {
     struct list session_link; /* in session->calls: legacy over HTTP */
     struct core *core;
     struct channel *channel; /* NULL once it is gone */
+    const struct principal *who;
     struct batch *batch;     /* NULL: answered by itself */
     struct session *session; /* legacy over HTTP; NULL once it has ended */
     enum era era;

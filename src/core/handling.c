@@ -151,6 +151,9 @@ bool tidings_call_cancelled(const struct tidings_call *h)
 
 void tidings_call_on_cancel(struct tidings_call *h, tidings_call_fn fn, void *user)
 {
+    if (h->on_cancel) {
+        return; /* one is enough */
+    }
     h->on_cancel = fn;
     h->cancel_user = user;
     if (!move_state(h, CANCEL_NONE, CANCEL_LISTENING)) {
@@ -306,7 +309,13 @@ static void run_handler(struct request *r)
 
 static void run_job(void *job)
 {
-    run_handler(job);
+    struct request *r = job;
+    struct tidings_call *h = r->user;
+    if (tidings_call_cancelled(h)) {
+        tidings_call_done(h, TIDINGS_E_CANCELLED, NULL); /* while it waited for a thread */
+    } else {
+        run_handler(r);
+    }
 }
 
 static void start(struct tidings_call *h)
@@ -317,7 +326,7 @@ static void start(struct tidings_call *h)
         return;
     }
     core->outstanding++;
-    int rc = pool_submit(hub_pool(core->hub), run_job, &h->base);
+    int rc = pool_submit(hub_handlers(core->hub), run_job, &h->base);
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "too many requests are waiting; try again later");

@@ -44,6 +44,8 @@ struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);
 struct pool *hub_pool(struct hub *hub);
+/* For handlers that block: apart from the other, which reads must not wait for. */
+struct pool *hub_handlers(struct hub *hub);
 /* For what clients keep for handlers; any thread. */
 const struct seal_key *hub_seal(const struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */

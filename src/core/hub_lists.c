@@ -4,9 +4,13 @@
  * prompts) that two of them list.
  */
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/hub_private.h"
+
+#define HANDLER_THREADS 4u
+#define HANDLERS_WAITING 100000u /* --max-calls allows fewer */
 
 /* ---- told at most once per period ------------------------------------------------------------ */
 
@@ -28,7 +32,8 @@ static void on_period(struct loop_timer *timer, void *user)
 
 bool hub_lists_open(struct hub *hub)
 {
-    bool good = seal_key_init(&hub->seal) == 0;
+    hub->handlers = pool_create(HANDLER_THREADS, HANDLERS_WAITING, NULL);
+    bool good = hub->handlers && seal_key_init(&hub->seal) == 0;
     for (unsigned i = 0; i < LIST_COUNT; i++) {
         struct hub_list *list = &hub->lists[i];
         list->hub = hub;
@@ -41,6 +46,7 @@ bool hub_lists_open(struct hub *hub)
 
 void hub_lists_close(struct hub *hub)
 {
+    pool_destroy(hub->handlers);
     for (unsigned i = 0; i < LIST_COUNT; i++) {
         loop_timer_close(hub->lists[i].timer);
     }
@@ -84,24 +90,44 @@ static void features_drop(struct letter *letter)
     mem_free(l);
 }
 
-static void swap_features(struct hub *hub, enum feature_kind kind, struct feature_list *next)
+/* Takes `next`, also on failure: then nothing has changed. */
+static int swap_features(struct hub *hub, enum feature_kind kind, struct feature_list *next,
+                         struct tidings_error *err)
 {
+    struct list letters;
+    list_init(&letters);
+    bool good = next != NULL;
+    for (size_t i = 0; i < hub->core_count && good; i++) {
+        struct features_letter *l = mem_zalloc(sizeof(*l));
+        good = l != NULL;
+        if (l) {
+            l->letter.deliver = features_deliver;
+            l->letter.drop = features_drop;
+            l->kind = kind;
+            l->list = feature_list_ref(next);
+            list_append(&letters, &l->letter.link);
+        }
+    }
+    size_t i = 0;
+    list_each (it, after, &letters) {
+        struct letter *letter = list_entry(it, struct letter, link);
+        list_remove(it);
+        if (good) {
+            mailbox_send(hub->cores[i++]->mailbox, letter);
+        } else {
+            features_drop(letter);
+        }
+    }
+    if (!good) {
+        feature_list_unref(next);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     feature_list_unref(hub->features[kind]);
     hub->features[kind] = next;
-    for (size_t i = 0; i < hub->core_count; i++) {
-        struct features_letter *l = mem_zalloc(sizeof(*l));
-        if (!l) {
-            continue; /* the worker keeps the older list until the next one */
-        }
-        l->letter.deliver = features_deliver;
-        l->letter.drop = features_drop;
-        l->kind = kind;
-        l->list = feature_list_ref(next);
-        mailbox_send(hub->cores[i]->mailbox, &l->letter);
-    }
     if (kind != FEATURE_COMPLETION) {
         hub_list_changed(hub, kind == FEATURE_TOOL ? CHANGE_TOOLS : CHANGE_PROMPTS);
     }
+    return 0;
 }
 
 static const char *const kind_names[FEATURE_KINDS] = {"tool", "prompt", "completion"};
@@ -118,12 +144,7 @@ static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u %ss can be offered", HUB_MAX_FEATURES,
                             kind_names[f->kind]);
     }
-    struct feature_list *next = feature_list_derive(old, f, STR_EMPTY);
-    if (!next) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    swap_features(hub, f->kind, next);
-    return 0;
+    return swap_features(hub, f->kind, feature_list_derive(old, f, STR_EMPTY), err);
 }
 
 struct removal {
@@ -139,12 +160,7 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no %s '%.*s'", kind_names[r->kind],
                             (int)(r->name.len < 128 ? r->name.len : 128), r->name.ptr);
     }
-    struct feature_list *next = feature_list_derive(old, NULL, r->name);
-    if (!next) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    swap_features(hub, r->kind, next);
-    return 0;
+    return swap_features(hub, r->kind, feature_list_derive(old, NULL, r->name), err);
 }
 
 int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_error *err)
@@ -164,6 +180,11 @@ int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_s
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind)
 {
     return feature_list_ref(hub->features[kind]);
+}
+
+struct pool *hub_handlers(struct hub *hub)
+{
+    return hub->handlers;
 }
 
 const struct seal_key *hub_seal(const struct hub *hub)

@@ -35,12 +35,13 @@ struct hub {
     struct hub_list lists[LIST_COUNT];            /* by notice */
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
-    size_t calls;         /* atomic: handlers under way on all workers */
-    size_t max_announced; /* atomic */
-    size_t announced;     /* atomic: bytes of changes that wait for their number */
-    struct letter lost;   /* on its way while is_lost */
-    bool is_lost;         /* atomic: something was refused since everybody was last told */
-    bool running;         /* atomic */
+    struct pool *handlers; /* for handlers that block */
+    size_t calls;          /* atomic: handlers under way on all workers */
+    size_t max_announced;  /* atomic */
+    size_t announced;      /* atomic: bytes of changes that wait for their number */
+    struct letter lost;    /* on its way while is_lost */
+    bool is_lost;          /* atomic: something was refused since everybody was last told */
+    bool running;          /* atomic */
     pthread_t thread;
     struct mailbox *turn; /* holds the token, unless somebody does */
     struct letter token;

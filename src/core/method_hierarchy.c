@@ -64,7 +64,7 @@ static void look(struct call *call, size_t wanted, void (*found)(struct looking 
         call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!access_allows(call->channel->who, ACCESS_LIST, l->uri) ||
+    if (!access_allows(call->who, ACCESS_LIST, l->uri) ||
         !catalog_find(call->core->catalog, l->uri, &call->arena, &l->hit)) {
         call_fail(call, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
         return;
@@ -196,7 +196,7 @@ static void list_children(struct looking *l)
     }
     l->list.after = after;
     l->list.wanted = l->wanted;
-    l->list.who = call->channel->who;
+    l->list.who = call->who;
     l->list.w = &call->w;
     buf_init(&l->list.last, URI_MAX * 3);
     call_begin(call);

@@ -75,7 +75,7 @@ void method_resources_read(struct call *call)
         call_fail_err(call, &err, spelled);
         return;
     }
-    if (!access_allows(call->channel->who, ACCESS_READ, uri) ||
+    if (!access_allows(call->who, ACCESS_READ, uri) ||
         !catalog_find(call->core->catalog, uri, &call->arena, &r->hit)) {
         call_fail(call, TIDINGS_E_NOTFOUND, spelled, "resource not found");
         return;
@@ -84,7 +84,7 @@ void method_resources_read(struct call *call)
     request_init(&read->base, call->core, read_done, call, uri);
     read->w = &call->w;
     read->options = &r->options;
-    read->who = call->channel->who;
+    read->who = call->who;
     read->spelled = spelled;
     read->max_bytes = call->core->limits->max_read_bytes;
     call->request = &read->base;

@@ -198,7 +198,7 @@ void method_resources_list(struct call *call)
     l->call = call;
     l->catalog = catalog_ref(call->core->catalog);
     l->list.wanted = wanted;
-    l->list.who = call->channel->who;
+    l->list.who = call->who;
     l->list.w = &call->w;
     buf_init(&l->list.last, CURSOR_MAX);
     if (cursor.source == FROM_MOUNT && !find_mount(l, cursor.after)) {
@@ -263,7 +263,7 @@ void method_resources_templates_list(struct call *call)
     for (size_t i = catalog_upper_bound(catalog->templates, n, cursor.after); i < n && !full; i++) {
         const struct tidings_resource *about = catalog->templates[i]->about;
         full = count == wanted;
-        if (!full && access_allows(call->channel->who, ACCESS_LIST, about->uri)) {
+        if (!full && access_allows(call->who, ACCESS_LIST, about->uri)) {
             jw_begin_object(&call->w);
             resource_write_members(&call->w, STR("uriTemplate"), about);
             jw_end_object(&call->w);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "core/call.h"
 #include "transport/http_conn.h"
+#include "wire/http_chars.h"
 #include "wire/sse.h"
 
 #define BODY_MAX 4096u /* of a refusal */
@@ -118,7 +119,35 @@ void conn_refuse(struct http_conn *conn, int status, const char *text)
     buf_deinit(&body);
 }
 
-void conn_answer_preflight(struct http_conn *conn)
+/* What a page may send. Mcp-Param-* are named by tools: those it wants to send are allowed. */
+static void put_allowed_headers(struct http_conn *conn, const struct http_request *req,
+                                struct buf *head)
+{
+    if (conn->r->is_resource) {
+        http_put_header(head, "Access-Control-Allow-Headers",
+                        STR("Authorization, Content-Type, Accept, Range, If-Match, If-None-Match, "
+                            "If-Range"));
+        return;
+    }
+    struct buf allowed;
+    buf_init(&allowed, HTTP_MAX_HEAD);
+    buf_puts(&allowed, STR("Authorization, Content-Type, Accept, MCP-Protocol-Version, "
+                           "Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"));
+    struct tidings_str asked = http_header(req, "access-control-request-headers", NULL);
+    while (asked.len > 0) {
+        static const struct tidings_str prefix = {"mcp-param-", 10};
+        struct tidings_str name = str_trim(str_cut(asked, ',', &asked, NULL), " \t");
+        if (name.len > prefix.len && str_eq_nocase(tidings_strn(name.ptr, prefix.len), prefix) &&
+            http_all_are(name, HTTP_IS_TOKEN)) {
+            buf_puts(&allowed, STR(", "));
+            buf_puts(&allowed, name);
+        }
+    }
+    http_put_header(head, "Access-Control-Allow-Headers", buf_str(&allowed));
+    buf_deinit(&allowed);
+}
+
+void conn_answer_preflight(struct http_conn *conn, const struct http_request *req)
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
@@ -128,12 +157,7 @@ void conn_answer_preflight(struct http_conn *conn)
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
-        http_put_header(head, "Access-Control-Allow-Headers",
-                        is_resource ? STR("Authorization, Content-Type, Accept, Range, If-Match, "
-                                          "If-None-Match, If-Range")
-                                    : STR("Authorization, Content-Type, Accept, "
-                                          "MCP-Protocol-Version, Mcp-Method, Mcp-Name, "
-                                          "Mcp-Session-Id, Last-Event-ID"));
+        put_allowed_headers(conn, req, head);
         http_put_header(head, "Access-Control-Max-Age", STR("600"));
     }
     put_connection(conn, head);

@@ -119,7 +119,7 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
                  struct tidings_str type, struct buf *text);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
-void conn_answer_preflight(struct http_conn *conn);
+void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 /* http_resource.c: /resource?uri=… */
 #define RESOURCE_PATH "/resource"
 /* Is the method one for it? Answers when it is not. */

@@ -161,7 +161,7 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
         inbound_delete(channel, &headers);
         break;
     case HTTP_OPTIONS:
-        conn_answer_preflight(conn);
+        conn_answer_preflight(conn, req);
         break;
     case HTTP_OTHER:
     case HTTP_HEAD:

@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { request } from './lib/http.mjs';
 import { key, listen, meta, modern, modernHeaders, post, Session } from './lib/rpc.mjs';
 import { legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
 import { serveExample } from './lib/server.mjs';
@@ -303,6 +304,31 @@ test('the header Mcp-Name must name the tool', async (t) => {
     const { status, json } = await post(server, message, headers);
     assert.equal(status, 400);
     assert.equal(json.error.code, -32020);
+});
+
+test('headers that repeat arguments must say the same, and pages may send them', async (t) => {
+    const server = await serveExample(t, 'conformance');
+    const name = 'test_mirrored_header';
+    const say = (args, headers) => callTool(server, name, args, { headers });
+    const good = await say({ region: 'eu' }, { 'Mcp-Param-Region': 'eu' });
+    assert.ok(good.json.result, good.text);
+    for (const headers of [{}, { 'Mcp-Param-Region': 'us' }]) {
+        const bad = await say({ region: 'eu' }, headers);
+        assert.equal(bad.status, 400);
+        assert.equal(bad.json.error.code, -32020);
+        assert.match(bad.json.error.message, /mcp-param-region/);
+    }
+    const allowed = await request(server, {
+        method: 'OPTIONS',
+        headers: {
+            Origin: 'http://localhost:1',
+            'Access-Control-Request-Method': 'POST',
+            'Access-Control-Request-Headers': 'content-type, mcp-param-region,x-other, mcp-param-',
+        },
+    });
+    const list = allowed.headers.get('access-control-allow-headers').split(', ');
+    assert.ok(list.includes('mcp-param-region') && list.includes('Mcp-Name'), list.join());
+    assert.ok(!list.includes('x-other') && !list.includes('mcp-param-'), list.join());
 });
 
 test('hundreds of calls on all threads are each answered once', async (t) => {

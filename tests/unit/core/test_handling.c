@@ -3,6 +3,7 @@
  * Handlers that take their time: they answer later and from other threads, are told when nobody
  * waits any more, have a deadline, report what they do; and there are only so many at a time.
  */
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +96,66 @@ static void a_blocking_handler_runs_on_another_thread(void **state)
     bench_until(&b, has_answer, c);
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
+}
+
+static sem_t gate;
+static unsigned waiting, ran; /* atomic */
+
+static void wait_at_gate(void *user, struct tidings_call *h)
+{
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    while (sem_wait(&gate) < 0) {
+    }
+    tool_hello(user, h);
+}
+
+static void note_that_it_ran(void *user, struct tidings_call *h)
+{
+    __atomic_add_fetch(&ran, 1, __ATOMIC_SEQ_CST);
+    tool_hello(user, h);
+}
+
+static bool all_threads_wait(void *user)
+{
+    (void)user;
+    return __atomic_load_n(&waiting, __ATOMIC_SEQ_CST) == 4;
+}
+
+static bool nothing_is_under_way(void *user)
+{
+    (void)user;
+    return list_empty(&b.core[0].handlings.all);
+}
+
+static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **state)
+{
+    (void)state;
+    b.limits.max_calls = 16;
+    waiting = ran = 0;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    struct bench_tool tool = {.name = "gate", .handler = wait_at_gate, .is_blocking = true};
+    bench_add_tool(&b, &tool);
+    tool.name = "ran";
+    tool.handler = note_that_it_ran;
+    bench_add_tool(&b, &tool);
+    bench_settle(&b);
+    struct client *c[5];
+    for (size_t i = 0; i < 5; i++) {
+        c[i] = client_http(&b);
+        client_call(c[i], "1", i < 4 ? "gate" : "ran", NULL, NULL);
+    }
+    bench_until(&b, all_threads_wait, NULL);
+    client_vanish(c[4]);
+    for (size_t i = 0; i < 4; i++) {
+        sem_post(&gate);
+    }
+    bench_until(&b, nothing_is_under_way, NULL);
+    assert_int_equal(ran, 0);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(c[i]->count, i < 4);
+        client_free(c[i]);
+    }
+    sem_destroy(&gate);
 }
 
 static void a_tool_that_was_removed_finishes_what_it_began(void **state)
@@ -448,6 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(an_answer_may_come_later_from_another_thread),
         WITH_BENCH(a_blocking_handler_runs_on_another_thread),
+        WITH_BENCH(what_was_cancelled_while_it_waited_for_a_thread_does_not_run),
         WITH_BENCH(a_tool_that_was_removed_finishes_what_it_began),
         WITH_BENCH(beyond_the_limit_calls_are_refused_by_its_name),
         WITH_BENCH(after_the_deadline_the_client_has_an_answer_and_the_handler_is_told),

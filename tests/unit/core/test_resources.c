@@ -255,6 +255,22 @@ static bool is_answered(void *user)
     return all[0]->count > 0 && all[1]->count > 0 && all[2]->count > 0;
 }
 
+static void children_whose_client_left_meanwhile_are_no_trouble(void **state)
+{
+    (void)state;
+    fake_add(&fake, "mem://x/dir/")->is_listable = true;
+    fake.holds_stats = true;
+    struct client *c = client_http(&b);
+    client_modern(c, "1", "resources/list", "\"uri\":\"mem://x/dir/\"");
+    bench_settle(&b);
+    client_vanish(c);
+    fake.holds_stats = false;
+    fake_finish_stats(&fake);
+    bench_settle(&b);
+    assert_int_equal(c->count, 0);
+    client_free(c);
+}
+
 static void blocking_providers_work_on_the_pool(void **state)
 {
     (void)state;
@@ -302,6 +318,7 @@ int main(void)
         TEST(content_beyond_the_limit_is_an_error_and_not_half_an_answer),
         TEST(answers_come_later_and_from_other_threads),
         TEST(a_list_whose_client_left_is_dropped_when_done),
+        TEST(children_whose_client_left_meanwhile_are_no_trouble),
         BLOCKING(blocking_providers_work_on_the_pool),
         BLOCKING(a_client_may_leave_while_the_pool_works_for_it),
     };
