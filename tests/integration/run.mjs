@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Run the integration tests: `node run.mjs [--core | --delivery] [FILE…]`. `--core` is the quick
-// subset over HTTP that also runs under the sanitizers, `--delivery` the part of it about what
-// subscribers are sent, which also runs without io_uring. Ends with `# failed in FILE` for each file in which a
-// test failed, `# pass N` and `# fail M`; fails if any did.
+// Run the integration tests: `node run.mjs [--core | --delivery | --stepped] [FILE…]`. `--core` is the
+// quick subset over HTTP that also runs under the sanitizers, `--delivery` the part of it about what
+// subscribers are sent, which also runs without io_uring, `--stepped` the part that also runs against a
+// host that steps the server. Ends with `# failed in FILE` for each file in which a test failed,
+// `# pass N` and `# fail M`; fails if any did.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -18,13 +19,16 @@ const CORE = [
     'options', 'subscriptions', 'churn', 'prompts', 'schemas',
 ];
 
+// What the thread of the turns does: watching directories is another's.
+const STEPPED = CORE.filter((name) => name !== 'watch' && name !== 'schemas');
 const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
 const named = args.filter((arg) => !arg.startsWith('--'));
 const all = readdirSync(here).filter((name) => name.endsWith('.test.mjs'));
-const subset = args.includes('--core') ? CORE : args.includes('--delivery') ? DELIVERY : null;
+const subsets = { '--core': CORE, '--delivery': DELIVERY, '--stepped': STEPPED };
+const subset = subsets[args.find((arg) => arg in subsets)] ?? null;
 const files = subset?.map((name) => `${name}.test.mjs`) ?? all;
 const chosen = named.length > 0 ? named : files;
 
