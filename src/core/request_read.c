@@ -289,7 +289,7 @@ static int pass(struct tidings_read *read, const struct tidings_resource *about,
     struct tidings_error why;
     if (cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
         leave_out(read, READ_OUT_OF_RANGE, &why);
-        read->whole = row.size > 0 ? row.size : 0;
+        read->whole = read->whole == 0 && row.size > 0 ? row.size : read->whole;
         return 0;
     }
     return give(read, &e, err);
