@@ -14,6 +14,8 @@
 #define BEHIND '\x7f'
 #define URI_ROOM (4u * 4096u)
 #define NAMES_MAX 10000u
+#define CHILDREN_MAX 64u /* that ride in the read of a container … */
+#define CHILDREN_BYTES (256u * 1024u)
 
 struct mounted {
     struct published *store;
@@ -83,8 +85,10 @@ static void describe_container(struct tidings_str uri, struct tidings_resource *
     row->listable = true;
 }
 
-/* Direct children of the container `parent`, each once: 1 to go on, else the end. */
-typedef int (*child_fn)(void *user, const struct tidings_resource *row, struct tidings_error *err);
+/* Direct children of the container `parent`, each once: 1 to go on, else the end. `item` is NULL
+ * for a container. */
+typedef int (*child_fn)(void *user, const struct tidings_resource *row,
+                        const struct published_item *item, struct tidings_error *err);
 
 static int each_child(struct published *store, struct tidings_str parent, struct tidings_str after,
                       child_fn fn, void *user, struct tidings_error *err)
@@ -110,7 +114,7 @@ static int each_child(struct published *store, struct tidings_str parent, struct
             key = tidings_strn(key.ptr, parent.len + (size_t)slash + 1);
             describe_container(key, &row);
         }
-        rc = fn(user, &row, err);
+        rc = fn(user, &row, slash >= 0 ? NULL : item, err);
         buf_puts(&at, key);
         if (slash >= 0) {
             buf_putc(&at, BEHIND);
@@ -142,9 +146,11 @@ struct naming {
     size_t count;
 };
 
-static int put_name(void *user, const struct tidings_resource *row, struct tidings_error *err)
+static int put_name(void *user, const struct tidings_resource *row,
+                    const struct published_item *item, struct tidings_error *err)
 {
     struct naming *n = user;
+    (void)item;
     (void)err;
     if (n->count++ >= NAMES_MAX) {
         return 0;
@@ -152,6 +158,26 @@ static int put_name(void *user, const struct tidings_resource *row, struct tidin
     buf_puts(&n->text, published_name(row->uri));
     buf_puts(&n->text, row->listable ? STR("/\n") : STR("\n"));
     return 1;
+}
+
+/* The first children, as far as they fit. */
+struct giving {
+    struct tidings_read *read;
+    size_t count, room;
+};
+
+static int give_child(void *user, const struct tidings_resource *row,
+                      const struct published_item *item, struct tidings_error *err)
+{
+    struct giving *g = user;
+    if (!item || !tidings_read_wants(g->read, row->uri, row->mime_type) ||
+        item->content.len > g->room) {
+        return 1;
+    }
+    g->room -= item->content.len;
+    int rc = item->is_text ? tidings_read_text(g->read, row, item->content, err)
+                           : tidings_read_blob(g->read, row, item->content, err);
+    return rc < 0 ? rc : ++g->count < CHILDREN_MAX;
 }
 
 static int read_container(struct tidings_provider *p, struct tidings_read *read,
@@ -167,6 +193,11 @@ static int read_container(struct tidings_provider *p, struct tidings_read *read,
     }
     if (rc == 0) {
         rc = tidings_read_text(read, &row, buf_str(&n.text), err);
+    }
+    size_t room = tidings_read_max_bytes(read) - n.text.len;
+    struct giving g = {.read = read, .room = room < CHILDREN_BYTES ? room : CHILDREN_BYTES};
+    if (rc == 0) {
+        rc = each_child(store_of(p), uri, STR_EMPTY, give_child, &g, err);
     }
     buf_deinit(&n.text);
     return rc;
@@ -235,8 +266,10 @@ static void published_list(struct tidings_provider *p, struct tidings_list *list
     tidings_list_done(list, rc < 0 ? rc : 0, &err);
 }
 
-static int add_child(void *user, const struct tidings_resource *row, struct tidings_error *err)
+static int add_child(void *user, const struct tidings_resource *row,
+                     const struct published_item *item, struct tidings_error *err)
 {
+    (void)item;
     return tidings_list_add(user, row, err);
 }
 

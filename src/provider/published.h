@@ -15,7 +15,8 @@
  *   - The store is bounded in number and bytes (content and descriptions). What does not fit is
  *     refused with TIDINGS_E_LIMIT; nothing is thrown out for it.
  *   - Segments make containers: `x:///a/` exists as long as something below it does (the prefix
- *     itself always), has children, and reads as their names. So no URI published ends in '/'.
+ *     itself always), has children, and reads as their names and the first of them. So no URI
+ *     published ends in '/'.
  */
 #ifndef PROVIDER_PUBLISHED_H
 #define PROVIDER_PUBLISHED_H

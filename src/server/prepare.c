@@ -279,11 +279,11 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         hub_detach_all(s->hub);
         server_dismantle(s);
         publish_remove_tools(s);
-        catalog_unref(s->mounted);
-        s->mounted = NULL;
         s->own = NULL;
         hub_unmount_new(s->hub, before);
         loop_turn(s->loop); /* what was closed goes now, not when the server is destroyed */
+    } else {
+        publish_open(s);
     }
     catalog_unref(before);
     return rc;

@@ -217,10 +217,11 @@ int publish_settle(struct tidings_server *s, struct tidings_error *err)
 {
     struct catalog *c = hub_catalog(s->hub);
     int rc = check_all(s, c, err);
-    if (rc < 0) {
-        catalog_unref(c);
-        return rc;
-    }
-    __atomic_store_n(&s->mounted, c, __ATOMIC_RELEASE);
-    return s->config.allow_write ? publish_add_tools(s, err) : 0;
+    catalog_unref(c);
+    return rc == 0 && s->config.allow_write ? publish_add_tools(s, err) : rc;
+}
+
+void publish_open(struct tidings_server *s)
+{
+    __atomic_store_n(&s->mounted, hub_catalog(s->hub), __ATOMIC_RELEASE);
 }

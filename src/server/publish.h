@@ -24,8 +24,10 @@
 
 /* Mount the prefixes that the configuration names. Before the server runs. */
 int publish_mount(struct tidings_server *s, struct tidings_error *err);
-/* Everything is mounted: check what was registered and published before. */
+/* Everything is mounted: check what was registered and published before, and offer the tools. */
 int publish_settle(struct tidings_server *s, struct tidings_error *err);
+/* The server runs from now on: the mounts stay, and changes are announced. */
+void publish_open(struct tidings_server *s);
 
 /* What tidings_server_publish and tidings_server_unpublish do, with conditions. Any thread; URIs in
  * any spelling. */

@@ -334,6 +334,9 @@ static void containers_exist_while_something_is_below_them(void **state)
     host_answer_free(a);
     a = host_read(f->host, AT "d/");
     assert_string_equal(a->rows[0].bytes, "e/\nf\n");
+    assert_int_equal(a->count, 2); /* and the child that is no container */
+    assert_string_equal(a->rows[1].uri, AT "d/f");
+    assert_string_equal(a->rows[1].bytes, "1");
     host_answer_free(a);
     take_away(f, AT "d/e/x");
     a = host_stat(f->host, AT "d/e/");
