@@ -47,7 +47,7 @@ build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf libuv1-dev li
     libpcre2-dev liburing-dev libsqlite3-dev libcurl4-openssl-dev|libcurl4-gnutls-dev shared-mime-info'
 # What the tests need besides (npm is asked for separately: it may come from elsewhere).
 test_packages='g++ libcmocka-dev clang clang-tidy clang-format libclang-rt-14-dev
-    libhttp-parser-dev scdoc procps'
+    libhttp-parser-dev scdoc procps iproute2'
 
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages
 # changed since; then builds, the words going to ninja.

@@ -4,7 +4,7 @@
 // quick subset over HTTP that also runs under the sanitizers, `--delivery` the part of it about what
 // subscribers are sent, which also runs without io_uring, `--stepped` the part that also runs against a
 // host that steps the server. Ends with `# failed in FILE` for each file in which a test failed,
-// `# pass N` and `# fail M`; fails if any did.
+// `# skip K`, `# pass N` and `# fail M`; fails if any did.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
@@ -32,7 +32,7 @@ const subset = subsets[args.find((arg) => arg in subsets)] ?? null;
 const files = subset?.map((name) => `${name}.test.mjs`) ?? all;
 const chosen = named.length > 0 ? named : files;
 
-const counts = { pass: 0, fail: 0 };
+const counts = { pass: 0, fail: 0, skip: 0 };
 const failedIn = new Set();
 const tests = run({
     files: chosen.map((name) => path.resolve(here, name)),
@@ -42,6 +42,7 @@ const tests = run({
 const leaf = (event) => event.details?.type !== 'suite' && !event.skip && event.nesting >= 0;
 tests.on('test:pass', (event) => {
     counts.pass += leaf(event) ? 1 : 0;
+    counts.skip += event.skip ? 1 : 0;
 });
 tests.on('test:fail', (event) => {
     counts.fail += leaf(event) ? 1 : 0;
@@ -53,6 +54,6 @@ report.on('end', () => {
     for (const file of failedIn) {
         process.stdout.write(`# failed in ${file}\n`);
     }
-    process.stdout.write(`# pass ${counts.pass}\n# fail ${counts.fail}\n`);
+    process.stdout.write(`# skip ${counts.skip}\n# pass ${counts.pass}\n# fail ${counts.fail}\n`);
 });
 report.pipe(process.stdout, { end: false });
