@@ -4,7 +4,10 @@
  * line it gets on standard input, sends one prepared event of SIZE bytes to each of them, one send
  * after the other. What bench/fanout takes beyond this is tidings' own.
  *
- *     baseline_fanout SIZE
+ *     baseline_fanout SIZE [THREADS]
+ *
+ * With more than one thread each sends to its share of the sockets, as workers do; the first one
+ * accepts, reads the lines and wakes them.
  *
  * A connection is held from its first bytes on, which are answered with what a stream begins with
  * (two empty events). It prints its address on standard error when it listens, answers a line with
@@ -14,21 +17,26 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { STREAMS_MAX = 65536, EVENTS = 64, SNDBUF = 32 * 1024 };
+enum { STREAMS_MAX = 65536, EVENTS = 64, SNDBUF = 32 * 1024, THREADS_MAX = 64 };
 
 static int streams[STREAMS_MAX];
 static size_t stream_count;
 static char event[1 << 20];
+static size_t event_size;
+static size_t threads = 1;
+static int wakes[THREADS_MAX];
 
 static int listen_on_loopback(void)
 {
@@ -72,13 +80,51 @@ static void begin_stream(int fd)
     streams[stream_count++] = fd;
 }
 
-static bool publish(size_t size)
+/* To every socket of a thread's share. */
+static void send_share(size_t share)
+{
+    for (size_t i = share; i < stream_count; i += threads) {
+        if (send(streams[i], event, event_size, MSG_NOSIGNAL) != (ssize_t)event_size) {
+            fprintf(stderr, "baseline_fanout: a send was cut short\n");
+            _exit(1);
+        }
+    }
+}
+
+static void *sender(void *arg)
+{
+    int *wake = arg;
+    uint64_t n;
+    while (read(*wake, &n, sizeof(n)) == (ssize_t)sizeof(n)) {
+        for (; n > 0; n--) {
+            send_share((size_t)(wake - wakes));
+        }
+    }
+    return NULL;
+}
+
+static bool start_senders(void)
+{
+    for (size_t i = 0; threads > 1 && i < threads; i++) {
+        pthread_t thread;
+        wakes[i] = eventfd(0, EFD_CLOEXEC);
+        if (wakes[i] < 0 || pthread_create(&thread, NULL, sender, &wakes[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool publish(void)
 {
     struct timespec now;
+    uint64_t once = 1;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    for (size_t i = 0; i < stream_count; i++) {
-        if (send(streams[i], event, size, MSG_NOSIGNAL) != (ssize_t)size) {
-            fprintf(stderr, "baseline_fanout: a send was cut short\n");
+    if (threads == 1) {
+        send_share(0);
+    }
+    for (size_t i = 0; threads > 1 && i < threads; i++) {
+        if (write(wakes[i], &once, sizeof(once)) < 0) {
             return false;
         }
     }
@@ -86,7 +132,7 @@ static bool publish(size_t size)
     return fflush(stdout) == 0;
 }
 
-static bool obey(size_t size)
+static bool obey(void)
 {
     char lines[64];
     ssize_t n = read(STDIN_FILENO, lines, sizeof(lines));
@@ -94,7 +140,7 @@ static bool obey(size_t size)
         exit(0);
     }
     for (ssize_t i = 0; i < n; i++) {
-        if (lines[i] == '\n' && !publish(size)) {
+        if (lines[i] == '\n' && !publish()) {
             return false;
         }
     }
@@ -109,11 +155,13 @@ static bool watch(int epoll, int fd)
 
 int main(int argc, char **argv)
 {
-    size_t size = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
-    if (size < 3 || size > sizeof(event)) {
-        fprintf(stderr, "usage: baseline_fanout SIZE\n");
+    size_t size = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+    threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+    if (size < 3 || size > sizeof(event) || threads < 1 || threads > THREADS_MAX) {
+        fprintf(stderr, "usage: baseline_fanout SIZE [THREADS]\n");
         return 2;
     }
+    event_size = size;
     memset(event, 'x', size);
     event[size - 2] = event[size - 1] = '\n';
     struct rlimit files;
@@ -123,7 +171,8 @@ int main(int argc, char **argv)
     }
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     int listener = listen_on_loopback();
-    if (epoll < 0 || listener < 0 || !watch(epoll, listener) || !watch(epoll, STDIN_FILENO)) {
+    if (epoll < 0 || listener < 0 || !watch(epoll, listener) || !watch(epoll, STDIN_FILENO) ||
+        !start_senders()) {
         perror("baseline_fanout");
         return 1;
     }
@@ -135,7 +184,7 @@ int main(int argc, char **argv)
                 accept_all(epoll, listener);
             } else if (events[i].data.fd != STDIN_FILENO) {
                 begin_stream(events[i].data.fd);
-            } else if (!obey(size)) {
+            } else if (!obey()) {
                 return 1;
             }
         }

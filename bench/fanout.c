@@ -123,7 +123,7 @@ static void start_bare(struct turn *t, size_t event_bytes)
     char size[32];
     bench_sibling(path, "baseline_fanout");
     snprintf(size, sizeof(size), "%zu", event_bytes);
-    char *const argv[] = {path, size, NULL};
+    char *const argv[] = {path, size, workers, NULL};
     bench_spawn(&t->child, argv, BENCH_STDIO | BENCH_STDERR);
 }
 
