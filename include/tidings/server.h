@@ -252,9 +252,10 @@ TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const ch
  *
  * Stepped, everything happens on the one thread that started the server, inside
  * tidings_server_turn: connections, the callbacks of resources and subscriptions, delivery. No
- * thread is started, but for two kinds of provider: a mounted directory watches on a thread of its
- * own and reads large files on a pool of two, and providers with TIDINGS_PROVIDER_BLOCKING are
- * called on that pool; it starts when it is first needed.
+ * thread is started but for what needs one: the library's own providers (directories, commands, the
+ * machine's state) have a thread each, and directories a small pool for large files; providers with
+ * TIDINGS_PROVIDER_BLOCKING, and tools and prompts that say they block, are called on pools. Each
+ * pool starts when it is first needed.
  */
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
