@@ -184,6 +184,18 @@ TIDINGS_API int tidings_changed_all(struct tidings_server *server, struct tiding
 TIDINGS_API int tidings_server_set_rate(struct tidings_server *server, struct tidings_str uri,
                                         uint64_t ms, struct tidings_error *err);
 
+/* What subscriptions to anything at or below a URI prefix (empty: to anything) get when they ask
+ * for nothing, and the most they may ask for: two JSON objects as `options` and `limits` have them
+ * in the configuration, either may be empty. Counts for subscriptions made from now on, also of the
+ * program itself; instead of what was set for the same prefix before, and over what is configured
+ * for it; both empty: no more of it. Any thread, before and while the server runs.
+ * TIDINGS_E_INVALID: with the field and what is accepted; TIDINGS_E_LIMIT: for more than 1,000
+ * prefixes. */
+TIDINGS_API int tidings_server_set_options(struct tidings_server *server, struct tidings_str prefix,
+                                           struct tidings_str options_json,
+                                           struct tidings_str limits_json,
+                                           struct tidings_error *err);
+
 /* ---- subscriptions of the program itself ----------------------------------------------------- */
 
 /* What a subscription hears. Slices are valid during the call. */

@@ -195,6 +195,12 @@ void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms)
     match_find(&core->match, uri, apply_rate, &ms);
 }
 
+void core_set_rules(struct core *core, struct option_rules *rules)
+{
+    option_rules_unref(core->rules);
+    core->rules = rules;
+}
+
 bool core_settle(struct core *core, uint64_t timeout_ms)
 {
     uint64_t deadline = clock_monotonic_ms() + timeout_ms;
@@ -230,6 +236,7 @@ void core_deinit(struct core *core)
         mailbox_unref(core->mailbox);
     }
     filters_deinit(&core->filters);
+    option_rules_unref(core->rules);
     map_deinit(&core->sessions);
     match_deinit(&core->match);
     catalog_unref(core->catalog);

@@ -76,7 +76,8 @@ struct core {
     struct map rates;            /* URI -> struct core_rate: limits set at run time */
     const struct change *parsed; /* whose `subject` it is */
     struct json *subject;
-    struct filters filters; /* schemas that subscriptions filter with */
+    struct filters filters;     /* schemas that subscriptions filter with */
+    struct option_rules *rules; /* a reference: set at run time; NULL: those of the limits */
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
@@ -114,6 +115,8 @@ struct json *core_subject(struct core *core, const struct change *change);
 void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
 /* The longest pause set for anything `sub` matches. */
 uint64_t core_rate(const struct core *core, const struct sub *sub);
+/* From now on new subscriptions follow these rules. Takes the reference. */
+void core_set_rules(struct core *core, struct option_rules *rules);
 /* A change arrived from the hub. */
 void core_on_change(struct core *core, const struct change *change);
 /* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told

@@ -76,6 +76,44 @@ int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct ti
     return 0;
 }
 
+/* ---- rules of subscriptions ------------------------------------------------------------------ */
+
+struct rules_letter {
+    struct letter letter;
+    struct option_rules *rules;
+};
+
+static void rules_drop(struct letter *letter)
+{
+    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    option_rules_unref(l->rules);
+    mem_free(l);
+}
+
+static void rules_deliver(struct letter *letter, void *owner)
+{
+    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    core_set_rules(owner, option_rules_ref(l->rules));
+    rules_drop(letter);
+}
+
+int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct rules_letter *l = mem_zalloc(sizeof(*l));
+        if (!l) {
+            rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+            continue;
+        }
+        l->letter.deliver = rules_deliver;
+        l->letter.drop = rules_drop;
+        l->rules = option_rules_ref(rules);
+        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+    }
+    return rc;
+}
+
 /* ---- the catalog ----------------------------------------------------------------------------- */
 
 struct catalog_letter {

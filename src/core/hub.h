@@ -18,6 +18,7 @@
 
 struct core;
 struct hub;
+struct option_rules;
 struct pool;
 struct seal_key;
 
@@ -53,6 +54,9 @@ struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 
 /* Workers take part from the next change on. Before threads start. */
 int hub_attach(struct hub *hub, struct core *core);
+/* Hub thread: rules of subscriptions to come, on every worker. The reference stays the caller's.
+ * TIDINGS_E_NOMEM: some have the old ones still. */
+int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err);
 /* Hub thread: to the first worker's mailbox; dropped when there is none. */
 void hub_forward(struct hub *hub, struct letter *letter);
 void hub_detach_all(struct hub *hub);

@@ -304,6 +304,21 @@ int option_rule_read(struct option_rule *rule, struct json *options, struct json
     return rc == 0 && limits ? read_ceiling(&rule->ceiling, limits, err) : rc;
 }
 
+struct option_rules *option_rules_ref(struct option_rules *rules)
+{
+    if (rules) {
+        __atomic_add_fetch(&rules->refs, 1, __ATOMIC_RELAXED);
+    }
+    return rules;
+}
+
+void option_rules_unref(struct option_rules *rules)
+{
+    if (rules && __atomic_sub_fetch(&rules->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        rules->destroy(rules);
+    }
+}
+
 /* ---- settling -------------------------------------------------------------------------------- */
 
 static void take_defaults(struct options *o, const struct options *from, unsigned which)

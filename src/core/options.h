@@ -72,6 +72,17 @@ struct option_rule {
     struct option_ceiling ceiling;
 };
 
+/* Rules that are set while threads use them: a set is immutable and counted. */
+struct option_rules {
+    const struct option_rule *at; /* shortest prefix first; a longer one wins */
+    size_t count;
+    void (*destroy)(struct option_rules *rules); /* nobody uses them any more */
+    unsigned refs;
+};
+
+struct option_rules *option_rules_ref(struct option_rules *rules); /* NULL is fine */
+void option_rules_unref(struct option_rules *rules);
+
 struct option_limits {
     uint64_t window_ms, rate_ms;         /* defaults */
     uint64_t max_window_ms, max_rate_ms; /* ceilings: more is refused */

@@ -473,7 +473,11 @@ static bool apply_rules(struct wish *w)
         }
         fixed = has_any(fixed, wild) ? fixed_prefix(fixed, wild) : fixed;
     }
-    if (options_settle(&w->options, &w->owner->core->limits->options, fixed, &w->matches, &err)) {
+    const struct option_rules *rules = w->owner->rules;
+    struct option_limits limits = w->owner->core->limits->options;
+    limits.rules = rules ? rules->at : limits.rules;
+    limits.rule_count = rules ? rules->count : limits.rule_count;
+    if (options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
         wish_refuse(w, err.code, "%s", err.text);
     }
     buf_deinit(&text);

@@ -43,8 +43,9 @@ struct subscribing {
     struct core *core;
     struct call *call; /* resources/subscribe; NULL for listens */
     struct arena arena;
-    struct tidings_str share; /* HUB_SHARE and the principal; empty: the program itself */
-    sub_filter_fn filter;     /* in-process subscriptions */
+    struct option_rules *rules; /* a reference to what options may borrow from, or NULL */
+    struct tidings_str share;   /* HUB_SHARE and the principal; empty: the program itself */
+    sub_filter_fn filter;       /* in-process subscriptions */
     void *filter_user;
     /* In-process: instead of an answer, unless the listen is gone. */
     void (*done)(struct subscribing *s, void *user);

@@ -224,7 +224,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     s->worker_count = is_stepped || !wants_http ? 1 : wanted;
     build_identity(s);
     rules_deinit(&s->rules);
-    rc = rules_init(&s->rules, c, err);
+    rc = rules_init(&s->rules, c, &s->live_rules, err);
     if (rc < 0) {
         return rc;
     }

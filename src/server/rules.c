@@ -5,13 +5,11 @@
  */
 #include "server/rules.h"
 
-#include <stdlib.h>
-
 #include "base/error.h"
 #include "base/mem.h"
 #include "uri/uri.h"
 
-#define RULE_MAX_DEPTH 8u
+#define RULE_MAX_DEPTH 40u /* a filter is a schema */
 
 struct rule_source {
     struct json *options, *limits; /* references */
@@ -111,16 +109,34 @@ int rule_check_parts(const char *options, const char *limits, struct tidings_err
     return rc;
 }
 
-static int by_length(const void *a, const void *b)
+/* Shortest prefix first; of equal length in the order they came. */
+static void sort_by_length(struct rules *r)
 {
-    size_t x = ((const struct option_rule *)a)->prefix.len;
-    size_t y = ((const struct option_rule *)b)->prefix.len;
-    return x < y ? -1 : x > y;
+    for (size_t i = 1; i < r->count; i++) {
+        struct option_rule rule = r->at[i];
+        size_t k = i;
+        for (; k > 0 && r->at[k - 1].prefix.len > rule.prefix.len; k--) {
+            r->at[k] = r->at[k - 1];
+        }
+        r->at[k] = rule;
+    }
 }
 
-int rules_init(struct rules *r, const struct config *c, struct tidings_error *err)
+static int add_parts(struct rules *r, struct tidings_str prefix, const char *options,
+                     const char *limits, struct tidings_error *err)
 {
-    size_t most = c->mount_count + c->subscriptions.count;
+    struct rule_source *source = &r->sources[r->count];
+    struct option_rule *rule = &r->at[r->count++];
+    source->prefix = str_dup(prefix); /* a rule of the program may go before this set does */
+    rule->prefix = tidings_str(source->prefix);
+    return source->prefix ? read_parts(source, rule, options, limits, err)
+                          : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+int rules_init(struct rules *r, const struct config *c, const struct map *live,
+               struct tidings_error *err)
+{
+    size_t most = c->mount_count + c->subscriptions.count + (live ? live->count : 0);
     memset(r, 0, sizeof(*r));
     r->at = mem_zalloc((most + 1) * sizeof(*r->at));
     r->sources = mem_zalloc((most + 1) * sizeof(*r->sources));
@@ -131,16 +147,18 @@ int rules_init(struct rules *r, const struct config *c, struct tidings_error *er
     for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
         const struct config_mount *m = &c->mounts[i];
         if (m->options || m->limits) {
-            struct option_rule *rule = &r->at[r->count];
-            rule->prefix = tidings_str(m->uri);
-            rc = read_parts(&r->sources[r->count++], rule, m->options, m->limits, err);
+            rc = add_parts(r, tidings_str(m->uri), m->options, m->limits, err);
         }
     }
     for (size_t i = 0; rc == 0 && i < c->subscriptions.count; i++) {
         struct option_rule *rule = &r->at[r->count];
         rc = read_rule(&r->sources[r->count++], rule, tidings_str(c->subscriptions.items[i]), err);
     }
-    qsort(r->at, r->count, sizeof(*r->at), by_length);
+    const struct live_rule *own;
+    for (size_t pos = 0; rc == 0 && live && (own = map_next(live, &pos)) != NULL;) {
+        rc = add_parts(r, own->prefix, own->options, own->limits, err);
+    }
+    sort_by_length(r);
     return rc;
 }
 

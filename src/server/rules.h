@@ -9,6 +9,7 @@
 #ifndef SERVER_RULES_H
 #define SERVER_RULES_H
 
+#include "base/map.h"
 #include "core/options.h"
 #include "server/config.h"
 
@@ -22,9 +23,17 @@ struct rules {
 int rule_check(struct tidings_str text, struct tidings_error *err);
 int rule_check_parts(const char *options, const char *limits, struct tidings_error *err);
 
-/* All rules of a configuration whose values have been judged. TIDINGS_E_NOMEM; rules_deinit is due
- * either way. */
-int rules_init(struct rules *rules, const struct config *config, struct tidings_error *err);
+/* A rule of the program, set at run time; in a map by prefix. */
+struct live_rule {
+    struct tidings_str prefix;
+    char *options, *limits; /* JSON text; NULL: none */
+    char memory[];
+};
+
+/* All rules of a configuration and of the program (NULL: none; they win at equal length), whose
+ * values have been judged. TIDINGS_E_NOMEM; rules_deinit is due either way. */
+int rules_init(struct rules *rules, const struct config *config, const struct map *live,
+               struct tidings_error *err);
 void rules_deinit(struct rules *rules);
 
 #endif

@@ -23,6 +23,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
         return NULL;
     }
     locals_init(&s->locals);
+    map_init(&s->live_rules);
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
@@ -69,6 +70,7 @@ void tidings_server_destroy(struct tidings_server *s)
     }
     config_deinit(&s->config);
     rules_deinit(&s->rules);
+    live_rules_deinit(s);
     buf_deinit(&s->implementation);
     buf_deinit(&s->instructions);
     buf_deinit(&s->ceiling);

@@ -33,7 +33,8 @@ struct tidings_server {
     size_t running_workers; /* atomic */
     struct listener *listener;
     struct core_limits limits;
-    struct rules rules; /* behind limits.options */
+    struct rules rules;    /* behind limits.options */
+    struct map live_rules; /* struct live_rule by prefix; whoever is or holds the hub */
     struct http_config http;
     struct server_identity self;
     struct buf implementation, instructions, ceiling;
@@ -62,6 +63,7 @@ enum server_state server_state(const struct tidings_server *s);
 int server_check_new(const struct tidings_server *s, struct tidings_error *err);
 /* Everything up to the first turn. On failure as if nothing had been. */
 int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err);
+void live_rules_deinit(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */
 void server_dismantle(struct tidings_server *s);
 

@@ -36,7 +36,7 @@ static void rules_come_from_mounts_and_from_prefixes_shortest_first(void **state
             " {\"limits\": {\"match\": [\"glob\"], \"rateMs\": 5}}]}",
             &err),
         0);
-    assert_int_equal(rules_init(&rules, &c, &err), 0);
+    assert_int_equal(rules_init(&rules, &c, NULL, &err), 0);
     assert_int_equal(rules.count, 3);
     assert_int_equal(rules.at[0].prefix.len, 0);
     assert_int_equal(rules.at[0].ceiling.given, OPTION_MATCH | OPTION_RATE);
@@ -62,7 +62,7 @@ static void rules_come_from_mounts_and_from_prefixes_shortest_first(void **state
 
     /* a higher source replaces the list; commas of JSON separate nothing */
     assert_int_equal(config_load_env(&c, environment, &err), 0);
-    assert_int_equal(rules_init(&rules, &c, &err), 0);
+    assert_int_equal(rules_init(&rules, &c, NULL, &err), 0);
     assert_int_equal(rules.count, 2);
     assert_true(str_eq(rules.at[0].prefix, STR("a:///")));
     rules_deinit(&rules);
