@@ -287,6 +287,51 @@ static void published_children(struct tidings_provider *p, struct tidings_list *
     tidings_list_done(list, rc, &err);
 }
 
+/* ---- complete -------------------------------------------------------------------------------- */
+
+struct completing {
+    struct tidings_complete *complete;
+    size_t skip; /* the prefix is no part of a path */
+};
+
+static int suggest(void *user, const struct tidings_resource *row,
+                   const struct published_item *item, struct tidings_error *err)
+{
+    struct completing *c = user;
+    struct tidings_str path = str_skip(row->uri, c->skip);
+    (void)item;
+    (void)err;
+    return str_starts(path, tidings_complete_value(c->complete))
+               ? tidings_complete_add(c->complete, path)
+               : 1;
+}
+
+/* The `path` of "prefix{+path}", one container at a time, as it is spelled in URIs. */
+static void published_complete(struct tidings_provider *p, struct tidings_complete *complete,
+                               struct tidings_str uri_template)
+{
+    struct tidings_error err = {0};
+    struct tidings_str prefix = tidings_provider_prefix(p);
+    struct tidings_str typed = tidings_complete_value(complete);
+    struct completing c = {.complete = complete, .skip = prefix.len};
+    struct buf parent;
+    buf_init(&parent, URI_ROOM);
+    (void)uri_template;
+    while (typed.len > 0 && typed.ptr[typed.len - 1] != '/') {
+        typed.len--;
+    }
+    buf_puts(&parent, prefix);
+    buf_puts(&parent, typed);
+    int rc = 0;
+    if (parent.failed == TIDINGS_E_NOMEM) {
+        rc = tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+    } else if (!parent.failed && str_eq(tidings_complete_name(complete), STR("path"))) {
+        rc = each_child(store_of(p), buf_str(&parent), STR_EMPTY, suggest, &c, &err);
+    }
+    buf_deinit(&parent);
+    tidings_complete_done(complete, rc, &err);
+}
+
 /* ---- write ----------------------------------------------------------------------------------- */
 
 static void published_write(struct tidings_provider *p, struct tidings_write *write,
@@ -337,6 +382,7 @@ const struct tidings_provider_ops provider_published_ops = {
     .list = published_list,
     .stat = published_stat,
     .children = published_children,
+    .complete = published_complete,
     .write = published_write,
     .close = published_close,
 };

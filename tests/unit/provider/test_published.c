@@ -82,14 +82,16 @@ static void check_read(struct fixture *f, const char *uri, const char *content)
     host_answer_free(a);
 }
 
-/* The rows' URIs, joined by blanks. */
+/* The rows' URIs, or values where there are none, joined by blanks. */
 static void check_rows(struct host_answer *a, const char *expected)
 {
     char text[1024] = "";
     size_t n = 0;
     assert_int_equal(a->code, 0);
     for (size_t i = 0; i < a->count; i++) {
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? " " : "", a->rows[i].uri);
+        const struct host_row *row = &a->rows[i];
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? " " : "",
+                              row->uri[0] ? row->uri : row->name);
     }
     assert_string_equal(text, expected);
     host_answer_free(a);
@@ -318,6 +320,26 @@ static void lists_and_children_are_paged_in_order(void **state)
     host_answer_free(a);
 }
 
+static void check_complete(struct fixture *f, const char *typed, const char *expected)
+{
+    check_rows(host_complete(f->host, AT "{+path}", "path", typed, 3), expected);
+}
+
+static void paths_are_completed_one_container_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const uris[] = {AT "notes/b.md", AT "notes/a.md", AT "news", AT "other/x"};
+    for (size_t i = 0; i < sizeof(uris) / sizeof(uris[0]); i++) {
+        put(f, uris[i], "x");
+    }
+    check_complete(f, "", "news notes/ other/");
+    check_complete(f, "n", "news notes/");
+    check_complete(f, "notes/", "notes/a.md notes/b.md");
+    check_complete(f, "notes/b", "notes/b.md");
+    check_complete(f, "none/x", "");
+    check_rows(host_complete(f->host, AT "{+path}", "other", "", 9), "");
+}
+
 static void containers_exist_while_something_is_below_them(void **state)
 {
     struct fixture *f = *state;
@@ -444,6 +466,7 @@ int main(void)
         TEST(a_uri_is_either_registered_or_published),
         TEST(clients_write_with_the_same_conditions),
         TEST(lists_and_children_are_paged_in_order),
+        TEST(paths_are_completed_one_container_at_a_time),
         TEST(containers_exist_while_something_is_below_them),
         TEST(announcements_of_several_threads_tell_the_order_of_the_changes),
         cmocka_unit_test(whatever_allocation_fails_it_is_reported_and_nothing_leaks),
