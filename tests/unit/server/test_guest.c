@@ -188,21 +188,33 @@ static void on_ready(void *user, const char *url)
     pthread_mutex_unlock(&ready.lock);
 }
 
+static void mount(struct tidings_server *s, const char *name, const char *prefix,
+                  const char *config)
+{
+    struct tidings_error err = {0, ""};
+    if (tidings_server_mount(s, tidings_provider_find(name), tidings_str(prefix),
+                             tidings_str(config), &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+}
+
 static struct tidings_server *create(void)
 {
     struct tidings_error err = {0, ""};
     struct tidings_resource about;
-    char mount[128];
+    char files[128];
     struct tidings_server *s = tidings_server_create(&err);
     assert_non_null(s);
-    snprintf(mount, sizeof(mount), "file:///guest/=%s", directory);
+    snprintf(files, sizeof(files), "file:///guest/=%s", directory);
     assert_int_equal(tidings_server_set(s, "http", "127.0.0.1:0", &err), 0);
     assert_int_equal(tidings_server_set(s, "workers", "2", &err), 0);
-    assert_int_equal(tidings_server_set(s, "mount", mount, &err), 0);
+    assert_int_equal(tidings_server_set(s, "mount", files, &err), 0);
     tidings_resource_init(&about);
     about.uri = tidings_str("app:///large");
     about.name = tidings_str("large");
     assert_int_equal(tidings_server_add_resource(s, &about, read_large, NULL, &err), 0);
+    mount(s, "command", "cmd:///said/", "{\"argv\":[\"/bin/echo\",\"said\"]}");
+    mount(s, "system", "system://metrics/", "{}");
     tidings_server_on_ready(s, on_ready, NULL);
     ready.port = 0;
     return s;
@@ -251,6 +263,8 @@ static void live(struct tidings_server *steps)
     read_over_http(steps, "resources/list", "file:///guest/", "a.txt");
     ask_and_vanish(ready.port);
     read_over_http(steps, "resources/read", "file:///guest/a.txt", "hello");
+    read_over_http(steps, "resources/read", "cmd:///said", "said\\n");
+    read_over_http(steps, "resources/read", "system://metrics", "memory");
     read_over_http(steps, "resources/read", "app:///nothing", "\"error\"");
 }
 
