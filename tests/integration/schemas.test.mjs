@@ -4,6 +4,7 @@
 // eras.
 
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { test } from 'node:test';
 
 import { call, listen, meta, Session } from './lib/rpc.mjs';
@@ -87,9 +88,17 @@ for (const mode of MODES) {
         s.tree.write('dir/new.log', 'x');
         s.tree.remove('dir/c.log');
         const wanted = new Set(['updated', 'created', 'deleted']);
-        while (wanted.size > 0) {
+        const see = async () => {
             const { params } = await s.message(isUpdate, `an update that is ${[...wanted]}`);
-            wanted.delete(params._meta['dev.tidings/change']);
+            wanted.delete(params._meta['dev.tidings/metadata']?.change_type);
+        };
+        while (wanted.size > 0) {
+            await see();
+        }
+        wanted.add('moved');
+        fs.renameSync(s.tree.at('dir/new.log'), s.tree.at('dir/newer.log'));
+        while (wanted.size > 0) {
+            await see();
         }
         const seen = s.messages.filter(isUpdate);
         seen.forEach((message) => holds('updated', message.params));
