@@ -1,57 +1,42 @@
 /* SPDX-License-Identifier: MIT
  *
  * A live resource in thirty lines: `hello:///count`, which changes every second.
+ *
+ *     hello --http 127.0.0.1:7777 &
+ *     tidings watch http://127.0.0.1:7777/mcp hello:///count
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <tidings/tidings.h>
 
-static struct tidings_server *server;
-static const char uri[] = "hello:///count";
+#define URI "hello:///count"
+
 static atomic_uint count;
 
-static void read_count(void *user, struct tidings_read *read, struct tidings_str asked)
+static void on_read(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     char text[64];
-    struct tidings_error err;
     (void)user;
-    snprintf(text, sizeof(text), "%.*s is %u\n", (int)asked.len, asked.ptr, atomic_load(&count));
-    int rc = tidings_read_text(read, NULL, tidings_str(text), &err);
-    tidings_read_done(read, rc, &err);
+    snprintf(text, sizeof text, "%.*s is %u\n", (int)uri.len, uri.ptr, atomic_load(&count));
+    tidings_read_answer(read, tidings_str(text));
 }
 
-static void *tick(void *user)
+static void on_second(void *server)
 {
-    while (sleep(1) == 0) {
-        atomic_fetch_add(&count, 1);
-        tidings_changed(server, tidings_str(uri), tidings_str(NULL), NULL);
-    }
-    return user;
-}
-
-static void on_ready(void *user, const char *url)
-{
-    fprintf(user, "hello: serving on %s\n", url);
+    atomic_fetch_add(&count, 1);
+    tidings_changed(server, TIDINGS_STR(URI), TIDINGS_STR(""), NULL);
 }
 
 int main(int argc, char **argv)
 {
-    pthread_t thread;
-    struct tidings_error err = {0, ""};
-    struct tidings_resource about;
-    tidings_resource_init(&about);
-    about.uri = tidings_str(uri);
-    about.name = tidings_str("count");
-    server = tidings_server_create(&err);
-    if (server && tidings_server_args(server, argc - 1, argv + 1, &err) == 0 &&
-        tidings_server_add_resource(server, &about, read_count, NULL, &err) == 0 &&
-        pthread_create(&thread, NULL, tick, NULL) == 0) {
-        tidings_server_on_ready(server, on_ready, stderr);
-        tidings_server_run(server, &err);
+    struct tidings_resource about = tidings_resource(URI, "count", "text/plain");
+    struct tidings_server *server = tidings_server_create(NULL);
+    if (server) {
+        tidings_server_add_resource(server, &about, on_read, NULL, NULL);
+        tidings_server_every(server, 1000, on_second, server, NULL);
     }
-    fprintf(stderr, "hello: %s\n", err.text);
-    return tidings_code_exit(err.code);
+    int status = tidings_server_main(server, argc, argv);
+    tidings_server_destroy(server);
+    return status;
 }

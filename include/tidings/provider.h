@@ -7,7 +7,8 @@
  * who is told, when, or in which words: matching, coalescing, access and delivery are the core's.
  *
  * Threads
- *   `open`, `watch` and `close` are called on the hub thread, one at a time per instance.
+ *   `open`, `watch`, `unwatch`, `close` and what tidings_provider_every asked for are called on the
+ *   hub thread, one at a time per instance.
  *   `list`, `children`, `stat`, `read`, `complete`, `write` may be called on any worker, several at
  *   once. None may block, except that an instance with TIDINGS_PROVIDER_BLOCKING has these six
  *   called on a pool of threads instead. `covers` is pure and may be called anywhere.
@@ -32,8 +33,8 @@ extern "C" {
 #define TIDINGS_PROVIDER_ABI 1u
 
 enum tidings_provider_flag {
-    TIDINGS_PROVIDER_BLOCKING = 1u << 0,
-    TIDINGS_PROVIDER_SINGLE = 1u << 1, /* one resource: the prefix without its '/' */
+    TIDINGS_PROVIDER_BLOCKING = 1u << 0, /* requests are put to it on a pool of threads */
+    TIDINGS_PROVIDER_SINGLE = 1u << 1,   /* one resource: the prefix without its '/' */
 };
 
 /* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and
@@ -58,6 +59,18 @@ struct tidings_resource {
 
 /* All fields "not known", not listable, subscribable. */
 TIDINGS_API void tidings_resource_init(struct tidings_resource *resource);
+
+/* The same with what nearly every resource has; the texts are borrowed. `mime_type` may be NULL. */
+static inline struct tidings_resource tidings_resource(const char *uri, const char *name,
+                                                       const char *mime_type)
+{
+    struct tidings_resource resource;
+    tidings_resource_init(&resource);
+    resource.uri = tidings_str(uri);
+    resource.name = tidings_str(name);
+    resource.mime_type = tidings_str(mime_type);
+    return resource;
+}
 
 enum tidings_change_kind {
     TIDINGS_CHANGE_UPDATED = 0,
@@ -102,6 +115,13 @@ TIDINGS_API struct tidings_str tidings_provider_prefix(struct tidings_provider *
 TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
                                          const struct tidings_change *change,
                                          struct tidings_error *err);
+
+/* Call `fn` every `ms` milliseconds, on the hub thread, from now on until close; replaces what was
+ * asked for before, 0 ends it. For providers that have to look, without a thread of their own:
+ * begin with the first watch, end with the last unwatch. `fn` must not block. On the hub thread
+ * only: in open, watch, unwatch and `fn` itself. TIDINGS_E_NOMEM. */
+TIDINGS_API int tidings_provider_every(struct tidings_provider *provider, uint64_t ms,
+                                       void (*fn)(struct tidings_provider *provider));
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -151,12 +171,18 @@ TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tiding
 TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
                                    const struct tidings_error *err);
 
+/* Text, and that is all: tidings_read_text, described as it was registered or listed, and
+ * tidings_read_done. */
+TIDINGS_API void tidings_read_answer(struct tidings_read *read, struct tidings_str text);
+
 /* Memory from the library's allocator, for tidings_read_take. */
 TIDINGS_API void *tidings_alloc(size_t bytes);
 TIDINGS_API void tidings_free(void *memory);
 
-/* Add a row in ascending byte order of URI, all greater than `tidings_list_after`. Returns 1 while
- * more are wanted, 0 when the page is full (stop; this row was not taken), or a failure. */
+/* Add a row, in ascending byte order of URI. Returns 1 while more are wanted, 0 when the page is
+ * full (stop; this row was not taken), or a failure. Rows up to `tidings_list_after` were on pages
+ * before and are passed over: who has few may simply add them all, who has many begins behind it.
+ */
 TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                                  struct tidings_error *err);
 /* The last URI of the previous page; empty on the first. */
@@ -249,7 +275,8 @@ struct tidings_provider_ops {
     /* Optional (NULL: nothing is listed). Everything below the mount, flat. */
     void (*list)(struct tidings_provider *provider, struct tidings_list *list);
 
-    /* Optional (NULL: not found). */
+    /* Optional (NULL: it is looked for in `list`, which is fine for a few dozen; without that
+     * either: not found). */
     void (*stat)(struct tidings_provider *provider, struct tidings_stat *stat,
                  struct tidings_str uri);
 

@@ -8,12 +8,30 @@
  *     tidings_server_run(s, &err);            // until tidings_server_stop
  *     tidings_server_destroy(s);
  *
- * Configure first, then run (or step it inside a loop of your own: docs/embedding.md). Resources
- * may be added and removed, and changes announced, from any thread, before and while it runs. No
- * global state but the allocator (types.h) and the log: a process may have several servers. The
- * library never aborts, prints, or installs signal handlers; it leaves signal dispositions, locale,
- * environment, directory, umask and limits of the process as they are; its descriptors are closed
- * on exec, its threads block all signals, and no write of its raises SIGPIPE.
+ * Model
+ *   A server offers *resources*: things with a URI that are listed, read and watched. They are
+ *   registered one by one (tidings_server_add_resource), by template, pushed
+ *   (tidings_server_publish), or served by a *provider* mounted at a URI prefix. Whoever learns
+ *   that one changed says so (tidings_changed); the server tells exactly the clients that
+ *   subscribed. Tools and prompts: <tidings/tool.h>, <tidings/prompt.h>.
+ *
+ * Order
+ *   Configure, then run (or step it inside a loop of your own: docs/embedding.md). Resources may be
+ *   added and removed, and changes announced, before and while it runs; the configuration, mounts,
+ *   pages and timers are said before.
+ *
+ * Threads
+ *   A function may be called from any thread, except where its text names one; callbacks say where
+ *   they run, and must not block. Without global state but the allocator (types.h) and the log, a
+ *   process may have several servers.
+ *
+ * Manners
+ *   The library never aborts, and never prints or installs signal handlers unless asked
+ *   (tidings_server_main, tidings_set_log). It leaves signal dispositions, locale, environment,
+ *   directory, umask and limits of the process as they are; its descriptors are closed on exec, its
+ *   threads block all signals, and no write of its raises SIGPIPE.
+ *
+ * Texts handed in are copied; errors are as <tidings/types.h> says.
  *
  * Since 0.1.
  */
@@ -30,6 +48,8 @@ extern "C" {
 
 struct tidings_server;
 
+/* A server with the default configuration that serves nothing yet. NULL on failure: out of memory
+ * or descriptors. */
 TIDINGS_API struct tidings_server *tidings_server_create(struct tidings_error *err);
 /* Frees everything: descriptors, threads, memory. Not while tidings_server_run runs, nor from a
  * callback; a stepped server is finished first. NULL is fine. A request that a callback of the
@@ -38,12 +58,15 @@ TIDINGS_API void tidings_server_destroy(struct tidings_server *server);
 
 /* ---- configuration: one table of names (`tidings help serve` prints it) ---------------------- */
 
-/* Set one row. A list row ("mount", "exclude") grows by one value. */
+/* Set one row, by the name of its option ("page-size"), as on a command line. A list row ("mount",
+ * "exclude") grows by one value. Before it starts. TIDINGS_E_INVALID: no such row, or a value that
+ * is not accepted; the sentence says what is. */
 TIDINGS_API int tidings_server_set(struct tidings_server *server, const char *name,
                                    const char *value, struct tidings_error *err);
 /* A whole command line: `--name value`, `--name=value`, `--flag`, `--no-flag`, directories to
  * mount. Reads the file (`--config FILE`, else ./tidings.json when present) and TIDINGS_* variables
- * first. */
+ * first. argv[0] is the first argument proper, not the program. Before it starts. Errors name the
+ * option, variable or file:line. */
 TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, char **argv,
                                     struct tidings_error *err);
 /* What `--help` prints, and the effective configuration with where each value came from. Free
@@ -71,9 +94,10 @@ TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char
  * thread. Called on a worker thread; must not block. */
 typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct tidings_str uri);
 
-/* A resource with a fixed URI. TIDINGS_E_EXISTS when the URI is taken, TIDINGS_E_CONFLICT when it
- * claims a capability that a template which produces its URI denies. A listable one is a container:
- * its children are the registered resources whose URI is one segment longer. */
+/* A resource with a fixed URI; clients are told that the list changed. TIDINGS_E_EXISTS when the
+ * URI is taken, TIDINGS_E_CONFLICT when it claims a capability that a template which produces its
+ * URI denies. A listable one is a container: its children are the registered resources whose URI is
+ * one segment longer. */
 TIDINGS_API int tidings_server_add_resource(struct tidings_server *server,
                                             const struct tidings_resource *about,
                                             tidings_read_fn read, void *user,
@@ -84,7 +108,8 @@ TIDINGS_API int tidings_server_add_template(struct tidings_server *server,
                                             const struct tidings_resource *about,
                                             tidings_read_fn read, void *user,
                                             struct tidings_error *err);
-/* Remove what has that URI or template text. TIDINGS_E_NOTFOUND. A call of its read function that
+/* Remove what has that URI or template text; clients are told that the list changed.
+ * TIDINGS_E_NOTFOUND. A call of its read function that
  * is under way finishes normally; `user` must live until the server is destroyed. */
 TIDINGS_API int tidings_server_remove(struct tidings_server *server, struct tidings_str uri,
                                       struct tidings_error *err);
@@ -176,7 +201,7 @@ TIDINGS_API int tidings_changed(struct tidings_server *server, struct tidings_st
 TIDINGS_API int tidings_announce(struct tidings_server *server, const struct tidings_change *change,
                                  struct tidings_error *err);
 
-/* Anything may have changed: every subscription is told once to look again. */
+/* Anything may have changed: every subscription is told once to look again. Any thread. */
 TIDINGS_API int tidings_changed_all(struct tidings_server *server, struct tidings_error *err);
 
 /* From now on at most one notification per `ms` for each subscription that matches `uri`, whatever
@@ -243,7 +268,8 @@ TIDINGS_API int tidings_server_subscription_end(struct tidings_server *server, i
 /* ---- pages of the program itself ------------------------------------------------------------- */
 
 /* Answer requests for `path` ("/publish") next to the endpoint, with the same checks of Host,
- * Origin and sizes. Before the server runs. */
+ * Origin and sizes (<tidings/http.h>). Before the server runs. `user` must live until it is
+ * destroyed. TIDINGS_E_INVALID: not a path. */
 TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const char *path,
                                          tidings_route_fn fn, void *user,
                                          struct tidings_error *err);
@@ -253,10 +279,9 @@ TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const ch
  * Two ways. A server is run once, in one of them; a start that fails does not count and leaves
  * nothing behind, so that another address may be set and tried.
  *
- *     tidings_server_run(s, &err);              // serve here and on threads of our own, until
- * stopped
+ *     tidings_server_run(s, &err);        // here and on threads of our own, until stopped
  *
- *     tidings_server_start(s, &err);            // or: inside a loop of the program's
+ *     tidings_server_start(s, &err);      // or: inside a loop of the program's
  *     while (tidings_server_turn(s, &err) > 0) {
  *         struct pollfd p = {tidings_server_fd(s), POLLIN, 0};
  *         poll(&p, 1, tidings_server_timeout_ms(s));
@@ -270,6 +295,13 @@ TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const ch
  * pool starts when it is first needed.
  */
 
+/* Call `fn` every `ms` milliseconds while the server runs, on the thread of tidings_server_run (or
+ * of the turns): for programs that have to look at something now and again and have no thread for
+ * it. `fn` must not block. Before it starts; at most 64. TIDINGS_E_INVALID, TIDINGS_E_LIMIT. */
+typedef void (*tidings_timer_fn)(void *user);
+TIDINGS_API int tidings_server_every(struct tidings_server *server, uint64_t ms,
+                                     tidings_timer_fn fn, void *user, struct tidings_error *err);
+
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
  * connect. `url` is "http://127.0.0.1:7777/mcp", or "stdio". Set before it starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
@@ -280,6 +312,13 @@ TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_
  * after an orderly end. TIDINGS_E_EXISTS: the address is in use. */
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
 
+/* The whole life of a small program, for its main to return: takes the command line as
+ * tidings_server_args does, runs, ends on SIGINT and SIGTERM (whose handlers it puts back
+ * afterwards), and writes to standard error where it serves or why it could not. Returns the exit
+ * status. Nothing else of the library prints or handles signals. One at a time in a process;
+ * `server` NULL, for one that could not be created, is fine. */
+TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
+
 /* Begin to serve in turns, on this thread. The rows `workers` counts as 1. Errors as for
  * tidings_server_run. */
 TIDINGS_API int tidings_server_start(struct tidings_server *server, struct tidings_error *err);
@@ -288,7 +327,7 @@ TIDINGS_API int tidings_server_start(struct tidings_server *server, struct tidin
  * destroy. */
 TIDINGS_API int tidings_server_fd(struct tidings_server *server);
 /* A turn is due after so many milliseconds even when the descriptor is not ready; 0: at once, -1:
- * never. Changes with every turn: ask before each wait, on the thread of the turns. */
+ * never. Changes with every turn: ask before each wait. */
 TIDINGS_API int tidings_server_timeout_ms(struct tidings_server *server);
 /* Do what there is to do, without waiting. A turn more than necessary does no harm. 1 while it
  * serves; 0 once it has ended after tidings_server_stop (or the end of standard input);
@@ -304,8 +343,9 @@ TIDINGS_API int tidings_server_finish(struct tidings_server *server, struct tidi
  * ends as soon as it does. */
 TIDINGS_API void tidings_server_stop(struct tidings_server *server);
 
-/* Where log lines go. Level: 0 off (the default), 1 errors, 2 warnings, 3 info, 4 debug;
- * process-wide. `fn` NULL: standard error. */
+/* Where log lines go. Level: 0 off (the default; a command line sets its own), 1 errors, 2
+ * warnings, 3 info, 4 debug; process-wide. `fn` NULL: standard error. `fn` is called on any thread,
+ * one call at a time; what it logs itself is dropped. */
 typedef void (*tidings_log_fn)(void *user, int level, struct tidings_str line);
 TIDINGS_API void tidings_set_log(int level, tidings_log_fn fn, void *user);
 

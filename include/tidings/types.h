@@ -4,8 +4,8 @@
  *
  * Conventions that hold for the whole API
  *   - A function that can fail returns `int`: 0 or a positive value on success, a negative
- *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`, which may
- * be NULL, is untouched on success, and on failure holds a sentence for a person.
+ *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`: it may
+ *     be NULL, is untouched on success, and on failure holds a sentence for a person.
  *   - Parameters are borrowed for the duration of the call unless the text says otherwise.
  *   - Strings are slices with a length; they need no terminating NUL. All text is UTF-8.
  *
@@ -48,12 +48,21 @@ static inline struct tidings_str tidings_str(const char *s)
     return r;
 }
 
+/* `len` bytes from `s` on. */
 static inline struct tidings_str tidings_strn(const char *s, size_t len)
 {
     struct tidings_str r;
     r.ptr = s;
     r.len = len;
     return r;
+}
+
+/* The slice of a string literal. */
+#define TIDINGS_STR(literal) tidings_strn("" literal, sizeof(literal) - 1)
+
+static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
 /* One row per code: symbol, value, text, HTTP status, process exit status. */

@@ -7,9 +7,11 @@
 #include <stdalign.h>
 
 #include "base/error.h"
+#include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/hub.h"
+#include "core/hub_private.h"
 
 void *tidings_provider_state(struct tidings_provider *p)
 {
@@ -45,6 +47,33 @@ const struct tidings_provider_ops *provider_table(const struct tidings_provider_
     memset(room, 0, sizeof(*room));
     memcpy(room, ops, bytes);
     return room;
+}
+
+static void on_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct tidings_provider *p = user;
+    p->every(p);
+}
+
+int tidings_provider_every(struct tidings_provider *p, uint64_t ms,
+                           void (*fn)(struct tidings_provider *provider))
+{
+    if (ms == 0 || !fn) {
+        if (p->timer) {
+            loop_timer_stop(p->timer);
+        }
+        return 0;
+    }
+    if (!p->timer) {
+        p->timer = loop_timer_open(p->hub->loop, on_timer, p);
+    }
+    if (!p->timer) {
+        return TIDINGS_E_NOMEM;
+    }
+    p->every = fn;
+    loop_timer_start(p->timer, ms, ms);
+    return 0;
 }
 
 static int check_ops(const struct tidings_provider_ops *ops, struct tidings_error *err)
@@ -113,6 +142,7 @@ void provider_destroy(struct tidings_provider *p)
 {
     if (p) {
         p->ops->close(p);
+        loop_timer_close(p->timer);
         mem_free(p);
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One open provider instance and the mount it serves. Created on the hub, shared by all threads
- * while the server runs; its fields are frozen after open.
+ * while the server runs; its fields are frozen after open, but for the timer, which is the hub
+ * thread's.
  */
 #ifndef CORE_PROVIDER_H
 #define CORE_PROVIDER_H
@@ -9,6 +10,7 @@
 #include <tidings/provider.h>
 
 struct hub;
+struct loop_timer;
 struct pool;
 
 struct tidings_provider {
@@ -17,6 +19,8 @@ struct tidings_provider {
     struct hub *hub;
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
     struct tidings_str prefix;
+    struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
+    void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */
     void *state;
 };

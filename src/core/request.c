@@ -134,6 +134,9 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
         list->full = list->full || list->on_row(list, row) == 0;
         return !list->full;
     }
+    if (list->after.len > 0 && str_cmp(row->uri, list->after) <= 0) {
+        return 1; /* on a page before */
+    }
     if (list->full || list->count == list->wanted) {
         list->full = true;
         return 0;
@@ -176,6 +179,54 @@ static void run_stat(struct request *r)
     }
 }
 
+/* A provider without stat: its list is looked through. */
+struct lookup {
+    struct tidings_list list;
+    struct tidings_stat *stat;
+    struct tidings_resource *found;
+    bool failed;
+};
+
+static int look_at_row(struct tidings_list *list, const struct tidings_resource *row)
+{
+    struct lookup *l = list_entry(list, struct lookup, list);
+    int order = str_cmp(row->uri, l->stat->base.uri);
+    if (order == 0) {
+        l->found = resource_dup(row);
+        l->failed = !l->found;
+    }
+    return order < 0;
+}
+
+static void lookup_done(struct request *request)
+{
+    struct lookup *l = request->user;
+    struct tidings_error err = request->err;
+    int code = request->code < 0 ? request->code
+               : l->failed       ? TIDINGS_E_NOMEM
+               : l->found        ? 0
+                                 : TIDINGS_E_NOTFOUND;
+    l->stat->base.core->outstanding++;
+    tidings_stat_done(l->stat, code, l->found, request->code < 0 ? &err : NULL);
+    mem_free(l->found);
+    mem_free(l);
+}
+
+static void look_up(struct tidings_stat *stat, struct tidings_provider *p)
+{
+    struct lookup *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        stat->base.core->outstanding++;
+        tidings_stat_done(stat, TIDINGS_E_NOMEM, NULL, NULL);
+        return;
+    }
+    l->stat = stat;
+    stat->base.provider = p;
+    l->list.on_row = look_at_row;
+    request_init(&l->list.base, stat->base.core, lookup_done, l, stat->base.uri);
+    request_list(&l->list, p);
+}
+
 void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
 {
     if (hit->entry) {
@@ -183,6 +234,10 @@ void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
         about.uri = stat->base.uri;
         stat->base.core->outstanding++;
         tidings_stat_done(stat, 0, &about, NULL);
+        return;
+    }
+    if (!hit->provider->ops->stat && hit->provider->ops->list) {
+        look_up(stat, hit->provider);
         return;
     }
     request_start(&stat->base, hit->provider, run_stat);

@@ -392,3 +392,10 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
     }
     request_finish(&read->base, code, err);
 }
+
+void tidings_read_answer(struct tidings_read *read, struct tidings_str text)
+{
+    struct tidings_error err = {0, ""};
+    int rc = tidings_read_text(read, NULL, text, &err);
+    tidings_read_done(read, rc, &err);
+}

@@ -67,6 +67,7 @@ static int begin(struct tidings_server *s, bool is_stepped, struct tidings_error
     int rc = server_prepare(s, is_stepped, err);
     if (rc == 0) {
         hub_set_running(s->hub, true);
+        server_timers_start(s);
     } else {
         set_state(s, SERVER_NEW);
     }
@@ -108,6 +109,7 @@ static void wind_down(struct tidings_server *s)
     listener_close(s->listener);
     s->listener = NULL;
     s->is_winding_down = true;
+    server_timers_stop(s);
     __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);
     for (size_t i = 0; i < s->worker_count; i++) {
         s->workers[i]->input_ended = NULL;

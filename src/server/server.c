@@ -24,6 +24,7 @@ struct tidings_server *tidings_server_create(struct tidings_error *err)
     }
     locals_init(&s->locals);
     map_init(&s->live_rules);
+    list_init(&s->timers);
     buf_init(&s->implementation, 1u << 20);
     buf_init(&s->instructions, 1u << 20);
     buf_init(&s->ceiling, 64);
@@ -57,6 +58,7 @@ void tidings_server_destroy(struct tidings_server *s)
     if (s->is_stuck || state == SERVER_STARTING || state == SERVER_RUNNING) {
         return; /* a callback still has a request of ours and may answer it; or it is in use */
     }
+    server_timers_close(s);
     hub_destroy(s->hub);
     catalog_unref(s->mounted);
     published_destroy(s->published);

@@ -44,6 +44,8 @@ struct tidings_server {
     struct core **cores;          /* of the workers, by index */
     struct tidings_provider *own; /* tidings://self/ */
     bool has_publish_tools;
+    struct list timers; /* struct server_timer */
+    size_t timer_count;
     struct published *published;     /* everything pushed */
     struct catalog *mounted;         /* atomic; the mounts, which stay while it runs; NULL before */
     struct tidings_server_info info; /* slices into info_text */
@@ -64,6 +66,10 @@ int server_check_new(const struct tidings_server *s, struct tidings_error *err);
 /* Everything up to the first turn. On failure as if nothing had been. */
 int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err);
 void live_rules_deinit(struct tidings_server *s);
+/* Of tidings_server_every: from the first turn to the last but those of winding down. */
+void server_timers_start(struct tidings_server *s);
+void server_timers_stop(struct tidings_server *s);
+void server_timers_close(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */
 void server_dismantle(struct tidings_server *s);
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The life of a small program around one server. The only place of the library that prints and
+ * handles signals: because it was asked to.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include <tidings/server.h>
+
+/* A signal handler has no other way to know. */
+static struct tidings_server *serving; /* atomic */
+
+static void on_signal(int number)
+{
+    (void)number;
+    int kept = errno;
+    struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
+    if (server) {
+        tidings_server_stop(server);
+    }
+    errno = kept;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void on_ready(void *user, const char *url)
+{
+    bool is_pipe = strcmp(url, "stdio") == 0;
+    fprintf(stderr, "%s: serving on %s\n", (const char *)user,
+            is_pipe ? "standard input and output" : url);
+}
+
+static int serve(struct tidings_server *server, struct tidings_error *err)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    struct tidings_server *nobody = NULL;
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[2];
+    if (!__atomic_compare_exchange_n(&serving, &nobody, server, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "tidings_server_main runs already");
+    }
+    sigemptyset(&act.sa_mask);
+    for (size_t i = 0; i < 2; i++) {
+        sigaction(numbers[i], &act, &before[i]);
+    }
+    int rc = tidings_server_run(server, err);
+    for (size_t i = 0; i < 2; i++) {
+        sigaction(numbers[i], &before[i], NULL);
+    }
+    __atomic_store_n(&serving, NULL, __ATOMIC_RELEASE);
+    return rc;
+}
+
+int tidings_server_main(struct tidings_server *server, int argc, char **argv)
+{
+    struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
+    const char *name = argc > 0 ? base_name(argv[0]) : "tidings";
+    int rc =
+        server ? tidings_server_args(server, argc > 0 ? argc - 1 : 0, argv + 1, &err) : err.code;
+    if (rc == 0) {
+        tidings_server_on_ready(server, on_ready, (void *)(uintptr_t)name);
+        rc = serve(server, &err);
+    }
+    if (rc < 0) {
+        fprintf(stderr, "%s: %s\n", name, err.text);
+    }
+    return tidings_code_exit(rc);
+}
