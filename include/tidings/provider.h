@@ -320,6 +320,14 @@ struct tidings_provider_ops {
     /* Optional: rows for tidings://self/semantics; a form that has none is described in general
      * words. Lives as long as the table. */
     const struct tidings_semantics *semantics;
+
+    /* Optional: the templates that are listed for the mount instead of the general one, with whole
+     * URIs; an empty `uri` ends them. Lives as long as the table. */
+    const struct tidings_resource *templates;
+
+    /* Optional: a beginning that clients may write instead of the prefix ("/entity/"). Answers and
+     * notifications keep their spelling. */
+    const char *alias;
 };
 
 #ifdef __cplusplus

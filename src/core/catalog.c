@@ -230,6 +230,27 @@ void catalog_unref(struct catalog *c)
     mem_free(c);
 }
 
+int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
+                      struct buf *out, struct tidings_error *err)
+{
+    struct buf whole;
+    buf_init(&whole, URI_MAX * 2);
+    for (size_t i = 0; i < c->mount_count && in.len > 0 && in.ptr[0] == '/'; i++) {
+        const char *alias = c->mounts[i]->ops->alias;
+        if (alias && str_starts(in, tidings_str(alias))) {
+            buf_puts(&whole, c->mounts[i]->prefix);
+            buf_puts(&whole, str_skip(in, strlen(alias)));
+            in = buf_str(&whole);
+            break;
+        }
+    }
+    int rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit")
+             : is_pattern ? uri_canonical_pattern(in, out, err)
+                          : uri_canonical(in, out, err);
+    buf_deinit(&whole);
+    return rc;
+}
+
 /* Prefixes ascend, so the last one that fits is the longest. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri)
 {

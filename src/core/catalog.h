@@ -74,6 +74,10 @@ struct catalog_hit {
  * prefix, then templates. `arena` holds variable values. */
 bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
                   struct catalog_hit *hit);
+/* The canonical form of what a client wrote (uri_canonical, or uri_canonical_pattern): one that
+ * begins with the alias of a mount means what lies below its prefix. */
+int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
+                      struct buf *out, struct tidings_error *err);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* The registered template with exactly that text; NULL: there is none. */

@@ -53,7 +53,7 @@ static void look(struct call *call, size_t wanted, void (*found)(struct looking 
     struct tidings_error err;
     buf_init(&canonical, URI_MAX * 3);
     l->spelled = jv_str(param);
-    int rc = uri_canonical(l->spelled, &canonical, &err);
+    int rc = catalog_canonical(call->core->catalog, l->spelled, false, &canonical, &err);
     l->uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (rc < 0) {

@@ -61,7 +61,7 @@ void method_resources_read(struct call *call)
     struct buf canonical;
     struct tidings_error err;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(spelled, &canonical, &err);
+    int rc = catalog_canonical(call->core->catalog, spelled, false, &canonical, &err);
     struct tidings_str uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     struct reading *r = arena_alloc(&call->arena, sizeof(*r));

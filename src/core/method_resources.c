@@ -227,6 +227,13 @@ void method_resources_list(struct call *call)
 
 /* ---- resources/templates/list ---------------------------------------------------------------- */
 
+static void write_template(struct jw *w, const struct tidings_resource *about)
+{
+    jw_begin_object(w);
+    resource_write_members(w, STR("uriTemplate"), about);
+    jw_end_object(w);
+}
+
 /* What a mount can produce, as a template. */
 static void write_mount_template(struct jw *w, const struct tidings_provider *p)
 {
@@ -240,9 +247,7 @@ static void write_mount_template(struct jw *w, const struct tidings_provider *p)
     about.name = tidings_str(p->ops->name);
     about.description = STR("Anything below this prefix, by its path");
     about.listable = true;
-    jw_begin_object(w);
-    resource_write_members(w, STR("uriTemplate"), &about);
-    jw_end_object(w);
+    write_template(w, &about);
     buf_deinit(&text);
 }
 
@@ -264,9 +269,7 @@ void method_resources_templates_list(struct call *call)
         const struct tidings_resource *about = catalog->templates[i]->about;
         full = count == wanted;
         if (!full && access_allows(call->who, ACCESS_LIST, about->uri)) {
-            jw_begin_object(&call->w);
-            resource_write_members(&call->w, STR("uriTemplate"), about);
-            jw_end_object(&call->w);
+            write_template(&call->w, about);
             last = about->uri;
             count++;
         }
@@ -274,7 +277,11 @@ void method_resources_templates_list(struct call *call)
     /* The few templates of mounts follow on the last page, but of what is not listed or is one. */
     for (size_t i = 0; i < catalog->mount_count && !full; i++) {
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
-        if (ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
+        const struct tidings_resource *own = ops->templates;
+        for (; own && own->uri.len > 0; own++) {
+            write_template(&call->w, own);
+        }
+        if (!own && ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
             write_mount_template(&call->w, catalog->mounts[i]);
         }
     }

@@ -160,7 +160,7 @@ void plain_start(struct plain *p, enum plain_op op)
 {
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    p->code = uri_canonical(p->spelled, &canonical, &p->err);
+    p->code = catalog_canonical(p->core->catalog, p->spelled, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (p->code < 0) {

@@ -115,8 +115,7 @@ static bool spell(struct wish *w, struct tidings_str in, enum spelling as)
     struct buf text;
     struct tidings_error err;
     buf_init(&text, URI_MAX * 3);
-    int rc =
-        as == AS_PATTERN ? uri_canonical_pattern(in, &text, &err) : uri_canonical(in, &text, &err);
+    int rc = catalog_canonical(w->owner->core->catalog, in, as == AS_PATTERN, &text, &err);
     if (rc < 0) {
         wish_refuse(w, rc, "%s", err.text);
     } else {
@@ -390,11 +389,14 @@ static void mean_existing(struct wish *w)
 static void stat_done(struct request *request)
 {
     struct wish *w = request->user;
-    if (request->code >= 0) {
+    bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
+    if (request->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
+        mean_query(w); /* what has children, narrowed */
+    } else if (request->code >= 0) {
         mean_existing(w);
     } else if (request->code != TIDINGS_E_NOTFOUND) {
         w->refused = true;
-    } else if (w->options.match == OPTION_MATCH_LITERAL) {
+    } else if (is_literal) {
         wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
         mean_absent(w);

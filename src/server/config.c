@@ -209,6 +209,7 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->publish);
     mem_free(c->name);
     mem_free(c->title);
+    mem_free(c->entities);
     mem_free(c->file);
     memset(c, 0, sizeof(*c));
 }

@@ -106,6 +106,7 @@ struct config {
     uint64_t log_age_ms; /* 0: no limit */
     unsigned io_uring;   /* 0: auto, 1: off */
     bool self;
+    char *entities; /* a file, or ":memory:"; empty: none */
     bool system;
     uint64_t system_interval_ms;
     bool list_changed;

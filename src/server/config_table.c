@@ -107,6 +107,8 @@ const struct config_row config_rows[] = {
              "age after which kept changes go; 0: never"),
     CHOICE("io-uring", io_uring, "auto", urings, "WHEN", "gather the writes of a turn in one call"),
     BOOL("self", self, "false", "serve the server's own state below tidings://self/"),
+    {ROW("entities", CONFIG_TEXT, entities, "", "FILE",
+         "keep typed entities with their history in this file, or in :memory:")},
     BOOL("system", system, "false", "serve load, memory, disk and network at system://metrics"),
     DURATION("system-interval", system_interval_ms, "2s", 100, 1 * HOUR,
              "how often metrics are looked at while somebody watches them"),

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/builtin.h"
+#include "server/entities.h"
 #include "server/publish.h"
 #include "server/self.h"
 #include "server/server_private.h"
@@ -248,6 +249,9 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc == 0) {
         rc = publish_mount(s, err);
     }
+    if (rc == 0) {
+        rc = entities_mount(s, err);
+    }
     if (rc == 0 && s->is_program && !c->self) {
         rc = check_has_something(s, err);
     }
@@ -279,6 +283,7 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         hub_detach_all(s->hub);
         server_dismantle(s);
         publish_remove_tools(s);
+        entities_unmount(s);
         s->own = NULL;
         hub_unmount_new(s->hub, before);
         loop_turn(s->loop); /* what was closed goes now, not when the server is destroyed */

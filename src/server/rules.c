@@ -7,9 +7,12 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "provider/entity_uri.h"
 #include "uri/uri.h"
 
 #define RULE_MAX_DEPTH 40u /* a filter is a schema */
+/* Who subscribes to an entity wants to have it, at once and whole. */
+#define ENTITY_OPTIONS "{\"windowMs\":0,\"include\":\"value\",\"initial\":true}"
 
 struct rule_source {
     struct json *options, *limits; /* references */
@@ -138,12 +141,15 @@ int rules_init(struct rules *r, const struct config *c, const struct map *live,
 {
     size_t most = c->mount_count + c->subscriptions.count + (live ? live->count : 0);
     memset(r, 0, sizeof(*r));
-    r->at = mem_zalloc((most + 1) * sizeof(*r->at));
-    r->sources = mem_zalloc((most + 1) * sizeof(*r->sources));
+    r->at = mem_zalloc((most + 2) * sizeof(*r->at));
+    r->sources = mem_zalloc((most + 2) * sizeof(*r->sources));
     if (!r->at || !r->sources) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     int rc = 0;
+    if (c->entities && c->entities[0]) {
+        rc = add_parts(r, STR(ENTITY_URI_PREFIX), ENTITY_OPTIONS, NULL, err);
+    }
     for (size_t i = 0; rc == 0 && i < c->mount_count; i++) {
         const struct config_mount *m = &c->mounts[i];
         if (m->options || m->limits) {

@@ -40,9 +40,10 @@ struct tidings_server {
     struct buf implementation, instructions, ceiling;
     struct http_route *routes;
     size_t route_count;
-    struct locals locals;         /* subscriptions of the program */
-    struct core **cores;          /* of the workers, by index */
-    struct tidings_provider *own; /* tidings://self/ */
+    struct locals locals;              /* subscriptions of the program */
+    struct core **cores;               /* of the workers, by index */
+    struct tidings_provider *own;      /* tidings://self/ */
+    struct tidings_provider *entities; /* entity:///, or NULL */
     bool has_publish_tools;
     struct list timers; /* struct server_timer */
     size_t timer_count;

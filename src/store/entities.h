@@ -120,8 +120,9 @@ struct entity_problem {
 struct entity_done {
     struct entity_version version; /* what is there now; texts in the arena */
     int64_t before;                /* where the version before it begins; TIMELINE_NEVER: none */
-    bool changed;                  /* false: it was so already, nothing was written */
-    bool created;                  /* the first version, or undeleted */
+    struct tidings_str before_version; /* of its type then; empty: none */
+    bool changed;                      /* false: it was so already, nothing was written */
+    bool created;                      /* the first version, or undeleted */
 };
 
 struct entity_transaction {

@@ -60,6 +60,8 @@ struct host_answer *host_stat(struct host *h, const char *uri);
 /* The values are the names of the rows. */
 struct host_answer *host_complete(struct host *h, const char *uri_template, const char *name,
                                   const char *value, size_t wanted);
+/* The one other argument that completions know from now on; NULL: none. Borrowed. */
+void host_set_argument(const char *name, const char *value);
 void host_answer_free(struct host_answer *a);
 
 /* Arm, and wait until armed; the code. */

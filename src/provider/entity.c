@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of the entity provider. Requests are judged where they come in, carried to the keeper,
+ * answered there.
+ */
+#include "provider/entity.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "provider/entity_provider.h"
+#include "provider/settings.h"
+#include "store/sqlite_entities.h"
+
+/* ---- to the keeper and back ------------------------------------------------------------------ */
+
+static void finish(struct entity_request *r, int code, const struct tidings_error *err)
+{
+    if (r->read) {
+        tidings_read_done(r->read, code, err);
+    } else if (r->list) {
+        tidings_list_done(r->list, code, err);
+    } else if (r->stat) {
+        tidings_stat_done(r->stat, code, &r->about, err);
+    } else {
+        tidings_complete_done(r->complete, code, err);
+    }
+}
+
+static int run(struct keeper_job *job, struct entities *entities)
+{
+    struct entity_request *r = list_entry(job, struct entity_request, job);
+    return r->read   ? entity_read(r, entities, &job->err)
+           : r->list ? entity_list(r, entities, &job->err)
+           : r->stat ? entity_stat(r, entities, &job->err)
+                     : entity_complete(r, entities, &job->err);
+}
+
+static void done(struct keeper_job *job, int code)
+{
+    struct entity_request *r = list_entry(job, struct entity_request, job);
+    finish(r, code < 0 ? code : 0, &job->err);
+    arena_deinit(&r->arena);
+    mem_free(r);
+}
+
+/* Takes what was asked over, or answers it with a failure. */
+static void submit(const struct entity_request *asked)
+{
+    const struct entity_mount *m = tidings_provider_state(asked->provider);
+    struct tidings_error err = {0};
+    struct entity_request *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        struct entity_request copy = *asked;
+        finish(&copy, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
+        return;
+    }
+    *r = *asked;
+    r->job.run = run;
+    r->job.done = done;
+    list_init(&r->job.letter.link);
+    arena_init(&r->arena, ENTITY_ARENA_MAX);
+    int rc = r->complete || r->text.len == 0 ? 0 : entity_uri_parse(r->text, &r->uri, &err);
+    if (rc < 0) {
+        finish(r, rc, &err);
+        arena_deinit(&r->arena);
+        mem_free(r);
+        return;
+    }
+    keeper_submit(m->keeper, &r->job);
+}
+
+static void mount_read(struct tidings_provider *p, struct tidings_read *read,
+                       struct tidings_str uri)
+{
+    submit(&(struct entity_request){.provider = p, .read = read, .text = uri});
+}
+
+static void mount_list(struct tidings_provider *p, struct tidings_list *list)
+{
+    submit(&(struct entity_request){.provider = p, .list = list});
+}
+
+static void mount_children(struct tidings_provider *p, struct tidings_list *list,
+                           struct tidings_str uri)
+{
+    submit(&(struct entity_request){.provider = p, .list = list, .children = true, .text = uri});
+}
+
+static void mount_stat(struct tidings_provider *p, struct tidings_stat *stat,
+                       struct tidings_str uri)
+{
+    submit(&(struct entity_request){.provider = p, .stat = stat, .text = uri});
+}
+
+static void mount_complete(struct tidings_provider *p, struct tidings_complete *complete,
+                           struct tidings_str uri_template)
+{
+    submit(&(struct entity_request){.provider = p, .complete = complete, .text = uri_template});
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static const struct setting rows[] = {
+    {.key = "path", .type = SETTING_TEXT, .offset = offsetof(struct entity_mount, path)},
+};
+
+static int mount_open(struct tidings_provider *p, struct tidings_str config,
+                      struct tidings_error *err)
+{
+    struct entity_mount *m = tidings_provider_state(p);
+    struct entity_rows *kept = NULL;
+    if (!str_eq(tidings_provider_prefix(p), STR(ENTITY_URI_PREFIX))) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "entities are served at %s only",
+                            ENTITY_URI_PREFIX);
+    }
+    int rc = settings_read(rows, sizeof(rows) / sizeof(rows[0]), config, m, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!m->path || m->path[0] == '\0') {
+        return tidings_fail(err, TIDINGS_E_INVALID, "path: name a file, or :memory:");
+    }
+    if (strcmp(m->path, ":memory:") == 0) {
+        kept = entity_memory_create(err);
+        rc = kept ? 0 : TIDINGS_E_NOMEM;
+    } else {
+        rc = entity_sqlite_open(m->path, &kept, err);
+    }
+    return rc < 0 ? rc : keeper_open(kept, &m->keeper, err);
+}
+
+static void mount_close(struct tidings_provider *p)
+{
+    struct entity_mount *m = tidings_provider_state(p);
+    keeper_close(m->keeper);
+    mem_free(m->path);
+}
+
+struct keeper *entity_keeper(struct tidings_provider *p)
+{
+    return ((struct entity_mount *)tidings_provider_state(p))->keeper;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
+#define ENTITY ENTITY_URI_PREFIX "{entityType}@{entityTypeVersion}/{entityId}"
+#define TEMPLATE(text, n, about, sub)                                                              \
+    {                                                                                              \
+        .uri = TEXT(text), .name = TEXT(n), .description = TEXT(about),                            \
+        .mime_type = TEXT("application/json"), .size = -1, .priority = -1, .subscribable = (sub)   \
+    }
+
+static const struct tidings_resource templates[] = {
+    TEMPLATE(ENTITY_URI_PREFIX "types", "Entity Type Registry",
+             "All types of entities, with their schemas", true),
+    TEMPLATE(ENTITY, "Current Entity", "An entity as it is", true),
+    TEMPLATE(ENTITY "/patch", "Entity Patch Update and Subscribe",
+             "An entity, for those who write merge patches (tool upsert-entity)", false),
+    TEMPLATE(ENTITY "/patch/{baselineTimestamp}", "Get Entity Patch from Baseline",
+             "The merge patch from the version that begins then to the current one", false),
+    TEMPLATE(ENTITY "/at/{timestamp}", "Historical Entity", "An entity as it was at that instant",
+             false),
+    {.size = -1},
+};
+
+static const struct tidings_semantics semantics[] = {
+    {TIDINGS_FORM_RESOURCE, ENTITY, "each version of that entity, its deletion and its return"},
+    {TIDINGS_FORM_CONTAINER, ENTITY_URI_PREFIX "{entityType}@{entityTypeVersion}/",
+     "all entities of that type and version"},
+    {TIDINGS_FORM_QUERY, ENTITY_URI_PREFIX "{entityType}@{entityTypeVersion}/{?parent}",
+     "those of them that have that parent"},
+    {TIDINGS_FORM_RESOURCE, NULL, NULL},
+};
+
+const struct tidings_provider_ops provider_entity_ops = {
+    .abi = TIDINGS_PROVIDER_ABI,
+    .name = "entity",
+    .size = sizeof(struct entity_mount),
+    .open = mount_open,
+    .read = mount_read,
+    .list = mount_list,
+    .stat = mount_stat,
+    .children = mount_children,
+    .complete = mount_complete,
+    .close = mount_close,
+    .semantics = semantics,
+    .templates = templates,
+    .alias = ENTITY_ALIAS,
+};

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entities as resources: typed JSON values with their history, kept in a file or in memory.
+ *
+ * One mount of provider_entity_ops at ENTITY_URI_PREFIX serves one store. Its configuration is a
+ * JSON object: {"path": "FILE"}, or ":memory:". Everything is asked of the thread that keeps the
+ * store (store/keeper.h), which is also the one that answers. Writing goes there too: whoever
+ * writes submits jobs to entity_keeper and, once they are committed, announces what they did.
+ */
+#ifndef PROVIDER_ENTITY_H
+#define PROVIDER_ENTITY_H
+
+#include <tidings/provider.h>
+
+#include "provider/entity_uri.h"
+#include "store/keeper.h"
+#include "json/write.h"
+
+#define ENTITY_ALIAS "/entity/" /* may be written instead of the prefix */
+
+extern const struct tidings_provider_ops provider_entity_ops;
+
+/* Lives as long as the mount. */
+struct keeper *entity_keeper(struct tidings_provider *provider);
+
+/* The members that describe a version, without its value, inside an object. */
+void entity_put_version(struct jw *w, const struct entity_version *version);
+/* The members of a type, as an object. */
+void entity_put_type(struct jw *w, const struct entity_type_row *row);
+
+/* Tell that a write was committed: nothing when it changed nothing. Any thread; in the order of the
+ * commits when called from `done` of the jobs. `origin` may be empty. */
+void entity_announce(struct tidings_provider *provider, const struct entity_done *done,
+                     struct tidings_str origin);
+/* The registry of types changed. */
+void entity_announce_types(struct tidings_provider *provider, struct tidings_str origin);
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What there is: everything flat, the types below the root, the entities of a type; one of them
+ * described; values of template variables. Rows come in ascending order of URI, so types are taken
+ * in the order of their URIs, which is not that of their versions.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "provider/entity_provider.h"
+
+#define ROOT_URI STR(ENTITY_URI_PREFIX)
+#define TYPES_URI STR(ENTITY_URI_PREFIX "types")
+
+/* ---- the types ------------------------------------------------------------------------------- */
+
+/* One type and the URI of all its entities; texts in the arena. The registry itself has no name. */
+struct place {
+    struct tidings_str uri, type, version, description;
+};
+
+struct places {
+    struct arena *arena;
+    struct place *at;
+    size_t count;
+    bool failed;
+};
+
+static bool count_type(void *user, const struct entity_type_row *row)
+{
+    (void)row;
+    ((struct places *)user)->count++;
+    return true;
+}
+
+static bool take_type(void *user, const struct entity_type_row *row)
+{
+    struct places *p = user;
+    struct buf text;
+    buf_init(&text, ENTITY_URI_MAX);
+    struct entity_uri uri = {.kind = ENTITY_URI_TYPE, .type = row->name, .version = row->version};
+    bool built = entity_uri_build(&uri, &text) == 0;
+    struct place *place = &p->at[p->count];
+    /* The texts of types live as long as the store, on whose thread this is used up. */
+    *place = (struct place){.uri = arena_dup(p->arena, buf_str(&text)),
+                            .type = row->name,
+                            .version = row->version,
+                            .description = row->description};
+    p->failed = !built || !place->uri.ptr;
+    p->count += !p->failed;
+    buf_deinit(&text);
+    return !p->failed;
+}
+
+static int by_uri(const void *a, const void *b)
+{
+    return str_cmp(((const struct place *)a)->uri, ((const struct place *)b)->uri);
+}
+
+static int find_places(struct entity_request *r, struct entities *e, struct places *p,
+                       struct tidings_error *err)
+{
+    *p = (struct places){.arena = &r->arena};
+    entities_each_type(e, count_type, p);
+    p->at = arena_alloc(&r->arena, (p->count + 1) * sizeof(*p->at));
+    p->count = 0;
+    if (p->at) {
+        entities_each_type(e, take_type, p);
+        p->at[p->count++] = (struct place){.uri = TYPES_URI};
+        qsort(p->at, p->count, sizeof(*p->at), by_uri);
+    }
+    return p->at && !p->failed ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static void describe_place(const struct place *p, struct tidings_resource *row)
+{
+    tidings_resource_init(row);
+    row->uri = p->uri;
+    row->mime_type = STR("application/json");
+    if (p->type.len == 0) {
+        row->name = STR("types");
+        row->title = STR("Entity Type Registry");
+        row->description = STR("All types of entities, with their schemas");
+        return;
+    }
+    size_t prefix = sizeof(ENTITY_URI_PREFIX) - 1;
+    row->name = tidings_strn(p->uri.ptr + prefix, p->uri.len - prefix - 1);
+    row->description = p->description;
+    row->mime_type = STR("inode/directory");
+    row->listable = true;
+}
+
+/* `uri` gets the text of row->uri, `etag` that of row->etag. */
+static void describe_entity(const struct entity_version *v, struct buf *uri,
+                            char etag[TIMELINE_TEXT], struct tidings_resource *row)
+{
+    struct entity_uri parts = {
+        .kind = ENTITY_URI_CURRENT, .type = v->type, .version = v->type_version, .id = v->id};
+    (void)entity_uri_build(&parts, uri);
+    tidings_resource_init(row);
+    row->uri = buf_str(uri);
+    row->name = v->id;
+    row->mime_type = STR("application/json");
+    row->etag = timeline_text(v->from, etag);
+    row->modified_ms = v->from;
+}
+
+struct listing {
+    struct tidings_list *list;
+    int rc; /* 1: more are wanted */
+    struct tidings_error *err;
+};
+
+static bool add_entity(void *user, const struct entity_version *v)
+{
+    struct listing *l = user;
+    struct tidings_resource row;
+    char etag[TIMELINE_TEXT];
+    struct buf uri;
+    buf_init(&uri, ENTITY_URI_MAX);
+    describe_entity(v, &uri, etag, &row);
+    l->rc = uri.failed ? tidings_fail(l->err, uri.failed, "out of memory")
+                       : tidings_list_add(l->list, &row, l->err);
+    buf_deinit(&uri);
+    return l->rc > 0;
+}
+
+/* The entities of one type that come after `after`, a URI. */
+static void list_type(struct listing *l, struct entities *e, const struct place *p,
+                      struct tidings_str parent)
+{
+    struct tidings_str after = tidings_list_after(l->list);
+    struct entity_scope scope = {
+        .type = p->type, .type_version = p->version, .parent = parent, .by_parent = parent.len > 0};
+    bool inside = str_starts(after, p->uri);
+    if (!inside && str_cmp(after, p->uri) > 0) {
+        return;
+    }
+    int rc = entities_list(e, &scope, inside ? str_skip(after, p->uri.len) : STR_EMPTY, add_entity,
+                           l, l->err);
+    l->rc = rc < 0 ? rc : l->rc;
+}
+
+static void list_place(struct listing *l, const struct place *p)
+{
+    struct tidings_resource row;
+    if (str_cmp(p->uri, tidings_list_after(l->list)) > 0) {
+        describe_place(p, &row);
+        l->rc = tidings_list_add(l->list, &row, l->err);
+    }
+}
+
+static const struct place *find_place(const struct places *all, const struct entity_uri *uri)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (str_eq(all->at[i].type, uri->type) && str_eq(all->at[i].version, uri->version)) {
+            return &all->at[i];
+        }
+    }
+    return NULL;
+}
+
+static int no_type(const struct entity_uri *uri, struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity type '%.*s@%.*s'",
+                        STR_ARG(uri->type), STR_ARG(uri->version));
+}
+
+int entity_list(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    struct listing l = {.list = r->list, .rc = 1, .err = err};
+    struct places all;
+    int rc = find_places(r, e, &all, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (r->children && r->uri.kind != ENTITY_URI_ROOT) {
+        const struct place *one = r->uri.kind == ENTITY_URI_TYPE ? find_place(&all, &r->uri) : NULL;
+        if (!one) {
+            return r->uri.kind == ENTITY_URI_TYPE
+                       ? no_type(&r->uri, err)
+                       : tidings_fail(err, TIDINGS_E_NOTFOUND, "this has no children");
+        }
+        list_type(&l, e, one, r->uri.parent);
+        return l.rc < 0 ? l.rc : 0;
+    }
+    bool only_places = r->children && r->uri.parent.len == 0;
+    for (size_t i = 0; i < all.count && l.rc > 0; i++) {
+        bool is_registry = all.at[i].type.len == 0;
+        if (only_places || (is_registry && r->uri.parent.len == 0)) {
+            list_place(&l, &all.at[i]);
+        } else if (!is_registry) {
+            list_type(&l, e, &all.at[i], r->uri.parent);
+        }
+    }
+    return l.rc < 0 ? l.rc : 0;
+}
+
+/* ---- one of them ----------------------------------------------------------------------------- */
+
+static int stat_entity(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    struct entity_version v;
+    struct tidings_resource *row = &r->about;
+    struct buf uri;
+    char etag[TIMELINE_TEXT];
+    bool past = r->uri.kind == ENTITY_URI_AT;
+    int rc = entity_look_up(r, e, past ? r->uri.time : TIMELINE_FOREVER, &v, err);
+    if (rc < 0) {
+        return rc;
+    }
+    buf_init(&uri, ENTITY_URI_MAX);
+    describe_entity(&v, &uri, etag, row);
+    if (r->uri.kind != ENTITY_URI_CURRENT) {
+        buf_clear(&uri);
+        (void)entity_uri_build(&r->uri, &uri);
+        row->subscribable = false;
+        row->etag = STR_EMPTY;
+    }
+    row->uri = arena_dup(&r->arena, buf_str(&uri));
+    row->etag = arena_dup(&r->arena, row->etag);
+    rc = row->uri.ptr && row->etag.ptr && !uri.failed
+             ? 0
+             : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    buf_deinit(&uri);
+    return rc;
+}
+
+int entity_stat(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    if (r->uri.kind >= ENTITY_URI_CURRENT) {
+        return stat_entity(r, e, err);
+    }
+    struct places all;
+    int rc = find_places(r, e, &all, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct place root = {.uri = r->text, .type = STR("entities")};
+    const struct place *p = r->uri.kind == ENTITY_URI_ROOT ? &root : find_place(&all, &r->uri);
+    if (!p) {
+        return no_type(&r->uri, err);
+    }
+    describe_place(p, &r->about);
+    if (p == &root) {
+        r->about.name = STR("entities");
+        r->about.title = STR("Entities");
+    }
+    if (r->uri.parent.len > 0) {
+        r->about.uri = r->text;
+    }
+    return 0;
+}
+
+/* ---- completion ------------------------------------------------------------------------------ */
+
+struct completing {
+    struct tidings_complete *complete;
+    struct tidings_str value;
+    struct tidings_str last; /* a type's name comes once */
+    struct tidings_str type; /* of versions */
+    bool versions;
+    int rc;
+};
+
+static bool offer(struct completing *c, struct tidings_str text)
+{
+    if (str_starts(text, c->value)) {
+        c->rc = tidings_complete_add(c->complete, text);
+    }
+    return c->rc > 0;
+}
+
+static bool offer_type(void *user, const struct entity_type_row *row)
+{
+    struct completing *c = user;
+    if (c->versions) {
+        bool is = c->type.len == 0 || str_eq(c->type, row->name);
+        return is ? offer(c, row->version) : true;
+    }
+    bool again = str_eq(c->last, row->name);
+    c->last = row->name;
+    return again ? true : offer(c, row->name);
+}
+
+static bool offer_id(void *user, const struct entity_version *v)
+{
+    struct completing *c = user;
+    /* By bytes: behind the last that begins so there is nothing more. */
+    bool beyond = str_cmp(v->id, c->value) > 0 && !str_starts(v->id, c->value);
+    return beyond ? false : offer(c, v->id);
+}
+
+static bool offer_time(void *user, const struct entity_version *v)
+{
+    char text[TIMELINE_TEXT];
+    return offer(user, timeline_text(v->from, text));
+}
+
+int entity_complete(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    struct tidings_str name = tidings_complete_name(r->complete);
+    struct completing c = {.complete = r->complete,
+                           .value = tidings_complete_value(r->complete),
+                           .last = STR_EMPTY,
+                           .type = tidings_complete_argument(r->complete, "entityType"),
+                           .versions = str_eq(name, STR("entityTypeVersion")),
+                           .rc = 1};
+    struct entity_scope scope = {.type = c.type,
+                                 .type_version =
+                                     tidings_complete_argument(r->complete, "entityTypeVersion")};
+    int rc = 0;
+    if (c.versions || str_eq(name, STR("entityType"))) {
+        entities_each_type(e, offer_type, &c);
+    } else if (str_eq(name, STR("entityId"))) {
+        rc = entities_list(e, &scope, STR_EMPTY, offer_id, &c, err);
+    } else if (str_eq(name, STR("baselineTimestamp")) || str_eq(name, STR("timestamp"))) {
+        struct tidings_str id = tidings_complete_argument(r->complete, "entityId");
+        rc = id.len > 0 ? entities_history(e, id, TIMELINE_NEVER, offer_time, &c, err) : 0;
+    } else {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "templates of entities have no variable '%.*s'",
+                          (int)(name.len < 64 ? name.len : 64), name.ptr);
+    }
+    return rc < 0 ? rc : c.rc < 0 ? c.rc : 0;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of provider/entity.h share: a request on its way to the keeper and back.
+ */
+#ifndef PROVIDER_ENTITY_PROVIDER_H
+#define PROVIDER_ENTITY_PROVIDER_H
+
+#include "provider/entity.h"
+
+#define ENTITY_ARENA_MAX (16u << 20)
+
+struct entity_mount {
+    struct keeper *keeper;
+    char *path;
+};
+
+/* One of the requests is there. */
+struct entity_request {
+    struct keeper_job job;
+    struct tidings_provider *provider;
+    struct tidings_read *read;
+    struct tidings_list *list;
+    struct tidings_stat *stat;
+    struct tidings_complete *complete;
+    bool children;
+    struct tidings_str text; /* the URI asked for, or the template */
+    struct entity_uri uri;
+    struct tidings_resource about; /* what a stat found; texts in the arena */
+    struct arena arena;
+};
+
+/* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
+int entity_read(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+int entity_list(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+int entity_stat(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+int entity_complete(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+
+/* The version a URI means, which exists, is of that type and not deleted. */
+int entity_look_up(struct entity_request *r, struct entities *entities, int64_t at,
+                   struct entity_version *ret, struct tidings_error *err);
+/* Is `version` what the URI says it is? */
+int entity_check(const struct entity_uri *uri, const struct entity_version *version,
+                 struct tidings_error *err);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What an entity reads as, and what is told when it changed.
+ */
+#include "base/error.h"
+#include "provider/entity_provider.h"
+#include "json/pretty.h"
+
+#define ANNOUNCED_MAX (64u << 10)
+
+/* ---- in JSON --------------------------------------------------------------------------------- */
+
+void entity_put_version(struct jw *w, const struct entity_version *v)
+{
+    char from[TIMELINE_TEXT], to[TIMELINE_TEXT];
+    jw_put_string(w, STR("entityId"), v->id);
+    jw_put_string(w, STR("validFrom"), timeline_text(v->from, from));
+    jw_put_string(w, STR("validTo"), timeline_text(v->to, to));
+    jw_put_raw(w, STR("changedBy"), v->changed_by);
+    jw_put_bool(w, STR("deleted"), v->deleted);
+    jw_key(w, STR("parentId"));
+    if (v->parent.len > 0) {
+        jw_string(w, v->parent);
+    } else {
+        jw_null(w);
+    }
+    jw_put_string(w, STR("entityTypeName"), v->type);
+    jw_put_string(w, STR("entityTypeVersion"), v->type_version);
+}
+
+void entity_put_type(struct jw *w, const struct entity_type_row *row)
+{
+    jw_begin_object(w);
+    jw_put_string(w, STR("name"), row->name);
+    jw_put_string(w, STR("version"), row->version);
+    if (row->description.len > 0) {
+        jw_put_string(w, STR("description"), row->description);
+    }
+    jw_put_raw(w, STR("jsonSchema"), row->schema);
+    if (row->options.len > 0) {
+        jw_put_raw(w, STR("options"), row->options);
+    }
+    jw_end_object(w);
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+int entity_check(const struct entity_uri *uri, const struct entity_version *v,
+                 struct tidings_error *err)
+{
+    if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND,
+                            "entity '%.*s' is no '%.*s@%.*s': it is stored as '%.*s@%.*s'",
+                            STR_ARG(uri->id), STR_ARG(uri->type), STR_ARG(uri->version),
+                            STR_ARG(v->type), STR_ARG(v->type_version));
+    }
+    if (v->deleted) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "Entity has been deleted");
+    }
+    return 0;
+}
+
+static int not_found(const struct entity_uri *uri, struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(uri->id));
+}
+
+/* It is known, but not of that time. */
+static int too_early(const struct entity_uri *uri, int64_t at, struct tidings_error *err)
+{
+    char text[TIMELINE_TEXT];
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of entity '%.*s' at %s",
+                        STR_ARG(uri->id), timeline_text(at, text).ptr);
+}
+
+int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
+                   struct entity_version *ret, struct tidings_error *err)
+{
+    int rc = entities_find(e, r->uri.id, at, &r->arena, ret, err);
+    if (rc == 0 && at != TIMELINE_FOREVER) {
+        rc = entities_find(e, r->uri.id, TIMELINE_FOREVER, &r->arena, ret, err);
+        rc = rc == 1 ? too_early(&r->uri, at, err) : rc;
+    }
+    if (rc == 0) {
+        rc = not_found(&r->uri, err);
+    }
+    return rc < 0 ? rc : entity_check(&r->uri, ret, err);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool put_type(void *user, const struct entity_type_row *row)
+{
+    entity_put_type(user, row);
+    return true;
+}
+
+static int write_patch(struct entity_request *r, struct entities *e, struct jw *w,
+                       struct tidings_error *err)
+{
+    struct entity_patch p;
+    char text[TIMELINE_TEXT];
+    int rc = entities_patch_from(e, r->uri.id, r->uri.time, &r->arena, &p, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (p.version.id.len == 0) {
+        return not_found(&r->uri, err);
+    }
+    int bad = entity_check(&r->uri, &p.version, err);
+    if (bad < 0) {
+        return bad;
+    }
+    if (rc == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "no version of entity '%.*s' begins at %s",
+                            STR_ARG(r->uri.id), timeline_text(r->uri.time, text).ptr);
+    }
+    entity_put_version(w, &p.version);
+    jw_put_string(w, STR("baseline"), timeline_text(r->uri.time, text));
+    if (p.patch.len > 0) {
+        jw_put_raw(w, STR("patch"), p.patch);
+    } else {
+        jw_put_bool(w, STR("full"), true);
+        jw_put_raw(w, STR("value"), p.version.value);
+    }
+    return 0;
+}
+
+static int write_value(struct entity_request *r, struct entities *e, struct jw *w,
+                       struct entity_version *v, struct tidings_error *err)
+{
+    char text[TIMELINE_TEXT];
+    bool past = r->uri.kind == ENTITY_URI_AT;
+    int rc = entity_look_up(r, e, past ? r->uri.time : TIMELINE_FOREVER, v, err);
+    if (rc < 0) {
+        return rc;
+    }
+    entity_put_version(w, v);
+    if (past) {
+        jw_put_string(w, STR("at"), timeline_text(r->uri.time, text));
+    }
+    jw_put_raw(w, STR("value"), v->value);
+    return 0;
+}
+
+/* The content as compact JSON. *etag: what is known of it before it is made. */
+static int write_content(struct entity_request *r, struct entities *e, struct buf *out,
+                         struct tidings_str *etag, struct tidings_error *err)
+{
+    struct jw w;
+    struct entity_version v;
+    int rc;
+    jw_init(&w, out);
+    if (r->uri.kind == ENTITY_URI_TYPES) {
+        jw_begin_array(&w);
+        entities_each_type(e, put_type, &w);
+        jw_end_array(&w);
+        return 0;
+    }
+    jw_begin_object(&w);
+    if (r->uri.kind == ENTITY_URI_PATCH_FROM) {
+        rc = write_patch(r, e, &w, err);
+    } else {
+        rc = write_value(r, e, &w, &v, err);
+    }
+    jw_end_object(&w);
+    if (rc == 0 && (r->uri.kind == ENTITY_URI_CURRENT || r->uri.kind == ENTITY_URI_PATCH)) {
+        char text[TIMELINE_TEXT];
+        *etag = arena_dup(&r->arena, timeline_text(v.from, text));
+    }
+    return rc;
+}
+
+int entity_read(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    struct tidings_resource about;
+    struct buf compact, pretty;
+    if (r->uri.kind == ENTITY_URI_ROOT || r->uri.kind == ENTITY_URI_TYPE) {
+        return entity_stat(r, e, err); /* a container that exists has no content of its own */
+    }
+    tidings_resource_init(&about);
+    about.mime_type = STR("application/json");
+    buf_init(&compact, tidings_read_max_bytes(r->read));
+    buf_init(&pretty, tidings_read_max_bytes(r->read));
+    int rc = write_content(r, e, &compact, &about.etag, err);
+    if (rc == 0 && (about.etag.len == 0 || !tidings_read_unchanged(r->read, about.etag))) {
+        (void)json_pretty(&pretty, buf_str(&compact));
+        int failed = compact.failed ? compact.failed : pretty.failed;
+        rc = failed ? tidings_fail(err, failed, "the entity does not fit in an answer")
+                    : tidings_read_text(r->read, &about, buf_str(&pretty), err);
+    }
+    buf_deinit(&compact);
+    buf_deinit(&pretty);
+    return rc;
+}
+
+/* ---- announcing ------------------------------------------------------------------------------ */
+
+static void put_metadata(struct buf *out, const struct entity_version *v)
+{
+    char from[TIMELINE_TEXT];
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("entityTypeName"), v->type);
+    jw_put_string(&w, STR("entityTypeVersion"), v->type_version);
+    jw_put_string(&w, STR("validFrom"), timeline_text(v->from, from));
+    if (v->parent.len > 0) {
+        jw_put_string(&w, STR("parentId"), v->parent);
+        jw_put_string(&w, STR("parent"), v->parent); /* what ?parent= asks for */
+    }
+    jw_put_raw(&w, STR("changedBy"), v->changed_by);
+    jw_end_object(&w);
+}
+
+void entity_announce(struct tidings_provider *p, const struct entity_done *done,
+                     struct tidings_str origin)
+{
+    const struct entity_version *v = &done->version;
+    struct entity_uri uri = {
+        .kind = ENTITY_URI_CURRENT, .type = v->type, .version = v->type_version, .id = v->id};
+    char etag[TIMELINE_TEXT];
+    struct buf text, from, metadata;
+    if (!done->changed) {
+        return;
+    }
+    buf_init(&text, ENTITY_URI_MAX);
+    buf_init(&from, ENTITY_URI_MAX);
+    buf_init(&metadata, ANNOUNCED_MAX);
+    (void)entity_uri_build(&uri, &text);
+    put_metadata(&metadata, v);
+    struct tidings_change change = {
+        .uri = buf_str(&text),
+        .kind = v->deleted      ? TIDINGS_CHANGE_DELETED
+                : done->created ? TIDINGS_CHANGE_CREATED
+                                : TIDINGS_CHANGE_UPDATED,
+        .etag = timeline_text(v->from, etag),
+        .metadata = metadata.failed ? STR_EMPTY : buf_str(&metadata),
+        .origin = origin,
+        .modified_ms = v->from,
+    };
+    if (done->before_version.len > 0 && !str_eq(done->before_version, v->type_version)) {
+        uri.version = done->before_version; /* its URI is another one from now on */
+        (void)entity_uri_build(&uri, &from);
+        change.kind = TIDINGS_CHANGE_MOVED;
+        change.from = buf_str(&from);
+    }
+    if (!text.failed && !from.failed) {
+        (void)tidings_provider_changed(p, &change, NULL);
+    }
+    buf_deinit(&text);
+    buf_deinit(&from);
+    buf_deinit(&metadata);
+}
+
+void entity_announce_types(struct tidings_provider *p, struct tidings_str origin)
+{
+    struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = origin};
+    (void)tidings_provider_changed(p, &change, NULL);
+}
