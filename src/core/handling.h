@@ -47,14 +47,18 @@ enum handling_outcome {
     HANDLING_REFUSED, /* the same as an error of the protocol */
 };
 
+#define HANDLING_MAX_QUESTIONS 16u
+
 /* What a handler needs only when it asks its client back (handling_ask.c). */
 struct handling_ask {
-    struct json *responses; /* params.inputResponses; NULL: none */
-    struct buf kept;        /* opened requestState */
-    struct buf requests;    /* members of inputRequests */
-    struct buf state;       /* to be sealed */
-    struct buf answer;      /* the last one handed out */
-    unsigned missing;       /* capabilities the client lacks, by row */
+    struct json *responses;                /* params.inputResponses; NULL: none */
+    struct buf kept;                       /* opened requestState */
+    struct buf requests;                   /* members of inputRequests */
+    struct buf state;                      /* to be sealed */
+    struct buf answer;                     /* the last one handed out */
+    uint64_t keys[HANDLING_MAX_QUESTIONS]; /* hashes of the names asked under */
+    unsigned key_count;
+    unsigned missing; /* capabilities the client lacks, by row */
     bool has_requests, has_state;
 };
 

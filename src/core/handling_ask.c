@@ -156,6 +156,44 @@ bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
     return i < ASKABLE && h->meta && dialect_has_capability(h->meta, askable[i].capability);
 }
 
+/* Names are members of one object: none may be there twice. */
+static int check_key(const struct handling_ask *ask, struct tidings_str key,
+                     struct tidings_error *err)
+{
+    if (ask->key_count == HANDLING_MAX_QUESTIONS) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u questions can be asked at a time",
+                            HANDLING_MAX_QUESTIONS);
+    }
+    uint64_t hash = str_hash(key, 0);
+    for (unsigned i = 0; i < ask->key_count; i++) {
+        if (ask->keys[i] == hash) {
+            return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' was asked already",
+                                (int)(key.len < 64 ? key.len : 64), key.ptr);
+        }
+    }
+    return 0;
+}
+
+static void put_question(struct handling_ask *ask, struct tidings_str key,
+                         struct tidings_str method, const struct json *params)
+{
+    struct buf *out = &ask->requests;
+    struct jw w;
+    if (ask->has_requests) {
+        buf_putc(out, ',');
+    }
+    jw_quote(out, key);
+    buf_putc(out, ':');
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("method"), method);
+    jw_key(&w, STR("params"));
+    jw_value(&w, params);
+    jw_end_object(&w);
+    ask->has_requests = true;
+    ask->keys[ask->key_count++] = str_hash(key, 0);
+}
+
 int tidings_call_ask(struct tidings_call *h, const char *key, const char *method,
                      struct tidings_str params, struct tidings_error *err)
 {
@@ -173,26 +211,16 @@ int tidings_call_ask(struct tidings_call *h, const char *key, const char *method
                             askable[i].capability);
     }
     struct json *value = NULL;
-    int rc = jv_parse(params, ASK_DEPTH, &value, err);
+    int rc = check_key(&h->ask, tidings_str(key), err);
+    rc = rc < 0 ? rc : jv_parse(params, ASK_DEPTH, &value, err);
     if (rc == 0 && !jv_is(value, JV_OBJECT)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "the parameters must be a JSON object");
     }
     if (rc == 0) {
-        struct buf *out = &h->ask.requests;
-        struct jw w;
-        if (h->ask.has_requests) {
-            buf_putc(out, ',');
-        }
-        jw_quote(out, tidings_str(key));
-        buf_putc(out, ':');
-        jw_init(&w, out);
-        jw_begin_object(&w);
-        jw_put_string(&w, STR("method"), tidings_str(method));
-        jw_key(&w, STR("params"));
-        jw_value(&w, value);
-        jw_end_object(&w);
-        h->ask.has_requests = true;
-        rc = out->failed ? tidings_fail(err, out->failed, "the questions do not fit") : 0;
+        put_question(&h->ask, tidings_str(key), tidings_str(method), value);
+        rc = h->ask.requests.failed
+                 ? tidings_fail(err, h->ask.requests.failed, "the questions do not fit")
+                 : 0;
     }
     jv_unref(value);
     return rc;

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "support/bench_client.h"
 #include "support/bench_core.h"
@@ -53,6 +54,23 @@ static void ask_badly(void *user, struct tidings_call *h)
     tidings_call_done(h, 0, NULL);
 }
 
+static void ask_much(void *user, struct tidings_call *h)
+{
+    (void)user;
+    struct tidings_error err;
+    for (unsigned i = 0; i < HANDLING_MAX_QUESTIONS; i++) {
+        assert_int_equal(tidings_call_ask(h, text_of("q%u", i), "roots/list", STR("{}"), &err), 0);
+        if (i == 0) {
+            assert_int_equal(tidings_call_ask(h, "q0", "roots/list", STR("{}"), &err),
+                             TIDINGS_E_EXISTS);
+        }
+    }
+    assert_int_equal(tidings_call_ask(h, "one more", "roots/list", STR("{}"), &err),
+                     TIDINGS_E_LIMIT);
+    assert_non_null(strstr(err.text, "16"));
+    tidings_call_done(h, 0, NULL);
+}
+
 static void keep_only(void *user, struct tidings_call *h)
 {
     (void)user;
@@ -70,6 +88,7 @@ static int setup(void **state)
     bench_add_tool(&b, &(struct bench_tool){.name = "greet", .handler = greet, .user = kept});
     bench_add_tool(&b, &(struct bench_tool){.name = "other", .handler = greet, .user = kept});
     bench_add_tool(&b, &(struct bench_tool){.name = "badly", .handler = ask_badly});
+    bench_add_tool(&b, &(struct bench_tool){.name = "much", .handler = ask_much});
     bench_add_tool(&b, &(struct bench_tool){.name = "keep", .handler = keep_only});
     bench_settle(&b);
     return 0;
@@ -190,6 +209,32 @@ static void nonsense_cannot_be_asked(void **state)
     assert_json(u.text, "result|resultType", "complete");
 }
 
+static void only_so_many_questions_fit_and_none_twice(void **state)
+{
+    (void)state;
+    struct utterance u = say(0, "much", NULL, CAN("\"roots\":{}"));
+    assert_json(u.text, "result|inputRequests|q0|method", "roots/list");
+    assert_json(u.text, "result|inputRequests|q15|method", "roots/list");
+    assert_no_json(u.text, "result|inputRequests|one more");
+}
+
+static void a_state_is_good_for_ten_minutes(void **state)
+{
+    (void)state;
+    struct clock_fake now = {.monotonic_ns = clock_monotonic_ns(), .wall_ms = clock_wall_ms()};
+    clock_set_fake(&now);
+    struct utterance u = say(0, "keep", NULL, NULL);
+    char kept[2000];
+    snprintf(kept, sizeof(kept), "%s", json_at(u.text, "result|requestState"));
+    now.wall_ms += 600 * 1000;
+    u = say(0, "keep", text_of("\"requestState\":\"%s\"", kept), NULL);
+    assert_json(u.text, "result|resultType", "input_required");
+    now.wall_ms += 1;
+    u = say(0, "keep", text_of("\"requestState\":\"%s\"", kept), NULL);
+    assert_json(u.text, "error|code", "-32602");
+    clock_set_fake(NULL);
+}
+
 static void a_state_alone_means_come_back_later(void **state)
 {
     (void)state;
@@ -209,6 +254,8 @@ int main(void)
         WITH_BENCH(a_missing_answer_is_asked_for_again),
         WITH_BENCH(who_cannot_be_asked_is_told_what_is_missing),
         WITH_BENCH(nonsense_cannot_be_asked),
+        WITH_BENCH(only_so_many_questions_fit_and_none_twice),
+        WITH_BENCH(a_state_is_good_for_ten_minutes),
         WITH_BENCH(a_state_alone_means_come_back_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
