@@ -61,6 +61,9 @@ void sendq_batch_deinit(struct sendq_batch *batch);
  * closes may have been written already in the same flush. */
 int sendq_batch_use_uring(struct sendq_batch *batch, struct tidings_error *err);
 
+/* Are several writes made in one system call, so that waiting for more of them pays? */
+bool sendq_batch_gathers(const struct sendq_batch *batch);
+
 enum sendq_state {
     SENDQ_EMPTY,   /* all written */
     SENDQ_WAITING, /* the kernel is full: wait for writability, then sendq_flush again */

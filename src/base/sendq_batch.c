@@ -44,6 +44,11 @@ static void ring_close(struct sendq_batch *batch)
     batch->is_uring_wanted = false;
 }
 
+bool sendq_batch_gathers(const struct sendq_batch *batch)
+{
+    return batch->is_uring_wanted;
+}
+
 void sendq_batch_deinit(struct sendq_batch *batch)
 {
     ring_close(batch);

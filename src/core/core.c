@@ -17,8 +17,10 @@
 #include "uri/uri.h"
 
 #define TICK_MS 500u
-#define FLUSH_TOGETHER                                                                             \
-    256u                 /* streams per gathered write: few enough that their buffers stay warm */
+/* Streams that are written to before the next are encoded, so few that their buffers stay in the
+ * cache: per gathered write, and where each is a system call of its own. */
+#define FLUSH_GATHERED 256u
+#define FLUSH_PLAIN 32u
 #define RATES_MAX 10000u /* limits remembered for subscriptions to come */
 
 /* Periods that ended: what was held goes to the outboxes. */
@@ -50,13 +52,14 @@ static void flush_dirty(void *user)
 {
     struct core *core = user;
     struct list now;
+    unsigned together = sendq_batch_gathers(&core->batch) ? FLUSH_GATHERED : FLUSH_PLAIN;
     list_init(&now);
     list_splice(&now, &core->dirty);
     for (unsigned n = 1; !list_empty(&now); n++) {
         struct peer *peer = list_entry(now.next, struct peer, dirty_link);
         list_remove(&peer->dirty_link);
         peer_flush(peer);
-        if (n % FLUSH_TOGETHER == 0) {
+        if (n % together == 0) {
             sendq_batch_flush(&core->batch);
         }
     }

@@ -50,7 +50,6 @@ struct http_reading {
 
 struct http_conn {
     struct channel channel;
-    struct sink sink;
     struct http_worker *hw;
     union {
         struct {
@@ -60,8 +59,10 @@ struct http_conn {
         struct loop_discard discard; /* once it is gone */
     };
     struct loop_poll poll;
-    struct sendq out;
     struct http_reading *r; /* NULL once it is a stream */
+    /* From here on what every message to a stream touches, close together. */
+    struct sink sink;
+    struct sendq out;
     /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
     uint32_t since_ms;  /* in this state, or written to */
     uint32_t listed_ms; /* when it was put at the end of its list */
