@@ -165,6 +165,7 @@ static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t n
 void hub_watch_timer(struct loop_timer *timer, void *user)
 {
     struct hub *hub = user;
+    mailbox_drain(hub->mailbox); /* this thread may be late itself: what was answered counts */
     uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
     list_each (it, next, &hub->arming) {
         next_due = refuse_overdue(list_entry(it, struct tidings_watch, arming_link), now, next_due);

@@ -64,6 +64,8 @@ static const struct life lives[] = {
     {"[\"mem://x/a\",\"mem://x/**\"]", "{\"since\":\"EPOCH.0\"}"},
     {"[\"mem://x/a\",\"mem://x/{n}\"]", "{\"since\":\"1.1\",\"rateMs\":50}"},
     {"[\"mem://x/a\",\"mem://x?pattern=*\"]", "{\"origin\":\"me\",\"echo\":false}"},
+    {"[\"mem://x/a\",\"mem://x/*\"]",
+     "{\"filter\":{\"properties\":{\"uri\":{\"pattern\":\"a\"}}}}"},
     {"[\"mem://x/a\"]", "{\"match\":\"regex\",\"include\":\"metadata\"}"},
 };
 
