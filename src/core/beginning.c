@@ -291,9 +291,9 @@ static void show_state(struct listen *listen)
             tidings_resource_init(&about);
             about.uri = sub_uri(sub);
             offer_state(sub, &about);
-        } else {
+        } else if (!sub->extra || sub->extra->condition_count == 0) {
             show_matching(sub);
-        }
+        } /* conditions are about changes: of what is there nobody knows whether it holds */
     }
 }
 

@@ -467,7 +467,9 @@ static bool apply_rules(struct wish *w)
     struct tidings_error err;
     struct buf text;
     buf_init(&text, URI_MAX * 3);
-    if (match != OPTION_MATCH_REGEX && uri_canonical_pattern(w->spelled, &text, NULL) == 0) {
+    const struct catalog *catalog = w->owner->core->catalog;
+    if (match != OPTION_MATCH_REGEX &&
+        catalog_canonical(catalog, w->spelled, true, &text, NULL) == 0) {
         const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
         fixed = buf_str(&text);
         if (match != OPTION_MATCH_GLOB) {

@@ -22,10 +22,13 @@ int entities_mount(struct tidings_server *s, struct tidings_error *err)
                          : hub_mount(s->hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX),
                                      buf_str(&text), &s->entities, err);
     buf_deinit(&text);
-    return rc;
+    return rc == 0 ? entity_tools_add(s, err) : rc;
 }
 
 void entities_unmount(struct tidings_server *s)
 {
+    if (s->entities) {
+        entity_tools_remove(s);
+    }
     s->entities = NULL;
 }

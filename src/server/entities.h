@@ -12,4 +12,8 @@ int entities_mount(struct tidings_server *s, struct tidings_error *err);
 /* The mount is about to go, because the server does not start after all. */
 void entities_unmount(struct tidings_server *s);
 
+/* add-entity-type, upsert-entity, delete-entity, undelete-entity, get-entity-history, transact. */
+int entity_tools_add(struct tidings_server *s, struct tidings_error *err);
+void entity_tools_remove(struct tidings_server *s);
+
 #endif

@@ -59,8 +59,9 @@ struct entity_type_spec {
     struct json *options; /* NULL, or {"history", "debounceMs", "maxAgeMs", "maxVersions"} */
 };
 
-/* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option), and what compiling the
- * schema and its patch schema says. */
+/* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, too much), and what
+ * compiling the schema and its patch schema says. TIDINGS_E_IO, TIDINGS_E_LIMIT, TIDINGS_E_NOMEM:
+ * the batch is lost. */
 int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err);
 /* By name, then by version, oldest first. */

@@ -301,6 +301,10 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
     const struct entity_type_row row = {spec->name, spec->version, buf_str(&schema),
                                         spec->description, buf_str(&options)};
     rc = rc == 0 ? type_create(&row, spec->schema, spec->options, &t, err) : rc;
+    if (rc == TIDINGS_E_LIMIT && err) {
+        err->code = TIDINGS_E_INVALID;
+    }
+    rc = rc == TIDINGS_E_LIMIT ? TIDINGS_E_INVALID : rc; /* the caller's doing, not the medium's */
     rc = rc == 0 ? e->rows->ops->put_type(e->rows, &row, err) : rc;
     if (rc == 0) {
         e->has_added_types = true;

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is answered to those who write entities.
+ */
+#include "base/error.h"
+#include "server/entity_call.h"
+
+#define ANSWER_MAX (64u << 20)
+
+static void put_done(struct jw *w, const struct entity_done *done)
+{
+    const struct entity_version *v = &done->version;
+    struct entity_uri parts = {
+        .kind = ENTITY_URI_CURRENT, .type = v->type, .version = v->type_version, .id = v->id};
+    char from[TIMELINE_TEXT];
+    struct buf uri;
+    buf_init(&uri, ENTITY_URI_MAX);
+    (void)entity_uri_build(&parts, &uri);
+    jw_begin_object(w);
+    jw_put_bool(w, STR("success"), true);
+    jw_put_string(w, STR("uri"), buf_str(&uri));
+    entity_put_version(w, v);
+    jw_put_string(w, STR("newValidFrom"), timeline_text(v->from, from));
+    jw_put_bool(w, STR("changed"), done->changed);
+    jw_put_raw(w, STR("value"), v->value);
+    jw_end_object(w);
+    buf_deinit(&uri);
+}
+
+int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
+{
+    struct buf out;
+    struct jw w;
+    buf_init(&out, ANSWER_MAX);
+    jw_init(&w, &out);
+    if (c->is_transaction) {
+        jw_begin_object(&w);
+        jw_put_bool(&w, STR("success"), true);
+        jw_put_bool(&w, STR("replayed"), c->is_replayed);
+        jw_key(&w, STR("results"));
+        jw_begin_array(&w);
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        put_done(&w, &c->done[i]);
+    }
+    if (c->is_transaction) {
+        jw_end_array(&w);
+        jw_end_object(&w);
+    }
+    int rc = out.failed ? tidings_fail(err, out.failed, "it was done, but does not fit an answer")
+                        : tidings_call_structured(c->call, buf_str(&out), err);
+    buf_deinit(&out);
+    return rc;
+}
+
+static const char *reason_of(const struct entity_call *c, int code)
+{
+    static const char *const reasons[] = {
+        [ENTITY_OK] = "refused",
+        [ENTITY_INVALID] = "invalid",
+        [ENTITY_UNKNOWN_TYPE] = "unknownType",
+        [ENTITY_UNKNOWN] = "unknownEntity",
+        [ENTITY_OTHER_TYPE] = "otherType",
+        [ENTITY_DELETED] = "deleted",
+        [ENTITY_EXISTS] = "exists",
+        [ENTITY_UNKNOWN_BASELINE] = "unknownBaseline",
+        [ENTITY_CONFLICT] = "conflict",
+        [ENTITY_BAD_VALUE] = "validation",
+        [ENTITY_MEDIUM] = "storage",
+    };
+    if (c->problem.reason != ENTITY_OK) {
+        return reasons[c->problem.reason];
+    }
+    return code == TIDINGS_E_EXISTS     ? "exists"
+           : code == TIDINGS_E_NOTFOUND ? "unknownEntity"
+           : c->job.is_lost             ? "storage"
+                                        : "invalid";
+}
+
+/* What belongs to the reason. */
+static void put_details(struct jw *w, const struct entity_call *c)
+{
+    const struct entity_problem *p = &c->problem;
+    char text[TIMELINE_TEXT];
+    if (c->is_transaction && p->reason != ENTITY_OK) {
+        jw_put_integer(w, STR("index"), (int64_t)p->index);
+    }
+    if (p->current > 0) {
+        jw_put_string(w, STR("current"), timeline_text(p->current, text));
+    }
+    if (p->reason == ENTITY_CONFLICT) {
+        jw_put_raw(w, STR("patchFromBaseline"), p->patch.len > 0 ? p->patch : STR("null"));
+    }
+    if (p->reason == ENTITY_OTHER_TYPE) {
+        jw_put_string(w, STR("entityTypeName"), p->type);
+        jw_put_string(w, STR("entityTypeVersion"), p->version);
+    }
+    if (p->reason == ENTITY_BAD_VALUE) {
+        jw_put_string(w, STR("path"), p->where);
+        jw_put_string(w, STR("rule"), p->rule);
+    }
+}
+
+int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err)
+{
+    struct buf out;
+    struct jw w;
+    buf_init(&out, ANSWER_MAX);
+    jw_init(&w, &out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("error"), tidings_str(c->job.err.text));
+    jw_put_string(&w, STR("reason"), tidings_str(reason_of(c, code)));
+    put_details(&w, c);
+    jw_end_object(&w);
+    int rc = out.failed ? tidings_fail(err, code, "%s", c->job.err.text)
+                        : tidings_call_text(c->call, buf_str(&out), err);
+    tidings_call_mark_error(c->call);
+    buf_deinit(&out);
+    return rc;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arguments obey the input schemas; what those cannot say is judged here.
+ */
+#include "base/error.h"
+#include "server/entity_call.h"
+#include "uri/uri.h"
+
+#define ANONYMOUS "[{\"userId\":\"anonymous\"}]"
+#define CHANGED_BY_MAX (64u << 10)
+
+static int out_of_memory(struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+int entity_call_version(struct entity_call *c, struct json *value, struct tidings_str *ret,
+                        struct tidings_error *err)
+{
+    *ret = jv_str(value);
+    if (jv_is(value, JV_INT)) {
+        struct buf text;
+        buf_init(&text, 32);
+        buf_puti(&text, jv_int(value));
+        *ret = arena_dup(&c->arena, buf_str(&text));
+        buf_deinit(&text);
+    }
+    return ret->ptr ? 0 : out_of_memory(err);
+}
+
+static int read_uri(struct entity_call *c, struct tidings_str spelled, struct entity_uri *ret,
+                    struct tidings_error *err)
+{
+    struct buf whole, canonical;
+    buf_init(&whole, URI_MAX * 2);
+    buf_init(&canonical, URI_MAX * 3);
+    bool is_alias = str_starts(spelled, STR(ENTITY_ALIAS));
+    buf_puts(&whole, is_alias ? STR(ENTITY_URI_PREFIX) : STR_EMPTY);
+    buf_puts(&whole, is_alias ? str_skip(spelled, sizeof(ENTITY_ALIAS) - 1) : spelled);
+    int rc = whole.failed ? tidings_fail(err, whole.failed, "it is too long")
+                          : uri_canonical(buf_str(&whole), &canonical, err);
+    struct tidings_str copy = arena_dup(&c->arena, buf_str(&canonical));
+    if (rc == 0) {
+        rc = copy.ptr ? entity_uri_parse(copy, ret, err) : out_of_memory(err);
+    }
+    buf_deinit(&whole);
+    buf_deinit(&canonical);
+    return rc < 0 ? error_wrap(err, rc, "uri") : 0;
+}
+
+int entity_call_target(struct entity_call *c, struct json *a, struct entity_uri *ret,
+                       struct tidings_error *err)
+{
+    struct json *uri = jv_get(a, "uri"), *id = jv_get(a, "entityId");
+    memset(ret, 0, sizeof(*ret));
+    if (!uri == !id) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "name the entity by uri or by entityId, not %s",
+                            uri ? "both" : "neither");
+    }
+    if (!uri) {
+        ret->kind = ENTITY_URI_CURRENT;
+        ret->id = jv_str(id);
+        ret->type = jv_str(jv_get(a, "entityTypeName"));
+        return entity_call_version(c, jv_get(a, "entityTypeVersion"), &ret->version, err);
+    }
+    int rc = read_uri(c, jv_str(uri), ret, err);
+    if (rc == 0 && ret->kind != ENTITY_URI_CURRENT && ret->kind != ENTITY_URI_PATCH) {
+        rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                          "uri: only %s{type}@{version}/{id} and …/patch can be written",
+                          ENTITY_URI_PREFIX);
+    }
+    return rc;
+}
+
+int entity_call_time(struct json *a, const char *name, int64_t *ret, struct tidings_error *err)
+{
+    struct json *value = jv_get(a, name);
+    *ret = TIMELINE_NEVER;
+    int rc = value ? timeline_parse(jv_str(value), ret, err) : 0;
+    return rc < 0 ? error_wrap(err, rc, "%s", name) : 0;
+}
+
+static int read_changed_by(struct entity_call *c, struct json *value, struct tidings_str *ret,
+                           struct tidings_error *err)
+{
+    *ret = STR(ANONYMOUS);
+    if (!value) {
+        return 0;
+    }
+    struct buf text;
+    struct jw w;
+    buf_init(&text, CHANGED_BY_MAX);
+    jw_init(&w, &text);
+    jw_value(&w, value);
+    int rc = text.failed ? tidings_fail(err, TIDINGS_E_INVALID, "changedBy is too long") : 0;
+    *ret = arena_dup(&c->arena, buf_str(&text));
+    buf_deinit(&text);
+    return rc == 0 && !ret->ptr ? out_of_memory(err) : rc;
+}
+
+int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
+                      struct entity_write *ret, struct tidings_error *err)
+{
+    struct entity_uri uri;
+    struct json *parent = jv_get(a, "parentId");
+    int rc = entity_call_target(c, a, &uri, err);
+    if (rc < 0) {
+        return rc;
+    }
+    *ret = (struct entity_write){
+        .op = op,
+        .id = uri.id,
+        .type = uri.type,
+        .type_version = uri.version,
+        .value = jv_get(a, "value"),
+        .patch = jv_get(a, "patch"),
+        .parent = jv_str(parent),
+        .has_parent = parent != NULL,
+        .must_be_new = jv_is_true(jv_get(a, "ifAbsent")),
+        .rebase = str_eq(jv_str(jv_get(a, "onConflict")), STR("rebase")),
+    };
+    if (op == ENTITY_UPSERT && (uri.type.len == 0 || uri.version.len == 0)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "entityTypeName and entityTypeVersion are missing");
+    }
+    if (op == ENTITY_UPSERT && uri.kind == ENTITY_URI_PATCH && !ret->patch) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "uri: …/patch is written with a patch");
+    }
+    rc = read_changed_by(c, jv_get(a, "changedBy"), &ret->changed_by, err);
+    rc = rc == 0 ? entity_call_time(a, "baseline", &ret->baseline, err) : rc;
+    return rc == 0 ? entity_call_time(a, "validFrom", &ret->valid_from, err) : rc;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From a handler to the keeper and back. A call that nobody waits for any more is carried out all
+ * the same: it may be in a batch already.
+ */
+#include "server/entity_call.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#define ARENA_MAX (64u << 20)
+#define HISTORY_MAX (8u << 20)
+#define HISTORY_LIMIT 100
+
+/* ---- both ends ------------------------------------------------------------------------------- */
+
+static void call_free(struct entity_call *c)
+{
+    buf_deinit(&c->out);
+    arena_deinit(&c->arena);
+    jv_unref(c->arguments);
+    mem_free(c);
+}
+
+/* Answer with what the store said no to, and end. */
+static void call_refuse(struct entity_call *c, int code)
+{
+    struct tidings_error err = {0};
+    tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
+    call_free(c);
+}
+
+/* NULL after the call was finished. */
+static struct entity_call *call_create(struct tidings_provider *provider, struct tidings_call *call)
+{
+    struct tidings_error err = {0};
+    struct entity_call *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        tidings_call_done(call, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
+        return NULL;
+    }
+    c->provider = provider;
+    c->call = call;
+    arena_init(&c->arena, ARENA_MAX);
+    buf_init(&c->out, HISTORY_MAX);
+    list_init(&c->job.letter.link);
+    int rc = jv_parse(tidings_call_arguments(call), JSON_MAX_DEPTH, &c->arguments, &c->job.err);
+    if (rc < 0) {
+        call_refuse(c, rc);
+        return NULL;
+    }
+    c->origin = jv_str(jv_get(c->arguments, "origin"));
+    return c;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static int run_writes(struct keeper_job *job, struct entities *e)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    struct entity_transaction t = {
+        .writes = c->writes, .count = c->count, .key = c->key, .now = clock_wall_ms()};
+    int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
+    job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
+    c->is_replayed = rc == 1;
+    return rc < 0 ? rc : 0;
+}
+
+static void writes_done(struct keeper_job *job, int code)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    struct tidings_error err = {0};
+    if (code < 0) {
+        call_refuse(c, code);
+        return;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        entity_announce(c->provider, &c->done[i], c->origin);
+    }
+    tidings_call_done(c->call, entity_answer_writes(c, &err), &err);
+    call_free(c);
+}
+
+static void submit_writes(struct entity_call *c, int rc)
+{
+    if (rc < 0) {
+        call_refuse(c, rc);
+        return;
+    }
+    c->job.is_write = true;
+    c->job.run = run_writes;
+    c->job.done = writes_done;
+    keeper_submit(entity_keeper(c->provider), &c->job);
+}
+
+static int make_room(struct entity_call *c, size_t count)
+{
+    c->count = count;
+    c->writes = arena_alloc(&c->arena, (count + 1) * sizeof(*c->writes));
+    c->done = arena_alloc(&c->arena, (count + 1) * sizeof(*c->done));
+    return c->writes && c->done ? 0 : tidings_fail(&c->job.err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+static void write_one(struct tidings_provider *provider, struct tidings_call *call,
+                      enum entity_op op)
+{
+    struct entity_call *c = call_create(provider, call);
+    if (c) {
+        int rc = make_room(c, 1);
+        rc = rc == 0 ? entity_call_write(c, c->arguments, op, &c->writes[0], &c->job.err) : rc;
+        submit_writes(c, rc);
+    }
+}
+
+void entity_call_upsert(void *user, struct tidings_call *call)
+{
+    write_one(user, call, ENTITY_UPSERT);
+}
+
+void entity_call_delete(void *user, struct tidings_call *call)
+{
+    write_one(user, call, ENTITY_DELETE);
+}
+
+void entity_call_undelete(void *user, struct tidings_call *call)
+{
+    write_one(user, call, ENTITY_UNDELETE);
+}
+
+static enum entity_op op_of(struct tidings_str name)
+{
+    return str_eq(name, STR("delete"))     ? ENTITY_DELETE
+           : str_eq(name, STR("undelete")) ? ENTITY_UNDELETE
+                                           : ENTITY_UPSERT;
+}
+
+void entity_call_transact(void *user, struct tidings_call *call)
+{
+    struct entity_call *c = call_create(user, call);
+    if (!c) {
+        return;
+    }
+    struct json *list = jv_get(c->arguments, "operations");
+    int rc = make_room(c, jv_count(list));
+    c->is_transaction = true;
+    c->key = jv_str(jv_get(c->arguments, "idempotencyKey"));
+    for (size_t i = 0; rc == 0 && i < c->count; i++) {
+        struct json *one = jv_at(list, i);
+        rc =
+            entity_call_write(c, one, op_of(jv_str(jv_get(one, "op"))), &c->writes[i], &c->job.err);
+        if (rc < 0) {
+            error_wrap(&c->job.err, rc, "operations/%zu", i);
+        }
+    }
+    submit_writes(c, rc);
+}
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+static int run_type(struct keeper_job *job, struct entities *e)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    int rc = entities_add_type(e, &c->type, &job->err);
+    job->is_lost = rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT;
+    return rc;
+}
+
+static void type_done(struct keeper_job *job, int code)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    struct tidings_error err = {0};
+    if (code < 0) {
+        call_refuse(c, code);
+        return;
+    }
+    entity_announce_types(c->provider, c->origin);
+    jw_init(&c->w, &c->out);
+    jw_begin_object(&c->w);
+    jw_put_bool(&c->w, STR("success"), true);
+    jw_put_string(&c->w, STR("name"), c->type.name);
+    jw_put_string(&c->w, STR("version"), c->type.version);
+    struct buf text;
+    buf_init(&text, 2 * ENTITY_NAME_MAX + 64);
+    buf_putf(&text, "entity type '%.*s@%.*s' added", STR_ARG(c->type.name),
+             STR_ARG(c->type.version));
+    jw_put_string(&c->w, STR("message"), buf_str(&text));
+    jw_end_object(&c->w);
+    buf_deinit(&text);
+    tidings_call_done(c->call, tidings_call_structured(c->call, buf_str(&c->out), &err), &err);
+    call_free(c);
+}
+
+void entity_call_add_type(void *user, struct tidings_call *call)
+{
+    struct entity_call *c = call_create(user, call);
+    if (!c) {
+        return;
+    }
+    struct json *a = c->arguments;
+    c->type = (struct entity_type_spec){
+        .name = jv_str(jv_get(a, "name")),
+        .description = jv_str(jv_get(a, "description")),
+        .schema = jv_get(a, "jsonSchema"),
+        .options = jv_get(a, "options"),
+    };
+    int rc = entity_call_version(c, jv_get(a, "version"), &c->type.version, &c->job.err);
+    if (rc < 0) {
+        call_refuse(c, rc);
+        return;
+    }
+    c->job.is_write = true;
+    c->job.run = run_type;
+    c->job.done = type_done;
+    keeper_submit(entity_keeper(c->provider), &c->job);
+}
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+static bool put_version(void *user, const struct entity_version *v)
+{
+    struct entity_call *c = user;
+    if (c->found == c->limit) {
+        c->next = v->from;
+        return false;
+    }
+    c->found++;
+    jw_begin_object(&c->w);
+    entity_put_version(&c->w, v);
+    if (c->with_values) {
+        jw_put_raw(&c->w, STR("value"), v->value);
+    }
+    jw_end_object(&c->w);
+    return !c->out.failed;
+}
+
+static int run_history(struct keeper_job *job, struct entities *e)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    struct entity_version v = {.type = STR_EMPTY, .type_version = STR_EMPTY};
+    char text[TIMELINE_TEXT];
+    int rc = entities_find(e, c->uri.id, TIMELINE_FOREVER, &c->arena, &v, &job->err);
+    bool is_other = (c->uri.type.len > 0 && !str_eq(c->uri.type, v.type)) ||
+                    (c->uri.version.len > 0 && !str_eq(c->uri.version, v.type_version));
+    if (rc == 0 || (rc == 1 && is_other)) {
+        c->problem.reason = rc == 0 ? ENTITY_UNKNOWN : ENTITY_OTHER_TYPE;
+        c->problem.type = v.type;
+        c->problem.version = v.type_version;
+        return tidings_fail(&job->err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'%s",
+                            STR_ARG(c->uri.id), rc == 0 ? "" : " of that type");
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    jw_init(&c->w, &c->out);
+    jw_begin_object(&c->w);
+    jw_put_string(&c->w, STR("entityId"), c->uri.id);
+    jw_key(&c->w, STR("versions"));
+    jw_begin_array(&c->w);
+    rc = entities_history(e, c->uri.id, c->first, put_version, c, &job->err);
+    jw_end_array(&c->w);
+    if (c->next != TIMELINE_NEVER) {
+        jw_put_string(&c->w, STR("next"), timeline_text(c->next, text));
+    }
+    jw_end_object(&c->w);
+    return rc == 0 && c->out.failed
+               ? tidings_fail(&job->err, c->out.failed, "the history does not fit; use limit")
+               : rc;
+}
+
+static void history_done(struct keeper_job *job, int code)
+{
+    struct entity_call *c = list_entry(job, struct entity_call, job);
+    struct tidings_error err = {0};
+    if (code < 0) {
+        call_refuse(c, code);
+        return;
+    }
+    tidings_call_done(c->call, tidings_call_structured(c->call, buf_str(&c->out), &err), &err);
+    call_free(c);
+}
+
+void entity_call_history(void *user, struct tidings_call *call)
+{
+    struct entity_call *c = call_create(user, call);
+    if (!c) {
+        return;
+    }
+    c->next = TIMELINE_NEVER;
+    c->limit = (size_t)tidings_call_integer(call, "limit", HISTORY_LIMIT);
+    c->with_values = tidings_call_boolean(call, "values", true);
+    int rc = entity_call_target(c, c->arguments, &c->uri, &c->job.err);
+    rc = rc == 0 ? entity_call_time(c->arguments, "from", &c->first, &c->job.err) : rc;
+    if (rc < 0) {
+        call_refuse(c, rc);
+        return;
+    }
+    c->job.run = run_history;
+    c->job.done = history_done;
+    keeper_submit(entity_keeper(c->provider), &c->job);
+}

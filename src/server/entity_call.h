@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A call of one of the tools for entities: its arguments read, what is asked done by the thread
+ * that keeps the store, the answer given from there.
+ *
+ * What the store refuses is a result that the model reads (`isError`): a JSON object with `error`,
+ * a sentence; `reason`, a word; and what belongs to it.
+ */
+#ifndef SERVER_ENTITY_CALL_H
+#define SERVER_ENTITY_CALL_H
+
+#include <tidings/call.h>
+
+#include "provider/entity.h"
+
+struct tidings_server;
+
+struct entity_call {
+    struct keeper_job job;
+    struct tidings_provider *provider;
+    struct tidings_call *call;
+    struct json *arguments; /* everything below borrows from it, and from the arena */
+    struct arena arena;
+    struct tidings_str origin;
+
+    /* writes */
+    struct entity_write *writes;
+    struct entity_done *done;
+    size_t count;
+    struct tidings_str key;
+    bool is_transaction; /* else the one write is the answer */
+    bool is_replayed;
+    struct entity_problem problem;
+
+    /* types */
+    struct entity_type_spec type;
+
+    /* history */
+    struct entity_uri uri;
+    int64_t first;
+    size_t limit, found;
+    bool with_values;
+    int64_t next; /* where the first version begins that did not fit; TIMELINE_NEVER: none */
+    struct buf out;
+    struct jw w;
+};
+
+/* ---- arguments (server/entity_arguments.c) ----------------------------------------------------
+ */
+
+/* Which entity, from `uri` or `entityId`, `entityTypeName` and `entityTypeVersion`. */
+int entity_call_target(struct entity_call *c, struct json *arguments, struct entity_uri *ret,
+                       struct tidings_error *err);
+/* An instant; TIMELINE_NEVER when it is absent. */
+int entity_call_time(struct json *arguments, const char *name, int64_t *ret,
+                     struct tidings_error *err);
+/* The version of a type, a text or a number. */
+int entity_call_version(struct entity_call *c, struct json *value, struct tidings_str *ret,
+                        struct tidings_error *err);
+int entity_call_write(struct entity_call *c, struct json *arguments, enum entity_op op,
+                      struct entity_write *ret, struct tidings_error *err);
+
+/* ---- answers (server/entity_answer.c) ---------------------------------------------------------
+ */
+
+/* What the writes left, as structured content. */
+int entity_answer_writes(struct entity_call *c, struct tidings_error *err);
+/* Why they were refused, in place of a result. */
+int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err);
+
+/* ---- the calls (server/entity_call.c) ---------------------------------------------------------
+ */
+
+/* Handlers of tools; `user` is the mount of the entities. */
+void entity_call_add_type(void *user, struct tidings_call *call);
+void entity_call_upsert(void *user, struct tidings_call *call);
+void entity_call_delete(void *user, struct tidings_call *call);
+void entity_call_undelete(void *user, struct tidings_call *call);
+void entity_call_transact(void *user, struct tidings_call *call);
+void entity_call_history(void *user, struct tidings_call *call);
+
+#endif

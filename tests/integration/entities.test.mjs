@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+//
+// Entities through both official clients: a type, a life of one entity, conflicts, deletion and
+// return, what is told meanwhile, and that a restart with the same file keeps everything.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { legacyClient, modernClient } from './lib/sdk.mjs';
+import { isUpdate } from './lib/subscriber.mjs';
+
+const ANN = 'entity:///User@1.0/ann';
+const SEED = '/entity/User@1.0/ann';
+const jsonSchema = {
+    type: 'object',
+    properties: { name: { type: 'string' }, age: { type: 'integer', minimum: 0 } },
+    required: ['name'],
+    additionalProperties: false,
+};
+const changedBy = [{ userId: 'tester' }];
+
+/** A client with the calls that the tests make. */
+class Keeper {
+    static async open(t, era, ...args) {
+        const keeper = new Keeper();
+        const open = era === 'legacy' ? legacyClient : modernClient;
+        Object.assign(keeper, { era }, await open(t, 'http', { args }));
+        return keeper;
+    }
+
+    call(name, args) {
+        return this.client.callTool({ name, arguments: args });
+    }
+
+    /** The result of a call that works. */
+    async done(name, args) {
+        const result = await this.call(name, args);
+        assert.ok(!result.isError, JSON.stringify(result));
+        assert.deepEqual(JSON.parse(result.content[0].text), result.structuredContent);
+        return result.structuredContent;
+    }
+
+    /** The reason of one that does not. */
+    async refused(name, args) {
+        const result = await this.call(name, args);
+        assert.equal(result.isError, true, JSON.stringify(result));
+        return JSON.parse(result.content[0].text);
+    }
+
+    async addType(version = '1.0') {
+        await this.done('add-entity-type', { name: 'User', version, jsonSchema });
+    }
+
+    async read(uri) {
+        const { contents } = await this.client.readResource({ uri });
+        assert.equal(contents[0].mimeType, 'application/json');
+        return JSON.parse(contents[0].text);
+    }
+
+    /** Subscribe; resolves when the server has said yes. */
+    async subscribe(...uris) {
+        if (this.era === 'modern') {
+            return this.client.listen({ resourceSubscriptions: uris });
+        }
+        for (const uri of uris) {
+            await this.client.subscribeResource({ uri });
+        }
+    }
+
+    update(uri, what) {
+        return this.received.next((m) => isUpdate(m) && m.params.subscribedUri === uri, what);
+    }
+}
+
+const entityIn = (update) => {
+    const [data] = update.params._meta['dev.tidings/data'];
+    return JSON.parse(data.text);
+};
+
+const isAcknowledgement = (m) => m.method === 'notifications/subscriptions/acknowledged';
+
+function folder(t) {
+    const path = mkdtempSync(join(tmpdir(), 'tidings-entities-'));
+    defer(t, () => rmSync(path, { recursive: true, force: true }));
+    return path;
+}
+
+for (const era of ['legacy', 'modern']) {
+    const it = (name, body) => test(`${era}: ${name}`, body);
+
+    it('an entity lives, is patched, conflicts, goes and returns, and survives a restart', async (t) => {
+        const file = join(folder(t), 'entities.db');
+        const k = await Keeper.open(t, era, '--entities', file);
+        await k.addType();
+        const target = { entityId: 'ann', entityTypeName: 'User', entityTypeVersion: '1.0' };
+        const first = await k.done('upsert-entity', { ...target, changedBy, value: { name: 'Ann' } });
+        assert.equal(first.success, true);
+        assert.equal(first.uri, ANN);
+        assert.equal(first.validFrom, first.newValidFrom);
+        assert.equal(first.validTo, '9999-01-01T00:00:00.000Z');
+        assert.deepEqual(first.changedBy, changedBy);
+        const second = await k.done('upsert-entity', { ...target, value: { name: 'Ann', age: 7 } });
+        assert.deepEqual(second.changedBy, [{ userId: 'anonymous' }]);
+        assert.ok(second.validFrom > first.validFrom);
+        const third = await k.done('upsert-entity', {
+            uri: `${SEED}/patch`,
+            patch: { age: null, name: 'Anna' },
+            baseline: second.validFrom,
+        });
+        assert.deepEqual(third.value, { name: 'Anna' });
+
+        const now = await k.read(ANN);
+        assert.deepEqual(now.value, { name: 'Anna' });
+        assert.equal(now.validFrom, third.validFrom);
+        const patch = await k.read(`${ANN}/patch/${second.validFrom}`);
+        assert.deepEqual(patch.patch, { name: 'Anna', age: null });
+        assert.equal(patch.baseline, second.validFrom);
+        const then = await k.read(`${ANN}/at/${first.validFrom}`);
+        assert.deepEqual(then.value, { name: 'Ann' });
+        assert.equal(then.validTo, second.validFrom);
+
+        const stale = await k.refused('upsert-entity', {
+            ...target,
+            patch: { age: 8 },
+            baseline: second.validFrom,
+        });
+        assert.equal(stale.reason, 'conflict');
+        assert.equal(stale.current, third.validFrom);
+        assert.deepEqual(stale.patchFromBaseline, { name: 'Anna', age: null });
+        const rebased = await k.done('upsert-entity', {
+            ...target,
+            patch: { age: 8 },
+            baseline: second.validFrom,
+            onConflict: 'rebase',
+        });
+        assert.deepEqual(rebased.value, { name: 'Anna', age: 8 });
+        const same = await k.done('upsert-entity', { ...target, value: rebased.value });
+        assert.equal(same.changed, false);
+        assert.equal(same.validFrom, rebased.validFrom);
+
+        const gone = await k.done('delete-entity', { entityId: 'ann' });
+        assert.equal(gone.deleted, true);
+        await assert.rejects(k.read(ANN), /deleted/);
+        const dead = await k.refused('upsert-entity', { ...target, value: { name: 'X' } });
+        assert.equal(dead.reason, 'deleted');
+        const back = await k.done('undelete-entity', { uri: SEED });
+        assert.deepEqual(back.value, rebased.value);
+        await k.client.close();
+        await k.server.stop();
+
+        const again = await Keeper.open(t, era, '--entities', file);
+        assert.deepEqual((await again.read(ANN)).value, rebased.value);
+        assert.equal((await again.read('entity:///types'))[0].name, 'User');
+        const { versions } = await again.done('get-entity-history', { entityId: 'ann' });
+        assert.deepEqual(
+            versions.map((v) => [v.validFrom, v.deleted]),
+            [first, second, third, rebased, gone, back].map((v) => [v.validFrom, v.deleted]),
+        );
+    });
+
+    it('who subscribes has the entity at once and whole on every change', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
+        await k.subscribe(SEED, 'entity:///User@1.0/?parent=p');
+        const initial = await k.update(SEED, 'the state at the beginning');
+        assert.deepEqual(entityIn(initial).value, { name: 'Ann' });
+        await k.done('upsert-entity', { uri: ANN, value: { name: 'Bob' } });
+        const update = await k.update(SEED, 'the change');
+        assert.deepEqual(entityIn(update).value, { name: 'Bob' });
+        await k.done('upsert-entity', {
+            uri: 'entity:///User@1.0/kid',
+            value: { name: 'Kid' },
+            parentId: 'p',
+        });
+        const below = await k.update('entity:///User@1.0/?parent=p', 'what has that parent');
+        assert.equal(below.params.uri, 'entity:///User@1.0/kid');
+        await k.done('delete-entity', { uri: ANN });
+        const deleted = await k.update(SEED, 'the deletion');
+        assert.equal(deleted.params._meta['dev.tidings/change'], 'deleted');
+    });
+
+    it('what may not be subscribed to or read is refused', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        const { validFrom } = await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
+        for (const uri of [`${ANN}/patch/${validFrom}`, `${ANN}/at/${validFrom}`, `${ANN}x`]) {
+            if (era === 'legacy') {
+                await assert.rejects(k.subscribe(uri), undefined, uri);
+                continue;
+            }
+            await k.subscribe(uri);
+            const ack = await k.received.next(isAcknowledgement, 'the acknowledgement');
+            assert.equal(ack.params._meta['dev.tidings/refused'][0].uri, uri);
+        }
+        await assert.rejects(k.read(`${ANN}?at=${validFrom}`), /at\/\{timestamp\}/);
+        await assert.rejects(k.read('entity:///User@2/ann'), /User@1\.0/);
+        await assert.rejects(k.read(`${ANN}/patch/2001-01-01T00:00:00Z`), /begins at/);
+        await assert.rejects(k.read(`${SEED}/at/yesterday`));
+    });
+
+    it('the store says what it refuses, where, and by which rule', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        const bad = await k.refused('upsert-entity', { uri: ANN, value: { name: 'A', age: -1 } });
+        assert.equal(bad.reason, 'validation');
+        assert.equal(bad.path, '/age');
+        assert.match(bad.rule, /minimum/);
+        const { validFrom } = await k.done('upsert-entity', { uri: ANN, value: { name: 'A' } });
+        const patch = { colour: 'red' };
+        const odd = await k.refused('upsert-entity', { uri: ANN, patch, baseline: validFrom });
+        assert.equal(odd.reason, 'validation');
+        for (const [name, args, reason] of [
+            ['upsert-entity', { uri: ANN }, 'invalid'],
+            ['upsert-entity', { uri: ANN, patch: {} }, 'invalid'],
+            ['upsert-entity', { uri: `${ANN}/at/${validFrom}`, value: { name: 'A' } }, 'invalid'],
+            ['upsert-entity', { uri: 'entity:///Team@1/t', value: {} }, 'unknownType'],
+            ['upsert-entity', { uri: ANN, patch: {}, baseline: '2001-01-01T00:00:00Z' }, 'unknownBaseline'],
+            ['upsert-entity', { uri: ANN, value: { name: 'B' }, ifAbsent: true }, 'exists'],
+            ['delete-entity', { entityId: 'nobody' }, 'unknownEntity'],
+            ['get-entity-history', { entityId: 'nobody' }, 'unknownEntity'],
+            ['add-entity-type', { name: 'User', version: '1.0', jsonSchema }, 'exists'],
+        ]) {
+            const problem = await k.refused(name, args);
+            assert.equal(problem.reason, reason, JSON.stringify(problem));
+        }
+    });
+
+    it('a transaction is whole or not at all, and once per key', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        const put = (id, name) => ({ op: 'upsert', uri: `entity:///User@1.0/${id}`, value: { name } });
+        const failed = await k.refused('transact', { operations: [put('a', 'A'), put('b', 7)] });
+        assert.equal(failed.index, 1);
+        await assert.rejects(k.read('entity:///User@1.0/a'), /no entity/);
+        const args = { operations: [put('a', 'A'), put('b', 'B')], idempotencyKey: 'k1' };
+        const first = await k.done('transact', args);
+        assert.equal(first.replayed, false);
+        assert.equal(first.results[0].validFrom, first.results[1].validFrom);
+        const second = await k.done('transact', args);
+        assert.equal(second.replayed, true);
+        assert.equal(second.results[0].validFrom, first.results[0].validFrom);
+    });
+
+    it('types and entities are listed, described by templates and completed', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
+        const { resources } = await k.client.listResources();
+        const uris = resources.map((r) => r.uri);
+        assert.ok(uris.includes(ANN) && uris.includes('entity:///types'), uris.join(' '));
+        const { resourceTemplates } = await k.client.listResourceTemplates();
+        const names = resourceTemplates.map((r) => r.name);
+        for (const name of [
+            'Entity Type Registry',
+            'Current Entity',
+            'Entity Patch Update and Subscribe',
+            'Get Entity Patch from Baseline',
+            'Historical Entity',
+        ]) {
+            assert.ok(names.includes(name), names.join(', '));
+        }
+        const { completion } = await k.client.complete({
+            ref: {
+                type: 'ref/resource',
+                uri: 'entity:///{entityType}@{entityTypeVersion}/{entityId}',
+            },
+            argument: { name: 'entityId', value: 'a' },
+        });
+        assert.deepEqual(completion.values, ['ann']);
+    });
+}
