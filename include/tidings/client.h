@@ -67,14 +67,16 @@ enum tidings_client_state {
     TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
     TIDINGS_CLIENT_DISCONNECTED = 2, /* `reason`; the next attempt is `retry_ms` away */
 };
+/* Everything is borrowed for the call. */
 struct tidings_client_event {
     enum tidings_client_state state;
-    struct tidings_str uri;
-    struct tidings_str reason;
-    uint32_t retry_ms;
+    struct tidings_str uri;    /* WATCHING, REFUSED: which of those asked for */
+    struct tidings_str reason; /* REFUSED, DISCONNECTED: a sentence */
+    uint32_t retry_ms;         /* DISCONNECTED */
     bool again; /* WATCHING: after an interruption; changes in between may have been missed */
 };
 typedef void (*tidings_client_state_fn)(void *user, const struct tidings_client_event *event);
+/* Hear how it stands; before tidings_client_run. NULL: no more. */
 TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_client_state_fn fn,
                                          void *user);
 

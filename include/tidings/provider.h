@@ -187,6 +187,7 @@ TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings
                                  struct tidings_error *err);
 /* The last URI of the previous page; empty on the first. */
 TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *list);
+/* Finish: code 0, also after a full page, or a failure with its sentence in `err` (may be NULL). */
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
@@ -209,6 +210,7 @@ TIDINGS_API bool tidings_complete_cancelled(const struct tidings_complete *compl
 TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);
 /* How many there are in all, if more than are added. */
 TIDINGS_API void tidings_complete_set_total(struct tidings_complete *complete, size_t total);
+/* Finish, as for reads. */
 TIDINGS_API void tidings_complete_done(struct tidings_complete *complete, int code,
                                        const struct tidings_error *err);
 /* A function that completes: adds values, then …_done, now or later, from any thread. Called on a

@@ -11,11 +11,11 @@
  * client is told that it has it until it ends, and a client that vanished until that is noticed.
  *
  * Threads
- *   These functions wait for every worker, so they are for threads of the program, and for
- * callbacks of a server with one worker (`workers` 1, stdio alone, stepped). Otherwise, on a thread
- * of the library, asking is refused with TIDINGS_E_BUSY, and what changes something is done a
- * little later: then 0 is returned. They do not disturb the workers for longer than it takes to
- * copy the rows. While the server does not run there are no peers.
+ *   These functions wait for every worker, so they are for threads of the program, and for the
+ *   callbacks of a server with one worker (`workers` 1, stdio alone, stepped). Otherwise, on a
+ *   thread of the library, asking is refused with TIDINGS_E_BUSY, and what changes something is
+ *   done a little later: then 0 is returned. They do not disturb the workers for longer than it
+ *   takes to copy the rows. While the server does not run there are no peers.
  *
  * Since 0.1.
  */

@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything: <tidings/tidings.h>. Since 0.1.
+ * Everything. Each header is the manual of its part:
+ *
+ *     types.h        slices, errors, the allocator; what holds for the whole interface
+ *     server.h       a server: configuration, resources, changes, running
+ *     provider.h     a source of many resources; reads, lists and changes as they are put to it
+ *     http.h         pages of the program next to the endpoint
+ *     call.h         requests answered by functions of the program
+ *     tool.h         tools, prompt.h prompts and completion: what such functions are
+ *     subscribers.h  who is subscribed to what
+ *     client.h       watch and read what another server has
+ *
+ * Since 0.1.
  */
 #ifndef TIDINGS_TIDINGS_H
 #define TIDINGS_TIDINGS_H
 
 #include <tidings/call.h>
 #include <tidings/client.h>
+#include <tidings/http.h>
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
 #include <tidings/server.h>

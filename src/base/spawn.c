@@ -127,7 +127,7 @@ static pid_t start(const struct spawn_options *o, const int fds[FDS])
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pid_t pid = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): see above
     if (pid == 0) {
-        become(o, fds, parent);
+        become(o, fds, parent); // NOLINT(clang-analyzer-unix.Vfork): likewise
     }
     int kept = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -4,6 +4,8 @@
  */
 #include "core/request.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
@@ -103,6 +105,7 @@ void request_start(struct request *r, struct tidings_provider *p, void (*run)(st
 static void run_list(struct request *r)
 {
     struct tidings_list *list = list_entry(r, struct tidings_list, base);
+    assert(r->provider); /* only reads may do without */
     const struct tidings_provider_ops *ops = r->provider->ops;
     if (list->children) {
         if (ops->children) {

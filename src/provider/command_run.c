@@ -106,7 +106,10 @@ static void line_of_tail(struct command_run *r, char out[COMMAND_TAIL + 1])
         s = str_skip(s, 1); /* the rest of a character that was cut */
     }
     for (size_t i = 0; i < s.len; i++) {
-        out[i] = (unsigned char)s.ptr[i] < ' ' || s.ptr[i] == 0x7f ? ' ' : s.ptr[i];
+        out[i] = s.ptr[i];
+        if ((unsigned char)s.ptr[i] < ' ' || s.ptr[i] == 0x7f) {
+            out[i] = ' ';
+        }
     }
     out[s.len] = '\0';
     if (!str_is_utf8(tidings_strn(out, s.len))) {
@@ -233,7 +236,7 @@ int command_run_init(struct command_run *r, struct loop *loop,
                      void (*done)(struct command_run *run, void *user), void *user)
 {
     *r = (struct command_run){.settings = settings, .loop = loop, .done = done, .user = user};
-    buf_init(&r->output, settings->max_output + 2 * READ_CHUNK);
+    buf_init(&r->output, settings->max_output + (size_t)2 * READ_CHUNK);
     r->deadline = loop_timer_open(loop, on_deadline, r);
     return r->deadline ? 0 : TIDINGS_E_NOMEM;
 }

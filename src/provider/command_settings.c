@@ -73,7 +73,7 @@ static int take_env(void *into, struct json *value, struct tidings_error *err)
 }
 
 #define AT(field) offsetof(struct command_settings, field)
-#define HOUR 3600000u
+#define HOUR 3600000ull
 
 static const struct setting rows[] = {
     {.key = "argv", .type = SETTING_OTHER, .take = take_argv},

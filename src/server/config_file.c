@@ -299,7 +299,7 @@ static int take_mount_member(struct mount_reading *m, struct tidings_str key, st
 static int take_type(struct json *v, struct config_mount_spec *spec, struct tidings_error *err)
 {
     char shown[CONFIG_SHOWN_MAX];
-    struct tidings_str name;
+    struct tidings_str name = STR_EMPTY;
     struct json *type = jv_get(v, "type");
     int rc = type ? clean_string(type, &name, err) : 0;
     if (rc < 0 || !type || str_eq(name, STR("file"))) {

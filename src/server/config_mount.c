@@ -120,7 +120,7 @@ static int prefix_of(const struct config_mount_spec *spec, struct tidings_str pa
 {
     char shown[CONFIG_SHOWN_MAX];
     struct buf raw;
-    buf_init(&raw, 4 * CONFIG_VALUE_MAX);
+    buf_init(&raw, (size_t)4 * CONFIG_VALUE_MAX);
     if (spec->uri.len > 0) {
         buf_puts(&raw, spec->uri);
     } else if (spec->ops == &provider_system_ops) {
