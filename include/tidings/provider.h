@@ -298,7 +298,9 @@ struct tidings_provider_ops {
 
     /* Optional (NULL: changes are always announced). Somebody begins to need changes of `uri`; one
      * that ends in '/' means everything below it, existing yet or not. Called once per scope until
-     * the matching unwatch. May refuse. */
+     * the matching unwatch. May refuse. Those who wait for the answer longer than `watch-timeout`
+     * are refused; it must be given all the same, and is followed by unwatch when it is yes and
+     * nobody needs it any more. */
     void (*watch)(struct tidings_provider *provider, struct tidings_watch *watch,
                   struct tidings_str uri);
 
