@@ -94,6 +94,9 @@ int tidings_server_mount(struct tidings_server *s, const struct tidings_provider
                          struct tidings_str prefix, struct tidings_str config,
                          struct tidings_error *err)
 {
+    if (!s) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no server to mount it in");
+    }
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     int rc = uri_canonical(prefix, &canonical, err);

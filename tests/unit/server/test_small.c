@@ -184,6 +184,20 @@ static void main_says_why_it_could_not_with_its_status(void **state)
     tidings_server_destroy(server);
 }
 
+/* So that a small program may leave it to tidings_server_main to say that there is none. */
+static void a_server_that_could_not_be_made_is_refused_everything(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0, ""};
+    struct tidings_resource about = tidings_resource("app:///a", "a", NULL);
+    assert_int_equal(
+        tidings_server_mount(NULL, &few, TIDINGS_STR("few:///"), TIDINGS_STR(""), &err),
+        TIDINGS_E_INVALID);
+    assert_int_equal(tidings_server_every(NULL, 5, on_time, NULL, &err), TIDINGS_E_INVALID);
+    assert_int_equal(tidings_server_add_resource(NULL, &about, (tidings_read_fn)abort, NULL, &err),
+                     TIDINGS_E_INVALID);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +208,7 @@ int main(void)
         SERVED(a_timer_runs_while_the_server_does),
         SERVED(timers_are_bounded_and_need_a_period),
         cmocka_unit_test(main_runs_until_a_signal_and_puts_handlers_back),
+        cmocka_unit_test(a_server_that_could_not_be_made_is_refused_everything),
         cmocka_unit_test(main_says_why_it_could_not_with_its_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
