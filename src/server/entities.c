@@ -22,7 +22,11 @@ int entities_mount(struct tidings_server *s, struct tidings_error *err)
                          : hub_mount(s->hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX),
                                      buf_str(&text), &s->entities, err);
     buf_deinit(&text);
-    return rc == 0 ? entity_tools_add(s, err) : rc;
+    rc = rc == 0 ? entity_tools_add(s, err) : rc;
+    if (rc < 0) {
+        s->entities = NULL; /* none of the tools is ours to withdraw */
+    }
+    return rc;
 }
 
 void entities_unmount(struct tidings_server *s)

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "core/catalog.h"
 
 static unsigned opened, closed;
 
@@ -142,6 +143,38 @@ static void one_that_cannot_open_is_closed_and_named(void **state)
     assert_string_equal(err.text, "mine provider at 'mine:///': cannot");
 }
 
+static void what_begins_with_an_alias_lies_below_the_prefix(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+        bool is_pattern;
+    } rows[] = {
+        {"/mine/a%41", "mine:///aA", false}, {"/mine/", "mine:///", false},
+        {"mine:///x", "mine:///x", false},   {"/mine/*", "mine:///*", true},
+        {"/other/x", NULL, false},           {"/mine", NULL, false},
+        {"/mine/../x", NULL, false},         {"", NULL, false},
+    };
+    struct tidings_provider_ops ops = table();
+    struct tidings_provider *p = NULL;
+    ops.alias = "/mine/";
+    assert_int_equal(provider_create(&ops, NULL, NULL, STR("mine:///"), STR_EMPTY, &p, NULL), 0);
+    struct catalog *c = catalog_derive(NULL, NULL, p, STR_EMPTY);
+    assert_non_null(c);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf out;
+        buf_init(&out, 4096);
+        int rc = catalog_canonical(c, tidings_str(rows[i].in), rows[i].is_pattern, &out, NULL);
+        assert_int_equal(rc, rows[i].out ? 0 : TIDINGS_E_INVALID);
+        if (rows[i].out) {
+            assert_string_equal(out.ptr, rows[i].out);
+        }
+        buf_deinit(&out);
+    }
+    catalog_unref(c);
+    provider_destroy(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +183,7 @@ int main(void)
         cmocka_unit_test(a_newer_table_is_refused_with_both_versions),
         cmocka_unit_test(a_table_without_what_is_required_is_refused),
         cmocka_unit_test(one_that_cannot_open_is_closed_and_named),
+        cmocka_unit_test(what_begins_with_an_alias_lies_below_the_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
