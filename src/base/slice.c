@@ -116,7 +116,7 @@ int slice_find(const struct tidings_range *range, struct tidings_str whole, size
     if (range->unit == TIDINGS_UNIT_LINES) {
         return find_lines(range, whole, ret_from, ret_to, err);
     }
-    int64_t from, to;
+    int64_t from = 0, to = 0;
     rc = slice_bytes(range, (int64_t)whole.len, &from, &to, err);
     if (rc == 0) {
         *ret_from = (size_t)from;

@@ -126,7 +126,7 @@ static int start_listen(struct tidings_client *c, struct exchange *x, struct tid
 
 int modern_watch(struct tidings_client *c, struct tidings_error *err)
 {
-    struct exchange x;
+    struct exchange x = {0};
     struct json *result;
     int rc = start_listen(c, &x, err);
     if (rc < 0) {

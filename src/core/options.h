@@ -103,7 +103,7 @@ int options_read(struct options *o, struct json *value, bool uris, struct tiding
 int options_settle(struct options *o, const struct option_limits *limits, struct tidings_str uri,
                    unsigned *ret_matches, struct tidings_error *err);
 /* "literal, glob": the kinds in a set, for a sentence. */
-void options_put_matches(struct buf *out, unsigned matches);
+void options_put_matches(struct buf *out, unsigned set);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
  * `since`; `limits` with the largest windowMs and rateMs, the most include, an array of kinds as

@@ -85,7 +85,7 @@ static void told(struct peer *peer, const struct dialect_updated *u, const struc
         .suspended = u->suspended,
         .initial = u->initial,
     };
-    if (update.kind == TIDINGS_CHANGE_MOVED) {
+    if (u->change && update.kind == TIDINGS_CHANGE_MOVED) {
         update.from = u->change->from;
     }
     local->fn(local->user, &update);

@@ -170,9 +170,14 @@ static int sqlite_commit(struct entity_rows *rows, struct tidings_error *err)
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* The place (and beginning) of a version; 1, or 0 when there is none. */
+/* Where a version stands in the log, and when it begins. */
+struct place {
+    int64_t seq, from;
+};
+
+/* 1, or 0 when there is none. */
 static int find_place(struct sqlite_entities *s, enum statement which, struct tidings_str id,
-                      int64_t at, int64_t *ret_seq, int64_t *ret_from, struct tidings_error *err)
+                      int64_t at, struct place *ret, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, which, &st, err);
@@ -183,27 +188,26 @@ static int find_place(struct sqlite_entities *s, enum statement which, struct ti
     sqlite_bind_int(s->db, st, 2, at);
     rc = sqlite_step(s->db, st, err);
     if (rc == 1) {
-        *ret_seq = sqlite_int(s->db, st, 0);
-        *ret_from = sqlite_int(s->db, st, 1);
+        *ret = (struct place){sqlite_int(s->db, st, 0), sqlite_int(s->db, st, 1)};
     }
     sqlite_reset(s->db, st);
     return rc;
 }
 
-static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at, int64_t *ret_seq,
-                   int64_t *ret_from, struct tidings_error *err)
+static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at, struct place *ret,
+                   struct tidings_error *err)
 {
-    int rc = find_place(s, FRESH_AT, id, at, ret_seq, ret_from, err);
-    return rc != 0 ? rc : find_place(s, KNOWN_AT, id, at, ret_seq, ret_from, err);
+    int rc = find_place(s, FRESH_AT, id, at, ret, err);
+    return rc != 0 ? rc : find_place(s, KNOWN_AT, id, at, ret, err);
 }
 
-/* When the version that begins at `from` ends. */
-static int find_end(struct sqlite_entities *s, struct tidings_str id, int64_t from,
-                    int64_t *ret_seq, int64_t *ret_to, struct tidings_error *err)
+/* The version after that which begins at `from`; without one: TIMELINE_FOREVER. */
+static int find_next(struct sqlite_entities *s, struct tidings_str id, int64_t from,
+                     struct place *ret, struct tidings_error *err)
 {
-    *ret_to = TIMELINE_FOREVER;
-    int rc = find_place(s, KNOWN_AFTER, id, from, ret_seq, ret_to, err);
-    return rc != 0 ? rc : find_place(s, FRESH_AFTER, id, from, ret_seq, ret_to, err);
+    *ret = (struct place){0, TIMELINE_FOREVER};
+    int rc = find_place(s, KNOWN_AFTER, id, from, ret, err);
+    return rc != 0 ? rc : find_place(s, FRESH_AFTER, id, from, ret, err);
 }
 
 static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct entity_version *v)
@@ -249,17 +253,17 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    int64_t seq = 0, from = 0, to = TIMELINE_FOREVER, next = 0;
-    int rc = find_at(s, id, at, &seq, &from, err);
+    struct place place, next = {0, TIMELINE_FOREVER};
+    int rc = find_at(s, id, at, &place, err);
     if (rc == 1 && at != TIMELINE_FOREVER) {
-        int found = find_end(s, id, from, &next, &to, err);
+        int found = find_next(s, id, place.from, &next, err);
         rc = found < 0 ? found : 1;
     }
     if (rc == 1) {
-        rc = fetch(s, seq, ret, err);
+        rc = fetch(s, place.seq, ret, err);
     }
     if (rc == 1) {
-        ret->to = to;
+        ret->to = next.from;
     }
     return rc;
 }
@@ -269,14 +273,14 @@ static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    int64_t seq = 0, from = TIMELINE_FOREVER, next = 0, to = 0;
-    int rc = find_end(s, id, first == TIMELINE_NEVER ? first : first - 1, &seq, &from, err);
-    for (bool go_on = true; rc == 1 && go_on; seq = next, from = to) {
+    struct place place, next;
+    int rc = find_next(s, id, first == TIMELINE_NEVER ? first : first - 1, &place, err);
+    for (bool go_on = true; rc == 1 && go_on; place = next) {
         struct entity_version v;
-        int more = find_end(s, id, from, &next, &to, err);
-        rc = more < 0 ? more : fetch(s, seq, &v, err);
+        int more = find_next(s, id, place.from, &next, err);
+        rc = more < 0 ? more : fetch(s, place.seq, &v, err);
         if (rc == 1) {
-            v.to = to;
+            v.to = next.from;
             go_on = fn(user, &v) && more == 1;
             sqlite_entities_release(s);
         }
@@ -351,13 +355,13 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    int64_t seq = 0, replaces = TIMELINE_NEVER;
-    int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &seq, &replaces, err) : 0;
-    rc = rc < 0 ? rc : append(s, version, replaces, TIMELINE_NEVER, err);
+    struct place current = {0, TIMELINE_NEVER};
+    int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
+    rc = rc < 0 ? rc : append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_placed place = {
         .id = version->id,
         .from = version->from,
-        .replaces = replaces,
+        .replaces = current.from,
         .forget = TIMELINE_NEVER,
         .seq = s->last_seq,
     };
@@ -370,15 +374,15 @@ static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
     for (;;) {
-        int64_t seq = 0, next = 0, from = 0, to = TIMELINE_FOREVER;
-        int rc = find_end(s, id, TIMELINE_NEVER, &seq, &from, err);
-        rc = rc == 1 ? find_end(s, id, from, &next, &to, err) : rc;
-        if (rc != 1 || to > end) {
+        struct place oldest, next;
+        int rc = find_next(s, id, TIMELINE_NEVER, &oldest, err);
+        rc = rc == 1 ? find_next(s, id, oldest.from, &next, err) : rc;
+        if (rc != 1 || next.from > end) {
             return rc < 0 ? rc : 0;
         }
-        const struct entity_version nothing = {.id = id, .from = from};
-        const struct sqlite_placed place = {.id = id, .forget = from};
-        rc = append(s, &nothing, TIMELINE_NEVER, from, err);
+        const struct entity_version nothing = {.id = id, .from = oldest.from};
+        const struct sqlite_placed place = {.id = id, .forget = oldest.from};
+        rc = append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
         rc = rc == 0 ? sqlite_entities_place(s, &place, err) : rc;
         if (rc < 0) {
             return rc;

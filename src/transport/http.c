@@ -254,6 +254,22 @@ void conn_finish_request(struct http_conn *conn)
     }
 }
 
+/* A head that was not seen before: is the whole request here already? */
+static bool begin_request(struct http_conn *conn, struct http_request *req)
+{
+    if (move_if_elsewhere(conn, req)) {
+        return false;
+    }
+    conn_begin_request(conn, req);
+    if (conn->gone || conn->state != CONN_READING || read_body(conn) < 0) {
+        return false;
+    }
+    if (!conn->r->body_done && req->expect_continue && req->minor > 0) {
+        sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    }
+    return conn->r->body_done;
+}
+
 /* Handle every complete request in the input. */
 static void process_input(struct http_conn *conn)
 {
@@ -273,20 +289,8 @@ static void process_input(struct http_conn *conn)
         if (parse_head(conn, &req) <= 0) {
             return;
         }
-        if (is_new) {
-            if (move_if_elsewhere(conn, &req)) {
-                return;
-            }
-            conn_begin_request(conn, &req);
-            if (conn->gone || conn->state != CONN_READING || read_body(conn) < 0) {
-                return;
-            }
-            if (!conn->r->body_done) {
-                if (req.expect_continue && req.minor > 0) {
-                    sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
-                }
-                return;
-            }
+        if (is_new && !begin_request(conn, &req)) {
+            return;
         }
         conn->answering = true;
         conn_set_state(conn, CONN_BUSY);
