@@ -253,8 +253,10 @@ static void walk_next(struct walk *k)
 
 static void walk_registered(struct walk *k)
 {
-    for (size_t i = 0; i < k->catalog->resource_count && k->found < INITIAL_MAX; i++) {
-        walk_row(&k->list, k->catalog->resources[i]->about);
+    struct entries_position at = {0};
+    struct catalog_entry *e;
+    while (k->found < INITIAL_MAX && (e = entries_next(&k->catalog->resources, &at)) != NULL) {
+        walk_row(&k->list, e->about);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Snapshots are rebuilt by copying three arrays of pointers: registering is rare, looking up is
- * not.
+ * Snapshots: what is registered is shared as far as it did not change (core/entries); mounts and
+ * hooks are few and copied.
  */
 #include "core/catalog.h"
 
@@ -51,46 +51,11 @@ void catalog_entry_unref(struct catalog_entry *e)
     }
 }
 
-static int by_entry_uri(const void *a, const void *b)
-{
-    const struct catalog_entry *const *x = a;
-    const struct catalog_entry *const *y = b;
-    return str_cmp((*x)->about->uri, (*y)->about->uri);
-}
-
 static int by_mount_prefix(const void *a, const void *b)
 {
     const struct tidings_provider *const *x = a;
     const struct tidings_provider *const *y = b;
     return str_cmp((*x)->prefix, (*y)->prefix);
-}
-
-/* Copy `count` entries but the one named `remove`, and `add` (may be NULL). */
-static int copy_entries(struct catalog_entry **from, size_t count, struct catalog_entry *add,
-                        struct tidings_str remove, struct catalog_entry ***ret, size_t *ret_count)
-{
-    struct catalog_entry **to = mem_alloc((count + 1) * sizeof(struct catalog_entry *));
-    if (!to) {
-        return TIDINGS_E_NOMEM;
-    }
-    size_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (remove.len == 0 || !str_eq(from[i]->about->uri, remove)) {
-            to[n++] = from[i];
-        }
-    }
-    if (add) {
-        to[n++] = add;
-    }
-    for (size_t i = 0; i < n; i++) {
-        __atomic_add_fetch(&to[i]->refs, 1, __ATOMIC_RELAXED);
-    }
-    if (add) {
-        qsort(to, n, sizeof(struct catalog_entry *), by_entry_uri);
-    }
-    *ret = to;
-    *ret_count = n;
-    return 0;
 }
 
 static int copy_mounts(const struct catalog *old, struct tidings_provider *mount, struct catalog *c)
@@ -133,32 +98,17 @@ int catalog_check(const struct catalog *c, const struct catalog_entry *add,
                   struct tidings_error *err)
 {
     struct tidings_str uri = add->about->uri;
-    if (map_find(&c->by_uri, uri) || catalog_find_template(c, uri)) {
+    if (entries_find(&c->resources, uri) || catalog_find_template(c, uri)) {
         return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
     }
     int rc = 0;
-    for (size_t i = 0; i < c->template_count && rc == 0 && !add->uri_template; i++) {
-        rc = check_bound(add, c->templates[i], err);
-    }
-    for (size_t i = 0; i < c->resource_count && rc == 0 && add->uri_template; i++) {
-        rc = check_bound(c->resources[i], add, err);
+    struct entries_position at = {0};
+    struct catalog_entry *e;
+    const struct entries *others = add->uri_template ? &c->resources : &c->templates;
+    while (rc == 0 && (e = entries_next(others, &at)) != NULL) {
+        rc = add->uri_template ? check_bound(e, add, err) : check_bound(add, e, err);
     }
     return rc;
-}
-
-size_t catalog_upper_bound(struct catalog_entry *const *entries, size_t count,
-                           struct tidings_str after)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (after.len > 0 && str_cmp(entries[middle]->about->uri, after) <= 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
 }
 
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
@@ -171,24 +121,14 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
         return NULL;
     }
     c->refs = 1;
-    map_init(&c->by_uri);
     bool is_template = add && add->uri_template;
-    if (copy_entries(from->resources, from->resource_count, is_template ? NULL : add, remove,
-                     &c->resources, &c->resource_count) < 0 ||
-        copy_entries(from->templates, from->template_count, is_template ? add : NULL, remove,
-                     &c->templates, &c->template_count) < 0 ||
+    if (entries_derive(&c->resources, &from->resources, is_template ? NULL : add, remove) < 0 ||
+        entries_derive(&c->templates, &from->templates, is_template ? add : NULL, remove) < 0 ||
         copy_mounts(old, mount, c) < 0 || hooks_copy(&c->hooks, &from->hooks, NULL, remove) < 0) {
-        goto fail;
-    }
-    for (size_t i = 0; i < c->resource_count; i++) {
-        if (map_put(&c->by_uri, c->resources[i]->about->uri, c->resources[i], NULL) < 0) {
-            goto fail;
-        }
+        catalog_unref(c);
+        return NULL;
     }
     return c;
-fail:
-    catalog_unref(c);
-    return NULL;
 }
 
 struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
@@ -216,16 +156,9 @@ void catalog_unref(struct catalog *c)
     if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
-    for (size_t i = 0; i < c->resource_count; i++) {
-        catalog_entry_unref(c->resources[i]);
-    }
-    for (size_t i = 0; i < c->template_count; i++) {
-        catalog_entry_unref(c->templates[i]);
-    }
-    map_deinit(&c->by_uri);
+    entries_deinit(&c->resources);
+    entries_deinit(&c->templates);
     hooks_deinit(&c->hooks);
-    mem_free(c->resources);
-    mem_free(c->templates);
     mem_free(c->mounts);
     mem_free(c);
 }
@@ -266,7 +199,7 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
                   struct catalog_hit *hit)
 {
     memset(hit, 0, sizeof(*hit));
-    hit->entry = map_find(&c->by_uri, uri);
+    hit->entry = entries_find(&c->resources, uri);
     if (hit->entry) {
         return true;
     }
@@ -274,9 +207,10 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
     if (hit->provider) {
         return true;
     }
-    for (size_t i = 0; i < c->template_count; i++) {
-        if (template_match(c->templates[i]->uri_template, uri, arena, &hit->variables)) {
-            hit->entry = c->templates[i];
+    struct entries_position at = {0};
+    for (struct catalog_entry *e; (e = entries_next(&c->templates, &at)) != NULL;) {
+        if (template_match(e->uri_template, uri, arena, &hit->variables)) {
+            hit->entry = e;
             return true;
         }
     }
@@ -285,22 +219,27 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
 
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text)
 {
-    size_t low = 0, high = c->template_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = str_cmp(c->templates[middle]->about->uri, text);
-        if (order == 0) {
-            return c->templates[middle];
-        }
-        low = order < 0 ? middle + 1 : low;
-        high = order < 0 ? high : middle;
-    }
-    return NULL;
+    return entries_find(&c->templates, text);
 }
 
 static bool has_scheme(struct tidings_str uri, struct tidings_str scheme)
 {
     return str_starts(uri, scheme) && uri.len > scheme.len && uri.ptr[scheme.len] == ':';
+}
+
+/* Those of one scheme lie together; others that begin like it may lie around them. */
+static bool any_has_scheme(const struct entries *entries, struct tidings_str scheme)
+{
+    struct entries_position at = entries_after(entries, scheme);
+    for (struct catalog_entry *e; (e = entries_next(entries, &at)) != NULL;) {
+        if (has_scheme(e->about->uri, scheme)) {
+            return true;
+        }
+        if (!str_starts(e->about->uri, scheme)) {
+            break;
+        }
+    }
+    return false;
 }
 
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
@@ -310,15 +249,5 @@ bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
             return true;
         }
     }
-    for (size_t i = 0; i < c->resource_count; i++) {
-        if (has_scheme(c->resources[i]->about->uri, scheme)) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < c->template_count; i++) {
-        if (has_scheme(c->templates[i]->about->uri, scheme)) {
-            return true;
-        }
-    }
-    return false;
+    return any_has_scheme(&c->resources, scheme) || any_has_scheme(&c->templates, scheme);
 }

@@ -12,7 +12,7 @@
 
 #include <tidings/server.h>
 
-#include "base/map.h"
+#include "core/entries.h"
 #include "core/hooks.h"
 #include "core/provider.h"
 #include "uri/template.h"
@@ -33,13 +33,10 @@ struct catalog_entry *catalog_entry_create(const struct tidings_resource *about,
 void catalog_entry_unref(struct catalog_entry *e);
 
 struct catalog {
-    struct catalog_entry **resources; /* by URI, ascending */
-    size_t resource_count;
-    struct catalog_entry **templates; /* by text, ascending */
-    size_t template_count;
+    struct entries resources;
+    struct entries templates;         /* by text */
     struct tidings_provider **mounts; /* by prefix, ascending */
     size_t mount_count;
-    struct map by_uri; /* of resources */
     struct hooks hooks;
     unsigned refs;
 };
@@ -50,10 +47,6 @@ struct catalog {
  * bound (SEP-2093). */
 int catalog_check(const struct catalog *c, const struct catalog_entry *add,
                   struct tidings_error *err);
-/* The first of `entries` (sorted) whose URI comes after `after`; empty: the first. */
-size_t catalog_upper_bound(struct catalog_entry *const *entries, size_t count,
-                           struct tidings_str after);
-
 /* A new snapshot: `old` (may be NULL) with one thing added or the thing named `remove` gone. The
  * caller's reference to `add` is kept by the caller. */
 struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,

@@ -174,8 +174,8 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
     if (!next) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (next->resource_count == hub->catalog->resource_count &&
-        next->template_count == hub->catalog->template_count) {
+    if (next->resources.count == hub->catalog->resources.count &&
+        next->templates.count == hub->catalog->templates.count) {
         catalog_unref(next);
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is registered as '%.*s'",
                             STR_ARG(uri));

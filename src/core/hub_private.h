@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "base/map.h"
 #include "base/seal.h"
 #include "core/feature.h"
 #include "core/hub.h"

@@ -156,9 +156,9 @@ static void list_registered(struct looking *l)
 {
     const struct catalog *catalog = l->call->core->catalog;
     struct tidings_str after = l->list.after.len > 0 ? l->list.after : l->uri;
-    size_t n = catalog->resource_count;
-    for (size_t i = catalog_upper_bound(catalog->resources, n, after); i < n; i++) {
-        const struct tidings_resource *about = catalog->resources[i]->about;
+    struct entries_position at = entries_after(&catalog->resources, after);
+    for (struct catalog_entry *e; (e = entries_next(&catalog->resources, &at)) != NULL;) {
+        const struct tidings_resource *about = e->about;
         if (!str_starts(about->uri, l->uri)) {
             break;
         }

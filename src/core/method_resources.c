@@ -213,10 +213,11 @@ void method_resources_list(struct call *call)
     jw_key(&call->w, STR("resources"));
     jw_begin_array(&call->w);
     if (cursor.source == FROM_REGISTERED) {
-        struct catalog_entry **rows = l->catalog->resources;
-        size_t n = l->catalog->resource_count;
-        for (size_t i = catalog_upper_bound(rows, n, cursor.after); i < n && !l->list.full; i++) {
-            if (tidings_list_add(&l->list, rows[i]->about, NULL) < 0) {
+        const struct entries *rows = &l->catalog->resources;
+        struct entries_position at = entries_after(rows, cursor.after);
+        struct catalog_entry *e;
+        while (!l->list.full && (e = entries_next(rows, &at)) != NULL) {
+            if (tidings_list_add(&l->list, e->about, NULL) < 0) {
                 break; /* sticks in the buffer and fails the answer */
             }
         }
@@ -259,14 +260,15 @@ void method_resources_templates_list(struct call *call)
         return;
     }
     const struct catalog *catalog = call->core->catalog;
-    size_t n = catalog->template_count, count = 0;
+    size_t count = 0;
     struct tidings_str last = STR_EMPTY;
     bool full = false;
     call_begin(call);
     jw_key(&call->w, STR("resourceTemplates"));
     jw_begin_array(&call->w);
-    for (size_t i = catalog_upper_bound(catalog->templates, n, cursor.after); i < n && !full; i++) {
-        const struct tidings_resource *about = catalog->templates[i]->about;
+    struct entries_position at = entries_after(&catalog->templates, cursor.after);
+    for (struct catalog_entry *e; !full && (e = entries_next(&catalog->templates, &at)) != NULL;) {
+        const struct tidings_resource *about = e->about;
         full = count == wanted;
         if (!full && access_allows(call->who, ACCESS_LIST, about->uri)) {
             write_template(&call->w, about);

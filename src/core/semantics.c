@@ -56,11 +56,12 @@ static struct tidings_str next_scheme(const struct catalog *c, struct tidings_st
     for (size_t i = 0; i < c->mount_count; i++) {
         consider(c->mounts[i]->prefix, after, &least);
     }
-    for (size_t i = 0; i < c->resource_count; i++) {
-        consider(c->resources[i]->about->uri, after, &least);
-    }
-    for (size_t i = 0; i < c->template_count; i++) {
-        consider(c->templates[i]->about->uri, after, &least);
+    const struct entries *registered[] = {&c->resources, &c->templates};
+    for (size_t i = 0; i < 2; i++) {
+        struct entries_position at = {0};
+        for (struct catalog_entry *e; (e = entries_next(registered[i], &at)) != NULL;) {
+            consider(e->about->uri, after, &least);
+        }
     }
     return least;
 }

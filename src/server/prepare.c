@@ -204,7 +204,7 @@ static int check_has_something(struct tidings_server *s, struct tidings_error *e
     struct catalog *c = hub_catalog(s->hub);
     struct feature_list *tools = hub_features(s->hub, FEATURE_TOOL);
     struct feature_list *prompts = hub_features(s->hub, FEATURE_PROMPT);
-    bool empty = c->mount_count == 0 && c->resource_count == 0 && c->template_count == 0 &&
+    bool empty = c->mount_count == 0 && c->resources.count == 0 && c->templates.count == 0 &&
                  !tools && !prompts;
     feature_list_unref(tools);
     feature_list_unref(prompts);

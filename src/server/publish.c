@@ -190,16 +190,18 @@ static int check_all(struct tidings_server *s, const struct catalog *c, struct t
 {
     struct checking checking = {.catalog = c, .err = err};
     int rc = published_each(s->published, check_place, &checking);
-    for (size_t i = 0; rc == 0 && i < c->resource_count; i++) {
-        struct tidings_str uri = c->resources[i]->about->uri;
+    struct entries_position at = {0};
+    for (struct catalog_entry *e; rc == 0 && (e = entries_next(&c->resources, &at)) != NULL;) {
+        struct tidings_str uri = e->about->uri;
         if (is_published(catalog_mount(c, uri))) {
             rc = published_reserve(s->published, uri, err);
         } else {
             published_release(s->published, uri);
         }
     }
-    for (size_t i = 0; rc == 0 && i < c->template_count; i++) {
-        rc = check_template(c, c->templates[i]->about->uri, err);
+    at = (struct entries_position){0};
+    for (struct catalog_entry *e; rc == 0 && (e = entries_next(&c->templates, &at)) != NULL;) {
+        rc = check_template(c, e->about->uri, err);
     }
     return rc;
 }

@@ -120,7 +120,7 @@ static void registering_from_another_thread_waits_for_the_outcome(void **state)
     assert_int_equal(outcome.removed, 0);
     assert_int_equal(outcome.missing, TIDINGS_E_NOTFOUND);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(b.core[i].catalog->resource_count, 2);
+        assert_int_equal(b.core[i].catalog->resources.count, 2);
     }
 }
 
@@ -322,9 +322,9 @@ static void an_old_snapshot_stays_as_it_was(void **state)
     struct catalog *before = hub_catalog(b.hub);
     bench_remove(&b, "app:1");
     bench_add(&b, "app:2");
-    assert_non_null(map_find(&before->by_uri, STR("app:1")));
-    assert_null(map_find(&before->by_uri, STR("app:2")));
-    assert_int_equal(before->resource_count, 1);
+    assert_non_null(entries_find(&before->resources, STR("app:1")));
+    assert_null(entries_find(&before->resources, STR("app:2")));
+    assert_int_equal(before->resources.count, 1);
     catalog_unref(before);
 }
 
@@ -344,7 +344,7 @@ static void registering_survives_any_failed_allocation(void **state)
         reached = fail_alloc_stop();
         assert_true(rc == 0 || rc == TIDINGS_E_NOMEM);
         struct catalog *c = hub_catalog(b.hub);
-        assert_int_equal(c->template_count, rc == 0);
+        assert_int_equal(c->templates.count, rc == 0);
         catalog_unref(c);
         bench_settle(&b);
         bench_stop(&b);
