@@ -125,7 +125,8 @@ TIDINGS_API int tidings_provider_every(struct tidings_provider *provider, uint64
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* Has the client gone or cancelled? Long work may stop early (and still calls `…_done`). */
+/* Has the client gone, cancelled, or waited too long (`call-timeout`)? Long work may stop early
+ * (and still calls `…_done`). */
 TIDINGS_API bool tidings_read_cancelled(const struct tidings_read *read);
 
 /* The part of the content asked for; false: all of it. May be ignored: whatever is given is cut to

@@ -91,7 +91,8 @@ TIDINGS_API int tidings_server_declare(struct tidings_server *server, const char
  */
 
 /* Produce the content of `uri`: add elements, then tidings_read_done, now or later, from any
- * thread. Called on a worker thread; must not block. */
+ * thread. Called on a worker thread; must not block. After `call-timeout` (60 s) the client gets an
+ * error; tidings_read_cancelled says so, and the read is finished all the same. */
 typedef void (*tidings_read_fn)(void *user, struct tidings_read *read, struct tidings_str uri);
 
 /* A resource with a fixed URI; clients are told that the list changed. TIDINGS_E_EXISTS when the

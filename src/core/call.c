@@ -50,6 +50,7 @@ struct call *call_create(struct channel *channel, struct json *root, const struc
     bool failed = id.failed || !call->id_json.ptr;
     buf_deinit(&id);
     list_init(&call->session_link);
+    list_init(&call->asked_link);
     list_append(&channel->calls, &call->link);
     channel->core->stats.requests++;
     if (failed) {
@@ -63,6 +64,7 @@ static void call_free(struct call *call)
 {
     list_remove(&call->link);
     list_remove(&call->session_link);
+    list_remove(&call->asked_link);
     jv_unref(call->root);
     buf_deinit(&call->out);
     arena_deinit(&call->arena);
@@ -267,6 +269,7 @@ static void abandon(struct call *call)
     call->cancelled = true;
     list_remove(&call->link);
     list_remove(&call->session_link);
+    list_remove(&call->asked_link);
     if (call->request) {
         request_cancel(call->request);
     }
@@ -282,6 +285,58 @@ void call_cancel(struct call *call)
         sink->ops->end(sink); /* and nothing more is said */
     } else if (alone && channel && channel->ops->is_http) {
         channel->ops->accepted(channel); /* the exchange still needs an end */
+    }
+}
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+void call_asks(struct call *call, struct request *request)
+{
+    call->request = request;
+    call->asked_ms = loop_now_ms(call->core->loop);
+    list_remove(&call->asked_link);
+    list_append(&call->core->asked, &call->asked_link);
+}
+
+void call_asked(struct call *call)
+{
+    call->request = NULL;
+    list_remove(&call->asked_link);
+}
+
+/* A provider may still be writing into the answer: another call is answered in its place, and this
+ * one vanishes when the provider is done. */
+static void expire(struct call *call, uint64_t allowed_ms)
+{
+    list_remove(&call->asked_link);
+    struct call *other = call->channel ? call_create(call->channel, call->root, &call->msg) : NULL;
+    if (!other) {
+        return; /* nobody there; or no memory, then it waits on */
+    }
+    call->core->stats.requests--;
+    other->era = call->era;
+    other->revision = call->revision;
+    other->headers = call->headers;
+    other->batch = call->batch;
+    other->sink = call->sink;
+    call->batch = NULL;
+    call->sink = NULL;
+    abandon(call);
+    call->channel = NULL;
+    call_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
+              "whoever provides this did not answer within %llu ms (--call-timeout)",
+              (unsigned long long)allowed_ms);
+}
+
+void calls_expire(struct core *core)
+{
+    uint64_t allowed = core->limits->call_timeout_ms, now = loop_now_ms(core->loop);
+    while (allowed > 0 && !list_empty(&core->asked)) {
+        struct call *oldest = list_entry(core->asked.next, struct call, asked_link);
+        if (oldest->asked_ms + allowed > now) {
+            break;
+        }
+        expire(oldest, allowed);
     }
 }
 

@@ -36,6 +36,8 @@ struct call {
     bool cancelled;
     struct sink *sink;       /* HTTP: the exchange became a stream, which its answer ends */
     struct request *request; /* asked of a provider, told when nobody waits any more */
+    struct list asked_link;  /* in core->asked while a provider has it */
+    uint64_t asked_ms;
 };
 
 struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg);
@@ -68,6 +70,12 @@ void call_accept(struct call *call);
 void call_drop(struct call *call);
 /* The client said it does not wait any more. */
 void call_cancel(struct call *call);
+/* A provider is about to be asked; it has answered. In between the call has a deadline. */
+void call_asks(struct call *call, struct request *request);
+void call_asked(struct call *call);
+/* Every 500 ms: who has waited for longer than --call-timeout gets an error instead of an answer,
+ * and whoever works on it is told that nobody waits any more. */
+void calls_expire(struct core *core);
 /* Among `calls` the one with that id. */
 struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session);
 

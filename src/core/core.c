@@ -70,6 +70,7 @@ static void on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
     session_sweep(user);
+    calls_expire(user);
 }
 
 /* A regex took too long too often. */
@@ -100,6 +101,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     list_init(&core->dirty);
     list_init(&core->list_watchers);
     list_init(&core->covering);
+    list_init(&core->asked);
     sendq_batch_init(&core->batch);
     struct tidings_error why;
     if (core->limits->io_uring && sendq_batch_use_uring(&core->batch, &why) < 0) {

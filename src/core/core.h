@@ -82,6 +82,7 @@ struct core {
     struct loop_hook flush_hook;
     struct loop_timer *tick;
     struct handlings handlings; /* tools and prompts the application is working on */
+    struct list asked;          /* calls that wait for a provider, longest first */
     size_t outstanding;         /* requests that providers have not finished */
     struct core_stats stats;
     uint32_t peers_made;

@@ -43,8 +43,8 @@ struct hub {
     struct letter lost;    /* on its way while is_lost */
     bool is_lost;          /* atomic: something was refused since everybody was last told */
     bool running;          /* atomic */
-    pthread_t thread;
-    struct mailbox *turn; /* holds the token, unless somebody does */
+    pthread_t thread;      /* atomic; while it runs */
+    struct mailbox *turn;  /* holds the token, unless somebody does */
     struct letter token;
     pthread_t holder; /* atomic; 0: nobody */
     unsigned holds;   /* of the holder, within one another */

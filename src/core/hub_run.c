@@ -72,7 +72,9 @@ static bool is_running(struct hub *hub)
 void hub_set_running(struct hub *hub, bool running)
 {
     hub_hold(hub);
-    hub->thread = pthread_self();
+    if (running) {
+        __atomic_store_n(&hub->thread, pthread_self(), __ATOMIC_RELAXED);
+    }
     __atomic_store_n(&hub->running, running, __ATOMIC_RELEASE);
     if (!running) {
         mailbox_drain(hub->mailbox); /* somebody may wait for the answer */
@@ -106,7 +108,8 @@ bool hub_is_ours(struct hub *hub)
 
 bool hub_is_here(struct hub *hub)
 {
-    return is_running(hub) && pthread_equal(hub->thread, pthread_self());
+    return is_running(hub) &&
+           pthread_equal(__atomic_load_n(&hub->thread, __ATOMIC_RELAXED), pthread_self());
 }
 
 /* Something to do for another thread, which waits in a blocking mailbox for the outcome. */

@@ -32,7 +32,7 @@ static void completed(struct request *request)
 {
     struct completing *c = request->user;
     struct call *call = c->call;
-    call->request = NULL;
+    call_asked(call);
     feature_unref(c->feature);
     if (request->code < 0) {
         struct tidings_error err = request->err;
@@ -54,7 +54,7 @@ static void completed(struct request *request)
 static void begin_values(struct completing *c)
 {
     struct jw *w = &c->call->w;
-    c->call->request = &c->complete.base;
+    call_asks(c->call, &c->complete.base);
     call_begin(c->call);
     jw_key(w, STR("completion"));
     jw_begin_object(w);

@@ -29,7 +29,7 @@ static void stat_done(struct request *request)
 {
     struct looking *l = request->user;
     struct call *call = l->call;
-    call->request = NULL;
+    call_asked(call);
     if (request->code < 0) {
         struct tidings_error err = request->err;
         request_free_stat(&l->stat);
@@ -73,7 +73,7 @@ static void look(struct call *call, size_t wanted, void (*found)(struct looking 
     l->wanted = wanted;
     l->found = found;
     request_init(&l->stat.base, call->core, stat_done, l, l->uri);
-    call->request = &l->stat.base;
+    call_asks(call, &l->stat.base);
     request_stat(&l->stat, &l->hit);
 }
 
@@ -126,7 +126,7 @@ static void children_done(struct request *request)
 {
     struct looking *l = request->user;
     struct call *call = l->call;
-    call->request = NULL;
+    call_asked(call);
     if (request->code < 0) {
         struct tidings_error err = request->err;
         buf_deinit(&l->list.last);
@@ -207,7 +207,7 @@ static void list_children(struct looking *l)
         return;
     }
     request_init(&l->list.base, call->core, children_done, l, l->uri);
-    call->request = &l->list.base;
+    call_asks(call, &l->list.base);
     request_children(&l->list, l->hit.provider);
 }
 

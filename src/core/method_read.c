@@ -34,7 +34,7 @@ static void read_done(struct request *request)
 {
     struct call *call = request->user;
     struct tidings_read *read = list_entry(request, struct tidings_read, base);
-    call->request = NULL;
+    call_asked(call);
     if (request->code < 0) {
         struct tidings_error err = request->err;
         if (read->reason.len > 0) {
@@ -87,7 +87,7 @@ void method_resources_read(struct call *call)
     read->who = call->who;
     read->spelled = spelled;
     read->max_bytes = call->core->limits->max_read_bytes;
-    call->request = &read->base;
+    call_asks(call, &read->base);
     call_begin(call);
     jw_key(&call->w, STR("contents"));
     jw_begin_array(&call->w);

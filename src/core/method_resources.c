@@ -121,7 +121,7 @@ static void listing_end(struct listing *l)
     }
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    call->request = NULL;
+    call_asked(call);
     call_end(call, CACHE_NOW);
 }
 
@@ -131,7 +131,7 @@ static void listing_fail(struct listing *l, const struct tidings_error *err)
     struct tidings_error copy = *err;
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    call->request = NULL;
+    call_asked(call);
     call_fail_err(call, &copy, STR_EMPTY);
 }
 
@@ -161,7 +161,7 @@ static void next_mount(struct listing *l)
     }
     l->before = l->list.count;
     request_init(&l->list.base, call->core, mount_listed, l, STR_EMPTY);
-    call->request = &l->list.base;
+    call_asks(call, &l->list.base);
     request_list(&l->list, l->catalog->mounts[l->mount]);
 }
 

@@ -102,7 +102,7 @@ const struct config_row config_rows[] = {
          "largest content that rides in a notification"),
     NUMBER("max-calls", max_calls, "256", 1, 100000, "tools and prompts under way at a time"),
     DURATION("call-timeout", call_timeout_ms, "60s", 0, 24 * HOUR,
-             "time a tool or prompt has to answer; 0: any"),
+             "time a tool, prompt or provider has to answer; 0: any"),
     DURATION("log-age", log_age_ms, "24h", 0, 8760 * HOUR,
              "age after which kept changes go; 0: never"),
     CHOICE("io-uring", io_uring, "auto", urings, "WHEN", "gather the writes of a turn in one call"),

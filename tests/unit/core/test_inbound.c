@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -418,10 +419,83 @@ static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
     }
 }
 
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static bool has_answer(void *client)
+{
+    return client_count_kind(client, SAID_ANSWER) > 0;
+}
+
+static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
+{
+    (void)state;
+    b.limits.call_timeout_ms = 5;
+    for (int on_thread = 0; on_thread < 2; on_thread++) {
+        for (int is_pipe = 0; is_pipe < 2; is_pipe++) {
+            struct client *c = is_pipe ? client_pipe(&b) : client_http(&b);
+            fake.holds_reads = true;
+            fake.on_thread = on_thread;
+            fake.saw_cancel = false;
+            client_modern(c, "7", "resources/read", "\"uri\":\"mem://x/a\"");
+            bench_until(&b, has_answer, c);
+            assert_json(client_answer(c)->text, "id", "7");
+            assert_json(client_answer(c)->text, "error|message",
+                        "whoever provides this did not answer within 5 ms (--call-timeout)");
+            fake_finish_reads(&fake); /* accepted, thrown away */
+            bench_settle(&b);
+            assert_true(fake.saw_cancel);
+            assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
+            fake.holds_reads = false; /* the connection is as good as before */
+            client_modern(c, "8", "resources/read", "\"uri\":\"mem://x/a\"");
+            bench_settle(&b);
+            assert_json(last_text(c), "id", "8");
+            assert_json(last_text(c), "result|contents|0|uri", "mem://x/a");
+            client_free(c);
+        }
+    }
+}
+
+static void in_a_batch_the_others_are_answered_with_it(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-03-26", &s);
+    b.limits.call_timeout_ms = 5;
+    struct dialect_headers headers = {.session_id = tidings_str(s.id)};
+    struct client *c = client_http(&b);
+    fake.holds_reads = true;
+    client_say(c, &headers, "[" PING("1") ",{\"jsonrpc\":\"2.0\",\"id\":2," READ_A "}]");
+    bench_until(&b, has_answer, c);
+    assert_json(client_answer(c)->text, "0|id", "1");
+    assert_json(client_answer(c)->text, "1|id", "2");
+    assert_non_null(strstr(client_answer(c)->text, "--call-timeout"));
+    fake_finish_reads(&fake);
+    bench_settle(&b);
+    client_free(c);
+}
+
+static void who_left_before_the_deadline_is_not_answered(void **state)
+{
+    (void)state;
+    b.limits.call_timeout_ms = 5;
+    struct client *gone = client_http(&b), *waits = client_http(&b);
+    fake.holds_reads = true;
+    client_modern(gone, "1", "resources/read", "\"uri\":\"mem://x/a\"");
+    client_free(gone);
+    client_modern(waits, "2", "resources/read", "\"uri\":\"mem://x/a\"");
+    bench_until(&b, has_answer, waits);
+    fake_finish_reads(&fake);
+    bench_settle(&b);
+    client_free(waits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(a_provider_that_does_not_answer_in_time_is_told_of),
+        TEST(in_a_batch_the_others_are_answered_with_it),
+        TEST(who_left_before_the_deadline_is_not_answered),
         TEST(texts_that_are_not_messages_are_answered_with_what_is_wrong),
         TEST(notifications_and_responses_are_accepted_without_a_word),
         TEST(a_stranger_s_version_is_echoed_in_a_message_of_bounded_size),

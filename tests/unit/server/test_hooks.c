@@ -129,7 +129,7 @@ static void what_was_accepted_is_released_whatever_came_between(void **state)
     while (!is_even()) { /* the last of them leave on other threads */
         sched_yield();
     }
-    assert_true(desk.asked > 0);
+    assert_true(__atomic_load_n(&desk.asked, __ATOMIC_SEQ_CST) > 0);
     pthread_mutex_lock(&desk.lock);
     desk.done = true;
     pthread_cond_signal(&desk.more);
