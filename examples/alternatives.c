@@ -7,7 +7,6 @@
  *
  *     alternatives --http 127.0.0.1:7777
  */
-#include <signal.h>
 #include <stdio.h>
 
 #include <tidings/tidings.h>
@@ -21,18 +20,6 @@ static const char table[] = "month,units\n"
                             "March,143\n";
 
 static struct tidings_server *server;
-
-static void on_signal(int number)
-{
-    (void)number;
-    tidings_server_stop(server);
-}
-
-static void on_ready(void *user, const char *url)
-{
-    (void)user;
-    fprintf(stderr, "alternatives: serving on %s\n", url);
-}
 
 /* The table as JSON. Its values are plain: nothing needs escaping. */
 static size_t make_json(char *out, size_t size)
@@ -98,19 +85,13 @@ int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
     server = tidings_server_create(&err);
-    int rc = server ? tidings_server_args(server, argc - 1, argv + 1, &err) : err.code;
-    if (rc == 0) {
-        rc = add_resources(&err);
-    }
-    if (rc == 0) {
-        signal(SIGTERM, on_signal);
-        signal(SIGINT, on_signal);
-        tidings_server_on_ready(server, on_ready, NULL);
-        rc = tidings_server_run(server, &err);
-    }
+    int rc = server ? add_resources(&err) : err.code;
+    int status = tidings_code_exit(rc);
     if (rc < 0) {
         fprintf(stderr, "alternatives: %s\n", err.text);
+    } else {
+        status = tidings_server_main(server, argc, argv);
     }
     tidings_server_destroy(server);
-    return tidings_code_exit(rc);
+    return status;
 }

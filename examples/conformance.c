@@ -7,7 +7,6 @@
  *
  * prints its URL on standard error when clients can connect, and serves until it is told to stop.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,18 +14,6 @@
 #include <tidings/tidings.h>
 
 static struct tidings_server *server;
-
-static void on_signal(int number)
-{
-    (void)number;
-    tidings_server_stop(server);
-}
-
-static void on_ready(void *user, const char *url)
-{
-    (void)user;
-    fprintf(stderr, "conformance: serving on %s\n", url);
-}
 
 static void read_text(void *user, struct tidings_read *read, struct tidings_str uri)
 {
@@ -537,25 +524,15 @@ int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
     server = tidings_server_create(&err);
-    int rc = server ? tidings_server_args(server, argc - 1, argv + 1, &err) : err.code;
-    if (rc == 0) {
-        rc = add_rows(&err);
-    }
-    if (rc == 0) {
-        rc = add_tools(&err);
-    }
-    if (rc == 0) {
-        rc = add_prompts(&err);
-    }
-    if (rc == 0) {
-        signal(SIGTERM, on_signal);
-        signal(SIGINT, on_signal);
-        tidings_server_on_ready(server, on_ready, NULL);
-        rc = tidings_server_run(server, &err);
-    }
+    int rc = server ? add_rows(&err) : err.code;
+    rc = rc == 0 ? add_tools(&err) : rc;
+    rc = rc == 0 ? add_prompts(&err) : rc;
+    int status = tidings_code_exit(rc);
     if (rc < 0) {
         fprintf(stderr, "conformance: %s\n", err.text);
+    } else {
+        status = tidings_server_main(server, argc, argv);
     }
     tidings_server_destroy(server);
-    return tidings_code_exit(rc);
+    return status;
 }

@@ -6,7 +6,6 @@
  *     publish --http 127.0.0.1:7777
  *     curl -d '{"n":1}' -H 'Content-Type: application/json' http://127.0.0.1:7777/publish
  */
-#include <signal.h>
 #include <stdio.h>
 
 #include <tidings/tidings.h>
@@ -14,18 +13,6 @@
 #define URI "bench://r/1"
 
 static struct tidings_server *server;
-
-static void on_signal(int number)
-{
-    (void)number;
-    tidings_server_stop(server);
-}
-
-static void on_ready(void *user, const char *url)
-{
-    (void)user;
-    fprintf(stderr, "publish: serving on %s\n", url);
-}
 
 static void on_read(void *user, struct tidings_read *read, struct tidings_str uri)
 {
@@ -60,23 +47,17 @@ int main(int argc, char **argv)
     server = tidings_server_create(&err);
     int rc = server ? tidings_server_set(server, "window", "0", &err) : err.code;
     if (rc == 0) {
-        rc = tidings_server_args(server, argc - 1, argv + 1, &err);
-    }
-    if (rc == 0) {
         rc = tidings_server_add_resource(server, &about, on_read, NULL, &err);
     }
     if (rc == 0) {
         rc = tidings_server_add_route(server, "/publish", on_publish, NULL, &err);
     }
-    if (rc == 0) {
-        signal(SIGTERM, on_signal);
-        signal(SIGINT, on_signal);
-        tidings_server_on_ready(server, on_ready, NULL);
-        rc = tidings_server_run(server, &err);
-    }
+    int status = tidings_code_exit(rc);
     if (rc < 0) {
         fprintf(stderr, "publish: %s\n", err.text);
+    } else {
+        status = tidings_server_main(server, argc, argv);
     }
     tidings_server_destroy(server);
-    return tidings_code_exit(rc);
+    return status;
 }

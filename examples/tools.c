@@ -10,7 +10,6 @@
  * learn      adds a tool while the server runs; forget removes it
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -162,33 +161,17 @@ static int add_tools(struct tidings_error *err)
     return rc;
 }
 
-static void on_signal(int number)
-{
-    (void)number;
-    tidings_server_stop(server);
-}
-
-static void on_ready(void *user, const char *url)
-{
-    (void)user;
-    fprintf(stderr, "tools: serving on %s\n", url);
-}
-
 int main(int argc, char **argv)
 {
     struct tidings_error err = {0, ""};
     server = tidings_server_create(&err);
-    int rc = server ? tidings_server_args(server, argc - 1, argv + 1, &err) : err.code;
-    rc = rc < 0 ? rc : add_tools(&err);
-    if (rc == 0) {
-        signal(SIGTERM, on_signal);
-        signal(SIGINT, on_signal);
-        tidings_server_on_ready(server, on_ready, NULL);
-        rc = tidings_server_run(server, &err);
-    }
+    int rc = server ? add_tools(&err) : err.code;
+    int status = tidings_code_exit(rc);
     if (rc < 0) {
         fprintf(stderr, "tools: %s\n", err.text);
+    } else {
+        status = tidings_server_main(server, argc, argv);
     }
     tidings_server_destroy(server);
-    return tidings_code_exit(rc);
+    return status;
 }
