@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "provider/command_run.h"
 #include "provider/command_settings.h"
+#include "provider/errand.h"
 #include "provider/etag.h"
 
 #define READERS_MAX 1024u
@@ -30,14 +31,6 @@ struct command {
     unsigned watchers;
     bool has_outcome;     /* run.code, run.err and run.output are those of the newest run */
     char etag[ETAG_SIZE]; /* of the last outcome, which may be gone; "": none yet */
-};
-
-/* What a worker or the hub wants done: a read, the beginning of a watch, or (neither) its end. */
-struct errand {
-    struct letter letter;
-    struct list link; /* in readers */
-    struct tidings_read *read;
-    struct tidings_watch *watch;
 };
 
 static void describe(const struct command *c, struct tidings_resource *about)
@@ -208,18 +201,6 @@ static void deliver(struct letter *letter, void *owner)
     mem_free(e);
 }
 
-static void drop(struct letter *letter)
-{
-    struct errand *e = list_entry(letter, struct errand, letter);
-    if (e->read) {
-        tidings_read_done(e->read, TIDINGS_E_CLOSED, NULL);
-    }
-    if (e->watch) {
-        tidings_watch_done(e->watch, TIDINGS_E_CLOSED, NULL);
-    }
-    mem_free(e);
-}
-
 /* ---- the operations -------------------------------------------------------------------------- */
 
 static bool is_ours(const struct command *c, struct tidings_str uri)
@@ -229,18 +210,8 @@ static bool is_ours(const struct command *c, struct tidings_str uri)
 
 static bool send_errand(struct command *c, struct tidings_read *read, struct tidings_watch *watch)
 {
-    struct errand *e = mem_zalloc(sizeof(*e));
-    if (!e) {
-        return false;
-    }
-    list_init(&e->letter.link);
-    list_init(&e->link);
-    e->letter.deliver = deliver;
-    e->letter.drop = drop;
-    e->read = read;
-    e->watch = watch;
-    mailbox_send(c->actor.mailbox, &e->letter);
-    return true;
+    const struct errand e = {.read = read, .watch = watch};
+    return errand_send(c->actor.mailbox, &e, deliver);
 }
 
 static void command_read(struct tidings_provider *p, struct tidings_read *read,

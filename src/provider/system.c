@@ -8,6 +8,7 @@
 #include "base/actor.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "provider/errand.h"
 #include "provider/etag.h"
 #include "provider/settings.h"
 #include "provider/system_sample.h"
@@ -134,14 +135,6 @@ static void on_tick(struct loop_timer *timer, void *user)
     }
 }
 
-/* What a worker or the hub wants done: a read, the beginning of a watch, or (neither) its end. */
-struct errand {
-    struct letter letter;
-    struct tidings_read *read;
-    struct tidings_watch *watch;
-    int metric; /* -1: nothing that exists */
-};
-
 static void do_read(struct system *s, const struct errand *e)
 {
     struct buf json;
@@ -150,9 +143,9 @@ static void do_read(struct system *s, const struct errand *e)
     char etag[ETAG_SIZE];
     buf_init(&json, SYSTEM_METRICS * SYSTEM_JSON_MAX + 1024);
     int rc =
-        e->metric == ALL ? look_at_all(s, &json, &err) : look(s, (unsigned)e->metric, &json, &err);
+        e->which == ALL ? look_at_all(s, &json, &err) : look(s, (unsigned)e->which, &json, &err);
     if (rc == 0) {
-        describe(s, (unsigned)e->metric, &about);
+        describe(s, (unsigned)e->which, &about);
         about.etag = etag_of(buf_str(&json), etag);
         rc = tidings_read_text(e->read, &about, buf_str(&json), &err);
     }
@@ -183,7 +176,7 @@ static void deliver(struct letter *letter, void *owner)
     if (e->read) {
         do_read(s, e);
     } else {
-        count_needs(s, e->metric, e->watch != NULL);
+        count_needs(s, e->which, e->watch != NULL);
     }
     if (e->watch) {
         tidings_watch_done(e->watch, 0, NULL);
@@ -193,35 +186,13 @@ static void deliver(struct letter *letter, void *owner)
     mem_free(e);
 }
 
-static void drop(struct letter *letter)
-{
-    struct errand *e = list_entry(letter, struct errand, letter);
-    if (e->read) {
-        tidings_read_done(e->read, TIDINGS_E_CLOSED, NULL);
-    }
-    if (e->watch) {
-        tidings_watch_done(e->watch, TIDINGS_E_CLOSED, NULL);
-    }
-    mem_free(e);
-}
-
 /* ---- the operations -------------------------------------------------------------------------- */
 
 static bool send_errand(struct system *s, struct tidings_read *read, struct tidings_watch *watch,
                         int metric)
 {
-    struct errand *e = mem_zalloc(sizeof(*e));
-    if (!e) {
-        return false;
-    }
-    list_init(&e->letter.link);
-    e->letter.deliver = deliver;
-    e->letter.drop = drop;
-    e->read = read;
-    e->watch = watch;
-    e->metric = metric;
-    mailbox_send(s->actor.mailbox, &e->letter);
-    return true;
+    const struct errand e = {.read = read, .watch = watch, .which = metric};
+    return errand_send(s->actor.mailbox, &e, deliver);
 }
 
 static void system_read(struct tidings_provider *p, struct tidings_read *read,

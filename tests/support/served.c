@@ -129,6 +129,8 @@ struct tidings_server *served(void)
     return s.server;
 }
 
+char served_two_workers[] = "2";
+
 int served_begin(void **state)
 {
     memset(&s, 0, sizeof(s));

@@ -44,6 +44,12 @@ void ears_hear(void *user,
                const struct tidings_update *update); /* the function to subscribe with */
 
 int served_begin(void **state);
+/* A test twice: folded into one worker, and with two. */
+extern char served_two_workers[];
+#define SERVED_BOTH(test)                                                                          \
+    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
+        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end,                   \
+                                                 served_two_workers)
 int served_end(void **state);
 void served_run(void);
 void served_stop(void); /* else served_end does */

@@ -164,17 +164,12 @@ static void misuse_of_hooks_is_refused(void **state)
     assert_int_equal(tidings_server_on_watch(served(), tidings_str("app:///none"), NULL, &err), 0);
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(what_was_accepted_is_released_whatever_came_between),
-        BOTH(a_client_is_refused_when_nobody_answers),
-        BOTH(misuse_of_hooks_is_refused),
+        SERVED_BOTH(what_was_accepted_is_released_whatever_came_between),
+        SERVED_BOTH(a_client_is_refused_when_nobody_answers),
+        SERVED_BOTH(misuse_of_hooks_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,18 +165,13 @@ static void setting_goes_on_while_others_subscribe_and_the_server_stops(void **s
     }
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(what_is_set_counts_for_subscriptions_from_then_on),
-        BOTH(what_is_wrong_is_said_and_changes_nothing),
-        BOTH(there_may_be_a_thousand),
-        BOTH(setting_goes_on_while_others_subscribe_and_the_server_stops),
+        SERVED_BOTH(what_is_set_counts_for_subscriptions_from_then_on),
+        SERVED_BOTH(what_is_wrong_is_said_and_changes_nothing),
+        SERVED_BOTH(there_may_be_a_thousand),
+        SERVED_BOTH(setting_goes_on_while_others_subscribe_and_the_server_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -330,25 +330,20 @@ static void stopping_with_subscriptions_that_never_began_frees_them(void **state
     assert_int_equal(ears_count(&e), 0);
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(the_program_hears_of_changes),
-        BOTH(a_move_is_told_under_both_names),
-        BOTH(a_filter_decides_before_anything_is_merged),
-        BOTH(options_are_those_of_clients),
-        BOTH(what_cannot_be_is_said),
-        BOTH(misuse_is_refused_at_once),
-        BOTH(everything_and_rates_reach_the_program_too),
-        BOTH(an_ended_one_is_told_so_and_nothing_more),
-        BOTH(one_may_end_itself_while_it_is_told),
-        BOTH(one_may_be_ended_before_it_exists),
-        BOTH(stopping_with_subscriptions_that_never_began_frees_them),
+        SERVED_BOTH(the_program_hears_of_changes),
+        SERVED_BOTH(a_move_is_told_under_both_names),
+        SERVED_BOTH(a_filter_decides_before_anything_is_merged),
+        SERVED_BOTH(options_are_those_of_clients),
+        SERVED_BOTH(what_cannot_be_is_said),
+        SERVED_BOTH(misuse_is_refused_at_once),
+        SERVED_BOTH(everything_and_rates_reach_the_program_too),
+        SERVED_BOTH(an_ended_one_is_told_so_and_nothing_more),
+        SERVED_BOTH(one_may_end_itself_while_it_is_told),
+        SERVED_BOTH(one_may_be_ended_before_it_exists),
+        SERVED_BOTH(stopping_with_subscriptions_that_never_began_frees_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

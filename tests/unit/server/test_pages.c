@@ -141,18 +141,13 @@ static void its_own_state_is_a_resource(void **state)
     assert_non_null(strstr(t.value, "deliveries"));
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(pages_stand_next_to_the_endpoint),
-        BOTH(a_page_may_announce),
-        BOTH(its_own_state_is_hidden_unless_asked_for),
-        BOTH(its_own_state_is_a_resource),
+        SERVED_BOTH(pages_stand_next_to_the_endpoint),
+        SERVED_BOTH(a_page_may_announce),
+        SERVED_BOTH(its_own_state_is_hidden_unless_asked_for),
+        SERVED_BOTH(its_own_state_is_a_resource),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,17 +197,12 @@ static void mounting_is_for_before_it_runs(void **state)
     assert_non_null(strstr(err.text, "before the server runs"));
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(any_thread_registers_at_any_time),
-        BOTH(registering_goes_on_while_it_stops),
-        BOTH(mounting_is_for_before_it_runs),
+        SERVED_BOTH(any_thread_registers_at_any_time),
+        SERVED_BOTH(registering_goes_on_while_it_stops),
+        SERVED_BOTH(mounting_is_for_before_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

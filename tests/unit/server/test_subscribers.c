@@ -374,20 +374,15 @@ static void asking_goes_on_while_everything_comes_and_goes_and_stops(void **stat
     }
 }
 
-static char two[] = "2";
-
 int main(void)
 {
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test_setup_teardown(test, served_begin, served_end),                               \
-        cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, two)
     const struct CMUnitTest tests[] = {
-        BOTH(everybody_is_found_by_what_he_covers),
-        BOTH(a_subscription_is_ended_and_its_client_told),
-        BOTH(a_peer_is_ended_with_everything_it_has),
-        BOTH(misuse_is_refused_and_nobody_is_there_while_it_does_not_run),
-        BOTH(callbacks_do_not_wait),
-        BOTH(asking_goes_on_while_everything_comes_and_goes_and_stops),
+        SERVED_BOTH(everybody_is_found_by_what_he_covers),
+        SERVED_BOTH(a_subscription_is_ended_and_its_client_told),
+        SERVED_BOTH(a_peer_is_ended_with_everything_it_has),
+        SERVED_BOTH(misuse_is_refused_and_nobody_is_there_while_it_does_not_run),
+        SERVED_BOTH(callbacks_do_not_wait),
+        SERVED_BOTH(asking_goes_on_while_everything_comes_and_goes_and_stops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
