@@ -4,11 +4,9 @@
  * the way back. The built-in providers are listed here. What fails half-way leaves nothing behind:
  * the server may be configured otherwise and started again.
  */
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "server/builtin.h"
 #include "server/entities.h"
@@ -19,7 +17,6 @@
 
 #define LIST_CHANGED_MS 100u
 #define RETRY_MS 1000
-#define SPARE_DESCRIPTORS 64u
 
 static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
@@ -101,34 +98,19 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
     };
 }
 
-/* Only a program of its own raises the limit: it belongs to the whole process. */
-static size_t descriptor_limit(const struct tidings_server *s)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-        return 1024;
-    }
-    if (s->is_program && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-        getrlimit(RLIMIT_NOFILE, &limit);
-    }
-    return (size_t)limit.rlim_cur;
-}
-
-static struct http_worker *find_door(void *user, unsigned index)
+static struct http_worker *find_worker(void *user, unsigned index)
 {
     struct tidings_server *s = user;
-    return index < s->worker_count ? s->doors[index] : NULL;
+    return index < s->worker_count ? s->workers[index]->http : NULL;
 }
 
 static int build_workers(struct tidings_server *s, bool wants_http, struct tidings_error *err)
 {
     size_t count = s->worker_count;
     s->workers = mem_zalloc(count * sizeof(struct worker *));
-    s->doors = mem_zalloc(count * sizeof(struct http_worker *));
+    s->entrances = mem_zalloc(count * sizeof(struct entrance));
     s->cores = mem_zalloc(count * sizeof(struct core *));
-    if (!s->workers || !s->doors || !s->cores) {
+    if (!s->workers || !s->entrances || !s->cores) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
@@ -138,7 +120,7 @@ static int build_workers(struct tidings_server *s, bool wants_http, struct tidin
             .limits = &s->limits,
             .self = &s->self,
             .http = wants_http ? &s->http : NULL,
-            .find = find_door,
+            .find = find_worker,
             .find_user = s,
             .index = (unsigned)i,
         };
@@ -146,55 +128,11 @@ static int build_workers(struct tidings_server *s, bool wants_http, struct tidin
         if (!s->workers[i]) {
             return TIDINGS_E_NOMEM;
         }
-        s->doors[i] = s->workers[i]->http;
+        worker_entrance(s->workers[i], &s->entrances[i]);
         s->cores[i] = &s->workers[i]->core;
     }
     if (s->own) {
         self_set_cores(s->own, s->cores, count);
-    }
-    return 0;
-}
-
-static void input_ended(void *user)
-{
-    struct tidings_server *s = user;
-    if (!config_wants_http(&s->config)) {
-        tidings_server_stop(s);
-    }
-}
-
-static int open_doors(struct tidings_server *s, bool wants_http, struct tidings_error *err)
-{
-    const struct config *c = &s->config;
-    if (c->stdio) {
-        int rc = worker_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO, c->max_line, err);
-        if (rc < 0) {
-            return rc;
-        }
-        s->workers[0]->input_ended = input_ended;
-        s->workers[0]->user = s;
-    }
-    if (wants_http) {
-        size_t descriptors = descriptor_limit(s);
-        size_t most =
-            descriptors > 2 * SPARE_DESCRIPTORS ? descriptors - SPARE_DESCRIPTORS : descriptors / 2;
-        struct listener_options o = {
-            .host = c->http.host,
-            .port = c->http.port,
-            .max_connections =
-                c->max_connections > 0 && c->max_connections < most ? c->max_connections : most,
-            .workers = s->doors,
-            .worker_count = s->worker_count,
-        };
-        s->listener = listener_open(s->loop, &o, err);
-        if (!s->listener) {
-            return err->code < 0 ? err->code : TIDINGS_E_IO;
-        }
-        log_debug("limits", "descriptors=%zu connections=%zu", descriptors, o.max_connections);
-        if (!s->http.guard.is_loopback) {
-            log_warn("open to the network", "address=%s reason=\"no authentication is configured\"",
-                     c->http.host);
-        }
     }
     return 0;
 }
@@ -266,7 +204,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         rc = build_workers(s, wants_http, err);
     }
     if (rc == 0) {
-        rc = open_doors(s, wants_http, err);
+        rc = doors_open(s, err);
     }
     return rc;
 }
@@ -296,8 +234,7 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
 
 void server_dismantle(struct tidings_server *s)
 {
-    listener_close(s->listener);
-    s->listener = NULL;
+    doors_close(s);
     for (size_t i = 0; s->workers && i < s->worker_count; i++) {
         s->is_stuck = !worker_destroy(s->workers[i]) || s->is_stuck;
     }
@@ -305,10 +242,11 @@ void server_dismantle(struct tidings_server *s)
         self_set_cores(s->own, NULL, 0);
     }
     mem_free(s->workers);
-    mem_free(s->doors);
+    doors_destroy(s);
+    mem_free(s->entrances);
     mem_free(s->cores);
     s->cores = NULL;
     s->workers = NULL;
-    s->doors = NULL;
+    s->entrances = NULL;
     s->worker_count = 0;
 }

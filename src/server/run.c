@@ -80,18 +80,7 @@ static void tell_ready(struct tidings_server *s)
     if (!s->ready) {
         return;
     }
-    if (!s->listener) {
-        s->ready(s->ready_user, "stdio");
-        return;
-    }
-    struct buf url;
-    buf_init(&url, 256);
-    const char *host = s->config.http.host;
-    bool v6 = strchr(host, ':') != NULL;
-    buf_putf(&url, v6 ? "http://[%s]:%u/mcp" : "http://%s:%u/mcp", host,
-             listener_port(s->listener));
-    s->ready(s->ready_user, url.ptr ? url.ptr : "");
-    buf_deinit(&url);
+    s->ready(s->ready_user, s->door_count > 0 ? listener_url(s->doors[0].listener) : "stdio");
 }
 
 static void worker_ended(struct worker *w, void *user)
@@ -106,8 +95,7 @@ static void worker_ended(struct worker *w, void *user)
 /* Workers end their listens and finish their answers while the hub still runs for them. */
 static void wind_down(struct tidings_server *s)
 {
-    listener_close(s->listener);
-    s->listener = NULL;
+    doors_close(s);
     s->is_winding_down = true;
     server_timers_stop(s);
     __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);

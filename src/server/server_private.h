@@ -15,6 +15,8 @@
 #include "server/worker.h"
 #include "transport/listener.h"
 
+#define SERVER_DOORS_MAX 64u
+
 enum server_state {
     SERVER_NEW,
     SERVER_STARTING,
@@ -23,15 +25,22 @@ enum server_state {
     SERVER_ENDED,
 };
 
+/* A door of its own: its connections refer to it. */
+struct server_door {
+    struct door door;
+    struct listener *listener; /* NULL: closed */
+};
+
 struct tidings_server {
     struct config config;
     struct loop *loop;
     struct hub *hub;
     struct worker **workers;
-    struct http_worker **doors; /* of the workers, by index */
+    struct entrance *entrances; /* of the workers, by index */
     size_t worker_count;
-    size_t running_workers; /* atomic */
-    struct listener *listener;
+    size_t running_workers;    /* atomic */
+    struct server_door *doors; /* open, or closed already while it winds down */
+    size_t door_count;
     struct core_limits limits;
     struct rules rules;    /* behind limits.options */
     struct map live_rules; /* struct live_rule by prefix; whoever is or holds the hub */
@@ -71,6 +80,10 @@ void live_rules_deinit(struct tidings_server *s);
 void server_timers_start(struct tidings_server *s);
 void server_timers_stop(struct tidings_server *s);
 void server_timers_close(struct tidings_server *s);
+/* doors.c: what clients come in by. Workers are there already; a failure leaves some open. */
+int doors_open(struct tidings_server *s, struct tidings_error *err);
+void doors_close(struct tidings_server *s);   /* nobody comes in any more */
+void doors_destroy(struct tidings_server *s); /* … and nobody is on the way */
 /* Free workers and doors; nothing runs any more. */
 void server_dismantle(struct tidings_server *s);
 

@@ -147,6 +147,12 @@ int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct
     return w->stdio ? 0 : TIDINGS_E_NOMEM;
 }
 
+void worker_entrance(struct worker *w, struct entrance *ret)
+{
+    *ret = (struct entrance){{0}};
+    ret->by_kind[DOOR_HTTP] = w->http ? http_worker_receiver(w->http) : NULL;
+}
+
 static void *run(void *arg)
 {
     struct worker *w = arg;

@@ -51,6 +51,9 @@ bool worker_is_settled(const struct worker *worker);
 int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
                       struct tidings_error *err);
 
+/* Where connections are sent to. */
+void worker_entrance(struct worker *worker, struct entrance *ret);
+
 /* Run its loop on a thread of its own. */
 int worker_start(struct worker *worker, struct tidings_error *err);
 void worker_join(struct worker *worker);

@@ -68,7 +68,7 @@ static void conn_free(void *thing)
 
 static void check_drained(struct http_worker *hw)
 {
-    if (hw->draining && hw->count == 0 && hw->drained) {
+    if (hw->draining && hw->drained && receiver_count(&hw->receiver) == 0) {
         void (*drained)(void *) = hw->drained;
         hw->drained = NULL;
         drained(hw->drained_user);
@@ -83,7 +83,7 @@ static void conn_detach(struct http_conn *conn)
     list_remove(&conn->wait_link);
     loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
-    __atomic_sub_fetch(&conn->hw->count, 1, __ATOMIC_RELAXED);
+    receiver_left(&conn->hw->receiver);
 }
 
 void conn_close(struct http_conn *conn, const char *reason)
@@ -106,36 +106,6 @@ void conn_close(struct http_conn *conn, const char *reason)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-static void adopt(struct letter *letter, void *owner);
-
-static void handover_drop(struct letter *letter)
-{
-    struct handover *h = list_entry(letter, struct handover, letter);
-    close(h->fd);
-    buf_deinit(&h->in);
-    mem_free(h);
-}
-
-struct handover *handover_create(int fd)
-{
-    struct handover *h = mem_zalloc(sizeof(*h));
-    if (!h) {
-        close(fd);
-        return NULL;
-    }
-    h->letter.deliver = adopt;
-    h->letter.drop = handover_drop;
-    h->fd = fd;
-    buf_init(&h->in, 0);
-    return h;
-}
-
-void http_worker_send(struct http_worker *hw, struct handover *h)
-{
-    __atomic_add_fetch(&hw->count, 1, __ATOMIC_RELAXED);
-    mailbox_send(hw->mailbox, &h->letter);
-}
-
 /* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
  * answers before it are written. */
 static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
@@ -150,19 +120,18 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
         conn->r->head_len = conn->r->scanned = 0; /* look at it again then */
         return true;
     }
-    struct handover *h = other ? mem_zalloc(sizeof(*h)) : NULL;
-    if (!h) {
+    if (!other) {
         return false;
     }
-    h->letter.deliver = adopt;
-    h->letter.drop = handover_drop;
-    h->fd = conn->fd;
-    h->in = conn->r->in;
-    buf_init(&conn->r->in, 0);
     conn_detach(conn);
     channel_deinit(&conn->channel);
+    struct handover *h = handover_create(conn->fd, NULL);
+    if (h) { /* else it is closed */
+        h->in = conn->r->in;
+        buf_init(&conn->r->in, 0);
+        receiver_send(&other->receiver, h);
+    }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
-    http_worker_send(other, h);
     check_drained(hw);
     return true;
 }
@@ -441,8 +410,8 @@ static void adopt(struct letter *letter, void *owner)
     if (!r || loop_poll_init(&conn->poll, hw->core->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         mem_free(r);
-        handover_drop(letter);
-        __atomic_sub_fetch(&hw->count, 1, __ATOMIC_RELAXED);
+        handover_destroy(h);
+        receiver_left(&hw->receiver);
         check_drained(hw);
         return;
     }
@@ -483,8 +452,9 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
     loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
     hw->tick = loop_timer_open(core->loop, http_on_tick, hw);
-    hw->mailbox = mailbox_create(core->loop, hw, err);
-    if (!hw->mailbox || !hw->tick) {
+    hw->receiver.adopt = adopt;
+    hw->receiver.mailbox = mailbox_create(core->loop, hw, err);
+    if (!hw->receiver.mailbox || !hw->tick) {
         http_worker_destroy(hw);
         return NULL;
     }
@@ -503,9 +473,9 @@ void http_worker_destroy(struct http_worker *hw)
             conn_close(list_entry(hw->by_state[i].next, struct http_conn, link), "shutdown");
         }
     }
-    if (hw->mailbox) {
-        mailbox_close(hw->mailbox);
-        mailbox_unref(hw->mailbox);
+    if (hw->receiver.mailbox) {
+        mailbox_close(hw->receiver.mailbox);
+        mailbox_unref(hw->receiver.mailbox);
     }
     loop_timer_close(hw->tick);
     loop_hook_remove(&hw->flush_hook);
@@ -513,9 +483,9 @@ void http_worker_destroy(struct http_worker *hw)
     mem_free(hw);
 }
 
-size_t http_worker_load(const struct http_worker *hw)
+struct receiver *http_worker_receiver(struct http_worker *hw)
 {
-    return __atomic_load_n(&hw->count, __ATOMIC_RELAXED);
+    return &hw->receiver;
 }
 
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user)

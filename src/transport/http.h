@@ -10,9 +10,8 @@
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
 
-#include "base/mailbox.h"
-#include "base/str.h"
 #include "core/core.h"
+#include "transport/door.h"
 #include "transport/guard.h"
 
 #include <tidings/http.h>
@@ -36,14 +35,6 @@ struct http_config {
 
 struct http_worker;
 
-/* A connection on its way to a worker: fresh from accept, or moved with what it had read. */
-struct handover {
-    struct letter letter;
-    int fd;
-    struct buf in;
-};
-struct handover *handover_create(int fd); /* takes fd, also on failure */
-
 /* Where a session id says its connection belongs. */
 typedef struct http_worker *(*http_find_worker_fn)(void *user, unsigned index);
 
@@ -52,9 +43,8 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
                                        struct tidings_error *err);
 /* Closes what is left. Other threads must not send to it any more. */
 void http_worker_destroy(struct http_worker *hw);
-/* Any thread. */
-void http_worker_send(struct http_worker *hw, struct handover *handover);
-size_t http_worker_load(const struct http_worker *hw); /* any thread: connections */
+/* What connections are sent to. */
+struct receiver *http_worker_receiver(struct http_worker *hw);
 /* No new requests; calls `drained` once the last connection is gone. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 

@@ -78,14 +78,13 @@ struct http_conn {
 struct http_worker {
     struct core *core;
     const struct http_config *config;
-    struct mailbox *mailbox;
+    struct receiver receiver;
     http_find_worker_fn find;
     void *find_user;
     struct list by_state[CONN_STATES];
     struct list waiting;
     struct loop_timer *tick;
     struct loop_hook flush_hook;
-    size_t count; /* atomic: read by the listener */
     void (*drained)(void *user);
     void *drained_user;
     bool draining;

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accepting. When descriptors run out accepting pauses instead of spinning; beyond the configured
- * number of connections a client is told 503 and closed.
+ * Accepting.
  */
 #include "transport/listener.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,32 +12,47 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define BACKLOG 1024
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS 100u
+#define URL_MAX 256u
 
 struct listener {
-    struct loop *loop;
     struct listener_options options;
+    struct endpoint endpoint;
     struct loop_poll *poll;
     struct loop_timer *pause;
-    int fd;
-    uint16_t port;
+    struct buf url;
 };
 
-static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-                           "Content-Length: 0\r\nConnection: close\r\n\r\n";
+/* What a client is told beyond the limit. Behind TLS it could not read it. */
+static const char *const refusals[DOOR_KINDS] = {
+    [DOOR_HTTP] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+                  "Content-Length: 0\r\nConnection: close\r\n\r\n",
+    [DOOR_LINES] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
+                   "\"too many connections; try again later\"}}\n",
+};
 
-static struct http_worker *least_loaded(struct listener *l, size_t *total)
+static size_t load_of(const struct entrance *entrance)
 {
-    struct http_worker *best = l->options.workers[0];
+    size_t load = 0;
+    for (size_t i = 0; i < DOOR_KINDS; i++) {
+        load += entrance->by_kind[i] ? receiver_count(entrance->by_kind[i]) : 0;
+    }
+    return load;
+}
+
+static const struct entrance *least_loaded(const struct listener *l, size_t *total)
+{
+    const struct entrance *best = NULL;
+    size_t least = 0;
     *total = 0;
-    for (size_t i = 0; i < l->options.worker_count; i++) {
-        struct http_worker *hw = l->options.workers[i];
-        size_t load = http_worker_load(hw);
+    for (size_t i = 0; i < l->options.entrance_count; i++) {
+        const struct entrance *entrance = &l->options.entrances[i];
+        size_t load = load_of(entrance);
         *total += load;
-        if (load < http_worker_load(best)) {
-            best = hw;
+        if (!best || load < least) {
+            best = entrance;
+            least = load;
         }
     }
     return best;
@@ -48,18 +60,20 @@ static struct http_worker *least_loaded(struct listener *l, size_t *total)
 
 static void hand_over(struct listener *l, int fd)
 {
+    const struct door *door = l->options.door;
     size_t total = 0;
-    struct http_worker *hw = least_loaded(l, &total);
+    const struct entrance *entrance = least_loaded(l, &total);
     if (total >= l->options.max_connections) {
-        log_warn("connection refused", "reason=\"limit of %zu connections\"",
-                 l->options.max_connections);
-        (void)!send(fd, busy, sizeof(busy) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        const char *text = door->tls ? "" : refusals[door->kind];
+        log_warn("connection refused", "reason=\"limit of %zu connections\" door=%s",
+                 l->options.max_connections, l->url.ptr);
+        (void)!send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);
         close(fd);
         return;
     }
-    struct handover *h = handover_create(fd);
+    struct handover *h = handover_create(fd, door);
     if (h) {
-        http_worker_send(hw, h);
+        receiver_send(entrance->by_kind[door->kind], h);
     }
 }
 
@@ -68,7 +82,7 @@ static void on_ready(struct loop_poll *poll, int events, void *user)
     (void)events;
     struct listener *l = user;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(l->endpoint.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             hand_over(l, fd);
             continue;
@@ -92,54 +106,16 @@ static void resume(struct loop_timer *timer, void *user)
     loop_poll_want(l->poll, LOOP_READ);
 }
 
-static int make_address(const struct listener_options *o, struct sockaddr_storage *ret,
-                        socklen_t *len, struct tidings_error *err)
+static int write_url(struct listener *l)
 {
-    memset(ret, 0, sizeof(*ret));
-    struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
-    if (inet_pton(AF_INET, o->host, &v4->sin_addr) == 1) {
-        v4->sin_family = AF_INET;
-        v4->sin_port = htons(o->port);
-        *len = sizeof(*v4);
-        return 0;
+    const struct endpoint *e = &l->endpoint;
+    bool is_http = l->options.door->kind == DOOR_HTTP, is_secure = l->options.door->tls != NULL;
+    const char *scheme = is_http ? (is_secure ? "https" : "http") : is_secure ? "tls" : "tcp";
+    if (e->is_unix) {
+        return buf_putf(&l->url, "%s:%s", is_http ? "http+unix" : "unix", e->path);
     }
-    if (inet_pton(AF_INET6, o->host, &v6->sin6_addr) == 1) {
-        v6->sin6_family = AF_INET6;
-        v6->sin6_port = htons(o->port);
-        *len = sizeof(*v6);
-        return 0;
-    }
-    return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is not a numeric address", o->host);
-}
-
-static int bind_and_listen(struct listener *l, struct tidings_error *err)
-{
-    struct sockaddr_storage address;
-    socklen_t len = 0;
-    int rc = make_address(&l->options, &address, &len, err);
-    if (rc < 0) {
-        return rc;
-    }
-    l->fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int one = 1;
-    if (l->fd < 0) {
-        return error_errno(err, errno, "socket");
-    }
-    setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(l->fd, (struct sockaddr *)&address, len) < 0 || listen(l->fd, BACKLOG) < 0) {
-        if (errno == EADDRINUSE) {
-            return tidings_fail(err, TIDINGS_E_EXISTS,
-                                "address %s:%u is in use; is another server running? choose "
-                                "another with --http ADDR:PORT (port 0: any free one)",
-                                l->options.host, l->options.port);
-        }
-        return error_errno(err, errno, "listen on %s:%u", l->options.host, l->options.port);
-    }
-    getsockname(l->fd, (struct sockaddr *)&address, &len);
-    l->port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)&address)->sin_port
-                                                 : ((struct sockaddr_in6 *)&address)->sin6_port);
-    return 0;
+    return buf_putf(&l->url, strchr(e->host, ':') ? "%s://[%s]:%u%s" : "%s://%s:%u%s", scheme,
+                    e->host, e->port, is_http ? "/mcp" : "");
 }
 
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,
@@ -150,16 +126,20 @@ struct listener *listener_open(struct loop *loop, const struct listener_options 
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    l->loop = loop;
     l->options = *options;
-    l->fd = -1;
-    if (bind_and_listen(l, err) < 0) {
+    buf_init(&l->url, URL_MAX);
+    if (endpoint_open(&l->endpoint, &options->at, err) < 0) {
         listener_close(l);
         return NULL;
     }
     l->pause = loop_timer_open(loop, resume, l);
-    l->poll = loop_poll_open(loop, l->fd, on_ready, l, err);
-    if (!l->pause || !l->poll || loop_poll_want(l->poll, LOOP_READ) < 0) {
+    l->poll = loop_poll_open(loop, l->endpoint.fd, on_ready, l, err);
+    if (!l->pause || write_url(l) < 0) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        listener_close(l);
+        return NULL;
+    }
+    if (!l->poll || loop_poll_want(l->poll, LOOP_READ) < 0) {
         listener_close(l);
         return NULL;
     }
@@ -173,13 +153,17 @@ void listener_close(struct listener *l)
     }
     loop_poll_close(l->poll);
     loop_timer_close(l->pause);
-    if (l->fd >= 0) {
-        close(l->fd);
-    }
+    endpoint_close(&l->endpoint);
+    buf_deinit(&l->url);
     mem_free(l);
 }
 
-uint16_t listener_port(const struct listener *l)
+const char *listener_url(const struct listener *l)
 {
-    return l->port;
+    return l->url.ptr;
+}
+
+const struct endpoint *listener_endpoint(const struct listener *l)
+{
+    return &l->endpoint;
 }

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * One listening socket; every accepted connection is handed to the least loaded worker.
+ * One door that is open: a listening socket whose connections are handed, one by one, to the least
+ * loaded worker. Beyond the number of connections that all doors together may have, a client is
+ * told so in the words of the door and closed; when descriptors run out, accepting pauses.
  */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H
 
 #include "base/loop.h"
-#include "transport/http.h"
+#include "transport/door.h"
+#include "transport/endpoint.h"
 
 struct listener;
 
 struct listener_options {
-    const char *host; /* numeric address */
-    uint16_t port;    /* 0: any free one */
-    size_t max_connections;
-    struct http_worker *const *workers;
-    size_t worker_count;
+    const struct door *door; /* outlives the connections that come through it */
+    struct endpoint_address at;
+    size_t max_connections;           /* of all doors */
+    const struct entrance *entrances; /* of the workers; outlive the listener */
+    size_t entrance_count;
 };
 
-/* Binds and listens. A port in use is an error that says so: there is no sharing of ports. */
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,
                                struct tidings_error *err);
 void listener_close(struct listener *listener); /* NULL is fine */
-uint16_t listener_port(const struct listener *listener);
+/* What clients connect to: "http://127.0.0.1:7777/mcp", "tcp://[::1]:7778", "unix:/run/x.sock". */
+const char *listener_url(const struct listener *listener);
+const struct endpoint *listener_endpoint(const struct listener *listener);
 
 #endif

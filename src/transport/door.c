@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Handing connections over.
+ */
+#include "transport/door.h"
+
+#include <unistd.h>
+
+#include "base/mem.h"
+
+void handover_destroy(struct handover *h)
+{
+    close(h->fd);
+    buf_deinit(&h->in);
+    mem_free(h);
+}
+
+static void drop(struct letter *letter)
+{
+    handover_destroy(list_entry(letter, struct handover, letter));
+}
+
+struct handover *handover_create(int fd, const struct door *door)
+{
+    struct handover *h = mem_zalloc(sizeof(*h));
+    if (!h) {
+        close(fd);
+        return NULL;
+    }
+    h->letter.drop = drop;
+    h->door = door;
+    h->fd = fd;
+    buf_init(&h->in, 0);
+    return h;
+}
+
+void receiver_send(struct receiver *r, struct handover *h)
+{
+    h->letter.deliver = r->adopt;
+    __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
+    mailbox_send(r->mailbox, &h->letter);
+}
+
+size_t receiver_count(const struct receiver *r)
+{
+    return __atomic_load_n(&r->count, __ATOMIC_RELAXED);
+}
+
+void receiver_left(struct receiver *r)
+{
+    __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
+}
