@@ -19,6 +19,8 @@ int command_version(int argc, char **argv)
     printf("tidings %s\n", tidings_version());
     printf("  protocol  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n");
     printf("  server    libuv, jansson\n");
+    printf("  websocket %s\n", TIDINGS_WEBSOCKET ? "wslay, loaded when used"
+                                                 : "left out of this build (wslay was not there)");
     printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
     tidings_free(client);
     return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);

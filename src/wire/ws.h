@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WebSocket (RFC 6455) for a server, without I/O: the handshake, frames out, messages in.
+ *
+ * What comes in is read with wslay, a frame at a time; a build without it can do the rest and says
+ * so when a reader is asked for. What goes out is a header of 2, 4 or 10 bytes, written by whoever
+ * has room for the message. No extension is ever agreed to, so reserved bits are an error.
+ */
+#ifndef WIRE_WS_H
+#define WIRE_WS_H
+
+#include "base/str.h"
+#include "wire/http.h"
+
+/* ---- handshake ------------------------------------------------------------------------------- */
+
+#define WS_PROTOCOL "mcp"   /* the subprotocol */
+#define WS_ACCEPT_BYTES 29u /* of the proof that the key was read, with its NUL */
+
+struct ws_handshake {
+    char accept[WS_ACCEPT_BYTES];
+    bool names_protocol; /* the client offered it, so the answer has to say it */
+};
+
+/* Does it ask to become a WebSocket? Whether rightly so, ws_check_handshake says. */
+bool ws_is_upgrade(const struct http_request *req);
+/* 0, or the status to refuse with and *why, a sentence. 426 has to name the version (13). A client
+ * that offers subprotocols must offer ours; one that offers none is taken at its word. */
+int ws_check_handshake(const struct http_request *req, struct ws_handshake *ret, const char **why);
+
+/* ---- frames out ------------------------------------------------------------------------------ */
+
+enum ws_opcode {
+    WS_OP_TEXT = 1,
+    WS_OP_CLOSE = 8,
+    WS_OP_PING = 9,
+    WS_OP_PONG = 10,
+};
+
+#define WS_MAX_HEADER 10u
+#define WS_MAX_CONTROL 125u /* bytes in a control frame */
+
+/* Of a whole message in one frame, unmasked as a server's are. */
+size_t ws_header_len(uint64_t payload_len);
+/* Returns what is behind it. */
+char *ws_write_header(char *at, enum ws_opcode opcode, uint64_t payload_len);
+/* A whole close frame, the reason cut to what fits; code WS_NO_CODE: without either. Returns its
+ * length. */
+size_t ws_write_close(char out[2 + WS_MAX_CONTROL], unsigned code, struct tidings_str reason);
+
+enum ws_code {
+    WS_NORMAL = 1000,
+    WS_GOING_AWAY = 1001,
+    WS_PROTOCOL_ERROR = 1002,
+    WS_UNSUPPORTED = 1003,
+    WS_NO_CODE = 1005,
+    WS_NOT_UTF8 = 1007,
+    WS_TOO_BIG = 1009,
+    WS_INTERNAL = 1011,
+};
+
+/* ---- messages in ----------------------------------------------------------------------------- */
+
+struct ws_reader;
+
+enum ws_event {
+    WS_MORE,   /* everything given was read */
+    WS_TEXT,   /* a whole message, its fragments put together */
+    WS_PING,   /* to be answered with the same payload */
+    WS_PONG,   /* whatever for */
+    WS_CLOSE,  /* the client is done: `code`, the reason is the payload; nothing follows */
+    WS_FAILED, /* the client broke the rules: close with `code` and the payload as reason */
+};
+
+struct ws_message {
+    struct tidings_str payload; /* until the next call */
+    unsigned code;
+};
+
+/* The library is loaded with the first one. NULL with err. */
+struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err);
+void ws_reader_destroy(struct ws_reader *r); /* NULL is fine */
+/* Bytes to read: they must stay until ws_reader_next gives WS_MORE. */
+void ws_reader_feed(struct ws_reader *r, const char *bytes, size_t len);
+/* After WS_CLOSE and WS_FAILED the same again. */
+enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret);
+/* Between two messages with nothing kept: any other reader could go on from here. One takes 4.5 KiB
+ * and the message, so who waits for a message need not have one. */
+bool ws_reader_is_idle(const struct ws_reader *r);
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Messages in, over wslay's reader of frames: it knows headers, lengths and masks; what may follow
+ * what, and which sizes, codes and texts are right, is decided here. Its shared library is loaded
+ * by each reader, which is cheap from the second on: a server that nobody speaks WebSocket to does
+ * without it.
+ *
+ * Invariant: `held` is how many of the bytes that wslay has taken belong to no frame that was seen
+ * yet. Of its two ways in, the event interface keeps 8.8 KB for a connection and queues answers of
+ * its own; this one keeps 4.3 KB, and nothing that could not be thrown away between two messages.
+ */
+#include <dlfcn.h>
+
+#include <wslay/wslay.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "wire/ws.h"
+
+#define LIBRARY "libwslay.so.1"
+
+struct ws_reader {
+    wslay_frame_context_ptr frames;
+    void *library;
+    int (*context_init)(wslay_frame_context_ptr *ctx, const struct wslay_frame_callbacks *callbacks,
+                        void *user_data);
+    void (*context_free)(wslay_frame_context_ptr ctx);
+    ssize_t (*recv)(wslay_frame_context_ptr ctx, struct wslay_frame_iocb *iocb);
+    const char *bytes; /* given, and not taken by wslay yet */
+    size_t len;
+    size_t held;
+    size_t max_message;
+    struct buf message;    /* its fragments so far */
+    uint64_t left;         /* of the frame being read */
+    bool in_frame;         /* its header was seen, its end was not */
+    bool in_message;       /* a fragment came, the last one did not */
+    bool was_given;        /* the message was handed out */
+    enum ws_event outcome; /* WS_CLOSE or WS_FAILED once there is nothing more to read */
+    struct ws_message last;
+    unsigned control_len;
+    char control[WS_MAX_CONTROL]; /* the payload of a ping, pong or close */
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+/* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
+static bool find(void *library, const char *symbol, void *at)
+{
+    void *found = dlsym(library, symbol);
+    memcpy(at, &found, sizeof(found));
+    return found != NULL;
+}
+
+static int load(struct ws_reader *r, struct tidings_error *err)
+{
+    r->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!r->library) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            LIBRARY " cannot be loaded; install it (Debian: libwslay1)");
+    }
+    if (!find(r->library, "wslay_frame_context_init", &r->context_init) ||
+        !find(r->library, "wslay_frame_context_free", &r->context_free) ||
+        !find(r->library, "wslay_frame_recv", &r->recv)) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " lacks what is needed");
+    }
+    return 0;
+}
+
+static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
+{
+    (void)flags;
+    struct ws_reader *r = user;
+    size_t n = len < r->len ? len : r->len;
+    if (n == 0) {
+        return -1; /* come again */
+    }
+    memcpy(out, r->bytes, n);
+    r->bytes += n;
+    r->len -= n;
+    r->held += n;
+    return (ssize_t)n;
+}
+
+struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err)
+{
+    struct ws_reader *r = mem_zalloc(sizeof(*r));
+    if (!r) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    if (load(r, err) < 0) {
+        ws_reader_destroy(r);
+        return NULL;
+    }
+    const struct wslay_frame_callbacks callbacks = {.recv_callback = give_bytes};
+    if (r->context_init(&r->frames, &callbacks, r) != 0) {
+        r->frames = NULL;
+        ws_reader_destroy(r);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    r->max_message = max_message;
+    buf_init(&r->message, max_message);
+    return r;
+}
+
+void ws_reader_destroy(struct ws_reader *r)
+{
+    if (!r) {
+        return;
+    }
+    if (r->frames) {
+        r->context_free(r->frames);
+    }
+    if (r->library) {
+        dlclose(r->library);
+    }
+    buf_deinit(&r->message);
+    mem_free(r);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+void ws_reader_feed(struct ws_reader *r, const char *bytes, size_t len)
+{
+    r->bytes = bytes;
+    r->len = len;
+}
+
+bool ws_reader_is_idle(const struct ws_reader *r)
+{
+    return r->outcome == WS_MORE && !r->in_frame && !r->in_message && r->len == 0 && r->held == 0;
+}
+
+static enum ws_event finish(struct ws_reader *r, enum ws_event outcome, unsigned code,
+                            struct tidings_str text)
+{
+    r->outcome = outcome;
+    r->last = (struct ws_message){.payload = text, .code = code};
+    return outcome;
+}
+
+static enum ws_event fail(struct ws_reader *r, unsigned code, const char *why)
+{
+    return finish(r, WS_FAILED, code, tidings_str(why));
+}
+
+/* May this frame come here? WS_MORE: yes. */
+static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *f)
+{
+    if (!f->mask) {
+        return fail(r, WS_PROTOCOL_ERROR, "frames of a client are masked");
+    }
+    if (f->rsv != 0) {
+        return fail(r, WS_PROTOCOL_ERROR, "no extension was agreed on; reserved bits are 0");
+    }
+    r->held -= ws_header_len(f->payload_length) + 4; /* lengths are minimal, wslay saw to it */
+    r->left = f->payload_length;
+    r->in_frame = true;
+    switch (f->opcode) {
+    case WSLAY_CONNECTION_CLOSE:
+    case WSLAY_PING:
+    case WSLAY_PONG:
+        r->control_len = 0;
+        return WS_MORE;
+    case WSLAY_BINARY_FRAME:
+        return fail(r, WS_UNSUPPORTED, "messages are JSON in text frames");
+    case WSLAY_TEXT_FRAME:
+        if (r->in_message) {
+            return fail(r, WS_PROTOCOL_ERROR, "the message before this one was not finished");
+        }
+        break;
+    case WSLAY_CONTINUATION_FRAME:
+        if (!r->in_message) {
+            return fail(r, WS_PROTOCOL_ERROR, "nothing is there to be continued");
+        }
+        break;
+    default:
+        return fail(r, WS_PROTOCOL_ERROR, "this kind of frame does not exist");
+    }
+    r->in_message = true;
+    if (f->payload_length > r->max_message - r->message.len) {
+        return fail(r, WS_TOO_BIG, "the message is larger than this server accepts");
+    }
+    return WS_MORE;
+}
+
+/* RFC 6455 §7.4 and the registry it founded: those that may be sent. */
+static bool is_code(unsigned code)
+{
+    return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) ||
+           (code >= 3000 && code <= 4999);
+}
+
+static enum ws_event end_close(struct ws_reader *r)
+{
+    const unsigned char *p = (const unsigned char *)r->control;
+    if (r->control_len == 0) {
+        return finish(r, WS_CLOSE, WS_NO_CODE, STR_EMPTY);
+    }
+    unsigned code = r->control_len == 1 ? 0 : (unsigned)p[0] << 8 | p[1];
+    if (!is_code(code)) {
+        return fail(r, WS_PROTOCOL_ERROR, "this is no code to close with");
+    }
+    struct tidings_str reason = tidings_strn(r->control + 2, r->control_len - 2);
+    if (!str_is_utf8(reason)) {
+        return fail(r, WS_NOT_UTF8, "the reason to close is not UTF-8");
+    }
+    return finish(r, WS_CLOSE, code, reason);
+}
+
+/* A frame is complete; WS_MORE: and its message is not. */
+static enum ws_event end_frame(struct ws_reader *r, const struct wslay_frame_iocb *f,
+                               struct ws_message *ret)
+{
+    r->in_frame = false;
+    *ret = (struct ws_message){.payload = tidings_strn(r->control, r->control_len)};
+    switch (f->opcode) {
+    case WSLAY_CONNECTION_CLOSE:
+        return end_close(r);
+    case WSLAY_PING:
+        return WS_PING;
+    case WSLAY_PONG:
+        return WS_PONG;
+    default:
+        break;
+    }
+    if (!f->fin) {
+        return WS_MORE;
+    }
+    r->in_message = false;
+    r->was_given = true;
+    ret->payload = buf_str(&r->message);
+    return str_is_utf8(ret->payload) ? WS_TEXT : fail(r, WS_NOT_UTF8, "the message is not UTF-8");
+}
+
+static enum ws_event take_data(struct ws_reader *r, const struct wslay_frame_iocb *f)
+{
+    r->held -= f->data_length;
+    r->left -= f->data_length;
+    if (f->opcode & 8u) { /* control: at most 125 bytes, wslay saw to it */
+        memcpy(r->control + r->control_len, f->data, f->data_length);
+        r->control_len += (unsigned)f->data_length;
+    } else if (buf_put(&r->message, f->data, f->data_length) < 0) {
+        return fail(r, WS_INTERNAL, "out of memory");
+    }
+    return WS_MORE;
+}
+
+enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
+{
+    if (r->was_given) {
+        buf_deinit(&r->message);
+        r->was_given = false;
+    }
+    enum ws_event event = r->outcome;
+    while (event == WS_MORE) {
+        struct wslay_frame_iocb f = {0};
+        ssize_t n = r->recv(r->frames, &f);
+        if (n == WSLAY_ERR_WANT_READ) {
+            return WS_MORE;
+        }
+        if (n < 0) {
+            event = fail(r, WS_PROTOCOL_ERROR, "the header of the frame is malformed");
+            break;
+        }
+        event = r->in_frame ? WS_MORE : begin_frame(r, &f);
+        event = event == WS_MORE ? take_data(r, &f) : event;
+        if (event == WS_MORE && r->left == 0) {
+            event = end_frame(r, &f, ret);
+        }
+    }
+    if (r->outcome != WS_MORE) {
+        *ret = r->last;
+    }
+    return event;
+}
