@@ -279,22 +279,26 @@ static void process(struct http_conn *conn)
     }
 }
 
+ssize_t conn_receive(struct http_conn *conn)
+{
+    ssize_t n;
+    do {
+        n = recv(conn->fd, conn->hw->scratch, sizeof(conn->hw->scratch), 0);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+        conn_close(conn, "reset");
+        return -1;
+    }
+    conn->eof = conn->eof || n == 0;
+    return n < 0 ? 0 : n;
+}
+
 static void read_input(struct http_conn *conn)
 {
     struct http_worker *hw = conn->hw;
-    for (size_t total = 0; total < READ_QUANTUM;) {
-        ssize_t n = recv(conn->fd, hw->scratch, sizeof(hw->scratch), 0);
-        if (n < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            if (errno != EAGAIN && errno != EWOULDBLOCK) {
-                conn_close(conn, "reset");
-            }
-            return;
-        }
-        if (n == 0) {
-            conn->eof = true;
+    for (size_t total = 0; total < READ_QUANTUM && !conn->eof;) {
+        ssize_t n = conn_receive(conn);
+        if (n <= 0) {
             return;
         }
         if (buf_put(&conn->r->in, hw->scratch, (size_t)n) < 0) {
@@ -310,8 +314,7 @@ static void read_input(struct http_conn *conn)
 
 static void discard_input(struct http_conn *conn)
 {
-    ssize_t n = recv(conn->fd, conn->hw->scratch, sizeof(conn->hw->scratch), 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    if (conn_receive(conn) >= 0 && conn->eof) {
         conn_close(conn, "refused");
     }
 }

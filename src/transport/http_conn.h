@@ -6,6 +6,7 @@
 #ifndef TRANSPORT_HTTP_CONN_H
 #define TRANSPORT_HTTP_CONN_H
 
+#include <sys/types.h>
 #include <time.h>
 
 #include "core/channel.h"
@@ -103,6 +104,9 @@ void conn_close(struct http_conn *conn, const char *reason);
 /* The request is done with: drop it from the input and go on with what follows. */
 void conn_finish_request(struct http_conn *conn);
 void conn_want(struct http_conn *conn);
+/* What the client sent, into hw->scratch. Returns the bytes; 0: none at the moment, or none ever
+ * when `eof` is set, which may come with the last ones; -1: the connection was closed. */
+ssize_t conn_receive(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
 
 /* http_time.c: four times a second. */
