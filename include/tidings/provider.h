@@ -168,6 +168,10 @@ TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tiding
 TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                                   int64_t offset, char *bytes, size_t len,
                                   struct tidings_error *err);
+/* What programs should know of the failure this is going to finish with: a JSON object,
+ * {"reason":"deleted"}, whose members stand in the `data` of the error. Copied; replaces an earlier
+ * one. Left out when it is no object, or when there is no memory. Likewise for stat and write. */
+TIDINGS_API void tidings_read_explain(struct tidings_read *read, struct tidings_str object);
 /* Finish: code 0, or a failure with its sentence in `err` (may be NULL). */
 TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
                                    const struct tidings_error *err);
@@ -192,7 +196,9 @@ TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *lis
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
-/* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND. */
+TIDINGS_API void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object);
+/* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND; it was there and was
+ * deleted: TIDINGS_E_GONE. */
 TIDINGS_API void tidings_stat_done(struct tidings_stat *stat, int code,
                                    const struct tidings_resource *resource,
                                    const struct tidings_error *err);

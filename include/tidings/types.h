@@ -81,7 +81,11 @@ static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
     X(EXISTS, -12, "already exists", 409, 73)                                                      \
     X(CONFLICT, -13, "conflict", 409, 75)                                                          \
     X(PARSE, -14, "malformed input", 400, 65)                                                      \
-    X(INTERNAL, -15, "internal error", 500, 70)
+    X(INTERNAL, -15, "internal error", 500, 70)                                                    \
+    X(GONE, -16, "deleted", 410, 66)                                                               \
+    X(CONDITION, -17, "condition required", 428, 64)                                               \
+    X(FORMAT, -18, "format not accepted", 415, 65)                                                 \
+    X(FULL, -19, "no space left", 507, 74)
 
 enum tidings_code {
     TIDINGS_OK = 0,

@@ -199,6 +199,28 @@ static void fail(struct call *call, int rpc_code, struct tidings_str message,
     fail_with(call, &e);
 }
 
+/* What one may not see does not exist, in data.reason as in the code. */
+static struct tidings_str reason_of(int code, struct tidings_str uri)
+{
+    bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
+    return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
+}
+
+void call_fail_request(struct call *call, const struct request *r, struct tidings_str uri,
+                       struct tidings_str reason)
+{
+    struct tidings_error err = r->err; /* the request goes with the call */
+    struct dialect_error e = {.code = dialect_code(call->era, err.code),
+                              .message = tidings_str(err.text),
+                              .uri = uri,
+                              .reason = reason,
+                              .details = request_details(r)};
+    if (reason.len == 0 && e.details.len == 0) {
+        e.reason = reason_of(err.code, uri);
+    }
+    fail_with(call, &e);
+}
+
 void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json)
 {
     struct dialect_error e = {.code = RPC_MISSING_CAPABILITY,
@@ -215,13 +237,6 @@ void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, cons
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     fail(call, rpc_code, tidings_str(text), uri, STR_EMPTY);
-}
-
-/* What one may not see does not exist, in data.reason as in the code. */
-static struct tidings_str reason_of(int code, struct tidings_str uri)
-{
-    bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
-    return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
 }
 
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)

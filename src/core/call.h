@@ -57,6 +57,9 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
 void call_fail_reason(struct call *call, int code, struct tidings_str uri,
                       struct tidings_str reason, const char *text);
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
+/* A provider failed: its sentence and what it said beside. `reason` empty: what fits the code. */
+void call_fail_request(struct call *call, const struct request *request, struct tidings_str uri,
+                       struct tidings_str reason);
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */

@@ -129,6 +129,7 @@ struct dialect_error {
     struct tidings_str uri;                 /* data.uri; empty: none */
     struct tidings_str reason;              /* data.reason; empty: none */
     struct tidings_str required_json;       /* data.requiredCapabilities; empty: none */
+    struct tidings_str details;             /* further members of data, an object; empty: none */
     const struct dialect_verdict *versions; /* data.supported/requested; NULL: none */
     struct tidings_str ceiling;
 };

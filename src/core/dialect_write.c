@@ -68,7 +68,8 @@ void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct 
     jw_begin_object(w);
     jw_put_integer(w, STR("code"), e->code);
     jw_put_string(w, STR("message"), e->message);
-    if (e->uri.len > 0 || e->reason.len > 0 || e->required_json.len > 0 || e->versions) {
+    if (e->uri.len > 0 || e->reason.len > 0 || e->required_json.len > 0 || e->details.len > 0 ||
+        e->versions) {
         jw_key(w, STR("data"));
         jw_begin_object(w);
         if (e->uri.len > 0) {
@@ -80,6 +81,7 @@ void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct 
         if (e->required_json.len > 0) {
             jw_put_raw(w, STR("requiredCapabilities"), e->required_json);
         }
+        jw_members(w, e->details);
         if (e->versions) {
             jw_key(w, STR("supported"));
             dialect_write_versions(w, e->ceiling, e->versions->modern_only);
@@ -95,6 +97,7 @@ int dialect_code(enum era era, int code)
 {
     switch ((enum tidings_code)code) {
     case TIDINGS_E_NOTFOUND:
+    case TIDINGS_E_GONE:
     case TIDINGS_E_DENIED: /* what one may not see does not exist */
         return era == ERA_MODERN ? RPC_INVALID_PARAMS : RPC_NOT_FOUND_LEGACY;
     case TIDINGS_E_INVALID:
@@ -103,6 +106,8 @@ int dialect_code(enum era era, int code)
     case TIDINGS_E_EXISTS:
     case TIDINGS_E_CONFLICT:
     case TIDINGS_E_UNSUPPORTED:
+    case TIDINGS_E_CONDITION:
+    case TIDINGS_E_FORMAT:
         return RPC_INVALID_PARAMS;
     case TIDINGS_OK:
     case TIDINGS_E_NOMEM:
@@ -112,6 +117,7 @@ int dialect_code(enum era era, int code)
     case TIDINGS_E_CLOSED:
     case TIDINGS_E_IO:
     case TIDINGS_E_INTERNAL:
+    case TIDINGS_E_FULL:
         break;
     }
     return RPC_INTERNAL;

@@ -31,9 +31,8 @@ static void stat_done(struct request *request)
     struct call *call = l->call;
     call_asked(call);
     if (request->code < 0) {
-        struct tidings_error err = request->err;
         request_free_stat(&l->stat);
-        call_fail_err(call, &err, l->spelled);
+        call_fail_request(call, request, l->spelled, STR_EMPTY);
         return;
     }
     l->found(l);

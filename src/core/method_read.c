@@ -36,12 +36,7 @@ static void read_done(struct request *request)
     struct tidings_read *read = list_entry(request, struct tidings_read, base);
     call_asked(call);
     if (request->code < 0) {
-        struct tidings_error err = request->err;
-        if (read->reason.len > 0) {
-            call_fail_reason(call, err.code, read->spelled, read->reason, err.text);
-        } else {
-            call_fail_err(call, &err, read->spelled);
-        }
+        call_fail_request(call, request, read->spelled, read->reason);
         return;
     }
     jw_end_array(&call->w);

@@ -12,6 +12,8 @@
 #include "core/core.h"
 #include "core/resource.h"
 
+#define DETAILS_MAX (4u << 20)
+
 void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
                   struct tidings_str uri)
 {
@@ -31,12 +33,40 @@ void request_cancel(struct request *r)
     }
 }
 
+struct tidings_str request_details(const struct request *r)
+{
+    return tidings_str(r->details);
+}
+
+void request_explain(struct request *r, struct tidings_str object)
+{
+    struct json *parsed = NULL;
+    struct buf text;
+    struct jw w;
+    buf_init(&text, DETAILS_MAX);
+    jw_init(&w, &text);
+    if (jv_parse(object, JSON_MAX_DEPTH, &parsed, NULL) == 0 && jv_is(parsed, JV_OBJECT)) {
+        jw_value(&w, parsed);
+        mem_free(r->details);
+        r->details = text.failed ? NULL : buf_detach(&text, NULL);
+    }
+    jv_unref(parsed);
+    buf_deinit(&text);
+}
+
+/* Home again. What the provider said goes with it, unless somebody keeps it. */
+static void end(struct request *r)
+{
+    char *details = r->keeps_details ? NULL : r->details;
+    r->core->outstanding--;
+    r->done(r);
+    mem_free(details);
+}
+
 static void come_home(struct letter *letter, void *owner)
 {
-    struct core *core = owner;
-    struct request *r = list_entry(letter, struct request, letter);
-    core->outstanding--;
-    r->done(r);
+    (void)owner;
+    end(list_entry(letter, struct request, letter));
 }
 
 /* Not while the core lives: it waits for what is outstanding before it goes. */
@@ -72,8 +102,7 @@ void request_finish(struct request *r, int code, const struct tidings_error *err
         return;
     }
     set_outcome(r, code, err);
-    r->core->outstanding--;
-    r->done(r);
+    end(r);
 }
 
 static void run_job(void *job)
@@ -250,6 +279,15 @@ void request_free_stat(struct tidings_stat *stat)
 {
     mem_free(stat->copy);
     stat->copy = NULL;
+    if (stat->base.keeps_details) {
+        mem_free(stat->base.details);
+        stat->base.details = NULL;
+    }
+}
+
+void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
+{
+    request_explain(&stat->base, object);
 }
 
 void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,

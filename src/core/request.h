@@ -32,6 +32,8 @@ struct request {
     struct tidings_str uri; /* canonical; outlives the request */
     int code;
     struct tidings_error err;
+    char *details;                        /* of a failure: an object, compact; NULL: none */
+    bool keeps_details;                   /* until request_free_stat */
     bool cancelled;                       /* atomic */
     void (*on_cancel)(struct request *r); /* home thread, after the mark; NULL: nothing */
     void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
@@ -76,6 +78,9 @@ struct tidings_write {
 void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
                   struct tidings_str uri);
 void request_cancel(struct request *r);
+/* What the provider said of the failure, for the error's data; empty: nothing. Inside `done`; with
+ * keeps_details until request_free_stat. */
+struct tidings_str request_details(const struct request *r);
 
 /* Ask. `base` must be initialised; the answer may come before these return. */
 void request_list(struct tidings_list *l, struct tidings_provider *p);
@@ -90,5 +95,7 @@ void request_start(struct request *r, struct tidings_provider *p, void (*run)(st
 void request_finish(struct request *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */
 void request_finish_later(struct request *r, int code, const struct tidings_error *err);
+/* Behind tidings_…_explain. */
+void request_explain(struct request *r, struct tidings_str object);
 
 #endif

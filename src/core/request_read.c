@@ -377,6 +377,11 @@ static int conclude(struct tidings_read *read, struct tidings_error *err)
     return 0;
 }
 
+void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
+{
+    request_explain(&read->base, object);
+}
+
 void tidings_read_done(struct tidings_read *read, int code, const struct tidings_error *err)
 {
     struct tidings_error own = {0};

@@ -356,6 +356,8 @@ static void mean_absent(struct wish *w)
     } else if (p && p->ops->covers) {
         w->covering = p;
         mean_exact(w, MATCH_LITERAL);
+    } else if (w->stat.base.details) {
+        w->refused = true; /* the provider knows more about it */
     } else {
         wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
@@ -366,6 +368,7 @@ static void mean_existing(struct wish *w)
     const struct tidings_resource *about = &w->stat.about;
     if (!about->subscribable) {
         wish_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
+        request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
         return;
     }
     if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
@@ -493,6 +496,7 @@ static void settle(struct wish *w)
     struct subscribing *s = w->owner;
     const struct principal *who = s->pending.listen->peer->who;
     request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
+    w->stat.base.keeps_details = true;
     if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;

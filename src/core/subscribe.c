@@ -64,6 +64,8 @@ void wish_refuse(struct wish *w, int code, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     w->refused = true;
+    mem_free(w->stat.base.details); /* it was about something else */
+    w->stat.base.details = NULL;
     tidings_fail(&w->stat.base.err, code, "%s", text);
 }
 
@@ -89,6 +91,9 @@ static void write_refused(struct jw *w, const struct subscribing *s)
         jw_begin_object(w);
         jw_put_string(w, STR("uri"), s->wishes[i].spelled);
         jw_put_string(w, STR("reason"), tidings_str(s->wishes[i].stat.base.err.text));
+        if (s->wishes[i].stat.base.details) {
+            jw_put_raw(w, STR("data"), request_details(&s->wishes[i].stat.base));
+        }
         jw_end_object(w);
     }
     if (any) {
@@ -178,7 +183,7 @@ static void answer(struct subscribing *s, const struct cursor *at)
     if (!s->pending.listen) {
         call_fail(call, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
-        call_fail_err(call, &w->stat.base.err, w->spelled);
+        call_fail_request(call, &w->stat.base, w->spelled, STR_EMPTY);
     } else {
         call_begin(call);
         jw_key(&call->w, STR("_meta"));

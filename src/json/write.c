@@ -366,6 +366,13 @@ static void put_value(struct buf *b, const struct json *v)
     }
 }
 
+void jw_members(struct jw *w, struct tidings_str object)
+{
+    if (object.len > 2) {
+        put_literal(w, tidings_strn(object.ptr + 1, object.len - 2));
+    }
+}
+
 void jw_value(struct jw *w, const struct json *v)
 {
     if (take_comma(w)) {

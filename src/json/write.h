@@ -37,6 +37,8 @@ void jw_bool(struct jw *w, bool b);
 void jw_null(struct jw *w);
 void jw_raw(struct jw *w, struct tidings_str text); /* one complete value, trusted */
 void jw_value(struct jw *w, const struct json *v);  /* a parsed value, compact */
+/* The members of an object given as compact text, trusted; empty: none. */
+void jw_members(struct jw *w, struct tidings_str object);
 
 /* Shorthands: key and value. */
 void jw_put_string(struct jw *w, struct tidings_str key, struct tidings_str s);

@@ -15,6 +15,9 @@
 
 static void finish(struct entity_request *r, int code, const struct tidings_error *err)
 {
+    if (code < 0) {
+        entity_explain(r);
+    }
     if (r->read) {
         tidings_read_done(r->read, code, err);
     } else if (r->list) {
@@ -61,6 +64,7 @@ static void submit(const struct entity_request *asked)
     arena_init(&r->arena, ENTITY_ARENA_MAX);
     int rc = r->complete || r->text.len == 0 ? 0 : entity_uri_parse(r->text, &r->uri, &err);
     if (rc < 0) {
+        r->reason = r->uri.kind > ENTITY_URI_PATCH ? "invalidTimestamp" : "invalidUri";
         finish(r, rc, &err);
         arena_deinit(&r->arena);
         mem_free(r);

@@ -162,8 +162,10 @@ static const struct place *find_place(const struct places *all, const struct ent
     return NULL;
 }
 
-static int no_type(const struct entity_uri *uri, struct tidings_error *err)
+static int no_type(struct entity_request *r, struct tidings_error *err)
 {
+    const struct entity_uri *uri = &r->uri;
+    r->reason = "unknownType";
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity type '%.*s@%.*s'",
                         STR_ARG(uri->type), STR_ARG(uri->version));
 }
@@ -180,7 +182,7 @@ int entity_list(struct entity_request *r, struct entities *e, struct tidings_err
         const struct place *one = r->uri.kind == ENTITY_URI_TYPE ? find_place(&all, &r->uri) : NULL;
         if (!one) {
             return r->uri.kind == ENTITY_URI_TYPE
-                       ? no_type(&r->uri, err)
+                       ? no_type(r, err)
                        : tidings_fail(err, TIDINGS_E_NOTFOUND, "this has no children");
         }
         list_type(&l, e, one, r->uri.parent);
@@ -241,7 +243,7 @@ int entity_stat(struct entity_request *r, struct entities *e, struct tidings_err
     struct place root = {.uri = r->text, .type = STR("entities")};
     const struct place *p = r->uri.kind == ENTITY_URI_ROOT ? &root : find_place(&all, &r->uri);
     if (!p) {
-        return no_type(&r->uri, err);
+        return no_type(r, err);
     }
     describe_place(p, &r->about);
     if (p == &root) {

@@ -26,8 +26,13 @@ struct entity_request {
     struct tidings_str text; /* the URI asked for, or the template */
     struct entity_uri uri;
     struct tidings_resource about; /* what a stat found; texts in the arena */
+    const char *reason;            /* of a failure, a word; NULL: none */
+    struct entity_version stored;  /* what there is instead; its id is empty: nothing */
     struct arena arena;
 };
+
+/* Tell whoever asked, of a failure, its reason and what there is instead. */
+void entity_explain(const struct entity_request *r);
 
 /* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
 int entity_read(struct entity_request *r, struct entities *entities, struct tidings_error *err);
@@ -39,7 +44,7 @@ int entity_complete(struct entity_request *r, struct entities *entities, struct 
 int entity_look_up(struct entity_request *r, struct entities *entities, int64_t at,
                    struct entity_version *ret, struct tidings_error *err);
 /* Is `version` what the URI says it is? */
-int entity_check(const struct entity_uri *uri, const struct entity_version *version,
+int entity_check(struct entity_request *r, const struct entity_version *version,
                  struct tidings_error *err);
 
 #endif

@@ -45,32 +45,67 @@ void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-int entity_check(const struct entity_uri *uri, const struct entity_version *v,
+int entity_check(struct entity_request *r, const struct entity_version *v,
                  struct tidings_error *err)
 {
+    const struct entity_uri *uri = &r->uri;
+    r->stored = *v;
     if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
+        r->reason = "otherType";
         return tidings_fail(err, TIDINGS_E_NOTFOUND,
                             "entity '%.*s' is no '%.*s@%.*s': it is stored as '%.*s@%.*s'",
                             STR_ARG(uri->id), STR_ARG(uri->type), STR_ARG(uri->version),
                             STR_ARG(v->type), STR_ARG(v->type_version));
     }
     if (v->deleted) {
-        return tidings_fail(err, TIDINGS_E_NOTFOUND, "Entity has been deleted");
+        r->reason = "deleted";
+        return tidings_fail(err, TIDINGS_E_GONE, "Entity has been deleted");
     }
     return 0;
 }
 
-static int not_found(const struct entity_uri *uri, struct tidings_error *err)
+void entity_explain(const struct entity_request *r)
 {
-    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(uri->id));
+    const struct entity_version *v = &r->stored;
+    char current[TIMELINE_TEXT];
+    struct buf text;
+    struct jw w;
+    if (!r->reason) {
+        return;
+    }
+    buf_init(&text, ENTITY_URI_MAX);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("reason"), tidings_str(r->reason));
+    if (v->id.len > 0) {
+        jw_put_string(&w, STR("entityTypeName"), v->type);
+        jw_put_string(&w, STR("entityTypeVersion"), v->type_version);
+    }
+    if (v->id.len > 0 && v->to == TIMELINE_FOREVER) {
+        jw_put_string(&w, STR("current"), timeline_text(v->from, current));
+    }
+    jw_end_object(&w);
+    if (r->read) {
+        tidings_read_explain(r->read, buf_str(&text));
+    } else if (r->stat) {
+        tidings_stat_explain(r->stat, buf_str(&text));
+    }
+    buf_deinit(&text);
+}
+
+static int not_found(struct entity_request *r, struct tidings_error *err)
+{
+    r->reason = "unknownEntity";
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
 }
 
 /* It is known, but not of that time. */
-static int too_early(const struct entity_uri *uri, int64_t at, struct tidings_error *err)
+static int too_early(struct entity_request *r, int64_t at, struct tidings_error *err)
 {
     char text[TIMELINE_TEXT];
+    r->reason = "unknownVersion";
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is known of entity '%.*s' at %s",
-                        STR_ARG(uri->id), timeline_text(at, text).ptr);
+                        STR_ARG(r->uri.id), timeline_text(at, text).ptr);
 }
 
 int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
@@ -79,12 +114,12 @@ int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
     int rc = entities_find(e, r->uri.id, at, &r->arena, ret, err);
     if (rc == 0 && at != TIMELINE_FOREVER) {
         rc = entities_find(e, r->uri.id, TIMELINE_FOREVER, &r->arena, ret, err);
-        rc = rc == 1 ? too_early(&r->uri, at, err) : rc;
+        rc = rc == 1 ? too_early(r, at, err) : rc;
     }
     if (rc == 0) {
-        rc = not_found(&r->uri, err);
+        rc = not_found(r, err);
     }
-    return rc < 0 ? rc : entity_check(&r->uri, ret, err);
+    return rc < 0 ? rc : entity_check(r, ret, err);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -105,13 +140,14 @@ static int write_patch(struct entity_request *r, struct entities *e, struct jw *
         return rc;
     }
     if (p.version.id.len == 0) {
-        return not_found(&r->uri, err);
+        return not_found(r, err);
     }
-    int bad = entity_check(&r->uri, &p.version, err);
+    int bad = entity_check(r, &p.version, err);
     if (bad < 0) {
         return bad;
     }
     if (rc == 0) {
+        r->reason = "unknownBaseline";
         return tidings_fail(err, TIDINGS_E_INVALID, "no version of entity '%.*s' begins at %s",
                             STR_ARG(r->uri.id), timeline_text(r->uri.time, text).ptr);
     }

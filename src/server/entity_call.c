@@ -162,7 +162,7 @@ static int run_type(struct keeper_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     int rc = entities_add_type(e, &c->type, &job->err);
-    job->is_lost = rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_LIMIT;
+    job->is_lost = rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_FULL;
     return rc;
 }
 

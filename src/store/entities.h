@@ -11,7 +11,7 @@
  * One owner, one thread. Writes happen in batches: entities_begin, any number of transactions, then
  * entities_commit, and only then may anybody be told that they happened. A transaction that is
  * refused leaves no trace in its batch; one that fails for a reason of the medium (TIDINGS_E_IO,
- * TIDINGS_E_NOMEM, TIDINGS_E_LIMIT with ENTITY_MEDIUM) leaves nothing but entities_rollback.
+ * TIDINGS_E_NOMEM, TIDINGS_E_FULL: ENTITY_MEDIUM) leaves nothing but entities_rollback.
  */
 #ifndef STORE_ENTITIES_H
 #define STORE_ENTITIES_H
@@ -60,7 +60,7 @@ struct entity_type_spec {
 };
 
 /* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, too much), and what
- * compiling the schema and its patch schema says. TIDINGS_E_IO, TIDINGS_E_LIMIT, TIDINGS_E_NOMEM:
+ * compiling the schema and its patch schema says. TIDINGS_E_IO, TIDINGS_E_FULL, TIDINGS_E_NOMEM:
  * the batch is lost. */
 int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err);

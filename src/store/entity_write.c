@@ -161,7 +161,7 @@ static int check_existence(struct work *k, size_t i)
     }
     if (s->exists && w->op == ENTITY_UPSERT && s->now.deleted) {
         k->problem->current = s->now.from;
-        return REFUSE(k, i, ENTITY_DELETED, TIDINGS_E_CLOSED,
+        return REFUSE(k, i, ENTITY_DELETED, TIDINGS_E_GONE,
                       "'%.*s' has been deleted; undelete it first", STR_ARG(w->id));
     }
     return 0;

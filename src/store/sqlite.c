@@ -80,7 +80,7 @@ static int failed(struct sqlite *db, struct tidings_error *err)
     static const struct {
         int sqlite, code;
     } map[] = {
-        {SQLITE_NOMEM, TIDINGS_E_NOMEM},       {SQLITE_FULL, TIDINGS_E_LIMIT},
+        {SQLITE_NOMEM, TIDINGS_E_NOMEM},       {SQLITE_FULL, TIDINGS_E_FULL},
         {SQLITE_BUSY, TIDINGS_E_BUSY},         {SQLITE_LOCKED, TIDINGS_E_BUSY},
         {SQLITE_PERM, TIDINGS_E_DENIED},       {SQLITE_READONLY, TIDINGS_E_DENIED},
         {SQLITE_CONSTRAINT, TIDINGS_E_EXISTS},

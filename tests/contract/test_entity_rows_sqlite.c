@@ -107,7 +107,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     while (rc == 0 && from < 1000) {
         rc = put_large(r, from++, &err);
     }
-    assert_int_equal(rc, TIDINGS_E_LIMIT);
+    assert_int_equal(rc, TIDINGS_E_FULL);
     assert_string_equal(err.text, "database or disk is full");
     assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
     assert_int_equal(v.from, from - 2);

@@ -203,6 +203,55 @@ for (const era of ['legacy', 'modern']) {
         await assert.rejects(k.read(`${SEED}/at/yesterday`));
     });
 
+    it('a read that fails says why, and what there is instead', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        const { validFrom } = await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
+        await k.done('upsert-entity', { uri: `${ANN}a`, value: { name: 'Anna' } });
+        const gone = await k.done('delete-entity', { uri: `${ANN}a` });
+        const stored = { entityTypeName: 'User', entityTypeVersion: '1.0' };
+        const failure = async (promise) => {
+            const error = await promise.then(
+                () => assert.fail('it did not fail'),
+                (e) => e,
+            );
+            const { uri, ...data } = error.data;
+            assert.ok(uri);
+            return [error.code, data];
+        };
+        const missing = era === 'modern' ? -32602 : -32002;
+        for (const [uri, code, data] of [
+            ['entity:///User@2/ann', missing, { reason: 'otherType', ...stored, current: validFrom }],
+            [`${ANN}a`, missing, { reason: 'deleted', ...stored, current: gone.validFrom }],
+            [`${ANN}b`, missing, { reason: 'unknownEntity' }],
+            [`${ANN}/at/2001-01-01T00:00:00Z`, missing, { reason: 'unknownVersion' }],
+            [
+                `${ANN}/patch/2001-01-01T00:00:00Z`,
+                -32602,
+                { reason: 'unknownBaseline', ...stored, current: validFrom },
+            ],
+            [`${ANN}/at/noon`, -32602, { reason: 'invalidTimestamp' }],
+        ]) {
+            assert.deepEqual(await failure(k.client.readResource({ uri })), [code, data], uri);
+        }
+        const refused = {
+            [`${ANN}a`]: 'deleted',
+            'entity:///User@2/ann': 'otherType',
+            [`${ANN}/at/${validFrom}`]: 'not_subscribable',
+        };
+        if (era === 'legacy') {
+            for (const [uri, reason] of Object.entries(refused)) {
+                const [, data] = await failure(k.client.subscribeResource({ uri }));
+                assert.equal(data.reason, reason, uri);
+            }
+            return;
+        }
+        await k.subscribe(...Object.keys(refused));
+        const ack = await k.received.next(isAcknowledgement, 'the acknowledgement');
+        const told = ack.params._meta['dev.tidings/refused'];
+        assert.deepEqual(Object.fromEntries(told.map((r) => [r.uri, r.data.reason])), refused);
+    });
+
     it('the store says what it refuses, where, and by which rule', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();

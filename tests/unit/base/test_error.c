@@ -123,10 +123,10 @@ static void errno_gives_code_and_reason(void **state)
     static const struct {
         int errnum, code;
     } rows[] = {
-        {ENOENT, TIDINGS_E_NOTFOUND}, {EACCES, TIDINGS_E_DENIED}, {ENOMEM, TIDINGS_E_NOMEM},
-        {EMFILE, TIDINGS_E_LIMIT},    {EAGAIN, TIDINGS_E_BUSY},   {ETIMEDOUT, TIDINGS_E_TIMEOUT},
-        {EPIPE, TIDINGS_E_CLOSED},    {EEXIST, TIDINGS_E_EXISTS}, {ENOSYS, TIDINGS_E_UNSUPPORTED},
-        {EIO, TIDINGS_E_IO},          {123456, TIDINGS_E_IO},
+        {ENOENT, TIDINGS_E_NOTFOUND},    {EACCES, TIDINGS_E_DENIED}, {ENOMEM, TIDINGS_E_NOMEM},
+        {EMFILE, TIDINGS_E_LIMIT},       {ENOSPC, TIDINGS_E_FULL},   {EAGAIN, TIDINGS_E_BUSY},
+        {ETIMEDOUT, TIDINGS_E_TIMEOUT},  {EPIPE, TIDINGS_E_CLOSED},  {EEXIST, TIDINGS_E_EXISTS},
+        {ENOSYS, TIDINGS_E_UNSUPPORTED}, {EIO, TIDINGS_E_IO},        {123456, TIDINGS_E_IO},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tidings_error err = {0};

@@ -238,12 +238,46 @@ static void what_cannot_be_read_says_why(void **state)
     check_refused(h, "entity:///User@1.0/u1?at=2024-01-01T10:00:00Z", TIDINGS_E_INVALID,
                   "/at/{timestamp}");
     put(h, "User", "1.0", "u1", NULL, T0 + 1000);
-    check_refused(h, "entity:///User@1.0/u1", TIDINGS_E_NOTFOUND, "deleted");
-    check_refused(h, "entity:///User@1.0/u1/patch/2024-01-01T10:00:00Z", TIDINGS_E_NOTFOUND,
-                  "deleted");
-    check_refused(h, "entity:///User@1.0/u1/at/2024-01-01T10:00:01Z", TIDINGS_E_NOTFOUND,
-                  "deleted");
+    check_refused(h, "entity:///User@1.0/u1", TIDINGS_E_GONE, "deleted");
+    check_refused(h, "entity:///User@1.0/u1/patch/2024-01-01T10:00:00Z", TIDINGS_E_GONE, "deleted");
+    check_refused(h, "entity:///User@1.0/u1/at/2024-01-01T10:00:01Z", TIDINGS_E_GONE, "deleted");
     check_refused(h, "entity:///Nothing@1/", TIDINGS_E_NOTFOUND, "no entity type");
+}
+
+static void programs_are_told_why_and_what_there_is_instead(void **state)
+{
+    struct host *h = *state;
+    static const struct {
+        const char *uri, *explained;
+    } rows[] = {
+        {"entity:///User@2/u1", "{\"reason\":\"otherType\",\"entityTypeName\":\"User\","
+                                "\"entityTypeVersion\":\"1.0\","
+                                "\"current\":\"2024-01-01T10:00:00.000Z\"}"},
+        {"entity:///User@1.0/u2", "{\"reason\":\"unknownEntity\"}"},
+        {"entity:///User@1.0/u1/at/2001-01-01T00:00:00Z", "{\"reason\":\"unknownVersion\"}"},
+        {"entity:///User@1.0/u1/at/noon", "{\"reason\":\"invalidTimestamp\"}"},
+        {"entity:///User@1.0/u1/on", "{\"reason\":\"invalidUri\"}"},
+        {"entity:///Nothing@1/", "{\"reason\":\"unknownType\"}"},
+        {"entity:///User@1.0/gone", "{\"reason\":\"deleted\",\"entityTypeName\":\"User\","
+                                    "\"entityTypeVersion\":\"1.0\","
+                                    "\"current\":\"2024-01-01T10:00:01.000Z\"}"},
+    };
+    put(h, "User", "1.0", "u1", "{\"name\":\"Ann\"}", T0);
+    put(h, "User", "1.0", "gone", "{\"name\":\"Bob\"}", T0);
+    put(h, "User", "1.0", "gone", NULL, T0 + 1000);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct host_answer *a = host_read(h, rows[i].uri);
+        assert_true(a->code < 0);
+        assert_string_equal(host_explained(), rows[i].explained);
+        host_answer_free(a);
+        a = host_stat(h, rows[i].uri);
+        assert_true(a->code < 0);
+        assert_string_equal(host_explained(), rows[i].explained);
+        host_answer_free(a);
+    }
+    struct host_answer *a = host_read(h, "entity:///User@1.0/u1/patch/2001-01-01T00:00:00Z");
+    assert_non_null(strstr(host_explained(), "{\"reason\":\"unknownBaseline\""));
+    host_answer_free(a);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -429,6 +463,7 @@ int main(void)
         WITH(every_write_that_changes_something_is_announced),
         WITH(a_new_version_of_the_type_moves_the_uri),
         WITH(only_what_is_current_has_an_etag),
+        WITH(programs_are_told_why_and_what_there_is_instead),
         cmocka_unit_test(a_mount_without_a_store_is_refused),
         WITH(whatever_allocation_fails_the_answer_says_so),
     };

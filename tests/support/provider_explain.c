@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+
+#include "support/provider_host.h"
+
+/* Written before the answer, which is waited for. */
+static char explained[1024];
+
+static void explain(struct tidings_str object)
+{
+    snprintf(explained, sizeof(explained), "%.*s", (int)object.len, object.ptr);
+}
+
+void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
+{
+    (void)read;
+    explain(object);
+}
+
+void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
+{
+    (void)stat;
+    explain(object);
+}
+
+const char *host_explained(void)
+{
+    return explained;
+}
