@@ -14,15 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bare_rows.h"
 #include "base/str.h"
 #include "common.h"
 #include "store/keeper.h"
-#include "store/sqlite.h"
 #include "store/sqlite_entities.h"
 
 static unsigned long writes = 20000, rounds = 5, entities_count = 1000, versions = 10000;
 static char scratch[BENCH_PATH_MAX - 32];
-static char filler[1024];
+enum { VALUE_BYTES = 1000 };
 
 static const char schema_text[] =
     "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{\"type\":\"integer\"},"
@@ -37,50 +37,7 @@ static double now_us(clockid_t clock)
 
 static void make_value(char *out, size_t size, unsigned long n)
 {
-    (void)snprintf(out, size, "{\"n\":%lu,\"text\":\"%s\"}", n, filler);
-}
-
-/* ---- bare ------------------------------------------------------------------------------------ */
-
-static double bare(unsigned long count, unsigned long per_commit)
-{
-    char path[BENCH_PATH_MAX];
-    struct tidings_error err;
-    struct sqlite *db = NULL;
-    struct sqlite3_stmt *insert = NULL;
-    (void)snprintf(path, sizeof path, "%s/bare.db", scratch);
-    if (sqlite_open(path, &db, &err) < 0 ||
-        sqlite_exec(db,
-                    "DROP TABLE IF EXISTS log; CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT,"
-                    " vfrom INTEGER, changed_by TEXT, value TEXT)",
-                    &err) < 0 ||
-        sqlite_prepare(db, "INSERT INTO log(id, vfrom, changed_by, value) VALUES(?1,?2,?3,?4)",
-                       &insert, &err) < 0) {
-        bench_die("%s", err.text);
-    }
-    double begin = now_us(CLOCK_MONOTONIC);
-    for (unsigned long i = 0; i < count;) {
-        int rc = sqlite_exec(db, "BEGIN IMMEDIATE", &err);
-        for (unsigned long k = 0; rc == 0 && k < per_commit && i < count; k++, i++) {
-            char id[32], value[2048];
-            (void)snprintf(id, sizeof id, "e%lu", i % entities_count);
-            make_value(value, sizeof value, i);
-            sqlite_bind_str(db, insert, 1, tidings_str(id));
-            sqlite_bind_int(db, insert, 2, (int64_t)i);
-            sqlite_bind_str(db, insert, 3, STR("[{\"userId\":\"bench\"}]"));
-            sqlite_bind_str(db, insert, 4, tidings_str(value));
-            rc = sqlite_run(db, insert, &err);
-        }
-        rc = rc == 0 ? sqlite_exec(db, "COMMIT", &err) : rc;
-        if (rc < 0) {
-            bench_die("%s", err.text);
-        }
-    }
-    double took = now_us(CLOCK_MONOTONIC) - begin;
-    sqlite_finalize(db, insert);
-    sqlite_close(db);
-    (void)unlink(path);
-    return took / (double)count;
+    bare_value(out, size, n, VALUE_BYTES);
 }
 
 /* ---- ours ------------------------------------------------------------------------------------ */
@@ -273,12 +230,11 @@ int main(int argc, char **argv)
         bench_die("--rounds is 1 to 31, --writes at least 1000, --versions at least 10");
     }
     (void)snprintf(scratch, sizeof scratch, "%s", bench_scratch());
-    memset(filler, 'x', sizeof filler - 64);
     double many[31], one[31], bare_many[31], bare_one[31], as_of = 0, patch = 0;
     for (unsigned long i = 0; i < rounds; i++) {
-        bare_many[i] = bare(writes, 64);
+        bare_many[i] = bare_rows(writes, 64, entities_count, VALUE_BYTES).wall_us;
         many[i] = ours(writes, 64);
-        bare_one[i] = bare(writes / 10, 1);
+        bare_one[i] = bare_rows(writes / 10, 1, entities_count, VALUE_BYTES).wall_us;
         one[i] = ours(writes / 10, 1);
     }
     measure_past(&as_of, &patch);

@@ -63,6 +63,48 @@ size_t mcp_request(char *bytes, size_t max, const char *method, const char *name
     return (size_t)n;
 }
 
+size_t mcp_legacy_request(char *bytes, size_t max, const char *session, const char *method,
+                          const char *params)
+{
+    char body[16384];
+    int length = snprintf(body, sizeof(body),
+                          "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s}}",
+                          method, params);
+    int n = snprintf(bytes, max,
+                     "POST /mcp HTTP/1.1\r\n"
+                     "Host: 127.0.0.1\r\n"
+                     "Content-Type: application/json\r\n"
+                     "Accept: application/json, text/event-stream\r\n"
+                     "%s%s%s"
+                     "Content-Length: %d\r\n"
+                     "\r\n"
+                     "%s",
+                     session ? "MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: " : "",
+                     session ? session : "", session ? "\r\n" : "", length, body);
+    if (length < 0 || (size_t)length >= sizeof(body) || n < 0 || (size_t)n >= max) {
+        bench_die("a request of more than %zu bytes", max);
+    }
+    return (size_t)n;
+}
+
+void mcp_session(int fd, char session[MCP_SESSION_MAX])
+{
+    static const char field[] = "\r\nMcp-Session-Id: ";
+    char request[2048];
+    char answer[16384];
+    size_t n = mcp_legacy_request(request, sizeof(request), NULL, "initialize",
+                                  "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
+                                  "\"clientInfo\":{\"name\":\"bench\",\"version\":\"0\"}");
+    mcp_call(fd, request, n, answer, sizeof(answer));
+    const char *at = strcasestr(answer, field);
+    size_t length = at ? strcspn(at + sizeof(field) - 1, "\r") : 0;
+    if (length == 0 || length >= MCP_SESSION_MAX) {
+        bench_die("the server gave no session: %s", answer);
+    }
+    memcpy(session, at + sizeof(field) - 1, length);
+    session[length] = '\0';
+}
+
 size_t mcp_answer_length(const char *bytes, size_t n)
 {
     const char *end = memmem(bytes, n, "\r\n\r\n", 4);

@@ -5,131 +5,57 @@
  * load comes from one epoll thread here. For each of the two, a bare server gives canned answers of
  * the same size; all take turns, round by round, and the median round counts.
  */
-#include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common.h"
+#include "load.h"
 #include "mcp.h"
 
-enum { ANSWER_MAX = 65536, REQUEST_MAX = 16384, CONNECTIONS_MAX = 1024, EVENTS = 64 };
-
-struct connection {
-    int fd;
-    size_t have;   /* bytes of the answer under way */
-    size_t length; /* of the whole answer; 0: head not complete */
-    char bytes[ANSWER_MAX];
-};
+enum { REQUEST_MAX = 16384 };
 
 /* One server and one request that is sent to it. */
 struct target {
     const char *name;
     pid_t pid;
-    int epoll;
-    struct connection *connections;
-    struct bench_samples cpu_us;
-    struct bench_samples per_s;
+    struct load load;
     size_t answer_length;
     size_t request_length;
     char request[REQUEST_MAX];
 };
 
-static unsigned long connection_count = 64;
+static unsigned long connection_count = 64, rounds = 9;
 
-static void send_request(struct target *t, struct connection *c)
+static size_t same_request(void *user, size_t connection, unsigned long n, const char **ret)
 {
-    ssize_t n = send(c->fd, t->request, t->request_length, MSG_NOSIGNAL);
-    if (n != (ssize_t)t->request_length) {
-        bench_die("send to %s: %s", t->name, n < 0 ? strerror(errno) : "short write");
+    const struct target *t = user;
+    (void)connection;
+    (void)n;
+    *ret = t->request;
+    return t->request_length;
+}
+
+static void check_length(void *user, const char *answer, size_t length)
+{
+    const struct target *t = user;
+    (void)answer;
+    if (length != t->answer_length) {
+        bench_die("%s: an answer of %zu bytes instead of %zu", t->name, length, t->answer_length);
     }
 }
 
-/* Takes what has come; true when the answer is complete. */
-static bool take_answer(struct target *t, struct connection *c)
+static void open_connections(struct target *t, unsigned port)
 {
-    ssize_t n = recv(c->fd, c->bytes + c->have, sizeof(c->bytes) - c->have, 0);
-    if (n <= 0) {
-        bench_die("%s closed a connection or its answer is too large", t->name);
-    }
-    c->have += (size_t)n;
-    if (c->length == 0) {
-        c->length = mcp_answer_length(c->bytes, c->have);
-    }
-    if (c->length == 0 || c->have < c->length) {
-        return false;
-    }
-    if (c->have != t->answer_length) {
-        bench_die("%s: an answer of %zu bytes instead of %zu", t->name, c->have, t->answer_length);
-    }
-    c->have = 0;
-    c->length = 0;
-    return true;
-}
-
-static void open_connections(struct target *t, unsigned port, size_t count)
-{
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->connections = calloc(count, sizeof(*t->connections));
-    if (t->epoll < 0 || !t->connections) {
-        bench_die("out of memory");
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct connection *c = &t->connections[i];
-        c->fd = mcp_connect(port);
-        struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
-        if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, c->fd, &e) < 0) {
-            bench_die("epoll: %s", strerror(errno));
-        }
-    }
-}
-
-/* One request under way on every connection until `count` are answered. */
-static void load(struct target *t, unsigned long count)
-{
-    unsigned long sent = 0;
-    unsigned long answered = 0;
-    for (size_t i = 0; i < connection_count && sent < count; i++, sent++) {
-        send_request(t, &t->connections[i]);
-    }
-    while (answered < count) {
-        struct epoll_event events[EVENTS];
-        int n = epoll_wait(t->epoll, events, EVENTS, BENCH_WAIT_MS);
-        if (n <= 0) {
-            bench_die(n < 0 ? "interrupted or out of time" : "the server does not answer");
-        }
-        for (int i = 0; i < n; i++) {
-            struct connection *c = events[i].data.ptr;
-            if (!take_answer(t, c)) {
-                continue;
-            }
-            answered++;
-            if (sent < count) {
-                send_request(t, c);
-                sent++;
-            }
-        }
-    }
-}
-
-static void measure(struct target *t, unsigned long count)
-{
-    int64_t cpu = bench_cpu_ns(t->pid);
-    int64_t from = bench_now_ns();
-    load(t, count);
-    int64_t took = bench_now_ns() - from;
-    bench_samples_add(&t->cpu_us, (double)(bench_cpu_ns(t->pid) - cpu) / 1e3 / (double)count);
-    bench_samples_add(&t->per_s, (double)count * 1e9 / (double)took);
+    t->load =
+        (struct load){.name = t->name, .user = t, .request = same_request, .check = check_length};
+    load_open(&t->load, port, connection_count, rounds);
 }
 
 /* One answer in advance, to see that it is right and how long it is. */
 static void probe(struct target *t, unsigned port, const char *expected)
 {
-    static char answer[ANSWER_MAX];
+    static char answer[LOAD_ANSWER_MAX];
     int fd = mcp_connect(port);
     t->answer_length = mcp_call(fd, t->request, t->request_length, answer, sizeof(answer));
     if (!strstr(answer, expected)) {
@@ -157,7 +83,7 @@ static void start_baseline(struct target *t, const struct target *like, struct b
         bench_die("the baseline answers %zu bytes instead of %zu", t->answer_length,
                   like->answer_length);
     }
-    open_connections(t, port, connection_count);
+    open_connections(t, port);
 }
 
 static void start_server(struct bench_child *child, char *server, char *workers, char *dir)
@@ -172,13 +98,14 @@ static void start_server(struct bench_child *child, char *server, char *workers,
 
 static void print(const struct target *t, struct target *ours, struct target *bare)
 {
-    double cpu = bench_samples_at(&ours->cpu_us, 0.5);
-    double bare_cpu = bench_samples_at(&bare->cpu_us, 0.5);
+    double cpu = bench_samples_at(&ours->load.cpu_us, 0.5);
+    double bare_cpu = bench_samples_at(&bare->load.cpu_us, 0.5);
     printf("\"%s\":{\"cpu_us\":%.2f,\"cpu_us_min\":%.2f,\"requests_per_s\":%.0f,"
            "\"baseline_cpu_us\":%.2f,\"baseline_cpu_us_min\":%.2f,\"baseline_requests_per_s\":%.0f,"
            "\"above_baseline_us\":%.2f,\"request_bytes\":%zu,\"answer_bytes\":%zu}",
-           t->name, cpu, bench_samples_at(&ours->cpu_us, 0), bench_samples_at(&ours->per_s, 0.5),
-           bare_cpu, bench_samples_at(&bare->cpu_us, 0), bench_samples_at(&bare->per_s, 0.5),
+           t->name, cpu, bench_samples_at(&ours->load.cpu_us, 0),
+           bench_samples_at(&ours->load.per_s, 0.5), bare_cpu,
+           bench_samples_at(&bare->load.cpu_us, 0), bench_samples_at(&bare->load.per_s, 0.5),
            cpu - bare_cpu, t->request_length, t->answer_length);
 }
 
@@ -195,8 +122,8 @@ static void aim(struct target *read, struct target *list, pid_t pid, unsigned po
     list->pid = pid;
     probe(read, port, "the quick brown fox");
     probe(list, port, "file-19.txt");
-    open_connections(read, port, connection_count);
-    open_connections(list, port, connection_count);
+    open_connections(read, port);
+    open_connections(list, port);
 }
 
 int main(int argc, char **argv)
@@ -207,7 +134,6 @@ int main(int argc, char **argv)
     char workers[BENCH_PATH_MAX] = "0";
     char only[BENCH_PATH_MAX] = "";
     char dir[BENCH_PATH_MAX];
-    unsigned long rounds = 9;
     unsigned long count = 10000;
     bench_init("requests", 120);
     bench_sibling(server, "../tidings");
@@ -222,8 +148,8 @@ int main(int argc, char **argv)
             {.name = "connections", .help = "connections", .number = &connection_count},
             {.name = NULL},
         });
-    if (connection_count > CONNECTIONS_MAX) {
-        bench_die("more than %d connections", (int)CONNECTIONS_MAX);
+    if (connection_count > LOAD_CONNECTIONS_MAX) {
+        bench_die("more than %d connections", (int)LOAD_CONNECTIONS_MAX);
     }
     bench_make_files(dir, 20, 200);
 
@@ -235,17 +161,15 @@ int main(int argc, char **argv)
         start_baseline(&targets[2 + i], &targets[i], &bare[i]);
     }
     for (size_t i = 0; i < 4; i++) {
-        bench_samples_init(&targets[i].cpu_us, rounds);
-        bench_samples_init(&targets[i].per_s, rounds);
-        load(&targets[i], count / 10 + 1);
+        load_run(&targets[i].load, count / 10 + 1);
     }
     if (only[0]) { /* for a profiler */
-        load(strcmp(only, "list") == 0 ? &targets[1] : &targets[0], rounds * count);
+        load_run(&targets[strcmp(only, "list") == 0].load, rounds * count);
         return 0;
     }
     for (unsigned long r = 0; r < rounds; r++) {
         for (size_t i = 0; i < 4; i++) {
-            measure(&targets[i], count);
+            load_measure(&targets[i].load, targets[i].pid, count);
         }
     }
     unsigned long rss = bench_memory_kib(ours.pid, "VmRSS");
