@@ -100,6 +100,7 @@ static int configure(struct sqlite *db, struct tidings_error *err)
                          "PRAGMA journal_mode=WAL;"
                          "PRAGMA synchronous=FULL;"
                          "PRAGMA temp_store=MEMORY;"
+                         "PRAGMA cache_size=-8192;" /* KiB, taken as it is needed */
                          "PRAGMA foreign_keys=OFF;"
                          "BEGIN IMMEDIATE; COMMIT;", /* takes the lock, for good */
                          err);

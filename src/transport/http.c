@@ -41,10 +41,15 @@ void conn_want(struct http_conn *conn)
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
     bool reads =
         conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_LINGER;
+    if (!conn->eof && conn->state != CONN_CLOSING) {
+        events |= LOOP_HANGUP;
+    }
     if (reads && !conn->eof && conn->out.pending < PIPELINE_HIGH_WATER) {
         events |= LOOP_READ;
-    } else if (!conn->eof && conn->state != CONN_CLOSING) {
-        events |= LOOP_HANGUP;
+    } else if (conn->state == CONN_BUSY) {
+        /* Most clients wait for their answer: asking the kernel twice per request can be spared.
+         * Who sends more meanwhile ends it (on_event). */
+        events |= conn->poll.wanted & LOOP_READ;
     }
     loop_poll_want(&conn->poll, events);
 }
@@ -321,7 +326,6 @@ static void discard_input(struct http_conn *conn)
 
 static void on_event(struct loop_poll *poll, int events, void *user)
 {
-    (void)poll;
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
         conn_close(conn, "socket error");
@@ -342,6 +346,8 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     } else if (events & LOOP_HANGUP) {
         conn_close(conn, "closed by the client"); /* cancels what was under way */
         return;
+    } else if ((events & LOOP_READ) && conn->state == CONN_BUSY) {
+        loop_poll_want(poll, conn->poll.wanted & ~LOOP_READ); /* its turn comes */
     }
     conn_want(conn);
 }
