@@ -73,9 +73,24 @@ static void answer(struct tidings_call *h, struct call *call)
     }
 }
 
+/* What was left to say. */
+static void complete(struct tidings_call *h)
+{
+    struct tidings_error err = {0};
+    int rc = h->at_home(h->home_user, h, &err);
+    rc = rc < 0 ? rc : h->kind->check(h, &err);
+    if (rc < 0) {
+        h->outcome = HANDLING_FAILED;
+        h->base.err = err;
+    }
+}
+
 static void came_home(struct request *r)
 {
     struct tidings_call *h = r->user;
+    if (h->at_home) {
+        complete(h);
+    }
     if (h->call) {
         h->call->request = NULL;
         answer(h, h->call);
@@ -119,6 +134,13 @@ void tidings_call_done(struct tidings_call *h, int code, const struct tidings_er
         err = &why;
     }
     finish(h, code < 0 ? HANDLING_FAILED : HANDLING_RESULT, code, err);
+}
+
+void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user)
+{
+    h->at_home = fn;
+    h->home_user = user;
+    finish(h, HANDLING_RESULT, 0, NULL);
 }
 
 void tidings_call_refuse(struct tidings_call *h, int code, const struct tidings_error *err)

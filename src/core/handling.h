@@ -47,6 +47,9 @@ enum handling_outcome {
     HANDLING_REFUSED, /* the same as an error of the protocol */
 };
 
+/* See handling_done_at_home. */
+typedef int (*handling_home_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
+
 #define HANDLING_MAX_QUESTIONS 16u
 
 /* What a handler needs only when it asks its client back (handling_ask.c). */
@@ -75,6 +78,8 @@ struct tidings_call {
     struct handling_ask ask;
     uint64_t deadline_ms;
     enum handling_outcome outcome;
+    handling_home_fn at_home; /* NULL: everything was given already */
+    void *home_user;
     int cancel_state; /* atomic: enum in handling.c */
     tidings_call_fn on_cancel;
     void *cancel_user;
@@ -83,6 +88,7 @@ struct tidings_call {
     struct jw w;
     size_t bytes, block_count;
     struct buf structured; /* JSON object, or empty */
+    bool is_judged;        /* it obeys the output schema, by whoever made it */
     bool is_error;
     bool is_assistant;
     /* What it reported. */
@@ -112,7 +118,15 @@ void handling_list(struct call *call, enum feature_kind kind, struct tidings_str
 /* Nobody waits for it any more. Home thread. */
 void handling_cancel(struct tidings_call *h);
 
-/* handling_content.c: one block, written through h->w between these. `bytes` of content are counted
+/* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
+ * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
+ * once, also when nobody waits for the answer; a failure is the call's. */
+void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user);
+
+/* handling_content.c: structured content by one of our own handlers, taken as it is: compact JSON
+ * of an object that obeys the output schema. `json` is empty afterwards. */
+int handling_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
+/* One block, written through h->w between these. `bytes` of content are counted
  * against the limit. */
 int handling_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err);
 int handling_end_block(struct tidings_call *h, struct tidings_error *err);

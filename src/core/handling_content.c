@@ -214,6 +214,28 @@ int tidings_call_block(struct tidings_call *h, struct tidings_str json, struct t
     return rc;
 }
 
+static int check_size(const struct tidings_call *h, size_t bytes, struct tidings_error *err)
+{
+    size_t max = h->base.core->limits->max_read_bytes;
+    return bytes <= max
+               ? 0
+               : tidings_fail(err, TIDINGS_E_LIMIT,
+                              "structured content exceeds the limit of %zu bytes (--max-read)",
+                              max);
+}
+
+int handling_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err)
+{
+    int rc = check_size(h, json->len, err);
+    if (rc == 0) {
+        buf_deinit(&h->structured);
+        h->structured = *json;
+        h->is_judged = true;
+        buf_init(json, 0);
+    }
+    return rc;
+}
+
 int tidings_call_structured(struct tidings_call *h, struct tidings_str json,
                             struct tidings_error *err)
 {
@@ -222,11 +244,8 @@ int tidings_call_structured(struct tidings_call *h, struct tidings_str json,
     if (rc < 0) {
         return rc;
     }
-    size_t max = h->base.core->limits->max_read_bytes;
-    if (json.len > max) {
-        rc = tidings_fail(err, TIDINGS_E_LIMIT,
-                          "structured content exceeds the limit of %zu bytes (--max-read)", max);
-    } else {
+    rc = check_size(h, json.len, err);
+    if (rc == 0) {
         (void)as_text(&h->structured, value);
         if (h->structured.failed) {
             rc = tidings_fail(err, h->structured.failed, "structured content does not fit");

@@ -10,16 +10,22 @@
 #include "core/handling.h"
 #include "core/method.h"
 
+/* The content of a result that is one text. */
+static void put_text(struct jw *w, struct tidings_str text)
+{
+    jw_key(w, STR("content"));
+    jw_begin_array(w);
+    jw_begin_object(w);
+    jw_put_string(w, STR("type"), STR("text"));
+    jw_put_string(w, STR("text"), text);
+    jw_end_object(w);
+    jw_end_array(w);
+}
+
 static void answer_error(struct call *call, struct tidings_str text)
 {
     call_begin(call);
-    jw_key(&call->w, STR("content"));
-    jw_begin_array(&call->w);
-    jw_begin_object(&call->w);
-    jw_put_string(&call->w, STR("type"), STR("text"));
-    jw_put_string(&call->w, STR("text"), text);
-    jw_end_object(&call->w);
-    jw_end_array(&call->w);
+    put_text(&call->w, text);
     jw_put_bool(&call->w, STR("isError"), true);
     call_end(call, CACHE_NONE);
 }
@@ -44,7 +50,7 @@ static void block_border(struct tidings_call *h)
 static int check_structured(struct tidings_call *h, struct tidings_error *err)
 {
     const struct json_schema *schema = h->feature->output;
-    if (!schema || h->is_error) {
+    if (!schema || h->is_error || h->is_judged) {
         return 0;
     }
     if (h->structured.len == 0) {
@@ -72,10 +78,6 @@ static int check(struct tidings_call *h, struct tidings_error *err)
         return tidings_fail(err, rc, "the result does not fit");
     }
     rc = check_structured(h, err);
-    if (rc == 0 && h->block_count == 0 && h->structured.len > 0) {
-        h->bytes = 0; /* the same thing twice counts once */
-        rc = tidings_call_text(h, buf_str(&h->structured), err);
-    }
     if (rc == 0 && h->block_count > 0) {
         jw_end_array(&h->w);
         rc =
@@ -86,7 +88,11 @@ static int check(struct tidings_call *h, struct tidings_error *err)
 
 static void write_result(struct tidings_call *h, struct jw *w)
 {
-    jw_put_raw(w, STR("content"), h->block_count > 0 ? buf_str(&h->content) : STR("[]"));
+    if (h->block_count == 0 && h->structured.len > 0) {
+        put_text(w, buf_str(&h->structured)); /* for clients that know no structured content */
+    } else {
+        jw_put_raw(w, STR("content"), h->block_count > 0 ? buf_str(&h->content) : STR("[]"));
+    }
     if (h->structured.len > 0) {
         jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
     }

@@ -89,14 +89,19 @@ static void put_escaped(struct buf *b, struct tidings_str s, size_t i)
 {
     static const char hex[] = "0123456789abcdef";
     size_t run = 0; /* start of what is not copied yet */
+    if (buf_reserve(b, s.len) < 0) {
+        return;
+    }
     while (i < s.len) {
         unsigned char c = (unsigned char)s.ptr[i];
         unsigned char kind = escapes[c];
-        size_t used = 1, skip = 0;
-        if (kind == 2) {
+        size_t used = 0, skip = 0;
+        if (kind == 0) {
+            used = plain_prefix(s.ptr + i, s.len - i);
+        } else if (kind == 2) {
             used = utf8_length((const unsigned char *)s.ptr + i, s.len - i, &skip);
         }
-        if (kind == 0 || (kind == 2 && used > 0)) {
+        if (used > 0) {
             i += used;
             continue;
         }

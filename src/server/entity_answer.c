@@ -27,11 +27,23 @@ static void put_done(struct jw *w, const struct entity_done *done)
     buf_deinit(&uri);
 }
 
+/* About: so that it is made in one piece. */
+static size_t bytes_of(const struct entity_call *c)
+{
+    size_t bytes = 64;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct entity_version *v = &c->done[i].version;
+        bytes += 512 + v->value.len + v->changed_by.len + 2 * v->id.len;
+    }
+    return bytes;
+}
+
 int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
 {
     struct buf out;
     struct jw w;
     buf_init(&out, ANSWER_MAX);
+    (void)buf_reserve(&out, bytes_of(c));
     jw_init(&w, &out);
     if (c->is_transaction) {
         jw_begin_object(&w);
@@ -48,7 +60,7 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
         jw_end_object(&w);
     }
     int rc = out.failed ? tidings_fail(err, out.failed, "it was done, but does not fit an answer")
-                        : tidings_call_structured(c->call, buf_str(&out), err);
+                        : handling_take_structured(c->call, &out, err);
     buf_deinit(&out);
     return rc;
 }

@@ -19,7 +19,6 @@ static void call_free(struct entity_call *c)
 {
     buf_deinit(&c->out);
     arena_deinit(&c->arena);
-    jv_unref(c->arguments);
     mem_free(c);
 }
 
@@ -45,11 +44,7 @@ static struct entity_call *call_create(struct tidings_provider *provider, struct
     arena_init(&c->arena, ARENA_MAX);
     buf_init(&c->out, HISTORY_MAX);
     list_init(&c->job.letter.link);
-    int rc = jv_parse(tidings_call_arguments(call), JSON_MAX_DEPTH, &c->arguments, &c->job.err);
-    if (rc < 0) {
-        call_refuse(c, rc);
-        return NULL;
-    }
+    c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     c->origin = jv_str(jv_get(c->arguments, "origin"));
     return c;
 }
@@ -67,10 +62,19 @@ static int run_writes(struct keeper_job *job, struct entities *e)
     return rc < 0 ? rc : 0;
 }
 
+/* Back on the thread of the worker, so that the keeper is free for the next batch. */
+static int answer_writes(void *user, struct tidings_call *call, struct tidings_error *err)
+{
+    struct entity_call *c = user;
+    (void)call;
+    int rc = entity_answer_writes(c, err);
+    call_free(c);
+    return rc;
+}
+
 static void writes_done(struct keeper_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
-    struct tidings_error err = {0};
     if (code < 0) {
         call_refuse(c, code);
         return;
@@ -78,8 +82,7 @@ static void writes_done(struct keeper_job *job, int code)
     for (size_t i = 0; i < c->count; i++) {
         entity_announce(c->provider, &c->done[i], c->origin);
     }
-    tidings_call_done(c->call, entity_answer_writes(c, &err), &err);
-    call_free(c);
+    handling_done_at_home(c->call, answer_writes, c);
 }
 
 static void submit_writes(struct entity_call *c, int rc)
@@ -187,7 +190,7 @@ static void type_done(struct keeper_job *job, int code)
     jw_put_string(&c->w, STR("message"), buf_str(&text));
     jw_end_object(&c->w);
     buf_deinit(&text);
-    tidings_call_done(c->call, tidings_call_structured(c->call, buf_str(&c->out), &err), &err);
+    tidings_call_done(c->call, handling_take_structured(c->call, &c->out, &err), &err);
     call_free(c);
 }
 
@@ -276,7 +279,7 @@ static void history_done(struct keeper_job *job, int code)
         call_refuse(c, code);
         return;
     }
-    tidings_call_done(c->call, tidings_call_structured(c->call, buf_str(&c->out), &err), &err);
+    tidings_call_done(c->call, handling_take_structured(c->call, &c->out, &err), &err);
     call_free(c);
 }
 

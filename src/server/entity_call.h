@@ -11,6 +11,7 @@
 
 #include <tidings/call.h>
 
+#include "core/handling.h"
 #include "provider/entity.h"
 
 struct tidings_server;
@@ -19,7 +20,7 @@ struct entity_call {
     struct keeper_job job;
     struct tidings_provider *provider;
     struct tidings_call *call;
-    struct json *arguments; /* everything below borrows from it, and from the arena */
+    struct json *arguments; /* of the call; everything below borrows from it and from the arena */
     struct arena arena;
     struct tidings_str origin;
 

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Handlers of our own that finish elsewhere and give their result on the thread of the worker.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+
+static struct bench b;
+static struct tidings_call *held;
+
+static int setup(void **state)
+{
+    (void)state;
+    bench_init(&b);
+    bench_start(&b);
+    held = NULL;
+    bench_add_tool(&b, &(struct bench_tool){.name = "hold", .handler = tool_hold, .user = &held});
+    bench_settle(&b);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    bench_settle(&b);
+    assert_int_equal(b.core[0].outstanding, 0);
+    assert_true(list_empty(&b.core[0].handlings.all));
+    bench_stop(&b);
+    return 0;
+}
+
+static bool has_answer(void *client)
+{
+    return client_count_kind(client, SAID_ANSWER) > 0;
+}
+
+struct home {
+    pthread_t thread;
+    unsigned comes;
+    int code;
+};
+
+static int give_at_home(void *user, struct tidings_call *h, struct tidings_error *err)
+{
+    struct home *home = user;
+    struct buf json;
+    home->thread = pthread_self();
+    home->comes++;
+    buf_init(&json, 64);
+    buf_puts(&json, STR("{\"n\":1}"));
+    int rc = home->code < 0 ? tidings_fail(err, home->code, "it went wrong at home")
+                            : handling_take_structured(h, &json, err);
+    buf_deinit(&json);
+    return rc;
+}
+
+static struct home at_home;
+
+static void *finish_at_home(void *h)
+{
+    handling_done_at_home(h, give_at_home, &at_home);
+    return NULL;
+}
+
+static void hold_and_finish_at_home(struct client *c)
+{
+    pthread_t thread;
+    client_call(c, "1", "hold", NULL, NULL);
+    assert_non_null(held);
+    assert_int_equal(pthread_create(&thread, NULL, finish_at_home, held), 0);
+    pthread_join(thread, NULL);
+}
+
+static void what_is_given_at_home_is_made_on_the_thread_of_the_worker(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    at_home = (struct home){.code = 0};
+    hold_and_finish_at_home(c);
+    assert_int_equal(at_home.comes, 0);
+    bench_until(&b, has_answer, c);
+    assert_int_equal(at_home.comes, 1);
+    assert_true(pthread_equal(at_home.thread, pthread_self()));
+    assert_json(client_answer(c)->text, "result|structuredContent|n", "1");
+    assert_json(client_answer(c)->text, "result|content|0|text", "{\"n\":1}");
+    client_free(c);
+}
+
+static void what_fails_at_home_is_a_result_that_says_so(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    at_home = (struct home){.code = TIDINGS_E_IO};
+    hold_and_finish_at_home(c);
+    bench_until(&b, has_answer, c);
+    assert_json(client_answer(c)->text, "result|isError", "true");
+    assert_json(client_answer(c)->text, "result|content|0|text", "it went wrong at home");
+    client_free(c);
+}
+
+static bool came_home(void *user)
+{
+    return ((struct home *)user)->comes > 0;
+}
+
+static void it_comes_home_also_when_nobody_waits(void **state)
+{
+    (void)state;
+    struct client *c = client_http(&b);
+    at_home = (struct home){.code = 0};
+    hold_and_finish_at_home(c);
+    client_free(c);
+    bench_until(&b, came_home, &at_home);
+    assert_int_equal(at_home.comes, 1);
+}
+
+#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_BENCH(what_is_given_at_home_is_made_on_the_thread_of_the_worker),
+        WITH_BENCH(what_fails_at_home_is_a_result_that_says_so),
+        WITH_BENCH(it_comes_home_also_when_nobody_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
