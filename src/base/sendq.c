@@ -2,7 +2,8 @@
  *
  * Send queues.
  *
- * Invariant: `pending` is the sum of what the pieces hold, no piece is empty, and a broken queue
+ * Invariant: `pending` is the sum of what the pieces hold, those to be encrypted among them, no
+ * piece is empty, and a broken queue
  * (error != 0) has none. A queue is in its batch's dirty list when it has something to say that no
  * flush has dealt with: bytes the kernel was not offered yet, or that it broke. An idle queue owns
  * no memory: a piece leaves it as soon as it is written. Chunks of the first size then go to the
@@ -79,28 +80,34 @@ static struct sendq_piece *next_piece(const struct sendq_piece *piece)
     return list_entry(piece->link.next, struct sendq_piece, link);
 }
 
-static struct sendq_piece *last_piece(const struct sendq *q)
+static struct sendq_piece *last_piece(const struct sendq_piece *ring)
 {
-    return list_entry(q->pieces->link.prev, struct sendq_piece, link);
+    return list_entry(ring->link.prev, struct sendq_piece, link);
 }
 
-static void link_piece(struct sendq *q, struct sendq_piece *piece)
+static void link_piece(struct sendq_piece **ring, struct sendq_piece *piece)
 {
-    if (q->pieces) {
-        list_append(&q->pieces->link, &piece->link); /* before the first is behind the last */
+    if (*ring) {
+        list_append(&(*ring)->link, &piece->link); /* before the first is behind the last */
     } else {
         list_init(&piece->link);
-        q->pieces = piece;
+        *ring = piece;
     }
 }
 
-static void unlink_piece(struct sendq *q, struct sendq_piece *piece)
+static void unlink_piece(struct sendq_piece **ring, struct sendq_piece *piece)
 {
     struct sendq_piece *next = next_piece(piece);
     list_remove(&piece->link);
-    if (q->pieces == piece) {
-        q->pieces = next == piece ? NULL : next;
+    if (*ring == piece) {
+        *ring = next == piece ? NULL : next;
     }
+}
+
+/* Where what is put in begins its way. */
+static struct sendq_piece **inlet(struct sendq *q)
+{
+    return q->tls ? &q->tls->plain : &q->pieces;
 }
 
 static void chunk_free(struct sendq_batch *batch, struct sendq_piece *chunk)
@@ -114,10 +121,10 @@ static void chunk_free(struct sendq_batch *batch, struct sendq_piece *chunk)
     }
 }
 
-static void drop_first(struct sendq *q)
+static void drop_first(struct sendq *q, struct sendq_piece **ring)
 {
-    struct sendq_piece *piece = q->pieces;
-    unlink_piece(q, piece);
+    struct sendq_piece *piece = *ring;
+    unlink_piece(ring, piece);
     switch (piece->kind) {
     case PIECE_COPIED:
         chunk_free(q->batch, piece);
@@ -132,12 +139,21 @@ static void drop_first(struct sendq *q)
     mem_free(piece);
 }
 
-static void drop_pieces(struct sendq *q)
+void sendq_drop(struct sendq *q, struct sendq_piece **ring)
 {
-    while (q->pieces) {
-        drop_first(q);
+    while (*ring) {
+        q->pending -= (*ring)->len;
+        drop_first(q, ring);
     }
-    q->pending = 0;
+}
+
+static void drop_all(struct sendq *q)
+{
+    sendq_drop(q, &q->pieces);
+    if (q->tls) {
+        sendq_drop(q, &q->tls->plain);
+        q->tls->plain_bytes = 0;
+    }
 }
 
 void sendq_mark_dirty(struct sendq *q)
@@ -147,25 +163,28 @@ void sendq_mark_dirty(struct sendq *q)
     }
 }
 
-static enum sendq_state broken(struct sendq *q, int errnum)
+enum sendq_state sendq_break(struct sendq *q, int errnum)
 {
     q->error = (uint16_t)errnum;
     q->is_waiting = false;
-    drop_pieces(q);
+    drop_all(q);
     return SENDQ_BROKEN;
 }
 
 static int out_of_memory(struct sendq *q)
 {
-    (void)broken(q, ENOMEM);
+    (void)sendq_break(q, ENOMEM);
     sendq_mark_dirty(q); /* the owner has to hear of it */
     return TIDINGS_E_NOMEM;
 }
 
-static void added(struct sendq *q, struct sendq_piece *piece, size_t len)
+static void added(struct sendq *q, struct sendq_piece **ring, struct sendq_piece *piece, size_t len)
 {
     piece->len += len;
     q->pending += len;
+    if (ring != &q->pieces) {
+        q->tls->plain_bytes += len;
+    }
     if (!q->is_waiting) {
         sendq_mark_dirty(q);
     }
@@ -181,10 +200,10 @@ static size_t chunk_size(size_t need)
     return size < need ? need : size;
 }
 
-/* A chunk with room for `len` bytes at the end of the queue; NULL when out of memory. */
-static struct sendq_piece *chunk_create(struct sendq *q, size_t len)
+/* A chunk with room for `len` bytes at the end of a ring; NULL when out of memory. */
+static struct sendq_piece *chunk_create(struct sendq_batch *batch, struct sendq_piece **ring,
+                                        size_t len)
 {
-    struct sendq_batch *batch = q->batch;
     struct sendq_piece *chunk;
     size_t size = chunk_size(sizeof *chunk + len);
     if (size == FIRST_CHUNK && batch->spare_count > 0) {
@@ -199,16 +218,16 @@ static struct sendq_piece *chunk_create(struct sendq *q, size_t len)
         chunk->len = 0;
         chunk->memory.end = (const char *)chunk + size;
         chunk->kind = PIECE_COPIED;
-        link_piece(q, chunk);
+        link_piece(ring, chunk);
     }
     return chunk;
 }
 
 /* The last piece, made larger in place when it is a copied one that can hold `len` bytes more below
  * the maximum; NULL when it cannot, or there is none. */
-static struct sendq_piece *extend_last(struct sendq *q, size_t len)
+static struct sendq_piece *extend_last(struct sendq_piece **ring, size_t len)
 {
-    struct sendq_piece *last = q->pieces ? last_piece(q) : NULL;
+    struct sendq_piece *last = *ring ? last_piece(*ring) : NULL;
     if (!last || last->kind != PIECE_COPIED) {
         return NULL;
     }
@@ -221,9 +240,9 @@ static struct sendq_piece *extend_last(struct sendq *q, size_t len)
         return NULL;
     }
     size_t size = chunk_size(used + len);
-    unlink_piece(q, last);
+    unlink_piece(ring, last);
     struct sendq_piece *grown = mem_realloc(last, size);
-    link_piece(q, grown ? grown : last);
+    link_piece(ring, grown ? grown : last);
     if (!grown) {
         return NULL;
     }
@@ -233,12 +252,13 @@ static struct sendq_piece *extend_last(struct sendq *q, size_t len)
 }
 
 /* A piece for bytes that lie elsewhere. */
-static struct sendq_piece *piece_create(struct sendq *q, enum piece_kind kind, const char *start)
+static struct sendq_piece *piece_create(struct sendq_piece **ring, enum piece_kind kind,
+                                        const char *start)
 {
     struct sendq_piece *piece = mem_alloc(sizeof *piece);
     if (piece) {
         *piece = (struct sendq_piece){.start = start, .kind = kind};
-        link_piece(q, piece);
+        link_piece(ring, piece);
     }
     return piece;
 }
@@ -259,8 +279,11 @@ void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushe
 void sendq_deinit(struct sendq *q)
 {
     struct sendq_batch *batch = q->batch;
+    if (q->tls) {
+        sendq_close_tls(q);
+    }
     list_remove(&q->dirty_link);
-    drop_pieces(q);
+    drop_all(q);
     batch->queue_count--;
     if (batch->spare_count > batch->queue_count) { /* what served many goes with them */
         struct list *chunk = batch->spare.next;
@@ -268,6 +291,20 @@ void sendq_deinit(struct sendq *q)
         mem_free(list_entry(chunk, struct sendq_piece, link));
         batch->spare_count--;
     }
+}
+
+char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len)
+{
+    struct sendq_piece *piece = extend_last(ring, len);
+    if (!piece) {
+        piece = chunk_create(q->batch, ring, len);
+    }
+    if (!piece) {
+        return NULL;
+    }
+    char *room = piece->bytes + (piece->start - piece->bytes) + piece->len;
+    added(q, ring, piece, len);
+    return room;
 }
 
 char *sendq_room(struct sendq *q, size_t len)
@@ -279,16 +316,10 @@ char *sendq_room(struct sendq *q, size_t len)
     if (q->error || len > PTRDIFF_MAX - sizeof(struct sendq_piece)) {
         return NULL;
     }
-    struct sendq_piece *piece = extend_last(q, len);
-    if (!piece) {
-        piece = chunk_create(q, len);
-    }
-    if (!piece) {
+    char *room = sendq_room_in(q, inlet(q), len);
+    if (!room) {
         (void)out_of_memory(q);
-        return NULL;
     }
-    char *room = piece->bytes + (piece->start - piece->bytes) + piece->len;
-    added(q, piece, len);
     return room;
 }
 
@@ -320,13 +351,13 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
         mem_free(memory);
         return rc;
     }
-    struct sendq_piece *piece = piece_create(q, PIECE_TAKEN, memory);
+    struct sendq_piece *piece = piece_create(inlet(q), PIECE_TAKEN, memory);
     if (!piece) {
         mem_free(memory);
         return out_of_memory(q);
     }
     piece->memory.taken = memory;
-    added(q, piece, len);
+    added(q, inlet(q), piece, len);
     return 0;
 }
 
@@ -335,23 +366,23 @@ int sendq_share(struct sendq *q, struct shared_bytes *s)
     if (q->error || s->bytes.len <= SENDQ_SHARE) {
         return sendq_puts(q, s->bytes);
     }
-    struct sendq_piece *piece = piece_create(q, PIECE_SHARED, s->bytes.ptr);
+    struct sendq_piece *piece = piece_create(inlet(q), PIECE_SHARED, s->bytes.ptr);
     if (!piece) {
         return out_of_memory(q);
     }
     piece->memory.shared = shared_bytes_ref(s);
-    added(q, piece, s->bytes.len);
+    added(q, inlet(q), piece, s->bytes.len);
     return 0;
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-unsigned sendq_gather(const struct sendq *q, struct iovec *iov, unsigned max_pieces,
+unsigned sendq_gather(const struct sendq_piece *ring, struct iovec *iov, unsigned max_pieces,
                       size_t max_bytes, size_t *offered)
 {
     unsigned count = 0;
     size_t left = max_bytes;
-    const struct sendq_piece *piece = q->pieces;
+    const struct sendq_piece *piece = ring;
     if (piece) {
         do {
             size_t len = piece->len < left ? piece->len : left;
@@ -361,25 +392,24 @@ unsigned sendq_gather(const struct sendq *q, struct iovec *iov, unsigned max_pie
             left -= len;
             count++;
             piece = next_piece(piece);
-        } while (piece != q->pieces && count < max_pieces && left > 0);
+        } while (piece != ring && count < max_pieces && left > 0);
     }
     *offered = max_bytes - left;
     return count;
 }
 
-static void consume(struct sendq *q, size_t len)
+void sendq_consume(struct sendq *q, struct sendq_piece **ring, size_t len)
 {
     q->pending -= len;
-    q->written += len;
     while (len > 0) {
-        struct sendq_piece *piece = q->pieces;
+        struct sendq_piece *piece = *ring;
         if (len < piece->len) {
             piece->start += len;
             piece->len -= len;
             return;
         }
         len -= piece->len;
-        drop_first(q);
+        drop_first(q, ring);
     }
 }
 
@@ -389,10 +419,11 @@ enum sendq_state sendq_answered(struct sendq *q, ssize_t result, size_t offered)
         return SENDQ_EMPTY;
     }
     if (result < 0 && result != -EAGAIN && result != -EWOULDBLOCK) {
-        return broken(q, (int)-result);
+        return sendq_break(q, (int)-result);
     }
     if (result > 0) {
-        consume(q, (size_t)result);
+        sendq_consume(q, &q->pieces, (size_t)result);
+        q->written += (size_t)result;
     }
     /* A socket that takes less than offered is full: asking again would only say so. */
     q->is_waiting = result < 0 || ((size_t)result < offered && q->is_socket);
@@ -454,11 +485,14 @@ static enum sendq_state flush_some(struct sendq *q)
     if (room <= 0) {
         return sendq_answered(q, room < 0 ? -errno : -EAGAIN, 0);
     }
+    if (q->tls && !sendq_seal(q)) {
+        return SENDQ_BROKEN;
+    }
     struct iovec iov[SENDQ_PIECES];
     size_t offered;
     /* A pipe that polls writable takes PIPE_BUF bytes without blocking, and promises no more. */
     unsigned count =
-        sendq_gather(q, iov, SENDQ_PIECES, q->is_socket ? SENDQ_OFFER : PIPE_BUF, &offered);
+        sendq_gather(q->pieces, iov, SENDQ_PIECES, q->is_socket ? SENDQ_OFFER : PIPE_BUF, &offered);
     ssize_t n = write_some(q, iov, count);
     n = n < 0 ? -errno : n;
     q->batch->writes++;
@@ -469,7 +503,7 @@ static enum sendq_state flush_some(struct sendq *q)
 enum sendq_state sendq_flush(struct sendq *q)
 {
     enum sendq_state state = q->error ? SENDQ_BROKEN : SENDQ_EMPTY;
-    while (state == SENDQ_EMPTY && q->pieces) {
+    while (state == SENDQ_EMPTY && q->pending > 0) {
         state = flush_some(q);
     }
     list_remove(&q->dirty_link);

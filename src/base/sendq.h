@@ -9,6 +9,9 @@
  * the queue alone. A queue whose socket failed, or that ran out of memory, is *broken*: it forgets
  * what it held and refuses more.
  *
+ * A queue may have a TLS session: what is put in is then encrypted when it is flushed, all that
+ * waits in as few records as possible, and travels as the rest.
+ *
  * No write raises SIGPIPE, whatever the program has done about it.
  *
  * Not thread-safe: one loop owns a batch and its queues.
@@ -20,6 +23,7 @@
 
 #include "base/list.h"
 #include "base/str.h"
+#include "base/tls.h"
 
 #define SENDQ_SHARE 2048u
 
@@ -78,6 +82,7 @@ struct sendq {
     struct list dirty_link;
     struct sendq_batch *batch;
     struct sendq_piece *pieces; /* private: the first of a ring of them, or NULL */
+    struct sendq_tls *tls;      /* private: NULL: plain */
     size_t pending;             /* bytes not yet taken by the kernel */
     uint64_t written;           /* bytes taken so far: progress, for the stall deadline */
     int fd;
@@ -92,7 +97,19 @@ struct sendq {
  * says it will not block, PIPE_BUF bytes at a time. Its flags are neither relied on nor changed. */
 void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushed_fn flushed,
                 void *user);
-void sendq_deinit(struct sendq *q); /* drops what is pending */
+/* Drops what is pending. A TLS session goes with it; when nothing was pending the other side is
+ * told of the end first, as far as its socket takes it. */
+void sendq_deinit(struct sendq *q);
+
+/* Encrypt from now on. Takes the session, also on failure. TIDINGS_E_NOMEM. The queue must be
+ * empty; nothing may be put in before the handshake is done. */
+int sendq_use_tls(struct sendq *q, struct tls_session *session);
+struct tls_session *sendq_tls(const struct sendq *q); /* NULL: plain */
+/* The same, and the queue is a plain one from now on; what it had not encrypted is gone. */
+struct tls_session *sendq_detach_tls(struct sendq *q);
+/* Nothing more will be put in: tell the other side, and end the writing half of the socket. When
+ * all has been written. */
+void sendq_end(struct sendq *q);
 
 /* These fail with TIDINGS_E_NOMEM, which breaks the queue, or when it is broken already. */
 int sendq_put(struct sendq *q, const void *bytes, size_t len); /* copies */

@@ -74,7 +74,7 @@ int sendq_batch_use_uring(struct sendq_batch *batch, struct tidings_error *err)
 
 static bool can_ride(const struct sendq *q)
 {
-    return q->is_socket && q->pieces;
+    return q->is_socket && q->pending > 0;
 }
 
 /* Are there enough sockets at the front of the dirty list? */
@@ -134,9 +134,12 @@ static unsigned collect(struct sendq_batch *batch)
         if (count == RING_SENDS || room == 0 || !can_ride(q)) {
             break;
         }
+        if (q->tls && !sendq_seal(q)) {
+            break; /* its turn comes: then it is told that it broke */
+        }
         struct iovec *iov = &ring->pieces[pieces];
-        unsigned used = sendq_gather(q, iov, room < SENDQ_PIECES ? room : SENDQ_PIECES, SENDQ_OFFER,
-                                     &ring->offered[count]);
+        unsigned used = sendq_gather(q->pieces, iov, room < SENDQ_PIECES ? room : SENDQ_PIECES,
+                                     SENDQ_OFFER, &ring->offered[count]);
         ring->sends[count] = (struct uring_send){.fd = q->fd, .count = used, .iov = iov};
         ring->queues[count] = q;
         pieces += used;
@@ -167,7 +170,7 @@ static void tell(struct list *done)
     while (!list_empty(done)) {
         struct sendq *q = list_entry(done->next, struct sendq, dirty_link);
         list_remove(&q->dirty_link);
-        if (q->pieces && !q->is_waiting) {
+        if (q->pending > 0 && !q->is_waiting) {
             sendq_mark_dirty(q); /* filled again, or it held more than fits one send */
         } else if (q->flushed) {
             enum sendq_state state = q->error        ? SENDQ_BROKEN
@@ -186,6 +189,9 @@ static bool flush_by_ring(struct sendq_batch *batch)
         return false;
     }
     unsigned count = collect(batch);
+    if (count == 0) {
+        return false;
+    }
     int rc = uring_send(batch->ring->uring, batch->ring->sends, count);
     unsigned calls = rc < 0 ? 1 : (unsigned)rc;
     batch->writes += calls;
