@@ -168,6 +168,8 @@ TIDINGS_API int tidings_read_take(struct tidings_read *read, const struct tiding
 TIDINGS_API int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
                                   int64_t offset, char *bytes, size_t len,
                                   struct tidings_error *err);
+/* What is given will never be anything else under this URI: who has it need not ask again. */
+TIDINGS_API void tidings_read_final(struct tidings_read *read);
 /* What programs should know of the failure this is going to finish with: a JSON object,
  * {"reason":"deleted"}, whose members stand in the `data` of the error. Copied; replaces an earlier
  * one. Left out when it is no object, or when there is no memory. Likewise for stat and write. */

@@ -163,19 +163,32 @@ void catalog_unref(struct catalog *c)
     mem_free(c);
 }
 
+static const struct tidings_provider *find_alias(const struct catalog *c, struct tidings_str in)
+{
+    for (size_t i = 0; i < c->mount_count && in.len > 0 && in.ptr[0] == '/'; i++) {
+        const char *alias = c->mounts[i]->ops->alias;
+        if (alias && str_starts(in, tidings_str(alias))) {
+            return c->mounts[i];
+        }
+    }
+    return NULL;
+}
+
+bool catalog_is_alias(const struct catalog *c, struct tidings_str in)
+{
+    return find_alias(c, in) != NULL;
+}
+
 int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
                       struct buf *out, struct tidings_error *err)
 {
     struct buf whole;
     buf_init(&whole, URI_MAX * 2);
-    for (size_t i = 0; i < c->mount_count && in.len > 0 && in.ptr[0] == '/'; i++) {
-        const char *alias = c->mounts[i]->ops->alias;
-        if (alias && str_starts(in, tidings_str(alias))) {
-            buf_puts(&whole, c->mounts[i]->prefix);
-            buf_puts(&whole, str_skip(in, strlen(alias)));
-            in = buf_str(&whole);
-            break;
-        }
+    const struct tidings_provider *mount = find_alias(c, in);
+    if (mount) {
+        buf_puts(&whole, mount->prefix);
+        buf_puts(&whole, str_skip(in, strlen(mount->ops->alias)));
+        in = buf_str(&whole);
     }
     int rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit")
              : is_pattern ? uri_canonical_pattern(in, out, err)

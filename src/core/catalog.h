@@ -71,6 +71,8 @@ bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena 
  * begins with the alias of a mount means what lies below its prefix. */
 int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
                       struct buf *out, struct tidings_error *err);
+/* Does `in` begin so? */
+bool catalog_is_alias(const struct catalog *c, struct tidings_str in);
 /* The mount with the longest prefix that `uri` lies in, or NULL. */
 struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
 /* The registered template with exactly that text; NULL: there is none. */

@@ -107,10 +107,10 @@ struct server_identity {
 };
 
 enum dialect_cache {
-    CACHE_NONE,     /* not a cacheable result */
-    CACHE_NOW,      /* stale at once: live content */
-    CACHE_DISCOVER, /* an hour */
-    CACHE_ASKING,   /* not the result yet: the client is asked for input */
+    CACHE_NONE,   /* not a cacheable result */
+    CACHE_NOW,    /* stale at once: live content */
+    CACHE_HOUR,   /* what hardly ever changes, or never */
+    CACHE_ASKING, /* not the result yet: the client is asked for input */
 };
 
 /* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */

@@ -27,7 +27,7 @@ void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity
         bool asks = cache == CACHE_ASKING;
         jw_put_string(w, STR("resultType"), asks ? STR("input_required") : STR("complete"));
         if (cache != CACHE_NONE && !asks) {
-            jw_put_integer(w, STR("ttlMs"), cache == CACHE_DISCOVER ? 3600000 : 0);
+            jw_put_integer(w, STR("ttlMs"), cache == CACHE_HOUR ? 3600000 : 0);
             jw_put_string(w, STR("cacheScope"), STR("public"));
         }
     }

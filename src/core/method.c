@@ -49,7 +49,7 @@ static void method_discover(struct call *call)
 {
     call_begin(call);
     dialect_write_discover(&call->w, call->core->self, core_offers(call->core));
-    call_end(call, CACHE_DISCOVER);
+    call_end(call, CACHE_HOUR);
 }
 
 static void method_ping(struct call *call)

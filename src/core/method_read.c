@@ -40,7 +40,7 @@ static void read_done(struct request *request)
         return;
     }
     jw_end_array(&call->w);
-    call_begin_meta(call, CACHE_NOW);
+    call_begin_meta(call, read->is_final ? CACHE_HOUR : CACHE_NOW);
     write_meta(call, read);
     call_end_meta(call);
 }

@@ -91,16 +91,73 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
 
 static const struct read_taker taker = {keep, forget};
 
+static void list_done(struct request *request)
+{
+    struct plain *p = request->user;
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = request->uri;
+    about.name = STR("children");
+    about.mime_type = STR("application/json");
+    p->code = request->code;
+    p->err = request->err;
+    jw_end_array(&p->w);
+    if (p->list.full) {
+        jw_put_string(&p->w, STR("next"), buf_str(&p->list.last));
+    }
+    jw_end_object(&p->w);
+    int failed = p->page.failed ? p->page.failed : p->list.last.failed;
+    if (p->code >= 0 && failed) {
+        p->code = tidings_fail(&p->err, failed, "the page does not fit");
+    }
+    if (p->code >= 0) {
+        p->about = resource_dup(&about);
+        p->memory = buf_detach(&p->page, &p->len);
+        p->is_text = true;
+    }
+    if (p->code >= 0 && !p->about) {
+        p->code = tidings_fail(&p->err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    buf_deinit(&p->page);
+    buf_deinit(&p->list.last);
+    finish(p);
+}
+
+static void start_list(struct plain *p, struct tidings_str uri)
+{
+    struct tidings_list *list = &p->list;
+    memset(list, 0, sizeof(*list));
+    request_init(&list->base, p->core, list_done, p, uri);
+    buf_init(&list->last, URI_MAX * 3);
+    buf_init(&p->page, p->core->limits->max_read_bytes);
+    jw_init(&p->w, &p->page);
+    jw_begin_object(&p->w);
+    jw_key(&p->w, STR("resources"));
+    jw_begin_array(&p->w);
+    list->w = &p->w;
+    list->who = p->who;
+    list->after = p->after;
+    list->wanted = p->core->limits->page_size;
+    p->request = &list->base;
+    request_children(list, p->hit.provider);
+}
+
 static void read_done(struct request *request)
 {
     struct plain *p = request->user;
+    const struct tidings_provider *provider = p->hit.provider;
     p->code = request->code;
     p->err = request->err;
     p->reason = p->read.reason;
+    p->details = request_details(request);
+    p->is_final = p->read.is_final;
     p->size = p->read.whole > 0 ? p->read.whole : p->size;
     p->unchanged = p->code >= 0 && p->read.unchanged;
     if (p->unchanged) {
         p->etag = p->read.held;
+    } else if (p->code >= 0 && !p->about && provider && provider->ops->children) {
+        start_list(p, request->uri);
+        return;
     } else if (p->code >= 0 && !p->about) {
         p->code = tidings_fail(&p->err, TIDINGS_E_INTERNAL, "the resource gave no content");
     }

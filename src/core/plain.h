@@ -9,6 +9,9 @@
  *     plain_start(&p, PLAIN_READ);           // `done` may come before this returns
  *     … in done: look at the outcome, then plain_deinit(&p)
  *
+ * What has children and gives no content reads as a page of them, JSON: {"resources": […], "next":
+ * URI}. With `after` set to `next` the page behind it is read; without `next` it was the last.
+ *
  * Belongs to the thread of its core. Once started it lives until `done`; plain_cancel makes that
  * come sooner and changes nothing else.
  */
@@ -28,6 +31,7 @@ struct plain {
     /* What is asked: */
     const struct principal *who;
     struct tidings_str spelled;   /* the URI */
+    struct tidings_str after;     /* PLAIN_READ of what has children and no content: see below */
     struct read_options options;  /* PLAIN_READ; `formats` empty: whichever comes first */
     struct tidings_str bytes;     /* PLAIN_WRITE */
     struct tidings_str mime_type; /* likewise; empty: not said */
@@ -36,8 +40,10 @@ struct plain {
     /* The outcome: */
     int code; /* a failure with its sentence in `err`; 1: created */
     struct tidings_error err;
-    struct tidings_str reason; /* of a failed read (core/read.h), or empty */
-    bool unchanged;            /* `etag` is held; there is no content */
+    struct tidings_str reason;  /* of a failed read (core/read.h), or empty */
+    struct tidings_str details; /* of a failure: an object with what else is known; or empty */
+    bool unchanged;             /* `etag` is held; there is no content */
+    bool is_final;              /* it stays as it is */
     bool is_text, is_part;
     int64_t from;                   /* a part: where it begins */
     int64_t size;                   /* of the whole; -1: not known */
@@ -52,8 +58,11 @@ struct plain {
     struct request *request; /* NULL: nothing is under way */
     struct arena arena;
     struct catalog_hit hit;
+    struct buf page;
+    struct jw w;
     union {
         struct tidings_read read;
+        struct tidings_list list;
         struct tidings_write write;
     };
 };

@@ -69,6 +69,7 @@ struct tidings_read {
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;
+    bool is_final;             /* it stays as it is */
     struct tidings_str held;   /* the client's etag when unchanged */
     struct tidings_str reason; /* of a failure, a word for programs; or empty */
     int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */

@@ -69,8 +69,8 @@ void request_read(struct tidings_read *read, const struct catalog_hit *hit)
         read->begun_len = read->w->out->len;
     }
     /* A container's URI ends in '/' in a mount; elsewhere the registration says. */
-    read->rules.listable =
-        read->entry ? read->entry->about->listable : str_ends(read->base.uri, STR("/"));
+    struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
+    read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
     request_start(&read->base, hit->provider, run_read);
 }
 
@@ -375,6 +375,11 @@ static int conclude(struct tidings_read *read, struct tidings_error *err)
     }
     read->unchanged = read->options->etag_count > 0 && read->count > 0 && read->all_held;
     return 0;
+}
+
+void tidings_read_final(struct tidings_read *read)
+{
+    read->is_final = true;
 }
 
 void tidings_read_explain(struct tidings_read *read, struct tidings_str object)

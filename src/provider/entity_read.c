@@ -131,7 +131,7 @@ static bool put_type(void *user, const struct entity_type_row *row)
 }
 
 static int write_patch(struct entity_request *r, struct entities *e, struct jw *w,
-                       struct tidings_error *err)
+                       struct entity_version *v, struct tidings_error *err)
 {
     struct entity_patch p;
     char text[TIMELINE_TEXT];
@@ -151,7 +151,8 @@ static int write_patch(struct entity_request *r, struct entities *e, struct jw *
         return tidings_fail(err, TIDINGS_E_INVALID, "no version of entity '%.*s' begins at %s",
                             STR_ARG(r->uri.id), timeline_text(r->uri.time, text).ptr);
     }
-    entity_put_version(w, &p.version);
+    *v = p.version;
+    entity_put_version(w, v);
     jw_put_string(w, STR("baseline"), timeline_text(r->uri.time, text));
     if (p.patch.len > 0) {
         jw_put_raw(w, STR("patch"), p.patch);
@@ -179,9 +180,31 @@ static int write_value(struct entity_request *r, struct entities *e, struct jw *
     return 0;
 }
 
-/* The content as compact JSON. *etag: what is known of it before it is made. */
+/* Of what is made from `v` and the URI. A past version is another text once it has an end, and
+ * stays the same from then on. */
+static int describe(struct entity_request *r, const struct entity_version *v,
+                    struct tidings_resource *about, struct tidings_error *err)
+{
+    char from[TIMELINE_TEXT], to[TIMELINE_TEXT];
+    struct buf etag;
+    buf_init(&etag, 2 * TIMELINE_TEXT);
+    buf_puts(&etag, timeline_text(v->from, from));
+    if (v->to != TIMELINE_FOREVER) {
+        buf_putc(&etag, '/');
+        buf_puts(&etag, timeline_text(v->to, to));
+        tidings_read_final(r->read);
+    }
+    about->etag = arena_dup(&r->arena, buf_str(&etag));
+    about->modified_ms = v->from;
+    int rc =
+        etag.failed || !about->etag.ptr ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+    buf_deinit(&etag);
+    return rc;
+}
+
+/* The content as compact JSON, and what is known of it before it is made. */
 static int write_content(struct entity_request *r, struct entities *e, struct buf *out,
-                         struct tidings_str *etag, struct tidings_error *err)
+                         struct tidings_resource *about, struct tidings_error *err)
 {
     struct jw w;
     struct entity_version v;
@@ -195,16 +218,12 @@ static int write_content(struct entity_request *r, struct entities *e, struct bu
     }
     jw_begin_object(&w);
     if (r->uri.kind == ENTITY_URI_PATCH_FROM) {
-        rc = write_patch(r, e, &w, err);
+        rc = write_patch(r, e, &w, &v, err);
     } else {
         rc = write_value(r, e, &w, &v, err);
     }
     jw_end_object(&w);
-    if (rc == 0 && (r->uri.kind == ENTITY_URI_CURRENT || r->uri.kind == ENTITY_URI_PATCH)) {
-        char text[TIMELINE_TEXT];
-        *etag = arena_dup(&r->arena, timeline_text(v.from, text));
-    }
-    return rc;
+    return rc == 0 ? describe(r, &v, about, err) : rc;
 }
 
 int entity_read(struct entity_request *r, struct entities *e, struct tidings_error *err)
@@ -218,7 +237,7 @@ int entity_read(struct entity_request *r, struct entities *e, struct tidings_err
     about.mime_type = STR("application/json");
     buf_init(&compact, tidings_read_max_bytes(r->read));
     buf_init(&pretty, tidings_read_max_bytes(r->read));
-    int rc = write_content(r, e, &compact, &about.etag, err);
+    int rc = write_content(r, e, &compact, &about, err);
     if (rc == 0 && (about.etag.len == 0 || !tidings_read_unchanged(r->read, about.etag))) {
         (void)json_pretty(&pretty, buf_str(&compact));
         int failed = compact.failed ? compact.failed : pretty.failed;

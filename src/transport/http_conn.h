@@ -124,8 +124,9 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
-/* http_resource.c: /resource?uri=… */
+/* http_resource.c: /resource?uri=…, and paths that are aliases of URIs */
 #define RESOURCE_PATH "/resource"
+bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
 /* Is the method one for it? Answers when it is not. */
 bool resource_check_method(struct http_conn *conn, const struct http_request *req);
 struct tidings_str resource_allows(const struct http_conn *conn);

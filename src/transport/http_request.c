@@ -104,7 +104,7 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         http_chunked_init(&conn->r->chunked);
     }
     conn->r->route = route_find(conn->hw->config, req->path);
-    conn->r->is_resource = !conn->r->route && str_eq(req->path, STR(RESOURCE_PATH));
+    conn->r->is_resource = !conn->r->route && resource_is_at(conn, req->path);
     if (!conn->r->route && !conn->r->is_resource && !str_eq(req->path, STR(ENDPOINT)) &&
         !str_eq(req->target, STR("*"))) {
         conn_refuse(conn, 404,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. GET and HEAD read it,
+ * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. Where a mount has an
+ * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it,
  * with conditions, ranges and a choice of formats; PUT and DELETE write it where that is allowed.
  * What is asked goes to core/plain; here are the fields of HTTP on both sides of it.
  *
@@ -9,6 +10,7 @@
  */
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "core/plain.h"
@@ -16,8 +18,9 @@
 #include "wire/http_fields.h"
 #include "json/write.h"
 
-#define FIELDS_MAX 16384u /* an etag and a media type are the longest things in it */
-#define ERROR_MAX 65536u
+#define AFTER "after"
+#define FIELDS_MAX 16384u    /* an etag and a media type are the longest things in it */
+#define ERROR_MAX (8u << 20) /* details may hold a patch */
 
 static const struct tidings_str allow_read = {"GET, HEAD, OPTIONS", 18};
 static const struct tidings_str allow_all = {"GET, HEAD, PUT, DELETE, OPTIONS", 31};
@@ -25,12 +28,17 @@ static const struct tidings_str allow_all = {"GET, HEAD, PUT, DELETE, OPTIONS", 
 struct http_exchange {
     struct plain plain;
     struct http_conn *conn; /* NULL once it is gone */
-    struct buf uri;
+    struct buf uri, after;
     struct buf request; /* then: what the slices of `plain` point into */
     struct tidings_str if_range;
     bool any_held; /* If-None-Match: * */
     bool measured; /* asked again for nothing but the size */
 };
+
+bool resource_is_at(const struct http_conn *conn, struct tidings_str path)
+{
+    return str_eq(path, STR(RESOURCE_PATH)) || catalog_is_alias(conn->hw->core->catalog, path);
+}
 
 struct tidings_str resource_allows(const struct http_conn *conn)
 {
@@ -42,8 +50,9 @@ struct tidings_str resource_allows(const struct http_conn *conn)
 struct failure {
     int status;
     struct tidings_str text, reason, uri;
-    int64_t size;   /* 416: of the whole; -1: not known */
-    bool read_only; /* 405: whatever is allowed elsewhere */
+    struct tidings_str details; /* an object: further members */
+    int64_t size;               /* 416: of the whole; -1: not known */
+    bool read_only;             /* 405: whatever is allowed elsewhere */
 };
 
 static void answer_failure(struct http_conn *conn, const struct failure *f)
@@ -62,6 +71,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     if (f->uri.len > 0 && str_is_utf8(f->uri)) {
         jw_put_string(&w, STR("uri"), f->uri);
     }
+    jw_members(&w, f->details);
     jw_end_object(&w);
     buf_putc(&text, '\n');
     buf_puts(&fields, STR("Cache-Control: no-cache\r\n"));
@@ -174,11 +184,13 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
 
 /* ---- what is answered ------------------------------------------------------------------------ */
 
+/* Not later than now (RFC 9110 §8.8.2.1). */
 static void put_time(struct buf *out, int64_t ms)
 {
     char text[40];
     struct tm tm;
-    time_t seconds = (time_t)(ms / 1000);
+    int64_t now = clock_wall_ms();
+    time_t seconds = (time_t)((ms < now ? ms : now) / 1000);
     if (ms > 0 && gmtime_r(&seconds, &tm) &&
         strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0) {
         http_put_header(out, "Last-Modified", tidings_str(text));
@@ -188,7 +200,9 @@ static void put_time(struct buf *out, int64_t ms)
 static void put_fields(struct buf *out, const struct plain *p, int status)
 {
     http_put_etag(out, "ETag", p->etag);
-    buf_puts(out, STR("Cache-Control: no-cache\r\nVary: Accept\r\n"));
+    buf_puts(out, p->is_final ? STR("Cache-Control: max-age=31536000, immutable\r\n")
+                              : STR("Cache-Control: no-cache\r\n"));
+    buf_puts(out, STR("Vary: Accept\r\n"));
     if (p->about) {
         put_time(out, p->about->modified_ms);
     }
@@ -283,6 +297,7 @@ static void exchange_free(struct http_exchange *ex)
 {
     plain_deinit(&ex->plain);
     buf_deinit(&ex->uri);
+    buf_deinit(&ex->after);
     buf_deinit(&ex->request);
     mem_free(ex);
 }
@@ -314,6 +329,7 @@ static void read_again(struct http_exchange *ex, bool everything)
     plain_init(p, ex->conn->hw->core, done, ex);
     p->who = ex->conn->channel.who;
     p->spelled = buf_str(&ex->uri);
+    p->after = buf_str(&ex->after);
     p->options = options;
     plain_start(p, PLAIN_READ);
 }
@@ -341,6 +357,7 @@ static void done(struct plain *p)
         struct failure f = {.status = status_of(p),
                             .text = tidings_str(p->err.text),
                             .reason = p->reason,
+                            .details = p->details,
                             .uri = buf_str(&ex->uri),
                             .size = p->size,
                             .read_only = true};
@@ -364,11 +381,35 @@ void resource_abandon(struct http_conn *conn)
     plain_cancel(&ex->plain);
 }
 
+/* The path is the URI, with what the query has for it: everything but the place in a listing. */
+static void put_alias(struct buf *out, const struct http_request *req)
+{
+    struct tidings_str rest = req->query;
+    char before = '?';
+    buf_puts(out, req->path);
+    while (rest.len > 0) {
+        struct tidings_str one = str_cut(rest, '&', &rest, NULL);
+        if (!str_starts(one, STR(AFTER "="))) {
+            buf_putc(out, before);
+            buf_puts(out, one);
+            before = '&';
+        }
+    }
+}
+
 /* The URI asked for; false after answering. */
 static bool find_uri(struct http_exchange *ex, const struct http_request *req)
 {
-    int rc = http_query_get(req->query, "uri", &ex->uri);
-    if (rc == 1 && ex->uri.len > 0) {
+    bool is_alias = !str_eq(req->path, STR(RESOURCE_PATH));
+    int rc = is_alias ? 1 : http_query_get(req->query, "uri", &ex->uri);
+    if (is_alias) {
+        put_alias(&ex->uri, req);
+    }
+    if (http_query_get(req->query, AFTER, &ex->after) < 0) {
+        refuse(ex->conn, 400, "the parameter '" AFTER "' must come once, percent-encoded");
+        return false;
+    }
+    if (rc == 1 && ex->uri.len > 0 && !ex->uri.failed) {
         return true;
     }
     refuse(ex->conn, 400,
@@ -390,6 +431,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     bool writes = req->method == HTTP_PUT || req->method == HTTP_DELETE;
     ex->conn = conn;
     buf_init(&ex->uri, HTTP_MAX_TARGET);
+    buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
     plain_init(p, conn->hw->core, done, ex);
     p->who = conn->channel.who;
@@ -398,6 +440,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         return;
     }
     p->spelled = buf_str(&ex->uri);
+    p->after = buf_str(&ex->after);
     if (writes) {
         wrong = write_fields(ex, req, &status);
     } else {

@@ -17,6 +17,11 @@ void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
     explain(object);
 }
 
+void tidings_read_final(struct tidings_read *read)
+{
+    (void)read;
+}
+
 void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
 {
     (void)stat;

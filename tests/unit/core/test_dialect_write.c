@@ -183,12 +183,9 @@ static void results_are_decorated_by_era_and_kind(void **state)
         enum dialect_cache cache;
         const char *type, *ttl;
     } rows[] = {
-        {ERA_LEGACY, CACHE_NONE, NULL, NULL},
-        {ERA_LEGACY, CACHE_NOW, NULL, NULL},
-        {ERA_LEGACY, CACHE_DISCOVER, NULL, NULL},
-        {ERA_MODERN, CACHE_NONE, "complete", NULL},
-        {ERA_MODERN, CACHE_NOW, "complete", "0"},
-        {ERA_MODERN, CACHE_DISCOVER, "complete", "3600000"},
+        {ERA_LEGACY, CACHE_NONE, NULL, NULL},     {ERA_LEGACY, CACHE_NOW, NULL, NULL},
+        {ERA_LEGACY, CACHE_HOUR, NULL, NULL},     {ERA_MODERN, CACHE_NONE, "complete", NULL},
+        {ERA_MODERN, CACHE_NOW, "complete", "0"}, {ERA_MODERN, CACHE_HOUR, "complete", "3600000"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct buf out;
