@@ -74,6 +74,27 @@ TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, cha
 TIDINGS_API char *tidings_config_help(void);
 TIDINGS_API char *tidings_config_print(struct tidings_server *server);
 
+/* ---- doors ------------------------------------------------------------------------------------
+ *
+ * What clients come in by: the rows "http" (the default, when no other is named), "tcp", "unix" and
+ * "stdio"; and listening sockets that the program, or whoever started it, has made already.
+ */
+
+enum tidings_door {
+    TIDINGS_DOOR_HTTP = 0,
+    TIDINGS_DOOR_LINES = 1, /* one message per line, as on standard input and output */
+};
+
+/* Serve on a listening stream socket (internet or Unix). The server takes the descriptor and closes
+ * it; not on failure. Before it starts; at most 64 doors. TIDINGS_E_INVALID: it is no such socket.
+ */
+TIDINGS_API int tidings_server_add_socket(struct tidings_server *server, enum tidings_door door,
+                                          int fd, struct tidings_error *err);
+/* What clients connect to, one after the other, HTTP first: "http://127.0.0.1:7777/mcp",
+ * "tcp://127.0.0.1:7778", "unix:/run/app.sock", "http+unix:/run/app.sock"; NULL: there are no more.
+ * From the call of tidings_ready_fn until the server stops, on the thread that runs it. */
+TIDINGS_API const char *tidings_server_door(struct tidings_server *server, size_t index);
+
 /* How the server names itself to clients. Texts are copied. Call before it runs. */
 struct tidings_server_info {
     struct tidings_str name, version, title, description, website_url, instructions;
@@ -304,7 +325,8 @@ TIDINGS_API int tidings_server_every(struct tidings_server *server, uint64_t ms,
                                      tidings_timer_fn fn, void *user, struct tidings_error *err);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
- * connect. `url` is "http://127.0.0.1:7777/mcp", or "stdio". Set before it starts. */
+ * connect. `url` is that of the first door (tidings_server_door), or "stdio". Set before it
+ * starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,
                                          void *user);

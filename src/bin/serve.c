@@ -27,12 +27,13 @@ static void on_signal(int number)
 
 static void on_ready(void *user, const char *url)
 {
-    (void)user;
-    if (strcmp(url, "stdio") == 0) {
-        fputs("tidings: serving on standard input and output\n", stderr);
-    } else {
-        fprintf(stderr, "tidings: serving on %s\n", url);
+    struct tidings_server *server = user;
+    fprintf(stderr, "tidings: serving on %s",
+            strcmp(url, "stdio") == 0 ? "standard input and output" : url);
+    for (size_t i = 1; (url = tidings_server_door(server, i)) != NULL; i++) {
+        fprintf(stderr, ", %s", url);
     }
+    fputc('\n', stderr);
 }
 
 static void catch_signals(void)
@@ -57,9 +58,6 @@ static const char *hint_for(int code)
         return "see 'tidings help serve' for the options";
     case TIDINGS_E_NOTFOUND:
         return "check that the path exists; see 'tidings help serve'";
-    case TIDINGS_E_EXISTS:
-        return "another program uses that address; choose a port with --http 127.0.0.1:PORT, 0 for "
-               "any free one";
     default:
         return NULL;
     }
@@ -74,7 +72,7 @@ int command_serve(int argc, char **argv)
     }
     int rc = tidings_server_args(server, argc, argv, &err);
     if (rc == 0) {
-        tidings_server_on_ready(server, on_ready, NULL);
+        tidings_server_on_ready(server, on_ready, server);
         running = server;
         catch_signals();
         rc = tidings_server_run(server, &err);
@@ -90,8 +88,8 @@ void serve_usage(void)
     char *options = tidings_config_help();
     fputs(
         "usage: tidings serve [OPTION…] [DIR…]\n\n"
-        "Serve each DIR, at file:///absolute/path/, on http://127.0.0.1:7777/mcp or on standard "
-        "input\nand output.\n\n"
+        "Serve each DIR, at file:///absolute/path/, on http://127.0.0.1:7777/mcp unless another "
+        "door is\nnamed (--stdio, --tcp, --unix).\n\n"
         "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
         "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
         "options win\nover variables, variables over the file.\n\n",

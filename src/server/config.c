@@ -144,6 +144,9 @@ static int assign_plain(struct config *c, const struct config_row *row, struct t
     } else if (row->type == CONFIG_CHOICE) {
         rc = config_parse_choice(row, value, &v.choice, err);
         size = sizeof(v.choice);
+    } else if (row->type == CONFIG_MODE) {
+        rc = config_parse_mode(value, &v.choice, err);
+        size = sizeof(v.choice);
     } else if (row->type == CONFIG_ADDRESS) {
         rc = config_parse_address(value, &v.address, err);
         size = sizeof(v.address);
@@ -207,6 +210,8 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->allow_host);
     config_list_deinit(&c->subscriptions);
     config_list_deinit(&c->publish);
+    config_list_deinit(&c->tcp);
+    config_list_deinit(&c->unix_sockets);
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->entities);
@@ -231,27 +236,49 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
     return 0;
 }
 
-int config_check(const struct config *c, struct tidings_error *err)
+/* An address that other machines can reach. */
+static int check_remote(const struct config *c, const char *option, const struct config_address *a,
+                        struct tidings_error *err)
 {
-    if (config_wants_http(c) && !config_address_is_loopback(&c->http) && !c->allow_remote) {
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "--http: '%s' can be reached by other machines and nothing asks who "
-                            "they are; add --allow-remote to serve there, or use 127.0.0.1",
-                            c->http.host);
+    if (config_address_is_loopback(a)) {
+        return 0;
     }
-    if (config_wants_http(c) && !config_address_is_loopback(&c->http) && c->allow_write) {
+    if (!c->allow_remote) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "%s: '%s' can be reached by other machines and nothing asks who "
+                            "they are; add --allow-remote to serve there, or use 127.0.0.1",
+                            option, a->host);
+    }
+    if (c->allow_write) {
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "--allow-write: '%s' can be reached by other machines, and no rules "
                             "say who may write; use 127.0.0.1, or leave it out",
-                            c->http.host);
+                            a->host);
     }
     return 0;
 }
 
-bool config_wants_http(const struct config *c)
+int config_check(const struct config *c, struct tidings_error *err)
+{
+    int rc = config_wants_http(c) ? check_remote(c, "--http", &c->http, err) : 0;
+    for (size_t i = 0; rc == 0 && i < c->tcp.count; i++) {
+        struct config_address a;
+        rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
+        rc = rc < 0 ? rc : check_remote(c, "--tcp", &a, err);
+    }
+    return rc;
+}
+
+bool config_names_http(const struct config *c)
 {
     const struct config_row *row = config_find(STR("http"), CONFIG_AS_NAME);
-    return !c->stdio || c->origins[row_index(row)].source != CONFIG_DEFAULT;
+    return c->origins[row_index(row)].source != CONFIG_DEFAULT;
+}
+
+bool config_wants_http(const struct config *c)
+{
+    bool has_other = c->stdio || c->tcp.count > 0 || c->unix_sockets.count > 0;
+    return !has_other || config_names_http(c);
 }
 
 static int put_address(struct buf *out, const struct config_address *a)
@@ -286,6 +313,8 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
         return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
     case CONFIG_TEXT:
         return buf_puts(out, tidings_str(*(char *const *)at));
+    case CONFIG_MODE:
+        return buf_putf(out, "%04o", *(const unsigned *)at);
     case CONFIG_ADDRESS:
         return put_address(out, at);
     case CONFIG_MOUNTS:
@@ -295,6 +324,8 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_HOSTS:
     case CONFIG_RULES:
     case CONFIG_PREFIXES:
+    case CONFIG_ADDRESSES:
+    case CONFIG_PATHS:
         for (size_t i = 0; i < list->count; i++) {
             buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
         }

@@ -24,7 +24,7 @@
 
 #include "base/str.h"
 
-#define CONFIG_ROWS_MAX 64u      /* rows in the table, asserted */
+#define CONFIG_ROWS_MAX 128u     /* rows in the table, asserted */
 #define CONFIG_ITEMS_MAX 1000u   /* items of one list, mounts */
 #define CONFIG_VALUE_MAX 4096u   /* bytes of one value */
 #define CONFIG_FILE_MAX 1048576u /* bytes of the file */
@@ -66,6 +66,9 @@ struct config_mount {
 struct config {
     struct config_address http;
     bool stdio;
+    struct config_list tcp;          /* addresses */
+    struct config_list unix_sockets; /* paths */
+    unsigned unix_mode;
     uint64_t workers; /* 0: as many as cores */
     struct config_mount *mounts;
     size_t mount_count;
@@ -159,8 +162,12 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
  * allow-write. */
 int config_check(const struct config *c, struct tidings_error *err);
 
-/* HTTP is served unless stdio was asked for and no address was. */
+/* Was an address for HTTP given? Otherwise it is served only when no other door was named. */
+bool config_names_http(const struct config *c);
 bool config_wants_http(const struct config *c);
+/* "127.0.0.1:7777", "[::1]:7777", "7777". */
+int config_parse_address(struct tidings_str s, struct config_address *out,
+                         struct tidings_error *err);
 bool config_address_is_loopback(const struct config_address *a);
 
 /* The value of a row as its flag spells it ("16m", "15s", "2026-07-28"); lists are joined by

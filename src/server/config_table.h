@@ -15,12 +15,15 @@ enum config_type {
     CONFIG_DURATION, /* uint64_t ms */
     CONFIG_CHOICE,   /* unsigned, index into choices */
     CONFIG_TEXT,     /* char * */
+    CONFIG_MODE,     /* unsigned, permissions in octal */
     CONFIG_ADDRESS,  /* struct config_address */
     CONFIG_GLOBS,    /* struct config_list from here on */
     CONFIG_ORIGINS,
     CONFIG_HOSTS,
     CONFIG_RULES, /* JSON objects */
     CONFIG_PREFIXES,
+    CONFIG_ADDRESSES,
+    CONFIG_PATHS,  /* of sockets */
     CONFIG_MOUNTS, /* mounts and mount_count */
 };
 
@@ -105,8 +108,7 @@ int config_parse_number(const struct config_row *row, struct tidings_str s, uint
                         struct tidings_error *err);
 int config_parse_choice(const struct config_row *row, struct tidings_str s, unsigned *out,
                         struct tidings_error *err);
-int config_parse_address(struct tidings_str s, struct config_address *out,
-                         struct tidings_error *err);
+int config_parse_mode(struct tidings_str s, unsigned *out, struct tidings_error *err);
 int config_check_item(enum config_type type, struct tidings_str s, struct tidings_error *err);
 
 #endif

@@ -17,6 +17,8 @@
 #include "uri/pattern.h"
 #include "uri/uri.h"
 
+#define SOCKET_PATH_MAX 107u /* what the kernel takes */
+
 int config_put_accepted(struct buf *out, const struct config_row *row)
 {
     switch (row->type) {
@@ -41,7 +43,10 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return out->failed;
     case CONFIG_TEXT:
         return buf_puts(out, STR("text"));
+    case CONFIG_MODE:
+        return buf_puts(out, STR("permissions in octal such as 0660"));
     case CONFIG_ADDRESS:
+    case CONFIG_ADDRESSES:
         return buf_puts(out, STR("ADDR:PORT such as 127.0.0.1:7777 or [::1]:7777"));
     case CONFIG_GLOBS:
         return buf_puts(out, STR("globs such as *.tmp"));
@@ -53,6 +58,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return buf_puts(out, STR("objects with uri, options and limits"));
     case CONFIG_PREFIXES:
         return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
+    case CONFIG_PATHS:
+        return buf_puts(out, STR("paths such as /run/tidings/mcp.sock"));
     case CONFIG_MOUNTS:
         return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
     }
@@ -175,6 +182,22 @@ int config_parse_address(struct tidings_str s, struct config_address *out,
     return 0;
 }
 
+int config_parse_mode(struct tidings_str s, unsigned *out, struct tidings_error *err)
+{
+    static const struct config_row row = {.type = CONFIG_MODE};
+    unsigned mode = 0;
+    bool ok = s.len > 0 && s.len <= 4;
+    for (size_t i = 0; ok && i < s.len; i++) {
+        ok = s.ptr[i] >= '0' && s.ptr[i] <= '7';
+        mode = mode * 8 + (unsigned)(s.ptr[i] - '0');
+    }
+    if (!ok || mode > 0777) {
+        return reject(&row, s, "is not a mode", err);
+    }
+    *out = mode;
+    return 0;
+}
+
 bool config_address_is_loopback(const struct config_address *a)
 {
     struct in_addr four;
@@ -245,6 +268,13 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_RULES) {
         return rule_check(s, err);
+    }
+    if (type == CONFIG_ADDRESSES) {
+        struct config_address address;
+        return config_parse_address(s, &address, err);
+    }
+    if (type == CONFIG_PATHS && (memchr(s.ptr, '\0', s.len) || s.len > SOCKET_PATH_MAX)) {
+        return reject(&row, s, "is longer than the path of a socket may be", err);
     }
     if (type == CONFIG_PREFIXES) {
         return check_prefix(s, err);

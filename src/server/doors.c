@@ -2,9 +2,12 @@
  *
  * The doors of a server: which there are, how many may come in, and what they are called.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/server_private.h"
@@ -37,21 +40,95 @@ static size_t connection_limit(const struct tidings_server *s)
     return limit;
 }
 
-/* ---- one door -------------------------------------------------------------------------------- */
+/* ---- which there are ------------------------------------------------------------------------- */
 
-static int open_one(struct tidings_server *s, struct door door, const struct endpoint_address *at,
-                    size_t max_connections, struct tidings_error *err)
+bool doors_have(const struct tidings_server *s, enum door_kind kind)
+{
+    const struct config *c = &s->config;
+    bool has = kind == DOOR_HTTP
+                   ? config_names_http(c) || (config_wants_http(c) && s->passed_count == 0)
+                   : c->tcp.count > 0 || c->unix_sockets.count > 0;
+    for (size_t i = 0; i < s->passed_count; i++) {
+        has = has || s->passed[i].kind == kind;
+    }
+    return has;
+}
+
+int tidings_server_add_socket(struct tidings_server *s, enum tidings_door door, int fd,
+                              struct tidings_error *err)
+{
+    if (server_check_new(s, err) < 0) {
+        return TIDINGS_E_INVALID;
+    }
+    if (door != TIDINGS_DOOR_HTTP && door != TIDINGS_DOOR_LINES) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "there is no kind of door %d", (int)door);
+    }
+    if (s->passed_count >= SERVER_DOORS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u doors",
+                            SERVER_DOORS_MAX);
+    }
+    int rc = endpoint_check_passed(fd, err);
+    if (rc < 0) {
+        return rc;
+    }
+    s->passed[s->passed_count++] = (struct server_socket){
+        .kind = door == TIDINGS_DOOR_HTTP ? DOOR_HTTP : DOOR_LINES,
+        .fd = fd,
+    };
+    return 0;
+}
+
+void doors_forget_passed(struct tidings_server *s)
+{
+    while (s->passed_count > 0) {
+        close(s->passed[--s->passed_count].fd);
+    }
+}
+
+const char *tidings_server_door(struct tidings_server *s, size_t index)
+{
+    return index < s->door_count && s->doors[index].listener
+               ? listener_url(s->doors[index].listener)
+               : NULL;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int check_reach(struct tidings_server *s, const struct server_door *d,
+                       struct tidings_error *err)
+{
+    const struct endpoint *e = listener_endpoint(d->listener);
+    if (endpoint_is_local(e)) {
+        return 0;
+    }
+    if (s->is_program && !s->config.allow_remote) { /* a passed one: others were judged before */
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "the passed socket %s can be reached by other machines and nothing "
+                            "asks who they are; add --allow-remote to serve there",
+                            listener_url(d->listener));
+    }
+    if (d->door.kind == DOOR_HTTP) {
+        s->http.guard.is_loopback = false;
+    }
+    log_warn("open to the network",
+             "address=%s port=%u reason=\"no authentication is configured%s\"", e->host, e->port,
+             d->door.tls ? "" : ", and everything can be read on the way");
+    return 0;
+}
+
+static int open_one(struct tidings_server *s, enum door_kind kind,
+                    const struct endpoint_address *at, struct tidings_error *err)
 {
     if (s->door_count >= SERVER_DOORS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a server has at most %u doors",
                             SERVER_DOORS_MAX);
     }
     struct server_door *d = &s->doors[s->door_count];
-    d->door = door;
+    d->door = (struct door){.kind = kind};
     struct listener_options o = {
         .door = &d->door,
         .at = *at,
-        .max_connections = max_connections,
+        .max_connections = s->max_connections,
         .entrances = s->entrances,
         .entrance_count = s->worker_count,
     };
@@ -60,11 +137,57 @@ static int open_one(struct tidings_server *s, struct door door, const struct end
         return err->code < 0 ? err->code : TIDINGS_E_IO;
     }
     s->door_count++;
-    if (!endpoint_is_local(listener_endpoint(d->listener))) {
-        log_warn("open to the network", "door=%s reason=\"no authentication is configured\"",
-                 listener_url(d->listener));
+    return check_reach(s, d, err);
+}
+
+static int open_http(struct tidings_server *s, struct tidings_error *err)
+{
+    const struct config *c = &s->config;
+    if (!config_names_http(c) && (!config_wants_http(c) || s->passed_count > 0)) {
+        return 0;
     }
-    return 0;
+    struct endpoint_address at = {
+        .option = "--http ADDR:PORT", .host = c->http.host, .port = c->http.port};
+    return open_one(s, DOOR_HTTP, &at, err);
+}
+
+static int open_sockets(struct tidings_server *s, struct tidings_error *err)
+{
+    const struct config *c = &s->config;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < c->tcp.count; i++) {
+        struct config_address a;
+        rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
+        struct endpoint_address at = {.option = "--tcp ADDR:PORT", .host = a.host, .port = a.port};
+        rc = rc < 0 ? rc : open_one(s, DOOR_LINES, &at, err);
+    }
+    for (size_t i = 0; rc == 0 && i < c->unix_sockets.count; i++) {
+        struct endpoint_address at = {
+            .option = "--unix PATH", .path = c->unix_sockets.items[i], .mode = c->unix_mode};
+        rc = open_one(s, DOOR_LINES, &at, err);
+    }
+    return rc;
+}
+
+/* Copies of the descriptors, so that a start that fails may be tried again. */
+static int open_passed(struct tidings_server *s, struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < s->passed_count; i++) {
+        struct endpoint_address at = {.fd = fcntl(s->passed[i].fd, F_DUPFD_CLOEXEC, 0)};
+        if (at.fd < 0) {
+            return error_errno(err, errno, "a passed socket");
+        }
+        size_t before = s->door_count;
+        rc = open_one(s, s->passed[i].kind, &at, err);
+        if (rc < 0 && s->door_count == before) {
+            close(at.fd);
+        }
+    }
+    if (rc == 0) {
+        doors_forget_passed(s);
+    }
+    return rc;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -77,29 +200,31 @@ static void input_ended(void *user)
     }
 }
 
-int doors_open(struct tidings_server *s, struct tidings_error *err)
+static int open_stdio(struct tidings_server *s, struct tidings_error *err)
 {
-    const struct config *c = &s->config;
-    if (c->stdio) {
-        int rc = worker_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO, c->max_line, err);
-        if (rc < 0) {
-            return rc;
-        }
+    int rc = worker_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO, s->config.max_line, err);
+    if (rc == 0) {
         s->workers[0]->input_ended = input_ended;
         s->workers[0]->user = s;
     }
+    return rc;
+}
+
+int doors_open(struct tidings_server *s, struct tidings_error *err)
+{
     s->doors = mem_zalloc(SERVER_DOORS_MAX * sizeof(*s->doors));
     if (!s->doors) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    size_t most = connection_limit(s);
-    int rc = 0;
-    if (config_wants_http(c)) {
-        struct endpoint_address at = {
-            .option = "--http ADDR:PORT", .host = c->http.host, .port = c->http.port};
-        rc = open_one(s, (struct door){.kind = DOOR_HTTP}, &at, most, err);
+    s->max_connections = connection_limit(s);
+    int rc = s->config.stdio ? open_stdio(s, err) : 0;
+    if (rc == 0) {
+        rc = open_http(s, err);
     }
-    return rc;
+    if (rc == 0) {
+        rc = open_sockets(s, err);
+    }
+    return rc < 0 ? rc : open_passed(s, err);
 }
 
 void doors_close(struct tidings_server *s)

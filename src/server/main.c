@@ -31,9 +31,13 @@ static const char *base_name(const char *path)
 
 static void on_ready(void *user, const char *url)
 {
-    bool is_pipe = strcmp(url, "stdio") == 0;
-    fprintf(stderr, "%s: serving on %s\n", (const char *)user,
-            is_pipe ? "standard input and output" : url);
+    struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
+    fprintf(stderr, "%s: serving on %s", (const char *)user,
+            strcmp(url, "stdio") == 0 ? "standard input and output" : url);
+    for (size_t i = 1; (url = tidings_server_door(server, i)) != NULL; i++) {
+        fprintf(stderr, ", %s", url);
+    }
+    fputc('\n', stderr);
 }
 
 static int serve(struct tidings_server *server, struct tidings_error *err)

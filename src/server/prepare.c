@@ -85,7 +85,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
                 .host_count = c->allow_host.count,
                 .origins = (const char *const *)c->allow_origin.items,
                 .origin_count = c->allow_origin.count,
-                .is_loopback = config_address_is_loopback(&c->http),
+                .is_loopback = true, /* until a door says otherwise */
             },
         .routes = s->routes,
         .route_count = s->route_count,
@@ -96,6 +96,13 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
     };
+    s->sockets = (struct socket_config){
+        .max_line = c->max_line,
+        .keepalive_ms = c->keepalive_ms,
+        .idle_timeout_ms = c->idle_timeout_ms,
+        .stall_timeout_ms = c->stall_timeout_ms,
+        .session_timeout_ms = c->session_timeout_ms,
+    };
 }
 
 static struct http_worker *find_worker(void *user, unsigned index)
@@ -104,7 +111,7 @@ static struct http_worker *find_worker(void *user, unsigned index)
     return index < s->worker_count ? s->workers[index]->http : NULL;
 }
 
-static int build_workers(struct tidings_server *s, bool wants_http, struct tidings_error *err)
+static int build_workers(struct tidings_server *s, struct tidings_error *err)
 {
     size_t count = s->worker_count;
     s->workers = mem_zalloc(count * sizeof(struct worker *));
@@ -119,7 +126,8 @@ static int build_workers(struct tidings_server *s, bool wants_http, struct tidin
             .hub = s->hub,
             .limits = &s->limits,
             .self = &s->self,
-            .http = wants_http ? &s->http : NULL,
+            .http = doors_have(s, DOOR_HTTP) ? &s->http : NULL,
+            .sockets = doors_have(s, DOOR_LINES) ? &s->sockets : NULL,
             .find = find_worker,
             .find_user = s,
             .index = (unsigned)i,
@@ -157,10 +165,10 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc < 0) {
         return rc;
     }
-    bool wants_http = config_wants_http(c);
+    bool listens = doors_have(s, DOOR_HTTP) || doors_have(s, DOOR_LINES);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;
-    s->worker_count = is_stepped || !wants_http ? 1 : wanted;
+    s->worker_count = is_stepped || !listens ? 1 : wanted;
     build_identity(s);
     rules_deinit(&s->rules);
     rc = rules_init(&s->rules, c, &s->live_rules, err);
@@ -201,7 +209,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         rc = publish_settle(s, err);
     }
     if (rc == 0) {
-        rc = build_workers(s, wants_http, err);
+        rc = build_workers(s, err);
     }
     if (rc == 0) {
         rc = doors_open(s, err);

@@ -59,6 +59,7 @@ void tidings_server_destroy(struct tidings_server *s)
         return; /* a callback still has a request of ours and may answer it; or it is in use */
     }
     server_timers_close(s);
+    doors_forget_passed(s);
     hub_destroy(s->hub);
     catalog_unref(s->mounted);
     published_destroy(s->published);

@@ -31,6 +31,12 @@ struct server_door {
     struct listener *listener; /* NULL: closed */
 };
 
+/* A listening socket that the program made. */
+struct server_socket {
+    enum door_kind kind;
+    int fd;
+};
+
 struct tidings_server {
     struct config config;
     struct loop *loop;
@@ -41,10 +47,14 @@ struct tidings_server {
     size_t running_workers;    /* atomic */
     struct server_door *doors; /* open, or closed already while it winds down */
     size_t door_count;
+    size_t max_connections;                        /* through all of them */
+    struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
+    size_t passed_count;
     struct core_limits limits;
     struct rules rules;    /* behind limits.options */
     struct map live_rules; /* struct live_rule by prefix; whoever is or holds the hub */
     struct http_config http;
+    struct socket_config sockets;
     struct server_identity self;
     struct buf implementation, instructions, ceiling;
     struct http_route *routes;
@@ -80,10 +90,13 @@ void live_rules_deinit(struct tidings_server *s);
 void server_timers_start(struct tidings_server *s);
 void server_timers_stop(struct tidings_server *s);
 void server_timers_close(struct tidings_server *s);
-/* doors.c: what clients come in by. Workers are there already; a failure leaves some open. */
+/* doors.c: what clients come in by. Will there be such a door? */
+bool doors_have(const struct tidings_server *s, enum door_kind kind);
+/* Workers are there already; a failure leaves some open. */
 int doors_open(struct tidings_server *s, struct tidings_error *err);
 void doors_close(struct tidings_server *s);   /* nobody comes in any more */
 void doors_destroy(struct tidings_server *s); /* … and nobody is on the way */
+void doors_forget_passed(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */
 void server_dismantle(struct tidings_server *s);
 

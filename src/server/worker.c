@@ -30,7 +30,7 @@ static void finish(struct worker *w)
 
 static void check_done(struct worker *w)
 {
-    if (w->http_done && w->stdio_done && w->stopping) {
+    if (w->http_done && w->sockets_done && w->stdio_done && w->stopping) {
         finish(w);
     }
 }
@@ -39,6 +39,13 @@ static void on_http_drained(void *user)
 {
     struct worker *w = user;
     w->http_done = true;
+    check_done(w);
+}
+
+static void on_sockets_drained(void *user)
+{
+    struct worker *w = user;
+    w->sockets_done = true;
     check_done(w);
 }
 
@@ -65,10 +72,14 @@ static void stop_deliver(struct letter *letter, void *owner)
     loop_timer_start(w->deadline, w->drain_ms, 0);
     w->stopping = true;
     w->http_done = !w->http;
+    w->sockets_done = !w->sockets;
     w->stdio_done = w->stdio_done || !w->stdio;
     core_stop(&w->core);
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w);
+    }
+    if (w->sockets) {
+        socket_worker_drain(w->sockets, on_sockets_drained, w);
     }
     if (w->stdio) {
         stdio_drain(w->stdio);
@@ -101,7 +112,10 @@ struct worker *worker_create(const struct worker_options *o, struct tidings_erro
     if (w->deadline && o->http) {
         w->http = http_worker_create(&w->core, o->http, o->find, o->find_user, err);
     }
-    if (rc < 0 || !w->deadline || (o->http && !w->http)) {
+    if (w->deadline && o->sockets) {
+        w->sockets = socket_worker_create(&w->core, o->sockets, err);
+    }
+    if (rc < 0 || !w->deadline || (o->http && !w->http) || (o->sockets && !w->sockets)) {
         worker_destroy(w);
         return NULL;
     }
@@ -126,6 +140,7 @@ bool worker_destroy(struct worker *w)
     }
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
+    socket_worker_destroy(w->sockets);
     if (!core_settle(&w->core, w->has_settled ? 0 : SETTLE_MS)) {
         log_error("a provider does not finish", "requests=%zu", w->core.outstanding);
         return false; /* it may still write into memory of ours: leave it */
@@ -151,6 +166,7 @@ void worker_entrance(struct worker *w, struct entrance *ret)
 {
     *ret = (struct entrance){{0}};
     ret->by_kind[DOOR_HTTP] = w->http ? http_worker_receiver(w->http) : NULL;
+    ret->by_kind[DOOR_LINES] = w->sockets ? socket_worker_receiver(w->sockets) : NULL;
 }
 
 static void *run(void *arg)

@@ -10,19 +10,21 @@
 
 #include "core/core.h"
 #include "transport/http.h"
+#include "transport/socket.h"
 #include "transport/stdio.h"
 
 struct worker {
     struct core core;
     struct loop *loop;
-    struct http_worker *http; /* NULL: none */
-    struct stdio *stdio;      /* NULL: none */
+    struct http_worker *http;      /* NULL: none */
+    struct socket_worker *sockets; /* NULL: none */
+    struct stdio *stdio;           /* NULL: none */
     struct loop_timer *deadline;
     pthread_t thread;
     struct letter stop;
     uint64_t drain_ms;
     bool owns_loop, running;
-    bool stopping, http_done, stdio_done, finished, has_settled;
+    bool stopping, http_done, sockets_done, stdio_done, finished, has_settled;
     void (*input_ended)(void *user);                  /* on the worker's thread: the end of stdio */
     void (*ended)(struct worker *worker, void *user); /* on the worker's thread */
     void *user;
@@ -33,7 +35,8 @@ struct worker_options {
     struct hub *hub;
     const struct core_limits *limits;
     const struct server_identity *self;
-    const struct http_config *http; /* NULL: none */
+    const struct http_config *http;      /* NULL: none */
+    const struct socket_config *sockets; /* NULL: none */
     http_find_worker_fn find;
     void *find_user;
     unsigned index;

@@ -201,7 +201,7 @@ static int open_path(struct endpoint *e, const struct endpoint_address *at,
 
 /* ---- passed ---------------------------------------------------------------------------------- */
 
-static int check_passed(int fd, struct tidings_error *err)
+int endpoint_check_passed(int fd, struct tidings_error *err)
 {
     int type = 0, listens = 0;
     socklen_t size = sizeof(type);
@@ -228,7 +228,7 @@ int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct 
     bool is_passed = !at->host && !at->path;
     int rc;
     if (is_passed) {
-        rc = check_passed(at->fd, err);
+        rc = endpoint_check_passed(at->fd, err);
         e->fd = at->fd;
     } else {
         rc = at->path ? open_path(e, at, err) : open_internet(e, at, err);

@@ -39,6 +39,8 @@ struct endpoint {
 /* On failure nothing is left behind, and a passed descriptor is not closed. TIDINGS_E_EXISTS: in
  * use; TIDINGS_E_NOTFOUND, TIDINGS_E_DENIED, TIDINGS_E_INVALID. */
 int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct tidings_error *err);
+/* Is it a stream socket that listens? Makes it fit for us: neither blocking nor inherited. */
+int endpoint_check_passed(int fd, struct tidings_error *err);
 void endpoint_close(struct endpoint *e); /* one that was never opened must have fd -1 */
 /* Can only this machine reach it? */
 bool endpoint_is_local(const struct endpoint *e);

@@ -2,8 +2,6 @@
  *
  * What is said over HTTP: answers, refusals, and event streams (close-delimited, not chunked).
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -12,6 +10,7 @@
 #include "base/mem.h"
 #include "core/call.h"
 #include "transport/http_conn.h"
+#include "transport/who.h"
 #include "wire/http_chars.h"
 #include "wire/sse.h"
 
@@ -207,20 +206,9 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     return &conn->sink;
 }
 
-/* Nobody says who they are: whoever comes from the same address is one. */
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
-    struct sockaddr_storage from = {0};
-    socklen_t len = sizeof(from);
-    if (getpeername(conn->fd, (struct sockaddr *)&from, &len) < 0) {
-        return;
-    }
-    if (from.ss_family == AF_INET) {
-        inet_ntop(AF_INET, &((struct sockaddr_in *)&from)->sin_addr, out, PRINCIPAL_MAX);
-    } else if (from.ss_family == AF_INET6) {
-        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&from)->sin6_addr, out, PRINCIPAL_MAX);
-    }
+    who_is_there(of_channel((struct channel *)(uintptr_t)channel)->fd, out);
 }
 
 const struct channel_ops http_channel_ops = {

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Lines in, lines out.
+ */
+#include "transport/line.h"
+
+#include "core/inbound.h"
+
+static struct line *of_sink(const struct sink *sink)
+{
+    return list_entry((struct sink *)(uintptr_t)sink, struct line, sink);
+}
+
+static void stir(struct line *line)
+{
+    if (line->stirred) {
+        line->stirred(line);
+    }
+}
+
+static void break_off(struct line *line, const char *reason)
+{
+    if (!line->broken) {
+        line->broken = true;
+        line->reason = reason;
+        stir(line);
+    }
+}
+
+/* ---- output ---------------------------------------------------------------------------------- */
+
+void line_answer(struct channel *channel, int status, const struct answer_headers *headers,
+                 struct buf *text)
+{
+    (void)status;
+    (void)headers;
+    struct line *line = line_of(channel);
+    stir(line);
+    if (text->len == 0) {
+        return; /* out of memory even for an error */
+    }
+    buf_putc(text, '\n');
+    if (text->failed) {
+        break_off(line, "out of memory"); /* a message without its end would corrupt the rest */
+        return;
+    }
+    if (text->len > SENDQ_SHARE) {
+        size_t len = 0;
+        char *memory = buf_detach(text, &len);
+        sendq_take(&line->out, memory, len);
+    } else {
+        sendq_puts(&line->out, buf_str(text));
+    }
+}
+
+void line_accepted(struct channel *channel)
+{
+    stir(line_of(channel));
+}
+
+struct sink *line_stream(struct channel *channel, const struct answer_headers *headers)
+{
+    (void)headers;
+    return &line_of(channel)->sink;
+}
+
+static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
+{
+    (void)event_id;
+    char *at = sendq_room(&of_sink(sink)->out, len + 1);
+    if (at) {
+        at[len] = '\n';
+    }
+    return at;
+}
+
+static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    (void)sink;
+    (void)event_id;
+    (void)retry_ms;
+}
+
+static size_t sink_pending(const struct sink *sink)
+{
+    return of_sink(sink)->out.pending;
+}
+
+static void sink_end(struct sink *sink)
+{
+    (void)sink; /* the pipe goes on; only what was said on it ends */
+}
+
+static void sink_cut(struct sink *sink, const char *reason)
+{
+    break_off(of_sink(sink), reason);
+}
+
+static const struct sink_ops line_sink_ops = {
+    .name = "line",
+    .room = sink_room,
+    .prime = sink_prime,
+    .pending = sink_pending,
+    .end = sink_end,
+    .cut = sink_cut,
+};
+
+void line_flushed(struct line *line, enum sendq_state state)
+{
+    if (state == SENDQ_BROKEN) {
+        break_off(line, "write failed");
+    } else if (state == SENDQ_EMPTY) {
+        sink_drained(&line->sink);
+        line_pump(line);
+    }
+}
+
+/* ---- input ----------------------------------------------------------------------------------- */
+
+/* May another request begin? */
+static bool has_room(const struct line *line)
+{
+    if (line->broken || line->out.pending >= LINE_HIGH_WATER) {
+        return false;
+    }
+    unsigned calls = 0;
+    list_each (it, next, &line->channel.calls) {
+        if (++calls >= LINE_MAX_CALLS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void handle(struct line *line, enum line_result result, struct tidings_str text)
+{
+    if (result == LINE_TOO_LONG) {
+        inbound_refuse(&line->channel, 413, RPC_INVALID_REQUEST,
+                       "a message may be at most %zu bytes long", line->reader.max);
+    } else {
+        inbound_text(&line->channel, text, NULL);
+    }
+}
+
+void line_feed(struct line *line, const char *bytes, size_t len)
+{
+    if (line_reader_feed(&line->reader, bytes, len) < 0) {
+        break_off(line, "out of memory");
+    }
+}
+
+void line_pump(struct line *line)
+{
+    struct tidings_str text;
+    enum line_result result = LINE_READY;
+    while (!line->finished && result != LINE_MORE && has_room(line)) {
+        result = line_reader_next(&line->reader, &text);
+        if (result == LINE_MORE && line->eof) {
+            result = line_reader_finish(&line->reader, &text);
+            line->finished = true;
+        }
+        if (result != LINE_MORE) {
+            handle(line, result, text);
+        }
+    }
+    if (line->finished) {
+        stir(line);
+    }
+}
+
+bool line_reads(const struct line *line)
+{
+    return !line->eof && has_room(line);
+}
+
+bool line_is_done(const struct line *line)
+{
+    return line->finished && list_empty(&line->channel.calls) && line->out.pending == 0;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void line_init(struct line *line, const struct channel_ops *ops, struct core *core, size_t max_line)
+{
+    channel_init(&line->channel, ops, core);
+    line->sink.ops = &line_sink_ops;
+    line_reader_init(&line->reader, max_line);
+}
+
+void line_deinit(struct line *line)
+{
+    channel_deinit(&line->channel);
+    sendq_deinit(&line->out);
+    line_reader_deinit(&line->reader);
+}

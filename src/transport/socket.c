@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Life of line-framed connections: adopt, read, time out, close. Nothing is closed while a callback
+ * of its messages may be on the stack: a connection that something happened to is *stirred* and
+ * looked at when the turn ends.
+ */
+#include "transport/socket.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/inbound.h"
+#include "core/peer.h"
+#include "transport/line.h"
+#include "transport/who.h"
+
+#define TICK_MS 250u
+/* How long a client may go on sending after its last answer before the connection is reset. */
+#define LINGER_MS 1000u
+/* A reader that stops holds about this much in the kernel; large answers still flow. */
+#define STREAM_SNDBUF (128 * 1024)
+#define PROBES 3
+
+/*     accept
+ *       |
+ *     FRESH --first byte--> MIDLINE <--> OPEN         a message has begun; none has
+ *       \______________________|_________/
+ *               end of input, or of our patience
+ *                              |
+ *                           ENDING --all written--> LINGER --end of input--> gone
+ */
+enum line_state {
+    LINE_FRESH,
+    LINE_MIDLINE,
+    LINE_OPEN,
+    LINE_ENDING,
+    LINE_LINGER,
+    LINE_STATES,
+};
+
+struct line_conn {
+    struct line line;
+    struct socket_worker *sw;
+    union {
+        struct {
+            struct list link;      /* in sw->by_state[state], oldest first */
+            struct list wait_link; /* in sw->waiting while the kernel takes no more */
+            struct list stir_link; /* in sw->stirred */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
+    struct loop_poll poll;
+    uint32_t since_ms; /* in this state, or heard of */
+    uint32_t wait_since_ms, wait_written;
+    int fd;
+    enum line_state state : 8;
+    bool waits : 1, gone : 1;
+};
+
+struct socket_worker {
+    struct core *core;
+    const struct socket_config *config;
+    struct receiver receiver;
+    struct list by_state[LINE_STATES];
+    struct list waiting, stirred;
+    struct loop_timer *tick;
+    struct loop_hook end_hook;
+    void (*drained)(void *user);
+    void *drained_user;
+    bool draining;
+    char scratch[65536];
+};
+
+static struct line_conn *of_line(struct line *line)
+{
+    return list_entry(line, struct line_conn, line);
+}
+
+static uint32_t now_of(const struct socket_worker *sw)
+{
+    return (uint32_t)loop_now_ms(sw->core->loop);
+}
+
+static void set_state(struct line_conn *conn, enum line_state state)
+{
+    list_remove(&conn->link);
+    list_append(&conn->sw->by_state[state], &conn->link);
+    conn->state = state;
+    conn->since_ms = now_of(conn->sw);
+}
+
+static void stirred(struct line *line)
+{
+    struct line_conn *conn = of_line(line);
+    if (!conn->gone && list_empty(&conn->stir_link)) {
+        list_append(&conn->sw->stirred, &conn->stir_link);
+    }
+}
+
+static void want(struct line_conn *conn)
+{
+    if (conn->gone) {
+        return;
+    }
+    int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
+    if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
+        events |= LOOP_READ;
+    }
+    loop_poll_want(&conn->poll, events);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Nothing more will be read: finish what has come. */
+static void end_input(struct line_conn *conn)
+{
+    conn->line.eof = true;
+    set_state(conn, LINE_ENDING);
+    stirred(&conn->line);
+}
+
+static void check_drained(struct socket_worker *sw)
+{
+    if (sw->draining && sw->drained && receiver_count(&sw->receiver) == 0) {
+        void (*drained)(void *) = sw->drained;
+        sw->drained = NULL;
+        drained(sw->drained_user);
+    }
+}
+
+static void close_conn(struct line_conn *conn, const char *reason)
+{
+    struct socket_worker *sw = conn->sw;
+    if (conn->gone) {
+        return;
+    }
+    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->core->index);
+    conn->gone = true;
+    list_remove(&conn->link);
+    list_remove(&conn->wait_link);
+    list_remove(&conn->stir_link);
+    loop_poll_deinit(&conn->poll);
+    line_deinit(&conn->line);
+    close(conn->fd);
+    receiver_left(&sw->receiver);
+    loop_discard(sw->core->loop, &conn->discard, mem_free, conn);
+    check_drained(sw);
+}
+
+/* Everything is said. What still comes is thrown away for a while, so that the last answer is read
+ * before the reset that unread input would cause. */
+static void linger(struct line_conn *conn)
+{
+    shutdown(conn->fd, SHUT_WR);
+    channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
+    set_state(conn, LINE_LINGER);
+    want(conn);
+}
+
+static void look_at(struct line_conn *conn)
+{
+    struct line *line = &conn->line;
+    if (conn->state == LINE_LINGER) {
+        return;
+    }
+    line_pump(line);
+    if (line->broken) {
+        close_conn(conn, line->reason);
+    } else if (line_is_done(line)) {
+        linger(conn);
+    } else {
+        want(conn);
+    }
+}
+
+/* The end of a turn: write, then look at what was stirred, which may write more. */
+static void end_turn(void *user)
+{
+    struct socket_worker *sw = user;
+    sendq_batch_flush(&sw->core->batch);
+    while (!list_empty(&sw->stirred)) {
+        struct list now;
+        list_init(&now);
+        list_splice(&now, &sw->stirred);
+        while (!list_empty(&now)) {
+            struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
+            list_remove(&conn->stir_link);
+            look_at(conn);
+        }
+        sendq_batch_flush(&sw->core->batch);
+    }
+}
+
+/* ---- reading and writing --------------------------------------------------------------------- */
+
+static void on_input(struct line_conn *conn, size_t len)
+{
+    struct socket_worker *sw = conn->sw;
+    line_feed(&conn->line, sw->scratch, len);
+    line_pump(&conn->line);
+    set_state(conn, conn->line.reader.in.len > conn->line.reader.start ? LINE_MIDLINE : LINE_OPEN);
+}
+
+static void read_input(struct line_conn *conn)
+{
+    struct socket_worker *sw = conn->sw;
+    ssize_t n = recv(conn->fd, sw->scratch, sizeof(sw->scratch), 0);
+    if (n < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+            close_conn(conn, "reset");
+        }
+    } else if (conn->state == LINE_LINGER) {
+        if (n == 0) {
+            close_conn(conn, "done");
+        }
+    } else if (n == 0) {
+        end_input(conn);
+    } else {
+        on_input(conn, (size_t)n);
+    }
+}
+
+static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+{
+    (void)q;
+    struct line_conn *conn = user;
+    if (state == SENDQ_WAITING) {
+        if (!conn->waits) {
+            conn->waits = true;
+            conn->wait_since_ms = now_of(conn->sw);
+            conn->wait_written = (uint32_t)conn->line.out.written;
+            list_append(&conn->sw->waiting, &conn->wait_link);
+        }
+    } else {
+        list_remove(&conn->wait_link);
+        conn->waits = false;
+    }
+    line_flushed(&conn->line, state);
+    want(conn);
+}
+
+static void on_event(struct loop_poll *poll, int events, void *user)
+{
+    (void)poll;
+    struct line_conn *conn = user;
+    if (events & LOOP_ERROR) {
+        close_conn(conn, "socket error");
+        return;
+    }
+    if (events & LOOP_WRITE) {
+        on_flushed(&conn->line.out, sendq_flush(&conn->line.out), conn);
+    }
+    if ((events & LOOP_READ) && (conn->state == LINE_LINGER || line_reads(&conn->line))) {
+        read_input(conn);
+    }
+    want(conn);
+}
+
+/* ---- the channel ----------------------------------------------------------------------------- */
+
+/* It will be told of changes from now on. */
+static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+{
+    int size = STREAM_SNDBUF;
+    setsockopt(of_line(line_of(channel))->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    return line_stream(channel, headers);
+}
+
+static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    who_is_there(of_line(line_of(channel))->fd, out);
+}
+
+static const struct channel_ops socket_channel_ops = {
+    .name = "socket",
+    .is_http = false,
+    .answer = line_answer,
+    .accepted = line_accepted,
+    .stream = stream,
+    .principal = principal,
+};
+
+/* ---- deadlines ------------------------------------------------------------------------------- */
+
+static bool is_used(const struct line_conn *conn)
+{
+    const struct channel *channel = &conn->line.channel;
+    const struct peer *peer = channel->peer;
+    return !list_empty(&channel->calls) ||
+           (peer && (peer->sub_count > 0 || peer->listen_count > 0));
+}
+
+/* What is said to it is its last. */
+static void refuse_slow(struct line_conn *conn)
+{
+    inbound_refuse(&conn->line.channel, 408, RPC_INVALID_REQUEST,
+                   "the rest of the message did not arrive in time");
+    conn->line.finished = true;
+    end_input(conn);
+}
+
+static void expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
+{
+    uint32_t now = now_of(sw);
+    list_each (it, next, &sw->by_state[state]) {
+        struct line_conn *conn = list_entry(it, struct line_conn, link);
+        if ((uint32_t)(now - conn->since_ms) < allowance) {
+            return;
+        }
+        if (state == LINE_LINGER) {
+            close_conn(conn, "done");
+        } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
+            set_state(conn, state); /* it waits for us, not we for it */
+        } else if (state == LINE_MIDLINE) {
+            refuse_slow(conn);
+        } else {
+            close_conn(conn, "idle");
+        }
+    }
+}
+
+static void cut_stalled(struct socket_worker *sw)
+{
+    uint32_t now = now_of(sw);
+    list_each (it, next, &sw->waiting) {
+        struct line_conn *conn = list_entry(it, struct line_conn, wait_link);
+        if ((uint32_t)conn->line.out.written != conn->wait_written) {
+            conn->wait_written = (uint32_t)conn->line.out.written;
+            conn->wait_since_ms = now;
+        } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
+            sw->core->stats.cut++;
+            close_conn(conn, "stalled: the client does not read");
+        }
+    }
+}
+
+static void on_tick(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct socket_worker *sw = user;
+    const struct socket_config *config = sw->config;
+    expire(sw, LINE_FRESH, config->idle_timeout_ms);
+    expire(sw, LINE_MIDLINE, config->stall_timeout_ms);
+    expire(sw, LINE_OPEN, config->session_timeout_ms);
+    expire(sw, LINE_LINGER, LINGER_MS);
+    cut_stalled(sw);
+    list_each (it, next, &sw->by_state[LINE_ENDING]) {
+        stirred(&list_entry(it, struct line_conn, link)->line);
+    }
+}
+
+/* ---- workers --------------------------------------------------------------------------------- */
+
+/* On a Unix socket none of them means anything. */
+static void set_socket_options(const struct socket_config *config, int fd)
+{
+    int one = 1, probes = PROBES;
+    int idle = (int)(config->keepalive_ms / 1000), between = idle / PROBES;
+    unsigned timeout = (unsigned)config->stall_timeout_ms;
+    idle = idle > 0 ? idle : 1;
+    between = between > 0 ? between : 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof(between));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+static void adopt(struct letter *letter, void *owner)
+{
+    struct socket_worker *sw = owner;
+    struct handover *h = list_entry(letter, struct handover, letter);
+    struct line_conn *conn = sw->draining ? NULL : mem_zalloc(sizeof(*conn));
+    if (!conn || loop_poll_init(&conn->poll, sw->core->loop, h->fd, on_event, conn, NULL) < 0) {
+        mem_free(conn);
+        handover_destroy(h);
+        receiver_left(&sw->receiver);
+        check_drained(sw);
+        return;
+    }
+    conn->sw = sw;
+    conn->fd = h->fd;
+    list_init(&conn->link);
+    list_init(&conn->wait_link);
+    list_init(&conn->stir_link);
+    line_init(&conn->line, &socket_channel_ops, sw->core, sw->config->max_line);
+    conn->line.stirred = stirred;
+    sendq_init(&conn->line.out, &sw->core->batch, conn->fd, on_flushed, conn);
+    set_socket_options(sw->config, conn->fd);
+    set_state(conn, LINE_FRESH);
+    mem_free(h);
+    want(conn);
+}
+
+struct socket_worker *socket_worker_create(struct core *core, const struct socket_config *config,
+                                           struct tidings_error *err)
+{
+    struct socket_worker *sw = mem_zalloc(sizeof(*sw));
+    if (!sw) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    sw->core = core;
+    sw->config = config;
+    for (size_t i = 0; i < LINE_STATES; i++) {
+        list_init(&sw->by_state[i]);
+    }
+    list_init(&sw->waiting);
+    list_init(&sw->stirred);
+    loop_hook_add(core->loop, &sw->end_hook, end_turn, sw);
+    sw->tick = loop_timer_open(core->loop, on_tick, sw);
+    sw->receiver.adopt = adopt;
+    sw->receiver.mailbox = mailbox_create(core->loop, sw, err);
+    if (!sw->receiver.mailbox || !sw->tick) {
+        socket_worker_destroy(sw);
+        return NULL;
+    }
+    loop_timer_start(sw->tick, TICK_MS, TICK_MS);
+    return sw;
+}
+
+void socket_worker_destroy(struct socket_worker *sw)
+{
+    if (!sw) {
+        return;
+    }
+    sw->drained = NULL;
+    for (size_t i = 0; i < LINE_STATES; i++) {
+        while (!list_empty(&sw->by_state[i])) {
+            close_conn(list_entry(sw->by_state[i].next, struct line_conn, link), "shutdown");
+        }
+    }
+    if (sw->receiver.mailbox) {
+        mailbox_close(sw->receiver.mailbox);
+        mailbox_unref(sw->receiver.mailbox);
+    }
+    loop_timer_close(sw->tick);
+    loop_hook_remove(&sw->end_hook);
+    mem_free(sw);
+}
+
+struct receiver *socket_worker_receiver(struct socket_worker *sw)
+{
+    return &sw->receiver;
+}
+
+void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user)
+{
+    sw->draining = true;
+    sw->drained = drained;
+    sw->drained_user = user;
+    for (size_t i = 0; i < LINE_ENDING; i++) {
+        list_each (it, next, &sw->by_state[i]) {
+            end_input(list_entry(it, struct line_conn, link));
+        }
+    }
+    check_drained(sw);
+}

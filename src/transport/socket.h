@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Line-framed sockets: the TCP and Unix connections of one worker, each a pipe of messages
+ * (transport/line.h). A connection is what a session is elsewhere: everything it has subscribed
+ * ends with it.
+ *
+ * When the client half-closes, what is under way is finished and written, then the connection is
+ * closed. A client that takes nothing for `stall_timeout`, or stops in the middle of a message for
+ * as long, is cut off; one that never says anything after `idle_timeout`; one that said something
+ * but has nothing subscribed and asks nothing, after `session_timeout`. TCP peers that are gone
+ * without a word are found by keep-alive probes.
+ */
+#ifndef TRANSPORT_SOCKET_H
+#define TRANSPORT_SOCKET_H
+
+#include "core/core.h"
+#include "transport/door.h"
+
+/* Frozen while the server runs. */
+struct socket_config {
+    size_t max_line;
+    uint64_t keepalive_ms, idle_timeout_ms, stall_timeout_ms, session_timeout_ms;
+};
+
+struct socket_worker;
+
+struct socket_worker *socket_worker_create(struct core *core, const struct socket_config *config,
+                                           struct tidings_error *err);
+/* Closes what is left. Other threads must not send to it any more. NULL is fine. */
+void socket_worker_destroy(struct socket_worker *sw);
+/* What connections are sent to. */
+struct receiver *socket_worker_receiver(struct socket_worker *sw);
+/* Takes no more input and finishes what has come; calls `drained` once the last one is gone. */
+void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);
+
+#endif

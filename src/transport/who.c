@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Asking the kernel who connected.
+ */
+#include "transport/who.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+void who_is_there(int fd, char out[PRINCIPAL_MAX])
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage storage;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } from = {0};
+    socklen_t len = sizeof(from);
+    if (getpeername(fd, &from.any, &len) < 0) {
+        return;
+    }
+    if (from.any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &from.v4.sin_addr, out, PRINCIPAL_MAX);
+    } else if (from.any.sa_family == AF_INET6) {
+        inet_ntop(AF_INET6, &from.v6.sin6_addr, out, PRINCIPAL_MAX);
+    } else if (from.any.sa_family == AF_UNIX) {
+        struct ucred user;
+        socklen_t size = sizeof(user);
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) {
+            snprintf(out, PRINCIPAL_MAX, "uid:%lu", (unsigned long)user.uid);
+        }
+    }
+}
