@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "core/peer.h"
 #include "core/request.h"
 
@@ -179,7 +180,7 @@ void call_empty(struct call *call)
     call_end(call, CACHE_NONE);
 }
 
-static void fail_with(struct call *call, const struct dialect_error *e)
+void call_fail_with(struct call *call, const struct dialect_error *e)
 {
     buf_deinit(&call->out);
     buf_init(&call->out, CALL_OUT_EXTRA);
@@ -189,14 +190,21 @@ static void fail_with(struct call *call, const struct dialect_error *e)
         buf_deinit(&call->out);
         buf_init(&call->out, 0);
     }
-    deliver(call, dialect_status(call->era, e->code));
+    deliver(call, dialect_status(call->core->self, call->era, e->code));
 }
 
-static void fail(struct call *call, int rpc_code, struct tidings_str message,
-                 struct tidings_str uri, struct tidings_str reason)
+/* With the code that is right for a failure of ours. */
+static void fail(struct call *call, int code, struct dialect_error *e)
 {
-    struct dialect_error e = {.code = rpc_code, .message = message, .uri = uri, .reason = reason};
-    fail_with(call, &e);
+    struct tidings_str scheme = str_cut(e->uri, ':', &(struct tidings_str){0}, NULL);
+    struct dialect_failure f = {
+        .era = call->era,
+        .code = code,
+        .method = call->msg.method,
+        .is_unserved = e->uri.len > 0 && !catalog_has_scheme(call->core->catalog, scheme),
+    };
+    dialect_name_failure(call->core->self, &f, e);
+    call_fail_with(call, e);
 }
 
 /* What one may not see does not exist, in data.reason as in the code. */
@@ -210,15 +218,14 @@ void call_fail_request(struct call *call, const struct request *r, struct tiding
                        struct tidings_str reason)
 {
     struct tidings_error err = r->err; /* the request goes with the call */
-    struct dialect_error e = {.code = dialect_code(call->era, err.code),
-                              .message = tidings_str(err.text),
+    struct dialect_error e = {.message = tidings_str(err.text),
                               .uri = uri,
                               .reason = reason,
                               .details = request_details(r)};
     if (reason.len == 0 && e.details.len == 0) {
         e.reason = reason_of(err.code, uri);
     }
-    fail_with(call, &e);
+    fail(call, err.code, &e);
 }
 
 void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json)
@@ -226,7 +233,7 @@ void call_fail_capability(struct call *call, const char *text, struct tidings_st
     struct dialect_error e = {.code = RPC_MISSING_CAPABILITY,
                               .message = tidings_str(text),
                               .required_json = required_json};
-    fail_with(call, &e);
+    call_fail_with(call, &e);
 }
 
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
@@ -236,7 +243,8 @@ void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, cons
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fail(call, rpc_code, tidings_str(text), uri, STR_EMPTY);
+    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text), .uri = uri};
+    call_fail_with(call, &e);
 }
 
 void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
@@ -246,19 +254,23 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    fail(call, dialect_code(call->era, code), tidings_str(text), uri, reason_of(code, uri));
+    struct dialect_error e = {
+        .message = tidings_str(text), .uri = uri, .reason = reason_of(code, uri)};
+    fail(call, code, &e);
 }
 
 void call_fail_reason(struct call *call, int code, struct tidings_str uri,
                       struct tidings_str reason, const char *text)
 {
-    fail(call, dialect_code(call->era, code), tidings_str(text), uri, reason);
+    struct dialect_error e = {.message = tidings_str(text), .uri = uri, .reason = reason};
+    fail(call, code, &e);
 }
 
 void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri)
 {
-    fail(call, dialect_code(call->era, err->code), tidings_str(err->text), uri,
-         reason_of(err->code, uri));
+    struct dialect_error e = {
+        .message = tidings_str(err->text), .uri = uri, .reason = reason_of(err->code, uri)};
+    fail(call, err->code, &e);
 }
 
 void call_accept(struct call *call)

@@ -62,6 +62,8 @@ void call_fail_request(struct call *call, const struct request *request, struct 
                        struct tidings_str reason);
 void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
+/* The same with an error that is complete. */
+void call_fail_with(struct call *call, const struct dialect_error *e);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */
 void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json);
 /* Send a notification that belongs to this request, before its answer: over HTTP the exchange

@@ -273,7 +273,8 @@ unsigned core_offers(const struct core *core)
     const struct feature_list *prompts = core->features[FEATURE_PROMPT];
     return (core->self->has_tools || (tools && tools->count > 0) ? LIST_TOOLS : 0u) |
            (core->self->has_prompts || (prompts && prompts->count > 0) ? LIST_PROMPTS : 0u) |
-           (completes(core) ? OFFER_COMPLETIONS : 0u);
+           (completes(core) ? OFFER_COMPLETIONS : 0u) |
+           (core->self->no_subscriptions ? 0u : OFFER_SUBSCRIPTIONS);
 }
 
 void core_set_catalog(struct core *core, struct catalog *catalog)

@@ -103,7 +103,8 @@ void core_deinit(struct core *core);
 
 /* Replace the snapshot (takes the reference). */
 void core_set_catalog(struct core *core, struct catalog *catalog);
-/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS. */
+/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS and
+ * OFFER_SUBSCRIPTIONS. */
 unsigned core_offers(const struct core *core);
 void core_set_features(struct core *core, enum feature_kind kind, struct feature_list *list);
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */

@@ -18,6 +18,7 @@ static const struct revision revisions[] = {
     {.name = {"2025-06-18", 10}, .era = ERA_LEGACY},
     {.name = {"2025-03-26", 10}, .era = ERA_LEGACY, .has_batches = true},
     {.name = {"2024-11-05", 10}, .era = ERA_LEGACY},
+    {.name = {"DRAFT-2025-v2", 13}, .era = ERA_LEGACY, .profile = PROFILE_DRAFT},
 };
 #define REVISION_COUNT (sizeof(revisions) / sizeof(revisions[0]))
 
@@ -32,17 +33,22 @@ const struct revision *dialect_find_revision(struct tidings_str name)
 }
 
 /* Revision names are dates: their order is the order of bytes. */
-static bool is_offered(const struct revision *rev, struct tidings_str ceiling)
+static bool is_offered(const struct revision *rev, struct tidings_str ceiling,
+                       const struct profile *profile)
 {
+    if (rev->profile) {
+        return profile_does(profile, rev->profile);
+    }
     return ceiling.len == 0 || str_cmp(rev->name, ceiling) <= 0;
 }
 
-const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling)
+const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling,
+                                         const struct profile *profile)
 {
     const struct revision *newest = NULL;
     for (size_t i = 0; i < REVISION_COUNT; i++) {
         const struct revision *rev = &revisions[i];
-        if (rev->era != ERA_LEGACY || !is_offered(rev, ceiling)) {
+        if (rev->era != ERA_LEGACY || !is_offered(rev, ceiling, profile)) {
             continue;
         }
         if (str_eq(rev->name, asked)) {
@@ -53,13 +59,20 @@ const struct revision *dialect_negotiate(struct tidings_str asked, struct tiding
     return newest;
 }
 
+const struct revision *dialect_assume(struct tidings_str protocol_version)
+{
+    const struct revision *rev = dialect_find_revision(protocol_version);
+    return rev && rev->era == ERA_LEGACY ? rev : dialect_find_revision(STR("2025-03-26"));
+}
+
 bool dialect_is_modern_version(struct tidings_str protocol_version)
 {
     const struct revision *rev = dialect_find_revision(protocol_version);
     return rev && rev->era == ERA_MODERN;
 }
 
-int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling)
+int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
+                         const struct profile *profile)
 {
     if (!protocol_version.ptr) {
         return 0;
@@ -71,7 +84,7 @@ int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str
     if (rev->era == ERA_MODERN) {
         return 405;
     }
-    return is_offered(rev, ceiling) ? 0 : 400;
+    return is_offered(rev, ceiling, profile) ? 0 : 400;
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
@@ -223,7 +236,7 @@ static void judge_modern(const struct dialect_context *ctx, const struct rpc_mes
         return;
     }
     const struct revision *rev = dialect_find_revision(version);
-    if (!rev || rev->era != ERA_MODERN || !is_offered(rev, ctx->ceiling)) {
+    if (!rev || rev->era != ERA_MODERN || !is_offered(rev, ctx->ceiling, ctx->profile)) {
         bool has_modern = ctx->ceiling.len == 0 || str_cmp(revisions[0].name, ctx->ceiling) <= 0;
         refuse_version(v, version, rev && rev->era == ERA_LEGACY && has_modern);
         return;
@@ -270,7 +283,7 @@ static void judge_http_legacy(const struct dialect_context *ctx, const struct rp
     }
     if (h->protocol_version.ptr) {
         const struct revision *rev = dialect_find_revision(h->protocol_version);
-        if (!rev || !is_offered(rev, ctx->ceiling)) {
+        if (!rev || !is_offered(rev, ctx->ceiling, ctx->profile)) {
             refuse_version(v, h->protocol_version, false);
         }
     }
@@ -293,7 +306,10 @@ static void judge_pipe_legacy(const struct dialect_context *ctx, const struct rp
         refuse(v, 400, RPC_INVALID_PARAMS, "params._meta lacks '" META_VERSION "'");
         return;
     }
-    refuse(v, 400, RPC_INVALID_REQUEST, "send initialize first");
+    if (!profile_does(ctx->profile, PROFILE_OPENS_SESSIONS)) {
+        refuse(v, 400, dialect_code_uninitialized(ctx->profile, RPC_INVALID_REQUEST),
+               "send initialize first");
+    }
 }
 
 void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *msg,
@@ -324,7 +340,7 @@ void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool moder
 {
     jw_begin_array(w);
     for (size_t i = 0; i < REVISION_COUNT; i++) {
-        if (is_offered(&revisions[i], ceiling) &&
+        if (is_offered(&revisions[i], ceiling, NULL) &&
             (!modern_only || revisions[i].era == ERA_MODERN)) {
             jw_string(w, revisions[i].name);
         }

@@ -57,6 +57,47 @@ void dialect_end_result(struct jw *w, enum era era, const struct server_identity
     jw_end_object(w);
 }
 
+static void put_given(struct jw *w, struct tidings_str key, struct tidings_str value)
+{
+    if (value.len > 0) {
+        jw_put_string(w, key, value);
+    }
+}
+
+static void put_missing(struct jw *w, struct tidings_str uri)
+{
+    struct buf text;
+    buf_init(&text, uri.len + 64);
+    buf_puts(&text, STR("Resource '"));
+    buf_puts(&text, uri);
+    buf_puts(&text, STR("' is not configured"));
+    put_given(w, STR("detail"), buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void write_error_data(struct jw *w, const struct dialect_error *e)
+{
+    jw_key(w, STR("data"));
+    jw_begin_object(w);
+    put_given(w, STR("error_type"), e->error_type);
+    put_given(w, STR("detail"), e->detail);
+    if (e->missing.len > 0) {
+        put_missing(w, e->missing);
+    }
+    put_given(w, STR("uri"), e->uri);
+    put_given(w, STR("reason"), e->reason);
+    if (e->required_json.len > 0) {
+        jw_put_raw(w, STR("requiredCapabilities"), e->required_json);
+    }
+    jw_members(w, e->details);
+    if (e->versions) {
+        jw_key(w, STR("supported"));
+        dialect_write_versions(w, e->ceiling, e->versions->modern_only);
+        jw_put_string(w, STR("requested"), e->versions->requested);
+    }
+    jw_end_object(w);
+}
+
 void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e)
 {
     jw_begin_object(w);
@@ -69,25 +110,8 @@ void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct 
     jw_put_integer(w, STR("code"), e->code);
     jw_put_string(w, STR("message"), e->message);
     if (e->uri.len > 0 || e->reason.len > 0 || e->required_json.len > 0 || e->details.len > 0 ||
-        e->versions) {
-        jw_key(w, STR("data"));
-        jw_begin_object(w);
-        if (e->uri.len > 0) {
-            jw_put_string(w, STR("uri"), e->uri);
-        }
-        if (e->reason.len > 0) {
-            jw_put_string(w, STR("reason"), e->reason);
-        }
-        if (e->required_json.len > 0) {
-            jw_put_raw(w, STR("requiredCapabilities"), e->required_json);
-        }
-        jw_members(w, e->details);
-        if (e->versions) {
-            jw_key(w, STR("supported"));
-            dialect_write_versions(w, e->ceiling, e->versions->modern_only);
-            jw_put_string(w, STR("requested"), e->versions->requested);
-        }
-        jw_end_object(w);
+        e->versions || e->detail.len > 0 || e->missing.len > 0) {
+        write_error_data(w, e);
     }
     jw_end_object(w);
     jw_end_object(w);
@@ -123,8 +147,11 @@ int dialect_code(enum era era, int code)
     return RPC_INTERNAL;
 }
 
-int dialect_status(enum era era, int rpc_code)
+int dialect_status(const struct server_identity *self, enum era era, int rpc_code)
 {
+    if (era == ERA_LEGACY && profile_answers_200(self->profile, rpc_code)) {
+        return 200;
+    }
     switch (rpc_code) {
     case RPC_PARSE_ERROR:
     case RPC_INVALID_REQUEST:
@@ -156,7 +183,7 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     jw_begin_object(w);
     jw_key(w, STR("resources"));
     jw_begin_object(w);
-    jw_put_bool(w, STR("subscribe"), true);
+    jw_put_bool(w, STR("subscribe"), !self->no_subscriptions);
     jw_put_bool(w, STR("listChanged"), self->list_changed);
     jw_end_object(w);
     if (offers & LIST_TOOLS) {
@@ -319,11 +346,33 @@ static void gather(struct pieces *p, const struct dialect_updated *u)
     assert(p->count <= PIECES_MAX);
 }
 
+/* What the document of the profile prints, and nothing more. */
+static void gather_literal(struct pieces *p, const struct dialect_updated *u)
+{
+    p->count = 0;
+    p->size = 0;
+    piece(p, profile_does(u->profile, PROFILE_SHORT_METHOD)
+                 ? STR("{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\","
+                       "\"params\":{\"uri\":")
+                 : STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                       "\"params\":{\"uri\":"));
+    piece(p, u->uri_json);
+    if (profile_does(u->profile, PROFILE_METADATA) && u->top_metadata && u->change) {
+        piece(p, STR(",\"metadata\":"));
+        metadata_pieces(p, u);
+    }
+    piece(p, STR("}}"));
+}
+
 bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
                            void *user)
 {
     struct pieces p;
-    gather(&p, u);
+    if (u->listen_id_json.len == 0 && profile_does(u->profile, PROFILE_LITERAL)) {
+        gather_literal(&p, u);
+    } else {
+        gather(&p, u);
+    }
     char *at = room(user, p.size);
     if (!at) {
         return false;
@@ -339,6 +388,11 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
 
 void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json)
 {
+    if (list == LIST_EVERYTHING) {
+        buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                          "\"params\":{}}"));
+        return;
+    }
     buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/"));
     buf_puts(out, list == LIST_TOOLS     ? STR("tools")
                   : list == LIST_PROMPTS ? STR("prompts")

@@ -18,6 +18,13 @@
 #define REFUSAL_MAX (64u * 1024u)
 #define BATCH_MAX 100u
 
+struct arrival {
+    struct channel *channel;
+    const struct dialect_headers *headers;
+    struct batch *batch;     /* NULL: by itself */
+    struct session *session; /* of the batch */
+};
+
 static void refuse(struct channel *channel, int status, struct json *id,
                    const struct dialect_error *e)
 {
@@ -69,7 +76,9 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
 static struct session *need_session(struct channel *channel, const struct dialect_headers *h,
                                     struct json *id)
 {
-    struct dialect_error e = {.code = RPC_SESSION};
+    struct dialect_error e = {
+        .code = dialect_code_uninitialized(channel->core->self->profile, RPC_SESSION),
+    };
     if (!h->session_id.ptr) {
         e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
         refuse(channel, 400, id, &e);
@@ -79,6 +88,27 @@ static struct session *need_session(struct channel *channel, const struct dialec
     if (!session) {
         e.message = STR("session not found or ended; send initialize to get a new one");
         refuse(channel, 404, id, &e);
+    }
+    return session;
+}
+
+/* Does the profile want a session for whatever comes without one? */
+static bool opens_unasked(const struct arrival *a)
+{
+    return !a->headers->session_id.ptr &&
+           dialect_does(a->channel->core->self, PROFILE_OPENS_SESSIONS);
+}
+
+static struct session *open_unasked(struct channel *channel, const struct dialect_headers *h,
+                                    struct json *id)
+{
+    struct session *session = NULL;
+    struct tidings_error err;
+    const struct revision *rev = dialect_assume(h->protocol_version);
+    if (session_create(channel->core, rev, channel->who, &session, &err) < 0) {
+        struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(err.text)};
+        refuse(channel, 503, id, &e);
+        return NULL;
     }
     return session;
 }
@@ -147,13 +177,6 @@ static void notification(struct channel *channel, struct session *session,
 
 /* ---- one message ----------------------------------------------------------------------------- */
 
-struct arrival {
-    struct channel *channel;
-    const struct dialect_headers *headers;
-    struct batch *batch;     /* NULL: by itself */
-    struct session *session; /* of the batch */
-};
-
 static void refuse_in_batch(struct arrival *a, struct json *root, const struct rpc_message *msg,
                             int code, const char *text)
 {
@@ -182,6 +205,10 @@ static void run(struct arrival *a, struct json *root, const struct rpc_message *
     call->session = session;
     if (session) {
         list_append(&session->calls, &call->session_link);
+    }
+    if (session && dialect_does(channel->core->self, PROFILE_OPENS_SESSIONS)) {
+        call->headers.session_id =
+            arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
     }
     if (a->batch) {
         batch_add(a->batch, call);
@@ -223,6 +250,7 @@ static void one(struct arrival *a, struct json *root)
     struct dialect_context ctx = {
         .headers = a->headers,
         .ceiling = channel->core->self->ceiling,
+        .profile = channel->core->self->profile,
         .handshaken = channel->revision != NULL,
     };
     struct dialect_verdict v;
@@ -246,7 +274,13 @@ static void one(struct arrival *a, struct json *root)
     struct session *session = a->session;
     bool opens = msg.kind == RPC_REQUEST && str_eq(msg.method, STR("initialize"));
     if (channel->ops->is_http && v.era == ERA_LEGACY && !opens && !session) {
-        session = need_session(channel, a->headers, msg.kind == RPC_REQUEST ? msg.id : NULL);
+        struct json *id = msg.kind == RPC_REQUEST ? msg.id : NULL;
+        if (!id && opens_unasked(a)) { /* nobody would learn its id */
+            channel->ops->accepted(channel);
+            return;
+        }
+        session = opens_unasked(a) ? open_unasked(channel, a->headers, id)
+                                   : need_session(channel, a->headers, id);
         if (!session) {
             return;
         }
@@ -334,7 +368,8 @@ void inbound_text(struct channel *channel, struct tidings_str text,
 
 static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
 {
-    int status = dialect_judge_stream(h->protocol_version, channel->core->self->ceiling);
+    const struct server_identity *self = channel->core->self;
+    int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
     if (status == 405) {
         static const struct answer_headers post_only = {.allow = {"POST", 4}};
         struct buf text;

@@ -52,8 +52,7 @@ static bool owes_more(struct peer *peer, struct listen *after)
 static bool flush_one(struct peer *peer, struct listen *listen, struct buf *message)
 {
     bool good = true;
-    for (unsigned i = 0; good && i < LIST_COUNT; i++) {
-        unsigned list = 1u << i;
+    for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
         if (!(listen->owes_lists & list)) {
             continue;
         }

@@ -17,7 +17,7 @@ static void method_initialize(struct call *call)
         return;
     }
     const struct server_identity *self = call->core->self;
-    const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling);
+    const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling, self->profile);
     struct channel *channel = call->channel;
     unsigned offers = core_offers(call->core);
     unsigned promised = self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0;
@@ -90,12 +90,27 @@ static void method_set_level(struct call *call)
     call_empty(call);
 }
 
+void method_confirm(struct call *call, unsigned what, struct tidings_str uri)
+{
+    call_begin(call);
+    if (dialect_does(call->core->self, what)) {
+        jw_put_bool(&call->w, what == PROFILE_SUBSCRIBED ? STR("subscribed") : STR("unsubscribed"),
+                    true);
+        jw_put_string(&call->w, STR("uri"), uri);
+    }
+    call_end(call, CACHE_NONE);
+}
+
 static void with_uri(struct call *call,
                      void (*run)(struct call *, struct listen *, struct tidings_str))
 {
     struct json *uri = jv_get(call->msg.params, "uri");
     if (!jv_is(uri, JV_STRING)) {
         call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
+        return;
+    }
+    if (!call->session && dialect_does(call->core->self, PROFILE_NEEDS_SESSION)) {
+        call_fail_with(call, &dialect_session_required);
         return;
     }
     struct listen *listen = legacy_listen(call);
@@ -130,8 +145,8 @@ static const struct method {
     {{"resources/directory/read", 24}, method_resources_children, IN_BOTH, 0},
     {{"resources/templates/list", 24}, method_resources_templates_list, IN_BOTH, 0},
     {{"subscriptions/listen", 20}, subscribe_listen, IN_MODERN, 0},
-    {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, 0},
-    {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, 0},
+    {{"resources/subscribe", 19}, method_subscribe, IN_LEGACY, OFFER_SUBSCRIPTIONS},
+    {{"resources/unsubscribe", 21}, method_unsubscribe, IN_LEGACY, OFFER_SUBSCRIPTIONS},
     {{"initialize", 10}, method_initialize, IN_LEGACY, 0},
     {{"server/discover", 15}, method_discover, IN_MODERN, 0},
     {{"ping", 4}, method_ping, IN_LEGACY, 0},
@@ -143,20 +158,22 @@ static const struct method {
     {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };
 
-static bool is_offered(const struct method *m, const struct call *call)
-{
-    unsigned era = call->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
-    return (m->eras & era) && (m->offer == 0 || (m->offer & core_offers(call->core)));
-}
-
 void method_run(struct call *call)
 {
+    unsigned era = call->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
+    int code = RPC_METHOD_NOT_FOUND;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
-        if (str_eq(methods[i].name, call->msg.method) && is_offered(&methods[i], call)) {
-            methods[i].run(call);
+        const struct method *m = &methods[i];
+        if (!(m->eras & era) || !str_eq(m->name, call->msg.method)) {
+            continue;
+        }
+        if (m->offer == 0 || (m->offer & core_offers(call->core))) {
+            m->run(call);
             return;
         }
+        if (era == IN_LEGACY) {
+            code = dialect_code_incapable(call->core->self);
+        }
     }
-    call_fail_rpc(call, RPC_METHOD_NOT_FOUND, STR_EMPTY, "unknown method '%.*s'",
-                  STR_ARG(call->msg.method));
+    call_fail_rpc(call, code, STR_EMPTY, "unknown method '%.*s'", STR_ARG(call->msg.method));
 }

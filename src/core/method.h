@@ -22,6 +22,10 @@ void method_prompts_list(struct call *call);
 void method_complete(struct call *call);
 void method_tools_call(struct call *call);
 
+/* Answer (un)subscribe: with the body that PROFILE_SUBSCRIBED or PROFILE_UNSUBSCRIBED asks for if
+ * `what` of them is on, else with nothing. */
+void method_confirm(struct call *call, unsigned what, struct tidings_str uri);
+
 /* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
 /* params.cursor; answers the call and returns false when it is not one of ours. `sources` are the
  * letters accepted; *ret is empty at the beginning. */

@@ -246,6 +246,10 @@ void peer_owe_all(struct peer *peer, uint64_t seq)
 {
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
+        if (listen->wants_lists & LIST_EVERYTHING) {
+            peer_owe_lists(peer, listen, LIST_EVERYTHING, seq);
+            continue;
+        }
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             if (seq == 1 || seq > sub->since) {
@@ -427,6 +431,7 @@ static bool flush_items(struct peer *peer)
             .epoch = peer->core->epoch,
             .cursor = cursor_after_first(peer),
             .merged = item->merged,
+            .profile = peer->core->self->profile,
         };
         if (!write_update(peer, &u, sub)) {
             return false;
@@ -471,6 +476,7 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
         .cursor = peer_cursor(peer),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
+        .profile = peer->core->self->profile,
     };
     if (!write_update(peer, &u, sub)) {
         peer->owed_from = owed_from;

@@ -116,7 +116,7 @@ struct listen {
     struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
     struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none */
     uint32_t id_len;                       /* 0: legacy */
-    unsigned char wants_lists, owes_lists; /* bits: enum change_list */
+    unsigned char wants_lists, owes_lists; /* bits: enum change_list, LIST_EVERYTHING */
     bool live;
     char id_text[]; /* subscriptionId */
 };

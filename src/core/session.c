@@ -182,6 +182,9 @@ int session_create(struct core *core, const struct revision *revision, const str
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
+    if (dialect_does(core->self, PROFILE_BROADCAST)) {
+        listen_want_lists(session->listen, LIST_EVERYTHING);
+    }
     session->undelivered = session->peer->cursor;
     session->listen->live = true;
     session->peer->owner = session;
@@ -353,7 +356,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     peer_set_sink(peer, stream->sink);
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
-    if (session->revision->has_priming) {
+    if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
         char id[64];
         uint64_t owed = peer_cursor(peer); /* below what subscriptions have yet to hear */
         size_t len = event_id(peer, !known ? 0 : owed < at.cursor ? owed : at.cursor, id);

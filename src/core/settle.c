@@ -233,6 +233,22 @@ static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
     scope_below_slash(w, fixed_prefix(w->uri, wild));
 }
 
+/* A regular expression written as a URI is one for the whole of it. */
+static void mean_regex_uri(struct wish *w)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX + 16);
+    buf_puts(&text, STR("^(?:"));
+    buf_puts(&text, w->spelled);
+    buf_puts(&text, STR(")$"));
+    w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+    buf_deinit(&text);
+    if (!out_of_memory(w, w->uri.ptr)) {
+        w->kind = MATCH_REGEX;
+        scope_below(w, STR_EMPTY);
+    }
+}
+
 static void mean_regex(struct wish *w)
 {
     w->kind = MATCH_REGEX;
@@ -419,6 +435,14 @@ static bool has_class(struct tidings_str s)
     return has_any(s, "[");
 }
 
+/* A class that is repeated is no glob: file://logs/app-[0-9]+.log. */
+static bool is_regex_uri(const struct wish *w, struct tidings_str path)
+{
+    ptrdiff_t end = str_find(path, ']');
+    return w->owner->call && dialect_does(w->owner->core->self, PROFILE_REGEX) && end >= 0 &&
+           (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
+}
+
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
 static bool mean_by_text(struct wish *w)
 {
@@ -443,6 +467,10 @@ static bool mean_by_text(struct wish *w)
     }
     /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
     struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);
+    if (w->options.match == OPTION_MATCH_AUTO && has_class(path) && is_regex_uri(w, path)) {
+        mean_regex_uri(w);
+        return true;
+    }
     if (w->options.match == OPTION_MATCH_AUTO && has_any(path, "{}")) {
         mean_pattern(w, MATCH_TEMPLATE, "{");
         return true;
@@ -484,6 +512,9 @@ static bool apply_rules(struct wish *w)
     struct option_limits limits = w->owner->core->limits->options;
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
+    if (w->owner->call) { /* what comes in the legacy way */
+        dialect_default_options(w->owner->core->self, fixed, &w->options, &limits);
+    }
     if (options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
         wish_refuse(w, err.code, "%s", err.text);
     }
@@ -497,6 +528,11 @@ static void settle(struct wish *w)
     const struct principal *who = s->pending.listen->peer->who;
     request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
+    if (s->core->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
+        wish_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
+        settled(s);
+        return;
+    }
     if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/hub.h"
+#include "core/method.h"
 #include "core/subscribing.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -184,6 +185,8 @@ static void answer(struct subscribing *s, const struct cursor *at)
         call_fail(call, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
         call_fail_request(call, &w->stat.base, w->spelled, STR_EMPTY);
+    } else if (dialect_does(call->core->self, PROFILE_LITERAL)) {
+        method_confirm(call, PROFILE_SUBSCRIBED, w->spelled);
     } else {
         call_begin(call);
         jw_key(&call->w, STR("_meta"));
@@ -528,7 +531,7 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
         return;
     }
     if (!given && listen_find_sub(listen, spelled)) {
-        call_empty(call);
+        method_confirm(call, PROFILE_SUBSCRIBED, spelled);
         return;
     }
     if (spelled.len > URI_MAX) {
@@ -554,6 +557,7 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
 void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
 {
     struct sub *sub = listen_find_sub(listen, spelled);
+    bool was_known = sub != NULL;
     if (sub) {
         sub_destroy(sub);
     }
@@ -562,10 +566,14 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
         struct subscribing *s =
             pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;
         if (s && s->call && s->count == 1 && str_eq(s->wishes[0].spelled, spelled)) {
-            s->withdrawn = true;
+            s->withdrawn = was_known = true;
         }
     }
-    call_empty(call);
+    if (!was_known && dialect_does(call->core->self, PROFILE_KNOWN_ONLY)) {
+        call_fail_rpc(call, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
+    } else {
+        method_confirm(call, PROFILE_UNSUBSCRIBED, spelled);
+    }
 }
 
 void subscribe_list(struct listen *listen, struct call *call)

@@ -269,16 +269,16 @@ int config_check(const struct config *c, struct tidings_error *err)
     return rc;
 }
 
-bool config_names_http(const struct config *c)
+bool config_is_given(const struct config *c, const char *name)
 {
-    const struct config_row *row = config_find(STR("http"), CONFIG_AS_NAME);
-    return c->origins[row_index(row)].source != CONFIG_DEFAULT;
+    const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
+    return row && c->origins[row_index(row)].source != CONFIG_DEFAULT;
 }
 
 bool config_wants_http(const struct config *c)
 {
     bool has_other = c->stdio || c->tcp.count > 0 || c->unix_sockets.count > 0;
-    return !has_other || config_names_http(c);
+    return !has_other || config_is_given(c, "http");
 }
 
 static int put_address(struct buf *out, const struct config_address *a)

@@ -113,6 +113,8 @@ struct config {
     bool system;
     uint64_t system_interval_ms;
     bool list_changed;
+    bool subscribe;
+    unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;
     bool allow_remote;
@@ -162,8 +164,9 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
  * allow-write. */
 int config_check(const struct config *c, struct tidings_error *err);
 
-/* Was an address for HTTP given? Otherwise it is served only when no other door was named. */
-bool config_names_http(const struct config *c);
+/* Did anybody set that row? */
+bool config_is_given(const struct config *c, const char *name);
+/* HTTP is served when an address for it was given, or no other door was named. */
 bool config_wants_http(const struct config *c);
 /* "127.0.0.1:7777", "[::1]:7777", "7777". */
 int config_parse_address(struct tidings_str s, struct config_address *out,

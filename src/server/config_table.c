@@ -17,6 +17,7 @@
 
 static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
                                        "2025-11-25", "2026-07-28", NULL};
+static const char *const profiles[] = {"none", "gateway", "erlmcp", "lumenize", NULL};
 static const char *const urings[] = {"auto", "off", NULL};
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
@@ -121,6 +122,9 @@ const struct config_row config_rows[] = {
              "how often metrics are looked at while somebody watches them"),
     BOOL("list-changed", list_changed, "true",
          "announce changes of the lists of resources, tools and prompts"),
+    BOOL("subscribe", subscribe, "true", "let clients subscribe to resources"),
+    CHOICE("profile", profile, "none", profiles, "NAME",
+           "speak to legacy clients to the letter of another document"),
     LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
          "accept this Origin besides loopback ones; may be repeated"),
     LIST("allow-host", CONFIG_HOSTS, allow_host, "", "HOST",

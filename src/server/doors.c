@@ -46,7 +46,7 @@ bool doors_have(const struct tidings_server *s, enum door_kind kind)
 {
     const struct config *c = &s->config;
     bool has = kind == DOOR_HTTP
-                   ? config_names_http(c) || (config_wants_http(c) && s->passed_count == 0)
+                   ? config_is_given(c, "http") || (config_wants_http(c) && s->passed_count == 0)
                    : c->tcp.count > 0 || c->unix_sockets.count > 0;
     for (size_t i = 0; i < s->passed_count; i++) {
         has = has || s->passed[i].kind == kind;
@@ -143,7 +143,7 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
 static int open_http(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    if (!config_names_http(c) && (!config_wants_http(c) || s->passed_count > 0)) {
+    if (!config_is_given(c, "http") && (!config_wants_http(c) || s->passed_count > 0)) {
         return 0;
     }
     struct endpoint_address at = {

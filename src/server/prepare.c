@@ -46,6 +46,13 @@ static void build_identity(struct tidings_server *s)
     config_get(c, "protocol-max", &s->ceiling);
     s->self.ceiling = buf_str(&s->ceiling);
     s->self.list_changed = c->list_changed;
+    s->self.no_subscriptions = !c->subscribe;
+    s->self.has_rate = config_is_given(c, "rate");
+    struct buf profile;
+    buf_init(&profile, 64);
+    config_get(c, "profile", &profile);
+    s->self.profile = dialect_find_profile(buf_str(&profile));
+    buf_deinit(&profile);
 }
 
 static void freeze_limits(struct tidings_server *s, size_t workers)

@@ -231,14 +231,14 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     if (!at) {
         return NULL;
     }
-    memcpy(at, SSE_HEAD, head);
-    at += head;
     if (id > 0) {
         memcpy(at, "id: ", 4);
         memcpy(at + 4, event_id.ptr, event_id.len);
         at[id - 1] = '\n';
         at += id;
     }
+    memcpy(at, SSE_HEAD, head);
+    at += head;
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
     conn->since_ms =

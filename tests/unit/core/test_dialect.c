@@ -397,7 +397,7 @@ static void negotiation_gives_what_was_asked_for_or_the_newest_legacy_revision(v
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct revision *rev =
-            dialect_negotiate(tidings_str(rows[i].asked), tidings_str(rows[i].ceiling));
+            dialect_negotiate(tidings_str(rows[i].asked), tidings_str(rows[i].ceiling), NULL);
         assert_non_null(rev);
         assert_string_equal(rev->name.ptr, rows[i].got);
         assert_int_equal(rev->era, ERA_LEGACY);
@@ -435,7 +435,7 @@ static void streams_are_for_legacy_revisions_below_the_ceiling(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_int_equal(
-            dialect_judge_stream(header(rows[i].version), tidings_str(rows[i].ceiling)),
+            dialect_judge_stream(header(rows[i].version), tidings_str(rows[i].ceiling), NULL),
             rows[i].status);
     }
 }
@@ -443,6 +443,7 @@ static void streams_are_for_legacy_revisions_below_the_ceiling(void **state)
 static void codes_and_statuses_depend_on_the_era(void **state)
 {
     (void)state;
+    static const struct server_identity plain;
     static const struct {
         int ours, legacy, modern;
     } codes[] = {
@@ -466,8 +467,8 @@ static void codes_and_statuses_depend_on_the_era(void **state)
         {-32603, 200, 200}, {-32002, 200, 200}, {-32020, 400, 400}, {-32022, 400, 400},
     };
     for (size_t i = 0; i < COUNT(statuses); i++) {
-        assert_int_equal(dialect_status(ERA_LEGACY, statuses[i].code), statuses[i].legacy);
-        assert_int_equal(dialect_status(ERA_MODERN, statuses[i].code), statuses[i].modern);
+        assert_int_equal(dialect_status(&plain, ERA_LEGACY, statuses[i].code), statuses[i].legacy);
+        assert_int_equal(dialect_status(&plain, ERA_MODERN, statuses[i].code), statuses[i].modern);
     }
 }
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// Documents that tidings follows to the letter when asked to (docs/profiles.md): their examples are
+// replayed against examples/documents, which serves what they name.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+
+import { defer } from './cleanup.mjs';
+import { request } from './http.mjs';
+import { post } from './rpc.mjs';
+import { serveExample } from './server.mjs';
+import { Inbox, within } from './wait.mjs';
+
+/** examples/documents in a profile; `changed(uri, metadata)`, or `changed()` for everything. */
+export async function serveDocuments(t, profile, args = []) {
+    const server = await serveExample(t, 'documents', ['--profile', profile, ...args]);
+    server.changed = async (uri, metadata = {}) => {
+        const path = uri === undefined ? '/changed' : `/changed?uri=${uri}`;
+        const response = await request(server, { path, body: JSON.stringify(metadata) });
+        assert.equal(response.status, 204, response.text);
+    };
+    return server;
+}
+
+/** A printed example: JSON with `//` comments at the ends of lines, as documents have them. */
+export const printed = (text) => JSON.parse(text.replace(/ +\/\/ .*$/gm, ''));
+
+/** POST a printed request in a session: the answer, which must come with status 200. */
+export async function ask(server, text, headers = {}) {
+    const response = await post(server, printed(text), headers);
+    assert.equal(response.status, 200, response.text);
+    return response.json ?? response.events.message();
+}
+
+/** Run a printed command, with the address of the server in place of http://localhost:5000. */
+export function shell(t, server, command) {
+    const text = command.replaceAll('http://localhost:5000', `http://localhost:${server.port}`);
+    const child = spawn('sh', ['-c', `exec ${text}`], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const output = new Inbox(`the output of ${text}`);
+    let all = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk) => {
+        const lines = (all + chunk).split('\n');
+        const before = all.split('\n').length - 1;
+        lines.slice(before, -1).forEach((line) => output.push(line));
+        all += chunk;
+    });
+    const closed = new Promise((resolve) => child.on('close', resolve));
+    defer(t, async () => {
+        child.kill();
+        await closed;
+    });
+    output.all = async () => {
+        assert.equal(await within(closed, `the end of ${text}`), 0, text);
+        return all;
+    };
+    return output;
+}
