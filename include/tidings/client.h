@@ -13,8 +13,9 @@
  * callback says so.
  *
  * One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
- * Callbacks come on the thread of tidings_client_run; inside them tidings_client_read and
- * tidings_client_stop are allowed. libcurl is loaded when the first client is created and not
+ * Callbacks come on the thread of tidings_client_run; inside them tidings_client_read,
+ * tidings_client_set_options and tidings_client_stop are allowed. <tidings/json.h> takes apart what
+ * they are told. libcurl is loaded when the first client is created and not
  * before.
  *
  * Since 0.1.
@@ -62,6 +63,14 @@ TIDINGS_API int tidings_client_watch(struct tidings_client *client, const char *
                                      size_t count, tidings_client_update_fn fn, void *user,
                                      struct tidings_error *err);
 
+/* Options of one of the watched URIs, a JSON object such as {"windowMs":0,"baseline":"…"}: what the
+ * server's documentation calls `dev.tidings/options`; servers that know none pass over them. Sent
+ * whenever the URI is subscribed to, after an interruption too, so that a program that sets a new
+ * baseline with each update goes on where it was. Replaces the earlier ones; NULL: none. Allowed in
+ * callbacks. TIDINGS_E_NOTFOUND: the URI is not watched. */
+TIDINGS_API int tidings_client_set_options(struct tidings_client *client, const char *uri,
+                                           const char *options, struct tidings_error *err);
+
 enum tidings_client_state {
     TIDINGS_CLIENT_WATCHING = 0,     /* the server accepted `uri` */
     TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
@@ -87,7 +96,7 @@ TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings
 TIDINGS_API void tidings_client_stop(struct tidings_client *client);
 
 /* Read a resource: the JSON text of the result, `{"contents":[…]}`. Free it with tidings_free. NULL
- * on failure. */
+ * on failure; TIDINGS_E_NOTFOUND and TIDINGS_E_GONE (it was deleted) where the server says so. */
 TIDINGS_API char *tidings_client_read(struct tidings_client *client, const char *uri,
                                       struct tidings_error *err);
 

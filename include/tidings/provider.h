@@ -182,10 +182,6 @@ TIDINGS_API void tidings_read_done(struct tidings_read *read, int code,
  * tidings_read_done. */
 TIDINGS_API void tidings_read_answer(struct tidings_read *read, struct tidings_str text);
 
-/* Memory from the library's allocator, for tidings_read_take. */
-TIDINGS_API void *tidings_alloc(size_t bytes);
-TIDINGS_API void tidings_free(void *memory);
-
 /* Add a row, in ascending byte order of URI. Returns 1 while more are wanted, 0 when the page is
  * full (stop; this row was not taken), or a failure. Rows up to `tidings_list_after` were on pages
  * before and are passed over: who has few may simply add them all, who has many begins behind it.

@@ -10,6 +10,7 @@
  *     tool.h         tools, prompt.h prompts and completion: what such functions are
  *     subscribers.h  who is subscribed to what
  *     client.h       watch and read what another server has
+ *     json.h         take apart what it says; merge patches
  *
  * Since 0.1.
  */
@@ -19,6 +20,7 @@
 #include <tidings/call.h>
 #include <tidings/client.h>
 #include <tidings/http.h>
+#include <tidings/json.h>
 #include <tidings/prompt.h>
 #include <tidings/provider.h>
 #include <tidings/server.h>

@@ -133,6 +133,11 @@ TIDINGS_API const char *tidings_version(void);
 TIDINGS_API void tidings_set_allocator(void *(*alloc)(size_t), void *(*resize)(void *, size_t),
                                        void (*release)(void *));
 
+/* Memory from that allocator: for what the library takes over (tidings_read_take), and to release
+ * what it hands out. NULL is fine. */
+TIDINGS_API void *tidings_alloc(size_t bytes);
+TIDINGS_API void tidings_free(void *memory);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
  * what it tells its user. How each era is spoken is in modern.c and legacy.c.
  */
 #include <tidings/client.h>
+#include <tidings/json.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -77,6 +78,7 @@ static void drop_watches(struct tidings_client *c)
 {
     for (size_t i = 0; i < c->watch_count; i++) {
         mem_free(c->watches[i].uri);
+        mem_free(c->watches[i].options);
     }
     mem_free(c->watches);
     c->watches = NULL;
@@ -121,6 +123,27 @@ int tidings_client_watch(struct tidings_client *c, const char *const *uris, size
     }
     c->on_update = fn;
     c->update_user = user;
+    return 0;
+}
+
+int tidings_client_set_options(struct tidings_client *c, const char *uri, const char *options,
+                               struct tidings_error *err)
+{
+    struct client_watch *w = NULL;
+    for (size_t i = 0; i < c->watch_count && !w; i++) {
+        w = strcmp(c->watches[i].uri, uri) == 0 ? &c->watches[i] : NULL;
+    }
+    if (!w) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.80s' is not watched", uri);
+    }
+    char *text = options ? tidings_json_get(tidings_str(options), "") : NULL;
+    if (options && (!text || text[0] != '{')) {
+        mem_free(text);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the options of '%.80s' are no JSON object",
+                            uri);
+    }
+    mem_free(w->options);
+    w->options = text;
     return 0;
 }
 

@@ -13,10 +13,8 @@
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static void put_meta(struct jw *w, const struct tidings_client *c)
+static void put_client(struct jw *w, const struct tidings_client *c)
 {
-    jw_key(w, STR("_meta"));
-    jw_begin_object(w);
     jw_put_string(w, STR("io.modelcontextprotocol/protocolVersion"), STR(CLIENT_MODERN));
     jw_put_raw(w, STR("io.modelcontextprotocol/clientCapabilities"), STR("{}"));
     jw_key(w, STR("io.modelcontextprotocol/clientInfo"));
@@ -24,6 +22,18 @@ static void put_meta(struct jw *w, const struct tidings_client *c)
     jw_put_string(w, STR("name"), tidings_str(c->name));
     jw_put_string(w, STR("version"), tidings_str(tidings_version()));
     jw_end_object(w);
+}
+
+static void put_meta(struct jw *w, const struct tidings_client *c, struct tidings_str more)
+{
+    bool is_modern = c->era != CLIENT_ERA_LEGACY;
+    jw_key(w, STR("_meta"));
+    jw_begin_object(w);
+    if (is_modern) {
+        put_client(w, c);
+    }
+    buf_puts(w->out, is_modern && more.len > 0 ? STR(",") : STR(""));
+    buf_puts(w->out, more);
     jw_end_object(w);
 }
 
@@ -43,9 +53,9 @@ static int put_message(struct buf *out, const struct exchange *x, const struct e
     jw_put_string(&w, STR("method"), tidings_str(r->method));
     jw_key(&w, STR("params"));
     jw_begin_object(&w);
-    bool has_meta = c->era != CLIENT_ERA_LEGACY;
+    bool has_meta = c->era != CLIENT_ERA_LEGACY || r->meta.len > 0;
     if (has_meta) {
-        put_meta(&w, c);
+        put_meta(&w, c, r->meta);
     }
     if (r->members.len > 0) {
         buf_puts(out, has_meta ? STR(",") : STR(""));
@@ -284,6 +294,28 @@ static int status_error(long status, struct tidings_error *err)
                         status);
 }
 
+/* Our own servers, and others that took it up, say in data.reason what the codes of the protocol
+ * cannot; 0: nothing of the kind. */
+static int reason_code(struct json *error)
+{
+    static const struct {
+        const char *reason;
+        int code;
+    } known[] = {
+        {"deleted", TIDINGS_E_GONE},
+        {"not_found", TIDINGS_E_NOTFOUND},
+        {"unknownEntity", TIDINGS_E_NOTFOUND},
+        {"unknownType", TIDINGS_E_NOTFOUND},
+    };
+    struct tidings_str reason = jv_str(jv_get(jv_get(error, "data"), "reason"));
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (str_eq(reason, tidings_str(known[i].reason))) {
+            return known[i].code;
+        }
+    }
+    return 0;
+}
+
 int exchange_result(const struct exchange *x, struct json **ret, struct tidings_error *err)
 {
     const struct fetch_status *s = fetch_status(x->call);
@@ -298,7 +330,9 @@ int exchange_result(const struct exchange *x, struct json **ret, struct tidings_
     if (error) {
         int64_t code = jv_int(jv_get(error, "code"));
         struct tidings_str text = jv_str(jv_get(error, "message"));
-        int own = is_busy(s->status)                     ? TIDINGS_E_BUSY
+        int reason = reason_code(error);
+        int own = reason < 0                             ? reason
+                  : is_busy(s->status)                   ? TIDINGS_E_BUSY
                   : s->status == 401 || s->status == 403 ? TIDINGS_E_DENIED
                   : code == -32002                       ? TIDINGS_E_NOTFOUND
                   : code == -32601                       ? TIDINGS_E_UNSUPPORTED

@@ -104,15 +104,24 @@ int legacy_open(struct tidings_client *c, struct tidings_error *err)
 static int subscribe(struct tidings_client *c, struct client_watch *w, struct tidings_error *err)
 {
     struct exchange x;
-    struct buf members;
+    struct buf members, options;
     struct json *result;
     struct tidings_error why = {0};
     buf_init(&members, c->max_bytes);
+    buf_init(&options, c->max_bytes);
     buf_puts(&members, STR("\"uri\":"));
     jw_quote(&members, tidings_str(w->uri));
-    struct exchange_request r = {.method = "resources/subscribe", .members = buf_str(&members)};
-    int rc = exchange_start(&x, c, &r, err);
+    if (w->options) {
+        buf_puts(&options, STR("\"dev.tidings/options\":"));
+        buf_puts(&options, tidings_str(w->options));
+    }
+    struct exchange_request r = {
+        .method = "resources/subscribe", .members = buf_str(&members), .meta = buf_str(&options)};
+    int failed = members.failed ? members.failed : options.failed;
+    int rc = failed ? tidings_fail(err, failed, "the URI or its options are too long")
+                    : exchange_start(&x, c, &r, err);
     buf_deinit(&members);
+    buf_deinit(&options);
     if (rc < 0) {
         return rc;
     }

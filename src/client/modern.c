@@ -101,10 +101,35 @@ void modern_acknowledged(struct exchange *x, struct json *params)
     }
 }
 
+/* Options per URI, as far as there are any. */
+static void put_options(struct buf *out, const struct tidings_client *c)
+{
+    struct jw w;
+    bool is_first = true;
+    for (size_t i = 0; i < c->watch_count; i++) {
+        if (!c->watches[i].options) {
+            continue;
+        }
+        if (is_first) {
+            buf_puts(out, STR("\"dev.tidings/options\":{\"uris\":"));
+            jw_init(&w, out);
+            jw_begin_object(&w);
+        }
+        is_first = false;
+        jw_put_raw(&w, tidings_str(c->watches[i].uri), tidings_str(c->watches[i].options));
+    }
+    if (!is_first) {
+        jw_end_object(&w);
+        buf_putc(out, '}');
+    }
+}
+
 static int start_listen(struct tidings_client *c, struct exchange *x, struct tidings_error *err)
 {
-    struct buf members;
+    struct buf members, options;
     struct jw w;
+    buf_init(&options, c->max_bytes);
+    put_options(&options, c);
     buf_init(&members, c->max_bytes);
     buf_puts(&members, STR("\"notifications\":"));
     jw_init(&w, &members);
@@ -116,11 +141,15 @@ static int start_listen(struct tidings_client *c, struct exchange *x, struct tid
     }
     jw_end_array(&w);
     jw_end_object(&w);
-    struct exchange_request r = {
-        .method = "subscriptions/listen", .members = buf_str(&members), .is_stream = true};
-    int rc = members.failed ? tidings_fail(err, members.failed, "too many URIs to watch")
-                            : exchange_start(x, c, &r, err);
+    struct exchange_request r = {.method = "subscriptions/listen",
+                                 .members = buf_str(&members),
+                                 .meta = buf_str(&options),
+                                 .is_stream = true};
+    int failed = members.failed ? members.failed : options.failed;
+    int rc = failed ? tidings_fail(err, failed, "too many URIs to watch")
+                    : exchange_start(x, c, &r, err);
     buf_deinit(&members);
+    buf_deinit(&options);
     return rc;
 }
 

@@ -32,6 +32,7 @@ enum client_era {
 
 struct client_watch {
     char *uri;
+    char *options;    /* JSON object, or NULL */
     bool is_accepted; /* in the present connection */
 };
 
@@ -81,6 +82,7 @@ struct exchange_request {
     const char *method;         /* of the message; NULL: GET or DELETE without one */
     const char *http_method;    /* NULL: POST */
     struct tidings_str members; /* of params, JSON without braces */
+    struct tidings_str meta;    /* … of params._meta, besides what the era wants there */
     struct tidings_str name;    /* modern: Mcp-Name */
     struct tidings_str raw;     /* instead of method: the whole message */
     bool is_notification;

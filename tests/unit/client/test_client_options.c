@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options of what is watched, in both eras, and again after an interruption; failures that a server
+ * explains.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "support/scripted_server.h"
+
+#define DISCOVERED                                                                                 \
+    "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \
+    "{\"resources\":{\"subscribe\":true}},\"ttlMs\":0,\"cacheScope\":\"public\"}"
+#define INITIALIZED                                                                                \
+    "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"resources\":{\"subscribe\":true}},"   \
+    "\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}"
+#define ACK                                                                                        \
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","          \
+    "\"params\":{\"notifications\":{\"resourceSubscriptions\":[\"x://a\",\"x://b\"]}}}\n\n"
+#define UPDATED                                                                                    \
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":"        \
+    "{\"uri\":\"x://a\"}}\n\n"
+
+/* What was sent with each subscription, a line each. */
+struct sent {
+    struct tidings_client *client;
+    char options[1024];
+    int updates;
+};
+
+/* From "dev.tidings/options" on, or nothing. */
+static void note(struct scripted_server *s, const struct scripted_request *r)
+{
+    struct sent *sent = s->user;
+    const char *at = strstr(r->body, "\"dev.tidings/options\":");
+    pthread_mutex_lock(&s->lock);
+    size_t len = strlen(sent->options);
+    const char *end = at ? strstr(at, "}}") : NULL;
+    snprintf(sent->options + len, sizeof(sent->options) - len, "%.*s\n",
+             at && end ? (int)(end - at) : 0, at ? at : "");
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    struct sent *sent = user;
+    (void)u;
+    assert_int_equal(
+        tidings_client_set_options(sent->client, "x://a", "{ \"baseline\": \"two\" }", NULL), 0);
+    if (++sent->updates == 2) {
+        tidings_client_stop(sent->client);
+    }
+}
+
+static void run(scripted_fn answer, struct sent *sent)
+{
+    static const char *const uris[] = {"x://a", "x://b"};
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    struct tidings_client_options quick = {.retry_min_ms = 1, .retry_max_ms = 2};
+    scripted_start(&server, answer, sent);
+    sent->client = tidings_client_create(server.url, &quick, &err);
+    assert_non_null(sent->client);
+    assert_int_equal(tidings_client_watch(sent->client, uris, 2, on_update, sent, &err), 0);
+    assert_int_equal(
+        tidings_client_set_options(sent->client, "x://a", "{\"baseline\":\"one\"}", &err), 0);
+    assert_int_equal(tidings_client_run(sent->client, &err), 0);
+    scripted_stop(&server);
+    tidings_client_destroy(sent->client);
+}
+
+/* ---- modern ---------------------------------------------------------------------------------- */
+
+static void modern_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    if (scripted_is(r, "server/discover")) {
+        scripted_result(r, "", DISCOVERED);
+        return;
+    }
+    note(s, r);
+    scripted_stream(r, "");
+    scripted_send(r, ACK UPDATED); /* and breaks off */
+    if (r->turn > 1) {
+        scripted_await_close(r);
+    }
+}
+
+static void a_listen_carries_the_newest_options_of_each_uri(void **state)
+{
+    (void)state;
+    struct sent sent = {.updates = 0};
+    run(modern_server, &sent);
+    assert_string_equal(sent.options,
+                        "\"dev.tidings/options\":{\"uris\":{\"x://a\":{\"baseline\":\"one\"\n"
+                        "\"dev.tidings/options\":{\"uris\":{\"x://a\":{\"baseline\":\"two\"\n");
+}
+
+/* ---- legacy ---------------------------------------------------------------------------------- */
+
+static void legacy_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    if (scripted_is(r, "initialize")) {
+        scripted_result(r, "Mcp-Session-Id: s-1\r\n", INITIALIZED);
+    } else if (scripted_is(r, "notifications/initialized")) {
+        scripted_reply(r, 202, "", "", "");
+    } else if (scripted_is(r, "resources/subscribe")) {
+        note(s, r);
+        scripted_result(r, "", "{}");
+    } else if (strcmp(r->method, "GET") == 0) {
+        scripted_stream(r, "");
+        scripted_send(r, UPDATED UPDATED);
+        scripted_await_close(r);
+    } else {
+        scripted_reply(r, 400, "", "application/json",
+                       "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,"
+                       "\"message\":\"no\"}}");
+    }
+}
+
+static void stay(void *user, const struct tidings_client_update *u)
+{
+    (void)user;
+    (void)u;
+}
+
+static void stop_when_watching(void *user, const struct tidings_client_event *e)
+{
+    struct sent *sent = user;
+    if (e->state == TIDINGS_CLIENT_WATCHING && e->uri.ptr[4] == 'b') {
+        tidings_client_stop(sent->client);
+    }
+}
+
+static void a_legacy_subscription_carries_its_own(void **state)
+{
+    (void)state;
+    static const char *const uris[] = {"x://a", "x://b"};
+    struct sent sent = {.updates = 0};
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    scripted_start(&server, legacy_server, &sent);
+    sent.client = tidings_client_create(server.url, NULL, &err);
+    tidings_client_on_state(sent.client, stop_when_watching, &sent);
+    assert_int_equal(tidings_client_watch(sent.client, uris, 2, stay, &sent, &err), 0);
+    assert_int_equal(tidings_client_set_options(sent.client, "x://a", "{\"windowMs\":0}", &err), 0);
+    assert_int_equal(tidings_client_run(sent.client, &err), 0);
+    scripted_stop(&server);
+    tidings_client_destroy(sent.client);
+    assert_string_equal(sent.options, "\"dev.tidings/options\":{\"windowMs\":0\n\n");
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static void options_must_be_an_object_of_something_watched(void **state)
+{
+    (void)state;
+    static const char *const uris[] = {"x://a"};
+    struct tidings_error err = {0};
+    struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
+    assert_int_equal(tidings_client_watch(c, uris, 1, stay, NULL, &err), 0);
+    assert_int_equal(tidings_client_set_options(c, "x://b", "{}", &err), TIDINGS_E_NOTFOUND);
+    assert_int_equal(tidings_client_set_options(c, "x://a", "[]", &err), TIDINGS_E_INVALID);
+    assert_int_equal(tidings_client_set_options(c, "x://a", "{", &err), TIDINGS_E_INVALID);
+    assert_int_equal(tidings_client_set_options(c, "x://a", "{}", &err), 0);
+    assert_int_equal(tidings_client_set_options(c, "x://a", NULL, &err), 0);
+    tidings_client_destroy(c);
+}
+
+static void refusing_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    char body[512];
+    if (scripted_is(r, "server/discover")) {
+        scripted_result(r, "", DISCOVERED);
+        return;
+    }
+    const char *reason = strstr(r->body, "x://gone") ? "deleted" : "not_found";
+    snprintf(body, sizeof(body),
+             "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32602,\"message\":\"no\","
+             "\"data\":{\"reason\":\"%s\"}}}",
+             scripted_id(r), reason);
+    scripted_reply(r, 400, "", "application/json", body);
+}
+
+static void what_was_deleted_is_told_from_what_never_was(void **state)
+{
+    (void)state;
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    scripted_start(&server, refusing_server, NULL);
+    struct tidings_client *c = tidings_client_create(server.url, NULL, &err);
+    assert_null(tidings_client_read(c, "x://gone", &err));
+    assert_int_equal(err.code, TIDINGS_E_GONE);
+    assert_null(tidings_client_read(c, "x://never", &err));
+    assert_int_equal(err.code, TIDINGS_E_NOTFOUND);
+    tidings_client_destroy(c);
+    scripted_stop(&server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_listen_carries_the_newest_options_of_each_uri),
+        cmocka_unit_test(a_legacy_subscription_carries_its_own),
+        cmocka_unit_test(options_must_be_an_object_of_something_watched),
+        cmocka_unit_test(what_was_deleted_is_told_from_what_never_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
