@@ -106,9 +106,9 @@ export class Program {
     }
 }
 
-/** Wait for the one line with the URL. */
+/** Wait for the one line with the URL, which is not one of the log. */
 async function ready(program) {
-    const isUrl = (line) => /http:\/\/\S+\/mcp/.test(line);
+    const isUrl = (line) => /http:\/\/\S+\/mcp/.test(line) && !/^\d{4}-\d{2}-/.test(line);
     const line = await program.lines.next(isUrl, 'the line with the URL').catch((error) => {
         throw new Error(`${program.name} did not start: ${error.message}\n${program.stderr}`);
     });
