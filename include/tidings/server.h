@@ -91,7 +91,8 @@ enum tidings_door {
 TIDINGS_API int tidings_server_add_socket(struct tidings_server *server, enum tidings_door door,
                                           int fd, struct tidings_error *err);
 /* What clients connect to, one after the other, HTTP first: "http://127.0.0.1:7777/mcp",
- * "tcp://127.0.0.1:7778", "unix:/run/app.sock", "http+unix:/run/app.sock"; NULL: there are no more.
+ * "tcp://127.0.0.1:7778", "unix:/run/app.sock", "http+unix:/run/app.sock", "stdio"; NULL: there are
+ * no more.
  * From the call of tidings_ready_fn until the server stops, on the thread that runs it. */
 TIDINGS_API const char *tidings_server_door(struct tidings_server *server, size_t index);
 
@@ -325,7 +326,7 @@ TIDINGS_API int tidings_server_every(struct tidings_server *server, uint64_t ms,
                                      tidings_timer_fn fn, void *user, struct tidings_error *err);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
- * connect. `url` is that of the first door (tidings_server_door), or "stdio". Set before it
+ * connect. `url` is the first of tidings_server_door. Set before it
  * starts. */
 typedef void (*tidings_ready_fn)(void *user, const char *url);
 TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_ready_fn fn,

@@ -27,11 +27,10 @@ static void on_signal(int number)
 
 static void on_ready(void *user, const char *url)
 {
-    struct tidings_server *server = user;
-    fprintf(stderr, "tidings: serving on %s",
-            strcmp(url, "stdio") == 0 ? "standard input and output" : url);
-    for (size_t i = 1; (url = tidings_server_door(server, i)) != NULL; i++) {
-        fprintf(stderr, ", %s", url);
+    fputs("tidings: serving on", stderr);
+    for (size_t i = 0; url; url = tidings_server_door(user, ++i)) {
+        bool is_pipe = strcmp(url, "stdio") == 0;
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
     fputc('\n', stderr);
 }

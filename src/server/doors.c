@@ -87,9 +87,10 @@ void doors_forget_passed(struct tidings_server *s)
 
 const char *tidings_server_door(struct tidings_server *s, size_t index)
 {
-    return index < s->door_count && s->doors[index].listener
-               ? listener_url(s->doors[index].listener)
-               : NULL;
+    if (index < s->door_count) {
+        return s->doors[index].listener ? listener_url(s->doors[index].listener) : NULL;
+    }
+    return index == s->door_count && s->config.stdio ? "stdio" : NULL;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

@@ -32,10 +32,10 @@ static const char *base_name(const char *path)
 static void on_ready(void *user, const char *url)
 {
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
-    fprintf(stderr, "%s: serving on %s", (const char *)user,
-            strcmp(url, "stdio") == 0 ? "standard input and output" : url);
-    for (size_t i = 1; (url = tidings_server_door(server, i)) != NULL; i++) {
-        fprintf(stderr, ", %s", url);
+    fprintf(stderr, "%s: serving on", (const char *)user);
+    for (size_t i = 0; url; url = tidings_server_door(server, ++i)) {
+        bool is_pipe = strcmp(url, "stdio") == 0;
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
     fputc('\n', stderr);
 }

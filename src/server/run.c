@@ -80,7 +80,7 @@ static void tell_ready(struct tidings_server *s)
     if (!s->ready) {
         return;
     }
-    s->ready(s->ready_user, s->door_count > 0 ? listener_url(s->doors[0].listener) : "stdio");
+    s->ready(s->ready_user, tidings_server_door(s, 0));
 }
 
 static void worker_ended(struct worker *w, void *user)

@@ -16,7 +16,7 @@ import { slow } from './lib/wait.mjs';
 
 const CORE = [
     'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
-    'options', 'subscriptions', 'churn', 'prompts', 'schemas',
+    'options', 'subscriptions', 'churn', 'prompts', 'schemas', 'transport-tcp', 'transport-unix', 'sockets',
 ];
 
 // What the thread of the turns does: watching directories is another's.

@@ -18,12 +18,12 @@
 
 static void on_ready(void *user, const char *url)
 {
-    (void)user;
-    if (strcmp(url, "stdio") == 0) {
-        fputs("tidings: serving on standard input and output\n", stderr);
-    } else {
-        fprintf(stderr, "tidings: serving on %s\n", url);
+    fputs("tidings: serving on", stderr);
+    for (size_t i = 0; url; url = tidings_server_door(user, ++i)) {
+        bool is_pipe = strcmp(url, "stdio") == 0;
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
+    fputc('\n', stderr);
 }
 
 static int open_signals(void)
@@ -64,7 +64,7 @@ static int serve(int argc, char **argv)
     int rc = server ? tidings_server_args(server, argc, argv, &err) : err.code;
     if (rc == 0) {
         int signals = open_signals();
-        tidings_server_on_ready(server, on_ready, NULL);
+        tidings_server_on_ready(server, on_ready, server);
         rc = tidings_server_start(server, &err);
         if (rc == 0) {
             rc = loop(server, signals, &err);

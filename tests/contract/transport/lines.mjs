@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// Line-framed sockets: TCP and Unix.
+
+import net from 'node:net';
+
+import { defer } from '../../integration/lib/cleanup.mjs';
+import { BIN, Program } from '../../integration/lib/server.mjs';
+import { Tree } from '../../integration/lib/tree.mjs';
+import { within } from '../../integration/lib/wait.mjs';
+import { MessagePeer } from './peer.mjs';
+
+export class SocketPeer extends MessagePeer {
+    #rest = '';
+
+    static async connect(t, where) {
+        const peer = new SocketPeer();
+        peer.socket = net.connect({ ...where, allowHalfOpen: true });
+        defer(t, () => peer.socket.destroy());
+        await within(
+            new Promise((resolve, reject) => {
+                peer.socket.once('connect', resolve);
+                peer.socket.once('error', reject);
+            }),
+            'a connection',
+        );
+        peer.#attach();
+        return peer;
+    }
+
+    #attach() {
+        this.socket.setEncoding('utf8');
+        this.socket.on('data', (text) => {
+            const lines = (this.#rest + text).split('\n');
+            this.#rest = lines.pop();
+            lines.forEach((line) => this.inbox.push(JSON.parse(line)));
+        });
+        this.ended = new Promise((resolve) => {
+            const over = () => {
+                this.inbox.end('the connection ended');
+                resolve();
+            };
+            this.socket.on('end', over);
+            this.socket.on('error', over);
+            this.socket.on('close', over);
+        });
+    }
+
+    /** One message; its end is added. */
+    write(text) {
+        return this.raw(`${text}\n`);
+    }
+
+    writeAll(texts) {
+        return this.raw(texts.map((text) => `${text}\n`).join(''));
+    }
+
+    raw(bytes) {
+        return new Promise((resolve) => this.socket.write(bytes, resolve));
+    }
+
+    /** Nothing more will be asked; what was asked is still answered. */
+    finish() {
+        this.socket.end();
+    }
+
+    vanish() {
+        if (this.socket.remotePort) {
+            this.socket.resetAndDestroy();
+        } else {
+            this.socket.destroy(); // a Unix socket has no other way
+        }
+    }
+
+    /** Ask for much and read none of it. */
+    flood(era, requests) {
+        this.socket.pause();
+        const texts = requests.map(([method, params], i) => this.encode(era, method, params, i));
+        this.socket.write(texts.map((text) => `${text}\n`).join(''));
+    }
+
+    close() {
+        this.socket.destroy();
+    }
+}
+
+/** `tidings serve` with these doors; `doors` are the URLs it names when it is ready. */
+export async function serveDoors(t, doors, { files, args = [], tree = new Tree(t, files) } = {}) {
+    const program = new Program(t, BIN, ['serve', ...doors, ...args, tree.path]);
+    const line = await program.lines
+        .next((text) => text.includes('serving on '), 'the line that says it is ready')
+        .catch((error) => {
+            throw new Error(`${error.message}\n${program.stderr}`);
+        });
+    program.doors = line.split('serving on ')[1].split(', ');
+    program.tree = tree;
+    program.uri = (name) => tree.uri(name);
+    return program;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+//
+// Doors beside HTTP: what is particular to line-framed sockets and to having several of them. What
+// they share with every transport is in tests/contract/transport.
+
+import assert from 'node:assert/strict';
+import { existsSync, statSync } from 'node:fs';
+import { test } from 'node:test';
+
+import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
+import { key, listen, modern, updates } from './lib/rpc.mjs';
+import { run } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { Pipe } from './lib/stdio.mjs';
+
+const files = { 'a.txt': 'a' };
+
+const pathOf = (url) => url.slice('unix:'.length);
+
+function connect(t, url) {
+    if (url.startsWith('unix:')) {
+        return SocketPeer.connect(t, { path: pathOf(url) });
+    }
+    const { hostname, port } = new URL(url);
+    return SocketPeer.connect(t, { host: hostname, port: Number(port) });
+}
+
+test('one change is told through every door', async (t) => {
+    const tree = new Tree(t, files);
+    const path = tree.aside();
+    const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--tcp', '[::1]:0'];
+    const server = await serveDoors(t, [...doors, '--unix', path], { tree });
+    assert.equal(server.doors.length, 4);
+    assert.match(server.doors[0], /^http:\/\/127\.0\.0\.1:\d+\/mcp$/);
+    assert.match(server.doors[2], /^tcp:\/\/\[::1\]:\d+$/);
+    assert.equal(server.doors[3], `unix:${path}`);
+    const uri = server.uri('a.txt');
+    const web = { port: Number(new URL(server.doors[0]).port) };
+    const { events } = await listen(web, { resourceSubscriptions: [uri] });
+    const peers = [];
+    for (const url of [server.doors[1], server.doors[3]]) {
+        const peer = await connect(t, url);
+        await peer.listen({ resourceSubscriptions: [uri] });
+        peers.push(peer);
+    }
+    tree.replace('a.txt', 'b');
+    await events.message(updates(uri), 'an update over HTTP');
+    for (const peer of peers) {
+        await peer.message(updates(uri), 'an update in a line');
+    }
+    assert.equal((await modern(web, 'resources/read', { uri })).status, 200);
+});
+
+test('without --http, naming another door is having no HTTP', async (t) => {
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files });
+    assert.equal(server.doors.length, 1);
+    assert.match(server.doors[0], /^tcp:/);
+});
+
+test('beyond --max-connections a client is told so in a message', async (t) => {
+    const args = ['--max-connections', '2'];
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
+    const first = await connect(t, server.doors[0]);
+    const second = await connect(t, server.doors[0]);
+    await first.ask('modern', 'resources/list');
+    await second.ask('modern', 'resources/list');
+    const third = await connect(t, server.doors[0]);
+    const { error, id } = await third.message(() => true, 'a refusal');
+    assert.equal(id, null);
+    assert.match(error.message, /too many connections/);
+    await third.ended;
+    assert.ok((await first.ask('modern', 'resources/list')).result);
+});
+
+test('half a message is refused after --stall-timeout', async (t) => {
+    const args = ['--stall-timeout', '1s'];
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
+    const peer = await connect(t, server.doors[0]);
+    await peer.raw('{"jsonrpc":');
+    const { error } = await peer.message(() => true, 'a refusal');
+    assert.match(error.message, /did not arrive in time/);
+    await peer.ended;
+});
+
+test('a client that says nothing is closed after --idle-timeout', async (t) => {
+    const args = ['--idle-timeout', '1s'];
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
+    const peer = await connect(t, server.doors[0]);
+    await peer.ended;
+    assert.deepEqual(peer.inbox.seen, []);
+});
+
+test('one that has subscribed is not, however long it is silent', async (t) => {
+    const args = ['--idle-timeout', '1s', '--session-timeout', '1s'];
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
+    const idle = await connect(t, server.doors[0]);
+    const peer = await connect(t, server.doors[0]);
+    await peer.listen({ resourceSubscriptions: [server.uri('a.txt')] });
+    await idle.ask('modern', 'resources/list');
+    await idle.ended; // one that has asked something, and nothing since
+    server.tree.replace('a.txt', 'b');
+    await peer.message(updates(server.uri('a.txt')), 'an update');
+});
+
+test('a Unix socket has its mode and goes with the server', async (t) => {
+    const tree = new Tree(t, files);
+    const path = tree.aside();
+    const server = await serveDoors(t, ['--unix', path], { tree });
+    assert.equal(statSync(path).mode & 0o7777, 0o600);
+    const again = await run(t, ['serve', '--unix', path, tree.path]);
+    assert.notEqual(again.code, 0);
+    assert.match(again.stderr, /a server is listening on/);
+    await server.stop();
+    assert.ok(!existsSync(path));
+    const open = await serveDoors(t, ['--unix', path, '--unix-mode', '660'], { tree });
+    assert.equal(statSync(path).mode & 0o7777, 0o660);
+    await open.kill();
+    assert.ok(existsSync(path), 'left behind by a server that was killed');
+    await serveDoors(t, ['--unix', path], { tree });
+    assert.equal(statSync(path).mode & 0o7777, 0o600);
+});
+
+test('what one user may have, all connections of the user share', async (t) => {
+    const tree = new Tree(t, files);
+    const args = ['--max-breadth', '1'];
+    const server = await serveDoors(t, ['--unix', tree.aside()], { tree, args });
+    const everything = { resourceSubscriptions: ['file:///'] };
+    const first = await (await connect(t, server.doors[0])).listen(everything);
+    assert.deepEqual(first.ack.notifications.resourceSubscriptions, ['file:///']);
+    const second = await (await connect(t, server.doors[0])).listen(everything);
+    const [{ reason }] = second.ack._meta[key.refused];
+    assert.match(reason, new RegExp(`'uid:${process.getuid()}'`));
+});
+
+test('an address beyond loopback needs --allow-remote, and then warns', async (t) => {
+    const tree = new Tree(t, files);
+    const refused = await run(t, ['serve', '--tcp', '0.0.0.0:0', tree.path]);
+    assert.notEqual(refused.code, 0);
+    assert.match(refused.stderr, /--tcp: '0\.0\.0\.0' .*--allow-remote/);
+    const open = await serveDoors(t, ['--tcp', '0.0.0.0:0', '--allow-remote'], { tree });
+    assert.match(open.stderr, /warn open to the network .*everything can be read on the way/);
+});
+
+test('the end of standard input leaves the other doors open', async (t) => {
+    const tree = new Tree(t, files);
+    const path = tree.aside();
+    const pipe = Pipe.open(t, { tree, args: ['--unix', path] });
+    await pipe.lines.next((line) => line.includes(`unix:${path}`), 'the line that it is ready');
+    pipe.child.stdin.end();
+    const peer = await connect(t, `unix:${path}`);
+    assert.ok((await peer.ask('modern', 'resources/list')).result);
+    await pipe.stop();
+});
