@@ -337,6 +337,22 @@ struct tidings_provider_ops {
     /* Optional: a beginning that clients may write instead of the prefix ("/entity/"). Answers and
      * notifications keep their spelling. */
     const char *alias;
+
+    /* Optional (NULL: the library keeps what it told of JSON resources, and compares): what became
+     * of `uri` since the version with the etag `baseline`, for subscriptions with `include:
+     * "patch"`. One text (tidings_read_text), a JSON object with `baseline`, `etag` and `patch`, or
+     * with `full: true` and `value` where no merge patch can say it or `baseline` is empty; `etag`
+     * of the element is the version that the next patch may begin at. Of something deleted: an
+     * object with `deleted: true`, and the baseline as that etag. The etags of one resource ascend
+     * by bytes. TIDINGS_E_INVALID: there is no such version (any more). */
+    void (*patch)(struct tidings_provider *provider, struct tidings_read *read,
+                  struct tidings_str uri, struct tidings_str baseline);
+
+    /* Optional, pure: is `uri` one under which patches of another resource are told? 1: yes, of the
+     * one written to `of` (`*len` bytes of room, then its length); its subscriptions must name a
+     * baseline. 0: no. A failure refuses the subscription, with its reason. */
+    int (*patches_of)(struct tidings_provider *provider, struct tidings_str uri, char *of,
+                      size_t *len, struct tidings_error *err);
 };
 
 #ifdef __cplusplus

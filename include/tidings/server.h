@@ -251,7 +251,8 @@ struct tidings_update {
     struct tidings_str uri; /* what changed; empty when `refused` says why nothing ever will */
     struct tidings_str subscribed_uri; /* as it was given */
     struct tidings_str metadata;       /* members of a JSON object, without its braces */
-    struct tidings_str value;          /* JSON array of contents, when asked for */
+    struct tidings_str value;          /* JSON, when asked for: an array of contents; with
+                                        * `include: "patch"` an object (docs/subscriptions.md) */
     struct tidings_str refused;
     enum tidings_change_kind kind;
     unsigned merged;

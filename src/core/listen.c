@@ -189,6 +189,7 @@ void sub_destroy(struct sub *sub)
     if (sub->extra) {
         list_remove(&sub->extra->covers_link);
         filter_release(sub->extra->schema);
+        chain_destroy(sub->extra->chain);
         mem_free(sub->extra->scopes);
         mem_free(sub->extra);
     }

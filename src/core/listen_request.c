@@ -47,7 +47,8 @@ static void read_options(struct subscribing *s, struct wish *w, struct json *giv
     /* The message goes before the subscription is made. */
     w->kept = jv_ref(w->options.filter);
     w->options.origin = arena_dup(&s->arena, w->options.origin);
-    if (!w->options.origin.ptr) {
+    w->options.baseline = arena_dup(&s->arena, w->options.baseline);
+    if (!w->options.origin.ptr || !w->options.baseline.ptr) {
         wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
     }
 }

@@ -12,11 +12,13 @@
 #include "uri/uri.h"
 
 #define ORIGIN_MAX 256u
-#define MS_MAX 86400000 /* a day; the longest --max-rate */
+#define BASELINE_MAX 256u
+#define OTHER_BASELINE "initialBaseline" /* the same under its name elsewhere */
+#define MS_MAX 86400000                  /* a day; the longest --max-rate */
 
 static const char *const matches[] = {"auto", "literal", "container", "template",
                                       "glob", "regex",   NULL};
-static const char *const includes[] = {"none", "metadata", "value", NULL};
+static const char *const includes[] = {"none", "metadata", "value", "patch", NULL};
 
 void options_init(struct options *o)
 {
@@ -166,6 +168,25 @@ static int read_filter(struct options *o, struct json *v, struct tidings_error *
     return 0;
 }
 
+static int read_baseline(struct options *o, struct json *v, struct tidings_error *err)
+{
+    if (!jv_is(v, JV_STRING) || jv_str(v).len == 0 || jv_str(v).len > BASELINE_MAX) {
+        return wrong("baseline",
+                     "the etag of what you have (of an entity: its validFrom), a string", err);
+    }
+    o->baseline = jv_str(v);
+    return 0;
+}
+
+/* It has two names; both may be there. */
+static int check_baselines(const struct json *a, const struct json *b, struct tidings_error *err)
+{
+    if (a && b && !jv_equal(a, b)) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "two different baselines are given");
+    }
+    return 0;
+}
+
 /* ---- ceilings -------------------------------------------------------------------------------- */
 
 static int limit_match(struct option_ceiling *c, struct json *v, struct tidings_error *err)
@@ -213,7 +234,7 @@ static const struct field {
     {"rateMs", read_rate, limit_rate},  {"include", read_include, limit_include},
     {"initial", read_initial, NULL},    {"since", read_since, NULL},
     {"origin", read_origin, NULL},      {"echo", read_echo, NULL},
-    {"filter", read_filter, NULL},
+    {"filter", read_filter, NULL},      {"baseline", read_baseline, NULL},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -225,14 +246,17 @@ static int unknown(struct tidings_str key, struct tidings_error *err)
         len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", i > 0 ? ", " : "",
                                 fields[i].name);
     }
-    return tidings_fail(err, TIDINGS_E_INVALID, "unknown option '%.*s'; known are %s",
-                        (int)(key.len < 64 ? key.len : 64), key.ptr, known);
+    return tidings_fail(err, TIDINGS_E_INVALID, "unknown option '%.*s'; known are %s, %s",
+                        (int)(key.len < 64 ? key.len : 64), key.ptr, known, OTHER_BASELINE);
 }
 
 /* The row of that name; FIELDS: none. */
 static size_t find_field(struct tidings_str key)
 {
     size_t i = 0;
+    if (str_eq(key, STR(OTHER_BASELINE))) {
+        key = STR("baseline");
+    }
     while (i < FIELDS && !str_eq(key, tidings_str(fields[i].name))) {
         i++;
     }
@@ -246,6 +270,9 @@ int options_read(struct options *o, struct json *value, bool uris, struct tiding
     }
     if (!jv_is(value, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID, "'dev.tidings/options' must be an object");
+    }
+    if (check_baselines(jv_get(value, "baseline"), jv_get(value, OTHER_BASELINE), err) < 0) {
+        return TIDINGS_E_INVALID;
     }
     struct options next = *o;
     struct tidings_str key;
@@ -264,6 +291,26 @@ int options_read(struct options *o, struct json *value, bool uris, struct tiding
     }
     *o = next;
     return 0;
+}
+
+int options_read_params(struct options *o, struct json *params, struct tidings_error *err)
+{
+    struct json *a = jv_get(params, "baseline"), *b = jv_get(params, OTHER_BASELINE);
+    struct json *given = a ? a : b;
+    struct options next = *o;
+    int rc = check_baselines(a, b, err);
+    if (rc < 0 || !given) {
+        return rc;
+    }
+    rc = read_baseline(&next, given, err);
+    if (rc == 0 && o->given & OPTION_BASELINE && !str_eq(o->baseline, next.baseline)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "two different baselines are given");
+    }
+    if (rc == 0) {
+        o->baseline = next.baseline;
+        o->given |= OPTION_BASELINE;
+    }
+    return rc;
 }
 
 static int read_ceiling(struct option_ceiling *c, struct json *value, struct tidings_error *err)
@@ -295,8 +342,9 @@ int option_rule_read(struct option_rule *rule, struct json *options, struct json
         return tidings_fail(err, TIDINGS_E_INVALID, "'options' and 'limits' must be objects");
     }
     int rc = options_read(&rule->defaults, options, false, err);
-    if (rc == 0 && (rule->defaults.given & OPTION_SINCE)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "option 'since' has no default");
+    if (rc == 0 && (rule->defaults.given & (OPTION_SINCE | OPTION_BASELINE))) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "option '%s' has no default",
+                          rule->defaults.given & OPTION_SINCE ? "since" : "baseline");
     }
     if (rc == 0 && rule->defaults.filter) {
         rc = filter_check(rule->defaults.filter, err);
@@ -355,7 +403,7 @@ static void take_ceiling(struct option_ceiling *to, const struct option_ceiling 
 static int check_refused(const struct options *o, unsigned refused, struct tidings_error *err)
 {
     /* Only what would have an effect is asking for it. */
-    unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN | OPTION_FILTER);
+    unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN | OPTION_FILTER | OPTION_BASELINE);
     asked |= o->initial ? o->given & OPTION_INITIAL : 0;
     asked |= o->echo ? 0 : o->given & OPTION_ECHO;
     for (size_t i = 0; i < FIELDS; i++) {
@@ -376,7 +424,7 @@ static int check_ceiling(const struct options *o, const struct option_ceiling *c
     if (o->given & OPTION_RATE && o->rate_ms > c->rate_ms) {
         return wrong_ms("rateMs", c->rate_ms, err);
     }
-    if (o->given & OPTION_INCLUDE && o->include > c->include) {
+    if (o->given & OPTION_INCLUDE && o->include > c->include && c->include < OPTION_INCLUDE_VALUE) {
         return tidings_fail(err, TIDINGS_E_INVALID, "option 'include' may be at most '%s' here",
                             includes[c->include]);
     }
@@ -389,7 +437,7 @@ int options_settle(struct options *o, const struct option_limits *limits, struct
     struct option_ceiling ceiling = {
         .window_ms = limits->max_window_ms,
         .rate_ms = limits->max_rate_ms,
-        .include = OPTION_INCLUDE_VALUE,
+        .include = OPTION_INCLUDE_PATCH,
         .matches = UINT_MAX,
     };
     struct options server = {.window_ms = limits->window_ms, .rate_ms = limits->rate_ms};

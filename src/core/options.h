@@ -4,6 +4,8 @@
  * along. They travel in `_meta["dev.tidings/options"]` of resources/subscribe and
  * subscriptions/listen (there for all URIs, and per URI under `uris`).
  *
+ * `baseline` (also `initialBaseline`) of resources/subscribe may stand in its params as well.
+ *
  * What is not asked for is the server's: general defaults and ceilings, and rules that hold below a
  * URI prefix. An unknown or ill-typed field is refused with its name and what is accepted; nothing
  * is ignored in silence.
@@ -29,6 +31,7 @@ enum option_include {
     OPTION_INCLUDE_NONE, /* metadata in _meta only */
     OPTION_INCLUDE_METADATA,
     OPTION_INCLUDE_VALUE,
+    OPTION_INCLUDE_PATCH, /* what it reveals is no more than the value */
 };
 
 /* A bit for each field, in the order of the table in options.c. */
@@ -42,6 +45,7 @@ enum option_bit {
     OPTION_ORIGIN = 1u << 6,
     OPTION_ECHO = 1u << 7,
     OPTION_FILTER = 1u << 8,
+    OPTION_BASELINE = 1u << 9,
 };
 
 struct options {
@@ -54,6 +58,7 @@ struct options {
     uint64_t since_epoch, since; /* with OPTION_SINCE */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
     struct json *filter;         /* a schema, borrowed likewise; NULL: everything passes */
+    struct tidings_str baseline; /* the etag patches begin at; borrowed likewise */
 };
 
 /* What clients may ask for; the fields in `given` are limited. */
@@ -96,6 +101,8 @@ void options_init(struct options *o);
  * whether a member of that name may be there (it is not looked at). TIDINGS_E_INVALID; `o` is as it
  * was then. */
 int options_read(struct options *o, struct json *value, bool uris, struct tidings_error *err);
+/* Take `baseline` or `initialBaseline` of the params of a request, if one is there. */
+int options_read_params(struct options *o, struct json *params, struct tidings_error *err);
 /* Fill in what was not asked for, and refuse (TIDINGS_E_INVALID) what may not be. `uri` is what all
  * that the subscription covers begins with; empty: it may cover anything. Defaults come from rules
  * it lies within; ceilings also from those it reaches into. *ret_matches: 1u << enum option_match
@@ -106,9 +113,9 @@ int options_settle(struct options *o, const struct option_limits *limits, struct
 void options_put_matches(struct buf *out, unsigned set);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
- * `since`; `limits` with the largest windowMs and rateMs, the most include, an array of kinds as
- * match, and false for initial, since, origin, echo or filter to have them refused. `rule->prefix`
- * is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+ * `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include, an array
+ * of kinds as match, and false for initial, since, origin, echo, filter or baseline to have them
+ * refused. `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
 

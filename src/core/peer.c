@@ -318,6 +318,7 @@ static void offer(struct peer *peer, struct sub *sub, const struct change *chang
         return;
     }
     if (!filters_pass(sub, change, alone)) {
+        sub_left_out(sub, change);
         return;
     }
     if (sub->truncated) {
@@ -327,11 +328,12 @@ static void offer(struct peer *peer, struct sub *sub, const struct change *chang
     struct core *core = peer->core;
     bool held_before = sub->window.held != NULL;
     struct tidings_str value;
+    struct baseline *to;
     switch (window_offer(&core->windows, &sub->window, loop_now_ms(core->loop), sub, change, kind,
                          core->limits->outbox_max)) {
     case WINDOW_PASS:
         if (sub->wants_value) {
-            values_get(core, change, &value); /* so that it is there when it is needed */
+            (void)sub_value(sub, change, &value, &to); /* so that it is there when it is needed */
         }
         enqueue(peer, sub, change, kind);
         break;
@@ -415,7 +417,8 @@ static bool flush_items(struct peer *peer)
         }
         struct sub *sub = item->sub;
         struct tidings_str value = STR_EMPTY;
-        if (sub->wants_value && values_get(peer->core, item->change, &value) == VALUE_READING) {
+        struct baseline *to = NULL;
+        if (sub->wants_value && sub_value(sub, item->change, &value, &to) == VALUE_READING) {
             peer->waits_value = true;
             return false;
         }
@@ -436,6 +439,7 @@ static bool flush_items(struct peer *peer)
         if (!write_update(peer, &u, sub)) {
             return false;
         }
+        sub_told(sub, item->change, to);
         outbox_pop(&peer->outbox);
     }
     return true;

@@ -38,6 +38,7 @@ typedef bool (*sub_filter_fn)(void *user, struct tidings_str uri, struct tidings
 struct sub_extra {
     struct tidings_str origin; /* whose changes are left out; empty: nobody's */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
+    struct chain *chain;       /* it is told patches; NULL: not */
     sub_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covering; /* its `covers` is asked; NULL: none */

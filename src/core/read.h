@@ -65,7 +65,9 @@ struct tidings_read {
     struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
     size_t max_bytes;
     bool own_only; /* no children, please */
-    bool raw;      /* parts to the byte, also in the middle of a character */
+    bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
+    struct tidings_str patch_from; /* an etag; empty: everything */
+    bool raw;                      /* parts to the byte, also in the middle of a character */
     /* The outcome: */
     size_t count; /* elements given */
     bool unchanged;

@@ -50,6 +50,8 @@ static void run_read(struct request *r)
     struct tidings_read *read = list_entry(r, struct tidings_read, base);
     if (read->entry) {
         read->entry->read(read->entry->user, read, r->uri);
+    } else if (read->is_patch) {
+        r->provider->ops->patch(r->provider, read, r->uri, read->patch_from);
     } else {
         r->provider->ops->read(r->provider, read, r->uri);
     }

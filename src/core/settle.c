@@ -96,6 +96,7 @@ static void settled(struct subscribing *s)
     for (size_t i = 0; i < s->count; i++) {
         struct wish *w = &s->wishes[i];
         check_kind(w);
+        wish_judge_baseline(w);
         if (!w->refused && w->kind != MATCH_LITERAL) {
             add_hooked(w);
         }
@@ -405,6 +406,11 @@ static void mean_existing(struct wish *w)
     }
 }
 
+static void wish_settled(struct wish *w)
+{
+    settled(w->owner);
+}
+
 static void stat_done(struct request *request)
 {
     struct wish *w = request->user;
@@ -420,7 +426,9 @@ static void stat_done(struct request *request)
     } else {
         mean_absent(w);
     }
-    settled(w->owner);
+    if (!wish_ask_baseline(w, wish_settled)) {
+        wish_settled(w);
+    }
 }
 
 /* Brackets never stand raw in the URI of a resource, except around the address of its host. */
@@ -486,7 +494,7 @@ static bool mean_by_text(struct wish *w)
         }
         return true;
     }
-    return !spell(w, w->spelled, AS_URI);
+    return !spell(w, w->subject.len > 0 ? w->subject : w->spelled, AS_URI);
 }
 
 /* What the server says of options below the URI, as far as its text goes before a wildcard. */
@@ -503,6 +511,9 @@ static bool apply_rules(struct wish *w)
         catalog_canonical(catalog, w->spelled, true, &text, NULL) == 0) {
         const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
         fixed = buf_str(&text);
+        if (match == OPTION_MATCH_AUTO || match == OPTION_MATCH_LITERAL) {
+            wish_find_subject(w, fixed);
+        }
         if (match != OPTION_MATCH_GLOB) {
             fixed = str_cut(fixed, '?', &(struct tidings_str){0}, NULL);
         }
@@ -515,7 +526,7 @@ static bool apply_rules(struct wish *w)
     if (w->owner->call) { /* what comes in the legacy way */
         dialect_default_options(w->owner->core->self, fixed, &w->options, &limits);
     }
-    if (options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
+    if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
         wish_refuse(w, err.code, "%s", err.text);
     }
     buf_deinit(&text);

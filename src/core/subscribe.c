@@ -224,18 +224,22 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     }
     struct sub *sub = w->sub;
     sub->watched = plain_scope && arm->items[w->first_item].watched;
+    bool patches = w->options.include == OPTION_INCLUDE_PATCH;
     if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
-        !w->covering) {
+        !w->covering && !patches) {
         return true;
     }
     struct sub_extra *x =
         mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
     struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
-    if (!x || (scopes && !kept)) {
+    struct chain *chain = patches ? wish_begin_chain(w) : NULL;
+    if (!x || (scopes && !kept) || (patches && !chain)) {
         mem_free(x);
         mem_free(kept);
+        chain_destroy(chain);
         return false;
     }
+    x->chain = chain;
     char *at = (char *)&x->conditions[w->condition_count];
     for (size_t i = 0; i < w->condition_count; i++) {
         x->conditions[i].key = str_place(&at, w->conditions[i].key);
@@ -300,7 +304,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     }
     struct sub *sub = w->sub;
     sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
-    sub->wants_value = w->options.include == OPTION_INCLUDE_VALUE;
+    sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
@@ -526,11 +530,12 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
     struct options options;
     struct tidings_error err;
     options_init(&options);
-    if (options_read(&options, given, false, &err) < 0) {
+    if (options_read(&options, given, false, &err) < 0 ||
+        options_read_params(&options, call->msg.params, &err) < 0) {
         call_fail_err(call, &err, STR_EMPTY);
         return;
     }
-    if (!given && listen_find_sub(listen, spelled)) {
+    if (!given && !options.given && listen_find_sub(listen, spelled)) {
         method_confirm(call, PROFILE_SUBSCRIBED, spelled);
         return;
     }

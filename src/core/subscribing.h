@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request to subscribe on its way, shared by settle.c (what each URI means), subscribe.c (arming,
- * making the subscriptions, telling the client) and listen_request.c (subscriptions/listen).
+ * A request to subscribe on its way, shared by settle.c (what each URI means), settle_patch.c
+ * (where patches begin), subscribe.c (arming, making the subscriptions, telling the client) and
+ * listen_request.c (subscriptions/listen).
  *
  *     settle every URI (maybe later) -> arm all scopes at the hub -> create subs, acknowledge
  *
@@ -21,6 +22,7 @@ struct wish {
     struct subscribing *owner;
     struct tidings_str spelled; /* as the client wrote it; all texts lie in the arena */
     struct tidings_str uri;     /* canonical, or the pattern that goes into the index */
+    struct tidings_str subject; /* what it is told patches of, when that is another; or empty */
     struct options options;
     unsigned matches;      /* 1u << enum option_match: what it may turn out to be */
     struct json *kept;     /* a reference to what the options borrow, or NULL */
@@ -68,6 +70,17 @@ void subscribing_arm(struct subscribing *s);
 bool subscribing_set_channel(struct subscribing *s, const struct channel *channel);
 
 void wish_refuse(struct wish *w, int code, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
+
+/* Is the canonical `uri` one under which patches of another resource are told? Sets `subject`, or
+ * refuses. */
+void wish_find_subject(struct wish *w, struct tidings_str uri);
+/* What can be said of its baseline once the kind is settled; refuses. */
+void wish_judge_baseline(struct wish *w);
+/* Ask the provider for the version it names: `done` comes later, perhaps after a refusal. false:
+ * nothing to ask. */
+bool wish_ask_baseline(struct wish *w, void (*done)(struct wish *w));
+/* Where its patches begin. NULL: out of memory. */
+struct chain *wish_begin_chain(const struct wish *w);
 
 /* `dev.tidings/options` of a request's `_meta`; NULL: none. */
 struct json *options_of(const struct rpc_message *msg);

@@ -7,6 +7,8 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/str.h"
+#include "core/patches.h"
 #include "core/peer.h"
 #include "core/read.h"
 #include "store/change.h"
@@ -15,11 +17,22 @@
 #define VALUES_MAX_BYTES (8u << 20)
 #define VALUE_ESCAPE 6u /* one byte may become six */
 
+/* Every byte of it counts. */
+struct value_key {
+    const struct change *change;
+    const struct baseline *from;
+    uintptr_t is_patch;
+};
+
 struct value {
     struct list link;
+    struct value_key key;
     struct core *core;
     const struct change *change; /* a reference */
+    struct baseline *from, *to;  /* of a patch: references, or NULL */
     enum value_state state;
+    bool is_too_large, is_whole; /* of a patch: it is; it was asked for without a baseline */
+    struct tidings_str etag;     /* of what a patch leads to */
     struct arena arena;
     struct buf out;
     struct jw w;
@@ -29,15 +42,26 @@ struct value {
 void values_init(struct values *v)
 {
     list_init(&v->entries);
+    map_init(&v->by_key);
     v->count = v->bytes = 0;
+    baselines_init(&v->baselines);
+    v->patches = 0;
+}
+
+static struct tidings_str key_text(const struct value_key *key)
+{
+    return tidings_strn((const char *)key, sizeof(*key));
 }
 
 static void value_free(struct values *v, struct value *e)
 {
     list_remove(&e->link);
+    map_remove(&v->by_key, key_text(&e->key));
     v->count--;
     v->bytes -= e->out.len;
     change_unref(e->change);
+    baseline_unref(e->from);
+    baseline_unref(e->to);
     arena_deinit(&e->arena);
     buf_deinit(&e->out);
     mem_free(e);
@@ -48,6 +72,8 @@ void values_deinit(struct values *v)
     while (!list_empty(&v->entries)) {
         value_free(v, list_entry(v->entries.next, struct value, link));
     }
+    map_deinit(&v->by_key);
+    baselines_deinit(&v->baselines);
 }
 
 static void trim(struct values *v)
@@ -63,19 +89,46 @@ static void trim(struct values *v)
     }
 }
 
-static void value_read(struct request *request)
+static struct value *find(struct values *v, struct value_key key)
 {
-    struct value *e = request->user;
-    struct core *core = e->core;
-    e->state = VALUE_NONE;
-    if (request->code >= 0) {
-        jw_end_array(&e->w);
-        e->state = e->out.failed ? VALUE_NONE : VALUE_READY;
+    return map_find(&v->by_key, key_text(&key));
+}
+
+/* An entry that is being read. NULL: out of memory. */
+static struct value *add(struct core *core, const struct change *change, struct value_key key)
+{
+    struct values *v = &core->values;
+    struct value *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        return NULL;
     }
+    e->key = key;
+    if (map_put(&v->by_key, key_text(&e->key), e, NULL) < 0) {
+        mem_free(e);
+        return NULL;
+    }
+    e->core = core;
+    e->change = change_ref(change);
+    e->state = VALUE_READING;
+    arena_init(&e->arena, 1u << 16);
+    buf_init(&e->out, core->limits->max_value_bytes * VALUE_ESCAPE + 4096);
+    list_append(&v->entries, &e->link);
+    v->count++;
+    return e;
+}
+
+/* It has been read, or cannot be. */
+static void conclude(struct value *e, bool is_ready)
+{
+    e->state = is_ready && !e->out.failed ? VALUE_READY : VALUE_NONE;
     if (e->state == VALUE_NONE) {
         buf_deinit(&e->out);
     }
-    core->values.bytes += e->out.len;
+    e->core->values.bytes += e->out.len;
+}
+
+static void wake_waiting(struct core *core)
+{
     list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
         if (peer->waits_value) {
@@ -86,45 +139,33 @@ static void value_read(struct request *request)
     trim(&core->values);
 }
 
-static struct value *find(struct values *v, const struct change *change)
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static void value_read(struct request *request)
 {
-    for (struct list *it = v->entries.prev; it != &v->entries; it = it->prev) {
-        struct value *e = list_entry(it, struct value, link);
-        if (e->change == change) {
-            return e;
-        }
+    struct value *e = request->user;
+    if (request->code >= 0) {
+        jw_end_array(&e->w);
     }
-    return NULL;
+    conclude(e, request->code >= 0);
+    wake_waiting(e->core);
 }
 
-static struct value *ask(struct core *core, const struct change *change)
+static void ask(struct value *e)
 {
-    trim(&core->values);
-    struct value *e = mem_zalloc(sizeof(*e));
-    if (!e) {
-        return NULL;
-    }
-    size_t max = core->limits->max_value_bytes;
-    e->core = core;
-    e->change = change_ref(change);
-    e->state = VALUE_READING;
-    arena_init(&e->arena, 1u << 16);
-    buf_init(&e->out, max * VALUE_ESCAPE + 4096);
+    struct core *core = e->core;
     jw_init(&e->w, &e->out);
     jw_begin_array(&e->w);
-    list_append(&core->values.entries, &e->link);
-    core->values.count++;
     struct catalog_hit hit;
-    if (!catalog_find(core->catalog, change->uri, &e->arena, &hit)) {
-        e->state = VALUE_NONE;
-        return e;
+    if (!catalog_find(core->catalog, e->change->uri, &e->arena, &hit)) {
+        conclude(e, false);
+        return;
     }
-    request_init(&e->read.base, core, value_read, e, change->uri);
+    request_init(&e->read.base, core, value_read, e, e->change->uri);
     e->read.w = &e->w;
     e->read.own_only = true;
-    e->read.max_bytes = max;
+    e->read.max_bytes = core->limits->max_value_bytes;
     request_read(&e->read, &hit);
-    return e;
 }
 
 enum value_state values_get(struct core *core, const struct change *change,
@@ -134,15 +175,188 @@ enum value_state values_get(struct core *core, const struct change *change,
     if (change->kind == TIDINGS_CHANGE_DELETED) {
         return VALUE_NONE;
     }
-    struct value *e = find(&core->values, change);
+    struct value_key key = {.change = change};
+    struct value *e = find(&core->values, key);
     if (!e) {
-        e = ask(core, change);
-    }
-    if (!e) {
-        return VALUE_NONE;
+        trim(&core->values);
+        e = add(core, change, key);
+        if (!e) {
+            return VALUE_NONE;
+        }
+        ask(e);
     }
     if (e->state == VALUE_READY) {
         *ret_json = buf_str(&e->out);
     }
     return e->state;
+}
+
+/* ---- patches --------------------------------------------------------------------------------- */
+
+/* The mount that makes patches of `uri` itself, or NULL. */
+static struct tidings_provider *find_patching(const struct core *core, struct tidings_str uri)
+{
+    struct tidings_provider *p = catalog_mount(core->catalog, uri);
+    return p && p->ops->patch ? p : NULL;
+}
+
+static int take_patch(struct tidings_read *read, const struct read_element *element,
+                      struct tidings_error *err)
+{
+    struct value *e = read->base.user;
+    e->etag = arena_dup(&e->arena, element->about->etag);
+    e->is_too_large = element->bytes.len > e->core->limits->max_value_bytes;
+    int rc = e->is_too_large ? 0 : buf_puts(&e->out, element->bytes);
+    return rc < 0 || !e->etag.ptr ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+}
+
+static void forget_patch(struct tidings_read *read)
+{
+    struct value *e = read->base.user;
+    buf_clear(&e->out);
+}
+
+static const struct read_taker patch_taker = {take_patch, forget_patch};
+
+static void ask_patch(struct value *e);
+
+static void patch_read(struct request *request)
+{
+    struct value *e = request->user;
+    struct values *v = &e->core->values;
+    bool is_told = request->code >= 0;
+    if (request->code == TIDINGS_E_INVALID && e->from && !e->is_whole) {
+        e->is_whole = true; /* that version is gone */
+        ask_patch(e);
+        return;
+    }
+    if (is_told) {
+        e->to = baseline_get(&v->baselines, e->change->uri, e->etag, STR_EMPTY);
+    } else {
+        e->to = baseline_ref(e->from);
+        buf_clear(&e->out);
+        if (e->change->kind == TIDINGS_CHANGE_DELETED) {
+            patch_write_deleted(&e->out, e->change, e->from);
+            is_told = true;
+        }
+    }
+    v->patches++;
+    conclude(e, is_told && !e->is_too_large);
+    wake_waiting(e->core);
+}
+
+static void ask_patch(struct value *e)
+{
+    struct core *core = e->core;
+    struct catalog_hit hit = {.provider = find_patching(core, e->change->uri)};
+    if (!hit.provider) { /* it was there a moment ago */
+        conclude(e, false);
+        return;
+    }
+    memset(&e->read, 0, sizeof(e->read));
+    request_init(&e->read.base, core, patch_read, e, e->change->uri);
+    e->read.taker = &patch_taker;
+    e->read.max_bytes = core->limits->max_read_bytes;
+    e->read.is_patch = true;
+    e->read.patch_from = e->from && !e->is_whole ? baseline_etag(e->from) : STR_EMPTY;
+    request_read(&e->read, &hit);
+}
+
+/* From contents; whoever has none of them is told whole next time. */
+static enum value_state make_patch(struct core *core, const struct change *change,
+                                   struct value_key key, struct baseline *from, struct value **ret)
+{
+    bool is_deleted = change->kind == TIDINGS_CHANGE_DELETED;
+    struct tidings_str contents = STR_EMPTY;
+    enum value_state state = is_deleted ? VALUE_READY : values_get(core, change, &contents);
+    if (state != VALUE_READY) {
+        return state;
+    }
+    struct value *e = add(core, change, key);
+    if (!e) {
+        return VALUE_NONE;
+    }
+    e->from = baseline_ref(from);
+    if (is_deleted) {
+        patch_write_deleted(&e->out, change, from);
+        e->to = baseline_ref(from);
+    } else {
+        patch_write(&e->out, &core->values.baselines, change->uri, from, contents, &e->to);
+    }
+    core->values.patches++;
+    conclude(e, true);
+    *ret = e;
+    return e->state;
+}
+
+enum value_state values_get_patch(struct core *core, const struct change *change,
+                                  struct baseline *from, struct tidings_str *ret_json,
+                                  struct baseline **ret_to)
+{
+    struct value_key key = {.change = change, .from = from, .is_patch = 1};
+    struct value *e = find(&core->values, key);
+    *ret_json = STR_EMPTY;
+    *ret_to = NULL;
+    if (!e) {
+        trim(&core->values);
+        if (!find_patching(core, change->uri)) {
+            enum value_state state = make_patch(core, change, key, from, &e);
+            if (!e) {
+                return state;
+            }
+        } else if ((e = add(core, change, key)) != NULL) {
+            e->from = baseline_ref(from);
+            ask_patch(e);
+        } else {
+            *ret_to = from;
+            return VALUE_NONE;
+        }
+    }
+    if (e->state != VALUE_READING) {
+        *ret_json = buf_str(&e->out);
+        *ret_to = e->to;
+    }
+    return e->state;
+}
+
+/* ---- for subscriptions ----------------------------------------------------------------------- */
+
+static struct chain *chain_of(const struct sub *sub)
+{
+    return sub->extra ? sub->extra->chain : NULL;
+}
+
+enum value_state sub_value(const struct sub *sub, const struct change *change,
+                           struct tidings_str *ret_json, struct baseline **ret_to)
+{
+    struct core *core = sub->peer->core;
+    const struct chain *chain = chain_of(sub);
+    *ret_to = NULL;
+    return chain ? values_get_patch(core, change, chain_at(chain, change->uri), ret_json, ret_to)
+                 : values_get(core, change, ret_json);
+}
+
+void sub_told(const struct sub *sub, const struct change *change, struct baseline *to)
+{
+    if (chain_of(sub)) {
+        chain_move(chain_of(sub), change->uri, to);
+    }
+}
+
+void sub_left_out(const struct sub *sub, const struct change *change)
+{
+    struct chain *chain = chain_of(sub);
+    if (!chain || sub->extra->origin.len == 0 || !str_eq(sub->extra->origin, change->origin)) {
+        return;
+    }
+    struct core *core = sub->peer->core;
+    const struct baseline *at = chain_at(chain, change->uri);
+    if (!find_patching(core, change->uri) || change->etag.len == 0) {
+        chain_move(chain, change->uri, NULL);
+    } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* never back */
+        struct baseline *own =
+            baseline_get(&core->values.baselines, change->uri, change->etag, STR_EMPTY);
+        chain_move(chain, change->uri, own);
+        baseline_unref(own);
+    }
 }

@@ -32,10 +32,11 @@ static void finish(struct entity_request *r, int code, const struct tidings_erro
 static int run(struct keeper_job *job, struct entities *entities)
 {
     struct entity_request *r = list_entry(job, struct entity_request, job);
-    return r->read   ? entity_read(r, entities, &job->err)
-           : r->list ? entity_list(r, entities, &job->err)
-           : r->stat ? entity_stat(r, entities, &job->err)
-                     : entity_complete(r, entities, &job->err);
+    return r->is_patch ? entity_patch(r, entities, &job->err)
+           : r->read   ? entity_read(r, entities, &job->err)
+           : r->list   ? entity_list(r, entities, &job->err)
+           : r->stat   ? entity_stat(r, entities, &job->err)
+                       : entity_complete(r, entities, &job->err);
 }
 
 static void done(struct keeper_job *job, int code)
@@ -79,6 +80,13 @@ static void mount_read(struct tidings_provider *p, struct tidings_read *read,
     submit(&(struct entity_request){.provider = p, .read = read, .text = uri});
 }
 
+static void mount_patch(struct tidings_provider *p, struct tidings_read *read,
+                        struct tidings_str uri, struct tidings_str baseline)
+{
+    submit(&(struct entity_request){
+        .provider = p, .read = read, .is_patch = true, .text = uri, .from = baseline});
+}
+
 static void mount_list(struct tidings_provider *p, struct tidings_list *list)
 {
     submit(&(struct entity_request){.provider = p, .list = list});
@@ -100,6 +108,38 @@ static void mount_complete(struct tidings_provider *p, struct tidings_complete *
                            struct tidings_str uri_template)
 {
     submit(&(struct entity_request){.provider = p, .complete = complete, .text = uri_template});
+}
+
+/* ---- which URIs are told patches ------------------------------------------------------------- */
+
+static int mount_patches_of(struct tidings_provider *p, struct tidings_str text, char *of,
+                            size_t *len, struct tidings_error *err)
+{
+    (void)p;
+    struct entity_uri uri;
+    bool is_one = entity_uri_parse(text, &uri, NULL) == 0 && uri.kind > ENTITY_URI_CURRENT;
+    if (!is_one) {
+        return 0;
+    }
+    enum entity_uri_kind kind = uri.kind;
+    struct buf out;
+    buf_init(&out, *len);
+    uri.kind = kind == ENTITY_URI_PATCH_FROM ? ENTITY_URI_PATCH : ENTITY_URI_CURRENT;
+    int rc = entity_uri_build(&uri, &out);
+    if (rc < 0) {
+        tidings_fail(err, rc, "out of memory");
+    } else if (kind != ENTITY_URI_PATCH) {
+        rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                          "Subscriptions not supported for URI type: %s; subscribe to %.*s%s",
+                          kind == ENTITY_URI_AT ? "historical" : "patch_read",
+                          STR_ARG(buf_str(&out)), kind == ENTITY_URI_AT ? "" : " with a baseline");
+    } else {
+        memcpy(of, out.ptr, out.len);
+        *len = out.len;
+        rc = 1;
+    }
+    buf_deinit(&out);
+    return rc;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -163,7 +203,8 @@ static const struct tidings_resource templates[] = {
              "All types of entities, with their schemas", true),
     TEMPLATE(ENTITY, "Current Entity", "An entity as it is", true),
     TEMPLATE(ENTITY "/patch", "Entity Patch Update and Subscribe",
-             "An entity, for those who write merge patches (tool upsert-entity)", false),
+             "An entity, for those who write merge patches (tool upsert-entity) and hear them",
+             true),
     TEMPLATE(ENTITY "/patch/{baselineTimestamp}", "Get Entity Patch from Baseline",
              "The merge patch from the version that begins then to the current one", false),
     TEMPLATE(ENTITY "/at/{timestamp}", "Historical Entity", "An entity as it was at that instant",
@@ -173,6 +214,7 @@ static const struct tidings_resource templates[] = {
 
 static const struct tidings_semantics semantics[] = {
     {TIDINGS_FORM_RESOURCE, ENTITY, "each version of that entity, its deletion and its return"},
+    {TIDINGS_FORM_RESOURCE, ENTITY "/patch", "the same, as merge patches from a baseline"},
     {TIDINGS_FORM_CONTAINER, ENTITY_URI_PREFIX "{entityType}@{entityTypeVersion}/",
      "all entities of that type and version"},
     {TIDINGS_FORM_QUERY, ENTITY_URI_PREFIX "{entityType}@{entityTypeVersion}/{?parent}",
@@ -194,4 +236,6 @@ const struct tidings_provider_ops provider_entity_ops = {
     .semantics = semantics,
     .templates = templates,
     .alias = ENTITY_ALIAS,
+    .patch = mount_patch,
+    .patches_of = mount_patches_of,
 };

@@ -218,7 +218,7 @@ static int stat_entity(struct entity_request *r, struct entities *e, struct tidi
     if (r->uri.kind != ENTITY_URI_CURRENT) {
         buf_clear(&uri);
         (void)entity_uri_build(&r->uri, &uri);
-        row->subscribable = false;
+        row->subscribable = r->uri.kind == ENTITY_URI_PATCH;
         row->etag = STR_EMPTY;
     }
     row->uri = arena_dup(&r->arena, buf_str(&uri));

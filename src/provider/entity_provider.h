@@ -23,6 +23,8 @@ struct entity_request {
     struct tidings_stat *stat;
     struct tidings_complete *complete;
     bool children;
+    bool is_patch;           /* of a read: what became of it … */
+    struct tidings_str from; /* … since then; empty: everything */
     struct tidings_str text; /* the URI asked for, or the template */
     struct entity_uri uri;
     struct tidings_resource about; /* what a stat found; texts in the arena */
@@ -36,6 +38,7 @@ void entity_explain(const struct entity_request *r);
 
 /* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
 int entity_read(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+int entity_patch(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 int entity_list(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 int entity_stat(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 int entity_complete(struct entity_request *r, struct entities *entities, struct tidings_error *err);

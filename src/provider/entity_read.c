@@ -45,8 +45,8 @@ void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-int entity_check(struct entity_request *r, const struct entity_version *v,
-                 struct tidings_error *err)
+static int check_type(struct entity_request *r, const struct entity_version *v,
+                      struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
     r->stored = *v;
@@ -57,11 +57,18 @@ int entity_check(struct entity_request *r, const struct entity_version *v,
                             STR_ARG(uri->id), STR_ARG(uri->type), STR_ARG(uri->version),
                             STR_ARG(v->type), STR_ARG(v->type_version));
     }
-    if (v->deleted) {
-        r->reason = "deleted";
-        return tidings_fail(err, TIDINGS_E_GONE, "Entity has been deleted");
-    }
     return 0;
+}
+
+int entity_check(struct entity_request *r, const struct entity_version *v,
+                 struct tidings_error *err)
+{
+    int rc = check_type(r, v, err);
+    if (rc == 0 && v->deleted) {
+        r->reason = "deleted";
+        rc = tidings_fail(err, TIDINGS_E_GONE, "Entity has been deleted");
+    }
+    return rc;
 }
 
 void entity_explain(const struct entity_request *r)
@@ -246,6 +253,105 @@ int entity_read(struct entity_request *r, struct entities *e, struct tidings_err
     }
     buf_deinit(&compact);
     buf_deinit(&pretty);
+    return rc;
+}
+
+/* ---- patches for subscriptions --------------------------------------------------------------- */
+
+/* The members of what became of it since `baseline`; *etag: where the next patch begins. */
+static int write_since(struct entity_request *r, struct entities *e, int64_t baseline, struct jw *w,
+                       struct tidings_str *etag, struct tidings_error *err)
+{
+    struct entity_patch p;
+    char text[TIMELINE_TEXT];
+    int rc = entities_patch_from(e, r->uri.id, baseline, &r->arena, &p, err);
+    if (rc < 0 || p.version.id.len == 0) {
+        return rc < 0 ? rc : not_found(r, err);
+    }
+    int bad = check_type(r, &p.version, err);
+    if (bad < 0) {
+        return bad;
+    }
+    if (rc == 0) {
+        r->reason = "unknownBaseline";
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "No snapshot found with validFrom timestamp: %s; accepted is the "
+                            "validFrom of a version of '%.*s' that is kept (get-entity-history)",
+                            timeline_text(baseline, text).ptr, STR_ARG(r->uri.id));
+    }
+    entity_put_version(w, &p.version);
+    jw_put_string(w, STR("etag"), timeline_text(p.version.from, text));
+    *etag =
+        arena_dup(&r->arena, timeline_text(p.version.deleted ? baseline : p.version.from, text));
+    jw_put_string(w, STR("baseline"), timeline_text(baseline, text));
+    if (p.version.deleted) {
+        return 0; /* what comes back begins where the client is */
+    }
+    if (p.patch.len > 0) {
+        jw_put_raw(w, STR("patch"), p.patch);
+    } else {
+        jw_put_bool(w, STR("full"), true);
+        jw_put_raw(w, STR("value"), p.version.value);
+    }
+    return 0;
+}
+
+static int write_whole(struct entity_request *r, struct entities *e, struct jw *w,
+                       struct tidings_str *etag, struct tidings_error *err)
+{
+    struct entity_version v;
+    char text[TIMELINE_TEXT];
+    int rc = entity_look_up(r, e, TIMELINE_FOREVER, &v, err);
+    if (rc < 0) {
+        return rc;
+    }
+    *etag = arena_dup(&r->arena, timeline_text(v.from, text));
+    entity_put_version(w, &v);
+    jw_put_string(w, STR("etag"), *etag);
+    jw_put_bool(w, STR("full"), true);
+    jw_put_raw(w, STR("value"), v.value);
+    return 0;
+}
+
+static int write_types(struct entities *e, struct jw *w)
+{
+    jw_put_bool(w, STR("full"), true);
+    jw_key(w, STR("value"));
+    jw_begin_array(w);
+    entities_each_type(e, put_type, w);
+    jw_end_array(w);
+    return 0;
+}
+
+int entity_patch(struct entity_request *r, struct entities *e, struct tidings_error *err)
+{
+    struct tidings_resource about;
+    struct buf text;
+    struct jw w;
+    int64_t baseline = TIMELINE_NEVER;
+    bool is_types = r->uri.kind == ENTITY_URI_TYPES; /* an array, which patches take whole */
+    if (!is_types && r->uri.kind != ENTITY_URI_CURRENT) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "there are patches of entities alone");
+    }
+    int rc = r->from.len > 0 && !is_types ? timeline_parse(r->from, &baseline, err) : 0;
+    if (rc < 0) {
+        r->reason = "invalidTimestamp";
+        return error_wrap(err, TIDINGS_E_INVALID, "baseline");
+    }
+    tidings_resource_init(&about);
+    about.mime_type = STR("application/json");
+    buf_init(&text, tidings_read_max_bytes(r->read));
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    rc = is_types          ? write_types(e, &w)
+         : r->from.len > 0 ? write_since(r, e, baseline, &w, &about.etag, err)
+                           : write_whole(r, e, &w, &about.etag, err);
+    jw_end_object(&w);
+    if (rc == 0) {
+        rc = text.failed ? tidings_fail(err, text.failed, "the entity does not fit in an answer")
+                         : tidings_read_text(r->read, &about, buf_str(&text), err);
+    }
+    buf_deinit(&text);
     return rc;
 }
 

@@ -58,6 +58,7 @@ static void write_stats(struct page *p, const struct core *core)
     put_count(w, "indexBytes", match_bytes(&core->match));
     put_count(w, "filters", core->filters.by_text.count);
     put_count(w, "filterJudgements", core->filters.judged);
+    put_count(w, "patches", core->values.patches);
     jw_end_object(w);
 }
 

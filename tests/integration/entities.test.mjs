@@ -10,78 +10,16 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
-import { legacyClient, modernClient } from './lib/sdk.mjs';
-import { isUpdate } from './lib/subscriber.mjs';
+import { isAcknowledgement, jsonSchema, Keeper } from './lib/keeper.mjs';
 
 const ANN = 'entity:///User@1.0/ann';
 const SEED = '/entity/User@1.0/ann';
-const jsonSchema = {
-    type: 'object',
-    properties: { name: { type: 'string' }, age: { type: 'integer', minimum: 0 } },
-    required: ['name'],
-    additionalProperties: false,
-};
 const changedBy = [{ userId: 'tester' }];
-
-/** A client with the calls that the tests make. */
-class Keeper {
-    static async open(t, era, ...args) {
-        const keeper = new Keeper();
-        const open = era === 'legacy' ? legacyClient : modernClient;
-        Object.assign(keeper, { era }, await open(t, 'http', { args }));
-        return keeper;
-    }
-
-    call(name, args) {
-        return this.client.callTool({ name, arguments: args });
-    }
-
-    /** The result of a call that works. */
-    async done(name, args) {
-        const result = await this.call(name, args);
-        assert.ok(!result.isError, JSON.stringify(result));
-        assert.deepEqual(JSON.parse(result.content[0].text), result.structuredContent);
-        return result.structuredContent;
-    }
-
-    /** The reason of one that does not. */
-    async refused(name, args) {
-        const result = await this.call(name, args);
-        assert.equal(result.isError, true, JSON.stringify(result));
-        return JSON.parse(result.content[0].text);
-    }
-
-    async addType(version = '1.0') {
-        await this.done('add-entity-type', { name: 'User', version, jsonSchema });
-    }
-
-    async read(uri) {
-        const { contents } = await this.client.readResource({ uri });
-        assert.equal(contents[0].mimeType, 'application/json');
-        return JSON.parse(contents[0].text);
-    }
-
-    /** Subscribe; resolves when the server has said yes. */
-    async subscribe(...uris) {
-        if (this.era === 'modern') {
-            return this.client.listen({ resourceSubscriptions: uris });
-        }
-        for (const uri of uris) {
-            await this.client.subscribeResource({ uri });
-        }
-    }
-
-    update(uri, what) {
-        return this.received.next((m) => isUpdate(m) && m.params.subscribedUri === uri, what);
-    }
-}
 
 const entityIn = (update) => {
     const [data] = update.params._meta['dev.tidings/data'];
     return JSON.parse(data.text);
 };
-
-const isAcknowledgement = (m) => m.method === 'notifications/subscriptions/acknowledged';
 
 function folder(t) {
     const path = mkdtempSync(join(tmpdir(), 'tidings-entities-'));

@@ -141,7 +141,7 @@ for (const mode of MODES) {
             [a, { windowMs: 60001 }, /'windowMs'.*0 to 60000/],
             [a, { rateMs: -1 }, /'rateMs'/],
             [a, { match: 'fuzzy' }, /'match'.*literal.*regex/],
-            [a, { include: 'patch' }, /'include'.*none.*value/],
+            [a, { include: 'diff' }, /'include'.*none.*value/],
             [a, { initial: 'yes' }, /'initial'.*true or false/],
             [a, { since: 'yesterday' }, /'since'.*cursor/],
             [a, { origin: '' }, /'origin'/],

@@ -104,6 +104,7 @@ static void every_choice_has_its_meaning(void **state)
         {"none", OPTION_INCLUDE_NONE},
         {"metadata", OPTION_INCLUDE_METADATA},
         {"value", OPTION_INCLUDE_VALUE},
+        {"patch", OPTION_INCLUDE_PATCH},
     };
     struct options o;
     struct tidings_error err;
@@ -129,7 +130,10 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"match\":7}", {"'match'", "glob", "template"}},
         {"{\"match\":null}", {"'match'", "container", "auto"}},
         {"{\"match\":\"Regex\"}", {"'match'", "regex", "one of"}},
-        {"{\"include\":\"patch\"}", {"'include'", "none", "value"}},
+        {"{\"include\":\"diff\"}", {"'include'", "none", "patch"}},
+        {"{\"baseline\":7}", {"'baseline'", "etag", "validFrom"}},
+        {"{\"initialBaseline\":\"\"}", {"'baseline'", "etag", "validFrom"}},
+        {"{\"baseline\":\"a\",\"initialBaseline\":\"b\"}", {"two different", NULL, NULL}},
         {"{\"include\":true}", {"'include'", "metadata", "one of"}},
         {"{\"windowMs\":-1}", {"'windowMs'", "0 to 86400000", "milliseconds"}},
         {"{\"windowMs\":60001}", {"'windowMs'", "0 to 60000", "integer"}},
@@ -368,6 +372,7 @@ static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **st
         {"{\"include\":\"value\"}", "file:///other", NULL},
         {"{\"include\":\"value\"}", "file:///logs/a", "at most 'metadata'"},
         {"{\"include\":\"value\"}", "file:///", "at most 'metadata'"},
+        {"{\"include\":\"patch\"}", "file:///logs/a", "at most 'metadata'"},
         {"{\"initial\":true}", "file:///other", NULL},
         {"{\"initial\":true}", "file:///logs/a", "'initial'"},
         {"{\"initial\":true}", "", "'initial'"},

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+//
+// Patches in notifications: entities from a baseline through both official clients, and any JSON
+// file by hand in both eras over both transports.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Keeper } from './lib/keeper.mjs';
+import { holds } from './lib/schemas.mjs';
+import { extras, MODES, Subscriber } from './lib/subscriber.mjs';
+
+const ANN = 'entity:///User@1.0/ann';
+const PATCHES = '/entity/User@1.0/ann/patch';
+
+/** RFC 7396, as a client has it. */
+function merge(target, patch) {
+    if (patch === null || typeof patch !== 'object' || Array.isArray(patch)) {
+        return patch;
+    }
+    const isObject = target !== null && typeof target === 'object' && !Array.isArray(target);
+    const result = isObject ? { ...target } : {};
+    for (const [name, value] of Object.entries(patch)) {
+        if (value === null) {
+            delete result[name];
+        } else {
+            result[name] = merge(result[name], value);
+        }
+    }
+    return result;
+}
+
+const dataIn = (update) => {
+    holds('updated', update.params);
+    return extras(update).data;
+};
+
+for (const era of ['legacy', 'modern']) {
+    const it = (name, body) => test(`${era}: ${name}`, body);
+
+    /** An entity with two versions. */
+    const open = async (t, ...args) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:', ...args);
+        await k.addType();
+        k.put = (value, more) => k.done('upsert-entity', { uri: ANN, value, ...more });
+        k.first = await k.put({ name: 'Ann' });
+        k.second = await k.put({ name: 'Ann', age: 7 });
+        return k;
+    };
+
+    it('patches begin at the baseline, and each where the one before it ended', async (t) => {
+        const k = await open(t);
+        assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.first.validFrom, [ANN]: '' }), {});
+        const initial = await k.update(PATCHES, 'the patch from the baseline');
+        assert.equal(initial.params.uri, PATCHES);
+        assert.equal(extras(initial).initial, true);
+        const begun = dataIn(initial);
+        assert.deepEqual(begun.patch, { age: 7 });
+        assert.equal(begun.baseline, k.first.validFrom);
+        assert.equal(begun.validFrom, k.second.validFrom);
+        assert.equal(begun.value, undefined);
+        assert.equal(begun.entityTypeName, 'User');
+        const third = await k.put({ name: 'Anna' });
+        const next = dataIn(await k.update(PATCHES, 'the patch of the change'));
+        assert.deepEqual(next.patch, { age: null, name: 'Anna' });
+        assert.equal(next.baseline, k.second.validFrom);
+        assert.equal(next.validFrom, third.validFrom);
+        assert.equal(next.etag, third.validFrom);
+
+        const gone = await k.done('delete-entity', { uri: ANN });
+        const deleted = dataIn(await k.update(PATCHES, 'the deletion'));
+        assert.equal(deleted.deleted, true);
+        assert.equal(deleted.patch, undefined);
+        assert.equal(deleted.baseline, third.validFrom);
+        assert.equal(deleted.validFrom, gone.validFrom);
+        const back = await k.done('undelete-entity', { uri: ANN });
+        const returned = dataIn(await k.update(PATCHES, 'the return'));
+        assert.equal(returned.deleted, false);
+        assert.deepEqual(returned.patch, {});
+        assert.equal(returned.baseline, third.validFrom);
+        assert.equal(returned.validFrom, back.validFrom);
+        const whole = extras(await k.update(ANN, 'the whole, beside it')).data;
+        assert.equal(whole[0].uri, ANN);
+    });
+
+    it('a wrong baseline or template is refused with what is accepted', async (t) => {
+        const k = await open(t);
+        const wrong = [
+            [PATCHES, '', /'baseline' is required.*validFrom/],
+            [PATCHES, '2001-01-01T00:00:00Z', /No snapshot found with validFrom timestamp: 2001-01-01T00:00:00\.000Z; accepted/],
+            [PATCHES, 'yesterday', /baseline: .*2024-01-01T/],
+            [`${ANN}/patch/${k.first.validFrom}`, '', /URI type: patch_read; subscribe to entity:.*ann\/patch/],
+            [`${ANN}/at/${k.first.validFrom}`, '', /URI type: historical; subscribe to entity:.*ann$/],
+            ['entity:///User@1.0/nobody/patch', k.first.validFrom, /nobody|not found/],
+        ];
+        for (const [uri, baseline, says] of wrong) {
+            const refused = await k.subscribeWith({}, { [uri]: baseline });
+            assert.match(refused[uri] ?? '', says, uri);
+        }
+        // The instant in any spelling; what was refused left nothing behind.
+        const late = await k.put({ name: 'Late' }, { validFrom: '2040-01-01T00:00:00Z' });
+        assert.equal(late.validFrom, '2040-01-01T00:00:00.000Z');
+        assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: '2040-01-01T00:00:00Z' }), {});
+        const data = dataIn(await k.update(PATCHES, 'the first patch'));
+        assert.deepEqual([data.baseline, data.patch], [late.validFrom, {}]);
+        assert.equal(data.validFrom, late.validFrom);
+    });
+
+    it('a window makes one patch of many, which still begins where the last one ended', async (t) => {
+        const k = await open(t);
+        const windowed = { windowMs: 200 };
+        assert.deepEqual(await k.subscribeWith(windowed, { [PATCHES]: k.first.validFrom }), {});
+        let [value, at] = [k.first.value, k.first.validFrom];
+        let last;
+        for (let age = 1; age <= 50; age++) {
+            last = await k.put({ name: age % 7 ? 'Ann' : `Ann ${age}`, age });
+        }
+        while (at !== last.validFrom) {
+            const data = dataIn(await k.update(PATCHES, `a patch from ${at}`));
+            assert.equal(data.baseline, at);
+            value = merge(value, data.patch);
+            at = data.validFrom;
+        }
+        assert.deepEqual(value, last.value);
+    });
+
+    it("who leaves out its own writes goes on from them, and is told of others'", async (t) => {
+        const k = await open(t);
+        const options = { origin: 'me', echo: false };
+        assert.deepEqual(await k.subscribeWith(options, { [PATCHES]: k.second.validFrom }), {});
+        assert.deepEqual(dataIn(await k.update(PATCHES, 'the first')).patch, {});
+        const own = await k.put({ name: 'Mine', age: 7 }, { origin: 'me' });
+        await k.put({ name: 'Mine', age: 8 });
+        const data = dataIn(await k.update(PATCHES, 'what somebody else wrote'));
+        assert.equal(data.baseline, own.validFrom);
+        assert.deepEqual(data.patch, { age: 8 });
+    });
+
+    it('what is too large is announced alone, and the chain goes on from there', async (t) => {
+        const k = await open(t, '--max-value', '600');
+        assert.deepEqual(await k.subscribeWith({}, { [PATCHES]: k.second.validFrom }), {});
+        dataIn(await k.update(PATCHES, 'the first'));
+        const large = await k.put({ name: 'x'.repeat(1000) });
+        const update = await k.update(PATCHES, 'the large one');
+        assert.equal(extras(update).data, undefined);
+        await k.put({ name: 'small' });
+        const data = dataIn(await k.update(PATCHES, 'the next'));
+        assert.equal(data.baseline, large.validFrom);
+        assert.deepEqual(data.patch, { name: 'small' });
+    });
+
+    it('all of a type may be followed in patches, each whole at first', async (t) => {
+        const k = await open(t);
+        const TYPE = 'entity:///User@1.0/';
+        const kid = (age) => k.done('upsert-entity', { uri: `${TYPE}kid`, value: { name: 'Kid', age } });
+        assert.deepEqual(await k.subscribeWith({ include: 'patch' }, { [TYPE]: '' }), {});
+        const first = dataIn(await k.update(TYPE, 'the one that is there'));
+        assert.deepEqual([first.entityId, first.full, first.value.age], ['ann', true, 7]);
+        const made = await kid(1);
+        const born = dataIn(await k.update(TYPE, 'a new one'));
+        assert.deepEqual([born.entityId, born.full], ['kid', true]);
+        await kid(2);
+        await k.put({ name: 'Ann', age: 8 });
+        const grown = dataIn(await k.update(TYPE, 'a patch of the new one'));
+        assert.deepEqual([grown.entityId, grown.baseline, grown.patch], ['kid', made.validFrom, { age: 2 }]);
+        const other = dataIn(await k.update(TYPE, 'a patch of the other'));
+        assert.deepEqual([other.entityId, other.baseline, other.patch], ['ann', k.second.validFrom, { age: 8 }]);
+    });
+}
+
+for (const mode of MODES) {
+    test(`${mode.name}: a file that is JSON is told in patches`, async (t) => {
+        const files = { 'a.json': '{"n":1,"s":{"x":1}}', 'b.txt': 'text' };
+        const s = await Subscriber.open(t, mode, { files, args: ['--window', '0'] });
+        const [a, b] = [s.uri('a.json'), s.uri('b.txt')];
+        const options = { include: 'patch', initial: true };
+        assert.deepEqual((await s.ask([a, b], options)).refused, {});
+        const first = dataIn(await s.update(a));
+        assert.deepEqual([first.full, first.value], [true, { n: 1, s: { x: 1 } }]);
+        const text = dataIn(await s.update(b));
+        assert.deepEqual([text.full, text.contents[0].text], [true, 'text']);
+        let [value, at] = [first.value, first.etag];
+        const states = ['{"n":2,"s":{"x":1}}', '{"n":2,"s":{"y":[1,null]}}', '{"n":null}', '{"n":3}'];
+        for (const state of states) {
+            s.tree.replace('a.json', state);
+            do { // one replacement may be told as two changes
+                const data = dataIn(await s.update(a));
+                if (data.deleted) {
+                    assert.equal(data.baseline, at);
+                    continue;
+                }
+                assert.equal(data.full ? at : data.baseline, at);
+                value = data.full ? data.value : merge(value, data.patch);
+                at = data.etag;
+            } while (JSON.stringify(value) !== state);
+        }
+        const other = await Subscriber.open(t, mode, { files: { 'a.json': '{"n":3}' } });
+        const again = other.uri('a.json');
+        await other.ask([again], { include: 'patch', initial: true, baseline: 'gone' });
+        assert.equal(dataIn(await other.update(again)).full, true);
+    });
+}

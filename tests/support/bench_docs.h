@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A provider of JSON documents with versions, for tests of patches. It makes patches itself, or
+ * leaves that to the core. Etags are "v0001", "v0002" …, counted over all documents.
+ *
+ *     docs_mount(&docs, &b, "doc:///", DOCS_PATCHING);
+ *     docs_put(&docs, "doc:///a", "{\"n\":1}", NULL);     // creates, or a new version; announced
+ *
+ * "doc:///a/patch" is told the patches of "doc:///a", "doc:///a/no" cannot be subscribed to.
+ */
+#ifndef SUPPORT_BENCH_DOCS_H
+#define SUPPORT_BENCH_DOCS_H
+
+#include "support/bench_core.h"
+
+#define DOCS_MAX 1100u
+
+enum docs_flag {
+    DOCS_PATCHING = 1, /* it has the operations for patches */
+    DOCS_TEXT = 2,     /* what it serves is called text/plain */
+};
+
+struct doc_version {
+    char uri[96];
+    char *text; /* NULL: deleted */
+    unsigned number;
+    bool is_forgotten;
+};
+
+struct docs {
+    struct tidings_provider *provider;
+    struct bench *bench;
+    unsigned flags;
+    struct doc_version versions[DOCS_MAX]; /* oldest first */
+    size_t count;
+    unsigned reads, patches; /* asked for */
+    bool holds;              /* patches wait … */
+    struct tidings_read *held[64];
+    struct tidings_str held_uri[64], held_from[64];
+    size_t held_count;
+};
+
+void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned flags);
+void docs_free(struct docs *d); /* after the bench stopped */
+/* A new version (`text` NULL: it is deleted), announced as made by `origin` (NULL: nobody). */
+void docs_put(struct docs *d, const char *uri, const char *text, const char *origin);
+/* The same without a word. */
+void docs_write(struct docs *d, const char *uri, const char *text);
+/* Older versions of it are gone. */
+void docs_forget(struct docs *d, const char *uri);
+void docs_release(struct docs *d); /* … until now */
+/* The newest of it: its text (NULL: none) and its etag. */
+const char *docs_text(const struct docs *d, const char *uri);
+const char *docs_etag(const struct docs *d, const char *uri);
+
+#endif
