@@ -20,8 +20,6 @@
 #define TICK_MS 250u
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
-/* Bytes read per connection and turn, so that one talker does not starve the rest. */
-#define READ_QUANTUM (4u * 65536u)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
@@ -39,12 +37,13 @@ void conn_want(struct http_conn *conn)
         return;
     }
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
-    bool reads =
-        conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_LINGER;
+    bool reads = conn->state == CONN_IDLE || conn->state == CONN_READING ||
+                 conn->state == CONN_LINGER || websocket_reads(conn);
+    bool is_full = !conn->is_websocket && conn->out.pending >= PIPELINE_HIGH_WATER;
     if (!conn->eof && conn->state != CONN_CLOSING) {
         events |= LOOP_HANGUP;
     }
-    if (reads && !conn->eof && conn->out.pending < PIPELINE_HIGH_WATER) {
+    if (reads && !conn->eof && !is_full) {
         events |= LOOP_READ;
     } else if (conn->state == CONN_BUSY) {
         /* Most clients wait for their answer: asking the kernel twice per request can be spared.
@@ -56,7 +55,10 @@ void conn_want(struct http_conn *conn)
 
 void conn_free_reading(struct http_conn *conn)
 {
-    if (conn->r) {
+    if (conn->is_websocket) {
+        ws_reader_destroy(conn->frames);
+        conn->frames = NULL;
+    } else if (conn->r) {
         buf_deinit(&conn->r->in);
         mem_free(conn->r->origin);
         mem_free(conn->r);
@@ -102,7 +104,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     close(conn->fd);
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
-    if (conn->r && conn->r->exchange) {
+    if (!conn->is_websocket && conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
@@ -341,6 +343,9 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     if ((events & LOOP_READ) && (conn->state == CONN_IDLE || conn->state == CONN_READING)) {
         read_input(conn);
         process(conn);
+    } else if ((events & LOOP_READ) &&
+               (conn_is_socket(conn) || (conn->state == CONN_LINGER && conn->awaits_close))) {
+        websocket_read(conn);
     } else if ((events & LOOP_READ) && conn->state == CONN_LINGER) {
         discard_input(conn);
     } else if (events & LOOP_HANGUP) {
@@ -358,7 +363,9 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct http_conn *conn = user;
-    if (state == SENDQ_EMPTY && conn->state == CONN_STREAM && !conn->waits && !conn->sink.blocked) {
+    bool is_stream = conn->state == CONN_STREAM ||
+                     (conn_is_socket(conn) && (conn->poll.wanted & LOOP_READ) != 0);
+    if (state == SENDQ_EMPTY && is_stream && !conn->waits && !conn->sink.blocked) {
         return; /* the ordinary case of a stream: nothing waited */
     }
     if (state == SENDQ_BROKEN) {
@@ -378,9 +385,12 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     list_remove(&conn->wait_link);
     conn->waits = false;
     if (conn->state == CONN_CLOSING) {
-        if (conn->refused && !conn->eof) {
-            shutdown(conn->fd, SHUT_WR);
+        if ((conn->refused || conn->awaits_close) && !conn->eof) {
+            if (!conn->awaits_close) {
+                shutdown(conn->fd, SHUT_WR);
+            }
             conn_set_state(conn, CONN_LINGER);
+            websocket_go_on(conn);
             conn_want(conn);
         } else {
             conn_close(conn, "done");
@@ -388,7 +398,9 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
         return;
     }
     sink_drained(&conn->sink);
-    if (conn->r && conn->r->in.len > 0) {
+    if (conn->is_websocket) {
+        websocket_go_on(conn);
+    } else if (conn->r && conn->r->in.len > 0) {
         process(conn);
     }
     conn_want(conn);
@@ -486,6 +498,7 @@ void http_worker_destroy(struct http_worker *hw)
         mailbox_close(hw->receiver.mailbox);
         mailbox_unref(hw->receiver.mailbox);
     }
+    ws_reader_destroy(hw->spare_reader);
     loop_timer_close(hw->tick);
     loop_hook_remove(&hw->flush_hook);
     buf_deinit(&hw->head);
@@ -510,5 +523,6 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
             end_connection(conn);
         }
     }
+    websocket_drain(hw);
     check_drained(hw);
 }

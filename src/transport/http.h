@@ -3,9 +3,10 @@
  * Streamable HTTP: the connections of one worker.
  *
  * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
- * waits. An answer that becomes a stream (a listen, a legacy GET) ends with the connection. A
- * request of a legacy session that lives on another worker makes the whole connection move there,
- * before anything of the request was handled.
+ * waits. One that is upgraded to a WebSocket is a pipe from then on. An answer that becomes a
+ * stream (a listen, a legacy GET) ends with the connection. A request of a legacy session that
+ * lives on another worker makes the whole connection move there, before anything of the request was
+ * handled.
  */
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
@@ -30,6 +31,7 @@ struct http_config {
     size_t route_count;
     size_t max_body;
     bool allow_write; /* PUT and DELETE on /resource */
+    bool envelopes;   /* WebSocket: messages may come as {"type":"mcp","payload":…}; so do ours */
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -187,6 +187,12 @@ static bool takes_stream(struct channel *channel)
     return of_channel(channel)->r->takes_events;
 }
 
+void conn_limit_kernel(struct http_conn *conn)
+{
+    int size = STREAM_SNDBUF;
+    setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
 {
     struct http_conn *conn = of_channel(channel);
@@ -199,8 +205,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
                        "Connection: close\r\n"
                        "\r\n:\n\n"));
     sendq_puts(&conn->out, buf_str(head));
-    int size = STREAM_SNDBUF;
-    setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    conn_limit_kernel(conn);
     conn_free_reading(conn);
     conn_set_state(conn, CONN_STREAM);
     return &conn->sink;

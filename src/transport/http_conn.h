@@ -12,27 +12,35 @@
 #include "core/channel.h"
 #include "transport/http.h"
 #include "wire/http.h"
+#include "wire/ws.h"
 
 /*     accept/handover
  *          |
  *        IDLE <---------------------------+      no byte of a request yet
  *          | first byte                   |
  *        READING --complete--> BUSY --answered, keep-alive
- *          |                    |  \--becomes a stream--> STREAM --ended--+
+ *          |                    |  |\--becomes a stream--> STREAM --ended-+
+ *          |                    |  \--WebSocket--> SOCKET <--> ASKED ------+
  *          |                    +--answered, close--> CLOSING <----------+
  *          +--refused--------------------> CLOSING --flushed--> gone
  *                                            \--refused: LINGER, input is discarded for a while so
- *                                               that the refusal is read before the reset
+ *                                               that the refusal is read before the reset; or a
+ *                                               WebSocket that was ended by us says its own goodbye
  */
 enum conn_state {
     CONN_IDLE,
     CONN_READING,
     CONN_BUSY,
     CONN_STREAM,
+    CONN_SOCKET, /* a WebSocket that was heard of lately, */
+    CONN_ASKED,  /* and one that was pinged because it was not */
     CONN_CLOSING,
     CONN_LINGER,
     CONN_STATES,
 };
+
+/* Bytes read per connection and turn, so that one talker does not starve the rest. */
+#define READ_QUANTUM (4u * 65536u)
 
 /* What only a connection that reads requests needs. */
 struct http_reading {
@@ -45,7 +53,7 @@ struct http_reading {
     const struct http_route *route; /* NULL: the endpoint, or … */
     struct http_exchange *exchange; /* of /resource, while it is under way */
     char *origin;                   /* to be echoed; NULL: none */
-    bool is_chunked, body_done, is_resource;
+    bool is_chunked, body_done, is_resource, is_upgrade;
     bool takes_events; /* the client accepts a stream for an answer */
 };
 
@@ -60,7 +68,10 @@ struct http_conn {
         struct loop_discard discard; /* once it is gone */
     };
     struct loop_poll poll;
-    struct http_reading *r; /* NULL once it is a stream */
+    union {
+        struct http_reading *r;   /* NULL once it is a stream */
+        struct ws_reader *frames; /* of a WebSocket: while a message is half read, else NULL */
+    };
     /* From here on what every message to a stream touches, close together. */
     struct sink sink;
     struct sendq out;
@@ -71,9 +82,14 @@ struct http_conn {
     int fd;
     enum conn_state state : 8;
     bool keep_alive : 1, is_http10 : 1, is_head : 1, refused : 1, waits : 1;
-    bool eof : 1;       /* the client will send nothing more */
-    bool answering : 1; /* inside the handling of its request */
-    bool gone : 1;      /* closed; the memory goes at the end of the turn */
+    bool eof : 1;            /* the client will send nothing more */
+    bool answering : 1;      /* inside the handling of its request */
+    bool gone : 1;           /* closed; the memory goes at the end of the turn */
+    bool is_websocket : 1;   /* since its upgrade */
+    bool has_rest : 1;       /* messages that were read wait for room */
+    bool awaits_close : 1;   /* a WebSocket that has yet to say its goodbye */
+    bool was_enveloped : 1;  /* the last message was: so are answers */
+    bool uses_envelopes : 1; /* some message was: so are notifications */
 };
 
 struct http_worker {
@@ -89,11 +105,18 @@ struct http_worker {
     void (*drained)(void *user);
     void *drained_user;
     bool draining;
-    struct buf head; /* of the answer being written, kept for the next */
+    struct buf head;                /* of the answer being written, kept for the next */
+    struct ws_reader *spare_reader; /* an idle one; NULL: none */
     time_t date_second;
     char date[32];
     char scratch[65536];
 };
+
+/* A WebSocket on which messages may come and go? */
+static inline bool conn_is_socket(const struct http_conn *conn)
+{
+    return !conn->gone && (conn->state == CONN_SOCKET || conn->state == CONN_ASKED);
+}
 
 extern const struct channel_ops http_channel_ops;
 extern const struct sink_ops http_sink_ops;
@@ -124,6 +147,21 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
+/* What it may hold back in the kernel, now that it is to be told of changes. */
+void conn_limit_kernel(struct http_conn *conn);
+/* http_websocket.c: may the request begin one? Answers when it may not. */
+void websocket_check(struct http_conn *conn, const struct http_request *req);
+void websocket_begin(struct http_conn *conn, const struct http_request *req);
+/* There is something to read, from one that is open or is being ended. */
+void websocket_read(struct http_conn *conn);
+/* Is there room for what an open one may send? When there is again, go on with what waits. */
+bool websocket_reads(const struct http_conn *conn);
+void websocket_go_on(struct http_conn *conn);
+/* Nothing was heard from it: ask whether it is there; it did not say so. */
+void websocket_ask(struct http_conn *conn);
+void websocket_miss(struct http_conn *conn);
+/* Say goodbye to those that wait for no answer. */
+void websocket_drain(struct http_worker *hw);
 /* http_resource.c: /resource?uri=…, and paths that are aliases of URIs */
 #define RESOURCE_PATH "/resource"
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path);

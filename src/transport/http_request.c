@@ -24,6 +24,9 @@ static void collect_headers(const struct http_request *req, struct dialect_heade
 int conn_belongs_to(struct http_conn *conn, const struct http_request *req)
 {
     (void)conn;
+    if (ws_is_upgrade(req)) {
+        return -1; /* a WebSocket is no part of a session */
+    }
     struct tidings_str id = http_header(req, "mcp-session-id", NULL);
     struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
     if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
@@ -123,6 +126,12 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         }
         return;
     }
+    if (ws_is_upgrade(req)) {
+        if (check_guard(conn, req)) {
+            websocket_check(conn, req);
+        }
+        return;
+    }
     if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
         req->method == HTTP_OTHER) {
         refuse_method(conn, "use POST (messages), GET (stream of a session) or DELETE (its end)");
@@ -144,6 +153,10 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
     }
     if (conn->r->is_resource && req->method != HTTP_OPTIONS) {
         conn_run_resource(conn, req);
+        return;
+    }
+    if (conn->r->is_upgrade) {
+        websocket_begin(conn, req);
         return;
     }
     struct dialect_headers headers;

@@ -14,11 +14,12 @@ static void expire(struct http_worker *hw, enum conn_state state, uint64_t allow
     uint32_t now = (uint32_t)loop_now_ms(hw->core->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
-        /* A stream that was written to is put off without being moved for each message: it is
-         * looked at every eighth of the allowance, and acted on after seven to eight eighths of
-         * silence. */
-        uint64_t eighth = state == CONN_STREAM ? allowance / 8 : 0;
-        if ((uint32_t)(now - conn->listed_ms) < (state == CONN_STREAM ? eighth : allowance)) {
+        /* A stream that was written to, or a WebSocket that was heard of, is put off without being
+         * moved for each message: it is looked at every eighth of the allowance, and acted on after
+         * seven to eight eighths of silence. */
+        bool is_put_off = state == CONN_STREAM || state == CONN_SOCKET;
+        uint64_t eighth = is_put_off ? allowance / 8 : 0;
+        if ((uint32_t)(now - conn->listed_ms) < (is_put_off ? eighth : allowance)) {
             return;
         }
         if ((uint32_t)(now - conn->since_ms) < allowance - eighth) {
@@ -77,7 +78,12 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
+    expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
+    expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);
     expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
     expire(hw, CONN_LINGER, LINGER_MS, close_late);
     cut_stalled(hw);
+    if (hw->draining) {
+        websocket_drain(hw);
+    }
 }

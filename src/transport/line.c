@@ -5,6 +5,7 @@
 #include "transport/line.h"
 
 #include "core/inbound.h"
+#include "transport/pipe.h"
 
 static struct line *of_sink(const struct sink *sink)
 {
@@ -44,13 +45,7 @@ void line_answer(struct channel *channel, int status, const struct answer_header
         break_off(line, "out of memory"); /* a message without its end would corrupt the rest */
         return;
     }
-    if (text->len > SENDQ_SHARE) {
-        size_t len = 0;
-        char *memory = buf_detach(text, &len);
-        sendq_take(&line->out, memory, len);
-    } else {
-        sendq_puts(&line->out, buf_str(text));
-    }
+    pipe_put(&line->out, text);
 }
 
 void line_accepted(struct channel *channel)
@@ -74,21 +69,9 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     return at;
 }
 
-static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
-{
-    (void)sink;
-    (void)event_id;
-    (void)retry_ms;
-}
-
 static size_t sink_pending(const struct sink *sink)
 {
     return of_sink(sink)->out.pending;
-}
-
-static void sink_end(struct sink *sink)
-{
-    (void)sink; /* the pipe goes on; only what was said on it ends */
 }
 
 static void sink_cut(struct sink *sink, const char *reason)
@@ -99,9 +82,9 @@ static void sink_cut(struct sink *sink, const char *reason)
 static const struct sink_ops line_sink_ops = {
     .name = "line",
     .room = sink_room,
-    .prime = sink_prime,
+    .prime = pipe_sink_prime,
     .pending = sink_pending,
-    .end = sink_end,
+    .end = pipe_sink_end,
     .cut = sink_cut,
 };
 
@@ -117,19 +100,9 @@ void line_flushed(struct line *line, enum sendq_state state)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-/* May another request begin? */
 static bool has_room(const struct line *line)
 {
-    if (line->broken || line->out.pending >= LINE_HIGH_WATER) {
-        return false;
-    }
-    unsigned calls = 0;
-    list_each (it, next, &line->channel.calls) {
-        if (++calls >= LINE_MAX_CALLS) {
-            return false;
-        }
-    }
-    return true;
+    return !line->broken && pipe_has_room(&line->channel, &line->out);
 }
 
 static void handle(struct line *line, enum line_result result, struct tidings_str text)

@@ -5,8 +5,8 @@
  * of reading, deadlines or its end: its owner feeds it, flushes it and looks at it again at the end
  * of each turn in which something happened to it.
  *
- * A message is handled when it is complete and not too much is under way: LINE_HIGH_WATER bytes of
- * output, LINE_MAX_CALLS requests. What comes beyond waits in the reader, and nothing more is read.
+ * A message is handled when it is complete and not too much is under way (transport/pipe.h). What
+ * comes beyond waits in the reader, and nothing more is read.
  */
 #ifndef TRANSPORT_LINE_H
 #define TRANSPORT_LINE_H
@@ -15,9 +15,6 @@
 #include "core/channel.h"
 #include "core/core.h"
 #include "wire/line.h"
-
-#define LINE_HIGH_WATER (1u << 20)
-#define LINE_MAX_CALLS 256u
 
 struct line {
     struct channel channel;

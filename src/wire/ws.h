@@ -80,10 +80,13 @@ struct ws_message {
 /* The library is loaded with the first one. NULL with err. */
 struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err);
 void ws_reader_destroy(struct ws_reader *r); /* NULL is fine */
-/* Bytes to read: they must stay until ws_reader_next gives WS_MORE. */
+/* Bytes to read, when those before were: they must stay until ws_reader_next gives WS_MORE, or
+ * until ws_reader_keep. */
 void ws_reader_feed(struct ws_reader *r, const char *bytes, size_t len);
 /* After WS_CLOSE and WS_FAILED the same again. */
 enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret);
+/* The rest later: copies what was not read yet, so that the bytes may go. TIDINGS_E_NOMEM. */
+int ws_reader_keep(struct ws_reader *r);
 /* Between two messages with nothing kept: any other reader could go on from here. One takes 4.5 KiB
  * and the message, so who waits for a message need not have one. */
 bool ws_reader_is_idle(const struct ws_reader *r);

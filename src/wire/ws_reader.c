@@ -9,6 +9,7 @@
  * yet. Of its two ways in, the event interface keeps 8.8 KB for a connection and queues answers of
  * its own; this one keeps 4.3 KB, and nothing that could not be thrown away between two messages.
  */
+#include <assert.h>
 #include <dlfcn.h>
 
 #include <wslay/wslay.h>
@@ -28,6 +29,7 @@ struct ws_reader {
     ssize_t (*recv)(wslay_frame_context_ptr ctx, struct wslay_frame_iocb *iocb);
     const char *bytes; /* given, and not taken by wslay yet */
     size_t len;
+    struct buf rest; /* where they lie when they were kept */
     size_t held;
     size_t max_message;
     struct buf message;    /* its fragments so far */
@@ -101,6 +103,7 @@ struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err
     }
     r->max_message = max_message;
     buf_init(&r->message, max_message);
+    buf_init(&r->rest, SIZE_MAX); /* of one feed, at most */
     return r;
 }
 
@@ -116,6 +119,7 @@ void ws_reader_destroy(struct ws_reader *r)
         dlclose(r->library);
     }
     buf_deinit(&r->message);
+    buf_deinit(&r->rest);
     mem_free(r);
 }
 
@@ -123,13 +127,27 @@ void ws_reader_destroy(struct ws_reader *r)
 
 void ws_reader_feed(struct ws_reader *r, const char *bytes, size_t len)
 {
+    assert(r->len == 0);
     r->bytes = bytes;
     r->len = len;
 }
 
+int ws_reader_keep(struct ws_reader *r)
+{
+    if (r->len == 0 || r->rest.len > 0) {
+        return 0;
+    }
+    if (buf_put(&r->rest, r->bytes, r->len) < 0) {
+        return TIDINGS_E_NOMEM;
+    }
+    r->bytes = r->rest.ptr;
+    return 0;
+}
+
 bool ws_reader_is_idle(const struct ws_reader *r)
 {
-    return r->outcome == WS_MORE && !r->in_frame && !r->in_message && r->len == 0 && r->held == 0;
+    return r->outcome == WS_MORE && !r->in_frame && !r->in_message && !r->was_given &&
+           r->len == 0 && r->held == 0;
 }
 
 static enum ws_event finish(struct ws_reader *r, enum ws_event outcome, unsigned code,
@@ -258,6 +276,7 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
         struct wslay_frame_iocb f = {0};
         ssize_t n = r->recv(r->frames, &f);
         if (n == WSLAY_ERR_WANT_READ) {
+            buf_deinit(&r->rest);
             return WS_MORE;
         }
         if (n < 0) {

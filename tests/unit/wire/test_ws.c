@@ -388,6 +388,41 @@ static void a_reader_waits_for_nothing_only_between_messages(void **state)
     anew();
 }
 
+static void what_is_kept_for_later_is_read_later(void **state)
+{
+    (void)state;
+    struct tidings_error err;
+    struct ws_message m;
+    put(0x81, STR("one"));
+    put(0x81, STR("two"));
+    put(0x01, STR("thr"));
+    struct ws_reader *r = ws_reader_create(MAX, &err);
+    assert_non_null(r);
+    char *given = mem_alloc(sent.len); /* of exactly its size, and gone before it is read */
+    memcpy(given, sent.ptr, sent.len);
+    ws_reader_feed(r, given, 3);
+    assert_int_equal(ws_reader_next(r, &m), WS_MORE);
+    ws_reader_feed(r, given + 3, sent.len - 3);
+    assert_int_equal(ws_reader_next(r, &m), WS_TEXT);
+    assert_int_equal(ws_reader_keep(r), 0);
+    mem_free(given);
+    assert_false(ws_reader_is_idle(r));
+    assert_int_equal(ws_reader_keep(r), 0);
+    assert_int_equal(ws_reader_next(r, &m), WS_TEXT);
+    assert_true(str_eq(m.payload, STR("two")));
+    assert_int_equal(ws_reader_keep(r), 0);
+    assert_int_equal(ws_reader_next(r, &m), WS_MORE);
+    anew();
+    put(0x80, STR("ee"));
+    ws_reader_feed(r, sent.ptr, sent.len);
+    assert_int_equal(ws_reader_next(r, &m), WS_TEXT);
+    assert_true(str_eq(m.payload, STR("three")));
+    assert_int_equal(ws_reader_next(r, &m), WS_MORE);
+    assert_true(ws_reader_is_idle(r));
+    ws_reader_destroy(r);
+    anew();
+}
+
 static void without_memory_a_message_ends_the_connection(void **state)
 {
     (void)state;
@@ -434,6 +469,7 @@ int main(void)
         cmocka_unit_test(lengths_that_could_be_shorter_are_refused),
         cmocka_unit_test(what_is_too_big_is_refused_before_it_came),
         cmocka_unit_test(a_reader_waits_for_nothing_only_between_messages),
+        cmocka_unit_test(what_is_kept_for_later_is_read_later),
         cmocka_unit_test(without_memory_a_message_ends_the_connection),
     };
     struct tidings_error err = {0};
