@@ -10,6 +10,7 @@
 #include <tidings/server.h>
 
 #include "command.h"
+#include "systemd.h"
 
 /* A signal handler has no other way to know. */
 static struct tidings_server *volatile running;
@@ -20,6 +21,7 @@ static void on_signal(int number)
     struct tidings_server *server = running;
     int saved = errno;
     if (server) {
+        systemd_stopping();
         tidings_server_stop(server);
     }
     errno = saved;
@@ -33,6 +35,7 @@ static void on_ready(void *user, const char *url)
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
     fputc('\n', stderr);
+    systemd_ready();
 }
 
 static void catch_signals(void)
@@ -70,6 +73,12 @@ int command_serve(int argc, char **argv)
         return command_fail("serve", &err, NULL);
     }
     int rc = tidings_server_args(server, argc, argv, &err);
+    if (rc == 0) {
+        rc = systemd_open(server, &err);
+    }
+    if (rc == 0) {
+        rc = systemd_take_sockets(server, &err);
+    }
     if (rc == 0) {
         tidings_server_on_ready(server, on_ready, server);
         running = server;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+//
+// Under a service manager: sockets that it made, and what it wants to hear. A small program of the
+// test stands in for it, since the variables name the process that is to read them.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { test } from 'node:test';
+
+import { SocketPeer } from '../contract/transport/lines.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { modern } from './lib/rpc.mjs';
+import { BIN, Program } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { Inbox } from './lib/wait.mjs';
+
+const files = { 'a.txt': 'a' };
+const PERL = '/usr/bin/perl';
+
+// Makes the sockets, which become descriptors 3 and up, sets the variables, becomes the server. (Perl
+// is on every Debian; Node can neither keep such sockets to itself nor hear datagrams.)
+const MANAGER = String.raw`
+use Socket; $^F = 255;
+my ($kinds, $names, @args) = @ARGV;
+my @sockets;
+for my $kind (split /,/, $kinds) {
+    my ($family, $at) = $kind =~ m{^/}
+        ? (AF_UNIX, pack_sockaddr_un($kind))
+        : (AF_INET, pack_sockaddr_in(0, inet_aton($kind)));
+    my $s;
+    socket($s, $family, SOCK_STREAM, 0) && bind($s, $at) && listen($s, 8) or die "$kind: $!";
+    push @sockets, $s;
+    fileno($s) == 2 + @sockets or die "descriptor " . fileno($s);
+}
+@ENV{qw(LISTEN_FDS LISTEN_PID LISTEN_FDNAMES)} = (scalar @sockets, $$, $names);
+exec @args;
+`;
+
+function start(t, kinds, names, args, options = {}) {
+    const all = ['-e', MANAGER, kinds.join(','), names, BIN, 'serve', ...args];
+    return new Program(t, PERL, all, options);
+}
+
+const isReady = (line) => line.includes('serving on ');
+
+async function doorsOf(program) {
+    const line = await program.lines.next(isReady, 'the line that it is ready');
+    return line.split('serving on ')[1].split(', ');
+}
+
+/** What is sent to a datagram socket, a line each. */
+async function hearNotices(t, path) {
+    const code = String.raw`
+use Socket; $| = 1;
+my $path = $ARGV[0] =~ s/^@/\0/r;
+my $s;
+socket($s, AF_UNIX, SOCK_DGRAM, 0) && bind($s, pack_sockaddr_un($path)) or die "$path: $!";
+print "bound\n";
+print "$_\n" while defined recv($s, $_, 4096, 0);
+`;
+    const child = spawn(PERL, ['-e', code, path]);
+    defer(t, () => child.kill('SIGKILL'));
+    const inbox = new Inbox('notices');
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+        text.split('\n').filter(Boolean).forEach((line) => inbox.push(line));
+    });
+    await inbox.next((line) => line === 'bound', 'the socket for notices');
+    return inbox;
+}
+
+test('passed sockets are doors, of the kind that their names say', async (t) => {
+    const tree = new Tree(t, files);
+    const program = start(t, ['127.0.0.1', '127.0.0.1'], 'lines:http', [tree.path]);
+    const doors = await doorsOf(program);
+    assert.match(doors[0], /^tcp:/);
+    assert.match(doors[1], /^http:/);
+    const peer = await SocketPeer.connect(t, { port: Number(new URL(doors[0]).port) });
+    assert.ok((await peer.ask('modern', 'resources/list')).result);
+    const web = { port: Number(new URL(doors[1]).port) };
+    assert.equal((await modern(web, 'resources/list')).status, 200);
+    assert.equal(doors.length, 2, 'no address of our own besides');
+});
+
+test('without such names a Unix socket speaks lines, another one HTTP', async (t) => {
+    const tree = new Tree(t, files);
+    const path = tree.aside();
+    const program = start(t, [path, '127.0.0.1'], 'tidings.socket:tidings.socket', [tree.path]);
+    const doors = await doorsOf(program);
+    assert.deepEqual(doors[0], `unix:${path}`);
+    assert.match(doors[1], /^http:/);
+    const peer = await SocketPeer.connect(t, { path });
+    assert.ok((await peer.ask('modern', 'resources/list')).result);
+});
+
+test('a passed socket that others can reach needs --allow-remote', async (t) => {
+    const tree = new Tree(t, files);
+    const program = start(t, ['0.0.0.0'], 'http', [tree.path], { mayFail: true });
+    assert.notEqual((await program.exited).code, 0);
+    assert.match(program.stderr, /passed socket .* --allow-remote/);
+});
+
+test('sockets for another process are not taken', async (t) => {
+    const tree = new Tree(t, files);
+    const env = { LISTEN_PID: '1', LISTEN_FDS: '1' };
+    const program = new Program(t, BIN, ['serve', '--http', '127.0.0.1:0', tree.path], { env });
+    assert.equal((await doorsOf(program)).length, 1);
+});
+
+for (const kind of ['a path', 'an abstract socket']) {
+    test(`readiness, signs of life and the end are told on ${kind}`, async (t) => {
+        const tree = new Tree(t, files);
+        const path = kind === 'a path' ? tree.aside() : `@tidings-test-${process.pid}`;
+        const notices = await hearNotices(t, path);
+        const env = { NOTIFY_SOCKET: path, WATCHDOG_USEC: '200000' };
+        const program = new Program(t, BIN, ['serve', '--http', '127.0.0.1:0', tree.path], { env });
+        await notices.next((line) => line === 'READY=1', 'READY=1');
+        await doorsOf(program);
+        await notices.next((line) => line === 'WATCHDOG=1', 'a sign of life');
+        await notices.next((line) => line === 'WATCHDOG=1', 'another one');
+        await program.stop();
+        await notices.next((line) => line === 'STOPPING=1', 'STOPPING=1');
+    });
+}
