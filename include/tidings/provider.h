@@ -35,6 +35,7 @@ extern "C" {
 enum tidings_provider_flag {
     TIDINGS_PROVIDER_BLOCKING = 1u << 0, /* requests are put to it on a pool of threads */
     TIDINGS_PROVIDER_SINGLE = 1u << 1,   /* one resource: the prefix without its '/' */
+    TIDINGS_PROVIDER_PATCHES = 1u << 2,  /* `write` understands patches */
 };
 
 /* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and
@@ -226,14 +227,24 @@ typedef void (*tidings_complete_fn)(void *user, struct tidings_complete *complet
 TIDINGS_API bool tidings_write_is_removal(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_bytes(const struct tidings_write *write);
 TIDINGS_API struct tidings_str tidings_write_mime_type(const struct tidings_write *write);
+/* Are the bytes a patch, in the format of the media type, to what is there? Those of a provider
+ * without TIDINGS_PROVIDER_PATCHES never are. */
+TIDINGS_API bool tidings_write_is_patch(const struct tidings_write *write);
+/* What else was said with it: the query of the request, encoded as it came ("origin=me"), or empty.
+ * Beside what it is for it may hold `uri`. */
+TIDINGS_API struct tidings_str tidings_write_query(const struct tidings_write *write);
 /* Conditions, to be checked in one step with the change; one that does not hold is
  * TIDINGS_E_CONFLICT. Only over content with this etag ("*": with any); empty: whatever is there.
  */
 TIDINGS_API struct tidings_str tidings_write_if_match(const struct tidings_write *write);
 /* Only where nothing is. */
 TIDINGS_API bool tidings_write_if_absent(const struct tidings_write *write);
+/* Answer with this JSON text instead of nothing; copied. */
+TIDINGS_API void tidings_write_answer(struct tidings_write *write, struct tidings_str json);
+TIDINGS_API void tidings_write_explain(struct tidings_write *write, struct tidings_str object);
 /* Finish: code 1 when it was created, 0 when it was there before, or a failure. `etag` is that of
- * what is there now. */
+ * what is there now. TIDINGS_E_CONDITION: only with a condition; TIDINGS_E_FORMAT: not in that
+ * media type. */
 TIDINGS_API void tidings_write_done(struct tidings_write *write, int code, struct tidings_str etag,
                                     const struct tidings_error *err);
 

@@ -189,15 +189,18 @@ static void write_done(struct request *request)
     struct plain *p = request->user;
     p->code = request->code;
     p->err = request->err;
+    p->details = request_details(request);
     if (p->code >= 0) {
         p->etag = arena_dup(&p->arena, buf_str(&p->write.etag));
         p->etag.len = p->etag.ptr ? p->etag.len : 0;
+        p->memory = p->write.answer.failed ? NULL : buf_detach(&p->write.answer, &p->len);
     }
     buf_deinit(&p->write.etag);
+    buf_deinit(&p->write.answer);
     finish(p);
 }
 
-static void start_write(struct plain *p, struct tidings_str uri, bool is_removal)
+static void start_write(struct plain *p, struct tidings_str uri, enum plain_op op)
 {
     struct tidings_write *write = &p->write;
     memset(write, 0, sizeof(*write));
@@ -206,7 +209,9 @@ static void start_write(struct plain *p, struct tidings_str uri, bool is_removal
     write->mime_type = p->mime_type;
     write->if_match = p->if_match;
     write->if_absent = p->if_absent;
-    write->is_removal = is_removal;
+    write->query = p->query;
+    write->is_removal = op == PLAIN_REMOVE;
+    write->is_patch = op == PLAIN_PATCH;
     p->request = &write->base;
     request_write(write, p->hit.provider);
 }
@@ -216,6 +221,7 @@ static void start_write(struct plain *p, struct tidings_str uri, bool is_removal
 void plain_start(struct plain *p, enum plain_op op)
 {
     struct buf canonical;
+    p->op = op;
     buf_init(&canonical, URI_MAX * 3);
     p->code = catalog_canonical(p->core->catalog, p->spelled, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
@@ -232,6 +238,6 @@ void plain_start(struct plain *p, enum plain_op op)
     } else if (!p->hit.provider) {
         fail(p, TIDINGS_E_UNSUPPORTED, "this resource is the program's own: it is read-only here");
     } else {
-        start_write(p, uri, op == PLAIN_REMOVE);
+        start_write(p, uri, op);
     }
 }

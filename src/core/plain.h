@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One resource as plain bytes: read, replaced or removed by somebody who speaks no JSON-RPC and has
- * an exchange of its own (GET, PUT and DELETE beside the HTTP endpoint). Finding, access, ranges,
- * formats, conditions and limits are those of everybody else.
+ * One resource as plain bytes: read, replaced, patched or removed by somebody who speaks no
+ * JSON-RPC and has an exchange of its own (GET, PUT, PATCH and DELETE beside the HTTP endpoint).
+ * Finding, access, ranges, formats, conditions and limits are those of everybody else.
  *
  *     plain_init(&p, core, done, user);
  *     p.spelled = …; p.options.… = …;        // slices must outlive it
@@ -24,6 +24,7 @@
 enum plain_op {
     PLAIN_READ,
     PLAIN_WRITE,
+    PLAIN_PATCH,
     PLAIN_REMOVE,
 };
 
@@ -33,8 +34,9 @@ struct plain {
     struct tidings_str spelled;   /* the URI */
     struct tidings_str after;     /* PLAIN_READ of what has children and no content: see below */
     struct read_options options;  /* PLAIN_READ; `formats` empty: whichever comes first */
-    struct tidings_str bytes;     /* PLAIN_WRITE */
+    struct tidings_str bytes;     /* PLAIN_WRITE, PLAIN_PATCH */
     struct tidings_str mime_type; /* likewise; empty: not said */
+    struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
     struct tidings_str if_match;  /* an etag, "*", or empty */
     bool if_absent;
     /* The outcome: */
@@ -48,13 +50,15 @@ struct plain {
     int64_t from;                   /* a part: where it begins */
     int64_t size;                   /* of the whole; -1: not known */
     struct tidings_resource *about; /* of the content; NULL when there is none */
-    char *memory; /* the content, mem_free it; who takes it over sets this to NULL */
+    char *memory; /* the content, mem_free it; who takes it over sets this to NULL. After a write:
+                   * JSON to answer with, or NULL */
     size_t len;
     struct tidings_str etag; /* of what is there now, or empty */
     /* Private: */
     struct core *core;
     void (*done)(struct plain *p);
     void *user;
+    enum plain_op op;
     struct request *request; /* NULL: nothing is under way */
     struct arena arena;
     struct catalog_hit hit;

@@ -69,9 +69,10 @@ struct tidings_complete {
 
 struct tidings_write {
     struct request base;
-    struct tidings_str bytes, mime_type, if_match;
-    bool is_removal, if_absent;
-    struct buf etag; /* of what was written */
+    struct tidings_str bytes, mime_type, if_match, query;
+    bool is_removal, is_patch, if_absent;
+    struct buf etag;   /* of what was written */
+    struct buf answer; /* JSON, or empty */
 };
 
 /* On the thread of `core`, where `done` runs too. */

@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "core/request.h"
 
+#define WRITE_ANSWER_MAX (64u << 20)
+
 static void run_complete(struct request *r)
 {
     struct tidings_complete *c = list_entry(r, struct tidings_complete, base);
@@ -64,23 +66,31 @@ void tidings_complete_done(struct tidings_complete *c, int code, const struct ti
 static void run_write(struct request *r)
 {
     struct tidings_write *w = list_entry(r, struct tidings_write, base);
-    if (r->provider->ops->write) {
-        r->provider->ops->write(r->provider, w, r->uri);
+    const struct tidings_provider_ops *ops = r->provider->ops;
+    if (ops->write && (!w->is_patch || (ops->flags & TIDINGS_PROVIDER_PATCHES))) {
+        ops->write(r->provider, w, r->uri);
         return;
     }
     struct tidings_error err;
-    tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "'%.*s' is read-only", STR_ARG(r->uri));
+    tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "'%.*s' %s", STR_ARG(r->uri),
+                 ops->write ? "takes no patches, only the whole" : "is read-only");
     tidings_write_done(w, TIDINGS_E_UNSUPPORTED, STR_EMPTY, &err);
 }
 
 void request_write(struct tidings_write *w, struct tidings_provider *p)
 {
+    buf_init(&w->answer, WRITE_ANSWER_MAX);
     request_start(&w->base, p, run_write);
 }
 
 bool tidings_write_is_removal(const struct tidings_write *w)
 {
     return w->is_removal;
+}
+
+bool tidings_write_is_patch(const struct tidings_write *w)
+{
+    return w->is_patch;
 }
 
 bool tidings_write_if_absent(const struct tidings_write *w)
@@ -101,6 +111,22 @@ struct tidings_str tidings_write_mime_type(const struct tidings_write *w)
 struct tidings_str tidings_write_if_match(const struct tidings_write *w)
 {
     return w->if_match;
+}
+
+struct tidings_str tidings_write_query(const struct tidings_write *w)
+{
+    return w->query;
+}
+
+void tidings_write_answer(struct tidings_write *w, struct tidings_str json)
+{
+    buf_clear(&w->answer);
+    buf_puts(&w->answer, json);
+}
+
+void tidings_write_explain(struct tidings_write *w, struct tidings_str object)
+{
+    request_explain(&w->base, object);
 }
 
 void tidings_write_done(struct tidings_write *w, int code, struct tidings_str etag,

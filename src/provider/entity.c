@@ -110,6 +110,22 @@ static void mount_complete(struct tidings_provider *p, struct tidings_complete *
     submit(&(struct entity_request){.provider = p, .complete = complete, .text = uri_template});
 }
 
+static void mount_write(struct tidings_provider *p, struct tidings_write *write,
+                        struct tidings_str uri)
+{
+    const struct entity_mount *m = tidings_provider_state(p);
+    if (m->writer) {
+        m->writer(p, write, uri);
+    } else {
+        tidings_write_done(write, TIDINGS_E_UNSUPPORTED, STR_EMPTY, NULL);
+    }
+}
+
+void entity_set_writer(struct tidings_provider *p, entity_writer_fn writer)
+{
+    ((struct entity_mount *)tidings_provider_state(p))->writer = writer;
+}
+
 /* ---- which URIs are told patches ------------------------------------------------------------- */
 
 static int mount_patches_of(struct tidings_provider *p, struct tidings_str text, char *of,
@@ -226,12 +242,14 @@ const struct tidings_provider_ops provider_entity_ops = {
     .abi = TIDINGS_PROVIDER_ABI,
     .name = "entity",
     .size = sizeof(struct entity_mount),
+    .flags = TIDINGS_PROVIDER_PATCHES,
     .open = mount_open,
     .read = mount_read,
     .list = mount_list,
     .stat = mount_stat,
     .children = mount_children,
     .complete = mount_complete,
+    .write = mount_write,
     .close = mount_close,
     .semantics = semantics,
     .templates = templates,

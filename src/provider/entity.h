@@ -20,6 +20,12 @@
 
 extern const struct tidings_provider_ops provider_entity_ops;
 
+/* Who carries out what is put, patched or removed over HTTP: `write` of the table. Before requests
+ * come; without one everything is read-only there. */
+typedef void (*entity_writer_fn)(struct tidings_provider *provider, struct tidings_write *write,
+                                 struct tidings_str uri);
+void entity_set_writer(struct tidings_provider *provider, entity_writer_fn writer);
+
 /* Lives as long as the mount. */
 struct keeper *entity_keeper(struct tidings_provider *provider);
 

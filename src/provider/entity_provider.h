@@ -11,6 +11,7 @@
 
 struct entity_mount {
     struct keeper *keeper;
+    entity_writer_fn writer;
     char *path;
 };
 

@@ -55,7 +55,7 @@ const struct config_row config_rows[] = {
     SIZE("published-bytes", published_bytes, "64m", 1 * KIB, 64 * GIB,
          "memory they may take together"),
     BOOL("allow-write", allow_write, "false",
-         "let clients publish, by PUT and DELETE on /resource and by tools; loopback only"),
+         "let clients publish, over HTTP and by tools, and write entities by HTTP; loopback only"),
     NUMBER("page-size", page_size, "100", 1, 1000, "entries in one page of a list"),
     SIZE("max-read", max_read, "16m", 1 * KIB, 1 * GIB, "largest resource that may be read"),
     SIZE("max-body", max_body, "4m", 1 * KIB, 256 * MIB,

@@ -2,7 +2,7 @@
 #include "server/entities.h"
 
 #include "base/error.h"
-#include "provider/entity.h"
+#include "server/entity_call.h"
 #include "json/write.h"
 
 int entities_mount(struct tidings_server *s, struct tidings_error *err)
@@ -22,7 +22,10 @@ int entities_mount(struct tidings_server *s, struct tidings_error *err)
                          : hub_mount(s->hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX),
                                      buf_str(&text), &s->entities, err);
     buf_deinit(&text);
-    rc = rc == 0 ? entity_tools_add(s, err) : rc;
+    if (rc == 0) {
+        entity_set_writer(s->entities, entity_http_write);
+        rc = entity_tools_add(s, err);
+    }
     if (rc < 0) {
         s->entities = NULL; /* none of the tools is ours to withdraw */
     }

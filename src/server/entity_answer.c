@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "server/entity_call.h"
 
-#define ANSWER_MAX (64u << 20)
-
-static void put_done(struct jw *w, const struct entity_done *done)
+static void put_done(struct jw *w, const struct entity_done *done, bool is_replayed)
 {
     const struct entity_version *v = &done->version;
     struct entity_uri parts = {
@@ -22,6 +20,9 @@ static void put_done(struct jw *w, const struct entity_done *done)
     entity_put_version(w, v);
     jw_put_string(w, STR("newValidFrom"), timeline_text(v->from, from));
     jw_put_bool(w, STR("changed"), done->changed);
+    if (is_replayed) {
+        jw_put_bool(w, STR("replayed"), true);
+    }
     jw_put_raw(w, STR("value"), v->value);
     jw_end_object(w);
     buf_deinit(&uri);
@@ -38,13 +39,11 @@ static size_t bytes_of(const struct entity_call *c)
     return bytes;
 }
 
-int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
+void entity_put_written(const struct entity_call *c, struct buf *out)
 {
-    struct buf out;
     struct jw w;
-    buf_init(&out, ANSWER_MAX);
-    (void)buf_reserve(&out, bytes_of(c));
-    jw_init(&w, &out);
+    (void)buf_reserve(out, bytes_of(c));
+    jw_init(&w, out);
     if (c->is_transaction) {
         jw_begin_object(&w);
         jw_put_bool(&w, STR("success"), true);
@@ -53,12 +52,19 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
         jw_begin_array(&w);
     }
     for (size_t i = 0; i < c->count; i++) {
-        put_done(&w, &c->done[i]);
+        put_done(&w, &c->done[i], c->is_replayed && !c->is_transaction);
     }
     if (c->is_transaction) {
         jw_end_array(&w);
         jw_end_object(&w);
     }
+}
+
+int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
+{
+    struct buf out;
+    buf_init(&out, ENTITY_ANSWER_MAX);
+    entity_put_written(c, &out);
     int rc = out.failed ? tidings_fail(err, out.failed, "it was done, but does not fit an answer")
                         : handling_take_structured(c->call, &out, err);
     buf_deinit(&out);
@@ -78,22 +84,26 @@ static const char *reason_of(const struct entity_call *c, int code)
         [ENTITY_UNKNOWN_BASELINE] = "unknownBaseline",
         [ENTITY_CONFLICT] = "conflict",
         [ENTITY_BAD_VALUE] = "validation",
+        [ENTITY_CARELESS] = "conditionRequired",
         [ENTITY_MEDIUM] = "storage",
     };
     if (c->problem.reason != ENTITY_OK) {
         return reasons[c->problem.reason];
     }
-    return code == TIDINGS_E_EXISTS     ? "exists"
-           : code == TIDINGS_E_NOTFOUND ? "unknownEntity"
-           : c->job.is_lost             ? "storage"
-                                        : "invalid";
+    return code == TIDINGS_E_EXISTS        ? "exists"
+           : code == TIDINGS_E_NOTFOUND    ? "unknownEntity"
+           : code == TIDINGS_E_CONDITION   ? "conditionRequired"
+           : code == TIDINGS_E_FORMAT      ? "format"
+           : code == TIDINGS_E_UNSUPPORTED ? "unsupported"
+           : c->job.is_lost                ? "storage"
+                                           : "invalid";
 }
 
-/* What belongs to the reason. */
-static void put_details(struct jw *w, const struct entity_call *c)
+void entity_put_problem(const struct entity_call *c, int code, struct jw *w)
 {
     const struct entity_problem *p = &c->problem;
     char text[TIMELINE_TEXT];
+    jw_put_string(w, STR("reason"), tidings_str(reason_of(c, code)));
     if (c->is_transaction && p->reason != ENTITY_OK) {
         jw_put_integer(w, STR("index"), (int64_t)p->index);
     }
@@ -117,12 +127,11 @@ int entity_answer_problem(struct entity_call *c, int code, struct tidings_error 
 {
     struct buf out;
     struct jw w;
-    buf_init(&out, ANSWER_MAX);
+    buf_init(&out, ENTITY_ANSWER_MAX);
     jw_init(&w, &out);
     jw_begin_object(&w);
     jw_put_string(&w, STR("error"), tidings_str(c->job.err.text));
-    jw_put_string(&w, STR("reason"), tidings_str(reason_of(c, code)));
-    put_details(&w, c);
+    entity_put_problem(c, code, &w);
     jw_end_object(&w);
     int rc = out.failed ? tidings_fail(err, code, "%s", c->job.err.text)
                         : tidings_call_text(c->call, buf_str(&out), err);

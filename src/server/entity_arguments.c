@@ -8,6 +8,7 @@
 
 #define ANONYMOUS "[{\"userId\":\"anonymous\"}]"
 #define CHANGED_BY_MAX (64u << 10)
+#define ACTORS_MAX 16u
 
 static int out_of_memory(struct tidings_error *err)
 {
@@ -80,12 +81,31 @@ int entity_call_time(struct json *a, const char *name, int64_t *ret, struct tidi
     return rc < 0 ? error_wrap(err, rc, "%s", name) : 0;
 }
 
+/* The schema of the tools says the same; over HTTP there is none. */
+static bool is_changed_by(struct json *list)
+{
+    size_t count = jv_count(list);
+    bool good = jv_is(list, JV_ARRAY) && count >= 1 && count <= ACTORS_MAX;
+    for (size_t i = 0; good && i < count; i++) {
+        struct json *actor = jv_at(list, i), *by = jv_get(actor, "impersonatedBy");
+        good = jv_is(jv_get(actor, "userId"), JV_STRING) && (!by || jv_is(by, JV_STRING)) &&
+               jv_count(actor) == (by ? 2 : 1);
+    }
+    return good;
+}
+
 static int read_changed_by(struct entity_call *c, struct json *value, struct tidings_str *ret,
                            struct tidings_error *err)
 {
     *ret = STR(ANONYMOUS);
     if (!value) {
         return 0;
+    }
+    if (!is_changed_by(value)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "changedBy: write [{\"userId\": \"…\"}], at most %u, each perhaps "
+                            "with impersonatedBy",
+                            ACTORS_MAX);
     }
     struct buf text;
     struct jw w;
@@ -103,6 +123,7 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
 {
     struct entity_uri uri;
     struct json *parent = jv_get(a, "parentId");
+    bool is_patch = c->write && tidings_write_is_patch(c->write);
     int rc = entity_call_target(c, a, &uri, err);
     if (rc < 0) {
         return rc;
@@ -112,8 +133,8 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
         .id = uri.id,
         .type = uri.type,
         .type_version = uri.version,
-        .value = jv_get(a, "value"),
-        .patch = jv_get(a, "patch"),
+        .value = c->body && !is_patch ? c->body : jv_get(a, "value"),
+        .patch = c->body && is_patch ? c->body : jv_get(a, "patch"),
         .parent = jv_str(parent),
         .has_parent = parent != NULL,
         .must_be_new = jv_is_true(jv_get(a, "ifAbsent")),

@@ -17,6 +17,10 @@
 
 static void call_free(struct entity_call *c)
 {
+    if (!c->call) {
+        jv_unref(c->arguments);
+        jv_unref(c->body);
+    }
     buf_deinit(&c->out);
     arena_deinit(&c->arena);
     mem_free(c);
@@ -26,24 +30,36 @@ static void call_free(struct entity_call *c)
 static void call_refuse(struct entity_call *c, int code)
 {
     struct tidings_error err = {0};
-    tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
+    if (c->write) {
+        entity_http_refuse(c, code);
+    } else {
+        tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
+    }
     call_free(c);
+}
+
+struct entity_call *entity_call_create(struct tidings_provider *provider)
+{
+    struct entity_call *c = mem_zalloc(sizeof(*c));
+    if (c) {
+        c->provider = provider;
+        arena_init(&c->arena, ARENA_MAX);
+        buf_init(&c->out, HISTORY_MAX);
+        list_init(&c->job.letter.link);
+    }
+    return c;
 }
 
 /* NULL after the call was finished. */
 static struct entity_call *call_create(struct tidings_provider *provider, struct tidings_call *call)
 {
     struct tidings_error err = {0};
-    struct entity_call *c = mem_zalloc(sizeof(*c));
+    struct entity_call *c = entity_call_create(provider);
     if (!c) {
         tidings_call_done(call, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
         return NULL;
     }
-    c->provider = provider;
     c->call = call;
-    arena_init(&c->arena, ARENA_MAX);
-    buf_init(&c->out, HISTORY_MAX);
-    list_init(&c->job.letter.link);
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     c->origin = jv_str(jv_get(c->arguments, "origin"));
     return c;
@@ -82,10 +98,15 @@ static void writes_done(struct keeper_job *job, int code)
     for (size_t i = 0; i < c->count; i++) {
         entity_announce(c->provider, &c->done[i], c->origin);
     }
+    if (c->write) {
+        entity_http_done(c);
+        call_free(c);
+        return;
+    }
     handling_done_at_home(c->call, answer_writes, c);
 }
 
-static void submit_writes(struct entity_call *c, int rc)
+void entity_call_submit(struct entity_call *c, int rc)
 {
     if (rc < 0) {
         call_refuse(c, rc);
@@ -97,12 +118,12 @@ static void submit_writes(struct entity_call *c, int rc)
     keeper_submit(entity_keeper(c->provider), &c->job);
 }
 
-static int make_room(struct entity_call *c, size_t count)
+int entity_call_room(struct entity_call *c, size_t count, struct tidings_error *err)
 {
     c->count = count;
     c->writes = arena_alloc(&c->arena, (count + 1) * sizeof(*c->writes));
     c->done = arena_alloc(&c->arena, (count + 1) * sizeof(*c->done));
-    return c->writes && c->done ? 0 : tidings_fail(&c->job.err, TIDINGS_E_NOMEM, "out of memory");
+    return c->writes && c->done ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 static void write_one(struct tidings_provider *provider, struct tidings_call *call,
@@ -110,9 +131,10 @@ static void write_one(struct tidings_provider *provider, struct tidings_call *ca
 {
     struct entity_call *c = call_create(provider, call);
     if (c) {
-        int rc = make_room(c, 1);
+        int rc = entity_call_room(c, 1, &c->job.err);
         rc = rc == 0 ? entity_call_write(c, c->arguments, op, &c->writes[0], &c->job.err) : rc;
-        submit_writes(c, rc);
+        c->key = jv_str(jv_get(c->arguments, "idempotencyKey"));
+        entity_call_submit(c, rc);
     }
 }
 
@@ -145,7 +167,7 @@ void entity_call_transact(void *user, struct tidings_call *call)
         return;
     }
     struct json *list = jv_get(c->arguments, "operations");
-    int rc = make_room(c, jv_count(list));
+    int rc = entity_call_room(c, jv_count(list), &c->job.err);
     c->is_transaction = true;
     c->key = jv_str(jv_get(c->arguments, "idempotencyKey"));
     for (size_t i = 0; rc == 0 && i < c->count; i++) {
@@ -156,7 +178,7 @@ void entity_call_transact(void *user, struct tidings_call *call)
             error_wrap(&c->job.err, rc, "operations/%zu", i);
         }
     }
-    submit_writes(c, rc);
+    entity_call_submit(c, rc);
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A call of one of the tools for entities: its arguments read, what is asked done by the thread
- * that keeps the store, the answer given from there.
+ * A call of one of the tools for entities, or a write over HTTP: its arguments read, what is asked
+ * done by the thread that keeps the store, the answer given from there.
  *
- * What the store refuses is a result that the model reads (`isError`): a JSON object with `error`,
- * a sentence; `reason`, a word; and what belongs to it.
+ * What the store refuses is for tools a result that the model reads (`isError`): a JSON object with
+ * `error`, a sentence; `reason`, a word; and what belongs to it.
  */
 #ifndef SERVER_ENTITY_CALL_H
 #define SERVER_ENTITY_CALL_H
@@ -19,8 +19,10 @@ struct tidings_server;
 struct entity_call {
     struct keeper_job job;
     struct tidings_provider *provider;
-    struct tidings_call *call;
-    struct json *arguments; /* of the call; everything below borrows from it and from the arena */
+    struct tidings_call *call;   /* or … */
+    struct tidings_write *write; /* … over HTTP: then the arguments are its own, and: */
+    struct json *body;           /* the value or patch; NULL: among the arguments */
+    struct json *arguments;      /* everything below borrows from it and from the arena */
     struct arena arena;
     struct tidings_str origin;
 
@@ -64,13 +66,36 @@ int entity_call_write(struct entity_call *c, struct json *arguments, enum entity
 /* ---- answers (server/entity_answer.c) ---------------------------------------------------------
  */
 
+#define ENTITY_ANSWER_MAX (64u << 20)
+
+/* What the writes left, as JSON: one of them, or a transaction. */
+void entity_put_written(const struct entity_call *c, struct buf *out);
+/* Why they were refused, as members of an object. */
+void entity_put_problem(const struct entity_call *c, int code, struct jw *w);
 /* What the writes left, as structured content. */
 int entity_answer_writes(struct entity_call *c, struct tidings_error *err);
 /* Why they were refused, in place of a result. */
 int entity_answer_problem(struct entity_call *c, int code, struct tidings_error *err);
 
+/* ---- over HTTP (server/entity_http.c) ---------------------------------------------------------
+ */
+
+/* The writer of the mount. */
+void entity_http_write(struct tidings_provider *provider, struct tidings_write *write,
+                       struct tidings_str uri);
+/* Finish. */
+void entity_http_done(struct entity_call *c);
+void entity_http_refuse(struct entity_call *c, int code);
+
 /* ---- the calls (server/entity_call.c) ---------------------------------------------------------
  */
+
+/* NULL: out of memory. It frees itself when it is answered. */
+struct entity_call *entity_call_create(struct tidings_provider *provider);
+/* For so many writes. */
+int entity_call_room(struct entity_call *c, size_t count, struct tidings_error *err);
+/* Do the writes, or (rc < 0, its sentence in job.err) refuse; then answer. */
+void entity_call_submit(struct entity_call *c, int rc);
 
 /* Handlers of tools; `user` is the mount of the entities. */
 void entity_call_add_type(void *user, struct tidings_call *call);

@@ -29,6 +29,9 @@
 #define ORIGIN                                                                                     \
     "\"origin\":{\"type\":\"string\",\"maxLength\":256,\"description\":\"subscriptions with this " \
     "origin and echo false do not hear of it\"}"
+#define ONCE                                                                                       \
+    "\"idempotencyKey\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":512,\"description\":"   \
+    "\"a repeated key gives the first result again\"}"
 #define UPSERT                                                                                     \
     TARGET                                                                                         \
     ",\"value\":{\"description\":\"the whole value\"},\"patch\":{\"type\":\"object\","             \
@@ -48,8 +51,8 @@
     "\"entityTypeVersion\":{\"type\":\"string\"},\"value\":{}"
 #define WRITTEN                                                                                    \
     "{\"type\":\"object\",\"properties\":{\"success\":{\"const\":true},\"uri\":{\"type\":"         \
-    "\"string\"},\"newValidFrom\":{\"type\":\"string\"},\"changed\":{\"type\":\"boolean\"}"        \
-    "," SNAPSHOT                                                                                   \
+    "\"string\"},\"newValidFrom\":{\"type\":\"string\"},\"changed\":{\"type\":\"boolean\"},"       \
+    "\"replayed\":{\"const\":true}," SNAPSHOT                                                      \
     "},\"required\":[\"success\",\"uri\",\"entityId\",\"validFrom\",\"newValidFrom\","             \
     "\"validTo\",\"deleted\",\"value\",\"changed\"]}"
 
@@ -87,7 +90,7 @@ static const struct {
       .title = SCHEMA("Create or change an entity"),
       .description = SCHEMA("Writes a new version of an entity, from a whole value or a merge "
                             "patch; nothing is written when nothing changes"),
-      .input_schema = SCHEMA(OBJECT(UPSERT "," ORIGIN, "")),
+      .input_schema = SCHEMA(OBJECT(UPSERT "," ORIGIN "," ONCE, "")),
       .output_schema = SCHEMA(WRITTEN),
       .annotations = SCHEMA("{\"idempotentHint\":true,\"destructiveHint\":false,"
                             "\"openWorldHint\":false}")},
@@ -95,7 +98,7 @@ static const struct {
     {{.name = SCHEMA("delete-entity"),
       .title = SCHEMA("Delete an entity"),
       .description = SCHEMA("Writes a version that says it is deleted; its history stays"),
-      .input_schema = SCHEMA(OBJECT(MARK "," ORIGIN, "")),
+      .input_schema = SCHEMA(OBJECT(MARK "," ORIGIN "," ONCE, "")),
       .output_schema = SCHEMA(WRITTEN),
       .annotations = SCHEMA("{\"idempotentHint\":true,\"destructiveHint\":true,"
                             "\"openWorldHint\":false}")},
@@ -103,7 +106,7 @@ static const struct {
     {{.name = SCHEMA("undelete-entity"),
       .title = SCHEMA("Undelete an entity"),
       .description = SCHEMA("Brings a deleted entity back with its last value"),
-      .input_schema = SCHEMA(OBJECT(MARK "," ORIGIN, "")),
+      .input_schema = SCHEMA(OBJECT(MARK "," ORIGIN "," ONCE, "")),
       .output_schema = SCHEMA(WRITTEN),
       .annotations = SCHEMA("{\"idempotentHint\":true,\"destructiveHint\":false,"
                             "\"openWorldHint\":false}")},
@@ -132,9 +135,8 @@ static const struct {
       .input_schema = SCHEMA(OBJECT(
           "\"operations\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":1000,\"items\":" OBJECT(
               "\"op\":{\"enum\":[\"upsert\",\"delete\",\"undelete\"]}," UPSERT,
-              ",\"required\":[\"op\"]") ",\"description\":\"each entity at most once\"},"
-                                        "\"idempotencyKey\":{\"type\":\"string\",\"minLength\":1,"
-                                        "\"maxLength\":512}," ORIGIN,
+              ",\"required\":[\"op\"]") ",\"description\":\"each entity at most once\"}," ONCE
+                                        "," ORIGIN,
           ",\"required\":[\"operations\"]")),
       .output_schema = SCHEMA("{\"type\":\"object\",\"properties\":{\"success\":{\"const\":true},"
                               "\"replayed\":{\"type\":\"boolean\"},\"results\":{\"type\":\"array\","

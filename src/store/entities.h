@@ -87,10 +87,13 @@ struct entity_write {
     struct tidings_str parent;
     bool has_parent;               /* else it stays as it is */
     struct tidings_str changed_by; /* JSON text */
-    /* The version this write starts from; TIMELINE_NEVER: not said. Required with a patch. */
+    /* The version this write starts from; TIMELINE_NEVER: not said. Required with a patch, unless
+     * that is to be rebased. */
     int64_t baseline;
     bool must_be_new;   /* refuse when the entity exists */
-    bool rebase;        /* a patch whose baseline is not current is applied to what is */
+    bool must_exist;    /* refuse when it does not */
+    bool is_careful;    /* refuse to change what exists with none of these and no baseline */
+    bool rebase;        /* a patch is applied to what is current, whatever its baseline, if any */
     int64_t valid_from; /* when it begins; TIMELINE_NEVER: now */
 };
 
@@ -105,6 +108,7 @@ enum entity_reason {
     ENTITY_UNKNOWN_BASELINE,
     ENTITY_CONFLICT,  /* the baseline is not current: `current`, `patch` */
     ENTITY_BAD_VALUE, /* the schema says no: `where`, `rule` */
+    ENTITY_CARELESS,  /* is_careful */
     ENTITY_MEDIUM,    /* the batch is lost */
 };
 

@@ -73,7 +73,7 @@ static int check_write(struct work *k, size_t i)
         return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
                       "give either a value or a patch, not %s", w->value ? "both" : "neither");
     }
-    if (w->patch && w->baseline == TIMELINE_NEVER) {
+    if (w->patch && w->baseline == TIMELINE_NEVER && !w->rebase) {
         return REFUSE(k, i, ENTITY_INVALID, TIDINGS_E_INVALID,
                       "a patch needs the baseline it starts from");
     }
@@ -149,7 +149,8 @@ static int check_existence(struct work *k, size_t i)
 {
     struct step *s = &k->steps[i];
     const struct entity_write *w = s->w;
-    bool needs_one = w->op != ENTITY_UPSERT || w->patch || w->baseline != TIMELINE_NEVER;
+    bool has_baseline = w->baseline != TIMELINE_NEVER;
+    bool needs_one = w->op != ENTITY_UPSERT || w->patch || has_baseline || w->must_exist;
     if (!s->exists && needs_one) {
         return REFUSE(k, i, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
                       STR_ARG(w->id));
@@ -163,6 +164,11 @@ static int check_existence(struct work *k, size_t i)
         k->problem->current = s->now.from;
         return REFUSE(k, i, ENTITY_DELETED, TIDINGS_E_GONE,
                       "'%.*s' has been deleted; undelete it first", STR_ARG(w->id));
+    }
+    if (s->exists && w->is_careful && !has_baseline && !w->must_exist && !w->rebase) {
+        k->problem->current = s->now.from;
+        return REFUSE(k, i, ENTITY_CARELESS, TIDINGS_E_CONDITION,
+                      "'%.*s' exists: name the version this starts from", STR_ARG(w->id));
     }
     return 0;
 }

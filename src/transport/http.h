@@ -30,7 +30,7 @@ struct http_config {
     const struct http_route *routes;
     size_t route_count;
     size_t max_body;
-    bool allow_write; /* PUT and DELETE on /resource */
+    bool allow_write; /* PUT, PATCH and DELETE on resources */
     bool envelopes;   /* WebSocket: messages may come as {"type":"mcp","payload":…}; so do ours */
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };

@@ -2,7 +2,8 @@
  *
  * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. Where a mount has an
  * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it,
- * with conditions, ranges and a choice of formats; PUT and DELETE write it where that is allowed.
+ * with conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is
+ * allowed.
  * What is asked goes to core/plain; here are the fields of HTTP on both sides of it.
  *
  * What a resource holds may be a stranger's page or script, and comes from the address of the
@@ -23,7 +24,8 @@
 #define ERROR_MAX (8u << 20) /* details may hold a patch */
 
 static const struct tidings_str allow_read = {"GET, HEAD, OPTIONS", 18};
-static const struct tidings_str allow_all = {"GET, HEAD, PUT, DELETE, OPTIONS", 31};
+static const struct tidings_str allow_whole = {"GET, HEAD, PUT, DELETE, OPTIONS", 31};
+static const struct tidings_str allow_all = {"GET, HEAD, PUT, PATCH, DELETE, OPTIONS", 38};
 
 struct http_exchange {
     struct plain plain;
@@ -52,7 +54,7 @@ struct failure {
     struct tidings_str text, reason, uri;
     struct tidings_str details; /* an object: further members */
     int64_t size;               /* 416: of the whole; -1: not known */
-    bool read_only;             /* 405: whatever is allowed elsewhere */
+    struct tidings_str allow;   /* 405 */
 };
 
 static void answer_failure(struct http_conn *conn, const struct failure *f)
@@ -80,7 +82,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     }
     headers.extra = buf_str(&fields);
     if (f->status == 405) {
-        headers.allow = f->read_only ? allow_read : resource_allows(conn);
+        headers.allow = f->allow;
     }
     conn_answer(conn, f->status, &headers, STR("application/json"), &text);
     buf_deinit(&fields);
@@ -89,14 +91,20 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
 
 static void refuse(struct http_conn *conn, int status, const char *text)
 {
-    struct failure f = {.status = status, .text = tidings_str(text), .size = -1};
+    struct failure f = {
+        .status = status, .text = tidings_str(text), .size = -1, .allow = resource_allows(conn)};
     answer_failure(conn, &f);
+}
+
+static bool is_write(enum http_method method)
+{
+    return method == HTTP_PUT || method == HTTP_PATCH || method == HTTP_DELETE;
 }
 
 bool resource_check_method(struct http_conn *conn, const struct http_request *req)
 {
     bool reads = req->method == HTTP_GET || req->method == HTTP_HEAD || req->method == HTTP_OPTIONS;
-    bool writes = req->method == HTTP_PUT || req->method == HTTP_DELETE;
+    bool writes = is_write(req->method);
     if (reads || (writes && conn->hw->config->allow_write)) {
         return true;
     }
@@ -165,7 +173,8 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
         return "If-None-Match must be * when something is written";
     }
     p->if_absent = none.ptr != NULL;
-    if (req->method != HTTP_PUT) {
+    p->query = req->query;
+    if (req->method == HTTP_DELETE) {
         return NULL;
     }
     *status = 415;
@@ -261,13 +270,25 @@ static void answer_read(struct http_exchange *ex)
 
 static void answer_write(struct http_exchange *ex)
 {
-    struct buf fields, nothing;
+    struct plain *p = &ex->plain;
+    struct buf fields;
+    struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
+    bool is_said = p->memory && p->len > 0;
+    if (is_said) {
+        p->memory = NULL; /* goes out as it is */
+    } else {
+        buf_init(&text, 0);
+    }
     buf_init(&fields, FIELDS_MAX);
-    buf_init(&nothing, 0);
-    http_put_etag(&fields, "ETag", ex->plain.etag);
+    http_put_etag(&fields, "ETag", p->etag);
     struct answer_headers headers = {.extra = buf_str(&fields)};
-    conn_answer(ex->conn, ex->plain.code == 1 ? 201 : 204, &headers, STR_EMPTY, &nothing);
+    conn_answer(ex->conn,
+                p->code == 1 ? 201
+                : is_said    ? 200
+                             : 204,
+                &headers, STR("application/json"), &text);
     buf_deinit(&fields);
+    buf_deinit(&text);
 }
 
 static int status_of(const struct plain *p)
@@ -280,7 +301,7 @@ static int status_of(const struct plain *p)
     }
     switch (p->code) {
     case TIDINGS_E_CONFLICT:
-        return 412;
+        return p->if_match.len > 0 || p->if_absent ? 412 : 409;
     case TIDINGS_E_UNSUPPORTED:
         return 405;
     case TIDINGS_E_CANCELLED:
@@ -289,6 +310,15 @@ static int status_of(const struct plain *p)
     default:
         return error_http_status(p->code);
     }
+}
+
+/* What this resource takes, when it is refused. */
+static struct tidings_str allow_here(const struct plain *p)
+{
+    const struct tidings_provider *provider = p->hit.provider;
+    bool is_written = p->op == PLAIN_PATCH && provider && provider->ops->write;
+    return is_written && !(provider->ops->flags & TIDINGS_PROVIDER_PATCHES) ? allow_whole
+                                                                            : allow_read;
 }
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
@@ -360,7 +390,7 @@ static void done(struct plain *p)
                             .details = p->details,
                             .uri = buf_str(&ex->uri),
                             .size = p->size,
-                            .read_only = true};
+                            .allow = allow_here(p)};
         answer_failure(conn, &f);
     } else if (p->about || p->unchanged) {
         answer_read(ex);
@@ -381,10 +411,11 @@ void resource_abandon(struct http_conn *conn)
     plain_cancel(&ex->plain);
 }
 
-/* The path is the URI, with what the query has for it: everything but the place in a listing. */
+/* The path is the URI, with what the query has for it: everything but the place in a listing. Who
+ * writes says other things there. */
 static void put_alias(struct buf *out, const struct http_request *req)
 {
-    struct tidings_str rest = req->query;
+    struct tidings_str rest = is_write(req->method) ? STR_EMPTY : req->query;
     char before = '?';
     buf_puts(out, req->path);
     while (rest.len > 0) {
@@ -428,7 +459,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     struct plain *p = &ex->plain;
     const char *wrong = NULL;
     int status = 0;
-    bool writes = req->method == HTTP_PUT || req->method == HTTP_DELETE;
+    bool writes = is_write(req->method);
     ex->conn = conn;
     buf_init(&ex->uri, HTTP_MAX_TARGET);
     buf_init(&ex->after, HTTP_MAX_TARGET);
@@ -455,5 +486,8 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         return;
     }
     conn->r->exchange = ex;
-    plain_start(p, !writes ? PLAIN_READ : req->method == HTTP_PUT ? PLAIN_WRITE : PLAIN_REMOVE);
+    plain_start(p, !writes                     ? PLAIN_READ
+                   : req->method == HTTP_PUT   ? PLAIN_WRITE
+                   : req->method == HTTP_PATCH ? PLAIN_PATCH
+                                               : PLAIN_REMOVE);
 }

@@ -204,7 +204,7 @@ for (const era of ['legacy', 'modern']) {
         for (const [name, args, reason] of [
             ['upsert-entity', { uri: ANN }, 'invalid'],
             ['upsert-entity', { uri: ANN, patch: {} }, 'invalid'],
-            ['upsert-entity', { uri: `${ANN}/at/${validFrom}`, value: { name: 'A' } }, 'invalid'],
+            ['upsert-entity', { uri: `${ANN}/at/${validFrom}`, value: { name: 'A' } }, 'unsupported'],
             ['upsert-entity', { uri: 'entity:///Team@1/t', value: {} }, 'unknownType'],
             ['upsert-entity', { uri: ANN, patch: {}, baseline: '2001-01-01T00:00:00Z' }, 'unknownBaseline'],
             ['upsert-entity', { uri: ANN, value: { name: 'B' }, ifAbsent: true }, 'exists'],

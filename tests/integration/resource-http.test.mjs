@@ -159,7 +159,7 @@ test('what is not to be had is said as JSON', async (t) => {
     assert.equal(unacceptable.status, 406);
     for (const [method, part] of [
         ['POST', /GET/],
-        ['PATCH', /GET/],
+        ['PATCH', /allow-write/],
         ['PUT', /allow-write/],
         ['DELETE', /allow-write/],
     ]) {
