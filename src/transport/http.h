@@ -31,7 +31,6 @@ struct http_config {
     size_t route_count;
     size_t max_body;
     bool allow_write; /* PUT, PATCH and DELETE on resources */
-    bool envelopes;   /* WebSocket: messages may come as {"type":"mcp","payload":…}; so do ours */
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

@@ -17,7 +17,7 @@
 #include "json/write.h"
 
 #define REFUSAL_MAX 4096u
-/* An envelope around a message, for clients that use one. */
+/* An envelope around a message, for clients that use one (profile lumenize). */
 #define ENVELOPE "{\"type\":\"mcp\",\"payload\":"
 #define ENVELOPE_BEGIN (sizeof(ENVELOPE) - 1)
 #define ENVELOPE_END 1u
@@ -171,7 +171,8 @@ static void on_text(struct http_conn *conn, struct tidings_str text)
         return; /* too late: the goodbye comes as soon as what is under way is answered */
     }
     buf_init(&inner, 2 * text.len + 64);
-    conn->was_enveloped = conn->hw->config->envelopes && unwrap(conn, text, &inner);
+    conn->was_enveloped =
+        dialect_does(conn->hw->core->self, PROFILE_ENVELOPE) && unwrap(conn, text, &inner);
     conn->uses_envelopes = conn->uses_envelopes || conn->was_enveloped;
     inbound_text(&conn->channel, conn->was_enveloped ? buf_str(&inner) : text, NULL);
     buf_deinit(&inner);

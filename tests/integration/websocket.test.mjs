@@ -248,6 +248,48 @@ test('large answers come whole, in one frame each', async (t) => {
     ws.close();
 });
 
+test('profile lumenize: envelopes are opened, answered and sent in kind', async (t) => {
+    const server = await serve(t, { files: { ...files, 'big.txt': 'x'.repeat(10_000) }, args: ['--profile', 'lumenize'] });
+    const ws = await WebSocketRaw.open(server);
+    const wrapped = (payload) => ws.write({ type: 'mcp', payload });
+    const ask = (id, method, params = {}) => ({
+        jsonrpc: '2.0',
+        id,
+        method,
+        params: { _meta: meta(), ...params },
+    });
+    await ws.write(ask(1, 'server/discover'));
+    assert.ok(await ws.message((m) => m.id === 1 && m.result, 'a plain answer'));
+    await wrapped(ask(2, 'server/discover'));
+    const inKind = await ws.message((m) => m.payload?.id === 2, 'an answer in an envelope');
+    assert.deepEqual(Object.keys(inKind), ['type', 'payload']);
+    assert.equal(inKind.type, 'mcp');
+    assert.ok(inKind.payload.result);
+    await wrapped(ask(3, 'resources/read', { uri: server.uri('big.txt') }));
+    const big = await ws.message((m) => m.payload?.id === 3, 'a large answer in an envelope');
+    assert.equal(big.payload.result.contents[0].text.length, 10_000);
+
+    const uri = server.uri('a.txt');
+    await ws.write(ask(4, 'subscriptions/listen', { notifications: { resourceSubscriptions: [uri] } }));
+    const isAck = (m) => m.payload?.method === 'notifications/subscriptions/acknowledged';
+    assert.equal((await ws.message(isAck, 'an acknowledgement in an envelope')).type, 'mcp');
+    server.tree.replace('a.txt', 'new');
+    const update = await ws.message((m) => m.payload && updates(uri)(m.payload), 'an update');
+    assert.equal(update.type, 'mcp');
+    await ws.write(ask(5, 'server/discover'));
+    assert.ok(await ws.message((m) => m.id === 5 && m.result, 'a plain answer to a plain request'));
+    ws.close();
+});
+
+test('without a profile an envelope is no message', async (t) => {
+    const server = await serve(t, { files });
+    const ws = await WebSocketRaw.open(server);
+    const payload = { jsonrpc: '2.0', id: 1, method: 'server/discover', params: { _meta: meta() } };
+    await ws.write({ type: 'mcp', payload });
+    assert.equal((await ws.message()).error.code, -32600);
+    ws.close();
+});
+
 // ---- other people's clients -----------------------------------------------------------------------
 
 test('the SDK client subscribes over its WebSocket transport', async (t) => {
