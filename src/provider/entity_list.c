@@ -287,18 +287,39 @@ static bool offer_type(void *user, const struct entity_type_row *row)
     return again ? true : offer(c, row->name);
 }
 
+/* Texts come by bytes: behind the last that begins so there is nothing more. */
+static bool offer_next(struct completing *c, struct tidings_str text)
+{
+    bool beyond = str_cmp(text, c->value) > 0 && !str_starts(text, c->value);
+    return beyond ? false : offer(c, text);
+}
+
 static bool offer_id(void *user, const struct entity_version *v)
 {
-    struct completing *c = user;
-    /* By bytes: behind the last that begins so there is nothing more. */
-    bool beyond = str_cmp(v->id, c->value) > 0 && !str_starts(v->id, c->value);
-    return beyond ? false : offer(c, v->id);
+    return offer_next(user, v->id);
 }
 
 static bool offer_time(void *user, const struct entity_version *v)
 {
     char text[TIMELINE_TEXT];
-    return offer(user, timeline_text(v->from, text));
+    return offer_next(user, timeline_text(v->from, text));
+}
+
+/* The first instant whose text begins with `value`, so that a long history is not looked through
+ * from its beginning. TIMELINE_NEVER: there is none, or it cannot be said so simply. */
+static int64_t first_time(struct tidings_str value)
+{
+    char text[TIMELINE_TEXT] = "0000-01-01T00:00:00.000Z";
+    int64_t ms;
+    if (value.len == 0 || value.len >= TIMELINE_TEXT) {
+        return TIMELINE_NEVER;
+    }
+    memcpy(text, value.ptr, value.len);
+    if ((value.len == 6 || value.len == 9) && text[value.len - 1] != '0') {
+        text[value.len] = '0'; /* behind "2024-1" it goes on with October */
+    }
+    int rc = timeline_parse(tidings_strn(text, TIMELINE_TEXT - 1), &ms, NULL);
+    return rc < 0 ? TIMELINE_NEVER : ms;
 }
 
 int entity_complete(struct entity_request *r, struct entities *e, struct tidings_error *err)
@@ -320,7 +341,7 @@ int entity_complete(struct entity_request *r, struct entities *e, struct tidings
         rc = entities_list(e, &scope, STR_EMPTY, offer_id, &c, err);
     } else if (str_eq(name, STR("baselineTimestamp")) || str_eq(name, STR("timestamp"))) {
         struct tidings_str id = tidings_complete_argument(r->complete, "entityId");
-        rc = id.len > 0 ? entities_history(e, id, TIMELINE_NEVER, offer_time, &c, err) : 0;
+        rc = id.len > 0 ? entities_history(e, id, first_time(c.value), offer_time, &c, err) : 0;
     } else {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "templates of entities have no variable '%.*s'",
                           (int)(name.len < 64 ? name.len : 64), name.ptr);

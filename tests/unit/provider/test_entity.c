@@ -359,6 +359,46 @@ static void variables_of_the_templates_are_completed(void **state)
     host_answer_free(a);
 }
 
+static void instants_are_completed_from_what_was_typed(void **state)
+{
+    struct host *h = *state;
+    /* Months, days and hours whose first digit stands for several. */
+    static const int64_t days[] = {0, 31, 280, 305, 310, 334, 365};
+    static const struct {
+        const char *value, *first;
+        size_t count;
+    } rows[] = {
+        {"2", "2024-01-01T10:00:00.000Z", 7},
+        {"2024-0", "2024-01-01T10:00:00.000Z", 2},
+        {"2024-1", "2024-10-07T10:00:00.000Z", 5},
+        {"2024-11", "2024-11-01T10:00:00.000Z", 3},
+        {"2024-11-3", "2024-11-30T10:00:00.000Z", 1},
+        {"2024-12-31T1", "2024-12-31T10:00:00.000Z", 1},
+        {"2024-02-3", NULL, 0},
+        {"2025", NULL, 0},
+        {"2024-11-06T10:00:00.000Z", "2024-11-06T10:00:00.000Z", 1},
+        {"2024-11-06T10:00:00.000Z!", NULL, 0},
+        {"x", NULL, 0},
+    };
+    char value[32];
+    for (size_t i = 0; i < sizeof(days) / sizeof(days[0]); i++) {
+        snprintf(value, sizeof(value), "{\"name\":\"%zu\"}", i);
+        put(h, "User", "1.0", "u1", value, T0 + days[i] * 86400000);
+    }
+    host_set_argument("entityId", "u1");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct host_answer *a =
+            host_complete(h, "entity:///x", "baselineTimestamp", rows[i].value, 10);
+        assert_int_equal(a->code, 0);
+        assert_int_equal(a->count, rows[i].count);
+        if (rows[i].first) {
+            assert_string_equal(a->rows[0].name, rows[i].first);
+        }
+        host_answer_free(a);
+    }
+    host_set_argument(NULL, NULL);
+}
+
 /* ---- announcing ------------------------------------------------------------------------------ */
 
 static void every_write_that_changes_something_is_announced(void **state)
@@ -460,6 +500,7 @@ int main(void)
         WITH(what_cannot_be_read_says_why),
         WITH(lists_come_in_pages_in_the_order_of_uris),
         WITH(variables_of_the_templates_are_completed),
+        WITH(instants_are_completed_from_what_was_typed),
         WITH(every_write_that_changes_something_is_announced),
         WITH(a_new_version_of_the_type_moves_the_uri),
         WITH(only_what_is_current_has_an_etag),
