@@ -182,10 +182,10 @@ static int subscribe_all(struct tidings_client *c, bool is_resumed, struct tidin
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < c->watch_count && !client_is_stopping(c); i++) {
         struct client_watch *w = &c->watches[i];
-        if (!is_resumed) {
-            rc = subscribe(c, w, err);
-        } else if (w->is_accepted) {
+        if (is_resumed && w->is_accepted) {
             client_judge(c, w, true, STR_EMPTY);
+        } else {
+            rc = subscribe(c, w, err); /* what was refused may be there by now */
         }
     }
     return rc == 0 && !client_is_stopping(c) ? client_judged(c, err) : rc;

@@ -130,7 +130,7 @@ int modern_watch(struct tidings_client *c, struct tidings_error *err);
 void modern_acknowledged(struct exchange *x, struct json *params);
 
 int legacy_open(struct tidings_client *c, struct tidings_error *err);
-/* The same with a session. `is_resumed`: subscriptions are there already. */
+/* The same with a session. `is_resumed`: the subscriptions it accepted are there already. */
 int legacy_watch(struct tidings_client *c, bool is_resumed, struct tidings_error *err);
 void legacy_close(struct tidings_client *c); /* tell the server; at most one second */
 /* Answer a request of the server. */

@@ -33,7 +33,7 @@
 struct sent {
     struct tidings_client *client;
     char options[1024];
-    int updates;
+    int updates, subscribed, streams;
 };
 
 /* From "dev.tidings/options" on, or nothing. */
@@ -157,6 +157,68 @@ static void a_legacy_subscription_carries_its_own(void **state)
     assert_string_equal(sent.options, "\"dev.tidings/options\":{\"windowMs\":0\n\n");
 }
 
+/* It forgets the session after the first stream, and refuses the first subscription of the next. */
+static void forgetful_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    struct sent *sent = s->user;
+    char refusal[256];
+    if (scripted_is(r, "resources/subscribe")) {
+        note(s, r);
+        snprintf(refusal, sizeof(refusal),
+                 "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"error\":{\"code\":-32602,"
+                 "\"message\":\"not now\"}}",
+                 scripted_id(r));
+        pthread_mutex_lock(&s->lock);
+        bool is_refused = ++sent->subscribed == 2;
+        pthread_mutex_unlock(&s->lock);
+        if (is_refused) {
+            scripted_reply(r, 200, "", "application/json", refusal);
+        } else {
+            scripted_result(r, "", "{}");
+        }
+    } else if (strcmp(r->method, "GET") == 0) {
+        pthread_mutex_lock(&s->lock);
+        int stream = ++sent->streams;
+        pthread_mutex_unlock(&s->lock);
+        if (stream == 2) {
+            scripted_reply(r, 404, "", "text/plain", "");
+            return;
+        }
+        scripted_stream(r, "");
+        if (stream > 1) {
+            scripted_await_close(r);
+        }
+    } else {
+        legacy_server(s, r);
+    }
+}
+
+static void stop_when_watching_again(void *user, const struct tidings_client_event *e)
+{
+    struct sent *sent = user;
+    if (e->state == TIDINGS_CLIENT_WATCHING && e->again) {
+        tidings_client_stop(sent->client);
+    }
+}
+
+static void what_a_session_refused_is_asked_for_again(void **state)
+{
+    (void)state;
+    static const char *const uris[] = {"x://a"};
+    struct tidings_client_options quick = {.retry_min_ms = 1, .retry_max_ms = 2};
+    struct sent sent = {.updates = 0};
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    scripted_start(&server, forgetful_server, &sent);
+    sent.client = tidings_client_create(server.url, &quick, &err);
+    tidings_client_on_state(sent.client, stop_when_watching_again, &sent);
+    assert_int_equal(tidings_client_watch(sent.client, uris, 1, stay, &sent, &err), 0);
+    assert_int_equal(tidings_client_run(sent.client, &err), 0);
+    scripted_stop(&server);
+    tidings_client_destroy(sent.client);
+    assert_int_equal(sent.subscribed, 3);
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void options_must_be_an_object_of_something_watched(void **state)
@@ -210,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listen_carries_the_newest_options_of_each_uri),
         cmocka_unit_test(a_legacy_subscription_carries_its_own),
+        cmocka_unit_test(what_a_session_refused_is_asked_for_again),
         cmocka_unit_test(options_must_be_an_object_of_something_watched),
         cmocka_unit_test(what_was_deleted_is_told_from_what_never_was),
     };
