@@ -138,6 +138,7 @@ enum profile_switch {
     PROFILE_METADATA = 1u << 11,      /* … and have `metadata` */
     PROFILE_ENVELOPE = 1u << 12,      /* WebSocket: {"type":"mcp","payload":…} */
     PROFILE_DRAFT = 1u << 13,         /* the revision DRAFT-2025-v2 exists */
+    PROFILE_EVENTS = 1u << 14,        /* GET /events, the stream of a session */
 };
 
 /* "gateway", "erlmcp", "lumenize"; NULL: no such ("none" neither). */

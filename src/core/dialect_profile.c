@@ -37,7 +37,8 @@ static const struct profile profiles[] = {
     },
     {
         .name = {"erlmcp", 6},
-        .switches = PROFILE_LITERAL | PROFILE_KNOWN_ONLY | PROFILE_SHORT_METHOD | PROFILE_METADATA,
+        .switches = PROFILE_LITERAL | PROFILE_KNOWN_ONLY | PROFILE_SHORT_METHOD | PROFILE_METADATA |
+                    PROFILE_EVENTS,
         .not_found = -32001,
         .not_found_text = {"Resource not found", 18},
         .invalid_uri = -32022,

@@ -142,16 +142,16 @@ static const struct peer_ops session_peer_ops = {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int make_id(struct session *session)
+int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1])
 {
     unsigned char bytes[16];
     int rc = random_bytes(bytes, sizeof(bytes));
     if (rc < 0) {
         return rc;
     }
-    snprintf(session->id, sizeof(session->id), "%02x-", session->core->index & 0xffu);
+    snprintf(id, SESSION_ID_LEN + 1, "%02x-", core->index & 0xffu);
     for (size_t i = 0; i < sizeof(bytes); i++) {
-        snprintf(session->id + 3 + 2 * i, 3, "%02x", bytes[i]);
+        snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
     }
     return 0;
 }
@@ -173,7 +173,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     list_init(&session->calls);
     list_init(&session->streams);
     list_init(&session->link);
-    int rc = make_id(session);
+    int rc = session_make_id(core, session->id);
     session->peer = rc < 0 ? NULL : peer_create(core, who);
     session->listen = session->peer ? listen_create(session->peer, STR_EMPTY) : NULL;
     if (!session->listen ||

@@ -59,6 +59,8 @@ int session_worker(struct tidings_str id);
  * a fresh one. TIDINGS_E_LIMIT: too many streams. */
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
+/* A fresh id of this worker. A failure says that there is no randomness. */
+int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1]);
 /* End those that were idle too long. */
 void session_sweep(struct core *core);
 

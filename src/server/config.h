@@ -114,6 +114,7 @@ struct config {
     uint64_t system_interval_ms;
     bool list_changed;
     bool subscribe;
+    bool legacy_sse;
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;

@@ -126,6 +126,8 @@ const struct config_row config_rows[] = {
     BOOL("subscribe", subscribe, "true", "let clients subscribe to resources"),
     CHOICE("profile", profile, "none", profiles, "NAME",
            "speak to legacy clients to the letter of another document"),
+    BOOL("legacy-sse", legacy_sse, "false",
+         "also serve the HTTP+SSE transport of 2024-11-05 at /sse"),
     LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
          "accept this Origin besides loopback ones; may be repeated"),
     LIST("allow-host", CONFIG_HOSTS, allow_host, "", "HOST",

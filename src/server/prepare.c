@@ -98,6 +98,8 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .route_count = s->route_count,
         .max_body = c->max_body,
         .allow_write = c->allow_write,
+        .legacy_sse = c->legacy_sse,
+        .events = dialect_does(&s->self, PROFILE_EVENTS),
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
         .idle_timeout_ms = c->idle_timeout_ms,

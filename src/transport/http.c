@@ -409,6 +409,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
 static void flush_batch(void *user)
 {
     struct http_worker *hw = user;
+    poll_flush(hw);
     sendq_batch_flush(&hw->core->batch);
 }
 
@@ -470,6 +471,7 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
         list_init(&hw->by_state[i]);
     }
     list_init(&hw->waiting);
+    map_init(&hw->side_streams);
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
     loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
     hw->tick = loop_timer_open(core->loop, http_on_tick, hw);
@@ -501,6 +503,7 @@ void http_worker_destroy(struct http_worker *hw)
     ws_reader_destroy(hw->spare_reader);
     loop_timer_close(hw->tick);
     loop_hook_remove(&hw->flush_hook);
+    map_deinit(&hw->side_streams);
     buf_deinit(&hw->head);
     mem_free(hw);
 }
@@ -524,5 +527,6 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
         }
     }
     websocket_drain(hw);
+    side_end_all(hw);
     check_drained(hw);
 }

@@ -31,6 +31,8 @@ struct http_config {
     size_t route_count;
     size_t max_body;
     bool allow_write; /* PUT, PATCH and DELETE on resources */
+    bool legacy_sse;  /* /sse and /messages */
+    bool events;      /* /events */
     uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 

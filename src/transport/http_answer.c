@@ -152,7 +152,9 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
     buf_clear(head);
     bool is_resource = conn->r->is_resource;
     const struct answer_headers allow = {.allow = is_resource ? resource_allows(conn)
-                                                              : STR("GET, POST, DELETE, OPTIONS")};
+                                                  : conn->r->side
+                                                      ? side_allows(conn->r->side)
+                                                      : STR("GET, POST, DELETE, OPTIONS")};
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
@@ -199,6 +201,13 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     struct buf *head = &conn->hw->head;
     buf_clear(head);
     put_common(conn, head, 200, headers);
+    if (conn->r->polls) {
+        buf_puts(head, STR("Content-Type: application/json\r\n"
+                           "Cache-Control: no-store\r\n"
+                           "Connection: close\r\n\r\n"));
+        sendq_puts(&conn->out, buf_str(head));
+        return poll_begin(conn);
+    }
     buf_puts(head, STR("Content-Type: text/event-stream\r\n"
                        "Cache-Control: no-cache\r\n"
                        "X-Accel-Buffering: no\r\n"

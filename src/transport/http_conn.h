@@ -34,6 +34,7 @@ enum conn_state {
     CONN_STREAM,
     CONN_SOCKET, /* a WebSocket that was heard of lately, */
     CONN_ASKED,  /* and one that was pinged because it was not */
+    CONN_POLL,   /* a stream that ends with what there is to say first */
     CONN_CLOSING,
     CONN_LINGER,
     CONN_STATES,
@@ -41,6 +42,14 @@ enum conn_state {
 
 /* Bytes read per connection and turn, so that one talker does not starve the rest. */
 #define READ_QUANTUM (4u * 65536u)
+
+/* Paths beside the endpoint (http_side.c). */
+enum http_side {
+    SIDE_NONE,
+    SIDE_SSE,
+    SIDE_MESSAGES,
+    SIDE_EVENTS,
+};
 
 /* What only a connection that reads requests needs. */
 struct http_reading {
@@ -55,6 +64,8 @@ struct http_reading {
     char *origin;                   /* to be echoed; NULL: none */
     bool is_chunked, body_done, is_resource, is_upgrade;
     bool takes_events; /* the client accepts a stream for an answer */
+    bool polls;        /* … and wants none for the stream of its session */
+    enum http_side side;
 };
 
 struct http_conn {
@@ -90,6 +101,7 @@ struct http_conn {
     bool awaits_close : 1;   /* a WebSocket that has yet to say its goodbye */
     bool was_enveloped : 1;  /* the last message was: so are answers */
     bool uses_envelopes : 1; /* some message was: so are notifications */
+    bool has_polled : 1;     /* something was said to a poll */
 };
 
 struct http_worker {
@@ -100,6 +112,7 @@ struct http_worker {
     void *find_user;
     struct list by_state[CONN_STATES];
     struct list waiting;
+    struct map side_streams; /* of HTTP+SSE, by id */
     struct loop_timer *tick;
     struct loop_hook flush_hook;
     void (*drained)(void *user);
@@ -171,6 +184,20 @@ struct tidings_str resource_allows(const struct http_conn *conn);
 void conn_run_resource(struct http_conn *conn, const struct http_request *req);
 /* The connection goes while its exchange is under way. */
 void resource_abandon(struct http_conn *conn);
+/* http_side.c: what is at that path; which methods it has. */
+enum http_side side_find(const struct http_config *config, struct tidings_str path);
+struct tidings_str side_allows(enum http_side side);
+bool side_takes(enum http_side side, const struct http_request *req);
+/* The session that the query names; ptr NULL: none. */
+struct tidings_str side_session(enum http_side side, const struct http_request *req);
+/* GET /sse becomes a stream; POST /messages; all such streams end. */
+void side_open(struct http_conn *conn);
+void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
+void side_end_all(struct http_worker *hw);
+/* Long polls: the head is written; say what there is and end; at the end of a turn. */
+struct sink *poll_begin(struct http_conn *conn);
+void poll_finish(struct http_conn *conn);
+void poll_flush(struct http_worker *hw);
 /* http_route.c: the program's own pages. */
 const struct http_route *route_find(const struct http_config *config, struct tidings_str path);
 void conn_run_route(struct http_conn *conn, const struct http_request *req);

@@ -23,11 +23,14 @@ static void collect_headers(const struct http_request *req, struct dialect_heade
 
 int conn_belongs_to(struct http_conn *conn, const struct http_request *req)
 {
-    (void)conn;
     if (ws_is_upgrade(req)) {
         return -1; /* a WebSocket is no part of a session */
     }
     struct tidings_str id = http_header(req, "mcp-session-id", NULL);
+    struct tidings_str named = side_session(side_find(conn->hw->config, req->path), req);
+    if (!id.ptr && named.ptr) {
+        return session_worker(named);
+    }
     struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
     if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
         return -1; /* sessions mean nothing to modern traffic */
@@ -35,9 +38,9 @@ int conn_belongs_to(struct http_conn *conn, const struct http_request *req)
     return session_worker(id);
 }
 
-static void refuse_method(struct http_conn *conn, const char *text)
+static void refuse_method(struct http_conn *conn, struct tidings_str allowed, const char *text)
 {
-    static const struct answer_headers allow = {.allow = {"GET, POST, DELETE, OPTIONS", 26}};
+    const struct answer_headers allow = {.allow = allowed};
     struct buf body;
     buf_init(&body, 4096);
     buf_putf(&body, "%s\n", text);
@@ -89,8 +92,11 @@ static bool check_post(struct http_conn *conn, const struct http_request *req)
 static bool check_get(struct http_conn *conn, const struct http_request *req)
 {
     struct tidings_str accept = http_header(req, "accept", NULL);
-    if (accept.ptr && !http_list_has(accept, "text/event-stream") &&
-        !http_list_has(accept, "text/*") && !http_list_has(accept, "*/*")) {
+    if (conn->r->side == SIDE_EVENTS && accept.ptr && !http_list_has(accept, "text/event-stream") &&
+        http_list_has(accept, "application/json")) {
+        conn->r->polls = true;
+    } else if (accept.ptr && !http_list_has(accept, "text/event-stream") &&
+               !http_list_has(accept, "text/*") && !http_list_has(accept, "*/*")) {
         conn_refuse(conn, 406, "Accept must allow text/event-stream");
         return false;
     }
@@ -108,8 +114,11 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
     }
     conn->r->route = route_find(conn->hw->config, req->path);
     conn->r->is_resource = !conn->r->route && resource_is_at(conn, req->path);
-    if (!conn->r->route && !conn->r->is_resource && !str_eq(req->path, STR(ENDPOINT)) &&
-        !str_eq(req->target, STR("*"))) {
+    conn->r->side =
+        conn->r->route || conn->r->is_resource ? SIDE_NONE : side_find(conn->hw->config, req->path);
+    conn->r->polls = false;
+    if (!conn->r->route && !conn->r->is_resource && !conn->r->side &&
+        !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
         conn_refuse(conn, 404,
                     "nothing is here; the endpoint is " ENDPOINT ", resources are at " RESOURCE_PATH
                     "?uri=");
@@ -126,7 +135,7 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
         }
         return;
     }
-    if (ws_is_upgrade(req)) {
+    if (!conn->r->side && ws_is_upgrade(req)) {
         if (check_guard(conn, req)) {
             websocket_check(conn, req);
         }
@@ -134,7 +143,12 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
     }
     if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
         req->method == HTTP_OTHER) {
-        refuse_method(conn, "use POST (messages), GET (stream of a session) or DELETE (its end)");
+        refuse_method(conn, STR("GET, POST, DELETE, OPTIONS"),
+                      "use POST (messages), GET (stream of a session) or DELETE (its end)");
+        return;
+    }
+    if (conn->r->side && !side_takes(conn->r->side, req)) {
+        refuse_method(conn, side_allows(conn->r->side), "this path takes another method");
         return;
     }
     if (!check_guard(conn, req) || (req->method == HTTP_POST && !check_post(conn, req))) {
@@ -162,13 +176,23 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
     struct dialect_headers headers;
     collect_headers(req, &headers);
     struct channel *channel = &conn->channel;
+    struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
+    struct tidings_str named = side_session(conn->r->side, req);
+    headers.session_id = headers.session_id.ptr ? headers.session_id : named;
     switch (req->method) {
     case HTTP_POST:
-        inbound_text(channel, tidings_strn(conn->r->in.ptr + conn->r->head_len, conn->r->body_len),
-                     &headers);
+        if (conn->r->side) {
+            side_post(conn, named, body);
+        } else {
+            inbound_text(channel, body, &headers);
+        }
         break;
     case HTTP_GET:
-        inbound_get(channel, &headers);
+        if (conn->r->side == SIDE_SSE) {
+            side_open(conn);
+        } else {
+            inbound_get(channel, &headers);
+        }
         break;
     case HTTP_DELETE:
         inbound_delete(channel, &headers);

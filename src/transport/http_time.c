@@ -80,6 +80,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
     expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
     expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);
+    expire(hw, CONN_POLL, config->keepalive_ms, poll_finish);
     expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
     expire(hw, CONN_LINGER, LINGER_MS, close_late);
     cut_stalled(hw);

@@ -6,12 +6,12 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 
 import { ask, printed, serveDocuments } from './lib/document.mjs';
-import { LATEST_LEGACY, listen, modern, post, Session, updates } from './lib/rpc.mjs';
+import { Connection, encodeRequest, request } from './lib/http.mjs';
+import { LATEST_LEGACY, listen, modern, post, Session, totals, updates } from './lib/rpc.mjs';
 import { Pipe } from './lib/stdio.mjs';
-import { within } from './lib/wait.mjs';
+import { eventually, within } from './lib/wait.mjs';
 
 const REPORT = 'file:///documents/report.md';
 const CITY = 'weather://city/san-francisco';
@@ -263,17 +263,109 @@ test('5.1: nothing comes after unsubscribing; reading works all the time', async
 test('3.2: when the subscriber goes, so do its subscriptions', async (t) => {
     const { server, session, events } = await start(t, ['--self']);
     await session.subscribe(REPORT);
-    const count = async () => {
-        const { json } = await modern(server, 'resources/read', { uri: 'tidings://self/stats' });
-        return JSON.parse(json.result.contents[0].text).subscriptions;
-    };
-    const before = await count();
+    assert.equal((await totals(server)).subscriptions, 1);
     await session.end();
     await within(events.over, 'the stream to end with its session');
-    for (let i = 0; (await count()) >= before; i += 1) {
-        assert.ok(i < 500, 'the subscription goes');
-        await pause(20);
+    await eventually(async () => (await totals(server)).subscriptions === 0, 'it is gone');
+});
+
+// ---- 6.2 Transport-Agnostic Delivery ----------------------------------------------------------
+
+/** GET /events; the session is named by header, or in the query as browsers have to. */
+function getEvents(server, session, { query = false, accept, last } = {}) {
+    const headers = { Accept: accept, ...(query ? {} : session.headers) };
+    return request(server, {
+        method: 'GET',
+        path: query ? `/events?sessionId=${session.id}` : '/events',
+        headers: last === undefined ? headers : { ...headers, 'Last-Event-ID': last },
+    });
+}
+
+const poll = async (server, session, options = {}) => {
+    const response = await getEvents(server, session, { accept: 'application/json', ...options });
+    assert.equal(response.status, 200, response.text);
+    assert.equal(response.headers.get('content-type'), 'application/json');
+    return response.json;
+};
+
+test('6.2: GET /events is the stream of a session', async (t) => {
+    const server = await serveDocuments(t, 'erlmcp', ['--rate', '0', '--workers', '4']);
+    for (const query of [false, true]) {
+        const session = await Session.open(server);
+        await session.subscribe(REPORT);
+        const first = await getEvents(server, session, { query, accept: 'text/event-stream' });
+        assert.equal(first.status, 200, first.text);
+        await server.changed(REPORT, { seq: 1 });
+        const event = await first.events.next((item) => item.json, 'an update');
+        assert.equal(event.json.method, 'resources/updated');
+        first.events.close();
+        await server.changed(REPORT, { seq: 2 });
+        const second = await getEvents(server, session, { query, accept: '*/*', last: event.id });
+        const { params } = await second.events.message();
+        assert.equal(params.metadata.seq, 2, 'it goes on where it broke off');
+        second.events.close();
     }
+});
+
+test('6.2: GET /events as a long poll answers as soon as there is something to say', async (t) => {
+    const server = await serveDocuments(t, 'erlmcp', ['--rate', '0', '--window', '0', '--workers', '4']);
+    const session = await Session.open(server);
+    await session.subscribe(REPORT);
+    await session.subscribe(CITY);
+    // What happened between two polls is told by the next one.
+    await server.changed(REPORT, { seq: 1 });
+    const uris = (messages) => messages.map((message) => message.params.uri);
+    const first = await poll(server, session);
+    assert.deepEqual(uris(first), [REPORT]);
+    assert.equal(first[0].method, 'resources/updated');
+    await server.changed(REPORT, { seq: 2 });
+    await server.changed(CITY, { seq: 2 });
+    const told = [];
+    while (told.length < 2) {
+        told.push(...uris(await poll(server, session, { query: true })));
+    }
+    assert.deepEqual(told, [REPORT, CITY]);
+    // One that waits is answered when something comes.
+    const waiting = poll(server, session);
+    let isOver = false;
+    waiting.finally(() => {
+        isOver = true;
+    });
+    await session.call('ping');
+    assert.equal(isOver, false, 'there is nothing to say yet');
+    await server.changed(CITY, { seq: 3 });
+    assert.equal((await waiting)[0].params.metadata.seq, 3);
+});
+
+test('6.2: a poll with nothing to say ends after a while, and with its session', async (t) => {
+    const server = await serveDocuments(t, 'erlmcp', ['--keepalive', '1s']);
+    const session = await Session.open(server);
+    assert.deepEqual(await poll(server, session), []);
+    const connection = await Connection.open(server);
+    const headers = { Accept: 'application/json', ...session.headers };
+    await connection.send(encodeRequest(server.port, { method: 'GET', path: '/events', headers }));
+    assert.equal((await connection.readHead()).status, 200);
+    await session.end();
+    assert.deepEqual(JSON.parse(await connection.readToEnd()), []);
+    connection.close();
+});
+
+test('6.2: /events is guarded, needs a session, and is not there by default', async (t) => {
+    const server = await serveDocuments(t, 'erlmcp');
+    const session = await Session.open(server);
+    const none = await getEvents(server, { headers: {} }, { accept: 'application/json' });
+    assert.deepEqual([none.status, none.json.error.code], [400, -32005]);
+    const wrong = await getEvents(server, { id: '00-00' }, { query: true, accept: '*/*' });
+    assert.deepEqual([wrong.status, wrong.json.error.code], [404, -32005]);
+    const evil = await request(server, {
+        method: 'GET',
+        path: '/events',
+        headers: { ...session.headers, Origin: 'https://evil.example' },
+    });
+    assert.equal(evil.status, 403);
+    assert.equal((await request(server, { path: '/events', body: '{}' })).status, 405);
+    const other = await serveDocuments(t, 'none');
+    assert.equal((await getEvents(other, session, { accept: '*/*' })).status, 404);
 });
 
 // ---- 8.4 URI templates ------------------------------------------------------------------------

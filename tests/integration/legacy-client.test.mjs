@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// The official SDK 1.x client (2025-11-25) against the program, over HTTP and over a pipe.
+// The official SDK 1.x client (2025-11-25) against the program, over HTTP, over a pipe and over
+// HTTP+SSE.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { relay } from './lib/proxy.mjs';
 import { key, listChanged, updates } from './lib/rpc.mjs';
-import { legacyClient, TRANSPORTS } from './lib/sdk.mjs';
+import { legacyClient, LEGACY_TRANSPORTS } from './lib/sdk.mjs';
 
 const PNG = Buffer.from('89504e470d0a1a0a0000000d49484452ff00fe', 'hex');
 
-for (const transport of TRANSPORTS) {
+for (const transport of LEGACY_TRANSPORTS) {
     const it = (name, body) => test(`${transport}: ${name}`, body);
 
     it('initialize agrees on 2025-11-25 and truthful capabilities', async (t) => {

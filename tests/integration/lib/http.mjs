@@ -246,7 +246,7 @@ export class EventStream extends Inbox {
                 match[1] === 'data' && 'data' in event ? `${event.data}\n${value}` : value;
         }
         if (Object.keys(event).length > 0) {
-            if (event.data) {
+            if (event.data && event.event !== 'endpoint') {
                 event.json = JSON.parse(event.data);
             }
             this.push(event);

@@ -64,6 +64,16 @@ export async function call(server, method, params) {
     return response.json.result;
 }
 
+/** What a server with --self counts (subscriptions, sessions, …), over all its workers. */
+export async function totals(server) {
+    const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/stats' });
+    const sum = {};
+    for (const row of JSON.parse(contents[0].text)) {
+        Object.entries(row).forEach(([name, value]) => (sum[name] = (sum[name] ?? 0) + value));
+    }
+    return sum;
+}
+
 /** Open `subscriptions/listen` and take the acknowledgement: { id, ack, events, response }. */
 export async function listen(server, notifications, { id = freshId(), params = {} } = {}) {
     const response = await modern(

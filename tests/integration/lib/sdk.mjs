@@ -5,6 +5,7 @@
 // members that they do not know.
 
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport as LegacySse } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StdioClientTransport as LegacyStdio } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport as LegacyHttp } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
@@ -19,6 +20,8 @@ import { Tree } from './tree.mjs';
 import { Inbox, within } from './wait.mjs';
 
 export const TRANSPORTS = ['http', 'stdio'];
+/** Also HTTP+SSE of 2024-11-05, which SDK 1.x still has. */
+export const LEGACY_TRANSPORTS = [...TRANSPORTS, 'sse'];
 
 /**
  * Start a server for `transport` and connect `client` to it; `http` and `stdio` make its end of
@@ -30,7 +33,7 @@ async function connect(t, { transport, example, files, args = [], through, clien
     let wire;
     let server;
     let proxy;
-    if (transport === 'http') {
+    if (transport !== 'stdio') {
         server = await (example ? serveExample(t, example, args) : serve(t, { tree, args }));
         proxy = await through?.(t, server);
         wire = http(new URL((proxy ?? server).url));
@@ -59,8 +62,10 @@ export function legacyClient(t, transport, options = {}) {
     return connect(t, {
         transport,
         ...options,
+        args: [...(options.args ?? []), ...(transport === 'sse' ? ['--legacy-sse'] : [])],
         client: new LegacyClient({ name: 'integration-test', version: '1' }),
-        http: (url) => new LegacyHttp(url),
+        http: (url) =>
+            transport === 'sse' ? new LegacySse(new URL('/sse', url)) : new LegacyHttp(url),
         stdio: (parameters) => new LegacyStdio(parameters),
     });
 }
