@@ -68,6 +68,7 @@ static unsigned long rounds = 5;
 static char server[BENCH_PATH_MAX];
 static char workers[BENCH_PATH_MAX] = "1";
 static bool takes_part[WHO_COUNT];
+static bool over_websocket;
 static bool uring_seen; /* the server has a ring */
 static FILE *out;       /* what is printed at the end, when all went well */
 
@@ -140,8 +141,9 @@ static void start_tidings(struct turn *t)
     bench_spawn(&t->child, argv, BENCH_STDERR);
 }
 
-static size_t listen_request(const struct plan *plan, char *request, size_t max)
+static size_t listen_request(const struct turn *t, char *request, size_t max)
 {
+    const struct plan *plan = t->plan;
     char params[8192];
     size_t n =
         (size_t)snprintf(params, sizeof(params), ",\"notifications\":{\"resourceSubscriptions\":[");
@@ -150,7 +152,9 @@ static size_t listen_request(const struct plan *plan, char *request, size_t max)
                               i > 1 ? "," : "", i);
     }
     snprintf(params + n, sizeof(params) - n, "]}");
-    return mcp_request(request, max, "subscriptions/listen", NULL, params);
+    return t->streams.is_websocket
+               ? mcp_websocket_request(request, max, "subscriptions/listen", params)
+               : mcp_request(request, max, "subscriptions/listen", NULL, params);
 }
 
 static bool has_ring(pid_t pid)
@@ -192,8 +196,9 @@ static unsigned long kernel_kib(const char *field)
 static void open_streams(struct turn *t, unsigned port, struct figures *f)
 {
     char request[REQUEST_MAX];
-    size_t n = listen_request(t->plan, request, sizeof(request));
     streams_init(&t->streams, t->plan->streams);
+    t->streams.is_websocket = over_websocket && t->who != BARE;
+    size_t n = listen_request(t, request, sizeof(request));
     unsigned long rss = bench_memory_kib(t->child.pid, "VmRSS");
     unsigned long slab = kernel_kib("Slab");
     streams_open(&t->streams, port, request, n);
@@ -359,6 +364,7 @@ int main(int argc, char **argv)
 {
     char only_plan[BENCH_PATH_MAX] = "";
     char only_who[BENCH_PATH_MAX] = "";
+    char over[BENCH_PATH_MAX] = "http";
     bench_init("fanout", LIMIT_S);
     bench_sibling(server, "fanout_server");
     bench_options(argc, argv,
@@ -368,11 +374,16 @@ int main(int argc, char **argv)
                       {.name = "rounds", .help = "turns of each server", .number = &rounds},
                       {.name = "seconds", .help = "length of a turn", .number = &seconds},
                       {.name = "plan", .help = "this one only", .text = only_plan},
+                      {.name = "over", .help = "http or websocket", .text = over},
                       {.name = "only", .help = "plain, uring or baseline", .text = only_who},
                       {.name = NULL},
                   });
     if (rounds > ROUNDS_MAX) {
         bench_die("more than %d rounds", (int)ROUNDS_MAX);
+    }
+    over_websocket = strcmp(over, "websocket") == 0;
+    if (!over_websocket && strcmp(over, "http") != 0) {
+        bench_die("'%s' is none of http, websocket", over);
     }
     char *line = NULL;
     size_t length = 0;
@@ -388,8 +399,9 @@ int main(int argc, char **argv)
     if (!any) {
         bench_die("'%s' is none of plain, uring, baseline", only_who);
     }
-    fprintf(out, "{\"bench\":\"fanout\",\"workers\":%s,\"rounds\":%lu,\"seconds\":%lu", workers,
-            rounds, seconds);
+    fprintf(out,
+            "{\"bench\":\"fanout\",\"over\":\"%s\",\"workers\":%s,\"rounds\":%lu,\"seconds\":%lu",
+            over, workers, rounds, seconds);
     for (size_t i = 0; i < PLAN_COUNT; i++) {
         if (is_asked(only_plan, plans[i].name)) {
             run_plan(&plans[i]);

@@ -63,6 +63,32 @@ size_t mcp_request(char *bytes, size_t max, const char *method, const char *name
     return (size_t)n;
 }
 
+size_t mcp_websocket_request(char *bytes, size_t max, const char *method, const char *params)
+{
+    char body[16384];
+    int length = snprintf(body, sizeof(body),
+                          "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s%s}}",
+                          method, meta, params);
+    int n = snprintf(bytes, max,
+                     "GET /mcp HTTP/1.1\r\n"
+                     "Host: 127.0.0.1\r\n"
+                     "Upgrade: websocket\r\n"
+                     "Connection: Upgrade\r\n"
+                     "Sec-WebSocket-Version: 13\r\n"
+                     "Sec-WebSocket-Protocol: mcp\r\n"
+                     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                     "\r\n");
+    /* A text frame; a mask of zeros changes nothing. */
+    unsigned char header[8] = {0x81, 0xfe, (unsigned char)(length >> 8), (unsigned char)length};
+    if (length <= 125 || (size_t)length >= sizeof(body) || n < 0 ||
+        (size_t)n + sizeof(header) + (size_t)length > max) {
+        bench_die("a request of more than %zu bytes", max);
+    }
+    memcpy(bytes + n, header, sizeof(header));
+    memcpy(bytes + n + sizeof(header), body, (size_t)length);
+    return (size_t)n + sizeof(header) + (size_t)length;
+}
+
 size_t mcp_legacy_request(char *bytes, size_t max, const char *session, const char *method,
                           const char *params)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests of both eras over HTTP, as bytes, and just enough of HTTP to know where an
+ * Requests of both eras over HTTP and WebSocket, as bytes, and just enough of HTTP to know where an
  * answer ends. Everything a server must check is there (headers, `_meta`); nothing is parsed as
  * JSON: a benchmark compares what it gets with what it expects as text.
  */
@@ -16,6 +16,9 @@ int mcp_connect(unsigned port);
  * NULL; `params` is what follows `_meta` inside params ("" or ",\"uri\":\"...\""). */
 size_t mcp_request(char *bytes, size_t max, const char *method, const char *name,
                    const char *params);
+
+/* The same over WebSocket: the upgrade and the message in one. */
+size_t mcp_websocket_request(char *bytes, size_t max, const char *method, const char *params);
 
 enum { MCP_SESSION_MAX = 128 };
 /* The same of the 2025-11-25 revision; `session` is NULL for the first one. `params` is all of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading many event streams. A stream is some bytes of ours and a socket: ten thousand of them
+ * Reading many streams. A stream is some bytes of ours and a socket: ten thousand of them
  * cost the reader little, and what it costs is not measured.
  */
 #include "streams.h"
@@ -20,15 +20,22 @@
 
 enum {
     EVENTS = 256,
-    BEGINNING = 2,   /* events before the first announcement: a comment and the acknowledgement */
-    AT_A_TIME = 250, /* connections opened before the server has to have answered */
+    BEGINNING = 2, /* events before the first announcement: a comment and the acknowledgement */
+    BEGINNING_FRAMES = 1, /* the acknowledgement */
+    AT_A_TIME = 250,      /* connections opened before the server has to have answered */
     OTHER_FILES = 64,
 };
 
+enum { HEADER_MAX = 10, HEAD_END = 4 };
+
 struct stream {
     uint64_t events;
+    uint64_t left; /* WebSocket: of the frame */
     int fd;
-    bool newline; /* the last byte was one */
+    bool newline;         /* the last byte was one */
+    unsigned char ending; /* WebSocket: how much of the end of the head came */
+    unsigned char have;   /* … and of the header of a frame */
+    unsigned char header[HEADER_MAX];
 };
 
 void streams_init(struct streams *s, size_t count)
@@ -52,10 +59,46 @@ void streams_init(struct streams *s, size_t count)
     }
 }
 
-/* Counts the events that end in these bytes. */
-static void count_events(struct streams *s, struct stream *one, const char *bytes, size_t n)
+/* One more byte of the header of a frame; true: the frame is complete, having no payload. */
+static bool take_header(struct stream *one, char byte)
 {
-    uint64_t before = one->events;
+    one->header[one->have++] = (unsigned char)byte;
+    unsigned len = one->have > 1 ? one->header[1] & 0x7fu : 0;
+    unsigned size = len == 126 ? 4 : len == 127 ? HEADER_MAX : 2;
+    if (one->have < size) {
+        return false;
+    }
+    one->left = size == 2 ? len : 0;
+    for (unsigned i = 2; i < size; i++) {
+        one->left = one->left << 8 | one->header[i];
+    }
+    one->have = 0;
+    return one->left == 0;
+}
+
+/* Counts the frames that end in these bytes. */
+static void count_frames(struct stream *one, const char *bytes, size_t n)
+{
+    const char *end = bytes + n;
+    for (; bytes < end && one->ending < HEAD_END; bytes++) {
+        bool goes_on = *bytes == "\r\n\r\n"[one->ending];
+        one->ending = goes_on ? (unsigned char)(one->ending + 1) : *bytes == '\r';
+    }
+    while (bytes < end) {
+        if (one->left == 0) {
+            one->events += take_header(one, *bytes++);
+            continue;
+        }
+        size_t part = (size_t)(end - bytes) < one->left ? (size_t)(end - bytes) : one->left;
+        one->left -= part;
+        bytes += part;
+        one->events += one->left == 0;
+    }
+}
+
+/* Counts the events that end in these bytes. */
+static void count_events(struct stream *one, const char *bytes, size_t n)
+{
     const char *end = bytes + n;
     if (one->newline && *bytes == '\n') {
         one->events++;
@@ -66,6 +109,16 @@ static void count_events(struct streams *s, struct stream *one, const char *byte
         }
     }
     one->newline = end[-1] == '\n';
+}
+
+static void count(struct streams *s, struct stream *one, const char *bytes, size_t n)
+{
+    uint64_t before = one->events;
+    if (s->is_websocket) {
+        count_frames(one, bytes, n);
+    } else {
+        count_events(one, bytes, n);
+    }
     if (one->events > s->goal) {
         bench_die("a stream got more events than were announced");
     }
@@ -80,7 +133,7 @@ static void take(struct streams *s, struct stream *one)
         bench_die("the server closed a stream");
     }
     s->bytes += (uint64_t)n;
-    count_events(s, one, bytes, (size_t)n);
+    count(s, one, bytes, (size_t)n);
     if (one == s->all) {
         size_t kept = (size_t)n < sizeof(s->last) ? (size_t)n : sizeof(s->last) - 1;
         memcpy(s->last, bytes, kept);
@@ -129,7 +182,7 @@ void streams_pause(struct streams *s, int64_t until_ns)
 
 void streams_open(struct streams *s, unsigned port, const char *request, size_t n)
 {
-    s->goal = BEGINNING;
+    s->goal = s->is_websocket ? BEGINNING_FRAMES : BEGINNING;
     while (s->count < s->max) {
         struct stream *one = &s->all[s->count++];
         one->fd = mcp_connect(port);

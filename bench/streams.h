@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many event streams of one server, read by one thread with epoll. Events are counted, not parsed:
- * an event ends with an empty line. Every stream has to get the same number of them; one too many
- * is as fatal as one too few.
+ * Many streams of one server, read by one thread with epoll. Events are counted, not parsed: an
+ * event ends with an empty line, or is a frame of a WebSocket. Every stream has to get the same
+ * number of them; one too many is as fatal as one too few.
  */
 #ifndef BENCH_STREAMS_H
 #define BENCH_STREAMS_H
@@ -16,6 +16,7 @@ struct stream;
 struct streams {
     struct stream *all;
     size_t count, max;
+    bool is_websocket;
     int epoll;
     uint64_t goal;  /* events each is to have had */
     size_t reached; /* streams that have */
@@ -26,7 +27,8 @@ struct streams {
 
 /* Raises the limit of descriptors as far as it goes; dies when that is not enough. */
 void streams_init(struct streams *s, size_t count);
-/* Connects all and sends `request` on each. Returns when each has begun: head and two events. */
+/* Connects all and sends `request` on each. Returns when each has begun: head and two events, or
+ * the head of the upgrade and one frame (set is_websocket after streams_init). */
 void streams_open(struct streams *s, unsigned port, const char *request, size_t n);
 /* Waits until each has had `events` more. Returns when the last of them came. */
 int64_t streams_wait(struct streams *s, uint64_t events);
