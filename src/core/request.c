@@ -182,10 +182,12 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     resource_write_members(list->w, STR("uri"), row);
     jw_end_object(list->w);
     list->count++;
-    if (list->w->out->failed || list->last.failed) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "the page does not fit; ask for fewer rows");
+    int failed = list->w->out->failed ? list->w->out->failed : list->last.failed;
+    if (failed == TIDINGS_E_NOMEM) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    return 1;
+    return failed ? tidings_fail(err, TIDINGS_E_LIMIT, "the page does not fit; ask for fewer rows")
+                  : 1;
 }
 
 struct tidings_str tidings_list_after(const struct tidings_list *list)

@@ -96,6 +96,7 @@ static const char *reason_of(const struct entity_call *c, int code)
            : code == TIDINGS_E_FORMAT      ? "format"
            : code == TIDINGS_E_UNSUPPORTED ? "unsupported"
            : c->job.is_lost                ? "storage"
+           : code == TIDINGS_E_NOMEM       ? "storage"
                                            : "invalid";
 }
 

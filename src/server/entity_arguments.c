@@ -38,8 +38,9 @@ static int read_uri(struct entity_call *c, struct tidings_str spelled, struct en
     bool is_alias = str_starts(spelled, STR(ENTITY_ALIAS));
     buf_puts(&whole, is_alias ? STR(ENTITY_URI_PREFIX) : STR_EMPTY);
     buf_puts(&whole, is_alias ? str_skip(spelled, sizeof(ENTITY_ALIAS) - 1) : spelled);
-    int rc = whole.failed ? tidings_fail(err, whole.failed, "it is too long")
-                          : uri_canonical(buf_str(&whole), &canonical, err);
+    int rc = whole.failed == TIDINGS_E_NOMEM ? out_of_memory(err)
+             : whole.failed                  ? tidings_fail(err, whole.failed, "it is too long")
+                                             : uri_canonical(buf_str(&whole), &canonical, err);
     struct tidings_str copy = arena_dup(&c->arena, buf_str(&canonical));
     if (rc == 0) {
         rc = copy.ptr ? entity_uri_parse(copy, ret, err) : out_of_memory(err);
@@ -112,7 +113,9 @@ static int read_changed_by(struct entity_call *c, struct json *value, struct tid
     buf_init(&text, CHANGED_BY_MAX);
     jw_init(&w, &text);
     jw_value(&w, value);
-    int rc = text.failed ? tidings_fail(err, TIDINGS_E_INVALID, "changedBy is too long") : 0;
+    int rc = text.failed == TIDINGS_E_NOMEM ? out_of_memory(err)
+             : text.failed ? tidings_fail(err, TIDINGS_E_INVALID, "changedBy is too long")
+                           : 0;
     *ret = arena_dup(&c->arena, buf_str(&text));
     buf_deinit(&text);
     return rc == 0 && !ret->ptr ? out_of_memory(err) : rc;

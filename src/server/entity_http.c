@@ -92,7 +92,9 @@ static int put_query(struct jw *w, struct tidings_str query, struct tidings_erro
     for (size_t i = 0; rc == 0 && i < NAME_COUNT; i++) {
         buf_clear(&value);
         rc = http_query_get(query, names[i], &value);
-        if (rc < 0) {
+        if (rc == TIDINGS_E_NOMEM) {
+            rc = tidings_fail(err, rc, "out of memory");
+        } else if (rc < 0) {
             rc = tidings_fail(err, TIDINGS_E_INVALID, "'%s' must come once, percent-encoded",
                               names[i]);
         }
@@ -126,7 +128,9 @@ static int read_arguments(struct entity_call *c, struct tidings_str uri, struct 
     }
     jw_end_object(&w);
     if (rc == 0 && text.failed) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "the parameters are too long");
+        bool is_long = text.failed == TIDINGS_E_LIMIT;
+        rc = tidings_fail(err, is_long ? TIDINGS_E_INVALID : text.failed, "%s",
+                          is_long ? "the parameters are too long" : "out of memory");
     }
     rc = rc == 0 ? jv_parse(buf_str(&text), JSON_MAX_DEPTH, &c->arguments, err) : rc;
     if (rc == TIDINGS_E_PARSE) { /* only a name that stands twice is left */

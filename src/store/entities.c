@@ -97,11 +97,13 @@ int entity_text(const struct json *v, struct arena *arena, struct tidings_str *r
     buf_init(&out, ENTITY_VALUE_MAX);
     jw_init(&w, &out);
     jw_value(&w, v);
-    int rc = out.failed ? tidings_fail(err, out.failed, "the value has more than %u bytes",
-                                       ENTITY_VALUE_MAX)
-                        : 0;
+    int rc = out.failed == TIDINGS_E_LIMIT
+                 ? tidings_fail(err, TIDINGS_E_LIMIT, "the value has more than %u bytes",
+                                ENTITY_VALUE_MAX)
+                 : 0;
     if (rc == 0) {
-        struct tidings_str copy = arena_dup(arena, buf_str(&out));
+        struct tidings_str copy = {0};
+        copy = out.failed ? copy : arena_dup(arena, buf_str(&out));
         rc = copy.ptr ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         *ret = copy.ptr ? copy : *ret;
     }

@@ -294,7 +294,8 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
             jw_value(&w, spec->options);
         }
         int failed = schema.failed ? schema.failed : options.failed;
-        rc = failed
+        rc = failed == TIDINGS_E_NOMEM ? tidings_fail(err, failed, "out of memory")
+             : failed
                  ? tidings_fail(err, failed, "the schema has more than %u bytes", ENTITY_SCHEMA_MAX)
                  : 0;
     }

@@ -8,8 +8,12 @@
 #include "store/sqlite.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sqlite3.h>
 
@@ -110,6 +114,61 @@ static int configure(struct sqlite *db, struct tidings_error *err)
     return rc;
 }
 
+/* Why no file can be opened or made there, and what to do about it; `code` when it can. SQLite only
+ * says that. */
+static int cannot_open(const char *path, int code, struct tidings_error *err)
+{
+    char directory[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) + 1 : 1;
+    if (len >= sizeof directory) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the path is too long");
+    }
+    memcpy(directory, slash ? path : ".", len);
+    directory[len] = '\0';
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        return code;
+    }
+    if (errno == EISDIR) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "it is a directory: name a file in it");
+    }
+    bool is_missing = errno == ENOENT;
+    fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no directory '%s': make it first",
+                            directory);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return tidings_fail(err, TIDINGS_E_DENIED, "this user may not %s: give it the permission",
+                        is_missing ? "make files in its directory" : "read and write it");
+}
+
+/* What can be done about a file that is no store of ours. */
+static int advise(struct sqlite *db, const char *path, int code, struct tidings_error *err)
+{
+    switch (db->handle ? db->extended_errcode(db->handle) & 0xff : SQLITE_OK) {
+    case SQLITE_CANTOPEN:
+    case SQLITE_IOERR:
+        return cannot_open(path, code, err);
+    case SQLITE_NOTADB:
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "it is not a database: name another file, or move it away");
+    case SQLITE_CORRUPT:
+        return tidings_fail(err, TIDINGS_E_IO, "it is damaged: put a copy in its place");
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "this user may not write it, or not make files beside it: give it the "
+                            "permission");
+    default:
+        return code;
+    }
+}
+
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
     struct sqlite *db = mem_zalloc(sizeof(*db));
@@ -126,6 +185,7 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
         rc = configure(db, err);
     }
     if (rc < 0) {
+        rc = rc == TIDINGS_E_BUSY ? rc : advise(db, path, rc, err);
         sqlite_close(db);
         return error_wrap(err, rc, "database '%s'", path);
     }

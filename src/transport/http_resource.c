@@ -436,7 +436,12 @@ static bool find_uri(struct http_exchange *ex, const struct http_request *req)
     if (is_alias) {
         put_alias(&ex->uri, req);
     }
-    if (http_query_get(req->query, AFTER, &ex->after) < 0) {
+    int after = http_query_get(req->query, AFTER, &ex->after);
+    if (rc == TIDINGS_E_NOMEM || after == TIDINGS_E_NOMEM) {
+        refuse(ex->conn, 503, "out of memory");
+        return false;
+    }
+    if (after < 0) {
         refuse(ex->conn, 400, "the parameter '" AFTER "' must come once, percent-encoded");
         return false;
     }

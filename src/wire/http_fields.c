@@ -215,7 +215,7 @@ static int decode(struct tidings_str s, struct buf *out)
             i += 2;
         }
         if (buf_putc(out, c) < 0) {
-            return TIDINGS_E_INVALID;
+            return out->failed == TIDINGS_E_NOMEM ? TIDINGS_E_NOMEM : TIDINGS_E_INVALID;
         }
     }
     return 1;

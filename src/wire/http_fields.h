@@ -44,7 +44,8 @@ bool http_is_media_type(struct tidings_str s);
 /* ---- queries --------------------------------------------------------------------------------- */
 
 /* The value of `name`, percent-decoded, into `out` ('+' stays what it is: a URI holds no blanks).
- * 1: there it is; 0: absent; TIDINGS_E_INVALID: twice, or badly encoded. */
+ * 1: there it is; 0: absent; TIDINGS_E_INVALID: twice, badly encoded, or too long for
+ * `out`; TIDINGS_E_NOMEM. */
 int http_query_get(struct tidings_str query, const char *name, struct buf *out);
 
 #endif

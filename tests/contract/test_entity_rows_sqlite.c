@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -161,8 +162,44 @@ static void what_is_no_database_is_refused_with_its_name(void **state)
     assert_true(entity_sqlite_open(path, &r, &err) < 0);
     assert_non_null(strstr(err.text, path));
     assert_non_null(strstr(err.text, "not a database"));
-    assert_true(entity_sqlite_open("/nonexistent/x.db", &r, &err) < 0);
-    assert_non_null(strstr(err.text, "/nonexistent/x.db"));
+    assert_non_null(strstr(err.text, "move it away"));
+}
+
+static void check_advice(const char *where, int code, const char *advice)
+{
+    struct entity_rows *r = NULL;
+    struct tidings_error err = {0};
+    int rc = entity_sqlite_open(where, &r, &err);
+    if (!strstr(err.text, where) || !strstr(err.text, advice)) {
+        fail_msg("'%s' does not say '%s'", err.text, advice);
+    }
+    assert_int_equal(rc, code);
+}
+
+static void where_no_file_can_be_it_is_said_what_to_do(void **state)
+{
+    (void)state;
+    char inside[80], beside[80];
+    struct entity_rows *r = make();
+    r->ops->destroy(r);
+    (void)snprintf(inside, sizeof inside, "%s/x.db", path);
+    (void)snprintf(beside, sizeof beside, "%s/x.db", directory);
+    check_advice("/nonexistent/x.db", TIDINGS_E_NOTFOUND, "make it first");
+    check_advice(inside, TIDINGS_E_NOTFOUND, "make it first");
+    check_advice(directory, TIDINGS_E_INVALID, "name a file in it");
+    uid_t self = geteuid(); /* root may do everything */
+    assert_int_equal(chmod(path, 0444), 0);
+    assert_int_equal(chmod(directory, 0555), 0);
+    assert_int_equal(self == 0 ? seteuid(65534) : 0, 0);
+    check_advice(path, TIDINGS_E_DENIED, "give it the permission");
+    check_advice(beside, TIDINGS_E_DENIED, "give it the permission");
+    assert_int_equal(self == 0 ? seteuid(self) : 0, 0);
+    assert_int_equal(chmod(path, 0000), 0);
+    assert_int_equal(self == 0 ? seteuid(65534) : 0, 0);
+    check_advice(path, TIDINGS_E_DENIED, "give it the permission");
+    assert_int_equal(self == 0 ? seteuid(self) : 0, 0);
+    assert_int_equal(chmod(directory, 0700), 0);
+    remove_file();
 }
 
 int main(void)
@@ -177,6 +214,7 @@ int main(void)
         cmocka_unit_test(a_second_owner_is_refused),
         cmocka_unit_test(a_newer_layout_is_refused),
         cmocka_unit_test(what_is_no_database_is_refused_with_its_name),
+        cmocka_unit_test(where_no_file_can_be_it_is_said_what_to_do),
     };
     int failures = entity_rows_suite("sqlite", make);
     failures += cmocka_run_group_tests(tests, NULL, NULL);

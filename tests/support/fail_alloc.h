@@ -12,8 +12,8 @@
  *         if (!reached) break;           // there were fewer than n: it has succeeded whole
  *     }
  *
- * One state per program (the functions are static: include it from one file only). Not for
- * allocations that several threads make at once.
+ * One state per program (the functions are static: include it from one file only). Of several
+ * threads that allocate at once any may be the one whose n-th fails.
  */
 #ifndef SUPPORT_FAIL_ALLOC_H
 #define SUPPORT_FAIL_ALLOC_H
@@ -35,8 +35,9 @@ static struct {
 
 static inline bool fail_alloc_is_due(void)
 {
-    if (fail_alloc.until_failure > 0 && --fail_alloc.until_failure == 0) {
-        fail_alloc.has_failed = true;
+    if (__atomic_load_n(&fail_alloc.until_failure, __ATOMIC_RELAXED) > 0 &&
+        __atomic_sub_fetch(&fail_alloc.until_failure, 1, __ATOMIC_RELAXED) == 0) {
+        __atomic_store_n(&fail_alloc.has_failed, true, __ATOMIC_RELEASE);
         return true;
     }
     return false;
@@ -45,7 +46,7 @@ static inline bool fail_alloc_is_due(void)
 static inline void *fail_alloc_alloc(size_t size)
 {
     void *p = fail_alloc_is_due() ? NULL : malloc(size);
-    fail_alloc.live += p != NULL;
+    __atomic_add_fetch(&fail_alloc.live, p != NULL, __ATOMIC_RELAXED);
     return p;
 }
 
@@ -59,29 +60,29 @@ static inline void *fail_alloc_resize(void *p, size_t size)
 
 static inline void fail_alloc_release(void *p)
 {
-    fail_alloc.live -= p != NULL;
+    __atomic_sub_fetch(&fail_alloc.live, p != NULL, __ATOMIC_RELAXED);
     free(p);
 }
 
 /* From now on count, and fail the n-th allocation (0: none). Keeps the count of live ones. */
 static inline void fail_alloc_start(long n)
 {
-    fail_alloc.until_failure = n;
-    fail_alloc.has_failed = false;
+    __atomic_store_n(&fail_alloc.until_failure, n, __ATOMIC_RELAXED);
+    __atomic_store_n(&fail_alloc.has_failed, false, __ATOMIC_RELAXED);
     tidings_set_allocator(fail_alloc_alloc, fail_alloc_resize, fail_alloc_release);
 }
 
 /* No more failures; still counts. Was the n-th allocation reached? */
 static inline bool fail_alloc_stop(void)
 {
-    fail_alloc.until_failure = 0;
-    return fail_alloc.has_failed;
+    __atomic_store_n(&fail_alloc.until_failure, 0, __ATOMIC_RELAXED);
+    return __atomic_load_n(&fail_alloc.has_failed, __ATOMIC_ACQUIRE);
 }
 
 /* Allocations since the first start that were not freed. */
 static inline long fail_alloc_live(void)
 {
-    return fail_alloc.live;
+    return __atomic_load_n(&fail_alloc.live, __ATOMIC_RELAXED);
 }
 
 /* Back to malloc. Nothing may be live. */

@@ -65,6 +65,7 @@ static void a_file_that_cannot_be_is_said_at_the_start(void **state)
     served_set("entities", "/nowhere/at/all.db");
     assert_true(tidings_server_run(served(), &err) < 0);
     assert_non_null(strstr(err.text, "/nowhere/at/all.db"));
+    assert_non_null(strstr(err.text, "make it first"));
 }
 
 static void own_writes_can_be_left_out_and_others_carry_the_value(void **state)

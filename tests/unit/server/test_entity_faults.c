@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Entities when things run out: memory, on the whole road of tools and of writes over HTTP; the
+ * disk, seen by clients.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "core/plain.h"
+#include "server/entity_call.h"
+#include "server/server_private.h"
+#include "store/entities_private.h"
+#include "store/sqlite_entities.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+#include "support/fail_alloc.h"
+#include "support/served.h"
+
+/* ---- a job of our own ------------------------------------------------------------------------ */
+
+struct errand {
+    struct keeper_job job;
+    int64_t limit; /* bytes the file may have; 0: nothing to be done */
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool over;
+};
+
+static int run_errand(struct keeper_job *job, struct entities *e)
+{
+    const struct errand *x = list_entry(job, struct errand, job);
+    return x->limit ? entity_sqlite_limit(e->rows, x->limit, &job->err) : 0;
+}
+
+static void errand_over(struct keeper_job *job, int code)
+{
+    struct errand *x = list_entry(job, struct errand, job);
+    assert_int_equal(code, 0);
+    pthread_mutex_lock(&x->lock);
+    x->over = true;
+    pthread_cond_signal(&x->cond);
+    pthread_mutex_unlock(&x->lock);
+}
+
+/* Done when everything before it is, and put away. */
+static void send_errand(struct tidings_provider *p, int64_t limit)
+{
+    struct errand x = {.job.run = run_errand, .job.done = errand_over, .limit = limit};
+    list_init(&x.job.letter.link);
+    pthread_mutex_init(&x.lock, NULL);
+    pthread_cond_init(&x.cond, NULL);
+    keeper_submit(entity_keeper(p), &x.job);
+    pthread_mutex_lock(&x.lock);
+    while (!x.over) {
+        pthread_cond_wait(&x.cond, &x.lock);
+    }
+    pthread_mutex_unlock(&x.lock);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static struct bench b;
+static struct tidings_provider *mount;
+
+static void begin(void)
+{
+    struct tidings_error err = {0};
+    fail_alloc_start(0);
+    bench_init(&b);
+    bench_start(&b);
+    if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX),
+                  STR("{\"path\":\":memory:\"}"), &mount, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    entity_set_writer(mount, entity_http_write);
+    const struct {
+        const char *name;
+        tidings_call_fn handler;
+    } tools[] = {{"type", entity_call_add_type},
+                 {"upsert", entity_call_upsert},
+                 {"transact", entity_call_transact},
+                 {"history", entity_call_history}};
+    for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
+        bench_add_tool(&b, &(struct bench_tool){
+                               .name = tools[i].name, .handler = tools[i].handler, .user = mount});
+    }
+    bench_settle(&b);
+}
+
+static bool is_answered(void *user)
+{
+    return !((struct client *)user)->is_waiting;
+}
+
+/* The text of the answer, in memory of the client's. */
+static const char *called(struct client *c, const char *tool, const char *arguments)
+{
+    char params[512];
+    snprintf(params, sizeof(params), "\"arguments\":{%s}", arguments);
+    client_call(c, "1", tool, params, NULL);
+    bench_until(&b, is_answered, c);
+    const char *text = client_nth_kind(c, SAID_ANSWER, c->count - 1)->text;
+    return text ? text : "";
+}
+
+static void check_call(const char *tool, const char *arguments, const char *says)
+{
+    struct client *c = client_http(&b);
+    const char *answer = called(c, tool, arguments);
+    if (!strstr(answer, says)) {
+        fail_msg("%s does not say '%s'", answer, says);
+    }
+    client_free(c);
+    bench_settle(&b);
+}
+
+#define VALUE "\"uri\":\"/entity/T@1/a\",\"value\":{\"n\":1},\"changedBy\":[{\"userId\":\"u\"}]"
+
+struct fault {
+    const char *tool, *arguments;
+    const char *done; /* what the answer says when it was done */
+};
+
+static void fail_each_allocation(const struct fault *f)
+{
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        long before = fail_alloc_live();
+        begin();
+        check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
+                   "\\\"success\\\":true");
+        check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}", "\\\"changed\\\":true");
+        send_errand(mount, 0);
+        struct client *c = client_http(&b);
+        fail_alloc_start(n);
+        const char *answer = called(c, f->tool, f->arguments);
+        bool is_done = strstr(answer, f->done) != NULL;
+        send_errand(mount, 0);
+        reached = fail_alloc_stop();
+        if (!is_done && answer[0] && !strstr(answer, "out of memory") &&
+            !strstr(answer, "does not fit")) {
+            fail_msg("%s", answer);
+        }
+        assert_true(is_done || reached);
+        client_free(c);
+        bench_settle(&b);
+        /* It works again, and nothing is half there: the same once more is what there is. */
+        check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
+        check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
+        assert_int_equal(b.core[0].outstanding, 0);
+        bench_stop(&b);
+        assert_int_equal(fail_alloc_live(), before);
+        assert_true(n < 10000);
+    }
+}
+
+static void tools_survive_any_failed_allocation(void **state)
+{
+    (void)state;
+    static const struct fault faults[] = {
+        {"upsert", VALUE, "\\\"changed\\\":true"},
+        {"transact",
+         "\"operations\":[{\"op\":\"upsert\"," VALUE "},{\"op\":\"delete\","
+         "\"entityId\":\"old\"}],\"idempotencyKey\":\"k\"",
+         "\\\"deleted\\\":true"},
+        {"history", "\"entityId\":\"old\"", "\\\"versions\\\":[{"},
+        {"type", "\"name\":\"U\",\"version\":\"2\",\"jsonSchema\":{\"type\":\"object\"}",
+         "\\\"success\\\":true"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        fail_each_allocation(&faults[i]);
+    }
+}
+
+static struct {
+    struct plain plain;
+    bool over;
+    int code;
+    char answer[512];
+} http;
+
+static void on_http(struct plain *p)
+{
+    http.over = true;
+    http.code = p->code;
+    snprintf(http.answer, sizeof(http.answer), "%s", p->err.text);
+    plain_deinit(p);
+}
+
+static bool is_over(void *user)
+{
+    (void)user;
+    return http.over;
+}
+
+static int over_http(enum plain_op op, const char *uri, const char *body, const char *if_match)
+{
+    http.over = false;
+    plain_init(&http.plain, &b.core[0], on_http, NULL);
+    http.plain.spelled = tidings_str(uri);
+    http.plain.bytes = tidings_str(body);
+    http.plain.query = STR("changedBy=%5B%7B%22userId%22%3A%22u%22%7D%5D&origin=me");
+    http.plain.if_match = tidings_str(if_match);
+    plain_start(&http.plain, op);
+    bench_until(&b, is_over, NULL);
+    return http.code;
+}
+
+static void writes_over_http_survive_any_failed_allocation(void **state)
+{
+    (void)state;
+    static const struct {
+        enum plain_op op;
+        const char *uri, *body, *if_match;
+        int code;
+    } rows[] = {
+        {PLAIN_WRITE, "/entity/T@1/a", "{\"n\":1}", "", 1},
+        {PLAIN_PATCH, "/entity/T@1/old", "{\"n\":1}", "*", 0},
+        {PLAIN_REMOVE, "/entity/T@1/old", "", "*", 0},
+        {PLAIN_WRITE, "/entity/T@1/old", "{}", "\"x\"", TIDINGS_E_CONFLICT},
+        {PLAIN_READ, "/entity/T@1/old", "", "", 0},
+        {PLAIN_READ, "/entity/", "", "", 0},
+        {PLAIN_READ, "/entity/T@2/old", "", "", TIDINGS_E_NOTFOUND},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            long before = fail_alloc_live();
+            begin();
+            check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
+                       "\\\"success\\\":true");
+            check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}",
+                       "\\\"changed\\\":true");
+            send_errand(mount, 0);
+            fail_alloc_start(n);
+            int code = over_http(rows[i].op, rows[i].uri, rows[i].body, rows[i].if_match);
+            send_errand(mount, 0);
+            reached = fail_alloc_stop();
+            if (code != rows[i].code && !(reached && code == TIDINGS_E_NOMEM)) {
+                fail_msg("row %zu, allocation %ld: %s (%s)", i, n, tidings_code_name(code),
+                         http.answer);
+            }
+            bench_settle(&b);
+            assert_int_equal(b.core[0].outstanding, 0);
+            bench_stop(&b);
+            assert_int_equal(fail_alloc_live(), before);
+            assert_true(n < 10000);
+        }
+    }
+}
+
+/* ---- the disk -------------------------------------------------------------------------------- */
+
+static char directory[] = "/tmp/tidings-full-XXXXXX";
+
+static const char *request(const char *method, const char *path, const char *fields,
+                           const char *body)
+{
+    char head[512];
+    snprintf(head, sizeof(head), "%s %s HTTP/1.1\r\nContent-Type: application/json%s", method, path,
+             fields);
+    return served_http(head, body);
+}
+
+static const char *upsert(const char *value)
+{
+    static char body[4096];
+    snprintf(body, sizeof(body),
+             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":"
+             "\"upsert-entity\",\"arguments\":{\"uri\":\"/entity/T@1/a\",\"value\":%s},\"_meta\":{"
+             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+             value);
+    return request("POST", "/mcp",
+                   "\r\nAccept: application/json, text/event-stream\r\n"
+                   "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n"
+                   "Mcp-Name: upsert-entity",
+                   body);
+}
+
+static void add_type(void)
+{
+    const char *answer = served_http(
+        "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        "Mcp-Method: tools/call\r\nMcp-Name: add-entity-type",
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":"
+        "\"add-entity-type\",\"arguments\":{\"name\":\"T\",\"version\":1,\"jsonSchema\":{}},"
+        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+        "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+    assert_non_null(strstr(answer, "\"success\":true"));
+}
+
+static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
+{
+    (void)state;
+    char file[64], value[2048];
+    assert_non_null(mkdtemp(directory));
+    snprintf(file, sizeof(file), "%s/e.db", directory);
+    served_set("entities", file);
+    served_set("allow-write", "true");
+    served_run();
+    add_type();
+    assert_non_null(strstr(request("PUT", "/entity/T@1/b", "", "\"here\""), " 201 "));
+    send_errand(served()->entities, 40 * 4096);
+    bool is_full = false;
+    for (int i = 0; i < 1000 && !is_full; i++) {
+        snprintf(value, sizeof(value), "\"%d%1500s\"", i, "x");
+        is_full = strstr(upsert(value), "\\\"reason\\\":\\\"storage\\\"") != NULL;
+    }
+    assert_true(is_full);
+    assert_non_null(strstr(upsert(value), "disk is full"));
+    const char *answer = request("PUT", "/entity/T@1/a", "\r\nIf-Match: *", value);
+    assert_non_null(strstr(answer, " 507 "));
+    assert_non_null(strstr(answer, "\"reason\":\"storage\""));
+    assert_non_null(strstr(request("GET", "/entity/T@1/b", "", ""), "\"here\""));
+    assert_non_null(strstr(request("GET", "/entity/T@1/a", "", ""), " 200 "));
+    send_errand(served()->entities, INT64_C(4000) * 4096);
+    assert_non_null(strstr(request("PUT", "/entity/T@1/a", "\r\nIf-Match: *", value), " 200 "));
+    assert_non_null(strstr(upsert("\"small\""), "\"changed\":true"));
+}
+
+static int end_disk(void **state)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    int rc = served_end(state);
+    for (size_t i = 0; i < 3; i++) {
+        char name[80];
+        snprintf(name, sizeof(name), "%s/e.db%s", directory, suffixes[i]);
+        (void)unlink(name);
+    }
+    (void)rmdir(directory);
+    return rc;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tools_survive_any_failed_allocation),
+        cmocka_unit_test(writes_over_http_survive_any_failed_allocation),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_said_reads_go_on_and_space_helps,
+                                        served_begin, end_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
