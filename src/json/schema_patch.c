@@ -5,7 +5,7 @@
  *
  *     {"if": {"type": "object"},
  *      "then": {"properties": {…}, "additionalProperties": false},
- *      "else": {"anyOf": [{"type": "null"}, {"$ref": "tidings:full#/properties/name"}]}}
+ *      "else": {"if": {"type": "null"}, "else": {"$ref": "tidings:full#/properties/name"}}}
  *
  * Invariant: `numbers` maps each place (a JSON pointer) to its number, `queue` holds the places in
  * the order of their numbers, and those below `done` have their entry.
@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 
+#define FULL "tidings:full" /* by this name the patch schema refers to the full one */
 #define MAX_STEPS 200000u
 #define MAX_POINTER 4096u
 #define MAX_NESTING 384u /* what a schema may have by default */
@@ -306,7 +307,7 @@ static json_t *full_reference(struct maker *m, const char *at)
 {
     struct buf out;
     buf_init(&out, 4 * MAX_POINTER);
-    buf_puts(&out, STR(SCHEMA_PATCH_FULL "#"));
+    buf_puts(&out, STR(FULL "#"));
     for (const char *p = at; *p; p++) {
         unsigned char c = (unsigned char)*p;
         bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
@@ -377,8 +378,8 @@ static int write_entry(struct maker *m, const char *at, const char *number)
     json_t *rest = objects ? full_reference(m, at) : NULL;
     if (rest) {
         rc = put(m, m->defs, number,
-                 json_pack("{s:{s:s}, s:o, s:{s:[{s:s}, o]}}", "if", "type", "object", "then",
-                           objects, "else", "anyOf", "type", "null", rest));
+                 json_pack("{s:{s:s}, s:o, s:{s:{s:s}, s:o}}", "if", "type", "object", "then",
+                           objects, "else", "if", "type", "null", "else", rest));
     } else {
         json_decref(objects);
     }
@@ -401,7 +402,8 @@ static int write_entries(struct maker *m)
     return m->failed;
 }
 
-int schema_patch_make(struct json *full, struct json **ret, struct tidings_error *err)
+static int make(struct json *full, struct json **ret, struct json **ret_places,
+                struct tidings_error *err)
 {
     struct maker m = {.full = (json_t *)(void *)full, .err = err};
     m.numbers = json_object();
@@ -414,25 +416,60 @@ int schema_patch_make(struct json *full, struct json **ret, struct tidings_error
         rc = schema ? 0 : no_memory(&m);
         *ret = schema ? (struct json *)(void *)schema : *ret;
     }
+    if (rc == 0) {
+        *ret_places = (struct json *)(void *)m.queue;
+    } else {
+        json_decref(m.queue);
+    }
     json_decref(m.numbers);
-    json_decref(m.queue);
     json_decref(m.defs);
     return rc;
 }
 
 int schema_patch_compile(struct json *full, const struct schema_options *options,
-                         struct json_schema **ret, struct tidings_error *err)
+                         struct json_schema **ret, struct json **ret_places,
+                         struct tidings_error *err)
 {
-    struct json *patch = NULL;
-    int rc = schema_patch_make(full, &patch, err);
+    struct json *patch = NULL, *places = NULL;
+    int rc = make(full, &patch, &places, err);
     if (rc < 0) {
         return rc;
     }
-    struct schema_document document = {.uri = tidings_str(SCHEMA_PATCH_FULL), .root = full};
+    struct schema_document document = {.uri = tidings_str(FULL), .root = full};
     struct schema_options with = options ? *options : (struct schema_options){0};
     with.documents = &document;
     with.n_documents = 1;
     rc = schema_compile(patch, &with, ret, err);
     jv_unref(patch);
+    if (rc == 0) {
+        *ret_places = places;
+    } else {
+        jv_unref(places);
+    }
     return rc;
+}
+
+void schema_patch_explain(struct json *places, struct schema_error *why)
+{
+    struct tidings_str path = tidings_str(why->schema_path), rest = {0};
+    struct tidings_str place = STR_EMPTY;
+    uint64_t number = 0;
+    if (str_starts(path, STR(FULL "#"))) {
+        rest = str_skip(path, sizeof(FULL));
+    } else if (str_starts(path, STR("/$defs/"))) {
+        struct tidings_str digits =
+            str_cut(str_skip(path, sizeof("/$defs/") - 1), '/', &rest, NULL);
+        if (!str_to_u64(digits, &number) || number >= jv_count(places)) {
+            return;
+        }
+        place = jv_str(jv_at(places, (size_t)number));
+        rest = str_starts(rest, STR("then")) ? str_skip(rest, 4) : STR_EMPTY;
+    } else {
+        return;
+    }
+    char whole[sizeof(why->schema_path)];
+    int len = snprintf(whole, sizeof(whole), "%.*s%.*s", STR_ARG(place), STR_ARG(rest));
+    if (len >= 0 && (size_t)len < sizeof(whole)) {
+        memcpy(why->schema_path, whole, (size_t)len + 1);
+    }
 }

@@ -16,6 +16,7 @@ struct entity_type {
     struct tidings_str label; /* "name@version" */
     struct entity_type_row row;
     struct json_schema *full, *patch;
+    struct json *places; /* of the patch schema, in the full one */
     struct entity_keeping keeping;
     char text[];
 };

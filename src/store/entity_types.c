@@ -64,6 +64,7 @@ static void type_free(struct entity_type *t)
     if (t) {
         schema_destroy(t->full);
         schema_destroy(t->patch);
+        jv_unref(t->places);
         mem_free(t);
     }
 }
@@ -134,7 +135,7 @@ static int type_create(const struct entity_type_row *row, struct json *schema, s
     t->row.options = str_place(&at, row->options);
     int rc = read_keeping(options, &t->keeping, err);
     rc = rc == 0 ? schema_compile(schema, NULL, &t->full, err) : rc;
-    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, err) : rc;
+    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, &t->places, err) : rc;
     if (rc < 0) {
         rc = error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label));
         type_free(t);

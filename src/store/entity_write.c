@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "store/entities_private.h"
 #include "json/merge_patch.h"
+#include "json/schema_patch.h"
 #include "json/write.h"
 
 /* One write as it is worked out. */
@@ -175,12 +176,16 @@ static int check_existence(struct work *k, size_t i)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* `places` is that of a patch schema, or NULL. */
 static int check_schema(struct work *k, size_t i, const struct json_schema *schema,
-                        struct json *value, const char *what)
+                        struct json *places, struct json *value, const char *what)
 {
     struct schema_error why;
     if (schema_validate(schema, value, &why)) {
         return 0;
+    }
+    if (places) {
+        schema_patch_explain(places, &why);
     }
     k->problem->where = arena_dup(k->arena, tidings_str(why.instance_path));
     k->problem->rule = arena_dup(k->arena, tidings_str(why.schema_path));
@@ -194,14 +199,14 @@ static int work_out(struct work *k, size_t i, struct json *now, struct json **re
     struct step *s = &k->steps[i];
     if (s->w->value) {
         *ret = jv_ref(s->w->value);
-        return check_schema(k, i, s->type->full, *ret, "value");
+        return check_schema(k, i, s->type->full, NULL, *ret, "value");
     }
-    int rc = check_schema(k, i, s->type->patch, s->w->patch, "patch");
+    int rc = check_schema(k, i, s->type->patch, s->type->places, s->w->patch, "patch");
     if (rc < 0) {
         return rc;
     }
     *ret = merge_apply(now, s->w->patch);
-    return *ret ? check_schema(k, i, s->type->full, *ret, "patched value")
+    return *ret ? check_schema(k, i, s->type->full, NULL, *ret, "patched value")
                 : medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
 }
 
