@@ -338,10 +338,10 @@ TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
 
 /* The whole life of a small program, for its main to return: takes the command line as
- * tidings_server_args does, runs, ends on SIGINT and SIGTERM (whose handlers it puts back
- * afterwards), and writes to standard error where it serves or why it could not. Returns the exit
- * status. Nothing else of the library prints or handles signals. One at a time in a process;
- * `server` NULL, for one that could not be created, is fine. */
+ * tidings_server_args does, runs, ends on SIGINT and SIGTERM (at once on a second one; their
+ * handlers are put back afterwards), and writes to standard error where it serves or why it could
+ * not. Returns the exit status. Nothing else of the library prints or handles signals. One at a
+ * time in a process; `server` NULL, for one that could not be created, is fine. */
 TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
 
 /* Begin to serve in turns, on this thread. The rows `workers` counts as 1. Errors as for
@@ -363,10 +363,15 @@ TIDINGS_API int tidings_server_turn(struct tidings_server *server, struct tiding
  * started. On the thread of the turns; only for stepped servers. */
 TIDINGS_API int tidings_server_finish(struct tidings_server *server, struct tidings_error *err);
 
-/* Ask it to end: listens get their result, answers under way finish, then run returns, or a turn
- * returns 0. From any thread, any number of times, and from signal handlers. Before it starts: it
- * ends as soon as it does. */
+/* Ask it to end. Nobody comes in any more; listens get their result and end, one after the other,
+ * evenly over three quarters of `drain` (a few at once), so that their clients do not all come back
+ * in the same moment; requests on open connections are answered meanwhile. When the last is gone,
+ * or `drain` is over, run returns, or a turn returns 0. From any thread, any number of times, and
+ * from signal handlers. Before it starts: it ends as soon as it does. */
 TIDINGS_API void tidings_server_stop(struct tidings_server *server);
+/* The same without that time, also when it was given already: listens get their result at once, and
+ * answers that are not ready are not waited for. From any thread, and from signal handlers. */
+TIDINGS_API void tidings_server_stop_now(struct tidings_server *server);
 
 /* Where log lines go. Level: 0 off (the default; a command line sets its own), 1 errors, 2
  * warnings, 3 info, 4 debug; process-wide. `fn` NULL: standard error. `fn` is called on any thread,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `tidings serve`: a server from the command line. One line on standard error when it is ready;
- * standard output belongs to the protocol. SIGTERM and SIGINT end it in order.
+ * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a
+ * second one at once.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 /* A signal handler has no other way to know. */
 static struct tidings_server *volatile running;
+static volatile sig_atomic_t has_been_asked;
 
 static void on_signal(int number)
 {
@@ -21,8 +23,13 @@ static void on_signal(int number)
     struct tidings_server *server = running;
     int saved = errno;
     if (server) {
-        systemd_stopping();
-        tidings_server_stop(server);
+        if (has_been_asked) {
+            tidings_server_stop_now(server);
+        } else {
+            systemd_stopping();
+            tidings_server_stop(server);
+        }
+        has_been_asked = 1;
     }
     errno = saved;
 }

@@ -230,6 +230,7 @@ void core_deinit(struct core *core)
     sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
     loop_timer_close(core->window_timer);
+    loop_timer_close(core->stop.timer);
     handlings_close(core);
     windows_deinit(&core->windows);
     values_deinit(&core->values);
@@ -367,69 +368,5 @@ void core_on_change(struct core *core, const struct change *change)
         struct change *shared = (struct change *)(uintptr_t)change;
         match_find(&core->match, change->uri, offer, shared);
         core_find_covered(core, change->uri, offer, shared);
-    }
-}
-
-static void end_listen(struct listen *listen, struct core *core)
-{
-    struct buf result;
-    buf_init(&result, 64u * 1024u);
-    dialect_put_listen_result(&result, listen_id(listen), core->self);
-    if (!result.failed) { /* else the end of the stream says it */
-        peer_send(listen->peer, &result);
-    }
-    buf_deinit(&result);
-    listen_destroy(listen);
-}
-
-void peer_disconnect(struct peer *peer)
-{
-    if (peer->ops && peer->ops->disconnect) {
-        peer->ops->disconnect(peer);
-        return;
-    }
-    peer_flush(peer);
-    list_each (lit, lnext, &peer->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        if (listen->id_len > 0) {
-            end_listen(listen, peer->core);
-            continue;
-        }
-        list_each (it, next, &listen->subs) {
-            sub_withdraw(list_entry(it, struct sub, link));
-        }
-    }
-    if (peer->sink) {
-        peer->sink->ops->end(peer->sink);
-    }
-}
-
-void core_stop(struct core *core)
-{
-    core->stopping = true;
-    struct window *window; /* what is held back is told before the end */
-    while ((window = windows_due(&core->windows, UINT64_MAX)) != NULL) {
-        peer_release_held(list_entry(window, struct sub, window));
-    }
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        if (!peer->sink) {
-            continue;
-        }
-        peer_flush(peer);
-        bool modern = false;
-        list_each (lit, lnext, &peer->listens) {
-            struct listen *listen = list_entry(lit, struct listen, link);
-            if (listen->id_len > 0) {
-                modern = true;
-                end_listen(listen, core);
-            }
-        }
-        if (modern && peer->sink) {
-            peer->sink->ops->end(peer->sink);
-        }
-    }
-    list_each (sit, snext, &core->session_list) {
-        session_destroy(list_entry(sit, struct session, link));
     }
 }

@@ -21,6 +21,7 @@
 #include "core/window.h"
 
 struct change;
+struct channel;
 struct hub;
 struct sub;
 
@@ -87,6 +88,12 @@ struct core {
     struct core_stats stats;
     uint32_t peers_made;
     bool stopping;
+    struct {
+        struct loop_timer *timer; /* NULL: at once */
+        uint64_t begun_ms, over_ms;
+        size_t total, ended;
+        uint32_t ended_upto; /* number of a peer: those up to it have been told */
+    } stop;
     bool is_resynced;   /* told everybody of what is missing before the next change */
     size_t announced;   /* atomic: bytes of changes on their way here */
     struct letter lost; /* on its way while is_lost */
@@ -124,7 +131,10 @@ void core_on_change(struct core *core, const struct change *change);
 /* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told
  * once to look again. Needs no memory itself. */
 void core_lose(struct core *core);
-/* Listens get their result and end, sessions end their streams; new ones are refused. */
-void core_stop(struct core *core);
+/* Listens get their result and end, sessions end their streams, one after the other, evenly over
+ * this time; new ones are refused. 0: all at once, also those that an earlier call has left. */
+void core_stop(struct core *core, uint64_t over_ms);
+/* While it stops: is nothing under way on this pipe, and its turn to end has come? */
+bool core_is_done_with(const struct core *core, const struct channel *channel);
 
 #endif

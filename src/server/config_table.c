@@ -86,7 +86,7 @@ const struct config_row config_rows[] = {
     SIZE("max-announced", max_announced, "32m", 64 * KIB, 64 * GIB,
          "memory for changes that are announced and not told yet"),
     DURATION("drain", drain_ms, "2s", 0, 1 * HOUR,
-             "time to finish answers after a signal to stop"),
+             "time to end streams and finish answers after a signal to stop"),
     NUMBER("max-watches", max_watches, "100000", 1, 100000000,
            "directories watched by the kernel; those beyond are polled"),
     DURATION("watch-quiet", watch_quiet_ms, "10ms", 1, 1 * SEC,

@@ -11,13 +11,17 @@
 
 /* A signal handler has no other way to know. */
 static struct tidings_server *serving; /* atomic */
+static volatile sig_atomic_t has_been_asked;
 
 static void on_signal(int number)
 {
     (void)number;
     int kept = errno;
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
-    if (server) {
+    if (server && has_been_asked) {
+        tidings_server_stop_now(server);
+    } else if (server) {
+        has_been_asked = 1;
         tidings_server_stop(server);
     }
     errno = kept;
@@ -49,6 +53,7 @@ static int serve(struct tidings_server *server, struct tidings_error *err)
                                      __ATOMIC_ACQUIRE)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "tidings_server_main runs already");
     }
+    has_been_asked = 0;
     sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < 2; i++) {
         sigaction(numbers[i], &act, &before[i]);

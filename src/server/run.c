@@ -47,6 +47,12 @@ void tidings_server_stop(struct tidings_server *s)
     loop_stop(s->loop);
 }
 
+void tidings_server_stop_now(struct tidings_server *s)
+{
+    __atomic_store_n(&s->hurries, true, __ATOMIC_RELEASE);
+    tidings_server_stop(s);
+}
+
 static bool is_stopping(const struct tidings_server *s)
 {
     return __atomic_load_n(&s->stopping, __ATOMIC_ACQUIRE);
@@ -105,6 +111,17 @@ static void wind_down(struct tidings_server *s)
     }
 }
 
+/* They have been given time, and it is taken back. */
+static void hurry(struct tidings_server *s)
+{
+    if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
+        s->has_hurried = true;
+        for (size_t i = 0; i < s->worker_count; i++) {
+            worker_hurry(s->workers[i]);
+        }
+    }
+}
+
 static bool workers_have_ended(const struct tidings_server *s)
 {
     return s->is_winding_down && __atomic_load_n(&s->running_workers, __ATOMIC_ACQUIRE) == 0;
@@ -139,8 +156,10 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         }
     }
     wind_down(s);
+    hurry(s);
     while (!workers_have_ended(s)) {
         loop_run(s->loop);
+        hurry(s);
     }
     for (size_t i = 0; i < s->worker_count; i++) {
         worker_join(s->workers[i]);
@@ -212,6 +231,9 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
     loop_turn(s->loop);
     if (is_stopping(s) && !s->is_winding_down) {
         wind_down(s);
+    }
+    if (s->is_winding_down && !workers_have_ended(s)) {
+        hurry(s);
     }
     bool is_over = is_settled(s);
     s->is_turning = false;

@@ -74,8 +74,9 @@ struct tidings_server {
     void *ready_user;
     pthread_t stepper;       /* the thread of the turns */
     enum server_state state; /* atomic */
-    bool stopping;           /* atomic */
-    bool is_program;         /* configured by a command line: must have something to serve */
+    bool stopping, hurries;  /* atomic */
+    bool has_hurried;
+    bool is_program; /* configured by a command line: must have something to serve */
     bool is_turning, is_winding_down, is_settling;
     bool is_stuck; /* a worker could not be freed: a request of it was never answered */
 };

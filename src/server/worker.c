@@ -74,7 +74,7 @@ static void stop_deliver(struct letter *letter, void *owner)
     w->http_done = !w->http;
     w->sockets_done = !w->sockets;
     w->stdio_done = w->stdio_done || !w->stdio;
-    core_stop(&w->core);
+    core_stop(&w->core, w->drain_ms / 4 * 3); /* the rest is for answers */
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w);
     }
@@ -90,6 +90,14 @@ static void stop_deliver(struct letter *letter, void *owner)
 static void stop_drop(struct letter *letter)
 {
     (void)letter; /* lies in the worker */
+}
+
+static void hurry_deliver(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct worker *w = list_entry(letter, struct worker, hurry);
+    core_stop(&w->core, 0);
+    loop_timer_start(w->deadline, 0, 0); /* when what was said has been written */
 }
 
 struct worker *worker_create(const struct worker_options *o, struct tidings_error *err)
@@ -212,4 +220,13 @@ void worker_stop(struct worker *w, uint64_t drain_ms,
         return;
     }
     mailbox_send(w->core.mailbox, &w->stop);
+}
+
+void worker_hurry(struct worker *w)
+{
+    if (w->owns_loop && !w->running) {
+        return; /* its thread could not be started */
+    }
+    w->hurry = (struct letter){.deliver = hurry_deliver, .drop = stop_drop};
+    mailbox_send(w->core.mailbox, &w->hurry);
 }

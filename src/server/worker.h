@@ -21,7 +21,7 @@ struct worker {
     struct stdio *stdio;           /* NULL: none */
     struct loop_timer *deadline;
     pthread_t thread;
-    struct letter stop;
+    struct letter stop, hurry;
     uint64_t drain_ms;
     bool owns_loop, running;
     bool stopping, http_done, sockets_done, stdio_done, finished, has_settled;
@@ -60,9 +60,11 @@ void worker_entrance(struct worker *worker, struct entrance *ret);
 /* Run its loop on a thread of its own. */
 int worker_start(struct worker *worker, struct tidings_error *err);
 void worker_join(struct worker *worker);
-/* Any thread: end listens, finish answers, at the latest after drain_ms; then `ended` is called
- * (and a thread of its own ends). */
+/* Any thread: end listens one after the other, finish answers, at the latest after drain_ms; then
+ * `ended` is called (and a thread of its own ends). */
 void worker_stop(struct worker *worker, uint64_t drain_ms,
                  void (*ended)(struct worker *worker, void *user), void *user);
+/* … and now at once; at most once, and before it is joined. */
+void worker_hurry(struct worker *worker);
 
 #endif

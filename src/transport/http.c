@@ -413,6 +413,28 @@ static void flush_batch(void *user)
     sendq_batch_flush(&hw->core->batch);
 }
 
+/* Is there no whole request? */
+static bool is_quiet(const struct http_conn *conn)
+{
+    return !conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING);
+}
+
+/* While draining: a connection goes that has nothing to ask. A request half read is as good as
+ * none. */
+static void end_if_quiet(struct http_conn *conn)
+{
+    if (is_quiet(conn)) {
+        read_input(conn);
+    }
+    if (is_quiet(conn)) {
+        process(conn);
+    }
+    if (is_quiet(conn)) {
+        end_connection(conn);
+    }
+    conn_want(conn);
+}
+
 /* ---- workers --------------------------------------------------------------------------------- */
 
 static void set_socket_options(const struct http_config *config, int fd)
@@ -427,7 +449,7 @@ static void adopt(struct letter *letter, void *owner)
 {
     struct http_worker *hw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
-    struct http_conn *conn = hw->draining ? NULL : mem_zalloc(sizeof(*conn));
+    struct http_conn *conn = mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
     if (!r || loop_poll_init(&conn->poll, hw->core->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
@@ -451,6 +473,9 @@ static void adopt(struct letter *letter, void *owner)
     conn_set_state(conn, CONN_IDLE);
     mem_free(h);
     process(conn);
+    if (hw->draining) {
+        end_if_quiet(conn);
+    }
     conn_want(conn);
 }
 
@@ -518,12 +543,10 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     hw->draining = true;
     hw->drained = drained;
     hw->drained_user = user;
-    /* A request half read is as good as none; those being answered finish. */
     static const enum conn_state quiet[] = {CONN_IDLE, CONN_READING};
     for (size_t i = 0; i < 2; i++) {
         list_each (it, next, &hw->by_state[quiet[i]]) {
-            struct http_conn *conn = list_entry(it, struct http_conn, link);
-            end_connection(conn);
+            end_if_quiet(list_entry(it, struct http_conn, link));
         }
     }
     websocket_drain(hw);

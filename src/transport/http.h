@@ -48,7 +48,8 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
 void http_worker_destroy(struct http_worker *hw);
 /* What connections are sent to. */
 struct receiver *http_worker_receiver(struct http_worker *hw);
-/* No new requests; calls `drained` once the last connection is gone. */
+/* After core_stop: every answer is the last of its connection; calls `drained` once the last of
+ * them is gone. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 
 #endif

@@ -167,9 +167,6 @@ static bool unwrap(struct http_conn *conn, struct tidings_str text, struct buf *
 static void on_text(struct http_conn *conn, struct tidings_str text)
 {
     struct buf inner;
-    if (conn->hw->draining) {
-        return; /* too late: the goodbye comes as soon as what is under way is answered */
-    }
     buf_init(&inner, 2 * text.len + 64);
     conn->was_enveloped =
         dialect_does(conn->hw->core->self, PROFILE_ENVELOPE) && unwrap(conn, text, &inner);
@@ -417,7 +414,7 @@ void websocket_drain(struct http_worker *hw)
     for (size_t i = 0; i < 2; i++) {
         list_each (it, next, &hw->by_state[open[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
-            if (list_empty(&conn->channel.calls)) {
+            if (core_is_done_with(hw->core, &conn->channel)) {
                 say_goodbye(conn, WS_GOING_AWAY, STR("the server is going away"), true);
             }
         }

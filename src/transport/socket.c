@@ -162,40 +162,6 @@ static void linger(struct line_conn *conn)
     want(conn);
 }
 
-static void look_at(struct line_conn *conn)
-{
-    struct line *line = &conn->line;
-    if (conn->state == LINE_LINGER) {
-        return;
-    }
-    line_pump(line);
-    if (line->broken) {
-        close_conn(conn, line->reason);
-    } else if (line_is_done(line)) {
-        linger(conn);
-    } else {
-        want(conn);
-    }
-}
-
-/* The end of a turn: write, then look at what was stirred, which may write more. */
-static void end_turn(void *user)
-{
-    struct socket_worker *sw = user;
-    sendq_batch_flush(&sw->core->batch);
-    while (!list_empty(&sw->stirred)) {
-        struct list now;
-        list_init(&now);
-        list_splice(&now, &sw->stirred);
-        while (!list_empty(&now)) {
-            struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
-            list_remove(&conn->stir_link);
-            look_at(conn);
-        }
-        sendq_batch_flush(&sw->core->batch);
-    }
-}
-
 /* ---- reading and writing --------------------------------------------------------------------- */
 
 static void on_input(struct line_conn *conn, size_t len)
@@ -259,6 +225,59 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         read_input(conn);
     }
     want(conn);
+}
+
+/* ---- the end of a turn ----------------------------------------------------------------------- */
+
+/* While draining: everything is told and answered. Half a message is as good as none. */
+static bool has_come_to_its_end(const struct line_conn *conn)
+{
+    return conn->sw->draining && conn->state < LINE_ENDING && line_reads(&conn->line) &&
+           core_is_done_with(conn->sw->core, &conn->line.channel);
+}
+
+static void look_at(struct line_conn *conn)
+{
+    struct line *line = &conn->line;
+    if (conn->state == LINE_LINGER) {
+        return;
+    }
+    line_pump(line);
+    if (has_come_to_its_end(conn)) {
+        read_input(conn); /* whatever has come is still answered */
+    }
+    if (conn->gone) {
+        return;
+    }
+    if (has_come_to_its_end(conn)) {
+        line->finished = true;
+        end_input(conn);
+    }
+    if (line->broken) {
+        close_conn(conn, line->reason);
+    } else if (line_is_done(line)) {
+        linger(conn);
+    } else {
+        want(conn);
+    }
+}
+
+/* The end of a turn: write, then look at what was stirred, which may write more. */
+static void end_turn(void *user)
+{
+    struct socket_worker *sw = user;
+    sendq_batch_flush(&sw->core->batch);
+    while (!list_empty(&sw->stirred)) {
+        struct list now;
+        list_init(&now);
+        list_splice(&now, &sw->stirred);
+        while (!list_empty(&now)) {
+            struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
+            list_remove(&conn->stir_link);
+            look_at(conn);
+        }
+        sendq_batch_flush(&sw->core->batch);
+    }
 }
 
 /* ---- the channel ----------------------------------------------------------------------------- */
@@ -339,6 +358,20 @@ static void cut_stalled(struct socket_worker *sw)
     }
 }
 
+static void stir_all(struct socket_worker *sw, enum line_state state)
+{
+    list_each (it, next, &sw->by_state[state]) {
+        stirred(&list_entry(it, struct line_conn, link)->line);
+    }
+}
+
+static void stir_open(struct socket_worker *sw)
+{
+    stir_all(sw, LINE_FRESH);
+    stir_all(sw, LINE_MIDLINE);
+    stir_all(sw, LINE_OPEN);
+}
+
 static void on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
@@ -349,8 +382,9 @@ static void on_tick(struct loop_timer *timer, void *user)
     expire(sw, LINE_OPEN, config->session_timeout_ms);
     expire(sw, LINE_LINGER, LINGER_MS);
     cut_stalled(sw);
-    list_each (it, next, &sw->by_state[LINE_ENDING]) {
-        stirred(&list_entry(it, struct line_conn, link)->line);
+    stir_all(sw, LINE_ENDING);
+    if (sw->draining) {
+        stir_open(sw);
     }
 }
 
@@ -376,7 +410,7 @@ static void adopt(struct letter *letter, void *owner)
 {
     struct socket_worker *sw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
-    struct line_conn *conn = sw->draining ? NULL : mem_zalloc(sizeof(*conn));
+    struct line_conn *conn = mem_zalloc(sizeof(*conn));
     if (!conn || loop_poll_init(&conn->poll, sw->core->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         handover_destroy(h);
@@ -395,6 +429,9 @@ static void adopt(struct letter *letter, void *owner)
     set_socket_options(sw->config, conn->fd);
     set_state(conn, LINE_FRESH);
     mem_free(h);
+    if (sw->draining) {
+        stirred(&conn->line);
+    }
     want(conn);
 }
 
@@ -455,10 +492,6 @@ void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), 
     sw->draining = true;
     sw->drained = drained;
     sw->drained_user = user;
-    for (size_t i = 0; i < LINE_ENDING; i++) {
-        list_each (it, next, &sw->by_state[i]) {
-            end_input(list_entry(it, struct line_conn, link));
-        }
-    }
+    stir_open(sw);
     check_drained(sw);
 }

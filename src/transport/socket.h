@@ -30,7 +30,8 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
 void socket_worker_destroy(struct socket_worker *sw);
 /* What connections are sent to. */
 struct receiver *socket_worker_receiver(struct socket_worker *sw);
-/* Takes no more input and finishes what has come; calls `drained` once the last one is gone. */
+/* After core_stop: a connection ends when its turn has come and what is under way is answered;
+ * calls `drained` once the last one is gone. */
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);
 
 #endif

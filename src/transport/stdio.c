@@ -17,7 +17,7 @@ struct stdio {
     struct loop_poll *poll_in, *poll_out;
     struct loop_timer *pump; /* for input that cannot be polled: a file */
     struct loop_hook end_hook;
-    bool ended;
+    bool draining, ended;
     char scratch[65536];
 };
 
@@ -100,6 +100,9 @@ static void end_turn(void *user)
 {
     struct stdio *s = user;
     sendq_batch_flush(&s->line.channel.core->batch);
+    if (s->draining && core_is_done_with(s->line.channel.core, &s->line.channel)) {
+        s->line.eof = true;
+    }
     line_pump(&s->line);
     sendq_batch_flush(&s->line.channel.core->batch);
     if (s->ended) {
@@ -141,8 +144,7 @@ struct stdio *stdio_open(struct core *core, const struct stdio_options *options,
 
 void stdio_drain(struct stdio *s)
 {
-    s->line.eof = true;
-    want(s);
+    s->draining = true;
 }
 
 void stdio_close(struct stdio *s)

@@ -22,7 +22,7 @@ struct stdio_options {
 
 struct stdio *stdio_open(struct core *core, const struct stdio_options *options,
                          struct tidings_error *err);
-/* Take no more input; finish what is under way, then `ended`. */
+/* After core_stop: when its turn has come and what is under way is answered, `ended`. */
 void stdio_drain(struct stdio *s);
 void stdio_close(struct stdio *s); /* NULL is fine; closes no descriptor */
 

@@ -75,7 +75,7 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     bench_update(&b, "mem://x/b");
     loop_turn(b.loop);
     loop_turn(b.loop);
-    core_stop(&b.core[0]);
+    core_stop(&b.core[0], 0);
     static const char *const id = "result|_meta|io.modelcontextprotocol/subscriptionId";
     assert_int_equal(client_count(http, SAID_UPDATED), 1);
     const struct utterance *result = &http->said[http->count - 2];
@@ -108,6 +108,49 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     client_free(pipe);
     client_free(arming);
     client_free(stream);
+}
+
+#define CROWD 40
+
+static size_t ended_of(struct client *const *crowd)
+{
+    size_t ended = 0;
+    for (size_t i = 0; i < CROWD; i++) {
+        ended += client_count_kind(crowd[i], SAID_END);
+    }
+    return ended;
+}
+
+static void many_listens_do_not_end_all_at_once(void **state)
+{
+    (void)state;
+    struct client *crowd[CROWD];
+    for (size_t i = 0; i < CROWD; i++) {
+        crowd[i] = client_http(&b);
+        client_listen(crowd[i], "1", "[\"mem://x/a\"]");
+    }
+    struct client *pipe = client_pipe(&b);
+    client_listen(pipe, "1", "[\"mem://x/a\"]");
+    struct bench_session s; /* without a stream: nobody to be told */
+    bench_session(&b, "2025-11-25", &s);
+    bench_settle(&b);
+    core_stop(&b.core[0], 3600 * 1000);
+    loop_turn(b.loop);
+    loop_turn(b.loop);
+    assert_in_range(ended_of(crowd), 0, 1);
+    assert_int_equal(b.core[0].stats.sessions, 1);
+    update("mem://x/a"); /* the others are there as before */
+    assert_int_equal(client_count(crowd[CROWD - 1], SAID_UPDATED), 1);
+    assert_false(core_is_done_with(&b.core[0], &pipe->channel));
+    core_stop(&b.core[0], 0);
+    assert_true(core_is_done_with(&b.core[0], &pipe->channel));
+    client_free(pipe);
+    assert_int_equal(ended_of(crowd), CROWD);
+    assert_int_equal(b.core[0].stats.sessions, 0);
+    for (size_t i = 0; i < CROWD; i++) {
+        assert_json(crowd[i]->said[crowd[i]->count - 2].text, "result|resultType", "complete");
+        client_free(crowd[i]);
+    }
 }
 
 static void leaving_while_things_are_under_way_leaks_nothing(void **state)
@@ -214,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(stopping_gives_listens_their_result_and_ends_sessions),
+        TEST(many_listens_do_not_end_all_at_once),
         cmocka_unit_test_setup(leaving_while_things_are_under_way_leaks_nothing, setup),
         TEST(nothing_is_left_of_ten_thousand_who_came_and_went),
         TEST(nothing_is_left_of_a_thousand_sessions),

@@ -201,7 +201,7 @@ static void the_end_of_the_server_tells_what_is_held(void **state)
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
-    core_stop(&b.core[0]);
+    core_stop(&b.core[0], 0);
     assert_int_equal(update_count(c, NULL), 2); /* before the graceful result */
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     client_free(c);

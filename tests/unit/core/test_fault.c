@@ -143,7 +143,7 @@ static void a_stop(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\"]");
     bench_settle(&b);
-    core_stop(&b.core[0]);
+    core_stop(&b.core[0], 0);
     bench_settle(&b);
 }
 

@@ -162,9 +162,10 @@ static void *announce_one(void *arg)
 static void a_change_from_another_thread_makes_the_descriptor_ready(void **state)
 {
     (void)state;
-    bool heard = false;
+    static bool heard; /* it is told of the end too, when this is over */
     pthread_t thread;
     void *result = NULL;
+    heard = false;
     start();
     assert_true(
         tidings_server_subscribe(server, tidings_str("app:///a"), NULL, hear, &heard, NULL) > 0);
