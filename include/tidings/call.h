@@ -49,6 +49,9 @@ typedef void (*tidings_call_fn)(void *user, struct tidings_call *call);
 
 /* The name of the tool or prompt. */
 TIDINGS_API struct tidings_str tidings_call_name(const struct tidings_call *call);
+/* Who the client says it is, in `_meta["dev.tidings/origin"]`; empty: nobody. Put into `origin` of
+ * the changes that the call makes it lets the client leave out its own (`echo: false`). */
+TIDINGS_API struct tidings_str tidings_call_origin(const struct tidings_call *call);
 /* All arguments, a JSON object; "{}" when none were given. They obey the tool's input schema. Empty
  * only when out of memory. */
 TIDINGS_API struct tidings_str tidings_call_arguments(struct tidings_call *call);

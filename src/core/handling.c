@@ -286,7 +286,9 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     h->feature = feature_ref(f);
     h->root = jv_ref(call->root);
     h->arguments = jv_get(call->msg.params, "arguments");
-    h->meta = call->era == ERA_MODERN ? jv_get(call->msg.params, "_meta") : NULL;
+    struct json *meta = jv_get(call->msg.params, "_meta");
+    h->meta = call->era == ERA_MODERN ? meta : NULL;
+    h->origin = jv_str(jv_get(meta, "dev.tidings/origin"));
     buf_init(&h->arguments_text, max);
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);

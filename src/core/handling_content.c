@@ -23,6 +23,11 @@ struct tidings_str tidings_call_name(const struct tidings_call *h)
     return h->feature->name;
 }
 
+struct tidings_str tidings_call_origin(const struct tidings_call *h)
+{
+    return h->origin.len <= ORIGIN_MAX ? h->origin : STR_EMPTY;
+}
+
 static struct tidings_str as_text(struct buf *out, const struct json *value)
 {
     struct jw w;

@@ -11,7 +11,6 @@
 #include "core/filters.h"
 #include "uri/uri.h"
 
-#define ORIGIN_MAX 256u
 #define BASELINE_MAX 256u
 #define OTHER_BASELINE "initialBaseline" /* the same under its name elsewhere */
 #define MS_MAX 86400000                  /* a day; the longest --max-rate */

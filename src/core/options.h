@@ -18,6 +18,8 @@
 #include "core/match.h"
 #include "json/json.h"
 
+#define ORIGIN_MAX 256u /* bytes of an origin */
+
 enum option_match {
     OPTION_MATCH_AUTO, /* settled by what the URI is */
     OPTION_MATCH_LITERAL,

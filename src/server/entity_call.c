@@ -61,7 +61,8 @@ static struct entity_call *call_create(struct tidings_provider *provider, struct
     }
     c->call = call;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
-    c->origin = jv_str(jv_get(c->arguments, "origin"));
+    struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
+    c->origin = origin.len > 0 ? origin : tidings_call_origin(call);
     return c;
 }
 

@@ -134,6 +134,15 @@ for (const era of ['legacy', 'modern']) {
         const data = dataIn(await k.update(PATCHES, 'what somebody else wrote'));
         assert.equal(data.baseline, own.validFrom);
         assert.deepEqual(data.patch, { age: 8 });
+        const { structuredContent } = await k.client.callTool({
+            name: 'upsert-entity',
+            arguments: { uri: ANN, value: { name: 'Mine again', age: 8 } },
+            _meta: { 'dev.tidings/origin': 'me' },
+        });
+        await k.put({ name: 'Mine again' });
+        const next = dataIn(await k.update(PATCHES, 'what somebody else wrote then'));
+        assert.equal(next.baseline, structuredContent.validFrom);
+        assert.deepEqual(next.patch, { age: null });
     });
 
     it('what is too large is announced alone, and the chain goes on from there', async (t) => {

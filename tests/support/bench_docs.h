@@ -34,6 +34,7 @@ struct docs {
     struct doc_version versions[DOCS_MAX]; /* oldest first */
     size_t count;
     unsigned reads, patches; /* asked for */
+    int fails;               /* the next patch, with this code; 0: it does not */
     bool holds;              /* patches wait … */
     struct tidings_read *held[64];
     struct tidings_str held_uri[64], held_from[64];

@@ -91,6 +91,64 @@ static void own_writes_can_be_left_out_and_others_carry_the_value(void **state)
     assert_non_null(strstr(t.value, "\\\"n\\\": 2"));
 }
 
+static void upsert(const char *type, const char *value, const char *at)
+{
+    char arguments[256];
+    snprintf(arguments, sizeof(arguments), "\"uri\":\"entity:///%s/a\",\"value\":%s%s%s%s", type,
+             value, at ? ",\"validFrom\":\"" : "", at ? at : "", at ? "\"" : "");
+    call("upsert-entity", arguments, "\"changed\":true");
+}
+
+#define AT(second) "2024-01-01T10:00:0" second ".000Z"
+
+static void assert_says(const struct told *t, const char *text)
+{
+    if (!strstr(t->value, text)) {
+        fail_msg("'%s' does not say '%s'", t->value, text);
+    }
+}
+
+/* The program itself hears patches as any client does. */
+static void patches_begin_where_the_program_is(void **state)
+{
+    (void)state;
+    ears_init(&ears);
+    served_set("entities", ":memory:");
+    served_run();
+    for (int version = 1; version <= 2; version++) {
+        char type[96];
+        snprintf(type, sizeof(type), "\"name\":\"T\",\"version\":%d,\"jsonSchema\":{}", version);
+        call("add-entity-type", type, "\"success\":true");
+        if (version == 1) {
+            upsert("T@1", "{\"n\":0,\"m\":0}", AT("0"));
+            upsert("T@1", "{\"n\":1}", AT("1"));
+            assert_true(served_subscribe("entity:///T@1/a/patch",
+                                         "{\"initialBaseline\":\"2024-01-01T10:00:00Z\"}",
+                                         &ears) > 0);
+            struct told t = ears_await(&ears, 0);
+            assert_true(t.initial);
+            assert_says(&t, "\"baseline\":\"" AT("0") "\"");
+            assert_says(&t, "\"validFrom\":\"" AT("1") "\"");
+            assert_says(&t, "\"patch\":{\"m\":null,\"n\":1}");
+            upsert("T@1", "{\"n\":null}", AT("2"));
+            t = ears_await(&ears, 1);
+            assert_says(&t, "\"full\":true,\"value\":{\"n\":null}");
+            upsert("T@1", "{\"n\":3}", AT("3"));
+            t = ears_await(&ears, 2);
+            assert_says(&t, "\"baseline\":\"" AT("2") "\",\"patch\":{\"n\":3}");
+        }
+    }
+    upsert("T@2", "{\"n\":4}", AT("4")); /* from now on it has another URI */
+    struct told t = ears_await(&ears, 3);
+    assert_int_equal(t.kind, TIDINGS_CHANGE_DELETED);
+    assert_says(&t, "\"baseline\":\"" AT("3") "\",\"deleted\":true");
+    ears_init(&ears);
+    assert_true(served_subscribe("entity:///T@2/a/patch", "{\"baseline\":\"" AT("5") "\"}", &ears) >
+                0);
+    t = ears_await(&ears, 0);
+    assert_non_null(strstr(t.refused, "No snapshot found with validFrom timestamp: " AT("5")));
+}
+
 int main(void)
 {
 #define WITH(name) cmocka_unit_test_setup_teardown(name, served_begin, served_end)
@@ -98,6 +156,7 @@ int main(void)
         WITH(a_tool_of_the_program_is_neither_replaced_nor_withdrawn),
         WITH(a_file_that_cannot_be_is_said_at_the_start),
         WITH(own_writes_can_be_left_out_and_others_carry_the_value),
+        SERVED_BOTH(patches_begin_where_the_program_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
