@@ -139,6 +139,7 @@ enum profile_switch {
     PROFILE_ENVELOPE = 1u << 12,      /* WebSocket: {"type":"mcp","payload":…} */
     PROFILE_DRAFT = 1u << 13,         /* the revision DRAFT-2025-v2 exists */
     PROFILE_EVENTS = 1u << 14,        /* GET /events, the stream of a session */
+    PROFILE_DATA = 1u << 15,          /* updates have `title` and `data`, the content itself */
 };
 
 /* "gateway", "erlmcp", "lumenize"; NULL: no such ("none" neither). */
@@ -149,10 +150,12 @@ bool profile_does(const struct profile *profile, unsigned what);
 
 struct option_limits;
 struct options;
-/* What a legacy subscription to `uri` (as far as it has no wildcard) gets when it asks for nothing
- * and no rule is set. */
-void dialect_default_options(const struct server_identity *self, struct tidings_str uri,
-                             struct options *options, struct option_limits *limits);
+/* What a legacy subscription gets when it asks for nothing and no rule is set. */
+void dialect_default_options(const struct server_identity *self, struct options *options,
+                             struct option_limits *limits);
+/* PROFILE_DATA: the members `title` and `data`, without braces, from an array of content elements
+ * (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
+void dialect_put_data(struct buf *out, struct tidings_str value_json);
 /* The code of a legacy request that comes before `initialize`, or for a session that is not; and of
  * one for what is switched off. */
 int dialect_code_uninitialized(const struct profile *profile, int otherwise);
@@ -230,7 +233,7 @@ struct dialect_updated {
     struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
-    struct tidings_str value_json;      /* a content element; empty: none */
+    struct tidings_str value_json;      /* contents; with PROFILE_DATA members; empty: none */
     uint64_t epoch, cursor;
     unsigned merged; /* how many changes this stands for */
     bool truncated;

@@ -17,11 +17,9 @@ struct profile {
     int unreadable;     /* resources/read of what exists, but not like that */
     /* Sentences of errors; empty: ours. */
     struct tidings_str not_found_text, invalid_uri_text;
-    /* What subscriptions get that ask for nothing … */
+    /* What subscriptions get that ask for nothing. */
     uint64_t rate_ms;
     enum option_include include;
-    bool initial;
-    struct tidings_str options_below; /* … below this URI */
 };
 
 static const struct profile profiles[] = {
@@ -51,13 +49,11 @@ static const struct profile profiles[] = {
     },
     {
         .name = {"lumenize", 8},
-        .switches = PROFILE_UNSUBSCRIBED | PROFILE_ENVELOPE | PROFILE_DRAFT,
+        .switches = PROFILE_UNSUBSCRIBED | PROFILE_LITERAL | PROFILE_DATA | PROFILE_ENVELOPE |
+                    PROFILE_DRAFT,
         .not_found = RPC_INVALID_PARAMS,
         .invalid_uri = RPC_INTERNAL,
         .unreadable = RPC_INTERNAL,
-        .include = OPTION_INCLUDE_VALUE,
-        .initial = true,
-        .options_below = {"entity:///", 10},
     },
 };
 
@@ -81,22 +77,71 @@ bool dialect_does(const struct server_identity *self, unsigned what)
     return profile_does(self->profile, what);
 }
 
-void dialect_default_options(const struct server_identity *self, struct tidings_str uri,
-                             struct options *options, struct option_limits *limits)
+void dialect_default_options(const struct server_identity *self, struct options *options,
+                             struct option_limits *limits)
 {
     const struct profile *p = self->profile;
-    if (!p || (p->options_below.len > 0 && !str_starts(uri, p->options_below))) {
-        return;
-    }
-    if (!(options->given & OPTION_INCLUDE)) {
+    if (p && !(options->given & OPTION_INCLUDE)) {
         options->include = p->include;
     }
-    if (!(options->given & OPTION_INITIAL)) {
-        options->initial = p->initial;
-    }
-    if (!self->has_rate && p->rate_ms > 0) {
+    if (p && !self->has_rate && p->rate_ms > 0) {
         limits->rate_ms = p->rate_ms;
     }
+}
+
+/* ---- contents in updates --------------------------------------------------------------------- */
+
+/* "Entity User@1.0: user123", or what the content is called. */
+static void put_title(struct jw *w, const struct json *data, const struct json *element)
+{
+    struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
+                       version = jv_str(jv_get(data, "entityTypeVersion")),
+                       id = jv_str(jv_get(data, "entityId")),
+                       title = jv_str(jv_get(element, "title"));
+    struct buf text;
+    buf_init(&text, 64 + type.len + version.len + id.len);
+    if (type.len > 0 && id.len > 0) {
+        buf_puts(&text, STR("Entity "));
+        buf_puts(&text, type);
+        buf_putc(&text, '@');
+        buf_puts(&text, version);
+        buf_puts(&text, STR(": "));
+        buf_puts(&text, id);
+        title = buf_str(&text);
+    }
+    if (title.len > 0) {
+        jw_put_string(w, STR("title"), title);
+    }
+    buf_deinit(&text);
+}
+
+void dialect_put_data(struct buf *out, struct tidings_str value_json)
+{
+    struct json *value = NULL, *text = NULL;
+    (void)jv_parse(value_json, JSON_MAX_DEPTH, &value, NULL);
+    const struct json *element = jv_is(value, JV_ARRAY) ? jv_at(value, 0) : NULL;
+    const struct json *data = jv_is(value, JV_ARRAY) ? element : value;
+    if (jv_is(jv_get(element, "text"), JV_STRING) &&
+        jv_parse(jv_str(jv_get(element, "text")), JSON_MAX_DEPTH, &text, NULL) == 0) {
+        data = text;
+    }
+    struct jw w;
+    struct buf object;
+    buf_init(&object, out->max);
+    jw_init(&w, &object);
+    jw_begin_object(&w);
+    put_title(&w, data, element);
+    jw_key(&w, STR("data"));
+    jw_value(&w, data);
+    jw_end_object(&w);
+    if (object.failed || !data) {
+        out->failed = TIDINGS_E_NOMEM;
+    } else { /* its members */
+        buf_put(out, object.ptr + 1, object.len - 2);
+    }
+    buf_deinit(&object);
+    jv_unref(text);
+    jv_unref(value);
 }
 
 bool profile_answers_200(const struct profile *profile, int rpc_code)
@@ -155,10 +200,10 @@ static void name_not_found(const struct profile *p, struct dialect_error *e)
 static void name_by_profile(const struct profile *p, const struct dialect_failure *f,
                             struct dialect_error *e)
 {
-    bool is_missing = f->code == TIDINGS_E_NOTFOUND || f->code == TIDINGS_E_DENIED;
+    bool is_missing = e->code == RPC_NOT_FOUND_LEGACY;
     bool subscribes = str_eq(f->method, STR("resources/subscribe"));
-    bool is_ours = f->code == TIDINGS_E_LIMIT || dialect_code(f->era, f->code) == RPC_INTERNAL;
-    if (e->uri.len == 0 || f->code == TIDINGS_OK) {
+    bool is_ours = f->code == TIDINGS_E_LIMIT || e->code == RPC_INTERNAL;
+    if (e->uri.len == 0) {
         return;
     }
     if (is_invalid(e->uri, is_missing && f->is_unserved)) {

@@ -361,6 +361,10 @@ static void gather_literal(struct pieces *p, const struct dialect_updated *u)
         piece(p, STR(",\"metadata\":"));
         metadata_pieces(p, u);
     }
+    if (profile_does(u->profile, PROFILE_DATA) && u->value_json.len > 0) {
+        piece(p, STR(","));
+        piece(p, u->value_json);
+    }
     piece(p, STR("}}"));
 }
 

@@ -524,7 +524,7 @@ static bool apply_rules(struct wish *w)
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
     if (w->owner->call) { /* what comes in the legacy way */
-        dialect_default_options(w->owner->core->self, fixed, &w->options, &limits);
+        dialect_default_options(w->owner->core->self, &w->options, &limits);
     }
     if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
         wish_refuse(w, err.code, "%s", err.text);

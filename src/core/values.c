@@ -21,7 +21,14 @@
 struct value_key {
     const struct change *change;
     const struct baseline *from;
-    uintptr_t is_patch;
+    uintptr_t shape; /* enum value_shape */
+};
+
+enum value_shape {
+    SHAPE_CONTENTS,
+    SHAPE_PATCH,
+    SHAPE_SAID, /* as PROFILE_DATA has them */
+    SHAPE_SAID_PATCH,
 };
 
 struct value {
@@ -293,7 +300,7 @@ enum value_state values_get_patch(struct core *core, const struct change *change
                                   struct baseline *from, struct tidings_str *ret_json,
                                   struct baseline **ret_to)
 {
-    struct value_key key = {.change = change, .from = from, .is_patch = 1};
+    struct value_key key = {.change = change, .from = from, .shape = SHAPE_PATCH};
     struct value *e = find(&core->values, key);
     *ret_json = STR_EMPTY;
     *ret_to = NULL;
@@ -326,14 +333,57 @@ static struct chain *chain_of(const struct sub *sub)
     return sub->extra ? sub->extra->chain : NULL;
 }
 
+/* In the words of the profile, which legacy clients get. */
+static bool is_said(const struct sub *sub)
+{
+    const struct peer *peer = sub->peer;
+    return sub->listen->id_len == 0 && dialect_does(peer->core->self, PROFILE_DATA) &&
+           !(peer->ops && peer->ops->told);
+}
+
+/* The same as `*json`, made once. */
+static enum value_state say(struct core *core, const struct change *change, struct value_key key,
+                            struct tidings_str *json)
+{
+    struct value *e = find(&core->values, key);
+    if (!e) {
+        trim(&core->values);
+        e = add(core, change, key);
+        if (!e) {
+            *json = STR_EMPTY;
+            return VALUE_NONE;
+        }
+        e->from = baseline_ref((struct baseline *)(uintptr_t)key.from);
+        if (json->len > 0) {
+            dialect_put_data(&e->out, *json);
+        } else { /* gone: all that is known of it */
+            buf_puts(&e->out, STR("\"data\":{\"deleted\":true,"));
+            buf_puts(&e->out, change->metadata_json);
+            buf_putc(&e->out, '}');
+        }
+        conclude(e, true);
+    }
+    *json = buf_str(&e->out);
+    return e->state;
+}
+
 enum value_state sub_value(const struct sub *sub, const struct change *change,
                            struct tidings_str *ret_json, struct baseline **ret_to)
 {
     struct core *core = sub->peer->core;
     const struct chain *chain = chain_of(sub);
+    struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
     *ret_to = NULL;
-    return chain ? values_get_patch(core, change, chain_at(chain, change->uri), ret_json, ret_to)
-                 : values_get(core, change, ret_json);
+    enum value_state state = chain ? values_get_patch(core, change, from, ret_json, ret_to)
+                                   : values_get(core, change, ret_json);
+    bool is_there =
+        state == VALUE_READY || (state == VALUE_NONE && change->kind == TIDINGS_CHANGE_DELETED);
+    if (!is_there || !is_said(sub)) {
+        return state;
+    }
+    struct value_key key = {
+        .change = change, .from = from, .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID};
+    return say(core, change, key, ret_json);
 }
 
 void sub_told(const struct sub *sub, const struct change *change, struct baseline *to)

@@ -100,6 +100,7 @@ static void failures_have_the_codes_of_the_profile_in_the_legacy_era_alone(void 
         {"erlmcp", TIDINGS_E_NOMEM, "x://a", subscribe, false, -32006, NULL},
         {"erlmcp", TIDINGS_E_NOMEM, "x://a", read, false, -32603, NULL},
         {"lumenize", TIDINGS_E_NOTFOUND, "entity:///a", read, false, -32602, NULL},
+        {"lumenize", TIDINGS_E_GONE, "entity:///a", read, false, -32602, NULL},
         {"lumenize", TIDINGS_E_INVALID, "entity:///a@1/b/patch/x", read, false, -32603, NULL},
         {"lumenize", TIDINGS_E_INVALID, "a b", subscribe, false, -32603, NULL},
         {"lumenize", TIDINGS_E_NOTFOUND, "/entity/a@1/b", read, true, -32602, NULL},
@@ -183,6 +184,10 @@ static void updates_say_what_the_document_prints_and_nothing_more(void **state)
     check_update("erlmcp", u,
                  "{\"jsonrpc\":\"2.0\",\"method\":\"resources/updated\",\"params\":{\"uri\":"
                  "\"x://a\"}}");
+    u.value_json = STR("\"title\":\"t\",\"data\":{}");
+    check_update("lumenize", u,
+                 "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{"
+                 "\"uri\":\"x://a\",\"title\":\"t\",\"data\":{}}}");
     change_unref(change);
     struct buf all;
     buf_init(&all, 4096);
@@ -191,6 +196,37 @@ static void updates_say_what_the_document_prints_and_nothing_more(void **state)
                         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
                         "\"params\":{}}");
     buf_deinit(&all);
+}
+
+static void check_data(const char *value, const char *expected)
+{
+    struct buf out;
+    buf_init(&out, 4096);
+    dialect_put_data(&out, tidings_str(value));
+    if (expected) {
+        assert_int_equal(out.failed, 0);
+        assert_string_equal(out.ptr, expected);
+    } else {
+        assert_true(out.failed != 0);
+    }
+    buf_deinit(&out);
+}
+
+static void content_is_said_as_title_and_data(void **state)
+{
+    (void)state;
+    check_data(
+        "[{\"uri\":\"x\",\"text\":\"{\\\"entityId\\\":\\\"a\\\",\\\"entityTypeName\\\":\\\"T\\\","
+        "\\\"entityTypeVersion\\\":\\\"1.0\\\"}\"}]",
+        "\"title\":\"Entity T@1.0: a\",\"data\":{\"entityId\":\"a\",\"entityTypeName\":\"T\","
+        "\"entityTypeVersion\":\"1.0\"}");
+    check_data("{\"patch\":{\"a\":null}}", "\"data\":{\"patch\":{\"a\":null}}");
+    /* what is no JSON is said as the element it is */
+    check_data("[{\"title\":\"t\",\"text\":\"plain\"}]",
+               "\"title\":\"t\",\"data\":{\"title\":\"t\",\"text\":\"plain\"}");
+    check_data("[{\"blob\":\"AA==\"}]", "\"data\":{\"blob\":\"AA==\"}");
+    check_data("[]", NULL);
+    check_data("", NULL);
 }
 
 /* ---- options and revisions ------------------------------------------------------------------- */
@@ -202,14 +238,14 @@ static void defaults_of_a_profile_are_those_of_who_asks_for_nothing(void **state
     struct options o;
     struct option_limits limits = {0};
     options_init(&o);
-    dialect_default_options(&er, STR("x://a"), &o, &limits);
+    dialect_default_options(&er, &o, &limits);
     assert_int_equal(o.include, OPTION_INCLUDE_METADATA);
     assert_int_equal(limits.rate_ms, 1000);
     options_init(&o);
     o.given = OPTION_INCLUDE;
     limits.rate_ms = 7;
     er.has_rate = true;
-    dialect_default_options(&er, STR("x://a"), &o, &limits);
+    dialect_default_options(&er, &o, &limits);
     assert_int_equal(o.include, OPTION_INCLUDE_NONE);
     assert_int_equal(limits.rate_ms, 7);
 }
@@ -241,6 +277,7 @@ int main(void)
         cmocka_unit_test(failures_have_the_codes_of_the_profile_in_the_legacy_era_alone),
         cmocka_unit_test(statuses_and_other_codes_follow_the_profile),
         cmocka_unit_test(updates_say_what_the_document_prints_and_nothing_more),
+        cmocka_unit_test(content_is_said_as_title_and_data),
         cmocka_unit_test(defaults_of_a_profile_are_those_of_who_asks_for_nothing),
         cmocka_unit_test(the_draft_revision_exists_in_its_profile_alone),
     };
