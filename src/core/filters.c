@@ -148,11 +148,10 @@ void filter_release(struct filter *f)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static bool holds(struct core *core, const struct change *change, const struct sub_condition *c)
+static bool is_value(const struct json *value, struct tidings_str wanted)
 {
-    struct json *value = jv_get_str(jv_get(core_subject(core, change), "metadata"), c->key);
     if (jv_is(value, JV_STRING)) {
-        return str_eq(jv_str(value), c->value);
+        return str_eq(jv_str(value), wanted);
     }
     if (!value || jv_is(value, JV_OBJECT) || jv_is(value, JV_ARRAY)) {
         return false;
@@ -162,9 +161,20 @@ static bool holds(struct core *core, const struct change *change, const struct s
     buf_init(&text, 64);
     jw_init(&w, &text);
     jw_value(&w, value);
-    bool equal = str_eq(buf_str(&text), c->value);
+    bool equal = str_eq(buf_str(&text), wanted);
     buf_deinit(&text);
     return equal;
+}
+
+/* Of several values one is enough. */
+static bool holds(struct core *core, const struct change *change, const struct sub_condition *c)
+{
+    struct json *value = jv_get_str(jv_get(core_subject(core, change), "metadata"), c->key);
+    bool found = is_value(value, c->value);
+    for (size_t i = 0; !found && jv_is(value, JV_ARRAY) && i < jv_count(value); i++) {
+        found = is_value(jv_at(value, i), c->value);
+    }
+    return found;
 }
 
 static bool satisfies(struct sub *sub, const struct change *change)

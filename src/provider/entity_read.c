@@ -357,8 +357,31 @@ int entity_patch(struct entity_request *r, struct entities *e, struct tidings_er
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
-static void put_metadata(struct buf *out, const struct entity_version *v)
+/* What ?parent= asks for. Those below whom it was are told that it went. */
+static void put_parents(struct jw *w, struct tidings_str now, struct tidings_str before)
 {
+    bool has_moved = before.len > 0 && !str_eq(now, before);
+    if (now.len > 0) {
+        jw_put_string(w, STR("parentId"), now);
+    }
+    if (now.len > 0 || has_moved) {
+        jw_key(w, STR("parent"));
+    }
+    if (has_moved) {
+        jw_begin_array(w);
+    }
+    if (now.len > 0) {
+        jw_string(w, now);
+    }
+    if (has_moved) {
+        jw_string(w, before);
+        jw_end_array(w);
+    }
+}
+
+static void put_metadata(struct buf *out, const struct entity_done *done)
+{
+    const struct entity_version *v = &done->version;
     char from[TIMELINE_TEXT];
     struct jw w;
     jw_init(&w, out);
@@ -366,10 +389,7 @@ static void put_metadata(struct buf *out, const struct entity_version *v)
     jw_put_string(&w, STR("entityTypeName"), v->type);
     jw_put_string(&w, STR("entityTypeVersion"), v->type_version);
     jw_put_string(&w, STR("validFrom"), timeline_text(v->from, from));
-    if (v->parent.len > 0) {
-        jw_put_string(&w, STR("parentId"), v->parent);
-        jw_put_string(&w, STR("parent"), v->parent); /* what ?parent= asks for */
-    }
+    put_parents(&w, v->parent, done->before_parent);
     jw_put_raw(&w, STR("changedBy"), v->changed_by);
     jw_end_object(&w);
 }
@@ -389,7 +409,7 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
     buf_init(&from, ENTITY_URI_MAX);
     buf_init(&metadata, ANNOUNCED_MAX);
     (void)entity_uri_build(&uri, &text);
-    put_metadata(&metadata, v);
+    put_metadata(&metadata, done);
     struct tidings_change change = {
         .uri = buf_str(&text),
         .kind = v->deleted      ? TIDINGS_CHANGE_DELETED

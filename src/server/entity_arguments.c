@@ -95,6 +95,28 @@ static bool is_changed_by(struct json *list)
     return good;
 }
 
+/* LU-R5: together with validFrom, and later. It is no more than that: a version ends when the next
+ * one begins, whatever was foreseen, so there is nothing to be kept. */
+static int check_valid_to(struct json *a, int64_t from, struct tidings_error *err)
+{
+    struct tidings_str text = jv_str(jv_get(a, "validTo"));
+    char forever[TIMELINE_TEXT];
+    int64_t to = TIMELINE_FOREVER;
+    if (!jv_get(a, "validTo")) {
+        return 0;
+    }
+    if (from == TIMELINE_NEVER) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "validTo is given together with validFrom");
+    }
+    bool is_forever = str_eq(text, timeline_text(TIMELINE_FOREVER, forever)) ||
+                      str_eq(text, STR("9999-01-01T00:00:00Z"));
+    int rc = is_forever ? 0 : timeline_parse(text, &to, err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "validTo");
+    }
+    return to > from ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "validTo must be after validFrom");
+}
+
 static int read_changed_by(struct entity_call *c, struct json *value, struct tidings_str *ret,
                            struct tidings_error *err)
 {
@@ -152,5 +174,6 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
     }
     rc = read_changed_by(c, jv_get(a, "changedBy"), &ret->changed_by, err);
     rc = rc == 0 ? entity_call_time(a, "baseline", &ret->baseline, err) : rc;
-    return rc == 0 ? entity_call_time(a, "validFrom", &ret->valid_from, err) : rc;
+    rc = rc == 0 ? entity_call_time(a, "validFrom", &ret->valid_from, err) : rc;
+    return rc == 0 ? check_valid_to(a, ret->valid_from, err) : rc;
 }

@@ -13,10 +13,12 @@
 #define ORIGIN_MAX 256u
 
 #define ACCEPTED                                                                                   \
-    "baseline, changedBy, idempotencyKey, onConflict, origin, parentId, undelete, validFrom"
+    "baseline, changedBy, idempotencyKey, onConflict, origin, parentId, undelete, validFrom, "     \
+    "validTo"
 
-static const char *const names[] = {"baseline", "changedBy", "idempotencyKey", "onConflict",
-                                    "origin",   "parentId",  "undelete",       "validFrom"};
+static const char *const names[] = {"baseline",   "changedBy", "idempotencyKey",
+                                    "onConflict", "origin",    "parentId",
+                                    "undelete",   "validFrom", "validTo"};
 
 #define NAME_COUNT (sizeof(names) / sizeof(names[0]))
 

@@ -39,7 +39,8 @@
     "\"onConflict\":{\"enum\":[\"fail\",\"rebase\"],\"description\":\"rebase: apply the "          \
     "patch to what is current\"},\"ifAbsent\":{\"type\":\"boolean\",\"description\":\"only "       \
     "where nothing is\"},\"parentId\":{\"type\":[\"string\",\"null\"]}," CHANGED_BY                \
-    "," TIME_PROPERTY("validFrom", "when it begins, now when absent")
+    "," TIME_PROPERTY("validFrom", "when it begins, now when absent") "," TIME_PROPERTY(           \
+        "validTo", "only with validFrom and after it; it ends when the next version begins")
 #define MARK TARGET "," BASELINE "," CHANGED_BY
 #define OBJECT(properties, more)                                                                   \
     "{\"type\":\"object\",\"properties\":{" properties "}" more ",\"additionalProperties\":false}"

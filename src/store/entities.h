@@ -126,6 +126,7 @@ struct entity_done {
     struct entity_version version; /* what is there now; texts in the arena */
     int64_t before;                /* where the version before it begins; TIMELINE_NEVER: none */
     struct tidings_str before_version; /* of its type then; empty: none */
+    struct tidings_str before_parent;  /* what it was below then; or empty */
     bool changed;                      /* false: it was so already, nothing was written */
     bool created;                      /* the first version, or undeleted */
 };

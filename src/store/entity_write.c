@@ -402,6 +402,7 @@ static int report(struct work *k, struct entity_done *done)
             .version = s->changed ? s->next : s->now,
             .before = s->exists && s->changed ? s->now.from : TIMELINE_NEVER,
             .before_version = s->exists && s->changed ? s->now.type_version : STR_EMPTY,
+            .before_parent = s->exists && s->changed ? s->now.parent : STR_EMPTY,
             .changed = s->changed,
             .created = s->changed && (!s->exists || s->w->op == ENTITY_UNDELETE),
         };

@@ -122,6 +122,77 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(deleted.params._meta['dev.tidings/change'], 'deleted');
     });
 
+    it('all of a type, and all below a parent, are told of everything, deletion and return too', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        await k.done('add-entity-type', { name: 'Team', version: '1', jsonSchema: {} });
+        const all = 'entity:///User@1.0/';
+        const below = [`${all}?parent=p`, 'entity:///?parent=p'];
+        await k.subscribe(all, ...below);
+        const told = async (subscribed, uri, change) => {
+            const update = await k.update(subscribed, `${change} of ${uri} for ${subscribed}`);
+            assert.equal(update.params.uri, uri, subscribed);
+            assert.equal(update.params._meta['dev.tidings/change'] ?? 'updated', change, subscribed);
+            return update;
+        };
+        const put = (uri, name, parentId) => k.done('upsert-entity', { uri, value: { name }, parentId });
+        const [kid, other, team] = [`${all}kid`, `${all}other`, 'entity:///Team@1/t'];
+        for (const [act, change, value] of [
+            [() => put(kid, 'Kid', 'p'), 'created', { name: 'Kid' }],
+            [() => put(kid, 'Kim', 'p'), 'updated', { name: 'Kim' }],
+            [() => k.done('delete-entity', { uri: kid }), 'deleted'],
+            [() => k.done('undelete-entity', { uri: kid }), 'created', { name: 'Kim' }],
+        ]) {
+            await put(team, 'T', 'q'); // of no concern to anybody
+            await put(other, change, 'q');
+            await act();
+            await told(all, other, change === 'created' && value.name === 'Kid' ? 'created' : 'updated');
+            for (const subscribed of [all, ...below]) {
+                const update = await told(subscribed, kid, change);
+                if (value) {
+                    assert.deepEqual(entityIn(update).value, value);
+                }
+            }
+        }
+        await put(team, 'U', 'p');
+        await told(below[1], team, 'updated');
+        await put(kid, 'Kim', 'q');
+        for (const subscribed of below) {
+            const left = await told(subscribed, kid, 'updated');
+            assert.equal(entityIn(left).parentId, 'q', 'it left');
+        }
+        await put(kid, 'Kai', 'q'); // no more of their concern
+        await put(kid, 'Kai', 'p');
+        for (const subscribed of below) {
+            assert.equal(entityIn(await told(subscribed, kid, 'updated')).value.name, 'Kai', 'it is back');
+        }
+    });
+
+    it('a version begins when it is said to, and ends when the next one begins', async (t) => {
+        const k = await Keeper.open(t, era, '--entities', ':memory:');
+        await k.addType();
+        const put = (name, validFrom, validTo) =>
+            k.call('upsert-entity', { uri: ANN, value: { name }, validFrom, validTo });
+        const times = ['2020-01-01T00:00:00.000Z', '2021-01-01T00:00:00Z', '9999-01-01T00:00:00.000Z'];
+        const first = (await put('Ann', times[0], times[1])).structuredContent;
+        assert.deepEqual([first.validFrom, first.validTo], [times[0], times[2]]);
+        const second = (await put('Bob', times[1], times[2])).structuredContent;
+        assert.equal(second.validFrom, '2021-01-01T00:00:00.000Z');
+        assert.equal((await k.read(`${ANN}/at/2020-06-01T00:00:00Z`)).validTo, second.validFrom);
+        for (const [validFrom, validTo, part] of [
+            [undefined, times[2], /together/],
+            ['2022-01-01T00:00:00Z', '2022-01-01T00:00:00.000Z', /after/],
+            ['2022-01-01T00:00:00Z', '2021-01-01T00:00:00Z', /after/],
+            ['2022-01-01T00:00:00Z', 'later', /validTo/],
+        ]) {
+            const problem = await k.refused('upsert-entity', { uri: ANN, value: { name: 'X' }, validFrom, validTo });
+            assert.equal(problem.reason, 'invalid');
+            assert.match(problem.error, part);
+        }
+        const early = await k.done('upsert-entity', { uri: ANN, value: { name: 'C' }, validFrom: times[0] });
+        assert.equal(early.validFrom, '2021-01-01T00:00:00.001Z', 'behind the one before it');
+    });
+
     it('what may not be subscribed to or read is refused', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
