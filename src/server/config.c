@@ -212,6 +212,7 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->publish);
     config_list_deinit(&c->tcp);
     config_list_deinit(&c->unix_sockets);
+    config_list_deinit(&c->http_unix);
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->entities);
@@ -277,7 +278,8 @@ bool config_is_given(const struct config *c, const char *name)
 
 bool config_wants_http(const struct config *c)
 {
-    bool has_other = c->stdio || c->tcp.count > 0 || c->unix_sockets.count > 0;
+    bool has_other =
+        c->stdio || c->tcp.count > 0 || c->unix_sockets.count > 0 || c->http_unix.count > 0;
     return !has_other || config_is_given(c, "http");
 }
 

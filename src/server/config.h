@@ -68,6 +68,7 @@ struct config {
     bool stdio;
     struct config_list tcp;          /* addresses */
     struct config_list unix_sockets; /* paths */
+    struct config_list http_unix;    /* paths */
     unsigned unix_mode;
     uint64_t workers; /* 0: as many as cores */
     struct config_mount *mounts;

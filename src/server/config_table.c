@@ -38,6 +38,8 @@ const struct config_row config_rows[] = {
          "address of the HTTP endpoint /mcp; port 0 takes any free one")},
     BOOL("stdio", stdio, "false",
          "speak on standard input and output; HTTP only when --http is given too"),
+    LIST("http-unix", CONFIG_PATHS, http_unix, "", "PATH",
+         "the HTTP endpoint on a Unix socket; may be repeated"),
     LIST("tcp", CONFIG_ADDRESSES, tcp, "", "ADDR:PORT",
          "speak as on stdio to whoever connects here; may be repeated"),
     LIST("unix", CONFIG_PATHS, unix_sockets, "", "PATH",

@@ -2,12 +2,9 @@
  *
  * The doors of a server: which there are, how many may come in, and what they are called.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/server_private.h"
@@ -45,9 +42,9 @@ static size_t connection_limit(const struct tidings_server *s)
 bool doors_have(const struct tidings_server *s, enum door_kind kind)
 {
     const struct config *c = &s->config;
-    bool has = kind == DOOR_HTTP
-                   ? config_is_given(c, "http") || (config_wants_http(c) && s->passed_count == 0)
-                   : c->tcp.count > 0 || c->unix_sockets.count > 0;
+    bool has = kind == DOOR_HTTP ? config_is_given(c, "http") || c->http_unix.count > 0 ||
+                                       (config_wants_http(c) && s->passed_count == 0)
+                                 : c->tcp.count > 0 || c->unix_sockets.count > 0;
     for (size_t i = 0; i < s->passed_count; i++) {
         has = has || s->passed[i].kind == kind;
     }
@@ -152,7 +149,7 @@ static int open_http(struct tidings_server *s, struct tidings_error *err)
     return open_one(s, DOOR_HTTP, &at, err);
 }
 
-static int open_sockets(struct tidings_server *s, struct tidings_error *err)
+static int open_tcp(struct tidings_server *s, struct tidings_error *err)
 {
     const struct config *c = &s->config;
     int rc = 0;
@@ -162,28 +159,31 @@ static int open_sockets(struct tidings_server *s, struct tidings_error *err)
         struct endpoint_address at = {.option = "--tcp ADDR:PORT", .host = a.host, .port = a.port};
         rc = rc < 0 ? rc : open_one(s, DOOR_LINES, &at, err);
     }
-    for (size_t i = 0; rc == 0 && i < c->unix_sockets.count; i++) {
-        struct endpoint_address at = {
-            .option = "--unix PATH", .path = c->unix_sockets.items[i], .mode = c->unix_mode};
-        rc = open_one(s, DOOR_LINES, &at, err);
+    return rc;
+}
+
+static int open_paths(struct tidings_server *s, enum door_kind kind, struct tidings_error *err)
+{
+    const struct config *c = &s->config;
+    bool is_http = kind == DOOR_HTTP;
+    const struct config_list *paths = is_http ? &c->http_unix : &c->unix_sockets;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < paths->count; i++) {
+        struct endpoint_address at = {.option = is_http ? "--http-unix PATH" : "--unix PATH",
+                                      .path = paths->items[i],
+                                      .mode = c->unix_mode};
+        rc = open_one(s, kind, &at, err);
     }
     return rc;
 }
 
-/* Copies of the descriptors, so that a start that fails may be tried again. */
+/* Only when all are open the descriptors are let go: a start that fails may be tried again. */
 static int open_passed(struct tidings_server *s, struct tidings_error *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->passed_count; i++) {
-        struct endpoint_address at = {.fd = fcntl(s->passed[i].fd, F_DUPFD_CLOEXEC, 0)};
-        if (at.fd < 0) {
-            return error_errno(err, errno, "a passed socket");
-        }
-        size_t before = s->door_count;
+        struct endpoint_address at = {.fd = s->passed[i].fd};
         rc = open_one(s, s->passed[i].kind, &at, err);
-        if (rc < 0 && s->door_count == before) {
-            close(at.fd);
-        }
     }
     if (rc == 0) {
         doors_forget_passed(s);
@@ -223,7 +223,13 @@ int doors_open(struct tidings_server *s, struct tidings_error *err)
         rc = open_http(s, err);
     }
     if (rc == 0) {
-        rc = open_sockets(s, err);
+        rc = open_paths(s, DOOR_HTTP, err);
+    }
+    if (rc == 0) {
+        rc = open_tcp(s, err);
+    }
+    if (rc == 0) {
+        rc = open_paths(s, DOOR_LINES, err);
     }
     return rc < 0 ? rc : open_passed(s, err);
 }

@@ -220,24 +220,28 @@ int endpoint_check_passed(int fd, struct tidings_error *err)
     return 0;
 }
 
+static int open_copy(struct endpoint *e, int fd, struct tidings_error *err)
+{
+    int rc = endpoint_check_passed(fd, err);
+    if (rc < 0) {
+        return rc;
+    }
+    e->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return e->fd < 0 ? error_errno(err, errno, "descriptor %d", fd) : 0;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct tidings_error *err)
 {
     *e = (struct endpoint){.fd = -1};
-    bool is_passed = !at->host && !at->path;
-    int rc;
-    if (is_passed) {
-        rc = endpoint_check_passed(at->fd, err);
-        e->fd = at->fd;
-    } else {
-        rc = at->path ? open_path(e, at, err) : open_internet(e, at, err);
-    }
+    int rc = at->path   ? open_path(e, at, err)
+             : at->host ? open_internet(e, at, err)
+                        : open_copy(e, at->fd, err);
     if (rc == 0) {
         rc = read_name(e, err);
     }
     if (rc < 0) {
-        e->fd = is_passed ? -1 : e->fd;
         endpoint_close(e);
     }
     return rc;

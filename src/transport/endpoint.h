@@ -20,7 +20,7 @@ struct endpoint_address {
     const char *option; /* for errors: what chooses it, "--http ADDR:PORT" */
     const char *host;   /* numeric; or … */
     const char *path;   /* … of a Unix socket; or … */
-    int fd;             /* … a listening socket, which is taken over (both NULL) */
+    int fd;             /* … a listening socket, of which it has a copy (both NULL) */
     uint16_t port;      /* 0: any free one */
     unsigned mode;      /* permissions of the path */
 };
@@ -36,8 +36,8 @@ struct endpoint {
     ino_t inode;
 };
 
-/* On failure nothing is left behind, and a passed descriptor is not closed. TIDINGS_E_EXISTS: in
- * use; TIDINGS_E_NOTFOUND, TIDINGS_E_DENIED, TIDINGS_E_INVALID. */
+/* On failure nothing is left behind. TIDINGS_E_EXISTS: in use; TIDINGS_E_NOTFOUND,
+ * TIDINGS_E_DENIED, TIDINGS_E_INVALID. */
 int endpoint_open(struct endpoint *e, const struct endpoint_address *at, struct tidings_error *err);
 /* Is it a stream socket that listens? Makes it fit for us: neither blocking nor inherited. */
 int endpoint_check_passed(int fd, struct tidings_error *err);

@@ -8,6 +8,7 @@ import { existsSync, statSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
+import { Connection } from './lib/http.mjs';
 import { key, listen, modern, updates } from './lib/rpc.mjs';
 import { run } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -49,6 +50,20 @@ test('one change is told through every door', async (t) => {
         await peer.message(updates(uri), 'an update in a line');
     }
     assert.equal((await modern(web, 'resources/read', { uri })).status, 200);
+});
+
+test('HTTP is served on a Unix socket too', async (t) => {
+    const tree = new Tree(t, files);
+    const path = tree.aside();
+    const server = await serveDoors(t, ['--http-unix', path], { tree });
+    assert.deepEqual(server.doors, [`http+unix:${path}`]);
+    const connection = await Connection.open({}, { path, host: undefined, port: undefined });
+    const target = `/resource?uri=${encodeURIComponent(server.uri('a.txt'))}`;
+    const headers = { Host: 'localhost' };
+    const answer = await connection.request({ method: 'GET', path: target, headers });
+    assert.equal(answer.status, 200);
+    assert.equal(answer.text, 'a');
+    connection.close();
 });
 
 test('without --http, naming another door is having no HTTP', async (t) => {

@@ -171,9 +171,10 @@ static void a_passed_socket_must_listen(void **state)
     at.fd = e.fd;
     assert_int_equal(endpoint_open(&taken, &at, &err), 0);
     assert_string_equal(taken.path, path);
-    e.fd = -1;
+    assert_int_not_equal(taken.fd, e.fd);
     endpoint_close(&taken);
     assert_true(exists(path)); /* whoever made it removes it */
+    assert_int_equal(connect_to(path), 0);
     endpoint_close(&e);
     assert_false(exists(path));
 }
