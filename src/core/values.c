@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A short list of the newest values. An entry that is being read stays until the provider is done;
- * the rest goes, oldest first, when there are too many.
+ * A short list of the newest values. An entry that is being read stays until the provider is done,
+ * and does not count: else those that were read would go before they are told. The rest goes,
+ * oldest first, when there are too many.
  */
 #include "core/values.h"
 
@@ -64,7 +65,7 @@ static void value_free(struct values *v, struct value *e)
 {
     list_remove(&e->link);
     map_remove(&v->by_key, key_text(&e->key));
-    v->count--;
+    v->count -= e->state != VALUE_READING;
     v->bytes -= e->out.len;
     change_unref(e->change);
     baseline_unref(e->from);
@@ -120,7 +121,6 @@ static struct value *add(struct core *core, const struct change *change, struct 
     arena_init(&e->arena, 1u << 16);
     buf_init(&e->out, core->limits->max_value_bytes * VALUE_ESCAPE + 4096);
     list_append(&v->entries, &e->link);
-    v->count++;
     return e;
 }
 
@@ -131,6 +131,7 @@ static void conclude(struct value *e, bool is_ready)
     if (e->state == VALUE_NONE) {
         buf_deinit(&e->out);
     }
+    e->core->values.count++;
     e->core->values.bytes += e->out.len;
 }
 

@@ -17,7 +17,7 @@ struct sub;
 struct values {
     struct list entries; /* oldest first */
     struct map by_key;   /* the same, by change and baseline */
-    size_t count, bytes;
+    size_t count, bytes; /* of what was read */
     struct baselines baselines;
     uint64_t patches; /* made so far */
 };

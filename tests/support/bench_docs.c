@@ -182,6 +182,7 @@ static void docs_patch(struct tidings_provider *p, struct tidings_read *read,
 {
     struct docs *d = docs_of(p);
     d->patches++;
+    assert_true(d->held_count < DOCS_MAX);
     if (d->fails < 0) {
         tidings_read_done(read, d->fails, NULL);
         d->fails = 0;
@@ -192,6 +193,18 @@ static void docs_patch(struct tidings_provider *p, struct tidings_read *read,
     } else {
         answer_patch(d, read, uri, baseline);
     }
+}
+
+void docs_release_one(struct docs *d)
+{
+    struct tidings_read *read = d->held[0];
+    struct tidings_str uri = d->held_uri[0], from = d->held_from[0];
+    assert_true(d->held_count > 0);
+    d->held_count--;
+    memmove(d->held, d->held + 1, d->held_count * sizeof(d->held[0]));
+    memmove(d->held_uri, d->held_uri + 1, d->held_count * sizeof(d->held_uri[0]));
+    memmove(d->held_from, d->held_from + 1, d->held_count * sizeof(d->held_from[0]));
+    answer_patch(d, read, uri, from);
 }
 
 void docs_release(struct docs *d)

@@ -36,8 +36,8 @@ struct docs {
     unsigned reads, patches; /* asked for */
     int fails;               /* the next patch, with this code; 0: it does not */
     bool holds;              /* patches wait … */
-    struct tidings_read *held[64];
-    struct tidings_str held_uri[64], held_from[64];
+    struct tidings_read *held[DOCS_MAX];
+    struct tidings_str held_uri[DOCS_MAX], held_from[DOCS_MAX];
     size_t held_count;
 };
 
@@ -49,7 +49,8 @@ void docs_put(struct docs *d, const char *uri, const char *text, const char *ori
 void docs_write(struct docs *d, const char *uri, const char *text);
 /* Older versions of it are gone. */
 void docs_forget(struct docs *d, const char *uri);
-void docs_release(struct docs *d); /* … until now */
+void docs_release(struct docs *d);     /* … until now */
+void docs_release_one(struct docs *d); /* the one that waits longest */
 /* The newest of it: its text (NULL: none) and its etag. */
 const char *docs_text(const struct docs *d, const char *uri);
 const char *docs_etag(const struct docs *d, const char *uri);

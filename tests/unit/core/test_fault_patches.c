@@ -161,11 +161,37 @@ static void a_thousand_subscribers_take_one_patch_and_no_memory_of_their_own(voi
     fail_alloc_end();
 }
 
+/* Each has a question of its own; an answer is there until it was told, however many wait. */
+static void many_that_wait_at_once_are_told_one_after_the_other(void **state)
+{
+    (void)state;
+    enum { WAITING = 600 };
+    static struct client *clients[WAITING];
+    begin(DOCS_PATCHING);
+    docs.holds = true;
+    for (unsigned i = 0; i < WAITING; i++) {
+        clients[i] = listen_with(&b, "[\"" A "\"]", "{\"include\":\"patch\",\"initial\":true}");
+    }
+    assert_int_equal(docs.held_count, WAITING);
+    for (unsigned i = 0; i < WAITING; i++) {
+        docs_release_one(&docs);
+        bench_settle(&b);
+    }
+    assert_int_equal(docs.held_count, 0);
+    for (unsigned i = 0; i < WAITING; i++) {
+        assert_int_equal(update_count(clients[i], NULL), 1);
+        client_free(clients[i]);
+    }
+    end();
+    fail_alloc_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_failure_breaks_a_chain),
         cmocka_unit_test(a_thousand_subscribers_take_one_patch_and_no_memory_of_their_own),
+        cmocka_unit_test(many_that_wait_at_once_are_told_one_after_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
