@@ -20,6 +20,7 @@ enum change_list {
 
 struct change {
     uint64_t epoch, seq;
+    uint64_t position; /* in the store; 0: it is not durable */
     enum tidings_change_kind kind;
     unsigned lists;  /* no resource: these lists changed (enum change_list) */
     bool everything; /* no resource: anything may have changed */

@@ -3,7 +3,14 @@
  * The change log: changes in order, kept for a while, handed out again to those who come back.
  *
  * Each change of a resource gets the next sequence number of the current *epoch* (a number chosen
- * when the log is created; a log that survives restarts keeps it). A cursor is `epoch.seq`.
+ * when the log is created). A cursor is `epoch.seq`.
+ *
+ * What a store keeps is *durable*: each of its changes has a *position* there, which rises for
+ * ever. A log beside a store (store/sqlite_changelog.h) begins with the number of the newest
+ * position, so that up to `first` a number is a position, and holds what the store still knows.
+ * Cursors are `epoch.seq.position` then: everything durable up to that position has been told. One
+ * of an epoch that the store went through before goes on at its position; nobody else's does.
+ *
  * The log is compacted by URI: it holds the newest change of each URI, so catching up costs what
  * changed and not what happened. It is bounded (`max_entries`, `max_bytes`); when full the oldest
  * entries go and `changelog_floor` rises: a cursor below the floor cannot be served completely.
@@ -34,7 +41,13 @@ struct changelog_ops {
     const char *name;
     void (*destroy)(struct changelog *log);
     uint64_t (*epoch)(const struct changelog *log);
-    /* The highest sequence number given out; 0 in a new log. */
+    /* The number this epoch began with: what is not durable has higher ones. 0 without a store. */
+    uint64_t (*first)(const struct changelog *log);
+    /* The number that a cursor of an earlier epoch stands for, as far as durable resources go: all
+     * that changed since have higher ones. false: nothing is known of it, or the store has not
+     * come that far (it is another one, or an older copy was put in its place). Any thread. */
+    bool (*resume)(const struct changelog *log, uint64_t epoch, uint64_t position, uint64_t *ret);
+    /* The highest sequence number given out; `first` in a new log. */
     uint64_t (*last)(const struct changelog *log);
     /* Every change with seq > floor is still represented. */
     uint64_t (*floor)(const struct changelog *log);
@@ -54,6 +67,7 @@ struct changelog_ops {
 
 struct changelog {
     const struct changelog_ops *ops;
+    bool is_durable; /* cursors carry positions */
 };
 
 struct changelog_limits {
@@ -65,5 +79,8 @@ struct changelog_limits {
 /* In memory; epoch from the random source (never 0). */
 struct changelog *changelog_memory_create(const struct changelog_limits *limits,
                                           struct tidings_error *err);
+/* The same, beginning with that number: changes up to it may be appended without `next`. */
+struct changelog *changelog_memory_create_at(const struct changelog_limits *limits, uint64_t first,
+                                             struct tidings_error *err);
 
 #endif

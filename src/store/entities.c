@@ -40,6 +40,16 @@ void entities_close(struct entities *e)
     }
 }
 
+struct entity_rows *entities_rows(struct entities *e)
+{
+    return e->rows;
+}
+
+uint64_t entities_position(struct entities *e)
+{
+    return e->rows->ops->position(e->rows);
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 int entities_begin(struct entities *e, struct tidings_error *err)

@@ -33,6 +33,10 @@ struct entities;
 /* Takes `rows`, also on failure. Reads the types. */
 int entities_open(struct entity_rows *rows, struct entities **ret, struct tidings_error *err);
 void entities_close(struct entities *e); /* NULL is fine */
+/* For what is kept beside them, in the same batches. */
+struct entity_rows *entities_rows(struct entities *e);
+/* Of the newest change of a type or an entity; 0: nothing outlives the program. */
+uint64_t entities_position(struct entities *e);
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -129,6 +133,7 @@ struct entity_done {
     struct tidings_str before_parent;  /* what it was below then; or empty */
     bool changed;                      /* false: it was so already, nothing was written */
     bool created;                      /* the first version, or undeleted */
+    uint64_t position;                 /* of the change; 0: nothing outlives the program */
 };
 
 struct entity_transaction {

@@ -231,6 +231,7 @@ static struct stored *copy_version(const struct entity_version *v)
     if (s) {
         char *at = s->text;
         s->v = *v;
+        s->v.was = STR_EMPTY;
         s->v.id = str_place(&at, v->id);
         s->v.type = str_place(&at, v->type);
         s->v.type_version = str_place(&at, v->type_version);
@@ -510,12 +511,19 @@ struct entity_rows *entity_memory_create(struct tidings_error *err)
     return &m->base;
 }
 
+static uint64_t memory_position(struct entity_rows *rows)
+{
+    (void)rows;
+    return 0;
+}
+
 static const struct entity_rows_ops memory_ops = {
     .name = "memory",
     .destroy = memory_destroy,
     .begin = memory_begin,
     .commit = memory_commit,
     .rollback = memory_rollback,
+    .position = memory_position,
     .put = memory_put,
     .forget = memory_forget,
     .find = memory_find,

@@ -25,6 +25,9 @@ struct entity_version {
         previous;     /* merge patch back to the version before; empty: none can say it */
     int64_t from, to; /* [from, to); the current one: TIMELINE_FOREVER */
     bool deleted;
+    bool created; /* the first version, or the first after a deletion */
+    /* To `put` alone: the version of the type before this one, when that was another. */
+    struct tidings_str was;
 };
 
 struct entity_type_row {
@@ -56,6 +59,9 @@ struct entity_rows_ops {
     /* After a failure everything since `begin` is gone, as after rollback. */
     int (*commit)(struct entity_rows *rows, struct tidings_error *err);
     void (*rollback)(struct entity_rows *rows);
+    /* Of the newest change (put, put_type): each has a higher one than all before, also after the
+     * program was started again. 0: nothing outlives the program. */
+    uint64_t (*position)(struct entity_rows *rows);
 
     /* Add a version later than all of its entity (`to` is ignored). `instead`: it takes the place
      * of the current one, which is forgotten. After a failure only rollback is possible. */

@@ -22,6 +22,7 @@ struct step {
     struct entity_type *type;   /* of what is written */
     struct entity_version next; /* in the arena */
     bool changed;
+    uint64_t position; /* once it was put */
 };
 
 struct work {
@@ -282,6 +283,10 @@ static int prepare(struct work *k, size_t i)
     s->next.id = s->w->id;
     s->next.changed_by = s->w->changed_by;
     s->next.to = TIMELINE_FOREVER;
+    s->next.created = !s->exists || s->w->op == ENTITY_UNDELETE;
+    s->next.was = s->exists && !str_eq(s->now.type_version, s->next.type_version)
+                      ? s->now.type_version
+                      : STR_EMPTY;
     return rc;
 }
 
@@ -379,10 +384,11 @@ static int put_key(struct work *k)
 static int put_steps(struct work *k)
 {
     for (size_t i = 0; i < k->t->count; i++) {
-        const struct step *s = &k->steps[i];
+        struct step *s = &k->steps[i];
         int rc = 0;
         if (s->changed) {
             rc = k->e->rows->ops->put(k->e->rows, &s->next, is_instead(k, s), k->err);
+            s->position = entities_position(k->e);
             rc = rc == 0 ? forget_old(k, s) : rc;
         }
         if (rc < 0) {
@@ -404,7 +410,8 @@ static int report(struct work *k, struct entity_done *done)
             .before_version = s->exists && s->changed ? s->now.type_version : STR_EMPTY,
             .before_parent = s->exists && s->changed ? s->now.parent : STR_EMPTY,
             .changed = s->changed,
-            .created = s->changed && (!s->exists || s->w->op == ENTITY_UNDELETE),
+            .created = s->changed && s->next.created,
+            .position = s->position,
         };
         if (!entity_version_keep(&done[i].version, k->arena)) {
             return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));

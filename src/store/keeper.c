@@ -22,6 +22,8 @@ struct keeper {
     struct list batch;
     unsigned count;
     bool is_open;
+    keeper_tell_fn tell;
+    void *tell_user;
 };
 
 static void answer(struct keeper_job *job, int code)
@@ -139,6 +141,66 @@ void keeper_submit(struct keeper *k, struct keeper_job *job)
     job->letter.drop = job_drop;
     mailbox_send(k->actor.mailbox, &job->letter);
 }
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void waiting_deliver(struct letter *letter, void *owner)
+{
+    (void)letter;
+    (void)owner;
+}
+
+static void waiting_drop(struct letter *letter)
+{
+    (void)letter; /* lies with who waits */
+}
+
+/* The mailbox is the one of who waits, who closes it: nothing of it may be touched after this. */
+static void waited(struct keeper_job *job, int code)
+{
+    struct mailbox *home = mailbox_ref(job->home);
+    if (job->then) {
+        job->then(job, code);
+    }
+    job->code = code;
+    job->letter.deliver = waiting_deliver;
+    job->letter.drop = waiting_drop;
+    mailbox_send(home, &job->letter);
+    mailbox_unref(home);
+}
+
+int keeper_run(struct keeper *k, struct keeper_job *job)
+{
+    job->home = mailbox_create_blocking(job, &job->err);
+    if (!job->home) {
+        return job->err.code;
+    }
+    job->then = job->done;
+    job->done = waited;
+    list_init(&job->letter.link);
+    keeper_submit(k, job);
+    (void)mailbox_wait(job->home, -1);
+    mailbox_close(job->home);
+    mailbox_unref(job->home);
+    return job->code;
+}
+
+void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user)
+{
+    k->tell = tell;
+    k->tell_user = user;
+}
+
+bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t position)
+{
+    if (!k->tell) {
+        return false;
+    }
+    (void)k->tell(k->tell_user, change, position); /* refused: everybody is told to look again */
+    return true;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
 
 int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_error *err)
 {

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The thread that owns the entities. Jobs come from any thread and run here one after the other;
- * writes that arrive together share one commit, and none is answered before the commit that holds
- * it. Reads see everything that was answered, and nothing that was not.
+ * The thread that owns what is kept: entities, and whatever else is written in the same batches.
+ * Jobs come from any thread and run here one after the other; writes that arrive together share one
+ * commit, and none is answered before the commit that holds it. Reads see everything that was
+ * answered, and nothing that was not.
  */
 #ifndef STORE_KEEPER_H
 #define STORE_KEEPER_H
+
+#include <tidings/provider.h>
 
 #include "base/mailbox.h"
 #include "store/entities.h"
@@ -25,6 +28,8 @@ struct keeper_job {
     struct tidings_error err; /* for `run` to fill */
     /* private */
     struct letter letter;
+    struct mailbox *home; /* of who waits */
+    void (*then)(struct keeper_job *job, int code);
     int code;
 };
 
@@ -35,5 +40,16 @@ void keeper_close(struct keeper *k);
 
 /* Any thread. The number of jobs is bounded by what the callers own. */
 void keeper_submit(struct keeper *k, struct keeper_job *job);
+/* The same, and wait until `done` (may be NULL) has returned. Not on the keeper's own thread. The
+ * sentence of a failure is in `job->err`. */
+int keeper_run(struct keeper *k, struct keeper_job *job);
+
+/* Whoever numbers changes: hears of those that were committed, in the order of their positions.
+ * Set before the first of them. */
+typedef int (*keeper_tell_fn)(void *user, const struct tidings_change *change, uint64_t position);
+void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user);
+/* From `done` of a job. `position` is that of the change, 0: nothing outlives the program. Moves
+ * have two, this and the one before it. false: nobody listens here. */
+bool keeper_tell(struct keeper *k, const struct tidings_change *change, uint64_t position);
 
 #endif

@@ -28,7 +28,7 @@ struct memory {
     struct map by_uri;
     struct list order;
     struct changelog_limits limits;
-    uint64_t epoch, last, floor;
+    uint64_t epoch, first, last, floor;
     size_t bytes;
 };
 
@@ -115,6 +115,22 @@ static void memory_destroy(struct changelog *log)
 static uint64_t memory_epoch(const struct changelog *log)
 {
     return memory_of_const(log)->epoch;
+}
+
+static uint64_t memory_first(const struct changelog *log)
+{
+    return memory_of_const(log)->first;
+}
+
+/* Nothing outlives the program. */
+static bool memory_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
+                          uint64_t *ret)
+{
+    (void)log;
+    (void)epoch;
+    (void)position;
+    (void)ret;
+    return false;
 }
 
 static uint64_t memory_last(const struct changelog *log)
@@ -220,8 +236,8 @@ static size_t memory_bytes(const struct changelog *log)
     return memory_of_const(log)->bytes;
 }
 
-struct changelog *changelog_memory_create(const struct changelog_limits *limits,
-                                          struct tidings_error *err)
+struct changelog *changelog_memory_create_at(const struct changelog_limits *limits, uint64_t first,
+                                             struct tidings_error *err)
 {
     struct memory *m = mem_zalloc(sizeof(*m));
     if (!m) {
@@ -230,6 +246,7 @@ struct changelog *changelog_memory_create(const struct changelog_limits *limits,
     }
     m->base.ops = &memory_ops;
     m->limits = *limits;
+    m->first = m->last = first;
     map_init(&m->by_uri);
     list_init(&m->order);
     do {
@@ -242,10 +259,18 @@ struct changelog *changelog_memory_create(const struct changelog_limits *limits,
     return &m->base;
 }
 
+struct changelog *changelog_memory_create(const struct changelog_limits *limits,
+                                          struct tidings_error *err)
+{
+    return changelog_memory_create_at(limits, 0, err);
+}
+
 static const struct changelog_ops memory_ops = {
     .name = "memory",
     .destroy = memory_destroy,
     .epoch = memory_epoch,
+    .first = memory_first,
+    .resume = memory_resume,
     .last = memory_last,
     .floor = memory_floor,
     .lost = memory_lost,

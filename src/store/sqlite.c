@@ -36,8 +36,11 @@
     X(reset)                                                                                       \
     X(bind_int64)                                                                                  \
     X(bind_text)                                                                                   \
+    X(bind_blob)                                                                                   \
+    X(bind_null)                                                                                   \
     X(column_int64)                                                                                \
     X(column_text)                                                                                 \
+    X(column_blob)                                                                                 \
     X(column_bytes)
 
 struct sqlite {
@@ -242,6 +245,16 @@ void sqlite_bind_str(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
     db->bind_text(st, parameter, s.len > 0 ? s.ptr : "", (int)s.len, SQLITE_STATIC);
 }
 
+void sqlite_bind_bytes(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
+                       const struct tidings_str *bytes)
+{
+    if (!bytes) {
+        db->bind_null(st, parameter);
+        return;
+    }
+    db->bind_blob(st, parameter, bytes->len > 0 ? bytes->ptr : "", (int)bytes->len, SQLITE_STATIC);
+}
+
 int64_t sqlite_int(struct sqlite *db, struct sqlite3_stmt *st, int column)
 {
     return db->column_int64(st, column);
@@ -254,6 +267,12 @@ struct tidings_str sqlite_str(struct sqlite *db, struct sqlite3_stmt *st, int co
         return STR_EMPTY;
     }
     return tidings_strn((const char *)text, (size_t)db->column_bytes(st, column));
+}
+
+struct tidings_str sqlite_bytes(struct sqlite *db, struct sqlite3_stmt *st, int column)
+{
+    const void *bytes = db->column_blob(st, column);
+    return bytes ? tidings_strn(bytes, (size_t)db->column_bytes(st, column)) : STR_EMPTY;
 }
 
 int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)

@@ -52,8 +52,8 @@ int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err)
     return 0;
 }
 
-static int read_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
-                       struct tidings_error *err)
+int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
+                           struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, sql, &st, err);
@@ -65,10 +65,14 @@ static int read_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
 
 int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err)
 {
-    int64_t applied = 0, last = 0;
-    int rc = read_number(s, "SELECT applied FROM main.state", &applied, err);
-    rc = rc == 0 ? read_number(s, "SELECT max(seq) FROM main.log", &last, err) : rc;
-    s->last_seq = last > applied ? last : applied; /* numbers of rows that are gone stay used */
+    /* Numbers of rows that are gone stay used. */
+    int rc = sqlite_entities_number(
+        s,
+        "SELECT max(applied, floor, ifnull((SELECT max(seq) FROM main.log), 0),"
+        " ifnull((SELECT max(seq) FROM main.moved), 0),"
+        " ifnull((SELECT max(seq) FROM main.types), 0),"
+        " ifnull((SELECT max(seq) FROM main.published), 0)) FROM main.state",
+        &s->last_seq, err);
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_prepare(s->db,
                                   "SELECT id, vfrom, seq, replaces, forget FROM main.log WHERE"

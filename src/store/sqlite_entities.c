@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -40,6 +41,20 @@ static const char *const layout[] = {
     "CREATE INDEX keys_number ON keys(number);"
     "CREATE TABLE state(applied INTEGER, keys INTEGER);"
     "INSERT INTO state VALUES(0, 0);",
+    /* What else is kept here, and what coming back after a restart needs. `moved`: entities whose
+     * URI became another one with a new version of their type; the old. `floor`: changes up to this
+     * number have been forgotten. */
+    "ALTER TABLE log ADD COLUMN created INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE log ADD COLUMN at INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT);"
+    "CREATE TABLE epochs(number INTEGER PRIMARY KEY, epoch INTEGER, last INTEGER);"
+    "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
+    " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
+    " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
+    " content BLOB);"
+    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
 };
 
 static const char in_memory[] =
@@ -49,7 +64,8 @@ static const char in_memory[] =
 
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS                                                                                    \
-    "l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value"
+    "l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"   \
+    " l.created"
 #define LISTED                                                                                     \
     "SELECT " COLUMNS " FROM main.current c JOIN main.log l ON l.seq=c.seq WHERE c.id>?1 AND"      \
     " (?2 OR c.deleted=0)"
@@ -62,8 +78,9 @@ static const char *const statements[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-               " deleted, changed_by, previous, value) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,"
-               "?12)",
+               " deleted, changed_by, previous, value, created, at) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,"
+               "?9,?10,?11,?12,?13,?14)",
+    [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
     [ADD_GONE] = "INSERT OR IGNORE INTO temp.gone SELECT id, vfrom FROM main.versions v WHERE"
@@ -83,14 +100,22 @@ static const char *const statements[STATEMENTS] = {
     [LIST_PARENT] = LISTED BY_PARENT IN_ORDER,
     [LIST_TYPE_PARENT] = LISTED BY_TYPE BY_PARENT IN_ORDER,
     [LIST_VERSION_PARENT] = LISTED BY_TYPE BY_VERSION BY_PARENT IN_ORDER,
-    [PUT_TYPE] = "INSERT INTO main.types(name, version, schema, description, options)"
-                 " VALUES(?1,?2,?3,?4,?5)",
+    [PUT_TYPE] = "INSERT INTO main.types(name, version, schema, description, options, seq)"
+                 " VALUES(?1,?2,?3,?4,?5,?6)",
     [TYPES] = "SELECT name, version, schema, description, options FROM main.types ORDER BY name,"
               " number",
     [PUT_KEY] = "INSERT INTO main.keys VALUES(?1, (SELECT keys FROM main.state), ?2)",
     [COUNT_KEY] = "UPDATE main.state SET keys=keys+1",
     [DROP_KEYS] = "DELETE FROM main.keys WHERE number<(SELECT keys FROM main.state)-?1",
     [FIND_KEY] = "SELECT text FROM main.keys WHERE key=?1",
+    [PUBLISH] =
+        "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
+        " title, description, mime, icons, audience, priority, subscribable, at, content)"
+        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+    [FORGET_REMOVED] = "DELETE FROM main.published WHERE content IS NULL AND seq<=?1",
+    [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
+    [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
+                    " OFFSET ?1",
 };
 
 static const struct entity_rows_ops sqlite_ops;
@@ -136,6 +161,7 @@ static int sqlite_begin(struct entity_rows *rows, struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
+    s->now_ms = clock_wall_ms();
     s->seq_before = s->last_seq;
     s->fresh_before = s->n_fresh;
     return sqlite_statement_run(s, BEGIN, err);
@@ -166,6 +192,11 @@ static int sqlite_commit(struct entity_rows *rows, struct tidings_error *err)
         (void)sqlite_apply(s, NULL);
     }
     return 0;
+}
+
+static uint64_t sqlite_position(struct entity_rows *rows)
+{
+    return (uint64_t)sqlite_entities_of(rows)->last_seq;
 }
 
 /* ---- versions -------------------------------------------------------------------------------- */
@@ -223,6 +254,7 @@ static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct 
         .changed_by = sqlite_str(s->db, st, 6),
         .previous = sqlite_str(s->db, st, 7),
         .value = sqlite_str(s->db, st, 8),
+        .created = sqlite_int(s->db, st, 9) != 0,
     };
 }
 
@@ -308,6 +340,8 @@ static int append(struct sqlite_entities *s, const struct entity_version *v, int
     sqlite_bind_str(s->db, st, 10, v->changed_by);
     sqlite_bind_str(s->db, st, 11, v->previous);
     sqlite_bind_str(s->db, st, 12, v->value);
+    sqlite_bind_int(s->db, st, 13, v->created);
+    sqlite_bind_int(s->db, st, 14, s->now_ms);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -350,6 +384,24 @@ int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed 
     return sqlite_run(s->db, st, err);
 }
 
+/* Its URI is another one from now on: remember that which it had, at a place of its own. */
+static int leave(struct sqlite_entities *s, const struct entity_version *v,
+                 struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, ADD_MOVED, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
+    sqlite_bind_str(s->db, st, 2, v->id);
+    sqlite_bind_str(s->db, st, 3, v->type);
+    sqlite_bind_str(s->db, st, 4, v->was);
+    rc = sqlite_run(s->db, st, err);
+    s->last_seq += rc == 0;
+    return rc;
+}
+
 static int sqlite_put(struct entity_rows *rows, const struct entity_version *version, bool instead,
                       struct tidings_error *err)
 {
@@ -357,6 +409,7 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
     sqlite_entities_release(s);
     struct place current = {0, TIMELINE_NEVER};
     int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
+    rc = rc < 0 ? rc : version->was.len > 0 ? leave(s, version, err) : 0;
     rc = rc < 0 ? rc : append(s, version, current.from, TIMELINE_NEVER, err);
     const struct sqlite_placed place = {
         .id = version->id,
@@ -490,6 +543,7 @@ static const struct entity_rows_ops sqlite_ops = {
     .begin = sqlite_begin,
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,
+    .position = sqlite_position,
     .put = sqlite_put,
     .forget = sqlite_forget,
     .find = sqlite_find,

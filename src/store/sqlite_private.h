@@ -16,6 +16,7 @@ enum statement {
     BEGIN,
     COMMIT,
     APPEND,
+    ADD_MOVED,
     ADD_FRESH,
     REMOVE_FRESH,
     ADD_GONE,
@@ -36,6 +37,10 @@ enum statement {
     COUNT_KEY,
     DROP_KEYS,
     FIND_KEY,
+    PUBLISH,
+    OLD_REMOVED,
+    FORGET_REMOVED,
+    RAISE_FLOOR,
     STATEMENTS,
 };
 
@@ -46,6 +51,8 @@ struct sqlite_entities {
     struct sqlite3_stmt *handed_out;             /* has slices out, or NULL */
     int64_t last_seq, seq_before;                /* of the log; before the batch */
     size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
+    int64_t now_ms;                              /* when the batch began */
+    size_t n_removed;                            /* published, since the oldest were forgotten */
 };
 
 /* One row of the log as the places of versions see it. */
@@ -71,6 +78,9 @@ int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed 
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
  */
 int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
+/* The first column of the only row of a statement without parameters; 0 when there is none. */
+int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
+                           struct tidings_error *err);
 /* After opening: the tables in memory, from the rows that are not applied. */
 int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err);
 

@@ -20,7 +20,9 @@ int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_
     sqlite_bind_str(s->db, st, 3, row->schema);
     sqlite_bind_str(s->db, st, 4, row->description);
     sqlite_bind_str(s->db, st, 5, row->options);
+    sqlite_bind_int(s->db, st, 6, s->last_seq + 1);
     rc = sqlite_run(s->db, st, err);
+    s->last_seq += rc == 0;
     if (rc == TIDINGS_E_EXISTS) {
         return tidings_fail(err, rc, "entity type '%.*s@%.*s' already exists", STR_ARG(row->name),
                             STR_ARG(row->version));

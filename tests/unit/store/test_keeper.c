@@ -64,6 +64,7 @@ LEND(int, put_type,
 LEND(int, types,
      (struct entity_rows * rows, entity_type_fn fn, void *user, struct tidings_error *err),
      (rows, fn, user, err))
+LEND(uint64_t, position, (struct entity_rows * rows), (rows))
 LEND(int, idle, (struct entity_rows * rows, struct tidings_error *err), (rows, err))
 
 static void counted_destroy(struct entity_rows *rows)
@@ -89,6 +90,7 @@ static struct entity_rows *counted_rows(void)
         .begin = counted_begin,
         .commit = counted_commit,
         .rollback = counted_rollback,
+        .position = counted_position,
         .put = counted_put,
         .find = counted_find,
         .put_type = counted_put_type,

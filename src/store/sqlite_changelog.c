@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A log in memory that begins where the file ends, and the epochs before it. These do not change
+ * while the program runs, so any thread may ask for them.
+ */
+#include "store/sqlite_changelog.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "store/sqlite_private.h"
+
+struct past {
+    uint64_t epoch, last; /* the highest position reached in it */
+};
+
+struct durable {
+    struct changelog base;
+    struct changelog *memory;
+    size_t count;
+    struct past past[];
+};
+
+static const struct changelog_ops durable_ops;
+
+static const struct durable *durable_of(const struct changelog *log)
+{
+    assert(log->ops == &durable_ops);
+    return (const struct durable *)(const void *)log;
+}
+
+/* ---- the log --------------------------------------------------------------------------------- */
+
+static struct changelog *inner(const struct changelog *log)
+{
+    return durable_of(log)->memory;
+}
+
+static void durable_destroy(struct changelog *log)
+{
+    if (log) {
+        inner(log)->ops->destroy(inner(log));
+        mem_free(log);
+    }
+}
+
+static uint64_t durable_epoch(const struct changelog *log)
+{
+    return inner(log)->ops->epoch(inner(log));
+}
+
+static uint64_t durable_first(const struct changelog *log)
+{
+    return inner(log)->ops->first(inner(log));
+}
+
+static bool durable_resume(const struct changelog *log, uint64_t epoch, uint64_t position,
+                           uint64_t *ret)
+{
+    const struct durable *d = durable_of(log);
+    for (size_t i = 0; i < d->count; i++) {
+        if (d->past[i].epoch == epoch) {
+            *ret = position;
+            return position <= d->past[i].last;
+        }
+    }
+    return false;
+}
+
+static uint64_t durable_last(const struct changelog *log)
+{
+    return inner(log)->ops->last(inner(log));
+}
+
+static uint64_t durable_floor(const struct changelog *log)
+{
+    return inner(log)->ops->floor(inner(log));
+}
+
+static uint64_t durable_next(struct changelog *log)
+{
+    return inner(log)->ops->next(inner(log));
+}
+
+static int durable_append(struct changelog *log, const struct change *change)
+{
+    return inner(log)->ops->append(inner(log), change);
+}
+
+static void durable_lost(struct changelog *log, uint64_t seq)
+{
+    inner(log)->ops->lost(inner(log), seq);
+}
+
+static size_t durable_each(const struct changelog *log, uint64_t after, changelog_each_fn fn,
+                           void *user)
+{
+    return inner(log)->ops->each(inner(log), after, fn, user);
+}
+
+static size_t durable_count(const struct changelog *log)
+{
+    return inner(log)->ops->count(inner(log));
+}
+
+static size_t durable_bytes(const struct changelog *log)
+{
+    return inner(log)->ops->bytes(inner(log));
+}
+
+static const struct changelog_ops durable_ops = {
+    .name = "sqlite",
+    .destroy = durable_destroy,
+    .epoch = durable_epoch,
+    .first = durable_first,
+    .resume = durable_resume,
+    .last = durable_last,
+    .floor = durable_floor,
+    .next = durable_next,
+    .append = durable_append,
+    .lost = durable_lost,
+    .each = durable_each,
+    .count = durable_count,
+    .bytes = durable_bytes,
+};
+
+/* ---- epochs ---------------------------------------------------------------------------------- */
+
+static int run(struct sqlite_entities *s, const char *sql, int64_t parameter,
+               struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(s->db, sql, &st, err);
+    if (rc == 0) {
+        sqlite_bind_int(s->db, st, 1, parameter);
+        rc = sqlite_run(s->db, st, err);
+    }
+    sqlite_finalize(s->db, st);
+    return rc;
+}
+
+/* The epoch before this one came as far as the file does now. */
+static int begin_epoch(struct sqlite_entities *s, uint64_t epoch, struct tidings_error *err)
+{
+    int rc = sqlite_exec(s->db, "BEGIN IMMEDIATE", err);
+    rc = rc == 0 ? run(s, "UPDATE main.epochs SET last=?1 WHERE last IS NULL", s->last_seq, err)
+                 : rc;
+    rc = rc == 0 ? run(s, "INSERT INTO main.epochs(epoch) VALUES(?1)", (int64_t)epoch, err) : rc;
+    rc = rc == 0 ? run(s,
+                       "DELETE FROM main.epochs WHERE number<=(SELECT max(number) FROM main.epochs)"
+                       "-?1",
+                       SQLITE_MAX_EPOCHS, err)
+                 : rc;
+    rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
+    if (rc < 0 && sqlite_in_transaction(s->db)) {
+        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
+    }
+    return rc;
+}
+
+static int read_past(struct sqlite_entities *s, struct durable *d, size_t room,
+                     struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(s->db, "SELECT epoch, last FROM main.epochs WHERE last IS NOT NULL",
+                            &st, err);
+    while (rc == 0 && d->count < room && (rc = sqlite_step(s->db, st, err)) == 1) {
+        d->past[d->count++] =
+            (struct past){(uint64_t)sqlite_int(s->db, st, 0), (uint64_t)sqlite_int(s->db, st, 1)};
+        rc = 0;
+    }
+    sqlite_finalize(s->db, st);
+    return rc;
+}
+
+int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_limits *limits,
+                            struct changelog **ret, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    struct durable *d = mem_zalloc(sizeof(*d) + SQLITE_MAX_EPOCHS * sizeof(d->past[0]));
+    struct changelog *memory =
+        d ? changelog_memory_create_at(limits, (uint64_t)s->last_seq, err) : NULL;
+    if (!memory) {
+        mem_free(d);
+        return d && err ? err->code : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    d->base = (struct changelog){.ops = &durable_ops, .is_durable = true};
+    d->memory = memory;
+    int rc = begin_epoch(s, memory->ops->epoch(memory), err);
+    rc = rc == 0 ? read_past(s, d, SQLITE_MAX_EPOCHS, err) : rc;
+    if (rc < 0) {
+        durable_destroy(&d->base);
+        return rc;
+    }
+    *ret = &d->base;
+    return 0;
+}
+
+/* ---- what the file knows --------------------------------------------------------------------- */
+
+/* The columns of each kind stand for: kind, seq, id or URI, from or modified, type, version,
+ * parent, deleted or removed, created, changed by, was, etag, size, when it was written. Rows that
+ * only say that a version was forgotten are none. */
+static const char changes[] =
+    "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
+    " l.changed_by, m.tversion, '', 0, l.at FROM main.log l LEFT JOIN main.moved m ON "
+    "m.seq=l.seq-1 AND"
+    " m.id=l.id WHERE l.seq>?1 AND l.forget=?2"
+    " UNION ALL SELECT 1, seq, id, 0, type, tversion, '', 1, 0, '', '', '', 0, NULL FROM main.moved"
+    " WHERE seq>?1"
+    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL FROM main.types"
+    " HAVING max(seq)>?1"
+    " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
+    " size, at FROM main.published WHERE seq>?1 ORDER BY 2";
+
+static void read_change(struct sqlite *db, struct sqlite3_stmt *st, struct kept_change *c)
+{
+    *c = (struct kept_change){
+        .kind = (enum kept_kind)sqlite_int(db, st, 0),
+        .position = (uint64_t)sqlite_int(db, st, 1),
+        .uri = sqlite_str(db, st, 2),
+        .modified_ms = sqlite_int(db, st, 3),
+        .removed = sqlite_int(db, st, 7) != 0,
+        .created = sqlite_int(db, st, 8) != 0,
+        .was = sqlite_str(db, st, 10),
+        .etag = sqlite_str(db, st, 11),
+        .size = sqlite_int(db, st, 12),
+        .at_ms = sqlite_int(db, st, 13),
+    };
+    c->version = (struct entity_version){
+        .id = c->uri,
+        .from = c->modified_ms,
+        .to = TIMELINE_FOREVER,
+        .type = sqlite_str(db, st, 4),
+        .type_version = sqlite_str(db, st, 5),
+        .parent = sqlite_str(db, st, 6),
+        .deleted = c->removed,
+        .created = c->created,
+        .changed_by = sqlite_str(db, st, 9),
+    };
+}
+
+/* The highest position below the newest `max` rows of the log and of what was published. */
+static int find_floor(struct sqlite_entities *s, size_t max, int64_t *ret,
+                      struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(
+        s->db,
+        "SELECT max(floor, ifnull((SELECT seq FROM main.log ORDER BY seq DESC LIMIT 1 OFFSET ?1),"
+        " 0), ifnull((SELECT seq FROM main.published ORDER BY seq DESC LIMIT 1 OFFSET ?1), 0))"
+        " FROM main.state",
+        &st, err);
+    if (rc == 0) {
+        sqlite_bind_int(s->db, st, 1, max < INT64_MAX ? (int64_t)max : INT64_MAX);
+        rc = sqlite_step(s->db, st, err);
+        *ret = rc == 1 ? sqlite_int(s->db, st, 0) : 0;
+    }
+    sqlite_finalize(s->db, st);
+    return rc < 0 ? rc : 0;
+}
+
+int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
+                        kept_change_fn fn, void *user, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite3_stmt *st = NULL;
+    int64_t floor = 0;
+    sqlite_entities_release(s);
+    int rc = find_floor(s, max, &floor, err);
+    rc = rc == 0 ? sqlite_prepare(s->db, changes, &st, err) : rc;
+    if (rc == 0) {
+        sqlite_bind_int(s->db, st, 1, floor);
+        sqlite_bind_int(s->db, st, 2, TIMELINE_NEVER);
+    }
+    bool more = true;
+    while (rc == 0 && more && (rc = sqlite_step(s->db, st, err)) == 1) {
+        struct kept_change change;
+        read_change(s->db, st, &change);
+        more = fn(user, &change);
+        rc = 0;
+    }
+    sqlite_finalize(s->db, st);
+    *ret_floor = (uint64_t)floor;
+    return rc;
+}

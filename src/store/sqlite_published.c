@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One row per URI, which gets a new number whenever it changes: so the table is in the order of the
+ * changes, and reading what changed since is a scan from there.
+ */
+#include "store/sqlite_published.h"
+
+#include <string.h>
+
+#include "base/str.h"
+#include "store/sqlite_private.h"
+
+#define FORGET_EVERY 256u /* removals between two looks at how many are remembered */
+
+static int64_t bits_of(double n)
+{
+    int64_t bits;
+    memcpy(&bits, &n, sizeof bits);
+    return bits;
+}
+
+static double double_of(int64_t bits)
+{
+    double n;
+    memcpy(&n, &bits, sizeof n);
+    return n;
+}
+
+/* `content` NULL: removed. */
+static int put(struct sqlite_entities *s, const struct published_row *row,
+               const struct tidings_str *content, struct tidings_error *err)
+{
+    const struct tidings_resource *about = &row->about;
+    struct sqlite3_stmt *st = NULL;
+    sqlite_entities_release(s);
+    int rc = sqlite_statement(s, PUBLISH, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    const struct tidings_str texts[] = {about->name,      about->title, about->description,
+                                        about->mime_type, about->icons, about->audience};
+    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
+    sqlite_bind_str(s->db, st, 2, about->uri);
+    sqlite_bind_int(s->db, st, 3, row->created);
+    sqlite_bind_str(s->db, st, 4, about->etag);
+    sqlite_bind_int(s->db, st, 5, about->size);
+    sqlite_bind_int(s->db, st, 6, about->modified_ms);
+    for (int i = 0; i < 6; i++) {
+        sqlite_bind_str(s->db, st, 7 + i, texts[i]);
+    }
+    sqlite_bind_int(s->db, st, 13, bits_of(about->priority));
+    sqlite_bind_int(s->db, st, 14, about->subscribable);
+    sqlite_bind_int(s->db, st, 15, s->now_ms);
+    sqlite_bind_bytes(s->db, st, 16, content);
+    rc = sqlite_run(s->db, st, err);
+    s->last_seq += rc == 0;
+    return rc;
+}
+
+int sqlite_published_put(struct entity_rows *rows, const struct published_row *row,
+                         uint64_t *ret_position, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    int rc = put(s, row, &row->content, err);
+    *ret_position = (uint64_t)s->last_seq;
+    return rc;
+}
+
+/* Of the removed only the newest are remembered; who comes back from before that must look again.
+ */
+static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
+{
+    static const enum statement both[] = {FORGET_REMOVED, RAISE_FLOOR};
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, OLD_REMOVED, &st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    sqlite_bind_int(s->db, st, 1, SQLITE_MAX_REMOVED);
+    rc = sqlite_step(s->db, st, err);
+    int64_t oldest = rc == 1 ? sqlite_int(s->db, st, 0) : 0;
+    sqlite_reset(s->db, st);
+    for (size_t i = 0; rc == 1 && i < 2; i++) {
+        int made = sqlite_statement(s, both[i], &st, err);
+        if (made == 0) {
+            sqlite_bind_int(s->db, st, 1, oldest);
+            made = sqlite_run(s->db, st, err);
+        }
+        rc = made < 0 ? made : 1;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int sqlite_published_remove(struct entity_rows *rows, struct tidings_str uri,
+                            uint64_t *ret_position, struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    const struct published_row gone = {.about = {.uri = uri}};
+    int rc = put(s, &gone, NULL, err);
+    *ret_position = (uint64_t)s->last_seq;
+    if (rc == 0 && ++s->n_removed % FORGET_EVERY == 0) {
+        rc = forget_removed(s, err);
+    }
+    return rc;
+}
+
+int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *user,
+                          struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    struct sqlite *db = s->db;
+    struct sqlite3_stmt *st = NULL;
+    sqlite_entities_release(s);
+    int rc = sqlite_prepare(db,
+                            "SELECT uri, etag, size, modified, name, title, description, mime,"
+                            " icons, audience, priority, subscribable, content FROM main.published"
+                            " WHERE content IS NOT NULL",
+                            &st, err);
+    while (rc == 0 && (rc = sqlite_step(db, st, err)) == 1) {
+        const struct published_row row = {
+            .about =
+                {
+                    .uri = sqlite_str(db, st, 0),
+                    .etag = sqlite_str(db, st, 1),
+                    .size = sqlite_int(db, st, 2),
+                    .modified_ms = sqlite_int(db, st, 3),
+                    .name = sqlite_str(db, st, 4),
+                    .title = sqlite_str(db, st, 5),
+                    .description = sqlite_str(db, st, 6),
+                    .mime_type = sqlite_str(db, st, 7),
+                    .icons = sqlite_str(db, st, 8),
+                    .audience = sqlite_str(db, st, 9),
+                    .priority = double_of(sqlite_int(db, st, 10)),
+                    .subscribable = sqlite_int(db, st, 11) != 0,
+                },
+            .content = sqlite_bytes(db, st, 12),
+        };
+        rc = fn(user, &row, err);
+        rc = rc < 0 ? rc : 0;
+    }
+    sqlite_finalize(db, st);
+    return rc < 0 ? rc : 0;
+}

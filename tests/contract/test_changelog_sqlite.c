@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The change log beside a file keeps the contract of change logs. Beyond it: the file knows what
+ * changed in which order, across starts; a cursor goes on where it stood as long as it belongs to
+ * this file; cursors of another file, of a time the file does not remember, and of what happened
+ * after an older copy was made are refused.
+ */
+#include "contract/changelog_suite.c"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "store/sqlite_changelog.h"
+#include "store/sqlite_entities.h"
+#include "store/sqlite_published.h"
+
+static char directory[] = "/tmp/tidings-changes-XXXXXX";
+static char path[64], copy[64];
+
+static void remove_files(void)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < 8; i++) {
+        char name[80];
+        (void)snprintf(name, sizeof name, "%s%s", i < 4 ? path : copy, suffixes[i % 4]);
+        (void)unlink(name);
+    }
+}
+
+static struct entity_rows *open_rows(const char *name)
+{
+    struct tidings_error err = {0};
+    struct entity_rows *rows = NULL;
+    if (entity_sqlite_open(name, &rows, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    return rows;
+}
+
+static struct changelog *make_log(const struct changelog_limits *limits, struct tidings_error *err)
+{
+    struct entity_rows *rows = NULL;
+    struct changelog *log = NULL;
+    if (entity_sqlite_open(":memory:", &rows, err) < 0) {
+        return NULL;
+    }
+    (void)changelog_sqlite_create(rows, limits, &log, err);
+    rows->ops->destroy(rows);
+    return log;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void begin(struct entity_rows *rows)
+{
+    assert_int_equal(rows->ops->begin(rows, NULL), 0);
+}
+
+static void commit(struct entity_rows *rows)
+{
+    assert_int_equal(rows->ops->commit(rows, NULL), 0);
+}
+
+static uint64_t put_entity(struct entity_rows *rows, const char *id, int64_t from,
+                           const char *version, const char *was, bool instead)
+{
+    const struct entity_version v = {
+        .id = tidings_str(id),
+        .from = from,
+        .type = STR("T"),
+        .type_version = tidings_str(version),
+        .was = tidings_str(was),
+        .value = STR("{}"),
+        .changed_by = STR("[]"),
+        .created = from == 1,
+    };
+    begin(rows);
+    assert_int_equal(rows->ops->put(rows, &v, instead, NULL), 0);
+    uint64_t position = rows->ops->position(rows);
+    commit(rows);
+    return position;
+}
+
+static uint64_t publish(struct entity_rows *rows, const char *uri, const char *content)
+{
+    struct published_row row = {.content = tidings_str(content ? content : ""), .created = true};
+    uint64_t position = 0;
+    row.about.uri = tidings_str(uri);
+    row.about.etag = STR("e");
+    begin(rows);
+    int rc = content ? sqlite_published_put(rows, &row, &position, NULL)
+                     : sqlite_published_remove(rows, row.about.uri, &position, NULL);
+    assert_int_equal(rc, 0);
+    commit(rows);
+    return position;
+}
+
+/* ---- what the file knows --------------------------------------------------------------------- */
+
+static bool print_change(void *user, const struct kept_change *c)
+{
+    struct buf *out = user;
+    static const char *const kinds[] = {"entity", "moved", "types", "published"};
+    buf_putf(out, "%llu %s %.*s%s%.*s%s%s", (unsigned long long)c->position, kinds[c->kind],
+             STR_ARG(c->uri), c->version.type_version.len > 0 ? "@" : "",
+             STR_ARG(c->version.type_version), c->removed ? " gone" : "", c->created ? " new" : "");
+    if (c->was.len > 0) {
+        buf_putf(out, " from %.*s", STR_ARG(c->was));
+    }
+    buf_putc(out, '\n');
+    return true;
+}
+
+static uint64_t check_changes(struct entity_rows *rows, size_t max, const char *expected)
+{
+    struct buf out;
+    struct tidings_error err = {0};
+    uint64_t floor = 77;
+    buf_init(&out, 65536);
+    if (sqlite_changes_each(rows, max, &floor, print_change, &out, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_string_equal(out.len > 0 ? out.ptr : "", expected);
+    buf_deinit(&out);
+    return floor;
+}
+
+static void everything_kept_is_found_again_in_the_order_it_happened(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    const struct entity_type_row type = {.name = STR("T"), .version = STR("1")};
+    begin(rows);
+    assert_int_equal(rows->ops->put_type(rows, &type, NULL), 0);
+    assert_int_equal(rows->ops->position(rows), 1);
+    commit(rows);
+    assert_int_equal(put_entity(rows, "a", 1, "1", "", false), 2);
+    assert_int_equal(publish(rows, "p:///x", "hello"), 3);
+    assert_int_equal(put_entity(rows, "a", 2, "2", "1", false), 5);
+    assert_int_equal(publish(rows, "p:///y", "there"), 6);
+    assert_int_equal(publish(rows, "p:///x", NULL), 7);
+    static const char all[] = "1 types \n2 entity a@1 new\n4 moved a@1 gone\n5 entity a@2 from 1\n"
+                              "6 published p:///y new\n7 published p:///x gone\n";
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    assert_int_equal(rows->ops->idle(rows, NULL), 0);
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    rows->ops->destroy(rows);
+    rows = open_rows(path);
+    assert_int_equal(rows->ops->position(rows), 7);
+    assert_int_equal(check_changes(rows, 100, all), 0);
+    /* The newest of each kind, and the rest is below the floor. */
+    assert_int_equal(check_changes(rows, 1, "7 published p:///x gone\n"), 6);
+    rows->ops->destroy(rows);
+}
+
+static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    put_entity(rows, "a", 1, "1", "", false);
+    put_entity(rows, "a", 2, "2", "1", true);
+    put_entity(rows, "a", 3, "2", "", true);
+    assert_int_equal(rows->ops->idle(rows, NULL), 0);
+    assert_int_equal(check_changes(rows, 100, "2 moved a@1 gone\n4 entity a@2\n"), 0);
+    rows->ops->destroy(rows);
+}
+
+static void what_was_rolled_back_takes_no_position(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    uint64_t position = 0;
+    publish(rows, "p:///x", "1");
+    begin(rows);
+    assert_int_equal(sqlite_published_remove(rows, STR("p:///x"), &position, NULL), 0);
+    rows->ops->rollback(rows);
+    assert_int_equal(rows->ops->position(rows), 1);
+    assert_int_equal(publish(rows, "p:///y", "2"), 2);
+    assert_int_equal(check_changes(rows, 9, "1 published p:///x new\n2 published p:///y new\n"), 0);
+    rows->ops->destroy(rows);
+}
+
+static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    uint64_t position = 0, floor = 0;
+    begin(rows);
+    for (unsigned i = 0; i < SQLITE_MAX_REMOVED + 600; i++) {
+        char uri[32];
+        (void)snprintf(uri, sizeof uri, "p:///%u", i);
+        assert_int_equal(sqlite_published_remove(rows, tidings_str(uri), &position, NULL), 0);
+    }
+    commit(rows);
+    struct buf out;
+    buf_init(&out, 1u << 24);
+    assert_int_equal(sqlite_changes_each(rows, SIZE_MAX, &floor, print_change, &out, NULL), 0);
+    size_t lines = 0;
+    for (size_t i = 0; i < out.len; i++) {
+        lines += out.ptr[i] == '\n';
+    }
+    buf_deinit(&out);
+    assert_in_range(floor, 300, 600);
+    assert_int_equal(lines, position - floor);
+    rows->ops->destroy(rows);
+    rows = open_rows(path);
+    assert_int_equal(rows->ops->position(rows), position);
+    rows->ops->destroy(rows);
+}
+
+struct found {
+    unsigned count;
+    struct buf text;
+};
+
+static int print_row(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    struct found *f = user;
+    (void)err;
+    f->count++;
+    buf_putf(&f->text, "%.*s %.*s %.*s %lld %zu %g %d\n", STR_ARG(row->about.uri),
+             STR_ARG(row->about.mime_type), STR_ARG(row->about.title),
+             (long long)row->about.modified_ms, row->content.len, row->about.priority,
+             row->about.subscribable);
+    return 0;
+}
+
+static void what_is_published_comes_back_as_it_was(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    static const char bytes[] = "a\0\xff z";
+    struct published_row row = {.content = tidings_strn(bytes, sizeof bytes)};
+    uint64_t position = 0;
+    tidings_resource_init(&row.about);
+    row.about.uri = STR("p:///x");
+    row.about.mime_type = STR("text/x");
+    row.about.title = STR("title");
+    row.about.modified_ms = 12345;
+    row.about.priority = 0.3;
+    begin(rows);
+    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
+    row.about.uri = STR("p:///empty");
+    row.content = STR_EMPTY;
+    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
+    row.about.uri = STR("p:///gone");
+    assert_int_equal(sqlite_published_put(rows, &row, &position, NULL), 0);
+    assert_int_equal(sqlite_published_remove(rows, STR("p:///gone"), &position, NULL), 0);
+    commit(rows);
+    rows->ops->destroy(rows);
+    rows = open_rows(path);
+    struct found f = {.count = 0};
+    buf_init(&f.text, 4096);
+    assert_int_equal(sqlite_published_each(rows, print_row, &f, NULL), 0);
+    assert_string_equal(f.text.ptr, "p:///x text/x title 12345 6 0.3 1\n"
+                                    "p:///empty text/x title 12345 0 0.3 1\n");
+    buf_deinit(&f.text);
+    rows->ops->destroy(rows);
+}
+
+/* ---- cursors --------------------------------------------------------------------------------- */
+
+/* A program that runs: its rows, its log. */
+struct run {
+    struct entity_rows *rows;
+    struct changelog *log;
+    uint64_t epoch;
+};
+
+static struct run start(const char *name)
+{
+    struct run r = {.rows = open_rows(name)};
+    struct tidings_error err = {0};
+    if (changelog_sqlite_create(r.rows, &roomy, &r.log, &err) < 0) {
+        fail_msg("%s", err.text);
+    }
+    assert_true(r.log->is_durable);
+    r.epoch = r.log->ops->epoch(r.log);
+    assert_int_equal(r.log->ops->first(r.log), r.rows->ops->position(r.rows));
+    assert_int_equal(r.log->ops->last(r.log), r.rows->ops->position(r.rows));
+    return r;
+}
+
+static void stop(struct run *r)
+{
+    r->log->ops->destroy(r->log);
+    r->rows->ops->destroy(r->rows);
+}
+
+static void check_resumes(const struct run *r, uint64_t epoch, uint64_t position, bool expected)
+{
+    uint64_t at = 77;
+    assert_int_equal(r->log->ops->resume(r->log, epoch, position, &at), expected);
+    assert_true(!expected || at == position);
+}
+
+static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
+{
+    (void)state;
+    remove_files();
+    struct run a = start(path);
+    assert_int_equal(a.log->ops->first(a.log), 0);
+    publish(a.rows, "p:///x", "1");
+    publish(a.rows, "p:///x", "2");
+    stop(&a);
+    struct run b = start(path);
+    assert_int_not_equal(a.epoch, b.epoch);
+    check_resumes(&b, a.epoch, 0, true);
+    check_resumes(&b, a.epoch, 1, true);
+    check_resumes(&b, a.epoch, 2, true);
+    check_resumes(&b, a.epoch, 3, false); /* it never came so far */
+    check_resumes(&b, b.epoch, 2, false); /* its own are not from before */
+    check_resumes(&b, a.epoch + 1, 1, false);
+    publish(b.rows, "p:///x", "3");
+    stop(&b);
+    struct run c = start(path);
+    check_resumes(&c, a.epoch, 2, true);
+    check_resumes(&c, a.epoch, 3, false); /* position 3 is of the second start */
+    check_resumes(&c, b.epoch, 3, true);
+    stop(&c);
+}
+
+static void copy_file(void)
+{
+    char command[320];
+    (void)snprintf(command, sizeof command, "cp %s %s; cp %s-wal %s-wal 2>/dev/null; true", path,
+                   copy, path, copy);
+    assert_int_equal(system(command), 0);
+}
+
+static void cursors_from_after_a_copy_are_refused_by_the_copy(void **state)
+{
+    (void)state;
+    remove_files();
+    struct run a = start(path);
+    publish(a.rows, "p:///x", "1");
+    copy_file();
+    publish(a.rows, "p:///x", "2");
+    stop(&a);
+    struct run original = start(path);
+    check_resumes(&original, a.epoch, 2, true);
+    publish(original.rows, "p:///x", "3");
+    stop(&original);
+
+    struct run restored = start(copy);
+    check_resumes(&restored, a.epoch, 1, true);
+    check_resumes(&restored, a.epoch, 2, false);
+    check_resumes(&restored, original.epoch, 2, false);
+    publish(restored.rows, "p:///x", "other 2");
+    publish(restored.rows, "p:///x", "other 3");
+    stop(&restored);
+    struct run later = start(copy); /* it has come so far by now, but another way */
+    check_resumes(&later, a.epoch, 1, true);
+    check_resumes(&later, a.epoch, 2, false);
+    check_resumes(&later, original.epoch, 3, false);
+    check_resumes(&later, restored.epoch, 3, true);
+    stop(&later);
+}
+
+static void another_file_knows_none_of_them(void **state)
+{
+    (void)state;
+    remove_files();
+    struct run a = start(path);
+    stop(&a);
+    struct run other = start(copy);
+    check_resumes(&other, a.epoch, 0, false);
+    stop(&other);
+}
+
+static void only_so_many_starts_are_remembered(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(":memory:");
+    uint64_t epochs[SQLITE_MAX_EPOCHS + 3];
+    struct run r = {.rows = rows};
+    for (size_t i = 0; i < SQLITE_MAX_EPOCHS + 3; i++) {
+        if (r.log) {
+            r.log->ops->destroy(r.log);
+        }
+        assert_int_equal(changelog_sqlite_create(rows, &roomy, &r.log, NULL), 0);
+        epochs[i] = r.log->ops->epoch(r.log);
+    }
+    check_resumes(&r, epochs[0], 0, false);
+    check_resumes(&r, epochs[3], 0, true);
+    check_resumes(&r, epochs[SQLITE_MAX_EPOCHS + 1], 0, true);
+    stop(&r);
+}
+
+/* Up to the first number of its epoch the log is filled by positions. */
+static void changes_from_before_are_appended_by_their_positions(void **state)
+{
+    (void)state;
+    remove_files();
+    struct run a = start(path);
+    publish(a.rows, "p:///x", "1");
+    publish(a.rows, "p:///y", "2");
+    publish(a.rows, "p:///x", "3");
+    stop(&a);
+    struct run b = start(path);
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        struct tidings_change change = {.uri = seq == 2 ? STR("p:///y") : STR("p:///x")};
+        struct change *c = change_create(&change, b.epoch, seq);
+        assert_int_equal(b.log->ops->append(b.log, c), 0);
+        change_unref(c);
+    }
+    assert_int_equal(put(b.log, "f:///z", TIDINGS_CHANGE_UPDATED), 4);
+    assert_listing(b.log, 1, 100, "2 p:///y 0,3 p:///x 0,4 f:///z 0,");
+    assert_int_equal(b.log->ops->floor(b.log), 0);
+    b.log->ops->lost(b.log, 1);
+    assert_int_equal(b.log->ops->floor(b.log), 1);
+    stop(&b);
+}
+
+static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
+{
+    (void)state;
+    remove_files();
+    struct entity_rows *rows = open_rows(path);
+    static char large[400000];
+    struct published_row row = {.content = tidings_strn(large, sizeof large)};
+    struct tidings_error err = {0};
+    uint64_t position = 0;
+    row.about.uri = STR("p:///large");
+    publish(rows, "p:///small", "1");
+    assert_int_equal(entity_sqlite_limit(rows, 200000, NULL), 0);
+    begin(rows);
+    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), TIDINGS_E_LIMIT);
+    assert_non_null(strstr(err.text, "full"));
+    rows->ops->rollback(rows);
+    assert_int_equal(rows->ops->position(rows), 1);
+    assert_int_equal(check_changes(rows, 9, "1 published p:///small new\n"), 0);
+    assert_int_equal(entity_sqlite_limit(rows, 4000000, NULL), 0);
+    begin(rows);
+    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), 0);
+    commit(rows);
+    assert_int_equal(position, 2);
+    rows->ops->destroy(rows);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_kept_is_found_again_in_the_order_it_happened),
+        cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
+        cmocka_unit_test(what_was_rolled_back_takes_no_position),
+        cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
+        cmocka_unit_test(what_is_published_comes_back_as_it_was),
+        cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
+        cmocka_unit_test(cursors_from_after_a_copy_are_refused_by_the_copy),
+        cmocka_unit_test(another_file_knows_none_of_them),
+        cmocka_unit_test(only_so_many_starts_are_remembered),
+        cmocka_unit_test(changes_from_before_are_appended_by_their_positions),
+        cmocka_unit_test(a_full_disk_refuses_what_is_published_and_recovers),
+    };
+    if (!mkdtemp(directory)) {
+        return 1;
+    }
+    (void)snprintf(path, sizeof path, "%s/db", directory);
+    (void)snprintf(copy, sizeof copy, "%s/copy", directory);
+    int failed = changelog_suite("sqlite", make_log);
+    failed += cmocka_run_group_tests(tests, NULL, NULL);
+    remove_files();
+    (void)rmdir(directory);
+    return failed;
+}
