@@ -116,7 +116,8 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
     bool has_handlings = handlings_open(core);
-    if (!core->mailbox || !core->tick || !core->window_timer || !has_handlings ||
+    bool has_marks = !hub_is_durable(hub) || cursor_marks_init(&core->marks, hub_first(hub));
+    if (!core->mailbox || !core->tick || !core->window_timer || !has_handlings || !has_marks ||
         hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -232,6 +233,7 @@ void core_deinit(struct core *core)
     loop_timer_close(core->window_timer);
     loop_timer_close(core->stop.timer);
     handlings_close(core);
+    cursor_marks_deinit(&core->marks);
     windows_deinit(&core->windows);
     values_deinit(&core->values);
     clear_rates(core);
@@ -352,11 +354,24 @@ void core_lose(struct core *core)
     }
 }
 
+struct log_cursor core_cursor(const struct core *core, uint64_t seq)
+{
+    struct log_cursor c = {
+        .epoch = core->epoch, .seq = seq, .has_position = core->marks.ring != NULL};
+    if (c.has_position) {
+        c.position = cursor_marks_find(&core->marks, seq);
+    }
+    return c;
+}
+
 void core_on_change(struct core *core, const struct change *change)
 {
     bool gap = change->seq != core->last_seq + 1 && !core->is_resynced;
     core->is_resynced = false;
     core->last_seq = change->seq;
+    if (change->position > 0) {
+        cursor_marks_add(&core->marks, change->seq, change->position);
+    }
     if (gap) {
         resync_all(core);
     }

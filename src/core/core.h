@@ -61,7 +61,8 @@ struct core {
     unsigned index; /* this worker among the others; part of session ids */
 
     uint64_t epoch;
-    uint64_t last_seq; /* of the newest change seen */
+    uint64_t last_seq;         /* of the newest change seen */
+    struct cursor_marks marks; /* where numbers stand in the store */
 
     struct match match;
     struct map sessions;      /* by id */
@@ -126,6 +127,8 @@ void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
 uint64_t core_rate(const struct core *core, const struct sub *sub);
 /* From now on new subscriptions follow these rules. Takes the reference. */
 void core_set_rules(struct core *core, struct option_rules *rules);
+/* The cursor of one who has heard of everything up to that number. */
+struct log_cursor core_cursor(const struct core *core, uint64_t seq);
 /* A change arrived from the hub. */
 void core_on_change(struct core *core, const struct change *change);
 /* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told

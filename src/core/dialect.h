@@ -14,6 +14,7 @@
 #include <tidings/provider.h>
 
 #include "base/str.h"
+#include "core/cursor.h"
 #include "wire/rpc.h"
 #include "json/write.h"
 
@@ -234,7 +235,7 @@ struct dialect_updated {
     struct tidings_str subscribed_json; /* quoted */
     struct tidings_str listen_id_json;  /* empty: legacy */
     struct tidings_str value_json;      /* contents; with PROFILE_DATA members; empty: none */
-    uint64_t epoch, cursor;
+    struct log_cursor cursor;
     unsigned merged; /* how many changes this stands for */
     bool truncated;
     bool suspended;    /* this subscription is not evaluated any more */

@@ -240,7 +240,7 @@ struct pieces {
     struct tidings_str at[PIECES_MAX];
     unsigned count;
     size_t size;
-    char small[256]; /* short members that depend on the subscriber; the longest is 230 */
+    char small[256]; /* short members that depend on the subscriber; the longest is 251 */
     size_t small_len;
 };
 
@@ -278,9 +278,13 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
     const char *kind = change_kind_name(u->kind);
     put_small(p, kind, strlen(kind));
     PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
-    put_digits(p, u->epoch, 16);
+    put_digits(p, u->cursor.epoch, 16);
     PUT_LITERAL(p, ".");
-    put_digits(p, u->cursor, 10);
+    put_digits(p, u->cursor.seq, 10);
+    if (u->cursor.has_position) {
+        PUT_LITERAL(p, ".");
+        put_digits(p, u->cursor.position, 10);
+    }
     PUT_LITERAL(p, "\"");
     if (u->merged > 1) {
         PUT_LITERAL(p, ",\"dev.tidings/merged\":");

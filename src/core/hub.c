@@ -399,7 +399,7 @@ int hub_start(struct hub *hub, const struct hub_options *options, struct tidings
     if (hub->log) { /* of a start that failed later */
         hub->log->ops->destroy(hub->log);
     }
-    hub->log = changelog_memory_create(&options->log, err);
+    hub->log = options->durable ? options->durable : changelog_memory_create(&options->log, err);
     return hub->log ? 0 : TIDINGS_E_NOMEM;
 }
 
@@ -439,6 +439,21 @@ uint64_t hub_epoch(const struct hub *hub)
 uint64_t hub_last(const struct hub *hub)
 {
     return hub->log->ops->last(hub->log);
+}
+
+bool hub_is_durable(const struct hub *hub)
+{
+    return hub->log->is_durable;
+}
+
+uint64_t hub_first(const struct hub *hub)
+{
+    return hub->log->ops->first(hub->log);
+}
+
+bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)
+{
+    return hub->log->ops->resume(hub->log, c->epoch, c->position, ret);
 }
 
 struct mailbox *hub_mailbox(struct hub *hub)

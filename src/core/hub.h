@@ -13,6 +13,7 @@
 
 #include "base/mailbox.h"
 #include "core/catalog.h"
+#include "core/cursor.h"
 #include "core/feature.h"
 #include "store/changelog.h"
 
@@ -26,6 +27,7 @@ struct seal_key;
 
 struct hub_options {
     struct changelog_limits log;
+    struct changelog *durable; /* taken over, also on failure; NULL: one in memory */
     size_t max_announced;      /* bytes of changes on their way; 0: HUB_MAX_ANNOUNCED */
     uint64_t list_changed_ms;  /* at most one list_changed per this long */
     uint64_t watch_timeout_ms; /* a watch must be answered within; 0: some time */
@@ -41,6 +43,11 @@ void hub_destroy(struct hub *hub);
 
 uint64_t hub_epoch(const struct hub *hub);
 uint64_t hub_last(const struct hub *hub); /* the newest number; before threads start */
+/* Are there positions of a store in cursors? The number this epoch began with. */
+bool hub_is_durable(const struct hub *hub);
+uint64_t hub_first(const struct hub *hub);
+/* Any thread: `resume` of the log (store/changelog.h). */
+bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
 struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);
@@ -67,6 +74,9 @@ void hub_detach_all(struct hub *hub);
  * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
  * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
+/* The same for what a store keeps: `position` is where it stands there. */
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err);
 /* Anything may have changed: every subscription is told once. */
 int hub_announce_everything(struct hub *hub, struct tidings_error *err);
 /* At most one notification per `ms` for what matches `uri`, on every worker. */

@@ -56,12 +56,17 @@ static void tell(struct hub *hub, struct core *core, const struct change *change
     mailbox_send(core->mailbox, &l->letter);
 }
 
-void hub_publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice)
+/* Number a change, keep it, tell the workers. `change` NULL: `notice`. `position`: in the store. */
+static void publish(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                    enum change_notice notice)
 {
     struct changelog *log = hub->log;
     uint64_t seq = log->ops->next(log), epoch = log->ops->epoch(log);
     struct change *c =
         change ? change_create(change, epoch, seq) : change_create_notice(notice, epoch, seq);
+    if (c) {
+        c->position = position;
+    }
     if (!c) {
         log->ops->lost(log, seq);
         log_error("change lost", "reason=\"out of memory\" uri=%.*s",
@@ -79,12 +84,18 @@ void hub_publish(struct hub *hub, const struct tidings_change *change, enum chan
     change_unref(c);
 }
 
+void hub_publish(struct hub *hub, enum change_notice notice)
+{
+    publish(hub, NULL, 0, notice);
+}
+
 /* ---- announcements --------------------------------------------------------------------------- */
 
 struct announce_letter {
     struct letter letter;
     struct hub *hub;
     size_t bytes;
+    uint64_t position;
     struct tidings_change change; /* slices into the memory that follows */
 };
 
@@ -106,10 +117,10 @@ static void announce_deliver(struct letter *letter, void *owner)
             .metadata = l->change.metadata,
             .origin = l->change.origin,
         };
-        hub_publish(hub, &gone, CHANGE_LIST);
+        publish(hub, &gone, l->position > 0 ? l->position - 1 : 0, CHANGE_LIST);
         l->change.kind = TIDINGS_CHANGE_CREATED;
     }
-    hub_publish(hub, &l->change, CHANGE_LIST);
+    publish(hub, &l->change, l->position, CHANGE_LIST);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub, CHANGE_LIST);
     }
@@ -122,7 +133,7 @@ static void lost_deliver(struct letter *letter, void *owner)
     (void)letter;
     __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
     log_warn("changes refused", "reason=\"more than could be told\"");
-    hub_publish(hub, NULL, CHANGE_EVERYTHING);
+    hub_publish(hub, CHANGE_EVERYTHING);
 }
 
 static void lost_drop(struct letter *letter)
@@ -141,6 +152,12 @@ static void lose(struct hub *hub)
 }
 
 int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
+{
+    return hub_announce_kept(hub, change, 0, err);
+}
+
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err)
 {
     if ((unsigned)change->kind > TIDINGS_CHANGE_MOVED ||
         (change->kind == TIDINGS_CHANGE_MOVED && change->from.len == 0)) {
@@ -165,6 +182,7 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
         .letter = {.deliver = announce_deliver, .drop = announce_drop},
         .hub = hub,
         .bytes = bytes,
+        .position = position,
         .change = *change,
     };
     char *at = (char *)(l + 1);
@@ -179,7 +197,7 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
 
 static void everything_deliver(struct letter *letter, void *owner)
 {
-    hub_publish(owner, NULL, CHANGE_EVERYTHING);
+    hub_publish(owner, CHANGE_EVERYTHING);
     mem_free(letter);
 }
 

@@ -16,7 +16,7 @@
 
 static void tell(struct hub_list *list)
 {
-    hub_publish(list->hub, NULL, list->notice);
+    hub_publish(list->hub, list->notice);
     loop_timer_start(list->timer, list->hub->options.list_changed_ms, 0);
 }
 

@@ -57,8 +57,8 @@ int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err)
 int hub_token_init(struct hub *hub, struct tidings_error *err);
 void hub_token_deinit(struct hub *hub);
 
-/* Number a change, keep it, tell the workers. `change` NULL: `notice`. */
-void hub_publish(struct hub *hub, const struct tidings_change *change, enum change_notice notice);
+/* Number a change of no resource in particular, keep it, tell the workers. */
+void hub_publish(struct hub *hub, enum change_notice notice);
 
 /* hub_lists.c */
 bool hub_lists_open(struct hub *hub); /* false: out of memory or randomness */

@@ -25,31 +25,6 @@ void options_init(struct options *o)
     o->echo = true;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool cursor_parse(struct tidings_str text, uint64_t *epoch, uint64_t *seq)
-{
-    struct tidings_str rest;
-    bool dotted = false;
-    struct tidings_str head = str_cut(text, '.', &rest, &dotted);
-    uint64_t e = 0;
-    if (!dotted || head.len == 0 || head.len > 16) {
-        return false;
-    }
-    for (size_t i = 0; i < head.len; i++) {
-        int digit = hex_digit(head.ptr[i]);
-        if (digit < 0) {
-            return false;
-        }
-        e = e * 16 + (uint64_t)digit;
-    }
-    *epoch = e;
-    return str_to_u64(rest, seq);
-}
-
 /* ---- the fields ------------------------------------------------------------------------------ */
 
 static int wrong(const char *name, const char *accepted, struct tidings_error *err)
@@ -138,7 +113,7 @@ static int read_initial(struct options *o, struct json *v, struct tidings_error 
 
 static int read_since(struct options *o, struct json *v, struct tidings_error *err)
 {
-    if (!jv_is(v, JV_STRING) || !cursor_parse(jv_str(v), &o->since_epoch, &o->since)) {
+    if (!jv_is(v, JV_STRING) || !cursor_parse(jv_str(v), &o->since)) {
         return wrong("since", "a cursor this server gave out", err);
     }
     return 0;

@@ -15,6 +15,7 @@
 #ifndef CORE_OPTIONS_H
 #define CORE_OPTIONS_H
 
+#include "core/cursor.h"
 #include "core/match.h"
 #include "json/json.h"
 
@@ -57,7 +58,7 @@ struct options {
     uint64_t window_ms, rate_ms;
     bool initial;
     bool echo;
-    uint64_t since_epoch, since; /* with OPTION_SINCE */
+    struct log_cursor since;     /* with OPTION_SINCE */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
     struct json *filter;         /* a schema, borrowed likewise; NULL: everything passes */
     struct tidings_str baseline; /* the etag patches begin at; borrowed likewise */
@@ -120,8 +121,5 @@ void options_put_matches(struct buf *out, unsigned set);
  * refused. `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
-
-/* "epoch.seq" as cursors are written. */
-bool cursor_parse(struct tidings_str text, uint64_t *epoch, uint64_t *seq);
 
 #endif

@@ -386,7 +386,7 @@ static bool write_update(struct peer *peer, const struct dialect_updated *u, con
         peer->ops->told(peer, u, sub);
         return true;
     }
-    struct room_request r = {.peer = peer, .cursor = u->cursor};
+    struct room_request r = {.peer = peer, .cursor = u->cursor.seq};
     return dialect_updated_write(u, take_room, &r);
 }
 
@@ -431,8 +431,7 @@ static bool flush_items(struct peer *peer)
             .uri_json = sub->is_literal ? sub_spelled_json(sub) : item->change->uri_json,
             .subscribed_json = sub_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
-            .epoch = peer->core->epoch,
-            .cursor = cursor_after_first(peer),
+            .cursor = core_cursor(peer->core, cursor_after_first(peer)),
             .merged = item->merged,
             .profile = peer->core->self->profile,
         };
@@ -476,8 +475,7 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
         .uri_json = sub_spelled_json(sub),
         .subscribed_json = sub_spelled_json(sub),
         .listen_id_json = listen_id(sub->listen),
-        .epoch = peer->core->epoch,
-        .cursor = peer_cursor(peer),
+        .cursor = core_cursor(peer->core, peer_cursor(peer)),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
         .profile = peer->core->self->profile,

@@ -19,6 +19,7 @@ struct tidings_provider {
     struct hub *hub;
     struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
     struct tidings_str prefix;
+    bool is_durable;          /* the server's store keeps what it serves, and when it changed */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
     void (*every)(struct tidings_provider *provider);
     /* the prefix text and then `ops->size` bytes of state follow */

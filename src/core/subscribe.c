@@ -136,19 +136,13 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
     jw_end_object(w);
 }
 
-struct cursor {
-    uint64_t epoch, seq;
-};
-
-static void put_cursor(struct jw *w, const struct cursor *at)
+static void put_cursor(struct jw *w, const struct log_cursor *at)
 {
-    char cursor[64];
-    snprintf(cursor, sizeof(cursor), "%llx.%llu", (unsigned long long)at->epoch,
-             (unsigned long long)at->seq);
-    jw_put_string(w, STR("dev.tidings/cursor"), tidings_str(cursor));
+    char text[CURSOR_TEXT];
+    jw_put_string(w, STR("dev.tidings/cursor"), cursor_print(at, text));
 }
 
-static void acknowledge(struct subscribing *s, const struct cursor *at)
+static void acknowledge(struct subscribing *s, const struct log_cursor *at)
 {
     struct listen *listen = s->pending.listen;
     struct buf out;
@@ -176,7 +170,7 @@ static void acknowledge(struct subscribing *s, const struct cursor *at)
 }
 
 /* Answer resources/subscribe: {} and, in _meta, where the client stands. */
-static void answer(struct subscribing *s, const struct cursor *at)
+static void answer(struct subscribing *s, const struct log_cursor *at)
 {
     struct wish *w = &s->wishes[0];
     struct call *call = s->call;
@@ -309,8 +303,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {
-        bool known = w->options.since_epoch == s->core->epoch && w->options.since <= arm->seq;
-        sub->since = known ? w->options.since : SINCE_UNKNOWN;
+        sub->since = wish_since(w, arm->seq);
     }
     sub_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */
@@ -319,24 +312,25 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
 }
 
 /* Where the client stands once it is told that it has its subscriptions: not above what is owed to
- * it. A cursor of another epoch is given back, so that coming back with it is noticed again. */
-static struct cursor standing(const struct subscribing *s, uint64_t seq)
+ * it. A cursor that is not known is given back, so that coming back with it is noticed again. */
+static struct log_cursor standing(const struct subscribing *s, uint64_t seq)
 {
-    struct cursor at = {s->core->epoch, seq};
-    if (s->pending.listen && peer_cursor(s->pending.listen->peer) < seq) {
-        at.seq = peer_cursor(s->pending.listen->peer);
+    uint64_t at = seq;
+    if (s->pending.listen && peer_cursor(s->pending.listen->peer) < at) {
+        at = peer_cursor(s->pending.listen->peer);
     }
     for (size_t i = 0; i < s->count; i++) {
-        const struct options *o = &s->wishes[i].options;
-        if (!s->wishes[i].sub || !(o->given & OPTION_SINCE)) {
+        const struct wish *w = &s->wishes[i];
+        if (!w->sub || !(w->options.given & OPTION_SINCE)) {
             continue;
         }
-        if (o->since_epoch != s->core->epoch || o->since > seq) {
-            return (struct cursor){o->since_epoch, o->since};
+        uint64_t since = wish_since(w, seq);
+        if (since == SINCE_UNKNOWN) {
+            return w->options.since;
         }
-        at.seq = o->since < at.seq ? o->since : at.seq;
+        at = since < at ? since : at;
     }
-    return at;
+    return core_cursor(s->core, at);
 }
 
 static void finish(struct subscribing *s, const struct hub_arm *arm)
@@ -347,7 +341,7 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
             establish(s, &s->wishes[i], arm);
         }
     }
-    struct cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
+    struct log_cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
     if (s->call && s->count == 0) {
         call_accept(s->call);
     } else if (s->call) {

@@ -155,8 +155,9 @@ static uint64_t unknown(const struct model_sub *s, unsigned resource, uint64_t n
 
 void model_take_cursor(struct model_client *c, const char *cursor, const struct utterance *u)
 {
-    uint64_t epoch = 0, seq = 0;
-    assert_true(cursor_parse(tidings_str(cursor), &epoch, &seq));
+    struct log_cursor at = {0};
+    assert_true(cursor_parse(tidings_str(cursor), &at));
+    uint64_t epoch = at.epoch, seq = at.seq;
     /* What changed above the cursor is found by its number when the client comes back. */
     for (unsigned n = 0; n < MODEL_SUBS * MODEL_URIS && epoch == truth.epoch; n++) {
         const struct model_sub *s = &c->subs[n / MODEL_URIS];

@@ -374,10 +374,10 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
         assert_int_equal(cursor_of(update_nth(c, NULL, 1)), newest);
         /* Until then the client stands where it stood: an acknowledgement that arrives alone must
          * not let it skip the reading. */
-        uint64_t epoch = 0, seq = 0;
+        struct log_cursor at = {0};
         const char *ack = json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor");
-        assert_true(!ack || (cursor_parse(tidings_str(ack), &epoch, &seq) &&
-                             (epoch != b.core[0].epoch || seq > newest || seq == 0)));
+        assert_true(!ack || (cursor_parse(tidings_str(ack), &at) &&
+                             (at.epoch != b.core[0].epoch || at.seq > newest || at.seq == 0)));
         update("mem://x/b");
         assert_int_equal(update_count(c, NULL), 3);
         client_free(c);

@@ -68,7 +68,9 @@ static void check_update(const struct dialect_updated *u)
     assert_json(text, U "subscribedUri", json_at(subscribed, ""));
     assert_json(text, U "change", change_kind_name(u->kind));
     assert_json(text, U "cursor",
-                text_of("%llx.%llu", (unsigned long long)u->epoch, (unsigned long long)u->cursor));
+                text_of(u->cursor.has_position ? "%llx.%llu.%llu" : "%llx.%llu",
+                        (unsigned long long)u->cursor.epoch, (unsigned long long)u->cursor.seq,
+                        (unsigned long long)u->cursor.position));
     if (u->merged > 1) {
         assert_json(text, U "merged", text_of("%u", u->merged));
     } else {
@@ -115,8 +117,8 @@ static void every_shape_of_update_is_as_long_as_measured_and_says_what_it_should
         k /= COUNT(uris);
         u.listen_id_json = ids[k % COUNT(ids)];
         k /= COUNT(ids);
-        u.epoch = numbers[COUNT(numbers) - 1 - k % COUNT(numbers)];
-        u.cursor = numbers[k % COUNT(numbers)];
+        u.cursor.epoch = numbers[COUNT(numbers) - 1 - k % COUNT(numbers)];
+        u.cursor.seq = numbers[k % COUNT(numbers)];
         k /= COUNT(numbers);
         u.merged = merged[k % COUNT(merged)];
         k /= COUNT(merged);
@@ -135,8 +137,7 @@ static void the_longest_numbers_all_at_once_fit(void **state)
         .uri_json = STR("\"x:a\""),
         .subscribed_json = STR("\"x:a\""),
         .listen_id_json = STR("\"an-id\""),
-        .epoch = UINT64_MAX,
-        .cursor = UINT64_MAX,
+        .cursor = {UINT64_MAX, UINT64_MAX, UINT64_MAX, true},
         .merged = UINT32_MAX,
         .truncated = true,
     };
@@ -160,8 +161,7 @@ static void what_a_change_knows_rides_along(void **state)
         .kind = TIDINGS_CHANGE_DELETED, /* after merging */
         .uri_json = change->uri_json,
         .subscribed_json = STR("\"x:\""),
-        .epoch = 0xabc,
-        .cursor = 41,
+        .cursor = {.epoch = 0xabc, .seq = 41},
         .merged = 3,
     };
     check_update(&u);

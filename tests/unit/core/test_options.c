@@ -80,8 +80,8 @@ static void every_field_is_taken(void **state)
     assert_true(o.initial && !o.echo);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
-    assert_int_equal(o.since_epoch, 0xab);
-    assert_int_equal(o.since, 12);
+    assert_int_equal(o.since.epoch, 0xab);
+    assert_int_equal(o.since.seq, 12);
     assert_true(str_eq(o.origin, STR("me")));
     assert_true(jv_is(jv_get(o.filter, "required"), JV_ARRAY));
 }
@@ -432,42 +432,6 @@ static void a_rule_is_judged_field_by_field(void **state)
     }
 }
 
-static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        bool good;
-        uint64_t epoch, seq;
-    } rows[] = {
-        {"0.0", true, 0, 0},
-        {"ff.10", true, 255, 10},
-        {"ffffffffffffffff.18446744073709551615", true, UINT64_MAX, UINT64_MAX},
-        {"1.007", true, 1, 7},
-        {"", false, 0, 0},
-        {".", false, 0, 0},
-        {"1.", false, 0, 0},
-        {".1", false, 0, 0},
-        {"1", false, 0, 0},
-        {"FF.1", false, 0, 0},
-        {"g.1", false, 0, 0},
-        {"1.a", false, 0, 0},
-        {"1.-1", false, 0, 0},
-        {"1. 1", false, 0, 0},
-        {"1.1.1", false, 0, 0},
-        {"10000000000000000.1", false, 0, 0},
-        {"1.18446744073709551616", false, 0, 0},
-        {"-1.1", false, 0, 0},
-    };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        uint64_t epoch = 77, seq = 77;
-        bool good = cursor_parse(tidings_str(rows[i].text), &epoch, &seq);
-        if (good != rows[i].good || (good && (epoch != rows[i].epoch || seq != rows[i].seq))) {
-            fail_msg("'%s' is %s", rows[i].text, good ? "good" : "bad");
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,7 +450,6 @@ int main(void)
         cmocka_unit_test_teardown(ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it,
                                   forget_rules),
         cmocka_unit_test_teardown(a_rule_is_judged_field_by_field, forget_rules),
-        cmocka_unit_test(cursors_are_a_hexadecimal_epoch_and_a_decimal_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cursors as they are written, `epoch.seq`, and with a store `epoch.seq.position`; and where in the
+ * store a number stands.
+ *
+ * A worker remembers the numbers of the newest durable changes. For one that is older the answer is
+ * lower than it could be: then a client that comes back after a restart hears again of something it
+ * knows, and never misses anything.
+ */
+#ifndef CORE_CURSOR_H
+#define CORE_CURSOR_H
+
+#include <tidings/types.h>
+
+#define CURSOR_TEXT 64u
+
+struct log_cursor {
+    uint64_t epoch, seq;
+    uint64_t position; /* everything durable up to here is told */
+    bool has_position;
+};
+
+bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
+struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);
+
+/* ---- numbers and positions ------------------------------------------------------------------- */
+
+struct cursor_mark {
+    uint64_t seq, position;
+};
+
+/* All zero: no store. */
+struct cursor_marks {
+    struct cursor_mark *ring; /* by number, ascending from `at` */
+    size_t count, at;
+    uint64_t first; /* up to here numbers are positions */
+};
+
+/* With a store; false: out of memory. */
+bool cursor_marks_init(struct cursor_marks *marks, uint64_t first);
+void cursor_marks_deinit(struct cursor_marks *marks);
+/* A durable change has that number. Both rise. */
+void cursor_marks_add(struct cursor_marks *marks, uint64_t seq, uint64_t position);
+/* The highest position, as far as known, of the changes up to that number. */
+uint64_t cursor_marks_find(const struct cursor_marks *marks, uint64_t seq);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a cursor that a client comes back with is worth to one of its subscriptions.
+ */
+#include "core/hub.h"
+#include "core/subscribing.h"
+
+/* The part of a pattern before anything in it is wild. */
+static struct tidings_str fixed_part(enum match_kind kind, struct tidings_str text)
+{
+    static const char *const wild[] = {
+        [MATCH_LITERAL] = "",   [MATCH_CONTAINER] = "", [MATCH_GLOB] = "*[",
+        [MATCH_GLOB_Q] = "*[?", [MATCH_TEMPLATE] = "{",
+    };
+    size_t len = 0;
+    while (kind != MATCH_REGEX && len < text.len && !strchr(wild[kind], text.ptr[len])) {
+        len++;
+    }
+    return tidings_strn(text.ptr, len);
+}
+
+/* Is everything that could match kept in the store? Not what the program registered, nor what lies
+ * in other mounts. */
+static bool is_durable(const struct catalog *c, enum match_kind kind, struct tidings_str text)
+{
+    struct tidings_str fixed = fixed_part(kind, text);
+    const struct tidings_provider *p = catalog_mount(c, fixed);
+    if (!p || !p->is_durable || entries_find(&c->resources, fixed)) {
+        return false;
+    }
+    if (kind == MATCH_LITERAL) {
+        return true;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (str_starts(c->mounts[i]->prefix, fixed) && !c->mounts[i]->is_durable) {
+            return false;
+        }
+    }
+    struct entries_position at = entries_after(&c->resources, fixed);
+    const struct catalog_entry *next = entries_next(&c->resources, &at);
+    return !next || !str_starts(next->about->uri, fixed);
+}
+
+/* One from before this epoch began says what was told of durable resources, and nothing of others.
+ */
+uint64_t wish_since(const struct wish *w, uint64_t seq)
+{
+    const struct log_cursor *c = &w->options.since;
+    const struct core *core = w->owner->core;
+    uint64_t since = c->seq;
+    bool is_ours = c->epoch == core->epoch;
+    bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(core->hub, c, &since);
+    if (is_known && (!is_ours || since < core->marks.first)) {
+        is_known = is_durable(core->catalog, w->kind, w->uri);
+    }
+    return is_known ? since : SINCE_UNKNOWN;
+}
