@@ -192,8 +192,10 @@ TIDINGS_API const struct tidings_provider_ops *tidings_provider_find(const char 
  * its last segment otherwise, the media type that of its name or content, and etag and size are the
  * server's own. Content that is valid UTF-8 is served as text.
  *
- * Any thread, before and while the server runs; never blocks, copies. 1: created, 0: it was there
- * before. TIDINGS_E_LIMIT: "published-max" or "published-bytes" is reached, and nothing changed. */
+ * Any thread, before and while the server runs; copies. Does not block, but while a server with the
+ * setting "store" runs: then it returns when the content is on the disk. 1: created, 0: it was
+ * there before. TIDINGS_E_LIMIT: "published-max" or "published-bytes" is reached; TIDINGS_E_FULL:
+ * the disk is; TIDINGS_E_IO. Then nothing changed. */
 TIDINGS_API int tidings_server_publish(struct tidings_server *server,
                                        const struct tidings_resource *about,
                                        struct tidings_str content, struct tidings_error *err);

@@ -19,7 +19,7 @@ struct shelf {
     size_t count, cap;
 };
 
-static struct shelf_value *value_ref(struct shelf_value *value)
+struct shelf_value *shelf_value_ref(struct shelf_value *value)
 {
     __atomic_add_fetch(&value->refs, 1, __ATOMIC_RELAXED);
     return value;
@@ -82,7 +82,7 @@ struct shelf_value *shelf_find(struct shelf *s, struct tidings_str key)
     bool found = false;
     uv_mutex_lock(&s->lock);
     size_t at = place_of(s, key, &found);
-    struct shelf_value *value = found ? value_ref(s->values[at]) : NULL;
+    struct shelf_value *value = found ? shelf_value_ref(s->values[at]) : NULL;
     uv_mutex_unlock(&s->lock);
     return value;
 }
@@ -92,7 +92,7 @@ struct shelf_value *shelf_next(struct shelf *s, struct tidings_str after)
     bool found = false;
     uv_mutex_lock(&s->lock);
     size_t at = place_of(s, after, &found) + (found ? 1 : 0);
-    struct shelf_value *value = at < s->count ? value_ref(s->values[at]) : NULL;
+    struct shelf_value *value = at < s->count ? shelf_value_ref(s->values[at]) : NULL;
     uv_mutex_unlock(&s->lock);
     return value;
 }
@@ -118,8 +118,8 @@ int shelf_update(struct shelf *s, struct tidings_str key, struct shelf_value *fr
     bool found = false;
     struct shelf_value *gone = NULL;
     uv_mutex_lock(&s->lock);
-    int rc = fresh ? reserve_one(s) : 0;
     size_t at = place_of(s, key, &found);
+    int rc = fresh && !found ? reserve_one(s) : 0;
     if (rc == 0) {
         rc = decide(user, found ? s->values[at] : NULL);
     }
@@ -130,7 +130,7 @@ int shelf_update(struct shelf *s, struct tidings_str key, struct shelf_value *fr
         if (!found) {
             memmove(s->values + at + 1, s->values + at, (s->count++ - at) * sizeof(*s->values));
         }
-        s->values[at] = value_ref(fresh);
+        s->values[at] = shelf_value_ref(fresh);
     } else if (gone) {
         memmove(s->values + at, s->values + at + 1, (--s->count - at) * sizeof(*s->values));
     }

@@ -23,6 +23,7 @@ struct shelf_value {
     void (*destroy)(struct shelf_value *value);
     unsigned refs; /* atomic; whoever makes it sets 1 */
 };
+struct shelf_value *shelf_value_ref(struct shelf_value *value);
 void shelf_value_unref(struct shelf_value *value); /* any thread; NULL is fine */
 
 struct shelf *shelf_create(struct tidings_error *err);
@@ -44,7 +45,7 @@ typedef int (*shelf_decide_fn)(void *user, const struct shelf_value *old);
 
 /* Change what is at `key`, which is that of `fresh` (NULL when nothing may come there). The
  * caller's reference to `fresh` stays the caller's. Returns what `decide` did, or TIDINGS_E_NOMEM
- * without having asked. */
+ * without having asked; not when something is there already. */
 int shelf_update(struct shelf *s, struct tidings_str key, struct shelf_value *fresh,
                  shelf_decide_fn decide, void *user);
 

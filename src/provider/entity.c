@@ -8,8 +8,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "provider/entity_provider.h"
-#include "provider/settings.h"
-#include "store/sqlite_entities.h"
 
 /* ---- to the keeper and back ------------------------------------------------------------------ */
 
@@ -160,40 +158,24 @@ static int mount_patches_of(struct tidings_provider *p, struct tidings_str text,
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static const struct setting rows[] = {
-    {.key = "path", .type = SETTING_TEXT, .offset = offsetof(struct entity_mount, path)},
-};
-
 static int mount_open(struct tidings_provider *p, struct tidings_str config,
                       struct tidings_error *err)
 {
-    struct entity_mount *m = tidings_provider_state(p);
-    struct entity_rows *kept = NULL;
-    if (!str_eq(tidings_provider_prefix(p), STR(ENTITY_URI_PREFIX))) {
-        return tidings_fail(err, TIDINGS_E_INVALID, "entities are served at %s only",
-                            ENTITY_URI_PREFIX);
-    }
-    int rc = settings_read(rows, sizeof(rows) / sizeof(rows[0]), config, m, err);
-    if (rc < 0) {
-        return rc;
-    }
-    if (!m->path || m->path[0] == '\0') {
-        return tidings_fail(err, TIDINGS_E_INVALID, "path: name a file, or :memory:");
-    }
-    if (strcmp(m->path, ":memory:") == 0) {
-        kept = entity_memory_create(err);
-        rc = kept ? 0 : TIDINGS_E_NOMEM;
-    } else {
-        rc = entity_sqlite_open(m->path, &kept, err);
-    }
-    return rc < 0 ? rc : keeper_open(kept, &m->keeper, err);
+    (void)config;
+    return str_eq(tidings_provider_prefix(p), STR(ENTITY_URI_PREFIX))
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "entities are served at %s only",
+                              ENTITY_URI_PREFIX);
 }
 
 static void mount_close(struct tidings_provider *p)
 {
-    struct entity_mount *m = tidings_provider_state(p);
-    keeper_close(m->keeper);
-    mem_free(m->path);
+    (void)p; /* the keeper is the server's */
+}
+
+void entity_bind(struct tidings_provider *p, struct keeper *keeper)
+{
+    ((struct entity_mount *)tidings_provider_state(p))->keeper = keeper;
 }
 
 struct keeper *entity_keeper(struct tidings_provider *p)

@@ -2,10 +2,10 @@
  *
  * Entities as resources: typed JSON values with their history, kept in a file or in memory.
  *
- * One mount of provider_entity_ops at ENTITY_URI_PREFIX serves one store. Its configuration is a
- * JSON object: {"path": "FILE"}, or ":memory:". Everything is asked of the thread that keeps the
- * store (store/keeper.h), which is also the one that answers. Writing goes there too: whoever
- * writes submits jobs to entity_keeper and, once they are committed, announces what they did.
+ * One mount of provider_entity_ops at ENTITY_URI_PREFIX serves what a keeper has. It takes no
+ * configuration. Everything is asked of the thread that keeps the store (store/keeper.h), which is
+ * also the one that answers. Writing goes there too: whoever writes submits jobs to entity_keeper
+ * and, once they are committed, announces what they did.
  */
 #ifndef PROVIDER_ENTITY_H
 #define PROVIDER_ENTITY_H
@@ -26,7 +26,8 @@ typedef void (*entity_writer_fn)(struct tidings_provider *provider, struct tidin
                                  struct tidings_str uri);
 void entity_set_writer(struct tidings_provider *provider, entity_writer_fn writer);
 
-/* Lives as long as the mount. */
+/* It serves what `keeper` has, which outlives it. Before it is asked anything. */
+void entity_bind(struct tidings_provider *provider, struct keeper *keeper);
 struct keeper *entity_keeper(struct tidings_provider *provider);
 
 /* The members that describe a version, without its value, inside an object. */
@@ -34,11 +35,16 @@ void entity_put_version(struct jw *w, const struct entity_version *version);
 /* The members of a type, as an object. */
 void entity_put_type(struct jw *w, const struct entity_type_row *row);
 
-/* Tell that a write was committed: nothing when it changed nothing. Any thread; in the order of the
- * commits when called from `done` of the jobs. `origin` may be empty. */
+/* Tell that a write was committed: nothing when it changed nothing. From `done` of the job.
+ * `origin` may be empty. */
 void entity_announce(struct tidings_provider *provider, const struct entity_done *done,
                      struct tidings_str origin);
 /* The registry of types changed. */
-void entity_announce_types(struct tidings_provider *provider, struct tidings_str origin);
+void entity_announce_types(struct tidings_provider *provider, uint64_t position,
+                           struct tidings_str origin);
+/* What would be told of a write; its slices live until `fn` returns. false: out of memory. */
+typedef void (*entity_change_fn)(void *user, const struct tidings_change *change);
+bool entity_describe_change(const struct entity_done *done, struct tidings_str origin,
+                            entity_change_fn fn, void *user);
 
 #endif

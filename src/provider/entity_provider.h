@@ -12,7 +12,6 @@
 struct entity_mount {
     struct keeper *keeper;
     entity_writer_fn writer;
-    char *path;
 };
 
 /* One of the requests is there. */

@@ -394,17 +394,14 @@ static void put_metadata(struct buf *out, const struct entity_done *done)
     jw_end_object(&w);
 }
 
-void entity_announce(struct tidings_provider *p, const struct entity_done *done,
-                     struct tidings_str origin)
+bool entity_describe_change(const struct entity_done *done, struct tidings_str origin,
+                            entity_change_fn fn, void *user)
 {
     const struct entity_version *v = &done->version;
     struct entity_uri uri = {
         .kind = ENTITY_URI_CURRENT, .type = v->type, .version = v->type_version, .id = v->id};
     char etag[TIMELINE_TEXT];
     struct buf text, from, metadata;
-    if (!done->changed) {
-        return;
-    }
     buf_init(&text, ENTITY_URI_MAX);
     buf_init(&from, ENTITY_URI_MAX);
     buf_init(&metadata, ANNOUNCED_MAX);
@@ -426,16 +423,41 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
         change.kind = TIDINGS_CHANGE_MOVED;
         change.from = buf_str(&from);
     }
-    if (!text.failed && !from.failed) {
-        (void)tidings_provider_changed(p, &change, NULL);
+    bool fits = !text.failed && !from.failed;
+    if (fits) {
+        fn(user, &change);
     }
     buf_deinit(&text);
     buf_deinit(&from);
     buf_deinit(&metadata);
+    return fits;
 }
 
-void entity_announce_types(struct tidings_provider *p, struct tidings_str origin)
+struct telling {
+    struct tidings_provider *provider;
+    uint64_t position;
+};
+
+static void tell(void *user, const struct tidings_change *change)
 {
+    const struct telling *t = user;
+    if (!keeper_tell(entity_keeper(t->provider), change, t->position)) {
+        (void)tidings_provider_changed(t->provider, change, NULL);
+    }
+}
+
+void entity_announce(struct tidings_provider *p, const struct entity_done *done,
+                     struct tidings_str origin)
+{
+    struct telling t = {.provider = p, .position = done->position};
+    if (done->changed) {
+        (void)entity_describe_change(done, origin, tell, &t);
+    }
+}
+
+void entity_announce_types(struct tidings_provider *p, uint64_t position, struct tidings_str origin)
+{
+    struct telling t = {.provider = p, .position = position};
     struct tidings_change change = {.uri = STR(ENTITY_URI_PREFIX "types"), .origin = origin};
-    (void)tidings_provider_changed(p, &change, NULL);
+    tell(&t, &change);
 }

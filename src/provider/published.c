@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Serving what is published below one prefix. Everything works on references to immutable items,
- * on whichever thread is asked; nothing waits.
+ * on whichever thread is asked; nothing waits, also for the disk not.
  */
 #include "provider/published.h"
 
@@ -35,7 +35,7 @@ void published_bind(struct tidings_provider *p, struct published *store)
 static struct published_item *find(struct tidings_provider *p, struct tidings_str uri)
 {
     struct shelf_value *value = shelf_find(store_of(p)->shelf, uri);
-    if (value && published_item_of(value)->is_reserved) {
+    if (value && !published_is_there(published_item_of(value))) {
         shelf_value_unref(value);
         value = NULL;
     }
@@ -47,7 +47,8 @@ static struct published_item *next_below(struct published *store, struct tidings
                                          struct tidings_str below)
 {
     struct shelf_value *value = shelf_next(store->shelf, after);
-    while (value && published_item_of(value)->is_reserved && str_starts(value->key, below)) {
+    while (value && !published_is_there(published_item_of(value)) &&
+           str_starts(value->key, below)) {
         struct shelf_value *next = shelf_next(store->shelf, value->key);
         shelf_value_unref(value);
         value = next;
@@ -334,26 +335,27 @@ static void published_complete(struct tidings_provider *p, struct tidings_comple
 
 /* ---- write ----------------------------------------------------------------------------------- */
 
+static void written(void *user, int rc, const char *etag, const struct tidings_error *err)
+{
+    tidings_write_done(user, rc, tidings_str(etag), err);
+}
+
 static void published_write(struct tidings_provider *p, struct tidings_write *write,
                             struct tidings_str uri)
 {
-    struct tidings_error err = {0};
-    char etag[PUBLISHED_ETAG_SIZE] = "";
-    int rc;
     if (tidings_write_is_removal(write)) {
-        rc = published_remove(store_of(p), p, uri, tidings_write_if_match(write), &err);
-    } else {
-        struct publication pub = {
-            .content = tidings_write_bytes(write),
-            .if_match = tidings_write_if_match(write),
-            .if_absent = tidings_write_if_absent(write),
-        };
-        tidings_resource_init(&pub.about);
-        pub.about.uri = uri;
-        pub.about.mime_type = tidings_write_mime_type(write);
-        rc = published_put(store_of(p), p, &pub, etag, &err);
+        published_remove_then(store_of(p), p, uri, tidings_write_if_match(write), written, write);
+        return;
     }
-    tidings_write_done(write, rc, tidings_str(etag), &err);
+    struct publication pub = {
+        .content = tidings_write_bytes(write),
+        .if_match = tidings_write_if_match(write),
+        .if_absent = tidings_write_if_absent(write),
+    };
+    tidings_resource_init(&pub.about);
+    pub.about.uri = uri;
+    pub.about.mime_type = tidings_write_mime_type(write);
+    published_put_then(store_of(p), p, &pub, written, write);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Published resources: content that is pushed instead of fetched. The newest is kept in memory,
- * served, listed and announced.
+ * served, listed and announced; with a keeper in its file too, so that it is there after a restart.
  *
  * One store holds everything that is published in a server; each prefix below which something may
  * be published is a mount of provider_published_ops, bound to the store. Putting and removing works
@@ -14,6 +14,8 @@
  *     and the other way round: who comes second is refused with TIDINGS_E_EXISTS.
  *   - The store is bounded in number and bytes (content and descriptions). What does not fit is
  *     refused with TIDINGS_E_LIMIT; nothing is thrown out for it.
+ *   - With a keeper a change is first committed, then seen, announced and answered, in that order.
+ *     What cannot be written (a full disk) is refused and has not happened.
  *   - Segments make containers: `x:///a/` exists as long as something below it does (the prefix
  *     itself always), has children, and reads as their names and the first of them. So no URI
  *     published ends in '/'.
@@ -27,6 +29,7 @@
 
 extern const struct tidings_provider_ops provider_published_ops;
 
+struct keeper;
 struct published;
 
 /* The limits are read at each put; they must outlive the store. */
@@ -45,16 +48,36 @@ struct publication {
     bool if_absent;              /* only where nothing is */
 };
 
-/* Any thread. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1: created, 0: there
- * before. TIDINGS_E_CONFLICT: a condition does not hold. `etag` (may be NULL) gets the one of what
- * is there now. */
+/* Any thread but the keeper's. Copies. `mount` (NULL: none yet) is where `about.uri` lies. 1:
+ * created, 0: there before. TIDINGS_E_CONFLICT: a condition does not hold. `etag` (may be NULL)
+ * gets the one of what is there now. With a keeper it waits for the commit. */
 int published_put(struct published *store, struct tidings_provider *mount,
                   const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
                   struct tidings_error *err);
-/* Any thread. `if_match` as above, or empty. */
+/* Any thread but the keeper's. `if_match` as above, or empty. */
 int published_remove(struct published *store, struct tidings_provider *mount,
                      struct tidings_str uri, struct tidings_str if_match,
                      struct tidings_error *err);
+
+/* The same without waiting: `done` gets what the others return, with a keeper on its thread, else
+ * before this returns. The sentence of a failure is in `err`. */
+typedef void (*published_done_fn)(void *user, int rc, const char *etag,
+                                  const struct tidings_error *err);
+void published_put_then(struct published *store, struct tidings_provider *mount,
+                        const struct publication *p, published_done_fn done, void *user);
+void published_remove_then(struct published *store, struct tidings_provider *mount,
+                           struct tidings_str uri, struct tidings_str if_match,
+                           published_done_fn done, void *user);
+
+/* From now on what is published is kept by `keeper`, whose rows are in a file. What the file has is
+ * published; what was published before takes its place there. `may_be` says for each URI of the
+ * file whether it may be (then nothing else has it): others stay in the file, unseen, and are
+ * counted in *ret_unseen. Before anybody else uses the store. */
+typedef bool (*published_may_fn)(void *user, struct tidings_str uri);
+int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
+                   void *user, size_t *ret_unseen, struct tidings_error *err);
+/* The keeper goes, nothing is published any more. `forget`: so does what came from its file. */
+void published_unkeep(struct published *store, bool forget);
 
 /* Keep a URI for the program (any thread; again is fine), and give it back. */
 int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err);

@@ -2,7 +2,7 @@
  *
  * Putting, removing, reserving. Each is one step on the shelf: conditions, limits and the
  * announcement are settled while nobody else can change the same URI, so announcements come in the
- * order of the changes.
+ * order of the changes. With a keeper the order is that of its jobs (provider/published_keep.c).
  */
 #include "provider/published_store.h"
 
@@ -31,6 +31,7 @@ struct published *published_create(const uint64_t *max_count, const uint64_t *ma
     }
     store->max_count = max_count;
     store->max_bytes = max_bytes;
+    list_init(&store->pending);
     store->shelf = shelf_create(err);
     store->mime = store->shelf ? mime_load(NO_GLOBS) : NULL;
     if (!store->mime) {
@@ -89,8 +90,8 @@ static void complete(const struct published *store, const struct publication *p,
     }
 }
 
-static struct published_item *item_create(const struct published *store,
-                                          const struct publication *p)
+struct published_item *published_item_create(const struct published *store,
+                                             const struct publication *p)
 {
     struct tidings_resource about;
     bool is_text = str_is_utf8(p->content);
@@ -119,7 +120,7 @@ static struct published_item *item_create(const struct published *store,
     return item;
 }
 
-static bool is_same(const struct published_item *a, const struct published_item *b)
+bool published_is_same(const struct published_item *a, const struct published_item *b)
 {
 #define DIFFERS(field) || !str_eq(a->about.field, b->about.field)
     return !(a->about.subscribable != b->about.subscribable ||
@@ -130,16 +131,7 @@ static bool is_same(const struct published_item *a, const struct published_item 
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-struct step {
-    struct published *store;
-    struct tidings_provider *mount;
-    struct published_item *fresh; /* NULL: remove */
-    struct tidings_str uri, if_match;
-    bool if_absent, created;
-    struct tidings_error *err;
-};
-
-static int check_conditions(const struct step *s, const struct published_item *old)
+static int check_conditions(const struct published_step *s, const struct published_item *old)
 {
     if (old && old->is_reserved) {
         return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is registered by the program",
@@ -162,7 +154,7 @@ static int check_conditions(const struct step *s, const struct published_item *o
     return 0;
 }
 
-static int check_limits(const struct step *s, const struct published_item *old)
+static int check_limits(const struct published_step *s, const struct published_item *old)
 {
     const struct published *store = s->store;
     if (!old && store->count >= *store->max_count) {
@@ -180,61 +172,91 @@ static int check_limits(const struct step *s, const struct published_item *old)
     return 0;
 }
 
-/* One that the server has no room for makes it tell everybody to look again: nothing to undo. */
-static void announce(const struct step *s, enum tidings_change_kind kind)
+int published_check(const struct published_step *s, const struct published_item *old)
 {
-    struct tidings_change change = {.uri = s->uri, .kind = kind};
+    if (!s->fresh && !old) {
+        return tidings_fail(s->err, TIDINGS_E_NOTFOUND, "nothing is published as '%.*s'",
+                            STR_ARG(s->uri));
+    }
+    int rc = check_conditions(s, old);
+    if (rc < 0 || !s->fresh || (old && published_is_same(old, s->fresh))) {
+        return rc < 0 ? rc : !s->fresh;
+    }
+    rc = check_limits(s, old);
+    return rc < 0 ? rc : 1;
+}
+
+void published_count(struct published_step *s, const struct published_item *old, bool is_undone)
+{
+    uint64_t bytes = (s->fresh ? s->fresh->memory : 0) - (old ? old->memory : 0);
+    uint64_t count = (uint64_t)(s->fresh != NULL) - (uint64_t)(old != NULL);
+    s->created = s->fresh && !old;
+    s->store->count += is_undone ? -count : count;
+    s->store->bytes += is_undone ? -bytes : bytes;
+}
+
+struct tidings_change published_change(const struct published_step *s, bool over)
+{
+    struct tidings_change change = {
+        .uri = s->uri,
+        .kind = !s->fresh ? TIDINGS_CHANGE_DELETED
+                : over    ? TIDINGS_CHANGE_UPDATED
+                          : TIDINGS_CHANGE_CREATED,
+    };
     if (s->fresh) {
         change.etag = s->fresh->about.etag;
         change.size = s->fresh->about.size;
         change.modified_ms = s->fresh->about.modified_ms;
         change.has_size = true;
     }
-    if (s->mount) {
-        (void)tidings_provider_changed(s->mount, &change, NULL);
-    }
+    return change;
 }
 
-static int decide_put(void *user, const struct shelf_value *value)
+/* Nothing is kept: all of it is one step. */
+static int decide(void *user, const struct shelf_value *value)
 {
-    struct step *s = user;
+    struct published_step *s = user;
     const struct published_item *old = value ? published_item_of(value) : NULL;
-    int rc = check_conditions(s, old);
-    if (rc < 0 || (old && is_same(old, s->fresh))) {
+    int rc = published_check(s, old);
+    if (rc <= 0) {
         return rc < 0 ? rc : SHELF_KEEP;
     }
-    rc = check_limits(s, old);
-    if (rc < 0) {
-        return rc;
+    struct tidings_change change = published_change(s, old != NULL);
+    if (s->mount) {
+        /* One that there is no room for makes everybody look again: nothing to undo. */
+        (void)tidings_provider_changed(s->mount, &change, NULL);
     }
-    announce(s, old ? TIDINGS_CHANGE_UPDATED : TIDINGS_CHANGE_CREATED);
-    s->created = !old;
-    s->store->count += old ? 0 : 1;
-    s->store->bytes += s->fresh->memory - (old ? old->memory : 0);
-    return SHELF_REPLACE;
+    published_count(s, old, false);
+    return s->fresh ? SHELF_REPLACE : SHELF_REMOVE;
 }
 
-static int decide_remove(void *user, const struct shelf_value *value)
+/* Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
+static int settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE], published_done_fn done,
+                  void *user)
 {
-    struct step *s = user;
-    const struct published_item *old = value ? published_item_of(value) : NULL;
-    if (!old) {
-        return tidings_fail(s->err, TIDINGS_E_NOTFOUND, "nothing is published as '%.*s'",
-                            STR_ARG(s->uri));
+    if (s->store->keeper) {
+        return published_submit(s, etag, done, user);
     }
-    int rc = check_conditions(s, old);
-    if (rc < 0) {
-        return rc;
+    struct shelf_value *fresh = s->fresh ? &s->fresh->value : NULL;
+    int rc = shelf_update(s->store->shelf, s->uri, fresh, decide, s);
+    if (rc == TIDINGS_E_NOMEM) {
+        tidings_fail(s->err, rc, "out of memory");
     }
-    announce(s, TIDINGS_CHANGE_DELETED);
-    s->store->count--;
-    s->store->bytes -= old->memory;
-    return SHELF_REMOVE;
+    rc = rc < 0 ? rc : s->created;
+    if (rc >= 0 && etag) {
+        memcpy(etag, s->fresh->etag, sizeof(s->fresh->etag));
+    }
+    if (done) {
+        done(user, rc, rc >= 0 && s->fresh ? s->fresh->etag : "", s->err);
+    }
+    shelf_value_unref(fresh);
+    return rc;
 }
 
-int published_put(struct published *store, struct tidings_provider *mount,
-                  const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
-                  struct tidings_error *err)
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static int check_request(const struct published *store, const struct publication *p,
+                         struct tidings_error *err)
 {
     struct tidings_str uri = p->about.uri;
     if (uri.len == 0 || uri.ptr[uri.len - 1] == '/') {
@@ -247,43 +269,68 @@ int published_put(struct published *store, struct tidings_provider *mount,
                             "%zu bytes do not fit: all together may have %llu; see published-bytes",
                             p->content.len, (unsigned long long)*store->max_bytes);
     }
-    struct published_item *item = item_create(store, p);
-    if (!item) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    return 0;
+}
+
+static int put(struct published_step *s, const struct publication *p,
+               char etag[PUBLISHED_ETAG_SIZE], published_done_fn done, void *user)
+{
+    int rc = check_request(s->store, p, s->err);
+    s->fresh = rc == 0 ? published_item_create(s->store, p) : NULL;
+    if (rc == 0 && !s->fresh) {
+        rc = tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
     }
-    struct step s = {
-        .store = store,
-        .mount = mount,
-        .fresh = item,
-        .uri = item->about.uri,
-        .if_match = p->if_match,
-        .if_absent = p->if_absent,
-        .err = err,
-    };
-    int rc = shelf_update(store->shelf, s.uri, &item->value, decide_put, &s);
-    if (rc == TIDINGS_E_NOMEM) {
-        tidings_fail(err, rc, "out of memory");
+    if (rc < 0) {
+        if (done) {
+            done(user, rc, "", s->err);
+        }
+        return rc;
     }
-    if (rc >= 0 && etag) {
-        memcpy(etag, item->etag, sizeof(item->etag));
-    }
-    shelf_value_unref(&item->value);
-    return rc < 0 ? rc : s.created;
+    s->uri = s->fresh->about.uri;
+    s->if_match = p->if_match;
+    s->if_absent = p->if_absent;
+    return settle(s, etag, done, user);
+}
+
+int published_put(struct published *store, struct tidings_provider *mount,
+                  const struct publication *p, char etag[PUBLISHED_ETAG_SIZE],
+                  struct tidings_error *err)
+{
+    struct published_step s = {.store = store, .mount = mount, .err = err};
+    return put(&s, p, etag, NULL, NULL);
+}
+
+void published_put_then(struct published *store, struct tidings_provider *mount,
+                        const struct publication *p, published_done_fn done, void *user)
+{
+    struct tidings_error err = {0, ""};
+    struct published_step s = {.store = store, .mount = mount, .err = &err};
+    (void)put(&s, p, NULL, done, user);
 }
 
 int published_remove(struct published *store, struct tidings_provider *mount,
                      struct tidings_str uri, struct tidings_str if_match, struct tidings_error *err)
 {
-    struct step s = {.store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
-    int rc = shelf_update(store->shelf, uri, NULL, decide_remove, &s);
-    return rc < 0 ? rc : 0;
+    struct published_step s = {
+        .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = err};
+    return settle(&s, NULL, NULL, NULL);
+}
+
+void published_remove_then(struct published *store, struct tidings_provider *mount,
+                           struct tidings_str uri, struct tidings_str if_match,
+                           published_done_fn done, void *user)
+{
+    struct tidings_error err = {0, ""};
+    struct published_step s = {
+        .store = store, .mount = mount, .uri = uri, .if_match = if_match, .err = &err};
+    (void)settle(&s, NULL, done, user);
 }
 
 /* ---- what is not ours ------------------------------------------------------------------------ */
 
 static int decide_reserve(void *user, const struct shelf_value *value)
 {
-    struct step *s = user;
+    struct published_step *s = user;
     if (value && !published_item_of(value)->is_reserved) {
         return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is published", STR_ARG(s->uri));
     }
@@ -296,17 +343,26 @@ static int decide_release(void *user, const struct shelf_value *value)
     return value && published_item_of(value)->is_reserved ? SHELF_REMOVE : SHELF_KEEP;
 }
 
-int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err)
+struct published_item *published_item_empty(struct tidings_str uri)
 {
     struct published_item *item = mem_zalloc(sizeof(*item) + uri.len);
+    if (item) {
+        char *at = (char *)(item + 1);
+        item->about.uri = str_place(&at, uri);
+        item->value =
+            (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
+    }
+    return item;
+}
+
+int published_reserve(struct published *store, struct tidings_str uri, struct tidings_error *err)
+{
+    struct published_item *item = published_item_empty(uri);
     if (!item) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    char *at = (char *)(item + 1);
     item->is_reserved = true;
-    item->about.uri = str_place(&at, uri);
-    item->value = (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
-    struct step s = {.store = store, .uri = item->about.uri, .err = err};
+    struct published_step s = {.store = store, .uri = item->about.uri, .err = err};
     int rc = shelf_update(store->shelf, s.uri, &item->value, decide_reserve, &s);
     if (rc == TIDINGS_E_NOMEM) {
         tidings_fail(err, rc, "out of memory");
@@ -325,7 +381,7 @@ int published_each(struct published *store, published_each_fn fn, void *user)
     int rc = 0;
     struct shelf_value *value = shelf_next(store->shelf, STR_EMPTY);
     while (value) {
-        rc = published_item_of(value)->is_reserved ? 0 : fn(user, value->key);
+        rc = published_is_there(published_item_of(value)) ? fn(user, value->key) : 0;
         struct shelf_value *next = rc == 0 ? shelf_next(store->shelf, value->key) : NULL;
         shelf_value_unref(value);
         value = next;

@@ -5,6 +5,7 @@
 #ifndef PROVIDER_PUBLISHED_STORE_H
 #define PROVIDER_PUBLISHED_STORE_H
 
+#include "base/list.h"
 #include "base/shelf.h"
 #include "provider/published.h"
 
@@ -14,7 +15,9 @@ struct published {
     struct shelf *shelf; /* of struct published_item */
     struct mime_table *mime;
     const uint64_t *max_count, *max_bytes;
-    uint64_t count, bytes; /* touched only inside shelf_update */
+    uint64_t count, bytes; /* touched only inside shelf_update, or on the keeper's thread alone */
+    struct keeper *keeper; /* NULL: nothing outlives the program */
+    struct list pending; /* the keeper's: struct publishing that wait for their commit, in order */
 };
 
 /* One block: the description's texts and the content follow the struct. Immutable. */
@@ -25,6 +28,10 @@ struct published_item {
     size_t memory; /* bytes that count */
     bool is_text;
     bool is_reserved; /* registered by the program: not ours to serve */
+    bool is_coming;   /* nothing yet: holds the place until the first commit */
+    bool is_in_file;  /* something of that URI is there … */
+    bool is_kept;     /* … and this is what */
+    bool is_loaded;   /* … from where it came */
     char etag[PUBLISHED_ETAG_SIZE];
 };
 
@@ -32,6 +39,41 @@ static inline struct published_item *published_item_of(const struct shelf_value 
 {
     return (struct published_item *)(uintptr_t)value; /* its first member */
 }
+
+/* Is there something to serve? */
+static inline bool published_is_there(const struct published_item *item)
+{
+    return !item->is_reserved && !item->is_coming;
+}
+
+/* One change on its way: conditions, limits and what is told of it. */
+struct published_step {
+    struct published *store;
+    struct tidings_provider *mount;
+    struct published_item *fresh; /* NULL: remove */
+    struct tidings_str uri, if_match;
+    bool if_absent, created;
+    struct tidings_error *err;
+};
+
+/* May it be done over `old` (NULL: nothing)? 1: yes, and it makes a difference; 0: it does not. */
+int published_check(const struct published_step *s, const struct published_item *old);
+/* It counts from now on, or not any more after all. */
+void published_count(struct published_step *s, const struct published_item *old, bool is_undone);
+/* What is told of it, over something or nothing. */
+struct tidings_change published_change(const struct published_step *s, bool over);
+
+/* NULL: out of memory. */
+struct published_item *published_item_create(const struct published *store,
+                                             const struct publication *p);
+/* The same content with the same description? */
+bool published_is_same(const struct published_item *a, const struct published_item *b);
+/* published_keep.c: by way of the keeper. `done` NULL: wait, and return the outcome. Takes the
+ * reference to `s->fresh`. */
+int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
+                     published_done_fn done, void *user);
+/* A place for `uri` without anything in it; one reference. NULL: out of memory. */
+struct published_item *published_item_empty(struct tidings_str uri);
 
 /* The last segment of a URI, or the whole when it has none. */
 struct tidings_str published_name(struct tidings_str uri);

@@ -216,6 +216,7 @@ void config_deinit(struct config *c)
     mem_free(c->name);
     mem_free(c->title);
     mem_free(c->entities);
+    mem_free(c->store);
     mem_free(c->file);
     memset(c, 0, sizeof(*c));
 }
@@ -267,6 +268,12 @@ int config_check(const struct config *c, struct tidings_error *err)
         rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
         rc = rc < 0 ? rc : check_remote(c, "--tcp", &a, err);
     }
+    if (rc == 0 && c->entities[0] && c->store[0] && strcmp(c->entities, c->store) != 0) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "--entities '%s' and --store '%s': a server has one store; name the same "
+                          "file, or leave one out",
+                          c->entities, c->store);
+    }
     return rc;
 }
 
@@ -274,6 +281,11 @@ bool config_is_given(const struct config *c, const char *name)
 {
     const struct config_row *row = config_find(tidings_str(name), CONFIG_AS_NAME);
     return row && c->origins[row_index(row)].source != CONFIG_DEFAULT;
+}
+
+const char *config_store(const struct config *c)
+{
+    return c->entities[0] ? c->entities : c->store[0] ? c->store : NULL;
 }
 
 bool config_wants_http(const struct config *c)

@@ -111,6 +111,7 @@ struct config {
     unsigned io_uring;   /* 0: auto, 1: off */
     bool self;
     char *entities; /* a file, or ":memory:"; empty: none */
+    char *store;    /* the same, without entities being served */
     bool system;
     uint64_t system_interval_ms;
     bool list_changed;
@@ -166,6 +167,8 @@ int config_args(struct config *c, int argc, char *const *argv, char *const *envi
  * allow-write. */
 int config_check(const struct config *c, struct tidings_error *err);
 
+/* The file that keeps things, ":memory:", or NULL: none. */
+const char *config_store(const struct config *c);
 /* Did anybody set that row? */
 bool config_is_given(const struct config *c, const char *name);
 /* HTTP is served when an address for it was given, or no other door was named. */

@@ -189,6 +189,7 @@ static int run_type(struct keeper_job *job, struct entities *e)
     struct entity_call *c = list_entry(job, struct entity_call, job);
     int rc = entities_add_type(e, &c->type, &job->err);
     job->is_lost = rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_FULL;
+    c->position = rc == 0 ? entities_position(e) : 0;
     return rc;
 }
 
@@ -200,7 +201,7 @@ static void type_done(struct keeper_job *job, int code)
         call_refuse(c, code);
         return;
     }
-    entity_announce_types(c->provider, c->origin);
+    entity_announce_types(c->provider, c->position, c->origin);
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
     jw_put_bool(&c->w, STR("success"), true);

@@ -37,6 +37,7 @@ struct entity_call {
 
     /* types */
     struct entity_type_spec type;
+    uint64_t position;
 
     /* history */
     struct entity_uri uri;

@@ -13,6 +13,7 @@
 #include "server/publish.h"
 #include "server/self.h"
 #include "server/server_private.h"
+#include "server/store.h"
 #include "json/write.h"
 
 #define LIST_CHANGED_MS 100u
@@ -197,7 +198,10 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         .watch_timeout_ms = c->watch_timeout_ms,
         .list_changed = c->list_changed,
     };
-    rc = hub_start(s->hub, &o, err);
+    rc = store_open(s, &o.log, &o.durable, err);
+    if (rc == 0) {
+        rc = hub_start(s->hub, &o, err);
+    }
     if (rc == 0) {
         rc = builtin_mount_all(s->hub, c, err);
     }
@@ -241,6 +245,7 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         entities_unmount(s);
         s->own = NULL;
         hub_unmount_new(s->hub, before);
+        store_close(s, true);
         loop_turn(s->loop); /* what was closed goes now, not when the server is destroyed */
     } else {
         publish_open(s);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "core/catalog.h"
+#include "server/store.h"
 #include "uri/uri.h"
 
 static const struct catalog *mounts(struct tidings_server *s)
@@ -50,6 +51,16 @@ static bool may_publish(struct tidings_server *s, struct tidings_str uri,
     return false;
 }
 
+bool publish_may_keep(void *user, struct tidings_str uri)
+{
+    struct tidings_server *s = user;
+    struct tidings_provider *mount = NULL;
+    struct catalog *c = hub_catalog(s->hub);
+    bool is_registered = entries_find(&c->resources, uri) != NULL;
+    catalog_unref(c);
+    return !is_registered && may_publish(s, uri, &mount);
+}
+
 static int refuse(struct tidings_server *s, struct tidings_str uri, struct tidings_error *err)
 {
     size_t n = prefix_count(s);
@@ -65,37 +76,51 @@ static int refuse(struct tidings_server *s, struct tidings_str uri, struct tidin
 
 /* ---- publishing ------------------------------------------------------------------------ */
 
-int publish_put(struct tidings_server *s, const struct publication *p,
-                char etag[PUBLISHED_ETAG_SIZE], struct tidings_error *err)
+/* What is asked for, with its URI in canonical form in `text`, and the mount it lies in. */
+static int settle_put(struct tidings_server *s, const struct publication *p, struct buf *text,
+                      struct publication *ret, struct tidings_provider **ret_mount,
+                      struct tidings_error *err)
 {
-    struct publication copy = *p;
-    struct tidings_provider *mount = NULL;
-    struct buf canonical;
-    buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(p->about.uri, &canonical, err);
-    if (rc == 0) {
-        copy.about.uri = buf_str(&canonical);
-        rc = may_publish(s, copy.about.uri, &mount)
-                 ? published_put(s->published, mount, &copy, etag, err)
-                 : refuse(s, copy.about.uri, err);
-    }
-    buf_deinit(&canonical);
-    return rc;
+    *ret = *p;
+    int rc = uri_canonical(p->about.uri, text, err);
+    ret->about.uri = buf_str(text);
+    return rc < 0                                      ? rc
+           : may_publish(s, ret->about.uri, ret_mount) ? 0
+                                                       : refuse(s, ret->about.uri, err);
 }
 
-int publish_remove(struct tidings_server *s, struct tidings_str uri, struct tidings_str if_match,
-                   struct tidings_error *err)
+void publish_put_then(struct tidings_server *s, const struct publication *p, published_done_fn done,
+                      void *user)
 {
+    struct tidings_error err = {0, ""};
+    struct publication copy;
     struct tidings_provider *mount = NULL;
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
-    int rc = uri_canonical(uri, &canonical, err);
+    int rc = settle_put(s, p, &canonical, &copy, &mount, &err);
     if (rc == 0) {
-        (void)may_publish(s, buf_str(&canonical), &mount);
-        rc = published_remove(s->published, mount, buf_str(&canonical), if_match, err);
+        published_put_then(s->published, mount, &copy, done, user);
+    } else {
+        done(user, rc, "", &err);
     }
     buf_deinit(&canonical);
-    return rc;
+}
+
+void publish_remove_then(struct tidings_server *s, struct tidings_str uri,
+                         struct tidings_str if_match, published_done_fn done, void *user)
+{
+    struct tidings_error err = {0, ""};
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, &err);
+    if (rc == 0) {
+        (void)may_publish(s, buf_str(&canonical), &mount);
+        published_remove_then(s->published, mount, buf_str(&canonical), if_match, done, user);
+    } else {
+        done(user, rc, "", &err);
+    }
+    buf_deinit(&canonical);
 }
 
 int tidings_server_publish(struct tidings_server *s, const struct tidings_resource *about,
@@ -104,14 +129,30 @@ int tidings_server_publish(struct tidings_server *s, const struct tidings_resour
     if (!s || !about || about->uri.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "what is published needs a server and a URI");
     }
-    struct publication p = {.about = *about, .content = content};
-    return publish_put(s, &p, NULL, err);
+    const struct publication p = {.about = *about, .content = content};
+    struct publication copy;
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = settle_put(s, &p, &canonical, &copy, &mount, err);
+    rc = rc == 0 ? published_put(s->published, mount, &copy, NULL, err) : rc;
+    buf_deinit(&canonical);
+    return rc;
 }
 
 int tidings_server_unpublish(struct tidings_server *s, struct tidings_str uri,
                              struct tidings_error *err)
 {
-    return publish_remove(s, uri, STR_EMPTY, err);
+    struct tidings_provider *mount = NULL;
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0) {
+        (void)may_publish(s, buf_str(&canonical), &mount);
+        rc = published_remove(s->published, mount, buf_str(&canonical), STR_EMPTY, err);
+    }
+    buf_deinit(&canonical);
+    return rc;
 }
 
 /* ---- conflicts ------------------------------------------------------------------------------- */
@@ -162,6 +203,7 @@ static int mount_prefix(struct tidings_server *s, struct tidings_str prefix,
     int rc = hub_mount(s->hub, &provider_published_ops, prefix, STR_EMPTY, &p, err);
     if (rc == 0) {
         published_bind(p, s->published);
+        store_bind(s, p);
     }
     return rc;
 }

@@ -29,12 +29,14 @@ int publish_settle(struct tidings_server *s, struct tidings_error *err);
 /* The server runs from now on: the mounts stay, and changes are announced. */
 void publish_open(struct tidings_server *s);
 
-/* What tidings_server_publish and tidings_server_unpublish do, with conditions. Any thread; URIs in
- * any spelling. */
-int publish_put(struct tidings_server *s, const struct publication *p,
-                char etag[PUBLISHED_ETAG_SIZE], struct tidings_error *err);
-int publish_remove(struct tidings_server *s, struct tidings_str uri, struct tidings_str if_match,
-                   struct tidings_error *err);
+/* What tidings_server_publish and tidings_server_unpublish do, with conditions and without waiting
+ * (provider/published.h). Any thread; URIs in any spelling. */
+void publish_put_then(struct tidings_server *s, const struct publication *p, published_done_fn done,
+                      void *user);
+void publish_remove_then(struct tidings_server *s, struct tidings_str uri,
+                         struct tidings_str if_match, published_done_fn done, void *user);
+/* published_may_fn, before anything is mounted; `user` is the server. */
+bool publish_may_keep(void *user, struct tidings_str uri);
 
 /* The tools `publish` and `unpublish`; TIDINGS_E_EXISTS when the program has one of that name. */
 int publish_add_tools(struct tidings_server *s, struct tidings_error *err);

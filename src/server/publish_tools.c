@@ -72,15 +72,15 @@ static int read_publication(struct tidings_call *call, struct publication *p, st
     return read_content(call, bytes, &p->content, err);
 }
 
-static int answer(struct tidings_call *call, const struct publication *p, const char *etag,
-                  bool created, struct tidings_error *err)
+static int answer(struct tidings_call *call, const char *etag, bool created,
+                  struct tidings_error *err)
 {
     struct buf json;
     struct jw w;
     buf_init(&json, ANSWER_MAX);
     jw_init(&w, &json);
     jw_begin_object(&w);
-    jw_put_string(&w, STR("uri"), p->about.uri);
+    jw_put_string(&w, STR("uri"), tidings_call_string(call, "uri"));
     jw_put_string(&w, STR("etag"), tidings_str(etag));
     jw_put_bool(&w, STR("created"), created);
     jw_end_object(&w);
@@ -90,35 +90,46 @@ static int answer(struct tidings_call *call, const struct publication *p, const 
     return rc;
 }
 
+static void published(void *user, int rc, const char *etag, const struct tidings_error *why)
+{
+    struct tidings_error err = *why;
+    if (rc >= 0) {
+        rc = answer(user, etag, rc == 1, &err);
+    }
+    tidings_call_done(user, rc, &err);
+}
+
 static void on_publish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
     struct publication p = {0};
     struct buf bytes;
-    char etag[PUBLISHED_ETAG_SIZE];
     buf_init(&bytes, 0);
     int rc = read_publication(call, &p, &bytes, &err);
     if (rc == 0) {
-        rc = publish_put(user, &p, etag, &err);
-    }
-    if (rc >= 0) {
-        rc = answer(call, &p, etag, rc == 1, &err);
+        publish_put_then(user, &p, published, call);
+    } else {
+        tidings_call_done(call, rc, &err);
     }
     buf_deinit(&bytes);
-    tidings_call_done(call, rc, &err);
 }
 
 /* ---- unpublish ------------------------------------------------------------------------------- */
 
+static void unpublished(void *user, int rc, const char *etag, const struct tidings_error *why)
+{
+    struct tidings_error err = *why;
+    (void)etag;
+    if (rc == 0) {
+        rc = tidings_call_text(user, STR("removed"), &err);
+    }
+    tidings_call_done(user, rc, &err);
+}
+
 static void on_unpublish(void *user, struct tidings_call *call)
 {
-    struct tidings_error err = {0, ""};
-    int rc = publish_remove(user, tidings_call_string(call, "uri"),
-                            tidings_call_string(call, "ifMatch"), &err);
-    if (rc == 0) {
-        rc = tidings_call_text(call, STR("removed"), &err);
-    }
-    tidings_call_done(call, rc, &err);
+    publish_remove_then(user, tidings_call_string(call, "uri"),
+                        tidings_call_string(call, "ifMatch"), unpublished, call);
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */

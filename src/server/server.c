@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "server/publish.h"
 #include "server/server_private.h"
+#include "server/store.h"
 
 extern char **environ;
 
@@ -60,6 +61,7 @@ void tidings_server_destroy(struct tidings_server *s)
     }
     server_timers_close(s);
     doors_forget_passed(s);
+    store_close(s, false); /* it announces what it did last */
     hub_destroy(s->hub);
     catalog_unref(s->mounted);
     published_destroy(s->published);

@@ -63,6 +63,8 @@ struct tidings_server {
     struct core **cores;               /* of the workers, by index */
     struct tidings_provider *own;      /* tidings://self/ */
     struct tidings_provider *entities; /* entity:///, or NULL */
+    struct keeper *keeper;             /* of the store; NULL: there is none */
+    bool has_file;                     /* it is one that outlives the server */
     bool has_publish_tools;
     struct list timers; /* struct server_timer */
     size_t timer_count;

@@ -433,7 +433,7 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
     publish(rows, "p:///small", "1");
     assert_int_equal(entity_sqlite_limit(rows, 200000, NULL), 0);
     begin(rows);
-    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), TIDINGS_E_LIMIT);
+    assert_int_equal(sqlite_published_put(rows, &row, &position, &err), TIDINGS_E_FULL);
     assert_non_null(strstr(err.text, "full"));
     rows->ops->rollback(rows);
     assert_int_equal(rows->ops->position(rows), 1);

@@ -72,6 +72,7 @@ static void send_errand(struct tidings_provider *p, int64_t limit)
 
 static struct bench b;
 static struct tidings_provider *mount;
+static struct keeper *keeper;
 
 static void begin(void)
 {
@@ -79,10 +80,12 @@ static void begin(void)
     fail_alloc_start(0);
     bench_init(&b);
     bench_start(&b);
-    if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX),
-                  STR("{\"path\":\":memory:\"}"), &mount, &err) < 0) {
+    if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX), STR_EMPTY, &mount, &err) <
+            0 ||
+        keeper_open(entity_memory_create(NULL), &keeper, &err) < 0) {
         fail_msg("%s", err.text);
     }
+    entity_bind(mount, keeper);
     entity_set_writer(mount, entity_http_write);
     const struct {
         const char *name;
@@ -96,6 +99,12 @@ static void begin(void)
                                .name = tools[i].name, .handler = tools[i].handler, .user = mount});
     }
     bench_settle(&b);
+}
+
+static void finish(void)
+{
+    keeper_close(keeper);
+    bench_stop(&b);
 }
 
 static bool is_answered(void *user)
@@ -159,7 +168,7 @@ static void fail_each_allocation(const struct fault *f)
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
         assert_int_equal(b.core[0].outstanding, 0);
-        bench_stop(&b);
+        finish();
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
     }
@@ -253,7 +262,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
             }
             bench_settle(&b);
             assert_int_equal(b.core[0].outstanding, 0);
-            bench_stop(&b);
+            finish();
             assert_int_equal(fail_alloc_live(), before);
             assert_true(n < 10000);
         }

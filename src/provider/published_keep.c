@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Publishing by way of the keeper. A change is judged and written when its job runs, among others
+ * in one batch, and put on the shelf and announced when the batch was committed; so what is on the
+ * shelf is what is on the disk.
+ *
+ * In between it is in `pending`: what comes later in the same batch is judged by that. A URI that
+ * is new gets an empty place on the shelf at once, so that nobody reserves it meanwhile.
+ */
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "provider/published_store.h"
+#include "store/keeper.h"
+#include "store/sqlite_published.h"
+
+/* A change on its way; the texts of the step follow it. */
+struct publishing {
+    struct keeper_job job;
+    struct list link; /* in `pending`, once it was written */
+    struct published_step step;
+    struct published_item *old; /* what it takes the place of: a reference, or NULL */
+    uint64_t position;
+    bool is_change; /* written, and counted */
+    published_done_fn done;
+    void *user;
+};
+
+/* ---- the shelf ------------------------------------------------------------------------------- */
+
+static int hold_place(void *user, const struct shelf_value *value)
+{
+    const struct published_step *s = user;
+    if (value && published_item_of(value)->is_reserved) {
+        return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is registered by the program",
+                            STR_ARG(s->uri));
+    }
+    return value ? SHELF_KEEP : SHELF_REPLACE;
+}
+
+static int free_place(void *user, const struct shelf_value *value)
+{
+    (void)user;
+    return value && published_item_of(value)->is_coming ? SHELF_REMOVE : SHELF_KEEP;
+}
+
+static int put_there(void *user, const struct shelf_value *value)
+{
+    (void)value;
+    return user ? SHELF_REPLACE : SHELF_REMOVE;
+}
+
+/* The place of a URI that nothing is published as. */
+static int claim(struct publishing *p)
+{
+    struct published_item *place = published_item_empty(p->step.uri);
+    int rc = TIDINGS_E_NOMEM;
+    if (place) {
+        place->is_coming = true;
+        rc = shelf_update(p->step.store->shelf, p->step.uri, &place->value, hold_place, &p->step);
+        shelf_value_unref(&place->value);
+    }
+    if (rc == TIDINGS_E_NOMEM) {
+        tidings_fail(p->step.err, rc, "out of memory");
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* The newest of `pending` for a URI, or NULL. */
+static struct publishing *find_pending(const struct published *store, struct tidings_str uri)
+{
+    for (struct list *it = store->pending.prev; it != &store->pending; it = it->prev) {
+        struct publishing *p = list_entry(it, struct publishing, link);
+        if (str_eq(p->step.uri, uri)) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* A reference to what will be there when everything before has been committed, or NULL. */
+static struct published_item *find_old(const struct published_step *s)
+{
+    struct publishing *earlier = find_pending(s->store, s->uri);
+    if (earlier) {
+        struct published_item *item = earlier->step.fresh;
+        return item ? published_item_of(shelf_value_ref(&item->value)) : NULL;
+    }
+    struct shelf_value *value = shelf_find(s->store->shelf, s->uri);
+    if (value && published_item_of(value)->is_coming) {
+        shelf_value_unref(value);
+        value = NULL;
+    }
+    return value ? published_item_of(value) : NULL;
+}
+
+/* ---- the job --------------------------------------------------------------------------------- */
+
+static int write_row(struct publishing *p, struct entity_rows *rows, struct tidings_error *err)
+{
+    const struct published_item *fresh = p->step.fresh;
+    if (!fresh) {
+        return sqlite_published_remove(rows, p->step.uri, &p->position, err);
+    }
+    const struct published_row row = {
+        .about = fresh->about, .content = fresh->content, .created = !p->old};
+    return sqlite_published_put(rows, &row, &p->position, err);
+}
+
+static int run(struct keeper_job *job, struct entities *e)
+{
+    struct publishing *p = list_entry(job, struct publishing, job);
+    p->step.err = &job->err;
+    p->old = find_old(&p->step);
+    int rc = published_check(&p->step, p->old);
+    if (rc <= 0) {
+        return rc;
+    }
+    if (p->step.fresh && p->step.fresh->content.len > SQLITE_MAX_CONTENT) {
+        return tidings_fail(&job->err, TIDINGS_E_LIMIT, "at most %u bytes can be kept",
+                            SQLITE_MAX_CONTENT);
+    }
+    rc = p->old ? 0 : claim(p);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = write_row(p, entities_rows(e), &job->err);
+    if (rc < 0) {
+        job->is_lost = true;
+        return error_wrap(&job->err, rc, "the store cannot be written");
+    }
+    p->is_change = true;
+    published_count(&p->step, p->old, false);
+    list_append(&p->step.store->pending, &p->link);
+    return 0;
+}
+
+static void committed(struct publishing *p)
+{
+    struct published *store = p->step.store;
+    struct published_item *fresh = p->step.fresh;
+    list_remove(&p->link);
+    /* Removed and published again at once: the place stays, which cannot fail. */
+    if (fresh || !find_pending(store, p->step.uri)) {
+        (void)shelf_update(store->shelf, p->step.uri, fresh ? &fresh->value : NULL, put_there,
+                           fresh);
+    }
+    struct tidings_change change = published_change(&p->step, p->old != NULL);
+    (void)keeper_tell(store->keeper, &change, p->position);
+}
+
+static void undo(struct publishing *p)
+{
+    if (p->is_change) {
+        list_remove(&p->link);
+        published_count(&p->step, p->old, true);
+        p->step.created = false;
+    }
+    (void)shelf_update(p->step.store->shelf, p->step.uri, NULL, free_place, NULL);
+}
+
+static void job_done(struct keeper_job *job, int code)
+{
+    struct publishing *p = list_entry(job, struct publishing, job);
+    if (code >= 0 && p->is_change) {
+        committed(p);
+    } else if (job->is_lost) {
+        undo(p);
+    }
+    shelf_value_unref(p->old ? &p->old->value : NULL);
+    if (!p->done) {
+        return; /* the one who waits has it */
+    }
+    struct published_item *fresh = p->step.fresh;
+    p->done(p->user, code < 0 ? code : p->step.created, code >= 0 && fresh ? fresh->etag : "",
+            &job->err);
+    shelf_value_unref(fresh ? &fresh->value : NULL);
+    mem_free(p);
+}
+
+/* ---- from the outside ------------------------------------------------------------------------ */
+
+static void publishing_init(struct publishing *p, const struct published_step *s)
+{
+    p->step = *s;
+    p->job.is_write = true;
+    p->job.run = run;
+    p->job.done = job_done;
+    list_init(&p->job.letter.link);
+    list_init(&p->link);
+}
+
+static int wait_for(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE])
+{
+    struct publishing p = {.position = 0};
+    publishing_init(&p, s);
+    int rc = keeper_run(s->store->keeper, &p.job);
+    if (rc < 0 && s->err) {
+        *s->err = p.job.err;
+    }
+    if (rc >= 0 && etag) {
+        memcpy(etag, s->fresh->etag, sizeof(s->fresh->etag));
+    }
+    shelf_value_unref(s->fresh ? &s->fresh->value : NULL);
+    return rc < 0 ? rc : p.step.created;
+}
+
+int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZE],
+                     published_done_fn done, void *user)
+{
+    if (!done) {
+        return wait_for(s, etag);
+    }
+    struct publishing *p = mem_zalloc(sizeof(*p) + s->uri.len + s->if_match.len);
+    if (!p) {
+        int rc = tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
+        done(user, rc, "", s->err);
+        shelf_value_unref(s->fresh ? &s->fresh->value : NULL);
+        return rc;
+    }
+    char *at = (char *)(p + 1);
+    publishing_init(p, s);
+    p->step.uri = str_place(&at, s->uri);
+    p->step.if_match = str_place(&at, s->if_match);
+    p->done = done;
+    p->user = user;
+    keeper_submit(s->store->keeper, &p->job);
+    return 0;
+}
+
+/* ---- beginning and end ----------------------------------------------------------------------- */
+
+struct loading {
+    struct keeper_job job;
+    struct published *store;
+    published_may_fn may_be;
+    void *user;
+    size_t unseen;
+};
+
+static int load_there(void *user, const struct shelf_value *value)
+{
+    struct published_step *s = user;
+    struct published_item *there = value ? published_item_of(value) : NULL;
+    if (!there) {
+        published_count(s, NULL, false);
+        return SHELF_REPLACE;
+    }
+    /* The program was first; nobody else looks yet. */
+    there->is_in_file = true;
+    there->is_kept = published_is_there(there) && published_is_same(there, s->fresh);
+    return SHELF_KEEP;
+}
+
+static int load_row(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    struct loading *l = user;
+    const struct publication p = {.about = row->about, .content = row->content};
+    if (!l->may_be(l->user, row->about.uri)) {
+        l->unseen++;
+        return 0;
+    }
+    struct published_item *item = published_item_create(l->store, &p);
+    if (!item) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (row->about.etag.len > 0 && row->about.etag.len < sizeof(item->etag)) {
+        memcpy(item->etag, row->about.etag.ptr, row->about.etag.len);
+        item->etag[row->about.etag.len] = '\0';
+        item->about.etag = tidings_str(item->etag);
+    }
+    item->is_in_file = item->is_kept = item->is_loaded = true;
+    struct published_step s = {
+        .store = l->store, .fresh = item, .uri = item->about.uri, .err = err};
+    int rc = shelf_update(l->store->shelf, s.uri, &item->value, load_there, &s);
+    shelf_value_unref(&item->value);
+    return rc == TIDINGS_E_NOMEM ? tidings_fail(err, rc, "out of memory") : 0;
+}
+
+static int run_load(struct keeper_job *job, struct entities *e)
+{
+    struct loading *l = list_entry(job, struct loading, job);
+    return sqlite_published_each(entities_rows(e), load_row, l, &job->err);
+}
+
+/* What the program published before it started. */
+static int run_add(struct keeper_job *job, struct entities *e)
+{
+    struct loading *l = list_entry(job, struct loading, job);
+    struct shelf_value *value = shelf_next(l->store->shelf, STR_EMPTY);
+    int rc = 0;
+    while (value) {
+        struct published_item *item = published_item_of(value);
+        uint64_t position;
+        if (rc == 0 && published_is_there(item) && !item->is_kept) {
+            const struct published_row row = {
+                .about = item->about, .content = item->content, .created = !item->is_in_file};
+            rc = sqlite_published_put(entities_rows(e), &row, &position, &job->err);
+            item->is_kept = rc == 0;
+        }
+        struct shelf_value *next = rc == 0 ? shelf_next(l->store->shelf, value->key) : NULL;
+        shelf_value_unref(value);
+        value = next;
+    }
+    job->is_lost = rc < 0;
+    return rc;
+}
+
+int published_keep(struct published *store, struct keeper *keeper, published_may_fn may_be,
+                   void *user, size_t *ret_unseen, struct tidings_error *err)
+{
+    struct loading l = {.store = store, .may_be = may_be, .user = user};
+    l.job.run = run_load;
+    int rc = keeper_run(keeper, &l.job);
+    *ret_unseen = l.unseen;
+    if (rc >= 0) {
+        l.job = (struct keeper_job){.is_write = true, .run = run_add};
+        rc = keeper_run(keeper, &l.job);
+    }
+    if (rc < 0) {
+        published_unkeep(store, true);
+        return tidings_fail(err, rc, "published resources: %s", l.job.err.text);
+    }
+    store->keeper = keeper;
+    return 0;
+}
+
+static int forget_loaded(void *user, const struct shelf_value *value)
+{
+    struct published_step *s = user;
+    struct published_item *item = value ? published_item_of(value) : NULL;
+    if (item && item->is_loaded) {
+        published_count(s, item, false);
+        return SHELF_REMOVE;
+    }
+    if (item) {
+        item->is_kept = item->is_in_file = false;
+    }
+    return SHELF_KEEP;
+}
+
+void published_unkeep(struct published *store, bool forget)
+{
+    store->keeper = NULL;
+    struct shelf_value *value = forget ? shelf_next(store->shelf, STR_EMPTY) : NULL;
+    while (value) {
+        struct published_step s = {.store = store, .uri = value->key};
+        (void)shelf_update(store->shelf, value->key, NULL, forget_loaded, &s);
+        struct shelf_value *next = shelf_next(store->shelf, value->key);
+        shelf_value_unref(value);
+        value = next;
+    }
+}
