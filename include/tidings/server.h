@@ -328,6 +328,13 @@ typedef void (*tidings_timer_fn)(void *user);
 TIDINGS_API int tidings_server_every(struct tidings_server *server, uint64_t ms,
                                      tidings_timer_fn fn, void *user, struct tidings_error *err);
 
+/* Read the files of "tls-cert", "tls-key" and "tls-client-ca" again: certificates have a date. They
+ * are checked first; when all is well, whoever connects from then on gets the new ones, and who is
+ * connected keeps what it has. On any mistake all stays as it was. Either is logged. Happens soon,
+ * on the thread of the server. Any thread, also from a signal handler; the programs of ours do it
+ * on SIGHUP. The settings themselves stay as they are. */
+TIDINGS_API void tidings_server_reload(struct tidings_server *server);
+
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
  * connect. `url` is the first of tidings_server_door. Set before it
  * starts. */

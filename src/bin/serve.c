@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * `tidings serve`: a server from the command line. One line on standard error when it is ready;
- * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a
- * second one at once.
+ * standard output belongs to the protocol. SIGTERM and SIGINT end it in order, a second one at
+ * once; SIGHUP has it read its certificates again, unless it is the terminal that hung up.
  */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <tidings/server.h>
 
@@ -16,13 +17,15 @@
 /* A signal handler has no other way to know. */
 static struct tidings_server *volatile running;
 static volatile sig_atomic_t has_been_asked;
+static bool has_terminal;
 
 static void on_signal(int number)
 {
-    (void)number;
     struct tidings_server *server = running;
     int saved = errno;
-    if (server) {
+    if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
+        tidings_server_reload(server);
+    } else if (server) {
         if (has_been_asked) {
             tidings_server_stop_now(server);
         } else {
@@ -54,6 +57,8 @@ static void catch_signals(void)
     act.sa_flags = SA_RESTART;
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGINT, &act, NULL);
+    has_terminal = tcgetpgrp(STDERR_FILENO) >= 0;
+    sigaction(SIGHUP, &act, NULL);
     act.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &act, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/tls.h"
 #include "base/units.h"
 #include "server/config_table.h"
 #include "json/write.h"
@@ -172,7 +173,7 @@ int config_assign(struct config *c, const struct config_row *row, struct tidings
     if (row->type == CONFIG_MOUNTS) {
         return assign_mount(c, value, origin, err); /* keeps the origin itself */
     }
-    if (row->type == CONFIG_TEXT) {
+    if (row->type == CONFIG_TEXT || row->type == CONFIG_PATH) {
         rc = assign_text(field(c, row), value, wins, err);
     } else if (config_is_list(row->type)) {
         rc = assign_item(c, row, value, origin.source, err);
@@ -211,6 +212,9 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->subscriptions);
     config_list_deinit(&c->publish);
     config_list_deinit(&c->tcp);
+    config_list_deinit(&c->tls_cert);
+    config_list_deinit(&c->tls_key);
+    mem_free(c->tls_client_ca);
     config_list_deinit(&c->unix_sockets);
     config_list_deinit(&c->http_unix);
     mem_free(c->name);
@@ -245,7 +249,7 @@ static int check_remote(const struct config *c, const char *option, const struct
     if (config_address_is_loopback(a)) {
         return 0;
     }
-    if (!c->allow_remote) {
+    if (!c->allow_remote && !config_knows_clients(c)) {
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "%s: '%s' can be reached by other machines and nothing asks who "
                             "they are; add --allow-remote to serve there, or use 127.0.0.1",
@@ -260,9 +264,46 @@ static int check_remote(const struct config *c, const char *option, const struct
     return 0;
 }
 
+/* Whether the files are any good is found out when they are opened. */
+static int check_tls(const struct config *c, struct tidings_error *err)
+{
+    bool asks = c->tls_client_auth != 0, has_ca = c->tls_client_ca[0] != '\0';
+    if (c->tls_cert.count != c->tls_key.count) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "--tls-cert, --tls-key: %zu certificates and %zu keys; each "
+                            "certificate needs its key, in the same order",
+                            c->tls_cert.count, c->tls_key.count);
+    }
+    if ((asks || has_ca) && c->tls_cert.count == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "clients can be asked for certificates over TLS only; add --tls-cert "
+                            "and --tls-key");
+    }
+    if (asks && !has_ca) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "--tls-client-auth: name with --tls-client-ca whose certificates are "
+                            "accepted");
+    }
+    if (has_ca && !asks) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "--tls-client-ca: say with --tls-client-auth whether clients may "
+                            "(request) or must (require) show a certificate");
+    }
+    return 0;
+}
+
+bool config_knows_clients(const struct config *c)
+{
+    return c->tls_cert.count > 0 && c->tls_client_auth == TLS_CLIENT_REQUIRE;
+}
+
 int config_check(const struct config *c, struct tidings_error *err)
 {
-    int rc = config_wants_http(c) ? check_remote(c, "--http", &c->http, err) : 0;
+    int rc = check_tls(c, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = config_wants_http(c) ? check_remote(c, "--http", &c->http, err) : 0;
     for (size_t i = 0; rc == 0 && i < c->tcp.count; i++) {
         struct config_address a;
         rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
@@ -326,6 +367,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_CHOICE:
         return buf_puts(out, tidings_str(row->choices[*(const unsigned *)at]));
     case CONFIG_TEXT:
+    case CONFIG_PATH:
         return buf_puts(out, tidings_str(*(char *const *)at));
     case CONFIG_MODE:
         return buf_putf(out, "%04o", *(const unsigned *)at);
@@ -340,6 +382,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_PREFIXES:
     case CONFIG_ADDRESSES:
     case CONFIG_PATHS:
+    case CONFIG_FILES:
         for (size_t i = 0; i < list->count; i++) {
             buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
         }

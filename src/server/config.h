@@ -70,7 +70,11 @@ struct config {
     struct config_list unix_sockets; /* paths */
     struct config_list http_unix;    /* paths */
     unsigned unix_mode;
-    uint64_t workers; /* 0: as many as cores */
+    struct config_list tls_cert, tls_key; /* files, in pairs */
+    char *tls_client_ca;                  /* a file; empty: none */
+    unsigned tls_client_auth;             /* enum tls_client_auth */
+    unsigned tls_min;                     /* enum tls_version */
+    uint64_t workers;                     /* 0: as many as cores */
     struct config_mount *mounts;
     size_t mount_count;
     struct config_list exclude;
@@ -173,6 +177,8 @@ const char *config_store(const struct config *c);
 bool config_is_given(const struct config *c, const char *name);
 /* HTTP is served when an address for it was given, or no other door was named. */
 bool config_wants_http(const struct config *c);
+/* Must clients show a certificate? Then it is known who they are. */
+bool config_knows_clients(const struct config *c);
 /* "127.0.0.1:7777", "[::1]:7777", "7777". */
 int config_parse_address(struct tidings_str s, struct config_address *out,
                          struct tidings_error *err);

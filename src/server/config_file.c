@@ -166,7 +166,20 @@ static int clean_string(struct json *v, struct tidings_str *ret, struct tidings_
     return 0;
 }
 
-static int take_plain(struct config *c, const struct config_row *row, struct json *v,
+/* Files are meant from the folder of this one. */
+static int assign(const struct reading *r, const struct config_row *row, struct tidings_str text,
+                  struct config_origin origin, struct tidings_error *err)
+{
+    bool is_file = row->type == CONFIG_PATH || row->type == CONFIG_FILES;
+    if (!is_file || text.len == 0 || text.ptr[0] == '/' || r->base.len == 0) {
+        return config_assign(r->config, row, text, origin, err);
+    }
+    char path[2 * CONFIG_VALUE_MAX]; /* what is cut is too long for any value */
+    snprintf(path, sizeof(path), "%.*s%.*s", STR_ARG(r->base), STR_ARG(text));
+    return config_assign(r->config, row, tidings_str(path), origin, err);
+}
+
+static int take_plain(const struct reading *r, const struct config_row *row, struct json *v,
                       struct config_origin origin, struct tidings_error *err)
 {
     char number[24];
@@ -191,10 +204,10 @@ static int take_plain(struct config *c, const struct config_row *row, struct jso
             return rc;
         }
     }
-    return config_assign(c, row, text, origin, err);
+    return assign(r, row, text, origin, err);
 }
 
-static int take_list(struct config *c, const struct config_row *row, struct json *v,
+static int take_list(const struct reading *r, const struct config_row *row, struct json *v,
                      struct config_origin origin, struct tidings_error *err)
 {
     if (!jv_is(v, JV_ARRAY)) {
@@ -202,13 +215,13 @@ static int take_list(struct config *c, const struct config_row *row, struct json
                             "wrong type of value (accepted: an array of strings)");
     }
     if (jv_count(v) == 0) {
-        return config_assign(c, row, STR_EMPTY, origin, err);
+        return config_assign(r->config, row, STR_EMPTY, origin, err);
     }
     for (size_t i = 0; i < jv_count(v); i++) {
         struct tidings_str item;
         int rc = clean_string(jv_at(v, i), &item, err);
         if (rc == 0) {
-            rc = config_assign(c, row, item, origin, err);
+            rc = assign(r, row, item, origin, err);
         }
         if (rc < 0) {
             return rc;
@@ -417,8 +430,8 @@ static int take_member(const struct reading *r, struct tidings_str key, struct j
     if (row->type == CONFIG_RULES) {
         return take_rules(r, row, v, err);
     }
-    int rc = config_is_list(row->type) ? take_list(r->config, row, v, origin, err)
-                                       : take_plain(r->config, row, v, origin, err);
+    int rc = config_is_list(row->type) ? take_list(r, row, v, origin, err)
+                                       : take_plain(r, row, v, origin, err);
     if (rc < 0) {
         char name[CONFIG_NAME_MAX];
         config_spell(row, CONFIG_AS_KEY, name);

@@ -19,6 +19,8 @@ static const char *const versions[] = {"2024-11-05", "2025-03-26", "2025-06-18",
                                        "2025-11-25", "2026-07-28", NULL};
 static const char *const profiles[] = {"none", "gateway", "erlmcp", "lumenize", NULL};
 static const char *const urings[] = {"auto", "off", NULL};
+static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
+static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
 /* clang-format off */
@@ -46,6 +48,15 @@ const struct config_row config_rows[] = {
          "the same on a Unix socket; may be repeated"),
     {ROW("unix-mode", CONFIG_MODE, unix_mode, "0600", "MODE",
          "permissions of these sockets")},
+    LIST("tls-cert", CONFIG_FILES, tls_cert, "", "FILE",
+         "speak TLS on HTTP and TCP with this certificate (PEM, with its chain); may be repeated"),
+    LIST("tls-key", CONFIG_FILES, tls_key, "", "FILE",
+         "its key; one for each --tls-cert, in the same order"),
+    {ROW("tls-client-ca", CONFIG_PATH, tls_client_ca, "", "FILE",
+         "certificates that those of clients must come from (PEM)")},
+    CHOICE("tls-client-auth", tls_client_auth, "off", auths, "WHEN",
+           "whether clients may or must show a certificate"),
+    CHOICE("tls-min", tls_min, "1.2", tls_versions, "VERSION", "oldest version of TLS"),
     NUMBER("workers", workers, "0", 0, 64, "threads that serve connections; 0: one per core"),
     {ROW("mount", CONFIG_MOUNTS, mounts, "", "URI=DIR",
          "serve DIR below the URI prefix; may be repeated"), .key = "mounts"},

@@ -15,6 +15,7 @@ enum config_type {
     CONFIG_DURATION, /* uint64_t ms */
     CONFIG_CHOICE,   /* unsigned, index into choices */
     CONFIG_TEXT,     /* char * */
+    CONFIG_PATH,     /* char *, of a file */
     CONFIG_MODE,     /* unsigned, permissions in octal */
     CONFIG_ADDRESS,  /* struct config_address */
     CONFIG_GLOBS,    /* struct config_list from here on */
@@ -23,7 +24,8 @@ enum config_type {
     CONFIG_RULES, /* JSON objects */
     CONFIG_PREFIXES,
     CONFIG_ADDRESSES,
-    CONFIG_PATHS,  /* of sockets */
+    CONFIG_PATHS, /* of sockets */
+    CONFIG_FILES,
     CONFIG_MOUNTS, /* mounts and mount_count */
 };
 

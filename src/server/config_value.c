@@ -43,6 +43,9 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return out->failed;
     case CONFIG_TEXT:
         return buf_puts(out, STR("text"));
+    case CONFIG_PATH:
+    case CONFIG_FILES:
+        return buf_puts(out, STR("paths of files"));
     case CONFIG_MODE:
         return buf_puts(out, STR("permissions in octal such as 0660"));
     case CONFIG_ADDRESS:
@@ -275,6 +278,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_PATHS && (memchr(s.ptr, '\0', s.len) || s.len > SOCKET_PATH_MAX)) {
         return reject(&row, s, "is longer than the path of a socket may be", err);
+    }
+    if (type == CONFIG_FILES && memchr(s.ptr, '\0', s.len)) {
+        return reject(&row, s, "is not a path", err);
     }
     if (type == CONFIG_PREFIXES) {
         return check_prefix(s, err);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/secure.h"
 #include "server/server_private.h"
 
 #define SPARE_DESCRIPTORS 64u
@@ -99,7 +100,9 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
     if (endpoint_is_local(e)) {
         return 0;
     }
-    if (s->is_program && !s->config.allow_remote) { /* a passed one: others were judged before */
+    bool knows = config_knows_clients(&s->config);
+    if (s->is_program && !s->config.allow_remote &&
+        !knows) { /* a passed one: others were judged before */
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "the passed socket %s can be reached by other machines and nothing "
                             "asks who they are; add --allow-remote to serve there",
@@ -107,6 +110,9 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
     }
     if (d->door.kind == DOOR_HTTP) {
         s->http.guard.is_loopback = false;
+    }
+    if (knows) {
+        return 0;
     }
     log_warn("open to the network",
              "address=%s port=%u reason=\"no authentication is configured%s\"", e->host, e->port,
@@ -122,7 +128,7 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
                             SERVER_DOORS_MAX);
     }
     struct server_door *d = &s->doors[s->door_count];
-    d->door = (struct door){.kind = kind};
+    d->door = (struct door){.kind = kind, .tls = s->tls};
     struct listener_options o = {
         .door = &d->door,
         .at = *at,
@@ -135,6 +141,9 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
         return err->code < 0 ? err->code : TIDINGS_E_IO;
     }
     s->door_count++;
+    if (listener_endpoint(d->listener)->is_unix) {
+        d->door.tls = NULL; /* it does not leave the machine */
+    }
     return check_reach(s, d, err);
 }
 
@@ -218,7 +227,11 @@ int doors_open(struct tidings_server *s, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->max_connections = connection_limit(s);
-    int rc = s->config.stdio ? open_stdio(s, err) : 0;
+    int rc = secure_open(&s->tls, &s->config, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = s->config.stdio ? open_stdio(s, err) : 0;
     if (rc == 0) {
         rc = open_http(s, err);
     }
@@ -247,5 +260,7 @@ void doors_destroy(struct tidings_server *s)
     doors_close(s);
     mem_free(s->doors);
     s->doors = NULL;
+    tls_context_unref(s->tls);
+    s->tls = NULL;
     s->door_count = 0;
 }

@@ -6,21 +6,24 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <tidings/server.h>
 
 /* A signal handler has no other way to know. */
 static struct tidings_server *serving; /* atomic */
 static volatile sig_atomic_t has_been_asked;
+static bool has_terminal;
 
 static void on_signal(int number)
 {
-    (void)number;
     int kept = errno;
     struct tidings_server *server = __atomic_load_n(&serving, __ATOMIC_ACQUIRE);
-    if (server && has_been_asked) {
+    if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
+        tidings_server_reload(server);
+    } else if (server && has_been_asked) {
         tidings_server_stop_now(server);
-    } else if (server) {
+    } else if (server) { /* also when the terminal hung up */
         has_been_asked = 1;
         tidings_server_stop(server);
     }
@@ -46,20 +49,22 @@ static void on_ready(void *user, const char *url)
 
 static int serve(struct tidings_server *server, struct tidings_error *err)
 {
-    static const int numbers[] = {SIGINT, SIGTERM};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    enum { COUNT = sizeof(numbers) / sizeof(numbers[0]) };
     struct tidings_server *nobody = NULL;
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[2];
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before[COUNT];
     if (!__atomic_compare_exchange_n(&serving, &nobody, server, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
         return tidings_fail(err, TIDINGS_E_BUSY, "tidings_server_main runs already");
     }
     has_been_asked = 0;
     sigemptyset(&act.sa_mask);
-    for (size_t i = 0; i < 2; i++) {
+    has_terminal = tcgetpgrp(STDERR_FILENO) >= 0;
+    for (size_t i = 0; i < COUNT; i++) {
         sigaction(numbers[i], &act, &before[i]);
     }
     int rc = tidings_server_run(server, err);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         sigaction(numbers[i], &before[i], NULL);
     }
     __atomic_store_n(&serving, NULL, __ATOMIC_RELEASE);

@@ -109,6 +109,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
     s->sockets = (struct socket_config){
         .max_line = c->max_line,
         .keepalive_ms = c->keepalive_ms,
+        .header_timeout_ms = c->header_timeout_ms,
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
         .session_timeout_ms = c->session_timeout_ms,

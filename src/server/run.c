@@ -153,6 +153,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         tell_ready(s);
         while (!is_stopping(s)) {
             loop_run(s->loop);
+            server_reload_when_asked(s);
         }
     }
     wind_down(s);
@@ -229,6 +230,7 @@ int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)
     }
     s->is_turning = true;
     loop_turn(s->loop);
+    server_reload_when_asked(s);
     if (is_stopping(s) && !s->is_winding_down) {
         wind_down(s);
     }

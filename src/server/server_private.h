@@ -47,7 +47,8 @@ struct tidings_server {
     size_t running_workers;    /* atomic */
     struct server_door *doors; /* open, or closed already while it winds down */
     size_t door_count;
-    size_t max_connections;                        /* through all of them */
+    struct tls_context *tls; /* of those that other machines can reach; NULL: none is configured */
+    size_t max_connections;  /* through all of them */
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
     size_t passed_count;
     struct core_limits limits;
@@ -77,6 +78,7 @@ struct tidings_server {
     pthread_t stepper;       /* the thread of the turns */
     enum server_state state; /* atomic */
     bool stopping, hurries;  /* atomic */
+    bool reloading;          /* atomic: is to be done */
     bool has_hurried;
     bool is_program; /* configured by a command line: must have something to serve */
     bool is_turning, is_winding_down, is_settling;
@@ -100,6 +102,8 @@ int doors_open(struct tidings_server *s, struct tidings_error *err);
 void doors_close(struct tidings_server *s);   /* nobody comes in any more */
 void doors_destroy(struct tidings_server *s); /* … and nobody is on the way */
 void doors_forget_passed(struct tidings_server *s);
+/* reload.c: between two turns. */
+void server_reload_when_asked(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */
 void server_dismantle(struct tidings_server *s);
 

@@ -10,6 +10,7 @@
 
 void handover_destroy(struct handover *h)
 {
+    tls_session_destroy(h->tls);
     close(h->fd);
     buf_deinit(&h->in);
     mem_free(h);
@@ -20,15 +21,17 @@ static void drop(struct letter *letter)
     handover_destroy(list_entry(letter, struct handover, letter));
 }
 
-struct handover *handover_create(int fd, const struct door *door)
+struct handover *handover_create(int fd, const struct door *door, struct tls_session *tls)
 {
     struct handover *h = mem_zalloc(sizeof(*h));
     if (!h) {
+        tls_session_destroy(tls);
         close(fd);
         return NULL;
     }
     h->letter.drop = drop;
     h->door = door;
+    h->tls = tls;
     h->fd = fd;
     buf_init(&h->in, 0);
     return h;

@@ -12,6 +12,7 @@
 
 #include "base/mailbox.h"
 #include "base/str.h"
+#include "base/tls.h"
 
 enum door_kind {
     DOOR_HTTP,
@@ -19,24 +20,22 @@ enum door_kind {
     DOOR_KINDS,
 };
 
-struct tls_context;
-struct tls_session;
-
-/* Frozen while the server runs. */
+/* Frozen while the server runs, but for `tls`. */
 struct door {
     enum door_kind kind;
-    struct tls_context *tls; /* NULL: plain */
+    /* NULL: plain. Looked at by the listener's thread only, which may put another in its place. */
+    struct tls_context *tls;
 };
 
 struct handover {
     struct letter letter;
     const struct door *door; /* it came through; NULL: from another worker, not from a door */
-    struct tls_session *tls; /* goes with a connection that moves; NULL: plain, or not begun */
+    struct tls_session *tls; /* NULL: plain */
     int fd;
     struct buf in; /* what was read already */
 };
-/* Takes fd, also on failure. `door` must outlive the handover. */
-struct handover *handover_create(int fd, const struct door *door);
+/* Takes fd and session, also on failure. `door` must outlive the handover. */
+struct handover *handover_create(int fd, const struct door *door, struct tls_session *tls);
 /* Nobody wants it: closes the connection. */
 void handover_destroy(struct handover *handover);
 

@@ -5,7 +5,6 @@
  */
 #include "transport/http.h"
 
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -37,8 +36,8 @@ void conn_want(struct http_conn *conn)
         return;
     }
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
-    bool reads = conn->state == CONN_IDLE || conn->state == CONN_READING ||
-                 conn->state == CONN_LINGER || websocket_reads(conn);
+    bool reads = conn->state == CONN_SHAKING || conn->state == CONN_IDLE ||
+                 conn->state == CONN_READING || conn->state == CONN_LINGER || websocket_reads(conn);
     bool is_full = !conn->is_websocket && conn->out.pending >= PIPELINE_HIGH_WATER;
     if (!conn->eof && conn->state != CONN_CLOSING) {
         events |= LOOP_HANGUP;
@@ -130,9 +129,10 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     if (!other) {
         return false;
     }
+    struct tls_session *tls = sendq_detach_tls(&conn->out);
     conn_detach(conn);
     channel_deinit(&conn->channel);
-    struct handover *h = handover_create(conn->fd, NULL);
+    struct handover *h = handover_create(conn->fd, NULL, tls);
     if (h) { /* else it is closed */
         h->in = conn->r->in;
         buf_init(&conn->r->in, 0);
@@ -286,20 +286,6 @@ static void process(struct http_conn *conn)
     }
 }
 
-ssize_t conn_receive(struct http_conn *conn)
-{
-    ssize_t n;
-    do {
-        n = recv(conn->fd, conn->hw->scratch, sizeof(conn->hw->scratch), 0);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-        conn_close(conn, "reset");
-        return -1;
-    }
-    conn->eof = conn->eof || n == 0;
-    return n < 0 ? 0 : n;
-}
-
 static void read_input(struct http_conn *conn)
 {
     struct http_worker *hw = conn->hw;
@@ -340,7 +326,8 @@ static void on_event(struct loop_poll *poll, int events, void *user)
             return;
         }
     }
-    if ((events & LOOP_READ) && (conn->state == CONN_IDLE || conn->state == CONN_READING)) {
+    if ((events & LOOP_READ) &&
+        (conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_SHAKING)) {
         read_input(conn);
         process(conn);
     } else if ((events & LOOP_READ) &&
@@ -387,7 +374,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (conn->state == CONN_CLOSING) {
         if ((conn->refused || conn->awaits_close) && !conn->eof) {
             if (!conn->awaits_close) {
-                shutdown(conn->fd, SHUT_WR);
+                sendq_end(&conn->out);
             }
             conn_set_state(conn, CONN_LINGER);
             websocket_go_on(conn);
@@ -416,7 +403,8 @@ static void flush_batch(void *user)
 /* Is there no whole request? */
 static bool is_quiet(const struct http_conn *conn)
 {
-    return !conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING);
+    return !conn->gone &&
+           (conn->state == CONN_SHAKING || conn->state == CONN_IDLE || conn->state == CONN_READING);
 }
 
 /* While draining: a connection goes that has nothing to ask. A request half read is as good as
@@ -470,8 +458,13 @@ static void adopt(struct letter *letter, void *owner)
     list_init(&conn->wait_link);
     set_socket_options(hw->config, conn->fd);
     sendq_init(&conn->out, &hw->core->batch, conn->fd, on_flushed, conn);
-    conn_set_state(conn, CONN_IDLE);
+    conn_set_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_SHAKING : CONN_IDLE);
+    int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
     mem_free(h);
+    if (rc < 0) {
+        conn_close(conn, "out of memory");
+        return;
+    }
     process(conn);
     if (hw->draining) {
         end_if_quiet(conn);
@@ -543,8 +536,8 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     hw->draining = true;
     hw->drained = drained;
     hw->drained_user = user;
-    static const enum conn_state quiet[] = {CONN_IDLE, CONN_READING};
-    for (size_t i = 0; i < 2; i++) {
+    static const enum conn_state quiet[] = {CONN_SHAKING, CONN_IDLE, CONN_READING};
+    for (size_t i = 0; i < 3; i++) {
         list_each (it, next, &hw->by_state[quiet[i]]) {
             end_if_quiet(list_entry(it, struct http_conn, link));
         }

@@ -222,7 +222,8 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
 
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    who_is_there(of_channel((struct channel *)(uintptr_t)channel)->fd, out);
+    const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
+    who_is_there(conn->fd, sendq_tls(&conn->out), out);
 }
 
 const struct channel_ops http_channel_ops = {

@@ -14,8 +14,9 @@
 #include "wire/http.h"
 #include "wire/ws.h"
 
-/*     accept/handover
- *          |
+/*     accept/handover --TLS--> SHAKING, until the handshake is done
+ *          |                        |
+ *          | <----------------------+
  *        IDLE <---------------------------+      no byte of a request yet
  *          | first byte                   |
  *        READING --complete--> BUSY --answered, keep-alive
@@ -28,6 +29,7 @@
  *                                               WebSocket that was ended by us says its own goodbye
  */
 enum conn_state {
+    CONN_SHAKING,
     CONN_IDLE,
     CONN_READING,
     CONN_BUSY,
@@ -140,8 +142,9 @@ void conn_close(struct http_conn *conn, const char *reason);
 /* The request is done with: drop it from the input and go on with what follows. */
 void conn_finish_request(struct http_conn *conn);
 void conn_want(struct http_conn *conn);
-/* What the client sent, into hw->scratch. Returns the bytes; 0: none at the moment, or none ever
- * when `eof` is set, which may come with the last ones; -1: the connection was closed. */
+/* http_tls.c: what the client sent, into hw->scratch. Returns the bytes; 0: none at the moment, or
+ * none ever when `eof` is set, which may come with the last ones; -1: the connection was closed, or
+ * will be when it has been told why. */
 ssize_t conn_receive(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
 

@@ -37,6 +37,11 @@ static void close_idle(struct http_conn *conn)
     conn_close(conn, "idle");
 }
 
+static void close_shaking(struct http_conn *conn)
+{
+    conn_close(conn, "the handshake was not done in time");
+}
+
 static void refuse_slow(struct http_conn *conn)
 {
     conn_refuse(conn, 408, "the request did not arrive in time");
@@ -75,6 +80,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     (void)timer;
     struct http_worker *hw = user;
     const struct http_config *config = hw->config;
+    expire(hw, CONN_SHAKING, config->header_timeout_ms, close_shaking);
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);

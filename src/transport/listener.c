@@ -32,6 +32,9 @@ static const char *const refusals[DOOR_KINDS] = {
                    "\"too many connections; try again later\"}}\n",
 };
 
+/* What is spoken inside TLS, for clients that ask. */
+static const char *const protocols[DOOR_KINDS] = {[DOOR_HTTP] = "http/1.1"};
+
 static size_t load_of(const struct entrance *entrance)
 {
     size_t load = 0;
@@ -71,7 +74,13 @@ static void hand_over(struct listener *l, int fd)
         close(fd);
         return;
     }
-    struct handover *h = handover_create(fd, door);
+    struct tls_session *tls = NULL;
+    if (door->tls && !(tls = tls_session_create(door->tls, protocols[door->kind]))) {
+        log_warn("connection refused", "reason=\"out of memory\" door=%s", l->url.ptr);
+        close(fd);
+        return;
+    }
+    struct handover *h = handover_create(fd, door, tls);
     if (h) {
         receiver_send(entrance->by_kind[door->kind], h);
     }

@@ -26,8 +26,9 @@
 #define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
 
-/*     accept
- *       |
+/*     accept --TLS--> SHAKING, until the handshake is done
+ *       |                |
+ *       | <--------------+
  *     FRESH --first byte--> MIDLINE <--> OPEN         a message has begun; none has
  *       \______________________|_________/
  *               end of input, or of our patience
@@ -35,6 +36,7 @@
  *                           ENDING --all written--> LINGER --end of input--> gone
  */
 enum line_state {
+    LINE_SHAKING,
     LINE_FRESH,
     LINE_MIDLINE,
     LINE_OPEN,
@@ -156,7 +158,7 @@ static void close_conn(struct line_conn *conn, const char *reason)
  * before the reset that unread input would cause. */
 static void linger(struct line_conn *conn)
 {
-    shutdown(conn->fd, SHUT_WR);
+    sendq_end(&conn->line.out);
     channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
     set_state(conn, LINE_LINGER);
     want(conn);
@@ -172,22 +174,58 @@ static void on_input(struct line_conn *conn, size_t len)
     set_state(conn, conn->line.reader.in.len > conn->line.reader.start ? LINE_MIDLINE : LINE_OPEN);
 }
 
+/* What is said to it is its last. */
+static void refuse(struct line_conn *conn, int status, const char *text)
+{
+    inbound_refuse(&conn->line.channel, status, RPC_INVALID_REQUEST, "%s", text);
+    conn->line.finished = true;
+    end_input(conn);
+}
+
+/* It speaks no TLS, and would not understand an alert; or there may be an alert for it, which is
+ * read only when we do not close in its face. */
+static void on_tls_failed(struct line_conn *conn, ssize_t why)
+{
+    struct sendq *out = &conn->line.out;
+    log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(out)),
+              conn->sw->core->index);
+    if (why == -EPROTOTYPE) {
+        tls_session_destroy(sendq_detach_tls(out));
+        refuse(conn, 400, "this port speaks TLS");
+    } else if (sendq_flush(out) == SENDQ_EMPTY) {
+        linger(conn);
+    } else {
+        close_conn(conn, "TLS failed");
+    }
+}
+
 static void read_input(struct line_conn *conn)
 {
     struct socket_worker *sw = conn->sw;
-    ssize_t n = recv(conn->fd, sw->scratch, sizeof(sw->scratch), 0);
-    if (n < 0) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-            close_conn(conn, "reset");
-        }
+    struct tls_session *tls = sendq_tls(&conn->line.out);
+    if (tls && tls_session_reason(tls)[0] != '\0') {
+        tls = NULL; /* it failed: what still comes is of no interest */
+    }
+    bool ended = false;
+    ssize_t n = tls_recv(tls, conn->fd, sw->scratch, sizeof(sw->scratch), &ended);
+    if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
+        on_tls_failed(conn, n);
+    } else if (n < 0) {
+        close_conn(conn, "reset");
     } else if (conn->state == LINE_LINGER) {
-        if (n == 0) {
+        if (ended) {
             close_conn(conn, "done");
         }
-    } else if (n == 0) {
-        end_input(conn);
     } else {
-        on_input(conn, (size_t)n);
+        if (conn->state == LINE_SHAKING && tls_session_is_ready(tls)) {
+            set_state(conn, LINE_FRESH);
+        }
+        if (n > 0) {
+            on_input(conn, (size_t)n);
+        }
+        if (ended) {
+            end_input(conn);
+        }
     }
 }
 
@@ -246,7 +284,7 @@ static void look_at(struct line_conn *conn)
     if (has_come_to_its_end(conn)) {
         read_input(conn); /* whatever has come is still answered */
     }
-    if (conn->gone) {
+    if (conn->gone || conn->state == LINE_LINGER) {
         return;
     }
     if (has_come_to_its_end(conn)) {
@@ -292,7 +330,8 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
 
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    who_is_there(of_line(line_of(channel))->fd, out);
+    const struct line_conn *conn = of_line(line_of(channel));
+    who_is_there(conn->fd, sendq_tls(&conn->line.out), out);
 }
 
 static const struct channel_ops socket_channel_ops = {
@@ -314,15 +353,6 @@ static bool is_used(const struct line_conn *conn)
            (peer && (peer->sub_count > 0 || peer->listen_count > 0));
 }
 
-/* What is said to it is its last. */
-static void refuse_slow(struct line_conn *conn)
-{
-    inbound_refuse(&conn->line.channel, 408, RPC_INVALID_REQUEST,
-                   "the rest of the message did not arrive in time");
-    conn->line.finished = true;
-    end_input(conn);
-}
-
 static void expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
 {
     uint32_t now = now_of(sw);
@@ -336,7 +366,7 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
         } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
             set_state(conn, state); /* it waits for us, not we for it */
         } else if (state == LINE_MIDLINE) {
-            refuse_slow(conn);
+            refuse(conn, 408, "the rest of the message did not arrive in time");
         } else {
             close_conn(conn, "idle");
         }
@@ -367,6 +397,7 @@ static void stir_all(struct socket_worker *sw, enum line_state state)
 
 static void stir_open(struct socket_worker *sw)
 {
+    stir_all(sw, LINE_SHAKING);
     stir_all(sw, LINE_FRESH);
     stir_all(sw, LINE_MIDLINE);
     stir_all(sw, LINE_OPEN);
@@ -377,6 +408,7 @@ static void on_tick(struct loop_timer *timer, void *user)
     (void)timer;
     struct socket_worker *sw = user;
     const struct socket_config *config = sw->config;
+    expire(sw, LINE_SHAKING, config->header_timeout_ms);
     expire(sw, LINE_FRESH, config->idle_timeout_ms);
     expire(sw, LINE_MIDLINE, config->stall_timeout_ms);
     expire(sw, LINE_OPEN, config->session_timeout_ms);
@@ -427,9 +459,12 @@ static void adopt(struct letter *letter, void *owner)
     conn->line.stirred = stirred;
     sendq_init(&conn->line.out, &sw->core->batch, conn->fd, on_flushed, conn);
     set_socket_options(sw->config, conn->fd);
-    set_state(conn, LINE_FRESH);
+    set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
+    int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;
     mem_free(h);
-    if (sw->draining) {
+    if (rc < 0) {
+        close_conn(conn, "out of memory");
+    } else if (sw->draining) {
         stirred(&conn->line);
     }
     want(conn);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Asking the kernel who connected.
+ * Asking the certificate, or the kernel, who connected.
  */
 #include "transport/who.h"
 
@@ -9,8 +9,13 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-void who_is_there(int fd, char out[PRINCIPAL_MAX])
+void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
 {
+    const char *subject = tls ? tls_session_peer(tls) : NULL;
+    if (subject) {
+        snprintf(out, PRINCIPAL_MAX, "%s", subject);
+        return;
+    }
     union {
         struct sockaddr any;
         struct sockaddr_storage storage;

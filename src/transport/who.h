@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is at the other end of a socket, as far as the kernel can say: whoever comes from the same
- * address is one, on a Unix socket whoever has the same user id.
+ * Who is at the other end of a socket, as far as it shows a certificate or the kernel can say:
+ * whoever comes from the same address is one, on a Unix socket whoever has the same user id.
  */
 #ifndef TRANSPORT_WHO_H
 #define TRANSPORT_WHO_H
 
+#include "base/tls.h"
 #include "core/channel.h"
 
-/* "192.0.2.1", "2001:db8::1", "uid:1000"; untouched when it cannot be known. */
-void who_is_there(int fd, char out[PRINCIPAL_MAX]);
+/* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
+ * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
+void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
 
 #endif

@@ -2,9 +2,11 @@
 //
 // HTTP/1.1 over a bare socket, so that a test can say exactly which bytes are sent and see exactly
 // which came back: odd headers, pipelining, half-open connections, event streams.
+// A target whose `secure` holds options of tls.connect is spoken to through TLS.
 // It deliberately does not follow redirects, pool connections or correct mistakes.
 
 import net from 'node:net';
+import tls from 'node:tls';
 
 import { Inbox, within } from './wait.mjs';
 
@@ -17,12 +19,14 @@ export class Connection {
     static async open(target, options = {}) {
         const connection = new Connection();
         const where = { host: '127.0.0.1', port: target.port, allowHalfOpen: true, ...options };
-        connection.socket = net.connect(where);
-        await connection.#connected();
+        connection.socket = target.secure
+            ? tls.connect({ ...where, ...target.secure })
+            : net.connect(where);
+        await connection.#connected(target.secure ? 'secureConnect' : 'connect');
         return connection;
     }
 
-    #connected() {
+    #connected(event) {
         const socket = this.socket;
         socket.setNoDelay(true);
         socket.on('data', (chunk) => {
@@ -40,7 +44,7 @@ export class Connection {
         this.closed = new Promise((resolve) => socket.on('close', resolve));
         return within(
             new Promise((resolve, reject) => {
-                socket.once('connect', resolve);
+                socket.once(event, resolve);
                 socket.once('error', reject);
             }),
             'a connection',

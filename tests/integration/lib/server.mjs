@@ -108,18 +108,18 @@ export class Program {
 
 /** Wait for the one line with the URL, which is not one of the log. */
 async function ready(program) {
-    const isUrl = (line) => /http:\/\/\S+\/mcp/.test(line) && !/^\d{4}-\d{2}-/.test(line);
+    const isUrl = (line) => /https?:\/\/\S+\/mcp/.test(line) && !/^\d{4}-\d{2}-/.test(line);
     const line = await program.lines.next(isUrl, 'the line with the URL').catch((error) => {
         throw new Error(`${program.name} did not start: ${error.message}\n${program.stderr}`);
     });
-    program.url = line.match(/http:\/\/\S+\/mcp/)[0];
+    program.url = line.match(/https?:\/\/\S+\/mcp/)[0];
     program.port = Number(new URL(program.url).port);
     return program;
 }
 
 /**
  * `tidings serve --http 127.0.0.1:0 [args] DIR`. Options: `files` (name → content) or `tree`,
- * `args`, `env`, `mounts` (replaces DIR). The result also has `tree` and `uri(name)`.
+ * `args`, `env`, `mounts` (replaces DIR), `secure` (what requests to it need, see http.mjs). The result also has `tree` and `uri(name)`.
  */
 export async function serve(t, options = {}) {
     const tree = options.tree ?? new Tree(t, options.files);
@@ -133,6 +133,7 @@ export async function serve(t, options = {}) {
     ];
     const program = new Program(t, BIN, args, { env: options.env });
     program.tree = tree;
+    program.secure = options.secure;
     program.uri = (name) => tree.uri(name);
     return ready(program);
 }

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What can be replaced while the server runs. Each row loads its new value without touching the one
+ * in use; only when all could be loaded are they put in place. So a mistake in one file changes
+ * nothing at all.
+ *
+ * Runs on the thread of the server's own loop, between two turns.
+ */
+#include "base/log.h"
+#include "server/secure.h"
+#include "server/server_private.h"
+
+struct reloadable {
+    const char *name;
+    /* `ret` NULL: nothing of it is configured. */
+    int (*load)(struct tidings_server *s, void **ret, struct tidings_error *err);
+    void (*put)(struct tidings_server *s, void *fresh); /* takes it */
+    void (*drop)(void *fresh);                          /* NULL is fine */
+};
+
+/* ---- certificates, keys, CAs ------------------------------------------------------------------
+ */
+
+static int load_tls(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    struct tls_context *fresh = NULL;
+    int rc = secure_open(&fresh, &s->config, err);
+    *ret = fresh;
+    return rc;
+}
+
+/* Who is connected keeps what it began with. */
+static void put_tls(struct tidings_server *s, void *fresh)
+{
+    struct tls_context *old = s->tls;
+    s->tls = fresh;
+    for (size_t i = 0; i < s->door_count; i++) {
+        if (s->doors[i].door.tls) {
+            s->doors[i].door.tls = s->tls;
+        }
+    }
+    tls_context_unref(old);
+}
+
+static void drop_tls(void *fresh)
+{
+    tls_context_unref(fresh);
+}
+
+static const struct reloadable rows[] = {
+    {"tls", load_tls, put_tls, drop_tls},
+};
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+static void reload(struct tidings_server *s)
+{
+    void *fresh[ROWS] = {NULL};
+    struct tidings_error err = {0, ""};
+    size_t loaded = 0, put = 0;
+    int rc = 0;
+    while (rc == 0 && loaded < ROWS) {
+        rc = rows[loaded].load(s, &fresh[loaded], &err);
+        loaded++;
+    }
+    for (size_t i = 0; i < loaded; i++) {
+        if (rc < 0) {
+            rows[i].drop(fresh[i]);
+        } else if (fresh[i]) {
+            rows[i].put(s, fresh[i]);
+            put++;
+            log_info("reloaded", "what=%s", rows[i].name);
+        }
+    }
+    if (rc < 0) {
+        log_error("reload failed, all stays as it was", "reason=\"%s\"", err.text);
+    } else if (put == 0) {
+        log_info("reload: nothing is configured that could be", NULL);
+    }
+}
+
+void server_reload_when_asked(struct tidings_server *s)
+{
+    if (__atomic_exchange_n(&s->reloading, false, __ATOMIC_ACQ_REL)) {
+        reload(s);
+    }
+}
+
+void tidings_server_reload(struct tidings_server *s)
+{
+    __atomic_store_n(&s->reloading, true, __ATOMIC_RELEASE);
+    loop_stop(s->loop);
+}

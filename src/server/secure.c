@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From the configuration to a context.
+ */
+#include "server/secure.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+static void on_warning(void *user, const char *file, const char *what)
+{
+    (void)user;
+    log_warn("TLS", "file=\"%s\" reason=\"%s\"", file, what);
+}
+
+int secure_open(struct tls_context **ret, const struct config *c, struct tidings_error *err)
+{
+    size_t count = c->tls_cert.count;
+    *ret = NULL;
+    if (count == 0) {
+        return 0;
+    }
+    struct tls_pair *pairs = mem_zalloc(count * sizeof(*pairs));
+    if (!pairs) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < count; i++) {
+        pairs[i] = (struct tls_pair){c->tls_cert.items[i], c->tls_key.items[i]};
+    }
+    struct tls_options o = {
+        .pairs = pairs,
+        .count = count,
+        .client_ca = c->tls_client_ca[0] ? c->tls_client_ca : NULL,
+        .client_auth = (enum tls_client_auth)c->tls_client_auth,
+        .least = (enum tls_version)c->tls_min,
+        .warn = on_warning,
+    };
+    int rc = tls_context_open(ret, &o, err);
+    mem_free(pairs);
+    return rc < 0 ? error_wrap(err, rc, "TLS") : 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Receiving over HTTP, plain or through TLS, and what becomes of clients with whom that fails.
+ */
+#include <errno.h>
+
+#include "base/log.h"
+#include "transport/http_conn.h"
+
+/* It speaks HTTP, and would not understand an alert. */
+static void refuse_plain(struct http_conn *conn)
+{
+    tls_session_destroy(sendq_detach_tls(&conn->out));
+    conn_refuse(conn, 400, "this port speaks TLS; use https://");
+}
+
+/* There may be an alert for it, which is read only when we do not close in its face. */
+static void refuse_tls(struct http_conn *conn)
+{
+    log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(&conn->out)),
+              conn->hw->core->index);
+    if (conn->out.pending == 0) {
+        conn_close(conn, "TLS failed");
+        return;
+    }
+    conn->refused = true;
+    conn_set_state(conn, CONN_CLOSING);
+}
+
+ssize_t conn_receive(struct http_conn *conn)
+{
+    struct http_worker *hw = conn->hw;
+    struct tls_session *tls = sendq_tls(&conn->out);
+    if (tls && tls_session_reason(tls)[0] != '\0') {
+        tls = NULL; /* it failed: what still comes is of no interest */
+    }
+    bool ended = false;
+    ssize_t n = tls_recv(tls, conn->fd, hw->scratch, sizeof(hw->scratch), &ended);
+    conn->eof = conn->eof || ended;
+    if (n == -EPROTOTYPE) {
+        refuse_plain(conn);
+    } else if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
+        refuse_tls(conn);
+    } else if (n < 0) {
+        conn_close(conn, "reset");
+    } else if (conn->state == CONN_SHAKING && tls_session_is_ready(tls)) {
+        conn_set_state(conn, CONN_IDLE); /* all it has to say may have come at once */
+    } else if (conn->state == CONN_SHAKING && ended) {
+        conn_close(conn, "closed by the client");
+        return -1;
+    }
+    return n < 0 ? -1 : n;
+}
