@@ -53,22 +53,29 @@ static void on_read(void *user, struct tidings_read *read, struct tidings_str ur
     }
 }
 
-/* A document, and what could be taken out of it. */
+/* A document, and what could be taken out of it; the rest of both is blank. */
+static char pdf[102400], extract[8192];
+
 static void read_report(void *user, struct tidings_read *read, struct tidings_str uri)
 {
-    static const char pdf[] = "%PDF-1.4\n", extract[] = "Extracted text content of the PDF...";
     struct tidings_error err;
     struct tidings_resource about;
     tidings_resource_init(&about);
     (void)user;
     (void)uri;
     about.mime_type = tidings_str("application/pdf");
-    int rc = tidings_read_blob(read, &about, tidings_str(pdf), &err);
+    int rc = tidings_read_blob(read, &about, tidings_strn(pdf, sizeof pdf), &err);
     about.mime_type = tidings_str("text/plain");
     if (rc == 0) {
-        rc = tidings_read_text(read, &about, tidings_str(extract), &err);
+        rc = tidings_read_text(read, &about, tidings_strn(extract, sizeof extract), &err);
     }
     tidings_read_done(read, rc, &err);
+}
+
+static void fill(char *to, size_t size, const char *text)
+{
+    memset(to, ' ', size);
+    memcpy(to, text, strlen(text));
 }
 
 static int add_resources(struct tidings_error *err)
@@ -85,6 +92,8 @@ static int add_resources(struct tidings_error *err)
                  ? tidings_server_add_template(server, &about, on_read, user, err)
                  : tidings_server_add_resource(server, &about, on_read, user, err);
     }
+    fill(pdf, sizeof pdf, "%PDF-1.4\n");
+    fill(extract, sizeof extract, "Extracted text content of the PDF...");
     struct tidings_resource report =
         tidings_resource("file:///docs/report.pdf", "Quarterly Report", "application/pdf");
     return rc < 0 ? rc : tidings_server_add_resource(server, &report, read_report, NULL, err);

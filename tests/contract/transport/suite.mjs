@@ -3,7 +3,7 @@
 // What every transport promises, whatever its framing: one suite, run over an adapter of each. A
 // transport is done when it passes.
 //
-// To add one, write an adapter (adapters.mjs has four, websocket.mjs one) and a file
+// To add one, write an adapter (adapters.mjs has four, websocket.mjs and sse.mjs one each) and a file
 // `tests/integration/transport-NAME.test.mjs` with two lines:
 //
 //     import { contract } from '../contract/transport/suite.mjs';

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+//
+// "SEP-2093: Resource Contents Metadata and Resource Capabilities", replayed in both eras. It needs no
+// profile. Its printed answers name some members of each element; those must be there as printed, more
+// may ("servers SHOULD provide metadata fields when available"). hierarchy.test.mjs and reads.test.mjs
+// have the rest of the behaviour.
+
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { test } from 'node:test';
+
+import { printed, serveDocuments } from './lib/document.mjs';
+import { call, modern, Session } from './lib/rpc.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const FILES = {
+    'src/main.ts': "import { app } from './app';\n...",
+    'src/app.ts': 'export const app = ...',
+};
+
+async function start(t) {
+    const tree = new Tree(t, FILES);
+    const mount = `file:///projects/=${path.resolve(tree.path)}`;
+    const server = await serveDocuments(t, 'none', ['--mount', mount]);
+    return { server, tree };
+}
+
+const ERAS = {
+    legacy: async (server) => {
+        const session = await Session.open(server);
+        return {
+            result: (method, params) => session.call(method, params),
+            error: async (method, params) => (await session.send(method, params)).json.error,
+        };
+    },
+    modern: async (server) => ({
+        result: (method, params) => call(server, method, params),
+        error: async (method, params) => (await modern(server, method, params)).json.error,
+    }),
+};
+
+/** Of `element` those members that are printed; what is printed with an end of "..." only begins so. */
+function asPrinted(element, example) {
+    return Object.fromEntries(
+        Object.entries(example).map(([name, value]) => {
+            const elided = typeof value === 'string' && name !== 'uri' && value.endsWith('...');
+            const begins = elided && element[name]?.startsWith(value.slice(0, -3));
+            return [name, begins ? value : element[name]];
+        }),
+    );
+}
+
+function check(contents, text) {
+    for (const example of printed(text).result.contents) {
+        const same = contents.filter((each) => each.uri === example.uri && each.mimeType === example.mimeType);
+        assert.equal(same.length, 1, `one element for ${example.uri} as ${example.mimeType}`);
+        assert.deepEqual(asPrinted(same[0], example), example);
+    }
+}
+
+for (const [era, join] of Object.entries(ERAS)) {
+    test(`${era}: reading a listable resource gives children with metadata of their own`, async (t) => {
+        const { server } = await start(t);
+        const { result } = await join(server);
+        const { contents } = await result('resources/read', { uri: 'file:///projects/src/' });
+        check(
+            contents,
+            `{
+  "jsonrpc": "2.0",
+  "id": 2,
+  "result": {
+    "contents": [
+      {
+        "uri": "file:///projects/src/main.ts",
+        "name": "main.ts",
+        "mimeType": "text/typescript",
+        "text": "import { app } from './app';\\n..."
+      },
+      {
+        "uri": "file:///projects/src/app.ts",
+        "name": "app.ts",
+        "mimeType": "text/typescript",
+        "text": "export const app = ..."
+      }
+    ]
+  }
+}`,
+        );
+    });
+
+    test(`${era}: reading another gives its formats, all under the URI that was asked for`, async (t) => {
+        const { server } = await start(t);
+        const { result } = await join(server);
+        const { contents } = await result('resources/read', { uri: 'file:///docs/report.pdf' });
+        check(
+            contents,
+            `{
+  "jsonrpc": "2.0",
+  "id": 2,
+  "result": {
+    "contents": [
+      {
+        "uri": "file:///docs/report.pdf",
+        "name": "Quarterly Report",
+        "mimeType": "application/pdf",
+        "size": 102400,
+        "blob": "JVBERi0xLjQK..."
+      },
+      {
+        "uri": "file:///docs/report.pdf",
+        "name": "Quarterly Report",
+        "mimeType": "text/plain",
+        "size": 8192,
+        "text": "Extracted text content of the PDF..."
+      }
+    ]
+  }
+}`,
+        );
+        assert.equal(contents.length, 2);
+        // "Resource.mimeType in resources/list represents the primary or preferred format"
+        const { resources } = await result('resources/list');
+        assert.equal(resources.find((r) => r.uri === 'file:///docs/report.pdf').mimeType, 'application/pdf');
+    });
+
+    test(`${era}: metadata without content says what a list and a read say`, async (t) => {
+        const { server } = await start(t);
+        const { result, error } = await join(server);
+        const uri = 'file:///projects/src/main.ts';
+        const { resource } = await result('resources/metadata', { uri });
+        assert.deepEqual(
+            [resource.uri, resource.name, resource.mimeType, resource.size, resource.text],
+            [uri, 'main.ts', 'text/typescript', FILES['src/main.ts'].length, undefined],
+        );
+        assert.deepEqual(resource.capabilities, { list: false, subscribe: true });
+        assert.ok(resource.annotations.lastModified);
+        const { contents } = await result('resources/read', { uri });
+        const { text, _meta: own, ...metadata } = contents[0];
+        const { _meta: other, ...same } = resource;
+        assert.deepEqual(metadata, same);
+        assert.equal(text, FILES['src/main.ts']);
+        assert.ok(await error('resources/metadata', { uri: `${uri}x` }));
+    });
+
+    test(`${era}: a list below a URI has its direct children, and needs one that is listable`, async (t) => {
+        const { server } = await start(t);
+        const { result, error } = await join(server);
+        const below = async (uri) => (await result('resources/list', { uri })).resources.map((r) => r.uri);
+        assert.deepEqual(await below('file:///projects/'), ['file:///projects/src/']);
+        assert.deepEqual(await below('file:///projects/src/'), [
+            'file:///projects/src/app.ts',
+            'file:///projects/src/main.ts',
+        ]);
+        const { resource } = await result('resources/metadata', { uri: 'file:///projects/src/' });
+        assert.equal(resource.capabilities.list, true);
+        assert.equal(resource.mimeType, 'inode/directory');
+        assert.ok(await error('resources/list', { uri: 'file:///projects/src/app.ts' }), 'not listable');
+        assert.ok(await error('resources/list', { uri: 'file:///projects/none/' }), 'not there');
+    });
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+//
+// Without a profile nothing of docs/profiles.md happens: its column "by default", line by line. And how
+// a profile is chosen. What each profile does is in document-*.test.mjs.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { serveDocuments } from './lib/document.mjs';
+import { request } from './lib/http.mjs';
+import { initialize, post, Session, updates } from './lib/rpc.mjs';
+import { run, serve } from './lib/server.mjs';
+import { Pipe } from './lib/stdio.mjs';
+
+const USERS = 'file://data/users.json';
+const headers = { 'MCP-Protocol-Version': '2025-11-25' };
+
+/** A session of examples/documents in no profile. */
+async function start(t, args = []) {
+    const server = await serveDocuments(t, 'none', ['--window', '0', ...args]);
+    return { server, session: await Session.open(server) };
+}
+
+test('subscribing and unsubscribing give nothing but a cursor', async (t) => {
+    const { session } = await start(t);
+    const { _meta: extra, ...result } = await session.subscribe(USERS);
+    assert.deepEqual(result, {});
+    assert.deepEqual(Object.keys(extra), ['dev.tidings/cursor']);
+    for (let i = 0; i < 2; i += 1) {
+        assert.deepEqual(await session.call('resources/unsubscribe', { uri: USERS }), {});
+    }
+});
+
+test('errors have the codes and data of the protocol', async (t) => {
+    const { session } = await start(t);
+    const refused = async (method, uri) => (await session.send(method, { uri })).json.error;
+    for (const method of ['resources/read', 'resources/subscribe']) {
+        const missing = await refused(method, 'file://unknown.txt');
+        assert.equal(missing.code, -32002);
+        assert.equal(missing.data.uri, 'file://unknown.txt');
+        assert.equal(missing.data.detail, undefined);
+        assert.equal((await refused(method, 'invalid://uri')).code, -32002);
+        assert.equal((await refused(method, 'no uri')).code, -32602);
+    }
+});
+
+test('only initialize opens a session, and without one a request is 400', async (t) => {
+    const { server } = await start(t);
+    const message = { jsonrpc: '2.0', id: 1, method: 'resources/subscribe', params: { uri: USERS } };
+    const response = await post(server, message, headers);
+    assert.deepEqual([response.status, response.json.error.code], [400, -32001]);
+    assert.equal(response.headers.get('mcp-session-id'), undefined);
+    const gone = await post(server, message, { ...headers, 'Mcp-Session-Id': 'none' });
+    assert.deepEqual([gone.status, gone.json.error.code], [404, -32001]);
+});
+
+test('answers to a session do not repeat its id', async (t) => {
+    const { session } = await start(t);
+    assert.equal((await session.send('ping')).headers.get('mcp-session-id'), undefined);
+});
+
+test('pipes need initialize, and have subscriptions', async (t) => {
+    const pipe = Pipe.open(t, { files: { 'a.txt': 'a' } });
+    const uri = pipe.uri('a.txt');
+    assert.equal((await pipe.ask('resources/subscribe', { uri })).error.code, -32600);
+    await pipe.handshake();
+    assert.ok((await pipe.ask('resources/subscribe', { uri })).result);
+});
+
+test('updates have their name, both URIs, and the rest in _meta', async (t) => {
+    const { server, session } = await start(t);
+    await session.subscribe(USERS);
+    const events = await session.stream();
+    await server.changed(USERS, { n: 1 });
+    const { method, params } = await events.message();
+    assert.equal(method, 'notifications/resources/updated');
+    assert.deepEqual(Object.keys(params), ['uri', 'subscribedUri', '_meta']);
+    assert.equal(params._meta['dev.tidings/metadata'].n, 1);
+});
+
+test('streams of 2025-11-25 begin with an id', async (t) => {
+    const { session } = await start(t);
+    const events = await session.stream();
+    const first = await events.next((item) => item.id, 'the priming event');
+    assert.deepEqual([first.data, typeof first.retry], ['', 'string']);
+});
+
+test('"anything may have changed" is told to each subscription, with its URI', async (t) => {
+    const { server, session } = await start(t);
+    await session.subscribe(USERS);
+    await session.subscribe('system://metrics');
+    const events = await session.stream();
+    await server.changed();
+    for (const uri of [USERS, 'system://metrics']) {
+        const { params } = await events.message(updates(uri));
+        assert.equal(params._meta['dev.tidings/truncated'], true);
+    }
+});
+
+test('brackets make a glob, whatever follows them', async (t) => {
+    const { server, session } = await start(t);
+    await session.subscribe('file://logs/app-[0-9]+.log');
+    await session.subscribe(USERS);
+    const events = await session.stream();
+    await server.changed('file://logs/app-12.log');
+    await server.changed('file://logs/app-1+.log');
+    await server.changed(USERS);
+    await events.message(updates(USERS));
+    const uris = events.messages.filter((m) => m.params?.uri).map((m) => m.params.uri);
+    assert.deepEqual(uris, ['file://logs/app-1+.log', USERS]);
+});
+
+test('a draft is no revision, and paths of profiles lead nowhere', async (t) => {
+    const { server } = await start(t);
+    const { json } = await post(server, initialize('DRAFT-2025-v2'));
+    assert.equal(json.result.protocolVersion, '2025-11-25');
+    for (const path of ['/events', '/sse', '/messages']) {
+        assert.equal((await request(server, { method: 'GET', path })).status, 404, path);
+    }
+});
+
+test('subscriptions can be switched off: the capability says so, and nothing is there', async (t) => {
+    const { session } = await start(t, ['--no-subscribe']);
+    assert.equal(session.result.capabilities.resources.subscribe, false);
+    const { json } = await session.send('resources/subscribe', { uri: USERS });
+    assert.equal(json.error.code, -32601);
+});
+
+test('a profile is chosen by flag, variable or file, shown, and must be known', async (t) => {
+    const shown = await run(t, ['config', '--print', '--profile', 'erlmcp', '--no-config', '.']);
+    assert.match(shown.stdout, /"profile": "erlmcp"/);
+    const wrong = await run(t, ['serve', '--profile', 'gatway', '.']);
+    assert.notEqual(wrong.code, 0);
+    assert.match(wrong.stderr, /gatway.*none, gateway, erlmcp, lumenize/s);
+    const server = await serve(t, { files: { 'a.txt': 'a' }, env: { TIDINGS_PROFILE: 'gateway' } });
+    const message = { jsonrpc: '2.0', id: 1, method: 'ping' };
+    assert.ok((await post(server, message, headers)).headers.get('mcp-session-id'));
+});
