@@ -139,7 +139,8 @@ static void take_message(struct exchange *x, struct tidings_str text)
         }
     } else if (m.kind == RPC_REQUEST) {
         legacy_reply(x->client, m.method, m.id);
-    } else if (str_eq(m.method, STR("notifications/resources/updated"))) {
+    } else if (str_eq(m.method, STR("notifications/resources/updated")) ||
+               str_eq(m.method, STR("resources/updated"))) { /* what some servers call it */
         client_updated(x->client, m.params);
     } else if (str_eq(m.method, STR("notifications/subscriptions/acknowledged"))) {
         modern_acknowledged(x, m.params);
@@ -316,6 +317,13 @@ static int reason_code(struct json *error)
     return 0;
 }
 
+/* The protocol has had more than one code for it, and servers have their own. */
+static bool is_missing(int64_t code, struct tidings_str text, long status)
+{
+    return code == -32002 || (code == -32001 && status == 200) ||
+           (code == -32601 && str_eq(text, STR("Resource not found")));
+}
+
 int exchange_result(const struct exchange *x, struct json **ret, struct tidings_error *err)
 {
     const struct fetch_status *s = fetch_status(x->call);
@@ -334,7 +342,7 @@ int exchange_result(const struct exchange *x, struct json **ret, struct tidings_
         int own = reason < 0                             ? reason
                   : is_busy(s->status)                   ? TIDINGS_E_BUSY
                   : s->status == 401 || s->status == 403 ? TIDINGS_E_DENIED
-                  : code == -32002                       ? TIDINGS_E_NOTFOUND
+                  : is_missing(code, text, s->status)    ? TIDINGS_E_NOTFOUND
                   : code == -32601                       ? TIDINGS_E_UNSUPPORTED
                   : code == -32603                       ? TIDINGS_E_BUSY
                                                          : TIDINGS_E_INVALID;

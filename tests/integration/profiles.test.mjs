@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { serveDocuments } from './lib/document.mjs';
 import { request } from './lib/http.mjs';
 import { initialize, post, Session, updates } from './lib/rpc.mjs';
-import { run, serve } from './lib/server.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Pipe } from './lib/stdio.mjs';
 
 const USERS = 'file://data/users.json';
@@ -125,6 +125,23 @@ test('subscriptions can be switched off: the capability says so, and nothing is 
     const { json } = await session.send('resources/subscribe', { uri: USERS });
     assert.equal(json.error.code, -32601);
 });
+
+for (const profile of ['none', 'gateway', 'erlmcp', 'lumenize']) {
+    test(`our own client understands profile ${profile}`, async (t) => {
+        const args = ['--protocol-max', '2025-11-25', '--rate', '0', '--window', '0'];
+        const server = await serveDocuments(t, profile, args);
+        const watch = new Program(t, BIN, ['watch', '--json', server.url, USERS]);
+        const output = watch.output();
+        const lines = (line) => line.startsWith('{') && JSON.parse(line);
+        await watch.lines.next((line) => line.includes(`watching ${USERS}`), 'the subscription');
+        await server.changed(USERS);
+        const line = JSON.parse(await output.next(lines, 'the change'));
+        assert.equal(line.uri, USERS);
+        const missing = await run(t, ['watch', server.url, 'file://data/none.json']);
+        assert.notEqual(missing.code, 0);
+        await watch.stop();
+    });
+}
 
 test('a profile is chosen by flag, variable or file, shown, and must be known', async (t) => {
     const shown = await run(t, ['config', '--print', '--profile', 'erlmcp', '--no-config', '.']);

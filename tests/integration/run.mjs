@@ -17,6 +17,7 @@ import { slow } from './lib/wait.mjs';
 const CORE = [
     'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
     'options', 'subscriptions', 'churn', 'prompts', 'schemas', 'transport-tcp', 'transport-unix', 'sockets',
+    'legacy-sse',
 ];
 
 // What the thread of the turns does: watching directories is another's.
