@@ -52,7 +52,7 @@ int entity_type_version_cmp(struct tidings_str a, struct tidings_str b);
 /* How the versions of a type's entities are kept. */
 struct entity_keeping {
     bool history;         /* false: the current version alone */
-    int64_t debounce_ms;  /* a write by the same actor within it takes the place of the last */
+    int64_t debounce_ms;  /* what the same actor writes within it is one version */
     int64_t max_age_ms;   /* versions that ended longer ago are forgotten; 0: never */
     int64_t max_versions; /* of one entity; 0: all */
 };

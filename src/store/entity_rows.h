@@ -24,6 +24,7 @@ struct entity_version {
     struct tidings_str
         previous;     /* merge patch back to the version before; empty: none can say it */
     int64_t from, to; /* [from, to); the current one: TIMELINE_FOREVER */
+    int64_t since;    /* when the first began of those whose place it took; none: `from` */
     bool deleted;
     bool created; /* the first version, or the first after a deletion */
     /* To `put` alone: the version of the type before this one, when that was another. */

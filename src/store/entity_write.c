@@ -22,6 +22,7 @@ struct step {
     struct entity_type *type;   /* of what is written */
     struct entity_version next; /* in the arena */
     bool changed;
+    bool instead;      /* it takes the place of the current one */
     uint64_t position; /* once it was put */
 };
 
@@ -313,17 +314,33 @@ static int date_steps(struct work *k)
     return 0;
 }
 
-/* Does the new version take the place of the current one? */
+/* Does the new version take the place of the current one? Counted from the first of those that it
+ * stands for: who never rests is kept once per `debounceMs` all the same. */
 static bool is_instead(const struct work *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
     if (!s->exists || !t) {
         return false;
     }
-    bool soon = s->next.from - s->now.from < t->keeping.debounce_ms;
+    bool soon = s->next.from - s->now.since < t->keeping.debounce_ms;
     return !t->keeping.history ||
            (soon && s->w->valid_from == TIMELINE_NEVER && s->w->op == ENTITY_UPSERT &&
             !s->now.deleted && str_eq(s->now.changed_by, s->next.changed_by));
+}
+
+/* What it leads back to is then the version before the one whose place it takes. */
+static int place_step(struct work *k, struct step *s)
+{
+    s->instead = is_instead(k, s);
+    s->next.since = s->instead ? s->now.since : s->next.from;
+    if (!s->instead) {
+        return 0;
+    }
+    struct entity_version before;
+    int rc = k->e->rows->ops->find(k->e->rows, s->w->id, s->now.from - 1, &before, k->err);
+    s->next.previous = STR_EMPTY;
+    return rc == 1 ? entity_diff(s->next.value, before.value, k->arena, &s->next.previous, k->err)
+                   : rc;
 }
 
 struct counting {
@@ -387,7 +404,8 @@ static int put_steps(struct work *k)
         struct step *s = &k->steps[i];
         int rc = 0;
         if (s->changed) {
-            rc = k->e->rows->ops->put(k->e->rows, &s->next, is_instead(k, s), k->err);
+            rc = place_step(k, s);
+            rc = rc == 0 ? k->e->rows->ops->put(k->e->rows, &s->next, s->instead, k->err) : rc;
             s->position = entities_position(k->e);
             rc = rc == 0 ? forget_old(k, s) : rc;
         }

@@ -55,6 +55,7 @@ static const char *const layout[] = {
     " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
     " content BLOB);"
     "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
+    "ALTER TABLE log ADD COLUMN since INTEGER;",
 };
 
 static const char in_memory[] =
@@ -65,7 +66,7 @@ static const char in_memory[] =
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS                                                                                    \
     "l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"   \
-    " l.created"
+    " l.created, coalesce(l.since, l.vfrom)"
 #define LISTED                                                                                     \
     "SELECT " COLUMNS " FROM main.current c JOIN main.log l ON l.seq=c.seq WHERE c.id>?1 AND"      \
     " (?2 OR c.deleted=0)"
@@ -77,9 +78,10 @@ static const char in_memory[] =
 static const char *const statements[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
-    [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-               " deleted, changed_by, previous, value, created, at) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,"
-               "?9,?10,?11,?12,?13,?14)",
+    [APPEND] =
+        "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
+        " deleted, changed_by, previous, value, created, at, since) VALUES(?1,?2,?3,?4,?5,?6,?7,"
+        "?8,?9,?10,?11,?12,?13,?14,?15)",
     [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
@@ -255,6 +257,7 @@ static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct 
         .previous = sqlite_str(s->db, st, 7),
         .value = sqlite_str(s->db, st, 8),
         .created = sqlite_int(s->db, st, 9) != 0,
+        .since = sqlite_int(s->db, st, 10),
     };
 }
 
@@ -342,6 +345,7 @@ static int append(struct sqlite_entities *s, const struct entity_version *v, int
     sqlite_bind_str(s->db, st, 12, v->value);
     sqlite_bind_int(s->db, st, 13, v->created);
     sqlite_bind_int(s->db, st, 14, s->now_ms);
+    sqlite_bind_int(s->db, st, 15, v->since);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

@@ -69,6 +69,9 @@ static bool dump_version(void *user, const struct entity_version *v)
              v->to == TIMELINE_FOREVER ? -1 : (long long)v->to, STR_ARG(v->type),
              STR_ARG(v->type_version), STR_ARG(v->parent), v->deleted ? "!" : "", STR_ARG(v->value),
              STR_ARG(v->previous));
+    if (v->since != 0) {
+        buf_putf(user, "~%lld", (long long)v->since);
+    }
     return true;
 }
 
@@ -244,6 +247,12 @@ static void a_version_may_take_the_place_of_the_current_one(void **state)
     put_version(r, version("x", 40, "4"), true);
     commit(r);
     assert_dumped(r, "x", " x[10,40)user@1^=1/{} x[40,-1)user@1^=4/{}");
+    begin(r);
+    struct entity_version later = version("x", 50, "5");
+    later.since = 40;
+    put_version(r, later, true);
+    commit(r);
+    assert_dumped(r, "x", " x[10,50)user@1^=1/{} x[50,-1)user@1^=5/{}~40");
     r->ops->destroy(r);
 }
 

@@ -418,7 +418,7 @@ static void history_can_be_left_out_limited_and_thinned(void **state)
     assert_int_equal(add_type("Young", "1", "{}", "{\"maxAgeMs\":100}"), 0);
     assert_int_equal(add_type("Calm", "1", "{}", "{\"debounceMs\":100}"), 0);
     static const char *const types[] = {"Gauge", "Few", "Young", "Calm"};
-    static const unsigned kept[] = {1, 3, 4, 4};
+    static const unsigned kept[] = {1, 3, 4, 6};
     for (size_t t = 0; t < 4; t++) {
         for (int i = 0; i < 10; i++) {
             struct entity_write w = write_to(types[t]);
@@ -433,6 +433,53 @@ static void history_can_be_left_out_limited_and_thinned(void **state)
         assert_int_equal(versions_of(types[t]), kept[t]);
         assert_current(types[t], 1360, "9");
     }
+}
+
+static int64_t write_calm(const char *value, int64_t at, const char *who)
+{
+    struct entity_write w = write_to("calm");
+    now = at;
+    w.type = STR("Calm");
+    w.type_version = STR("1");
+    w.value = parse(value);
+    w.changed_by = tidings_str(who);
+    assert_int_equal(transact(&w, 1, ""), 0);
+    return versions_of("calm");
+}
+
+static void debouncing_ends_so_long_after_the_first_write_it_took_in(void **state)
+{
+    (void)state;
+    struct entity_version v;
+    assert_int_equal(add_type("Calm", "1", "{}", "{\"debounceMs\":100}"), 0);
+    assert_int_equal(write_calm("{\"n\":0}", 1000, "[1]"), 1);
+    /* Every 60 ms for ever: what began at 1000 stands until 1100, what began at 1120 until 1220. */
+    assert_int_equal(write_calm("{\"n\":1}", 1060, "[1]"), 1);
+    assert_int_equal(write_calm("{\"n\":2}", 1120, "[1]"), 2);
+    assert_int_equal(write_calm("{\"n\":3}", 1180, "[1]"), 2);
+    assert_int_equal(write_calm("{\"n\":4}", 1240, "[1]"), 3);
+    assert_current("calm", 1240, "{\"n\":4}");
+    assert_int_equal(entities_find(e, STR("calm"), 1100, &arena, &v, &err), 1);
+    assert_int_equal(v.from, 1060);
+    assert_int_equal(v.to, 1180);
+    /* Somebody else, and then the first again. */
+    assert_int_equal(write_calm("{\"n\":5}", 1250, "[2]"), 4);
+    assert_int_equal(write_calm("{\"n\":6}", 1260, "[1]"), 5);
+    /* Exactly so long after is another one. */
+    assert_int_equal(write_calm("{\"n\":7}", 1360, "[1]"), 6);
+}
+
+static void what_took_a_place_leads_back_to_the_version_before(void **state)
+{
+    (void)state;
+    struct entity_version v;
+    assert_int_equal(add_type("Calm", "1", "{}", "{\"debounceMs\":100}"), 0);
+    write_calm("{\"a\":1}", 1000, "[1]");
+    write_calm("{\"a\":2}", 2000, "[1]");
+    write_calm("{\"a\":3,\"b\":1}", 2050, "[1]");
+    assert_int_equal(entities_find(e, STR("calm"), TIMELINE_FOREVER, &arena, &v, &err), 1);
+    assert_string_equal(v.previous.ptr, "{\"b\":null,\"a\":1}");
+    assert_int_equal(v.since, 2000);
 }
 
 static void a_patch_can_be_had_from_any_version_to_the_current_one(void **state)
@@ -518,6 +565,8 @@ int main(void)
         CASE(a_transaction_happens_whole_and_at_one_instant),
         CASE(a_repeated_key_gives_the_first_result),
         CASE(a_new_entity_can_be_insisted_on),
+        CASE(debouncing_ends_so_long_after_the_first_write_it_took_in),
+        CASE(what_took_a_place_leads_back_to_the_version_before),
         CASE(history_can_be_left_out_limited_and_thinned),
         CASE(a_patch_can_be_had_from_any_version_to_the_current_one),
         cmocka_unit_test(whatever_allocation_fails_nothing_is_half_written),
