@@ -344,6 +344,18 @@ static int memory_find(struct entity_rows *rows, struct tidings_str id, int64_t 
     return 1;
 }
 
+static int memory_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+                      struct tidings_error *err)
+{
+    (void)err;
+    const struct entity *e = map_find(&memory_of(rows)->by_id, id);
+    if (!e || n < 1 || (uint64_t)n > e->count) {
+        return 0;
+    }
+    *ret_from = e->versions[e->count - (size_t)n]->v.from;
+    return 1;
+}
+
 static int memory_history(struct entity_rows *rows, struct tidings_str id, int64_t first,
                           entity_version_fn fn, void *user, struct tidings_error *err)
 {
@@ -527,6 +539,7 @@ static const struct entity_rows_ops memory_ops = {
     .put = memory_put,
     .forget = memory_forget,
     .find = memory_find,
+    .nth = memory_nth,
     .history = memory_history,
     .list = memory_list,
     .put_type = memory_put_type,

@@ -75,6 +75,10 @@ struct entity_rows_ops {
     /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none. */
     int (*find)(struct entity_rows *rows, struct tidings_str id, int64_t at,
                 struct entity_version *ret, struct tidings_error *err);
+    /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.
+     */
+    int (*nth)(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+               struct tidings_error *err);
     /* The versions of `id` with from >= `first`, oldest first. */
     int (*history)(struct entity_rows *rows, struct tidings_str id, int64_t first,
                    entity_version_fn fn, void *user, struct tidings_error *err);

@@ -343,21 +343,6 @@ static int place_step(struct work *k, struct step *s)
                    : rc;
 }
 
-struct counting {
-    size_t count, beyond;
-    int64_t end; /* of the last version that is too many */
-};
-
-static bool count_version(void *user, const struct entity_version *v)
-{
-    struct counting *c = user;
-    if (c->count < c->beyond) {
-        c->end = v->to;
-    }
-    c->count++;
-    return true;
-}
-
 static int forget_old(struct work *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
@@ -367,14 +352,9 @@ static int forget_old(struct work *k, const struct step *s)
         rc = ops->forget(k->e->rows, s->w->id, k->t->now - t->keeping.max_age_ms, k->err);
     }
     if (rc == 0 && t && t->keeping.max_versions > 0) {
-        struct counting all = {.beyond = 0};
-        rc = ops->history(k->e->rows, s->w->id, TIMELINE_NEVER, count_version, &all, k->err);
-        size_t max = (size_t)t->keeping.max_versions;
-        struct counting some = {.beyond = all.count > max ? all.count - max : 0};
-        if (rc == 0 && some.beyond > 0) {
-            rc = ops->history(k->e->rows, s->w->id, TIMELINE_NEVER, count_version, &some, k->err);
-            rc = rc == 0 ? ops->forget(k->e->rows, s->w->id, some.end, k->err) : rc;
-        }
+        int64_t oldest = 0; /* of those that stay */
+        rc = ops->nth(k->e->rows, s->w->id, t->keeping.max_versions, &oldest, k->err);
+        rc = rc == 1 ? ops->forget(k->e->rows, s->w->id, oldest, k->err) : rc;
     }
     return rc;
 }

@@ -91,6 +91,11 @@ static const char *const statements[STATEMENTS] = {
                  " LIMIT 1",
     [FRESH_AFTER] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom>?2 ORDER BY vfrom"
                     " LIMIT 1",
+    [FRESH_COUNT] = "SELECT count(*), 0 FROM temp.fresh WHERE id=?1 AND vfrom>=?2",
+    [FRESH_NTH] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 ORDER BY vfrom DESC LIMIT 1"
+                  " OFFSET ?2",
+    [KNOWN_NTH] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1" NOT_GONE
+                  " ORDER BY vfrom DESC LIMIT 1 OFFSET ?2",
     [KNOWN_AT] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom<=?2" NOT_GONE
                  " ORDER BY vfrom DESC LIMIT 1",
     [KNOWN_AFTER] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom>?2" NOT_GONE
@@ -300,6 +305,22 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
     if (rc == 1) {
         ret->to = next.from;
     }
+    return rc;
+}
+
+static int sqlite_nth(struct entity_rows *rows, struct tidings_str id, int64_t n, int64_t *ret_from,
+                      struct tidings_error *err)
+{
+    struct sqlite_entities *s = sqlite_entities_of(rows);
+    sqlite_entities_release(s);
+    struct place fresh = {0, 0}, found = {0, 0};
+    int rc = n < 1 ? 0 : find_place(s, FRESH_COUNT, id, TIMELINE_NEVER, &fresh, err);
+    if (rc == 1) {
+        bool is_fresh = n <= fresh.seq; /* which is the count */
+        rc = find_place(s, is_fresh ? FRESH_NTH : KNOWN_NTH, id, n - 1 - (is_fresh ? 0 : fresh.seq),
+                        &found, err);
+    }
+    *ret_from = found.from;
     return rc;
 }
 
@@ -551,6 +572,7 @@ static const struct entity_rows_ops sqlite_ops = {
     .put = sqlite_put,
     .forget = sqlite_forget,
     .find = sqlite_find,
+    .nth = sqlite_nth,
     .history = sqlite_history,
     .list = sqlite_list,
     .put_type = sqlite_entities_put_type,

@@ -256,6 +256,37 @@ static void a_version_may_take_the_place_of_the_current_one(void **state)
     r->ops->destroy(r);
 }
 
+static void the_newest_versions_can_be_counted_back(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    int64_t from = 0;
+    static const int64_t starts[] = {10, 20, 30, 40, 50};
+    for (size_t i = 0; i < 5; i++) {
+        begin(r);
+        put(r, "x", starts[i], "1");
+        put(r, "y", starts[i], "1");
+        commit(r);
+        if (i == 2) {
+            must(r->ops->idle(r, &err), &err); /* some are where they stay, some are not */
+            begin(r);
+            must(r->ops->forget(r, STR("x"), 20, &err), &err);
+            commit(r);
+        }
+    }
+    for (int64_t n = 1; n <= 4; n++) {
+        assert_int_equal(r->ops->nth(r, STR("x"), n, &from, &err), 1);
+        assert_int_equal(from, 60 - 10 * n);
+    }
+    assert_int_equal(r->ops->nth(r, STR("x"), 5, &from, &err), 0);
+    assert_int_equal(r->ops->nth(r, STR("x"), 0, &from, &err), 0);
+    assert_int_equal(r->ops->nth(r, STR("z"), 1, &from, &err), 0);
+    assert_int_equal(r->ops->nth(r, STR("y"), 5, &from, &err), 1);
+    assert_int_equal(from, 10);
+    r->ops->destroy(r);
+}
+
 static void versions_that_ended_can_be_forgotten(void **state)
 {
     (void)state;
@@ -396,6 +427,7 @@ int entity_rows_suite(const char *name, entity_rows_factory_fn make)
         cmocka_unit_test(a_batch_is_seen_at_once_and_gone_after_rollback),
         cmocka_unit_test(a_version_may_take_the_place_of_the_current_one),
         cmocka_unit_test(versions_that_ended_can_be_forgotten),
+        cmocka_unit_test(the_newest_versions_can_be_counted_back),
         cmocka_unit_test(current_versions_are_listed_by_id_in_pages),
         cmocka_unit_test(types_are_kept_in_order_and_once),
         cmocka_unit_test(the_newest_keys_are_remembered),
