@@ -203,32 +203,39 @@ void bench_spawn(struct bench_child *ret_child, char *const argv[], unsigned pip
     *ret_child = child;
 }
 
+/* Waits for more behind the `have` bytes of `text`, which stays NUL-terminated; how many there are
+ * now. */
+static size_t read_more(int fd, char *text, size_t have, size_t max, int64_t deadline)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int64_t left_ms = (deadline - bench_now_ns()) / 1000000;
+    int rc = left_ms > 0 ? poll(&p, 1, (int)left_ms) : 0;
+    check_interrupt("waiting for a line");
+    if (rc <= 0) {
+        bench_die("no line came within %d ms", (int)BENCH_WAIT_MS);
+    }
+    if (have == max - 1) {
+        bench_die("a line longer than %zu bytes", max - 1);
+    }
+    ssize_t n = read(fd, text + have, max - 1 - have);
+    if (n <= 0) {
+        bench_die("the child closed before it answered");
+    }
+    text[have + (size_t)n] = '\0';
+    return have + (size_t)n;
+}
+
 size_t bench_read_line(int fd, char *line, size_t max)
 {
     size_t have = 0;
+    char *end = NULL;
     int64_t deadline = bench_now_ns() + (int64_t)BENCH_WAIT_MS * 1000000;
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int64_t left_ms = (deadline - bench_now_ns()) / 1000000;
-        int rc = left_ms > 0 ? poll(&p, 1, (int)left_ms) : 0;
-        check_interrupt("waiting for a line");
-        if (rc <= 0) {
-            bench_die("no line came within %d ms", (int)BENCH_WAIT_MS);
-        }
-        ssize_t n = read(fd, line + have, max - 1 - have);
-        if (n <= 0) {
-            bench_die("the child closed before it answered");
-        }
-        char *end = memchr(line + have, '\n', (size_t)n);
-        have += (size_t)n;
-        if (end) {
-            *end = '\0';
-            return (size_t)(end - line);
-        }
-        if (have == max - 1) {
-            bench_die("a line longer than %zu bytes", max - 1);
-        }
+    while (!end) {
+        have = read_more(fd, line, have, max, deadline);
+        end = memchr(line, '\n', have);
     }
+    *end = '\0';
+    return (size_t)(end - line);
 }
 
 void bench_write(int fd, const char *bytes, size_t n)
@@ -246,13 +253,20 @@ void bench_write(int fd, const char *bytes, size_t n)
 
 unsigned bench_wait_port(const struct bench_child *child)
 {
-    char line[1024];
-    bench_read_line(child->err, line, sizeof(line));
-    const char *at = strstr(line, "serving on http://");
-    at = at ? strrchr(at, ':') : NULL;
-    unsigned long port = at ? strtoul(at + 1, NULL, 10) : 0;
+    char text[8192];
+    size_t have = 0;
+    char *at = NULL, *end = NULL;
+    int64_t deadline = bench_now_ns() + (int64_t)BENCH_WAIT_MS * 1000000;
+    while (!end) { /* lines of the log may come first */
+        have = read_more(child->err, text, have, sizeof(text), deadline);
+        at = strstr(text, "serving on http://");
+        end = at ? strchr(at, '\n') : NULL;
+    }
+    *end = '\0';
+    at = strrchr(at, ':');
+    unsigned long port = strtoul(at + 1, NULL, 10);
     if (port == 0 || port > 65535) {
-        bench_die("expected the address of the server, got '%s'", line);
+        bench_die("expected the address of the server, got '%s'", text);
     }
     return (unsigned)port;
 }
