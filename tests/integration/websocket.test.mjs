@@ -5,11 +5,13 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import tls from 'node:tls';
 
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
+import { Certificates } from './lib/certs.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { Connection, request } from './lib/http.mjs';
 import { call, key, meta, Session, updates } from './lib/rpc.mjs';
@@ -292,8 +294,8 @@ test('without a profile an envelope is no message', async (t) => {
 
 // ---- other people's clients -----------------------------------------------------------------------
 
-test('the SDK client subscribes over its WebSocket transport', async (t) => {
-    const server = await serve(t, { files });
+/** The SDK client subscribes over its WebSocket transport and hears of a change. */
+async function sdkSubscribes(t, server) {
     const client = new Client({ name: 'integration-test', version: '1' });
     const told = new Inbox('the SDK client');
     const wire = new WebSocketClientTransport(new URL(server.url.replace('http', 'ws')));
@@ -306,11 +308,22 @@ test('the SDK client subscribes over its WebSocket transport', async (t) => {
     server.tree.replace('a.txt', 'new');
     assert.equal((await told.next(() => true, 'an update')).uri, uri);
     assert.equal((await client.readResource({ uri })).contents[0].text, 'new');
+}
+
+test('the SDK client subscribes over its WebSocket transport', async (t) => {
+    await sdkSubscribes(t, await serve(t, { files }));
+});
+
+test('the SDK client subscribes over wss', async (t) => {
+    const certs = new Certificates(t).make('server');
+    tls.setDefaultCACertificates([...tls.getCACertificates('default'), certs.text('ca.pem')]);
+    await sdkSubscribes(t, await serve(t, { files, args: certs.args('server') }));
 });
 
 test("Node's own client speaks, hears and closes cleanly", async (t) => {
     const server = await serve(t, { files });
     const ws = new WebSocket(server.url.replace('http', 'ws'), ['other', 'mcp']);
+    defer(t, () => ws.close());
     const inbox = new Inbox('the WebSocket');
     ws.onmessage = (event) => inbox.push(JSON.parse(event.data));
     ws.onerror = (event) => inbox.end(String(event.error ?? event.message));
@@ -354,6 +367,7 @@ test('a client that does not read is cut, and others hear in time', async (t) =>
         args: [...hasty, '--workers', '1'],
     });
     const stuck = await WebSocketRaw.open(server);
+    defer(t, () => stuck.close());
     const other = await WebSocketRaw.open(server);
     await other.listen([server.uri('a.txt')]);
     stuck.connection.socket.pause();
