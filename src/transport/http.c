@@ -543,6 +543,6 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
         }
     }
     websocket_drain(hw);
-    side_end_all(hw);
+    side_drain(hw);
     check_drained(hw);
 }

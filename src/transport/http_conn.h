@@ -193,10 +193,10 @@ struct tidings_str side_allows(enum http_side side);
 bool side_takes(enum http_side side, const struct http_request *req);
 /* The session that the query names; ptr NULL: none. */
 struct tidings_str side_session(enum http_side side, const struct http_request *req);
-/* GET /sse becomes a stream; POST /messages; all such streams end. */
+/* GET /sse becomes a stream; POST /messages; such streams end when their turn has come. */
 void side_open(struct http_conn *conn);
 void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
-void side_end_all(struct http_worker *hw);
+void side_drain(struct http_worker *hw);
 /* Long polls: the head is written; say what there is and end; at the end of a turn. */
 struct sink *poll_begin(struct http_conn *conn);
 void poll_finish(struct http_conn *conn);

@@ -111,6 +111,31 @@ static const struct channel_ops side_channel_ops = {
     .principal = principal,
 };
 
+static char *side_room(struct sink *sink, struct tidings_str event_id, size_t len)
+{
+    return http_sink_ops.room(sink, event_id, len);
+}
+
+static size_t side_pending(const struct sink *sink)
+{
+    return http_sink_ops.pending(sink);
+}
+
+static void side_cut(struct sink *sink, const char *reason)
+{
+    http_sink_ops.cut(sink, reason);
+}
+
+/* Events as on any stream, with the life of a pipe. */
+static const struct sink_ops side_sink_ops = {
+    .name = "sse pipe",
+    .room = side_room,
+    .prime = pipe_sink_prime,
+    .pending = side_pending,
+    .end = pipe_sink_end,
+    .cut = side_cut,
+};
+
 static void forget(struct peer *peer)
 {
     struct side_stream *s = peer->owner;
@@ -161,11 +186,10 @@ void side_open(struct http_conn *conn)
     core->stats.sessions++;
     peer->ops = &side_peer_ops;
     peer->owner = s;
-    struct buf event;
-    buf_init(&event, 256);
-    buf_putf(&event, "event: endpoint\ndata: " MESSAGES_PATH "?" SESSION_KEY "=%s\n\n", s->id);
-    sendq_puts(&conn->out, buf_str(&event));
-    buf_deinit(&event);
+    conn->sink.ops = &side_sink_ops;
+    sendq_puts(&conn->out, STR("event: endpoint\ndata: " MESSAGES_PATH "?" SESSION_KEY "="));
+    sendq_put(&conn->out, s->id, SESSION_ID_LEN);
+    sendq_puts(&conn->out, STR("\n\n"));
     conn_want(conn);
 }
 
@@ -184,12 +208,14 @@ void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str
     }
 }
 
-void side_end_all(struct http_worker *hw)
+void side_drain(struct http_worker *hw)
 {
     size_t pos = 0;
     struct side_stream *s;
     while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
-        http_sink_ops.end(&s->conn->sink);
+        if (core_is_done_with(hw->core, &s->conn->channel)) {
+            http_sink_ops.end(&s->conn->sink);
+        }
     }
 }
 
@@ -200,11 +226,16 @@ static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t le
     (void)event_id;
     struct http_conn *conn = of_sink(sink);
     char *at = conn->state == CONN_POLL ? sendq_room(&conn->out, 1 + len) : NULL;
-    if (at) {
-        *at = conn->has_polled ? ',' : '[';
-        conn->has_polled = true;
+    if (!at) {
+        return NULL;
     }
-    return at ? at + 1 : NULL;
+    *at = conn->has_polled ? ',' : '[';
+    if (!conn->has_polled) { /* to those that end with this turn */
+        conn->has_polled = true;
+        list_remove(&conn->link);
+        list_prepend(&conn->hw->by_state[CONN_POLL], &conn->link);
+    }
+    return at + 1;
 }
 
 static size_t poll_pending(const struct sink *sink)
@@ -253,8 +284,9 @@ void poll_flush(struct http_worker *hw)
 {
     list_each (it, next, &hw->by_state[CONN_POLL]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
-        if (conn->has_polled) {
-            poll_finish(conn);
+        if (!conn->has_polled) {
+            return; /* the others stand behind */
         }
+        poll_finish(conn);
     }
 }

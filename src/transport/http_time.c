@@ -92,5 +92,6 @@ void http_on_tick(struct loop_timer *timer, void *user)
     cut_stalled(hw);
     if (hw->draining) {
         websocket_drain(hw);
+        side_drain(hw);
     }
 }
