@@ -105,14 +105,24 @@ static void put_escaped(struct buf *b, struct tidings_str s, size_t i)
             i += used;
             continue;
         }
-        buf_put(b, s.ptr + run, i - run);
-        if (kind == 1) {
-            buf_put(b, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
-        } else if (kind == 2) {
-            buf_put(b, "\xEF\xBF\xBD", 3); /* U+FFFD */
-        } else {
-            buf_put(b, (char[]){'\\', (char)kind}, 2);
+        if (buf_reserve(b, i - run + 6) < 0) {
+            return;
         }
+        char *p = b->ptr + b->len;
+        memcpy(p, s.ptr + run, i - run);
+        p += i - run;
+        if (kind == 1) {
+            memcpy(p, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+            p += 6;
+        } else if (kind == 2) {
+            memcpy(p, "\xEF\xBF\xBD", 3); /* U+FFFD */
+            p += 3;
+        } else {
+            *p++ = '\\';
+            *p++ = (char)kind;
+        }
+        *p = '\0';
+        b->len = (size_t)(p - b->ptr);
         i += kind == 2 ? skip : 1;
         run = i;
     }

@@ -35,6 +35,7 @@ const char *change_type_name(const struct change *change, enum tidings_change_ki
 }
 
 #define VERSION_MAX 40u
+#define USUAL_BYTES 256u /* of what we write besides URI and metadata */
 
 static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_t seq)
 {
@@ -44,12 +45,11 @@ static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_
 }
 
 /* The members every notification of this change carries in `_meta`. */
-static void write_meta(struct buf *out, const struct tidings_change *change, uint64_t epoch,
-                       uint64_t seq)
+static void write_meta(struct buf *out, const struct tidings_change *change,
+                       struct tidings_str number)
 {
-    char text[VERSION_MAX];
     buf_puts(out, STR("\"dev.tidings/version\":"));
-    jw_quote(out, version(text, epoch, seq));
+    jw_quote(out, number);
     if (change->etag.len > 0) {
         buf_puts(out, STR(",\"dev.tidings/etag\":"));
         jw_quote(out, change->etag);
@@ -61,8 +61,8 @@ static void write_meta(struct buf *out, const struct tidings_change *change, uin
 }
 
 /* Free keys first; each of ours unless the application gave its own. */
-static void write_metadata(struct buf *out, const struct tidings_change *change, uint64_t epoch,
-                           uint64_t seq)
+static void write_metadata(struct buf *out, const struct tidings_change *change,
+                           struct tidings_str number)
 {
     struct json *free_keys = NULL;
     if (change->metadata.len > 0) {
@@ -90,8 +90,7 @@ static void write_metadata(struct buf *out, const struct tidings_change *change,
         jw_put_integer(&w, STR("timestamp"), now);
     }
     if (!jv_get(free_keys, "version")) {
-        char text[VERSION_MAX];
-        jw_put_string(&w, STR("version"), version(text, epoch, seq));
+        jw_put_string(&w, STR("version"), number);
     }
     if (change->has_size && !jv_get(free_keys, "size")) {
         jw_put_integer(&w, STR("size"), change->size);
@@ -106,12 +105,15 @@ static void write_metadata(struct buf *out, const struct tidings_change *change,
 struct change *change_create(const struct tidings_change *change, uint64_t epoch, uint64_t seq)
 {
     struct buf text;
+    char room[VERSION_MAX];
+    struct tidings_str number = version(room, epoch, seq);
     buf_init(&text, SIZE_MAX / 2);
+    (void)buf_reserve(&text, USUAL_BYTES + change->uri.len + change->metadata.len);
     jw_quote(&text, change->uri);
     size_t quoted = text.len;
-    write_meta(&text, change, epoch, seq);
+    write_meta(&text, change, number);
     size_t meta = text.len;
-    write_metadata(&text, change, epoch, seq);
+    write_metadata(&text, change, number);
 
     size_t extra =
         text.len + change->uri.len + change->etag.len + change->origin.len + change->from.len;
