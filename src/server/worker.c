@@ -97,6 +97,9 @@ static void hurry_deliver(struct letter *letter, void *owner)
     (void)owner;
     struct worker *w = list_entry(letter, struct worker, hurry);
     core_stop(&w->core, 0);
+    if (w->http) {
+        http_worker_drain(w->http, on_http_drained, w); /* those whose end has come now */
+    }
     loop_timer_start(w->deadline, 0, 0); /* when what was said has been written */
 }
 

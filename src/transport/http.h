@@ -49,7 +49,7 @@ void http_worker_destroy(struct http_worker *hw);
 /* What connections are sent to. */
 struct receiver *http_worker_receiver(struct http_worker *hw);
 /* After core_stop: every answer is the last of its connection; calls `drained` once the last of
- * them is gone. */
+ * them is gone. Again after another one: those go too whose end has come since. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 
 #endif

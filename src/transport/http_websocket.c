@@ -408,15 +408,25 @@ void websocket_miss(struct http_conn *conn)
     conn_close(conn, "stalled: nothing comes, not even an answer to a ping");
 }
 
+static bool is_done_with(const struct http_conn *conn)
+{
+    return conn_is_socket(conn) && !conn->has_rest &&
+           core_is_done_with(conn->hw->core, &conn->channel);
+}
+
 void websocket_drain(struct http_worker *hw)
 {
     static const enum conn_state open[] = {CONN_SOCKET, CONN_ASKED};
     for (size_t i = 0; i < 2; i++) {
         list_each (it, next, &hw->by_state[open[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
-            if (core_is_done_with(hw->core, &conn->channel)) {
+            if (is_done_with(conn)) {
+                websocket_read(conn); /* whatever has come is still answered */
+            }
+            if (is_done_with(conn)) {
                 say_goodbye(conn, WS_GOING_AWAY, STR("the server is going away"), true);
             }
+            conn_want(conn);
         }
     }
 }

@@ -399,6 +399,29 @@ test('at shutdown listens get their result, then comes 1001', async (t) => {
     await stopped;
 });
 
+test('at shutdown a crowd ends one after the other, and those left are served', async (t) => {
+    const server = await serve(t, { files, args: ['--drain', '10m', '--workers', '1'] });
+    const uri = server.uri('a.txt');
+    const crowd = await Promise.all(Array.from({ length: 40 }, () => WebSocketRaw.open(server)));
+    for (const ws of crowd) {
+        await ws.listen([uri]);
+    }
+    server.child.kill('SIGTERM');
+    assert.equal((await crowd[0].goodbye('the goodbye to the first')).code, 1001);
+    const last = crowd.at(-1);
+    server.tree.replace('a.txt', 'new');
+    await last.message(updates(uri), 'an update while it stops');
+    const read = await last.modern('resources/read', { uri });
+    assert.equal(read.result.contents[0].text, 'new');
+    server.child.kill('SIGTERM');
+    for (const ws of crowd.slice(1)) {
+        await ws.message((m) => m.result?.resultType === 'complete', 'the result of the rest');
+        assert.equal((await ws.goodbye()).code, 1001);
+        await ws.send(closeFrame(1001));
+    }
+    server.check(await within(server.exited, 'the server to end'));
+});
+
 test('a client that never says goodbye does not hold up the shutdown', async (t) => {
     const server = await serve(t, { files });
     const ws = await WebSocketRaw.open(server);
