@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "core/session.h"
 #include "transport/http_conn.h"
+#include "transport/who.h"
 
 #define TICK_MS 250u
 /* Answers pile up only so far before pipelined requests have to wait. */
@@ -316,6 +317,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
+        conn->hw->core->stats.cut += who_took_nothing(conn->fd);
         conn_close(conn, "socket error");
         return;
     }

@@ -253,6 +253,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     (void)poll;
     struct line_conn *conn = user;
     if (events & LOOP_ERROR) {
+        conn->sw->core->stats.cut += who_took_nothing(conn->fd);
         close_conn(conn, "socket error");
         return;
     }

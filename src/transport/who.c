@@ -5,6 +5,7 @@
 #include "transport/who.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -37,4 +38,11 @@ void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]
             snprintf(out, PRINCIPAL_MAX, "uid:%lu", (unsigned long)user.uid);
         }
     }
+}
+
+bool who_took_nothing(int fd)
+{
+    int error = 0;
+    socklen_t size = sizeof(error);
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ETIMEDOUT;
 }

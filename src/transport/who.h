@@ -12,5 +12,7 @@
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
 void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
+/* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
+bool who_took_nothing(int fd);
 
 #endif

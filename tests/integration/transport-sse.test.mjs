@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import { test } from 'node:test';
+
 import { contract } from '../contract/transport/suite.mjs';
 import { sse } from '../contract/transport/sse.mjs';
 
-contract(sse);
+contract(sse, (name, body) => test(name, body));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import { test } from 'node:test';
+
 import { stdio } from '../contract/transport/adapters.mjs';
 import { contract } from '../contract/transport/suite.mjs';
 
-contract(stdio);
+contract(stdio, (name, body) => test(name, body));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
+import { test } from 'node:test';
+
 import { tcp } from '../contract/transport/adapters.mjs';
 import { contract } from '../contract/transport/suite.mjs';
 
-contract(tcp);
+contract(tcp, (name, body) => test(name, body));

@@ -4,10 +4,11 @@
 // transport is done when it passes.
 //
 // To add one, write an adapter (adapters.mjs has four, websocket.mjs and sse.mjs one each) and a file
-// `tests/integration/transport-NAME.test.mjs` with two lines:
+// `tests/integration/transport-NAME.test.mjs`; the function it passes is where a failure is reported:
 //
+//     import { test } from 'node:test';
 //     import { contract } from '../contract/transport/suite.mjs';
-//     contract(myAdapter);
+//     contract(myAdapter, (name, body) => test(name, body));
 //
 // An adapter is an object:
 //
@@ -28,7 +29,7 @@
 //     flood(era, requests)     ask for all of it and read none
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test as ordinary } from 'node:test';
 
 import { key, LEGACY, MODERN } from '../../integration/lib/rpc.mjs';
 import { eventually } from '../../integration/lib/wait.mjs';
@@ -47,7 +48,7 @@ const ERAS = ['legacy', 'modern'];
 const isUpdateOf = (uri) => (m) =>
     m.method === 'notifications/resources/updated' && m.params.uri === uri;
 
-export function contract(adapter) {
+export function contract(adapter, test = ordinary) {
     const { name, cannot } = adapter;
     const unknown = Object.keys(cannot).filter((each) => !CAPABILITIES.includes(each));
     assert.deepEqual(unknown, [], `${name}: no such capability`);
