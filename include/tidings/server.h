@@ -334,6 +334,11 @@ TIDINGS_API int tidings_server_every(struct tidings_server *server, uint64_t ms,
  * on the thread of the server. Any thread, also from a signal handler; the programs of ours do it
  * on SIGHUP. The settings themselves stay as they are. */
 TIDINGS_API void tidings_server_reload(struct tidings_server *server);
+/* Be told what came of each: `code` is 0, or an error that `err` explains, and then nothing has
+ * changed. On the thread that runs the server. Set before it starts. */
+typedef void (*tidings_reloaded_fn)(void *user, int code, const struct tidings_error *err);
+TIDINGS_API void tidings_server_on_reloaded(struct tidings_server *server, tidings_reloaded_fn fn,
+                                            void *user);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
  * connect. `url` is the first of tidings_server_door. Set before it

@@ -24,6 +24,7 @@ static void on_signal(int number)
     struct tidings_server *server = running;
     int saved = errno;
     if (server && number == SIGHUP && !(has_terminal && tcgetpgrp(STDERR_FILENO) < 0)) {
+        systemd_reloading();
         tidings_server_reload(server);
     } else if (server) {
         if (has_been_asked) {
@@ -45,6 +46,15 @@ static void on_ready(void *user, const char *url)
         fprintf(stderr, "%s %s", i > 0 ? "," : "", is_pipe ? "standard input and output" : url);
     }
     fputc('\n', stderr);
+    systemd_ready();
+}
+
+/* Also when it failed: it serves, as it did. */
+static void on_reloaded(void *user, int code, const struct tidings_error *err)
+{
+    (void)user;
+    (void)code;
+    (void)err;
     systemd_ready();
 }
 
@@ -93,6 +103,7 @@ int command_serve(int argc, char **argv)
     }
     if (rc == 0) {
         tidings_server_on_ready(server, on_ready, server);
+        tidings_server_on_reloaded(server, on_reloaded, NULL);
         running = server;
         catch_signals();
         rc = tidings_server_run(server, &err);

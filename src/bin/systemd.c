@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FIRST_FD 3
@@ -141,6 +142,25 @@ int systemd_open(struct tidings_server *server, struct tidings_error *err)
 void systemd_ready(void)
 {
     notify("READY=1");
+}
+
+/* The time tells which reload it is. In a signal handler nothing formats it for us. */
+void systemd_reloading(void)
+{
+    static const char head[] = "RELOADING=1\nMONOTONIC_USEC=";
+    char text[sizeof(head) + 20];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t usec = (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+    char *at = text + sizeof(text) - 1;
+    *at = '\0';
+    do {
+        *--at = (char)('0' + usec % 10);
+        usec /= 10;
+    } while (usec > 0);
+    at -= sizeof(head) - 1;
+    memcpy(at, head, sizeof(head) - 1);
+    notify(at);
 }
 
 void systemd_stopping(void)

@@ -18,6 +18,8 @@ int systemd_take_sockets(struct tidings_server *server, struct tidings_error *er
 /* Where to notify, for the calls below; and sign of life for the watchdog, if it is on. */
 int systemd_open(struct tidings_server *server, struct tidings_error *err);
 void systemd_ready(void);
-void systemd_stopping(void); /* also from a signal handler */
+/* Reading anew, until systemd_ready. */
+void systemd_reloading(void); /* also from a signal handler */
+void systemd_stopping(void);  /* likewise */
 
 #endif

@@ -79,6 +79,9 @@ static void reload(struct tidings_server *s)
     } else if (put == 0) {
         log_info("reload: nothing is configured that could be", NULL);
     }
+    if (s->reloaded) {
+        s->reloaded(s->reloaded_user, rc, &err);
+    }
 }
 
 void server_reload_when_asked(struct tidings_server *s)
@@ -86,6 +89,12 @@ void server_reload_when_asked(struct tidings_server *s)
     if (__atomic_exchange_n(&s->reloading, false, __ATOMIC_ACQ_REL)) {
         reload(s);
     }
+}
+
+void tidings_server_on_reloaded(struct tidings_server *s, tidings_reloaded_fn fn, void *user)
+{
+    s->reloaded = fn;
+    s->reloaded_user = user;
 }
 
 void tidings_server_reload(struct tidings_server *s)

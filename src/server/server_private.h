@@ -75,6 +75,8 @@ struct tidings_server {
     struct buf info_text;
     tidings_ready_fn ready;
     void *ready_user;
+    tidings_reloaded_fn reloaded;
+    void *reloaded_user;
     pthread_t stepper;       /* the thread of the turns */
     enum server_state state; /* atomic */
     bool stopping, hurries;  /* atomic */

@@ -4,6 +4,7 @@
  */
 #include "transport/line.h"
 
+#include "base/mem.h"
 #include "core/inbound.h"
 #include "transport/pipe.h"
 
@@ -109,7 +110,7 @@ static void handle(struct line *line, enum line_result result, struct tidings_st
 {
     if (result == LINE_TOO_LONG) {
         inbound_refuse(&line->channel, 413, RPC_INVALID_REQUEST,
-                       "a message may be at most %zu bytes long", line->reader.max);
+                       "a message may be at most %u bytes long", line->max_line);
     } else {
         inbound_text(&line->channel, text, NULL);
     }
@@ -117,9 +118,35 @@ static void handle(struct line *line, enum line_result result, struct tidings_st
 
 void line_feed(struct line *line, const char *bytes, size_t len)
 {
-    if (line_reader_feed(&line->reader, bytes, len) < 0) {
+    if (!line->reader) {
+        line->reader = mem_alloc(sizeof(*line->reader));
+        if (line->reader) {
+            line_reader_init(line->reader, line->max_line);
+        }
+    }
+    if (!line->reader || line_reader_feed(line->reader, bytes, len) < 0) {
         break_off(line, "out of memory");
     }
+}
+
+static void drop_reader(struct line *line)
+{
+    line_reader_deinit(line->reader);
+    mem_free(line->reader);
+    line->reader = NULL;
+}
+
+/* The next message that is complete; at the end of input what is left is one. */
+static enum line_result next_message(struct line *line, struct tidings_str *text)
+{
+    enum line_result result = line->reader ? line_reader_next(line->reader, text) : LINE_MORE;
+    if (result == LINE_MORE && line->eof) {
+        result = line->reader ? line_reader_finish(line->reader, text) : LINE_MORE;
+        line->finished = true;
+    } else if (result == LINE_MORE && line->reader && line_reader_is_idle(line->reader)) {
+        drop_reader(line);
+    }
+    return result;
 }
 
 void line_pump(struct line *line)
@@ -127,11 +154,7 @@ void line_pump(struct line *line)
     struct tidings_str text;
     enum line_result result = LINE_READY;
     while (!line->finished && result != LINE_MORE && has_room(line)) {
-        result = line_reader_next(&line->reader, &text);
-        if (result == LINE_MORE && line->eof) {
-            result = line_reader_finish(&line->reader, &text);
-            line->finished = true;
-        }
+        result = next_message(line, &text);
         if (result != LINE_MORE) {
             handle(line, result, text);
         }
@@ -139,6 +162,11 @@ void line_pump(struct line *line)
     if (line->finished) {
         stir(line);
     }
+}
+
+bool line_is_midway(const struct line *line)
+{
+    return line->reader != NULL;
 }
 
 bool line_reads(const struct line *line)
@@ -157,12 +185,12 @@ void line_init(struct line *line, const struct channel_ops *ops, struct core *co
 {
     channel_init(&line->channel, ops, core);
     line->sink.ops = &line_sink_ops;
-    line_reader_init(&line->reader, max_line);
+    line->max_line = (uint32_t)max_line;
 }
 
 void line_deinit(struct line *line)
 {
     channel_deinit(&line->channel);
     sendq_deinit(&line->out);
-    line_reader_deinit(&line->reader);
+    drop_reader(line);
 }

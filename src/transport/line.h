@@ -19,15 +19,16 @@
 struct line {
     struct channel channel;
     struct sink sink;
-    struct line_reader reader;
+    struct line_reader *reader; /* NULL: nothing came that is not handled yet */
     struct sendq out;
     /* Something may have ended, or may go on: the owner looks at it at the end of the turn. NULL:
      * it does so in every turn anyway. */
     void (*stirred)(struct line *line);
     const char *reason; /* why it is broken, for the log; NULL: it is not */
-    bool eof;           /* nothing more will come */
-    bool finished;      /* … and nothing of what came is left */
-    bool broken;        /* nothing more will go: its owner closes it */
+    uint32_t max_line;
+    bool eof;      /* nothing more will come */
+    bool finished; /* … and nothing of what came is left */
+    bool broken;   /* nothing more will go: its owner closes it */
 };
 
 /* `ops` has the functions below, and what is the owner's own. `flushed` of the send queue is the
@@ -41,6 +42,8 @@ void line_deinit(struct line *line);
 void line_feed(struct line *line, const char *bytes, size_t len);
 /* Handle the complete messages that may be handled now. */
 void line_pump(struct line *line);
+/* Is there the beginning of a message, or one that waits? */
+bool line_is_midway(const struct line *line);
 /* Is there room for more input? */
 bool line_reads(const struct line *line);
 /* The end of input, and everything asked is answered and written. */

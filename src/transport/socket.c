@@ -171,7 +171,7 @@ static void on_input(struct line_conn *conn, size_t len)
     struct socket_worker *sw = conn->sw;
     line_feed(&conn->line, sw->scratch, len);
     line_pump(&conn->line);
-    set_state(conn, conn->line.reader.in.len > conn->line.reader.start ? LINE_MIDLINE : LINE_OPEN);
+    set_state(conn, line_is_midway(&conn->line) ? LINE_MIDLINE : LINE_OPEN);
 }
 
 /* What is said to it is its last. */

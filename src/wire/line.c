@@ -117,3 +117,8 @@ enum line_result line_reader_finish(struct line_reader *r, struct tidings_str *l
     *line = rest;
     return LINE_READY;
 }
+
+bool line_reader_is_idle(const struct line_reader *r)
+{
+    return r->start == r->in.len && !r->skipping;
+}

@@ -34,5 +34,7 @@ int line_reader_feed(struct line_reader *r, const char *bytes, size_t len); /* T
 enum line_result line_reader_next(struct line_reader *r, struct tidings_str *line);
 /* At end of input: an unfinished last line counts as a line. */
 enum line_result line_reader_finish(struct line_reader *r, struct tidings_str *line);
+/* Between lines: forgetting it and beginning anew would change nothing. */
+bool line_reader_is_idle(const struct line_reader *r);
 
 #endif

@@ -117,6 +117,10 @@ for (const kind of ['a path', 'an abstract socket']) {
         await doorsOf(program);
         await notices.next((line) => line === 'WATCHDOG=1', 'a sign of life');
         await notices.next((line) => line === 'WATCHDOG=1', 'another one');
+        program.child.kill('SIGHUP');
+        await notices.next((line) => line === 'RELOADING=1', 'RELOADING=1');
+        await notices.next((line) => /^MONOTONIC_USEC=[1-9]\d+$/.test(line), 'when');
+        await notices.next((line) => line === 'READY=1', 'READY=1 again');
         await program.stop();
         await notices.next((line) => line === 'STOPPING=1', 'STOPPING=1');
     });
