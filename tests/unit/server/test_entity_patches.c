@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whoever applies what it is told of an entity ends with what the store has: random writes, with
+ * values that no patch can say, deletions and returns; types that keep every version, few, or one;
+ * subscriptions with and without a window; one worker and two.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/served.h"
+#include "json/merge_patch.h"
+
+#define DEADLINE_S 60
+enum { STEPS = 80, FOLLOWERS = 3, TYPES = 4 };
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+/* Filled on a worker's thread. It never reads. */
+struct follower {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    struct json *value;
+    char at[32]; /* the version it has */
+    bool deleted;
+    unsigned told, patches;
+    char wrong[256]; /* the first thing that was; or empty */
+};
+
+static void follow(struct follower *f, struct json *data)
+{
+    struct tidings_str baseline = jv_str(jv_get(data, "baseline"));
+    struct json *patch = jv_get(data, "patch"), *next = NULL;
+    f->deleted = jv_is_true(jv_get(data, "deleted"));
+    if (patch && !str_eq(baseline, tidings_str(f->at))) {
+        snprintf(f->wrong, sizeof(f->wrong), "a patch from %.*s, but it has %s", STR_ARG(baseline),
+                 f->at);
+    } else if (patch) {
+        next = merge_apply(f->value, patch);
+    } else if (jv_is_true(jv_get(data, "full"))) {
+        next = jv_ref(jv_get(data, "value"));
+    } else if (!f->deleted) {
+        snprintf(f->wrong, sizeof(f->wrong), "neither patch nor value nor deleted");
+    }
+    f->patches += patch != NULL;
+    if (next) {
+        jv_unref(f->value);
+        f->value = next;
+        snprintf(f->at, sizeof(f->at), "%.*s", STR_ARG(jv_str(jv_get(data, "validFrom"))));
+    }
+}
+
+static void hear(void *user, const struct tidings_update *update)
+{
+    struct follower *f = user;
+    struct json *data = NULL;
+    if (update->ended) {
+        return;
+    }
+    pthread_mutex_lock(&f->lock);
+    f->told++;
+    if (update->refused.len > 0) {
+        snprintf(f->wrong, sizeof(f->wrong), "refused: %.*s", STR_ARG(update->refused));
+    } else if (update->value.len > 0) { /* it was deleted before it could be read, else */
+        assert_int_equal(jv_parse(update->value, JSON_MAX_DEPTH, &data, NULL), 0);
+        follow(f, data);
+    }
+    jv_unref(data);
+    pthread_cond_signal(&f->more);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void begin_following(struct follower *f, const char *uri, const char *json)
+{
+    struct tidings_subscribe_options options = {.json = tidings_str(json)};
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->more, NULL);
+    assert_true(tidings_server_subscribe(served(), tidings_str(uri), &options, hear, f, NULL) > 0);
+}
+
+/* Until it has that version; what it says of it must be `value`. */
+static void end_following(struct follower *f, const char *version, const char *value)
+{
+    struct timespec until;
+    struct json *expected = NULL;
+    int rc = 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DEADLINE_S;
+    assert_int_equal(jv_parse(tidings_str(value), JSON_MAX_DEPTH, &expected, NULL), 0);
+    pthread_mutex_lock(&f->lock);
+    while (rc == 0 && !f->wrong[0] && strcmp(f->at, version) != 0) {
+        rc = pthread_cond_timedwait(&f->more, &f->lock, &until);
+    }
+    bool is_there = rc == 0 && !f->wrong[0] && !f->deleted && jv_equal(f->value, expected);
+    pthread_mutex_unlock(&f->lock); /* the server needs it to end */
+    jv_unref(expected);
+    if (!is_there) {
+        fail_msg("it has %s after %u updates and waits for %s: %s", f->at, f->told, version,
+                 f->wrong);
+    }
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Calls a tool; the validFrom in its answer, which is empty when it has none. */
+static const char *call(const char *tool, const char *arguments)
+{
+    static char version[32];
+    char head[512], body[1024];
+    snprintf(head, sizeof(head),
+             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+             "Accept: application/json, text/event-stream\r\n"
+             "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: %s",
+             tool);
+    snprintf(body, sizeof(body),
+             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\","
+             "\"arguments\":{%s},\"_meta\":{"
+             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+             tool, arguments);
+    const char *answer = served_http(head, body);
+    const char *at = strstr(answer, "\"newValidFrom\":\"");
+    if (!strstr(answer, "\"success\":true")) {
+        fail_msg("%s", answer);
+    }
+    snprintf(version, sizeof(version), "%.24s", at ? at + strlen("\"newValidFrom\":\"") : "");
+    return version;
+}
+
+static uint64_t chance_state;
+
+static unsigned chance(unsigned n)
+{
+    chance_state = chance_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(chance_state >> 33) % n;
+}
+
+static const char *any_value(void)
+{
+    static char text[128];
+    const char *n = chance(5) ? "{\"d\":1}" : "null";
+    snprintf(text, sizeof(text),
+             chance(4) ? "{\"a\":%u,\"x\":%s,\"y\":{\"z\":[%u]}}" : "{\"a\":%u}", chance(4), n,
+             chance(3));
+    return text;
+}
+
+static const char *upsert(const char *uri, const char *value)
+{
+    char arguments[512];
+    snprintf(arguments, sizeof(arguments), "\"uri\":\"%s\",\"value\":%s", uri, value);
+    return call("upsert-entity", arguments);
+}
+
+static void write_at_random(const char *uri)
+{
+    char arguments[128];
+    bool deleted = false;
+    snprintf(arguments, sizeof(arguments), "\"uri\":\"%s\"", uri);
+    for (unsigned i = 0; i < STEPS; i++) {
+        if (deleted || chance(10) == 0) {
+            call(deleted ? "undelete-entity" : "delete-entity", arguments);
+            deleted = !deleted;
+        } else {
+            upsert(uri, any_value());
+        }
+    }
+    if (deleted) {
+        call("undelete-entity", arguments);
+    }
+}
+
+static void who_applies_what_it_is_told_has_what_the_store_has(void **state)
+{
+    (void)state;
+    static const char *const kept[TYPES] = {"{}", "{\"debounceMs\":3600000}", "{\"maxVersions\":2}",
+                                            "{\"history\":false}"};
+    static struct follower followers[TYPES][FOLLOWERS];
+    char uris[TYPES][64], options[128], arguments[256], patch_uri[96], version[32];
+    served_set("entities", ":memory:");
+    served_run();
+    for (unsigned t = 0; t < TYPES; t++) {
+        snprintf(arguments, sizeof(arguments),
+                 "\"name\":\"T%u\",\"version\":1,\"jsonSchema\":{},\"options\":%s", t, kept[t]);
+        call("add-entity-type", arguments);
+        snprintf(uris[t], sizeof(uris[t]), "entity:///T%u@1/e%u", t, t);
+        snprintf(version, sizeof(version), "%s", upsert(uris[t], "{\"first\":true}"));
+        snprintf(options, sizeof(options), "{\"baseline\":\"%s\"}", version);
+        snprintf(patch_uri, sizeof(patch_uri), "%s/patch", uris[t]);
+        memset(followers[t], 0, sizeof(followers[t]));
+        assert_int_equal(jv_parse(STR("{\"first\":true}"), 8, &followers[t][0].value, NULL), 0);
+        snprintf(followers[t][0].at, sizeof(followers[t][0].at), "%s", version);
+        begin_following(&followers[t][0], patch_uri, options);
+        begin_following(&followers[t][1], uris[t], "{\"include\":\"patch\",\"windowMs\":3}");
+        begin_following(&followers[t][2], uris[t], "{\"include\":\"patch\",\"initial\":false}");
+    }
+    for (unsigned t = 0; t < TYPES; t++) {
+        chance_state = t + 1;
+        write_at_random(uris[t]);
+        snprintf(version, sizeof(version), "%s", upsert(uris[t], "{\"last\":{\"of\":\"all\"}}"));
+        for (unsigned i = 0; i < FOLLOWERS; i++) {
+            end_following(&followers[t][i], version, "{\"last\":{\"of\":\"all\"}}");
+        }
+        assert_true(t > 0 || followers[t][0].patches > 0);
+    }
+    served_stop();
+    for (unsigned i = 0; i < TYPES * FOLLOWERS; i++) {
+        jv_unref(followers[i / FOLLOWERS][i % FOLLOWERS].value);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SERVED_BOTH(who_applies_what_it_is_told_has_what_the_store_has),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
