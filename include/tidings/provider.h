@@ -364,6 +364,13 @@ struct tidings_provider_ops {
      * baseline. 0: no. A failure refuses the subscription, with its reason. */
     int (*patches_of)(struct tidings_provider *provider, struct tidings_str uri, char *of,
                       size_t *len, struct tidings_error *err);
+
+    /* Optional, with `patch`: subscriptions begin to need the version of `uri` with that etag,
+     * since their next patch begins there. Gives what `release` gets when none does any more; NULL:
+     * it is not kept for them. Called on workers, for one version by several; must not block. */
+    void *(*hold)(struct tidings_provider *provider, struct tidings_str uri,
+                  struct tidings_str etag);
+    void (*release)(struct tidings_provider *provider, void *held);
 };
 
 #ifdef __cplusplus

@@ -3,13 +3,15 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/core.h"
 
 /* ---- baselines ------------------------------------------------------------------------------- */
 
-void baselines_init(struct baselines *all)
+void baselines_init(struct baselines *all, const struct core *core)
 {
     map_init(&all->by_name);
     all->bytes = 0;
+    all->core = core;
 }
 
 void baselines_deinit(struct baselines *all)
@@ -86,6 +88,31 @@ void baseline_unref(struct baseline *b)
     }
 }
 
+/* ---- holding: what chains are at is kept by whoever makes the patches -------------------------
+ */
+
+/* A reference of a chain's; NULL is fine. */
+static struct baseline *hold(struct baseline *b)
+{
+    const struct core *core = b ? b->all->core : NULL;
+    if (b && b->chains++ == 0 && core) {
+        struct tidings_provider *p = catalog_mount(core->catalog, baseline_uri(b));
+        bool holds = p && p->ops->patch && p->ops->hold;
+        b->holder = p;
+        b->held = holds ? p->ops->hold(p, baseline_uri(b), baseline_etag(b)) : NULL;
+    }
+    return baseline_ref(b);
+}
+
+static void release(struct baseline *b)
+{
+    if (b && --b->chains == 0 && b->held) {
+        b->holder->ops->release(b->holder, b->held);
+        b->held = NULL;
+    }
+    baseline_unref(b);
+}
+
 /* ---- chains ---------------------------------------------------------------------------------- */
 
 struct chain *chain_create(void)
@@ -105,10 +132,10 @@ void chain_destroy(struct chain *chain)
     size_t pos = 0;
     struct baseline *b;
     while ((b = map_next(&chain->many, &pos)) != NULL) {
-        baseline_unref(b);
+        release(b);
     }
     map_deinit(&chain->many);
-    baseline_unref(chain->one);
+    release(chain->one);
     mem_free(chain);
 }
 
@@ -127,13 +154,13 @@ void chain_move(struct chain *chain, struct tidings_str uri, struct baseline *to
     struct baseline *old = NULL;
     if (is_one(chain, uri) || (!chain->one && !map_find(&chain->many, uri))) {
         old = chain->one;
-        chain->one = baseline_ref(to);
+        chain->one = hold(to);
     } else if (!to || (!map_find(&chain->many, uri) && chain->many.count >= CHAIN_MAX)) {
         old = map_remove(&chain->many, uri);
     } else if (map_put(&chain->many, baseline_uri(to), to, (void **)&old) == 0) {
-        baseline_ref(to); /* its text is the key */
+        (void)hold(to); /* its text is the key */
     } else {
         old = map_remove(&chain->many, uri);
     }
-    baseline_unref(old);
+    release(old);
 }

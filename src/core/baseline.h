@@ -19,21 +19,27 @@
 #define BASELINES_MAX_BYTES (32u << 20) /* of contents, per worker */
 #define CHAIN_MAX 1024u                 /* resources; what is beyond is told whole each time */
 
+struct core;
+
 /* All of a worker's. */
 struct baselines {
     struct map by_name;
     size_t bytes;
+    const struct core *core; /* whose providers hold versions; NULL: none does */
 };
 
 struct baseline {
     struct baselines *all;
     unsigned refs;
+    unsigned chains;                 /* of these, those that are at it: */
+    struct tidings_provider *holder; /* keeps that version for them, and … */
+    void *held;                      /* … its word for it; NULL: nobody does */
     size_t uri_len, etag_len, content_len;
     char *content; /* JSON text, or NULL */
     char name[];   /* URI, NUL, etag */
 };
 
-void baselines_init(struct baselines *all);
+void baselines_init(struct baselines *all, const struct core *core);
 void baselines_deinit(struct baselines *all); /* no reference is left */
 
 /* The baseline of that name, a new reference; `content` may be empty. NULL: out of memory. */

@@ -108,7 +108,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
         log_debug("plain writes", "reason=\"%s\"", why.text);
     }
     windows_init(&core->windows);
-    values_init(&core->values);
+    values_init(&core->values, core);
     filters_init(&core->filters);
     map_init(&core->rates);
     core->window_timer = loop_timer_open(loop, on_window, core);

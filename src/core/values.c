@@ -47,12 +47,12 @@ struct value {
     struct tidings_read read;
 };
 
-void values_init(struct values *v)
+void values_init(struct values *v, const struct core *core)
 {
     list_init(&v->entries);
     map_init(&v->by_key);
     v->count = v->bytes = 0;
-    baselines_init(&v->baselines);
+    baselines_init(&v->baselines, core);
     v->patches = 0;
 }
 

@@ -22,7 +22,7 @@ struct values {
     uint64_t patches; /* made so far */
 };
 
-void values_init(struct values *v);
+void values_init(struct values *v, const struct core *core);
 void values_deinit(struct values *v); /* nothing is being read any more */
 
 enum value_state {

@@ -238,4 +238,6 @@ const struct tidings_provider_ops provider_entity_ops = {
     .alias = ENTITY_ALIAS,
     .patch = mount_patch,
     .patches_of = mount_patches_of,
+    .hold = entity_hold,
+    .release = entity_release,
 };

@@ -43,6 +43,11 @@ int entity_list(struct entity_request *r, struct entities *entities, struct tidi
 int entity_stat(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 int entity_complete(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 
+/* Of the table (provider/entity_hold.c). */
+void *entity_hold(struct tidings_provider *provider, struct tidings_str uri,
+                  struct tidings_str etag);
+void entity_release(struct tidings_provider *provider, void *held);
+
 /* The version a URI means, which exists, is of that type and not deleted. */
 int entity_look_up(struct entity_request *r, struct entities *entities, int64_t at,
                    struct entity_version *ret, struct tidings_error *err);

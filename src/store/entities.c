@@ -22,6 +22,7 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
     list_init(&e->types);
     map_init(&e->by_label);
     map_init(&e->newest);
+    entity_holds_init(&e->holds);
     int rc = entity_types_load(e, err);
     if (rc < 0) {
         entities_close(e);
@@ -35,6 +36,7 @@ void entities_close(struct entities *e)
 {
     if (e) {
         entity_types_clear(e);
+        entity_holds_deinit(&e->holds);
         e->rows->ops->destroy(e->rows);
         mem_free(e);
     }
@@ -48,6 +50,18 @@ struct entity_rows *entities_rows(struct entities *e)
 uint64_t entities_position(struct entities *e)
 {
     return e->rows->ops->position(e->rows);
+}
+
+/* ---- holding --------------------------------------------------------------------------------- */
+
+int entities_hold(struct entities *e, struct tidings_str id, int64_t from)
+{
+    return entity_holds_add(&e->holds, id, from);
+}
+
+void entities_release(struct entities *e, struct tidings_str id, int64_t from)
+{
+    entity_holds_remove(&e->holds, id, from);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -163,6 +177,7 @@ int entities_patch_from(struct entities *e, struct tidings_str id, int64_t basel
         return rc < 0 ? rc : 0;
     }
     rc = entity_diff(base.value, ret->version.value, arena, &ret->patch, err);
+    entity_holds_offer(&e->holds, id, ret->version.from);
     return rc < 0 ? rc : 1;
 }
 

@@ -49,7 +49,8 @@ int entity_type_version_cmp(struct tidings_str a, struct tidings_str b);
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-/* How the versions of a type's entities are kept. */
+/* How the versions of a type's entities are kept. What is held (entities_hold) stays, until the
+ * first write after it was released. */
 struct entity_keeping {
     bool history;         /* false: the current version alone */
     int64_t debounce_ms;  /* what the same actor writes within it is one version */
@@ -174,6 +175,11 @@ int entities_history(struct entities *e, struct tidings_str id, int64_t first, e
                      void *user, struct tidings_error *err);
 int entities_list(struct entities *e, const struct entity_scope *scope, struct tidings_str after,
                   entity_version_fn fn, void *user, struct tidings_error *err);
+
+/* The version of `id` that begins at `from` is needed, whether it exists or not: until it is
+ * released as often no compaction forgets it, or anything after it. TIDINGS_E_NOMEM. */
+int entities_hold(struct entities *e, struct tidings_str id, int64_t from);
+void entities_release(struct entities *e, struct tidings_str id, int64_t from);
 
 /* When there is nothing else to do. 1: there is more of it. */
 int entities_idle(struct entities *e, struct tidings_error *err);

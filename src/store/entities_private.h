@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "store/entities.h"
+#include "store/entity_holds.h"
 #include "json/schema.h"
 
 struct entity_type {
@@ -27,6 +28,7 @@ struct entities {
     struct map by_label;
     struct map newest;    /* name -> its newest version */
     bool has_added_types; /* in this batch */
+    struct entity_holds holds;
 };
 
 /* From the rows. */

@@ -122,6 +122,8 @@ static void job_deliver(struct letter *letter, void *owner)
     struct keeper_job *job = list_entry(letter, struct keeper_job, letter);
     if (job->is_write) {
         run_write(k, job);
+    } else if (job->is_aside) {
+        answer(job, job->run(job, k->entities));
     } else {
         commit(k);
         answer(job, job->run(job, k->entities));

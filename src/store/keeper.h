@@ -18,6 +18,7 @@ struct keeper;
 /* Embedded in what the caller keeps; lives until `done` was called. */
 struct keeper_job {
     bool is_write;
+    bool is_aside; /* neither reads nor writes rows: no batch ends for its sake */
     /* On the keeper's thread; writes: inside a batch. A failure with `is_lost` (the medium failed)
      * takes the whole batch with it; any other failure is this job's own and left no trace. */
     int (*run)(struct keeper_job *job, struct entities *entities);

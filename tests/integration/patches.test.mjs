@@ -124,6 +124,41 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(value, last.value);
     });
 
+    for (const options of [{ maxVersions: 1 }, { maxAgeMs: 1 }, { history: false }, { debounceMs: 60_000 }]) {
+        const [kind] = Object.keys(options);
+        it(`what a subscription is at is not forgotten (${kind})`, async (t) => {
+            const k = await Keeper.open(t, era, '--entities', ':memory:');
+            await k.done('add-entity-type', { name: 'N', version: '1', jsonSchema: {}, options });
+            const [uri, patches] = ['/entity/N@1/x', '/entity/N@1/x/patch'];
+            const put = (n) => k.done('upsert-entity', { uri, value: { n, [`n${n}`]: 1 } });
+            const first = await put(0);
+            assert.deepEqual(await k.subscribeWith({ windowMs: 50 }, { [patches]: first.validFrom }), {});
+            let [value, at] = [first.value, first.validFrom];
+            const follow = async () => {
+                const data = dataIn(await k.update(patches, `a patch from ${at}`));
+                assert.equal(data.full, undefined, JSON.stringify(data));
+                assert.equal(data.baseline, at);
+                [value, at] = [merge(value, data.patch), data.validFrom];
+            };
+            await follow();
+            for (let n = 1; n <= 60; n++) {
+                const last = await put(n);
+                while (n % 20 === 0 && at !== last.validFrom) {
+                    await follow();
+                }
+            }
+            if (era === 'legacy' && kind !== 'debounceMs') {
+                await k.client.unsubscribeResource({ uri: patches });
+                let versions;
+                for (let n = 100; n < 500 && !(versions?.length <= 2); n++) {
+                    await put(n);
+                    ({ versions } = await k.done('get-entity-history', { entityId: 'x' }));
+                }
+                assert.ok(versions.length <= 2, 'and is when nobody needs it');
+            }
+        });
+    }
+
     it("who leaves out its own writes goes on from them, and is told of others'", async (t) => {
         const k = await open(t);
         const options = { origin: 'me', echo: false };
