@@ -12,8 +12,10 @@ import { EventSource as Source } from 'eventsource';
 import { defer } from './lib/cleanup.mjs';
 import { ask, printed, serveDocuments, shell } from './lib/document.mjs';
 import { request } from './lib/http.mjs';
-import { initialize, listen, modern, post, Session, updates } from './lib/rpc.mjs';
+import { call, initialize, listen, modern, post, Session, updates } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
 import { Pipe } from './lib/stdio.mjs';
+import { Tree } from './lib/tree.mjs';
 import { Inbox, within } from './lib/wait.mjs';
 
 const start = (t, args = []) => serveDocuments(t, 'gateway', ['--window', '0', ...args]);
@@ -470,6 +472,34 @@ test('the planned patterns match what they say', async (t) => {
         const heard = events.messages.map((message) => message.params.uri);
         assert.deepEqual(heard.slice(0, -1), matched, pattern);
     }
+});
+
+// ---- Testing ----------------------------------------------------------------------------------
+
+// Its unit tests ask a registry (Subscribe, IsSubscribed, Unsubscribe); ours is a resource.
+test('the registry of the unit tests has what was subscribed, and not what was given up', async (t) => {
+    const server = await start(t, ['--self']);
+    const isSubscribed = async (uri) => {
+        const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/subscriptions' });
+        return JSON.parse(contents[0].text).some((row) => row.subscribedUri === uri);
+    };
+    const uri = 'file://data/users.json';
+    assert.equal(await isSubscribed(uri), false);
+    const headers = await subscribed(server);
+    assert.equal(await isSubscribed(uri), true);
+    await ask(server, UNSUBSCRIBE, headers);
+    assert.equal(await isSubscribed(uri), false);
+});
+
+test('files have such URIs too: a directory mounted at file://data/', async (t) => {
+    const tree = new Tree(t, { 'users.json': '[]' });
+    const mounts = ['--mount', `file://data/=${tree.path}`];
+    const server = await serve(t, { tree, mounts, args: ['--profile', 'gateway'] });
+    const headers = await subscribed(server);
+    const events = await stream(t, server, headers);
+    tree.replace('users.json', '[1]');
+    const { params } = await events.message(updates('file://data/users.json'));
+    assert.deepEqual(params, { uri: 'file://data/users.json' });
 });
 
 // ---- what the profile leaves alone ------------------------------------------------------------
