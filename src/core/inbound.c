@@ -231,6 +231,27 @@ static void check_mirrored(const struct core *core, const struct dialect_headers
     }
 }
 
+static bool needs_session(const struct arrival *a, const struct rpc_message *msg,
+                          const struct dialect_verdict *v)
+{
+    bool opens = msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"));
+    return a->channel->ops->is_http && v->era == ERA_LEGACY && !opens && !a->session;
+}
+
+/* NULL after having answered. */
+static struct session *find_session(const struct arrival *a, const struct rpc_message *msg)
+{
+    struct json *id = msg->kind == RPC_REQUEST ? msg->id : NULL;
+    if (!opens_unasked(a)) {
+        return need_session(a->channel, a->headers, id);
+    }
+    if (!id) { /* nobody would learn of the session */
+        a->channel->ops->accepted(a->channel);
+        return NULL;
+    }
+    return open_unasked(a->channel, a->headers, id);
+}
+
 static void one(struct arrival *a, struct json *root)
 {
     struct channel *channel = a->channel;
@@ -272,15 +293,8 @@ static void one(struct arrival *a, struct json *root)
         return;
     }
     struct session *session = a->session;
-    bool opens = msg.kind == RPC_REQUEST && str_eq(msg.method, STR("initialize"));
-    if (channel->ops->is_http && v.era == ERA_LEGACY && !opens && !session) {
-        struct json *id = msg.kind == RPC_REQUEST ? msg.id : NULL;
-        if (!id && opens_unasked(a)) { /* nobody would learn its id */
-            channel->ops->accepted(channel);
-            return;
-        }
-        session = opens_unasked(a) ? open_unasked(channel, a->headers, id)
-                                   : need_session(channel, a->headers, id);
+    if (needs_session(a, &msg, &v)) {
+        session = find_session(a, &msg);
         if (!session) {
             return;
         }

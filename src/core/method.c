@@ -109,7 +109,7 @@ static void with_uri(struct call *call,
         call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
         return;
     }
-    if (!call->session && dialect_does(call->core->self, PROFILE_NEEDS_SESSION)) {
+    if (!call->channel->ops->is_http && dialect_does(call->core->self, PROFILE_NEEDS_SESSION)) {
         call_fail_with(call, &dialect_session_required);
         return;
     }

@@ -550,18 +550,17 @@ static void settle(struct wish *w)
     }
     w->stat.base.uri = w->uri;
     struct catalog_hit hit;
-    if (!access_allows(who, ACCESS_SUBSCRIBE, w->uri)) {
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
-        settled(s);
-    } else if (catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
+    bool may = access_allows(who, ACCESS_SUBSCRIBE, w->uri);
+    if (may && catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
         request_stat(&w->stat, &hit);
-    } else if (w->options.match == OPTION_MATCH_LITERAL) {
+        return;
+    }
+    if (!may || w->options.match == OPTION_MATCH_LITERAL) {
         wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
-        settled(s);
     } else {
         mean_absent(w);
-        settled(s);
     }
+    settled(s);
 }
 
 void subscribing_settle(struct subscribing *s)

@@ -65,7 +65,6 @@ struct config_mount {
 /* Counts are plain, sizes are bytes, durations are milliseconds. */
 struct config {
     struct config_address http;
-    bool stdio;
     struct config_list tcp;          /* addresses */
     struct config_list unix_sockets; /* paths */
     struct config_list http_unix;    /* paths */
@@ -80,7 +79,6 @@ struct config {
     struct config_list exclude;
     struct config_list publish; /* canonical prefixes */
     uint64_t published_max, published_bytes;
-    bool allow_write;
     uint64_t page_size;
     uint64_t max_read;
     uint64_t max_body;
@@ -113,18 +111,14 @@ struct config {
     uint64_t max_calls, call_timeout_ms;
     uint64_t log_age_ms; /* 0: no limit */
     unsigned io_uring;   /* 0: auto, 1: off */
-    bool self;
-    char *entities; /* a file, or ":memory:"; empty: none */
-    char *store;    /* the same, without entities being served */
-    bool system;
+    char *entities;      /* a file, or ":memory:"; empty: none */
+    char *store;         /* the same, without entities being served */
     uint64_t system_interval_ms;
-    bool list_changed;
-    bool subscribe;
-    bool legacy_sse;
+    bool stdio, self, system, list_changed, subscribe;
+    bool allow_write, allow_remote, legacy_sse;
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;
-    bool allow_remote;
     unsigned protocol_max; /* 0: 2024-11-05 … 4: 2026-07-28, see config_get for the text */
     unsigned log_level;    /* enum log_level */
     char *name;
