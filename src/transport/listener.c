@@ -28,7 +28,7 @@ struct listener {
 static const char *const refusals[DOOR_KINDS] = {
     [DOOR_HTTP] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
                   "Content-Length: 0\r\nConnection: close\r\n\r\n",
-    [DOOR_LINES] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":"
+    [DOOR_LINES] = "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":"
                    "\"too many connections; try again later\"}}\n",
 };
 

@@ -81,7 +81,7 @@ test('beyond --max-connections a client is told so in a message', async (t) => {
     await second.ask('modern', 'resources/list');
     const third = await connect(t, server.doors[0]);
     const { error, id } = await third.message(() => true, 'a refusal');
-    assert.equal(id, null);
+    assert.equal(id, undefined, 'it answers no request');
     assert.match(error.message, /too many connections/);
     await third.ended;
     assert.ok((await first.ask('modern', 'resources/list')).result);

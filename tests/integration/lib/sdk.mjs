@@ -14,14 +14,53 @@ import {
 } from '@modelcontextprotocol/client';
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
 
+import { SocketPeer } from '../../contract/transport/lines.mjs';
 import { defer } from './cleanup.mjs';
-import { BIN, EXAMPLES, serve, serveExample } from './server.mjs';
+import { BIN, EXAMPLES, Program, serve, serveExample } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { Inbox, within } from './wait.mjs';
 
-export const TRANSPORTS = ['http', 'stdio'];
+export const TRANSPORTS = ['http', 'stdio', 'unix'];
 /** Also HTTP+SSE of 2024-11-05, which SDK 1.x still has. */
 export const LEGACY_TRANSPORTS = [...TRANSPORTS, 'sse'];
+
+/** The clients' own idea of a transport, over a line-framed socket. */
+class SocketWire {
+    constructor(t, path) {
+        this.open = () => SocketPeer.connect(t, { path });
+    }
+
+    async start() {
+        this.peer = await this.open();
+        this.#pump().catch(() => this.onclose?.());
+    }
+
+    async #pump() {
+        for (;;) {
+            const message = await this.peer.message(() => true, 'a message', 2 ** 31 - 1);
+            this.onmessage?.(message);
+        }
+    }
+
+    async send(message) {
+        await this.peer.write(JSON.stringify(message));
+    }
+
+    async close() {
+        this.peer.close();
+    }
+}
+
+/** Our program, or an example, on a Unix socket. */
+async function serveUnix(t, tree, example, args) {
+    const path = tree.aside();
+    const program = example
+        ? new Program(t, `${EXAMPLES}/${example}`, ['--unix', path, ...args])
+        : new Program(t, BIN, ['serve', '--unix', path, ...args, tree.path]);
+    await program.lines.next((line) => line.includes(`unix:${path}`), 'the line with the path');
+    program.path = path;
+    return program;
+}
 
 /**
  * Start a server for `transport` and connect `client` to it; `http` and `stdio` make its end of
@@ -33,7 +72,10 @@ async function connect(t, { transport, example, files, args = [], through, clien
     let wire;
     let server;
     let proxy;
-    if (transport !== 'stdio') {
+    if (transport === 'unix') {
+        server = await serveUnix(t, tree, example, args);
+        wire = new SocketWire(t, server.path);
+    } else if (transport !== 'stdio') {
         server = await (example ? serveExample(t, example, args) : serve(t, { tree, args }));
         proxy = await through?.(t, server);
         wire = http(new URL((proxy ?? server).url));
