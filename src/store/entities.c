@@ -98,6 +98,12 @@ void entities_rollback(struct entities *e)
     forget_added_types(e);
 }
 
+int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct tidings_error *err)
+{
+    int64_t held = entity_holds_oldest(&e->holds, id);
+    return e->rows->ops->forget(e->rows, id, end < held ? end : held, err);
+}
+
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 bool entity_version_keep(struct entity_version *v, struct arena *arena)
@@ -195,7 +201,8 @@ int entities_list(struct entities *e, const struct entity_scope *scope, struct t
 
 int entities_idle(struct entities *e, struct tidings_error *err)
 {
-    return e->rows->ops->idle(e->rows, err);
+    int rc = e->rows->ops->idle(e->rows, err);
+    return rc != 0 ? rc : entity_aging_step(e, err);
 }
 
 void entities_each_type(struct entities *e, entity_type_fn fn, void *user)

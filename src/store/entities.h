@@ -181,7 +181,8 @@ int entities_list(struct entities *e, const struct entity_scope *scope, struct t
 int entities_hold(struct entities *e, struct tidings_str id, int64_t from);
 void entities_release(struct entities *e, struct tidings_str id, int64_t from);
 
-/* When there is nothing else to do. 1: there is more of it. */
+/* When there is nothing else to do, and now and then: work that was put off, and versions that have
+ * grown too old by the clock. 1: there is more of it. */
 int entities_idle(struct entities *e, struct tidings_error *err);
 
 #endif

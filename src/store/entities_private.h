@@ -26,10 +26,19 @@ struct entities {
     struct entity_rows *rows;
     struct list types; /* by name, then by version */
     struct map by_label;
-    struct map newest;    /* name -> its newest version */
-    bool has_added_types; /* in this batch */
+    struct map newest;            /* name -> its newest version */
+    bool has_added_types;         /* in this batch */
+    int64_t aging_ms;             /* when all entities are looked at next (store/entity_aging.c) */
+    char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
     struct entity_holds holds;
 };
+
+/* In a batch: forget the versions of `id` that ended at or before `end`, up to the first that
+ * somebody holds. */
+int entity_forget(struct entities *e, struct tidings_str id, int64_t end,
+                  struct tidings_error *err);
+/* Forget what has grown old, of some entities. 1: there are more to look at. */
+int entity_aging_step(struct entities *e, struct tidings_error *err);
 
 /* From the rows. */
 int entity_types_load(struct entities *e, struct tidings_error *err);

@@ -343,28 +343,21 @@ static int place_step(struct work *k, struct step *s)
                    : rc;
 }
 
-/* Forget what ended at or before `end`, but for what is held. */
-static int forget(struct work *k, const struct step *s, int64_t end)
-{
-    int64_t held = entity_holds_oldest(&k->e->holds, s->w->id);
-    return k->e->rows->ops->forget(k->e->rows, s->w->id, end < held ? end : held, k->err);
-}
-
 static int forget_old(struct work *k, const struct step *s)
 {
     const struct entity_type *t = entity_types_find(k->e, s->next.type, s->next.type_version);
     const struct entity_rows_ops *ops = k->e->rows->ops;
     int rc = 0;
     if (t && !t->keeping.history) {
-        return forget(k, s, s->next.from);
+        return entity_forget(k->e, s->w->id, s->next.from, k->err);
     }
     if (t && t->keeping.max_age_ms > 0) {
-        rc = forget(k, s, k->t->now - t->keeping.max_age_ms);
+        rc = entity_forget(k->e, s->w->id, k->t->now - t->keeping.max_age_ms, k->err);
     }
     if (rc == 0 && t && t->keeping.max_versions > 0) {
         int64_t oldest = 0; /* of those that stay */
         rc = ops->nth(k->e->rows, s->w->id, t->keeping.max_versions, &oldest, k->err);
-        rc = rc == 1 ? forget(k, s, oldest) : rc;
+        rc = rc == 1 ? entity_forget(k->e, s->w->id, oldest, k->err) : rc;
     }
     return rc;
 }

@@ -12,7 +12,8 @@
 #include "base/mem.h"
 
 #define BATCH_MAX 256u
-#define IDLE_MS 200u /* without writes, before work that was put off is done */
+#define IDLE_MS 200u   /* without writes, before work that was put off is done */
+#define REST_MS 60000u /* and when nothing is ever written */
 
 struct keeper {
     struct actor actor;
@@ -80,9 +81,8 @@ static void on_before_wait(void *user)
 static void on_idle(struct loop_timer *timer, void *user)
 {
     struct keeper *k = user;
-    if (!k->is_open && entities_idle(k->entities, NULL) == 1) {
-        loop_timer_start(timer, 0, 0);
-    }
+    bool is_more = !k->is_open && entities_idle(k->entities, NULL) == 1;
+    loop_timer_start(timer, is_more ? 0 : REST_MS, 0);
 }
 
 static void run_write(struct keeper *k, struct keeper_job *job)
@@ -217,6 +217,9 @@ int keeper_open(struct entity_rows *rows, struct keeper **ret, struct tidings_er
     if (rc == 0) {
         loop_hook_add(k->actor.loop, &k->before_wait, on_before_wait, k);
         k->idle = loop_timer_open(k->actor.loop, on_idle, k);
+        if (k->idle) {
+            loop_timer_start(k->idle, IDLE_MS, 0);
+        }
         rc = k->idle ? actor_start(&k->actor, "entities", err)
                      : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
