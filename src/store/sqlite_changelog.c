@@ -242,26 +242,6 @@ static void read_change(struct sqlite *db, struct sqlite3_stmt *st, struct kept_
     };
 }
 
-/* The highest position below the newest `max` rows of the log and of what was published. */
-static int find_floor(struct sqlite_entities *s, size_t max, int64_t *ret,
-                      struct tidings_error *err)
-{
-    struct sqlite3_stmt *st = NULL;
-    int rc = sqlite_prepare(
-        s->db,
-        "SELECT max(floor, ifnull((SELECT seq FROM main.log ORDER BY seq DESC LIMIT 1 OFFSET ?1),"
-        " 0), ifnull((SELECT seq FROM main.published ORDER BY seq DESC LIMIT 1 OFFSET ?1), 0))"
-        " FROM main.state",
-        &st, err);
-    if (rc == 0) {
-        sqlite_bind_int(s->db, st, 1, max < INT64_MAX ? (int64_t)max : INT64_MAX);
-        rc = sqlite_step(s->db, st, err);
-        *ret = rc == 1 ? sqlite_int(s->db, st, 0) : 0;
-    }
-    sqlite_finalize(s->db, st);
-    return rc < 0 ? rc : 0;
-}
-
 int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
                         kept_change_fn fn, void *user, struct tidings_error *err)
 {
@@ -269,7 +249,10 @@ int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floo
     struct sqlite3_stmt *st = NULL;
     int64_t floor = 0;
     sqlite_entities_release(s);
-    int rc = find_floor(s, max, &floor, err);
+    int rc = sqlite_entities_number(s, "SELECT floor FROM main.state", &floor, err);
+    if ((uint64_t)s->last_seq > max && s->last_seq - (int64_t)max > floor) {
+        floor = s->last_seq - (int64_t)max;
+    }
     rc = rc == 0 ? sqlite_prepare(s->db, changes, &st, err) : rc;
     if (rc == 0) {
         sqlite_bind_int(s->db, st, 1, floor);

@@ -42,8 +42,8 @@ struct kept_change {
     bool created, removed;
 };
 
-/* The newest `max` changes of each kind, oldest first. *ret_floor: what happened up to this
- * position is not all among them. Return false to stop. */
+/* What changed at the newest `max` positions, oldest first. *ret_floor: what happened up to this
+ * one is not among them. Return false to stop. */
 typedef bool (*kept_change_fn)(void *user, const struct kept_change *change);
 int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floor,
                         kept_change_fn fn, void *user, struct tidings_error *err);

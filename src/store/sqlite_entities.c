@@ -41,11 +41,17 @@ static const char *const layout[] = {
     "CREATE INDEX keys_number ON keys(number);"
     "CREATE TABLE state(applied INTEGER, keys INTEGER);"
     "INSERT INTO state VALUES(0, 0);",
-    /* What else is kept here, and what coming back after a restart needs. `moved`: entities whose
-     * URI became another one with a new version of their type; the old. `floor`: changes up to this
-     * number have been forgotten. */
-    "ALTER TABLE log ADD COLUMN created INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE log ADD COLUMN at INTEGER NOT NULL DEFAULT 0;"
+    /* What else is kept here, and what coming back after a restart needs, ahead of the long texts.
+     * `moved`: entities whose URI became another one with a new version of their type; the old.
+     * `floor`: changes up to this number have been forgotten. */
+    "ALTER TABLE log RENAME TO old;"
+    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
+    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
+    " at INTEGER, changed_by TEXT, previous TEXT, value TEXT);"
+    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted, 0, "
+    "0,"
+    " changed_by, previous, value FROM old;"
+    "DROP TABLE old;"
     "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
     "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT);"

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "store/sqlite.h"
 #include "store/sqlite_changelog.h"
 #include "store/sqlite_entities.h"
 #include "store/sqlite_published.h"
@@ -151,7 +152,9 @@ static void everything_kept_is_found_again_in_the_order_it_happened(void **state
     rows = open_rows(path);
     assert_int_equal(rows->ops->position(rows), 7);
     assert_int_equal(check_changes(rows, 100, all), 0);
-    /* The newest of each kind, and the rest is below the floor. */
+    /* The newest, and the rest is below the floor. */
+    assert_int_equal(check_changes(rows, 2, "6 published p:///y new\n7 published p:///x gone\n"),
+                     5);
     assert_int_equal(check_changes(rows, 1, "7 published p:///x gone\n"), 6);
     rows->ops->destroy(rows);
 }
@@ -212,6 +215,57 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     rows = open_rows(path);
     assert_int_equal(rows->ops->position(rows), position);
     rows->ops->destroy(rows);
+}
+
+/* As the first layout was: entities alone. */
+static void a_file_of_the_first_layout_is_led_to_todays(void **state)
+{
+    (void)state;
+    static const char first[] =
+        "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
+        " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
+        " previous TEXT, value TEXT);"
+        "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
+        " WITHOUT ROWID;"
+        "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
+        " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
+        "CREATE INDEX current_type ON current(type, tversion, id);"
+        "CREATE INDEX current_parent ON current(parent, id);"
+        "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
+        " description TEXT, options TEXT, UNIQUE(name, version));"
+        "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
+        "CREATE INDEX keys_number ON keys(number);"
+        "CREATE TABLE state(applied INTEGER, keys INTEGER); INSERT INTO state VALUES(1, 0);"
+        "INSERT INTO types(name, version, schema) VALUES('T', '1', '{}');"
+        "INSERT INTO log VALUES(1, 'a', 1, -9223372036854775808, -9223372036854775808, 'T', '1', "
+        "'',"
+        " 0, '[]', '', '{\"n\":1}');"
+        "INSERT INTO log VALUES(2, 'a', 5, -9223372036854775808, -9223372036854775808, 'T', '1', "
+        "'',"
+        " 0, '[]', '{}', '{\"n\":2}');"
+        "INSERT INTO versions VALUES('a', 1, 1);"
+        "INSERT INTO current VALUES('a', 'T', '1', '', 0, 1);"
+        "PRAGMA user_version=1;";
+    struct sqlite *db = NULL;
+    struct entity_version v;
+    remove_files();
+    assert_int_equal(sqlite_open(path, &db, NULL), 0);
+    assert_int_equal(sqlite_exec(db, first, NULL), 0);
+    sqlite_close(db);
+    for (int i = 0; i < 2; i++) {
+        struct entity_rows *rows = open_rows(path);
+        assert_int_equal(rows->ops->find(rows, STR("a"), 1, &v, NULL), 1);
+        assert_true(str_eq(v.value, STR("{\"n\":1}")) && v.to == 5);
+        assert_int_equal(rows->ops->find(rows, STR("a"), TIMELINE_FOREVER, &v, NULL), 1);
+        assert_true(str_eq(v.value, STR("{\"n\":2}")));
+        check_changes(rows, 9,
+                      i == 0 ? "1 entity a@1\n2 entity a@1\n"
+                             : "1 entity a@1\n2 entity a@1\n3 published p:///x new\n");
+        if (i == 0) {
+            assert_int_equal(publish(rows, "p:///x", "1"), 3);
+        }
+        rows->ops->destroy(rows);
+    }
 }
 
 struct found {
@@ -453,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
         cmocka_unit_test(what_was_rolled_back_takes_no_position),
         cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
+        cmocka_unit_test(a_file_of_the_first_layout_is_led_to_todays),
         cmocka_unit_test(what_is_published_comes_back_as_it_was),
         cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
         cmocka_unit_test(cursors_from_after_a_copy_are_refused_by_the_copy),

@@ -4,8 +4,9 @@
  * any write, and when the program is killed at any moment.
  *
  * The writer numbers its batches: batch n puts n as the value of "count" and of every entity it
- * touches, all versions in one transaction. What is found afterwards must be the state after some
- * batch that was begun, and not before the last that was acknowledged.
+ * touches, all versions in one transaction, and publishes n under one URI. What is found afterwards
+ * must be the state after some batch that was begun, and not before the last that was acknowledged;
+ * and positions go on above all that were told.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -23,6 +24,7 @@
 
 #include "base/str.h"
 #include "store/sqlite_entities.h"
+#include "store/sqlite_published.h"
 #include "support/powercut.h"
 
 static char directory[] = "/tmp/tidings-crash-XXXXXX";
@@ -59,6 +61,19 @@ static int put(struct entity_rows *r, const char *id, int64_t n, bool instead,
     return r->ops->put(r, &v, instead, err);
 }
 
+static uint64_t told; /* the highest position that was committed, as far as this process knows */
+
+static int publish(struct entity_rows *r, int64_t n, struct tidings_error *err)
+{
+    struct published_row row = {.created = n == 1};
+    uint64_t position = 0;
+    row.about.uri = n % 2 == 0 ? STR("p:///even") : STR("p:///odd");
+    row.about.modified_ms = n;
+    int rc = sqlite_published_put(r, &row, &position, err);
+    row.about.uri = n % 2 == 0 ? STR("p:///odd") : STR("p:///even");
+    return rc == 0 ? sqlite_published_remove(r, row.about.uri, &position, err) : rc;
+}
+
 static int write_batch(struct entity_rows *r, int64_t n, struct tidings_error *err)
 {
     int rc = r->ops->begin(r, err);
@@ -71,11 +86,15 @@ static int write_batch(struct entity_rows *r, int64_t n, struct tidings_error *e
             rc = rc == 0 && n % 11 == 0 ? r->ops->forget(r, tidings_str(id), n / 2, err) : rc;
         }
     }
+    rc = rc == 0 ? publish(r, n, err) : rc;
     if (rc < 0) {
         r->ops->rollback(r);
         return rc;
     }
+    uint64_t position = r->ops->position(r);
+    assert_true(position > told);
     rc = r->ops->commit(r, err);
+    told = rc == 0 ? position : told;
     if (rc == 0 && n % 5 == 0) {
         (void)r->ops->idle(r, NULL); /* the tables follow; may fail, harms nothing */
     }
@@ -103,6 +122,14 @@ static bool count_row(void *user, const struct entity_version *v)
     return true;
 }
 
+static int take_published(void *user, const struct published_row *row, struct tidings_error *err)
+{
+    (void)err;
+    assert_int_equal(*(int64_t *)user, 0); /* one of the two */
+    *(int64_t *)user = row->about.modified_ms;
+    return 0;
+}
+
 /* The number of the batch after which the file is as it is. */
 static int64_t check_state(int64_t acknowledged, int64_t begun)
 {
@@ -128,6 +155,11 @@ static int64_t check_state(int64_t acknowledged, int64_t begun)
     assert_int_equal(r->ops->list(r, &(struct entity_scope){0}, STR(""), count_row, &listed, &err),
                      0);
     assert_int_equal(listed, expected);
+    int64_t published = 0;
+    assert_int_equal(sqlite_published_each(r, take_published, &published, &err), 0);
+    assert_int_equal(published, n);
+    assert_true(r->ops->position(r) >= told);
+    told = r->ops->position(r);
     r->ops->destroy(r);
     return n;
 }
@@ -138,11 +170,13 @@ static void nothing_acknowledged_is_lost_when_the_power_is_cut(void **state)
     unsigned rounds = getenv("TIDINGS_LONG") ? 3000 : 200;
     powercut_install(42);
     remove_files();
+    told = 0;
     int64_t n = 0;
     for (unsigned round = 0; round < rounds; round++) {
         if (round % 20 == 0) {
             remove_files();
             n = 0;
+            told = 0;
         }
         struct entity_rows *r = NULL;
         struct tidings_error err = {0};
@@ -183,6 +217,7 @@ static void nothing_acknowledged_is_lost_when_the_program_is_killed(void **state
     (void)state;
     unsigned rounds = getenv("TIDINGS_LONG") ? 300 : 25;
     remove_files();
+    told = 0;
     int64_t n = 0;
     for (unsigned round = 0; round < rounds; round++) {
         int pipe_ends[2];

@@ -14,13 +14,14 @@ import { defer } from './lib/cleanup.mjs';
 import { request } from './lib/http.mjs';
 import { call } from './lib/rpc.mjs';
 import { run, serve } from './lib/server.mjs';
-import { extras, isUpdate, Subscriber } from './lib/subscriber.mjs';
+import { extras, isUpdate, seqOf, Subscriber } from './lib/subscriber.mjs';
 import { Tree } from './lib/tree.mjs';
 import { slow } from './lib/wait.mjs';
 
 const PUBLISHED = 'published:///';
 const KEPT = 'entity:///Kept@1/';
 const LATEST = 'entity:///Latest@1/'; // without history
+const MARK = `${PUBLISHED}mark`;
 const PLACES = [PUBLISHED, KEPT, LATEST];
 
 /** The URI of `id` in a place; ids of entities are unique whatever their type. */
@@ -102,6 +103,7 @@ class Store {
 class Model {
     known = new Map();
     truncated = [];
+    marks = Math.random();
 
     constructor(store, era) {
         this.store = store;
@@ -142,17 +144,27 @@ class Model {
         }
     }
 
-    /** Write something last, and wait until it is told: so is everything before it. */
-    async settle(uri, n) {
-        await this.store.write(uri, n);
-        const { etag } = await this.store.read(uri);
-        const told = (m) => isUpdate(m) && m.params.uri === uri && extras(m).etag === etag;
-        await this.subscriber.message(told, `the update of ${uri}`, 60_000 * slow);
-        this.take();
+    /**
+     * Write the mark last, and wait until it is told: so is everything before it. Again while the
+     * cursor is lower, which it may be as long as several subscriptions catch up.
+     */
+    async settle() {
+        do {
+            this.marks += 1;
+            await this.store.write(MARK, this.marks);
+            const { etag } = await this.store.read(MARK);
+            const isMark = (m) => isUpdate(m) && m.params.uri === MARK && extras(m).etag === etag;
+            const { version } = extras(
+                await this.subscriber.message(isMark, 'the update of the mark', 60_000 * slow),
+            );
+            this.mark = version;
+            this.take();
+        } while (seqOf(this.cursor) < seqOf(this.mark));
     }
 }
 
-const told = (model) => Object.fromEntries(model.counts);
+/** How often the client was told of what, but for the mark. */
+const told = (model) => Object.fromEntries([...model.counts].filter(([uri]) => uri !== MARK));
 
 for (const era of ['legacy', 'modern']) {
     const it = (name, body) => test(`${era}: ${name}`, body);
@@ -166,7 +178,7 @@ for (const era of ['legacy', 'modern']) {
         }
         const model = new Model(store, era);
         await model.join(PLACES);
-        await model.settle(`${PUBLISHED}mark`, 1);
+        await model.settle();
         model.subscriber.close();
         for (const place of PLACES) {
             await store.write(at(place, 'b'), 2);
@@ -178,12 +190,12 @@ for (const era of ['legacy', 'modern']) {
         await store.restart();
         await store.write(`${KEPT}a`, 2); // after the restart
         await model.join(PLACES);
-        await model.settle(`${PUBLISHED}mark`, 2);
+        await model.settle();
         assert.deepEqual(model.truncated, []);
         const changed = everywhere('b', 'c', 'new');
         assert.deepEqual(
             told(model),
-            Object.fromEntries([...changed, `${KEPT}a`, `${PUBLISHED}mark`].map((uri) => [uri, 1])),
+            Object.fromEntries([...changed, `${KEPT}a`].map((uri) => [uri, 1])),
         );
         const kinds = new Map(
             model.subscriber.messages.filter(isUpdate).map((m) => [m.params.uri, extras(m).change]),
@@ -198,8 +210,8 @@ for (const era of ['legacy', 'modern']) {
         model.subscriber.close();
         await store.restart();
         await model.join(PLACES);
-        await model.settle(`${PUBLISHED}mark`, 3);
-        assert.deepEqual(told(model), { [`${PUBLISHED}mark`]: 1 });
+        await model.settle();
+        assert.deepEqual(told(model), {});
         assert.deepEqual(model.truncated, []);
     });
 
@@ -211,11 +223,11 @@ for (const era of ['legacy', 'modern']) {
         const file = store.tree.uri('a.txt');
         const everything = [PUBLISHED, file];
         await model.join(everything);
-        await model.settle(`${PUBLISHED}mark`, 1);
+        await model.settle();
         model.subscriber.close();
         await store.restart();
         await model.join(everything);
-        await model.settle(`${PUBLISHED}mark`, 2);
+        await model.settle();
         await model.subscriber.message(
             (m) => isUpdate(m) && extras(m).truncated,
             'that the file has to be read again',
@@ -232,14 +244,16 @@ for (const era of ['legacy', 'modern']) {
         await store.restart();
         const model = new Model(store, era);
         await model.join([PUBLISHED]);
-        await model.settle(`${PUBLISHED}y`, 1);
+        await store.write(`${PUBLISHED}y`, 1);
+        await model.settle();
         const before = model.cursor;
         await store.server.stop();
         copyFileSync(store.file, `${store.file}.copy`);
         await store.start();
         const late = new Model(store, era);
         await late.join([PUBLISHED]);
-        await late.settle(`${PUBLISHED}x`, 2);
+        await store.write(`${PUBLISHED}x`, 2);
+        await late.settle();
         await store.server.stop();
         copyFileSync(`${store.file}.copy`, store.file);
         for (const [cursor, expected] of [
@@ -251,7 +265,7 @@ for (const era of ['legacy', 'modern']) {
             const again = new Model(store, era);
             again.cursor = cursor;
             await again.join([PUBLISHED]);
-            await again.settle(`${PUBLISHED}mark`, Math.random());
+            await again.settle();
             assert.deepEqual(again.truncated, expected, cursor);
             await store.server.stop();
         }
@@ -261,7 +275,7 @@ for (const era of ['legacy', 'modern']) {
         const elsewhere = new Model(other, era);
         elsewhere.cursor = before;
         await elsewhere.join([PUBLISHED]);
-        await elsewhere.settle(`${PUBLISHED}mark`, 1);
+        await elsewhere.settle();
         assert.deepEqual(elsewhere.truncated, [PUBLISHED]);
     });
 
@@ -309,13 +323,37 @@ for (const era of ['legacy', 'modern']) {
                 assert.ok(!found || found.n <= asked.get(uri), `${uri}: nobody wrote ${found?.n}`);
             }
             await model.join(PLACES);
-            await model.settle(`${PUBLISHED}mark`, round);
+            await model.settle();
             for (const uri of uris) {
                 assert.equal(model.known.get(uri), (await store.read(uri))?.etag, uri);
             }
             assert.deepEqual(model.truncated, []);
             model.subscriber.close();
         }
+    });
+}
+
+for (const limit of [
+    ['--log-entries', '2'],
+    ['--log-age', '1ms'],
+]) {
+    test(`history that does not reach back (${limit[0]}) is said after a restart`, async (t) => {
+        const store = new Store(t, { entities: false });
+        await store.start();
+        const model = new Model(store, 'modern');
+        await model.join([PUBLISHED]);
+        await model.settle();
+        model.subscriber.close();
+        for (const id of ['a', 'b', 'c', 'd']) {
+            await store.write(PUBLISHED + id, 1);
+        }
+        store.args.push(...limit);
+        await store.restart();
+        await model.join([PUBLISHED]);
+        await model.subscriber.message(
+            (m) => isUpdate(m) && extras(m).truncated,
+            'that everything has to be read again',
+        );
     });
 }
 
