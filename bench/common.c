@@ -114,6 +114,10 @@ void bench_options(int argc, char **argv, const struct bench_option *options)
             exit(0);
         }
         const struct bench_option *o = find_option(options, argv[i]);
+        if (o && o->flag) {
+            *o->flag = true;
+            continue;
+        }
         if (!o || i + 1 == argc) {
             bench_die(o ? "'%s' needs a value" : "unknown option '%s'; try --help", argv[i]);
         }
@@ -259,7 +263,7 @@ unsigned bench_wait_port(const struct bench_child *child)
     int64_t deadline = bench_now_ns() + (int64_t)BENCH_WAIT_MS * 1000000;
     while (!end) { /* lines of the log may come first */
         have = read_more(child->err, text, have, sizeof(text), deadline);
-        at = strstr(text, "serving on http://");
+        at = strstr(text, "serving on http");
         end = at ? strchr(at, '\n') : NULL;
     }
     *end = '\0';

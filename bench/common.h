@@ -10,6 +10,7 @@
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -40,12 +41,14 @@ _Noreturn void bench_die(const char *format, ...) __attribute__((format(printf, 
 /* ---- arguments --------------------------------------------------------------------------------
  */
 
-/* One number or text that may be given as `--name VALUE`. Exactly one target is set. */
+/* One number or text that may be given as `--name VALUE`, or a switch that is given as `--name`.
+ * Exactly one target is set. */
 struct bench_option {
     const char *name;
     const char *help;
     unsigned long *number;
     char *text; /* of BENCH_PATH_MAX bytes */
+    bool *flag;
 };
 
 /* Options end with a row without a name. `--help` prints them and exits; what is unknown is

@@ -218,11 +218,14 @@ int main(int argc, char **argv)
 {
     bench_init("entity", 300);
     const struct bench_option options[] = {
-        {"writes", "upserts in one measurement (20000; a tenth of it one at a time)", &writes,
-         NULL},
-        {"entities", "that they go to (1000)", &entities_count, NULL},
-        {"rounds", "alternating measurements of each side (5)", &rounds, NULL},
-        {"versions", "of the entity whose past is read (10000)", &versions, NULL},
+        {.name = "writes",
+         .help = "upserts in one measurement (20000; a tenth of it one at a time)",
+         .number = &writes},
+        {.name = "entities", .help = "that they go to (1000)", .number = &entities_count},
+        {.name = "rounds", .help = "alternating measurements of each side (5)", .number = &rounds},
+        {.name = "versions",
+         .help = "of the entity whose past is read (10000)",
+         .number = &versions},
         {0},
     };
     bench_options(argc, argv, options);

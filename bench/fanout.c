@@ -10,6 +10,7 @@
  * CPU clock of the server counts; reading the streams is our own business.
  */
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "common.h"
 #include "mcp.h"
+#include "secure.h"
 #include "streams.h"
 
 enum {
@@ -61,6 +63,7 @@ struct turn {
     struct bench_child child;
     struct streams streams;
     int control; /* connection to tidings for announcing; baseline: -1 */
+    struct ssl_st *control_ssl;
 };
 
 static unsigned long seconds = 5;
@@ -70,6 +73,7 @@ static char workers[BENCH_PATH_MAX] = "1";
 static bool takes_part[WHO_COUNT];
 static bool over_websocket;
 static bool uring_seen; /* the server has a ring */
+static bool is_secure;  /* all of it over TLS */
 static FILE *out;       /* what is printed at the end, when all went well */
 
 /* ---- announcing -------------------------------------------------------------------------------
@@ -87,7 +91,26 @@ static void ask(const struct turn *t)
                      "POST /publish?n=%u HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                      "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
                      t->plan->resources, sizeof(body) - 1, body);
-    bench_write(t->control, request, (size_t)n);
+    if (is_secure) {
+        secure_write(t->control_ssl, request, (size_t)n);
+    } else {
+        bench_write(t->control, request, (size_t)n);
+    }
+}
+
+/* What mcp_wait_for does, through TLS. */
+static void wait_secure(struct ssl_st *ssl, int fd, const char *needle, char *text, size_t max)
+{
+    size_t have = 0;
+    text[0] = '\0';
+    while (!strstr(text, needle)) {
+        struct pollfd ready = {.fd = fd, .events = POLLIN};
+        if (have + 1 == max || poll(&ready, 1, BENCH_WAIT_MS) <= 0) {
+            bench_die("'%s' did not come", needle);
+        }
+        have += secure_read(ssl, text + have, max - 1 - have);
+        text[have] = '\0';
+    }
 }
 
 /* When it was announced, by the server's own word. */
@@ -97,6 +120,8 @@ static int64_t take_answer(const struct turn *t)
     size_t have = 0;
     if (t->who == BARE) {
         bench_read_line(t->child.out, text, sizeof(text));
+    } else if (is_secure) {
+        wait_secure(t->control_ssl, t->control, " ns\n", text, sizeof(text));
     } else {
         mcp_wait_for(t->control, " ns\n", text, &have, sizeof(text));
     }
@@ -122,9 +147,13 @@ static void start_bare(struct turn *t, size_t event_bytes)
 {
     char path[BENCH_PATH_MAX];
     char size[32];
-    bench_sibling(path, "baseline_fanout");
+    char certificate[BENCH_PATH_MAX], key[BENCH_PATH_MAX];
+    bench_sibling(path, is_secure ? "baseline_fanout_tls" : "baseline_fanout");
     snprintf(size, sizeof(size), "%zu", event_bytes);
-    char *const argv[] = {path, size, workers, NULL};
+    snprintf(certificate, sizeof(certificate), "%s", secure_certificate());
+    snprintf(key, sizeof(key), "%s", secure_key());
+    char *const argv[] = {path, size, is_secure ? certificate : workers, is_secure ? key : NULL,
+                          NULL};
     bench_spawn(&t->child, argv, BENCH_STDIO | BENCH_STDERR);
 }
 
@@ -136,8 +165,19 @@ static void start_tidings(struct turn *t)
     char quiet[] = "--log-level=error";
     char with[] = "--io-uring=auto";
     char without[] = "--io-uring=off";
-    char *const argv[] = {
-        server, http, option, workers, keepalive, quiet, t->who == URING ? with : without, NULL};
+    char certificate[BENCH_PATH_MAX], key[BENCH_PATH_MAX];
+    snprintf(certificate, sizeof(certificate), "--tls-cert=%s", secure_certificate());
+    snprintf(key, sizeof(key), "--tls-key=%s", secure_key());
+    char *const argv[] = {server,
+                          http,
+                          option,
+                          workers,
+                          keepalive,
+                          quiet,
+                          t->who == URING ? with : without,
+                          is_secure ? certificate : NULL,
+                          key,
+                          NULL};
     bench_spawn(&t->child, argv, BENCH_STDERR);
 }
 
@@ -197,6 +237,7 @@ static void open_streams(struct turn *t, unsigned port, struct figures *f)
 {
     char request[REQUEST_MAX];
     streams_init(&t->streams, t->plan->streams);
+    t->streams.is_secure = is_secure;
     t->streams.is_websocket = over_websocket && t->who != BARE;
     size_t n = listen_request(t, request, sizeof(request));
     unsigned long rss = bench_memory_kib(t->child.pid, "VmRSS");
@@ -239,6 +280,7 @@ static size_t run_turn(const struct plan *plan, enum who who, size_t bytes, stru
     unsigned port = bench_wait_port(&t.child);
     if (who != BARE) {
         t.control = mcp_connect(port);
+        t.control_ssl = is_secure ? secure_connect(t.control) : NULL;
         ask(&t); /* the first of everything is not what idle streams take */
         take_answer(&t);
     }
@@ -263,6 +305,7 @@ static size_t run_turn(const struct plan *plan, enum who who, size_t bytes, stru
 
     streams_close(&t.streams);
     if (t.control >= 0) {
+        secure_free(t.control_ssl);
         close(t.control);
     }
     bench_stop(&t.child);
@@ -360,6 +403,23 @@ static bool is_asked(const char *only, const char *name)
     return !only[0] || strcmp(only, name) == 0;
 }
 
+static void check_options(const char *over)
+{
+    if (rounds > ROUNDS_MAX) {
+        bench_die("more than %d rounds", (int)ROUNDS_MAX);
+    }
+    over_websocket = strcmp(over, "websocket") == 0;
+    if (!over_websocket && strcmp(over, "http") != 0) {
+        bench_die("'%s' is none of http, websocket", over);
+    }
+    if (is_secure && strcmp(workers, "1") != 0) {
+        bench_die("over TLS the baseline has one thread: --workers 1");
+    }
+    if (is_secure) {
+        secure_make_files();
+    }
+}
+
 int main(int argc, char **argv)
 {
     char only_plan[BENCH_PATH_MAX] = "";
@@ -375,16 +435,11 @@ int main(int argc, char **argv)
                       {.name = "seconds", .help = "length of a turn", .number = &seconds},
                       {.name = "plan", .help = "this one only", .text = only_plan},
                       {.name = "over", .help = "http or websocket", .text = over},
+                      {.name = "tls", .help = "over TLS, beside bare OpenSSL", .flag = &is_secure},
                       {.name = "only", .help = "plain, uring or baseline", .text = only_who},
                       {.name = NULL},
                   });
-    if (rounds > ROUNDS_MAX) {
-        bench_die("more than %d rounds", (int)ROUNDS_MAX);
-    }
-    over_websocket = strcmp(over, "websocket") == 0;
-    if (!over_websocket && strcmp(over, "http") != 0) {
-        bench_die("'%s' is none of http, websocket", over);
-    }
+    check_options(over);
     char *line = NULL;
     size_t length = 0;
     out = open_memstream(&line, &length);
@@ -400,17 +455,23 @@ int main(int argc, char **argv)
         bench_die("'%s' is none of plain, uring, baseline", only_who);
     }
     fprintf(out,
-            "{\"bench\":\"fanout\",\"over\":\"%s\",\"workers\":%s,\"rounds\":%lu,\"seconds\":%lu",
-            over, workers, rounds, seconds);
+            "{\"bench\":\"fanout\",\"over\":\"%s\",\"tls\":%s,\"workers\":%s,\"rounds\":%lu,"
+            "\"seconds\":%lu",
+            over, is_secure ? "true" : "false", workers, rounds, seconds);
     for (size_t i = 0; i < PLAN_COUNT; i++) {
         if (is_asked(only_plan, plans[i].name)) {
             run_plan(&plans[i]);
         }
     }
     fprintf(out,
-            ",\"uring\":%s,\"goal\":{\"plain_ratio\":1.15,\"uring_ratio\":0.9,"
-            "\"resources_100_cpu_us\":1.5,\"rss_bytes_per_stream\":1024,\"last_ms_p50\":15}}\n",
+            is_secure ? ",\"uring\":%s,\"goal\":{\"plain_ratio\":1.3,\"uring_ratio\":1.3}}\n"
+                      : ",\"uring\":%s,\"goal\":{\"plain_ratio\":1.15,\"uring_ratio\":0.9,"
+                        "\"resources_100_cpu_us\":1.5,\"rss_bytes_per_stream\":1024,"
+                        "\"last_ms_p50\":15}}\n",
             uring_seen ? "true" : "false");
+    if (is_secure) {
+        secure_remove_files();
+    }
     fclose(out);
     fputs(line, stdout);
     free(line);

@@ -17,6 +17,7 @@
 
 #include "common.h"
 #include "mcp.h"
+#include "secure.h"
 
 enum {
     EVENTS = 256,
@@ -30,7 +31,8 @@ enum { HEADER_MAX = 10, HEAD_END = 4 };
 
 struct stream {
     uint64_t events;
-    uint64_t left; /* WebSocket: of the frame */
+    struct ssl_st *ssl; /* NULL: plain */
+    uint64_t left;      /* WebSocket: of the frame */
     int fd;
     bool newline;         /* the last byte was one */
     unsigned char ending; /* WebSocket: how much of the end of the head came */
@@ -128,7 +130,11 @@ static void count(struct streams *s, struct stream *one, const char *bytes, size
 static void take(struct streams *s, struct stream *one)
 {
     static char bytes[256 * 1024];
-    ssize_t n = recv(one->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    ssize_t n = one->ssl ? (ssize_t)secure_read(one->ssl, bytes, sizeof(bytes))
+                         : recv(one->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n == 0 && one->ssl) {
+        return; /* a ticket, or half a record */
+    }
     if (n <= 0) {
         bench_die("the server closed a stream");
     }
@@ -186,11 +192,16 @@ void streams_open(struct streams *s, unsigned port, const char *request, size_t 
     while (s->count < s->max) {
         struct stream *one = &s->all[s->count++];
         one->fd = mcp_connect(port);
+        one->ssl = s->is_secure ? secure_connect(one->fd) : NULL;
         struct epoll_event e = {.events = EPOLLIN, .data.ptr = one};
         if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, one->fd, &e) < 0) {
             bench_die("epoll: %s", strerror(errno));
         }
-        bench_write(one->fd, request, n);
+        if (one->ssl) {
+            secure_write(one->ssl, request, n);
+        } else {
+            bench_write(one->fd, request, n);
+        }
         if (s->count % AT_A_TIME == 0 || s->count == s->max) {
             (void)wait_for_all(s);
         }
@@ -216,6 +227,7 @@ void streams_close(struct streams *s)
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
     for (size_t i = 0; i < s->count; i++) {
         setsockopt(s->all[i].fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+        secure_free(s->all[i].ssl);
         close(s->all[i].fd);
     }
     close(s->epoll);

@@ -20,7 +20,8 @@ struct streams {
     int epoll;
     uint64_t goal;  /* events each is to have had */
     size_t reached; /* streams that have */
-    uint64_t bytes; /* all that came */
+    uint64_t bytes; /* all that came, decrypted */
+    bool is_secure; /* to be set before they are opened */
     /* What came last on the first of them, NUL-terminated. */
     char last[8192];
 };

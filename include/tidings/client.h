@@ -38,6 +38,10 @@ struct tidings_client_options {
     uint32_t retry_min_ms; /* first pause before connecting again (1000) */
     uint32_t retry_max_ms; /* longest pause (30000) */
     size_t max_bytes;      /* largest message that is accepted (16 MiB) */
+    /* PEM files for https: */
+    const char *ca_file;   /* CAs that the server's certificate may come from (the system's) */
+    const char *cert_file; /* the client's own certificate (none) */
+    const char *key_file;  /* … and its key (in cert_file) */
 };
 
 /* `url` is the endpoint, http or https. `options` may be NULL. Nothing is sent yet. NULL on

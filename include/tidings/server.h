@@ -339,6 +339,9 @@ TIDINGS_API void tidings_server_reload(struct tidings_server *server);
 typedef void (*tidings_reloaded_fn)(void *user, int code, const struct tidings_error *err);
 TIDINGS_API void tidings_server_on_reloaded(struct tidings_server *server, tidings_reloaded_fn fn,
                                             void *user);
+/* The library behind TLS, as "OpenSSL 3.0.11 19 Sep 2023"; loads it. NULL: it cannot be loaded, or
+ * was left out of this build. */
+TIDINGS_API const char *tidings_tls_library(void);
 
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
  * connect. `url` is the first of tidings_server_door. Set before it
@@ -352,10 +355,11 @@ TIDINGS_API void tidings_server_on_ready(struct tidings_server *server, tidings_
 TIDINGS_API int tidings_server_run(struct tidings_server *server, struct tidings_error *err);
 
 /* The whole life of a small program, for its main to return: takes the command line as
- * tidings_server_args does, runs, ends on SIGINT and SIGTERM (at once on a second one; their
- * handlers are put back afterwards), and writes to standard error where it serves or why it could
- * not. Returns the exit status. Nothing else of the library prints or handles signals. One at a
- * time in a process; `server` NULL, for one that could not be created, is fine. */
+ * tidings_server_args does, runs, ends on SIGINT and SIGTERM (at once on a second one), reads
+ * certificates again on SIGHUP (the handlers of all three are put back afterwards), and writes to
+ * standard error where it serves or why it could not. Returns the exit status. Nothing else of the
+ * library prints or handles signals. One at a time in a process; `server` NULL, for one that could
+ * not be created, is fine. */
 TIDINGS_API int tidings_server_main(struct tidings_server *server, int argc, char **argv);
 
 /* Begin to serve in turns, on this thread. The rows `workers` counts as 1. Errors as for

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include <tidings/client.h>
-#include <tidings/provider.h>
+#include <tidings/server.h>
 
 #include "command.h"
 
@@ -21,6 +21,8 @@ int command_version(int argc, char **argv)
     printf("  server    libuv, jansson\n");
     printf("  websocket %s\n", TIDINGS_WEBSOCKET ? "wslay, loaded when used"
                                                  : "left out of this build (wslay was not there)");
+    const char *tls = tidings_tls_library();
+    printf("  TLS       %s\n", tls ? tls : "not available (OpenSSL 3 cannot be loaded)");
     printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
     tidings_free(client);
     return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);

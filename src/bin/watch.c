@@ -21,6 +21,7 @@ struct watch {
     unsigned long left; /* changes until the end; 0: no end */
     bool is_json;
     const char *url;
+    struct tidings_client_options options; /* the files of https */
     char *uris[WATCH_MAX];
     size_t count;
 };
@@ -174,9 +175,44 @@ static int take_positional(struct watch *w, const char *argument)
     return 0;
 }
 
+/* `--name VALUE` or `--name=VALUE`: the value, NULL when it is missing or another option. */
+static const char *file_option(const char *name, int argc, char **argv, int *i)
+{
+    size_t n = strlen(name);
+    if (strncmp(argv[*i], name, n) != 0) {
+        return NULL;
+    }
+    if (argv[*i][n] == '=') {
+        return argv[*i] + n + 1;
+    }
+    return argv[*i][n] == '\0' && *i + 1 < argc ? argv[++*i] : NULL;
+}
+
+/* Was it one of the options with a file? */
+static bool take_file(struct watch *w, int argc, char **argv, int *i)
+{
+    const struct {
+        const char *name;
+        const char **at;
+    } files[] = {
+        {"--cacert", &w->options.ca_file},
+        {"--cert", &w->options.cert_file},
+        {"--key", &w->options.key_file},
+    };
+    for (size_t f = 0; f < sizeof(files) / sizeof(files[0]); f++) {
+        const char *value = file_option(files[f].name, argc, argv, i);
+        if (value) {
+            *files[f].at = value;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int unknown_option(const char *option)
 {
-    static const char *const known[] = {"--json", "--count", "--help", NULL};
+    static const char *const known[] = {"--json", "--count", "--cacert", "--cert",
+                                        "--key",  "--help",  NULL};
     const char *near = suggest(option, known);
     char problem[64] = "unknown option";
     if (near) {
@@ -195,14 +231,17 @@ static int take_arguments(struct watch *w, int argc, char **argv)
             status = take_positional(w, a);
         } else if (strcmp(a, "--") == 0) {
             only_uris = true;
+        } else if (take_file(w, argc, argv, &i)) {
+            continue;
         } else if (strcmp(a, "--json") == 0) {
             w->is_json = true;
         } else if (strncmp(a, "--count=", 8) == 0) {
             status = take_count(w, a + 8);
         } else if (strcmp(a, "--count") == 0 && i + 1 < argc) {
             status = take_count(w, argv[++i]);
-        } else if (strcmp(a, "--count") == 0) {
-            status = command_misuse("watch", "--count needs a value", NULL);
+        } else if (strcmp(a, "--count") == 0 || strcmp(a, "--cacert") == 0 ||
+                   strcmp(a, "--cert") == 0 || strcmp(a, "--key") == 0) {
+            status = command_misuse("watch", "a value is missing behind", a);
         } else {
             status = unknown_option(a);
         }
@@ -228,7 +267,7 @@ static const char *hint_for(int code)
 static int run(struct watch *w)
 {
     struct tidings_error err = {0};
-    w->client = tidings_client_create(w->url, NULL, &err);
+    w->client = tidings_client_create(w->url, &w->options, &err);
     if (!w->client) {
         return command_fail("watch", &err, hint_for(err.code));
     }
@@ -266,11 +305,16 @@ int command_watch(int argc, char **argv)
 void watch_usage(void)
 {
     fputs(
-        "usage: tidings watch [--json] [--count N] URL URI…\n\n"
+        "usage: tidings watch [OPTION…] URL URI…\n\n"
         "Print a line for every change of the resources: time, kind of change, URI. URL is the\n"
         "endpoint of a server, http://127.0.0.1:7777/mcp. A URI may be a path: it then means the\n"
         "file of that name, or everything below the directory.\n\n"
-        "  --json      one JSON object per line\n"
-        "  --count N   end after N changes\n",
+        "  --json          one JSON object per line\n"
+        "  --count N       end after N changes\n"
+        "  --cacert FILE   https: accept a server whose certificate comes from these (PEM) and "
+        "not\n"
+        "                  from those the system trusts\n"
+        "  --cert FILE     https: show this certificate (PEM)\n"
+        "  --key FILE      its key, when it is not in the same file\n",
         stdout);
 }

@@ -38,6 +38,13 @@ static int check_url(const char *url, struct tidings_error *err)
     return 0;
 }
 
+/* False: out of memory. */
+static bool take_path(char **at, const char *path)
+{
+    *at = path ? str_dup(tidings_str(path)) : NULL;
+    return !path || *at;
+}
+
 struct tidings_client *tidings_client_create(const char *url,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
@@ -61,7 +68,8 @@ struct tidings_client *tidings_client_create(const char *url,
     c->url = str_dup(tidings_str(url));
     c->name = str_dup(tidings_str(o->name ? o->name : "tidings"));
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!c->url || !c->name || c->wake_fd < 0) {
+    if (!c->url || !c->name || c->wake_fd < 0 || !take_path(&c->ca_file, o->ca_file) ||
+        !take_path(&c->cert_file, o->cert_file) || !take_path(&c->key_file, o->key_file)) {
         error_errno(err, c->wake_fd < 0 ? errno : ENOMEM, "create a client");
         goto fail_client;
     }
@@ -97,6 +105,9 @@ void tidings_client_destroy(struct tidings_client *c)
     }
     buf_deinit(&c->last_event_id);
     mem_free(c->url);
+    mem_free(c->ca_file);
+    mem_free(c->cert_file);
+    mem_free(c->key_file);
     mem_free(c->name);
     mem_free(c);
 }

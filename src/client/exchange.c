@@ -195,6 +195,9 @@ int exchange_start(struct exchange *x, struct tidings_client *c, const struct ex
     struct fetch_request request = {
         .method = r->http_method ? r->http_method : "POST",
         .url = c->url,
+        .ca_file = c->ca_file,
+        .cert_file = c->cert_file,
+        .key_file = c->key_file,
         .body = buf_str(&text),
         .timeout_ms = r->is_stream ? 0 : c->timeout_ms,
         .on_bytes = on_bytes,

@@ -185,6 +185,14 @@ static int set_options(struct fetch_call *call, const struct fetch_request *requ
                                  (curl_off_t)request->body.len) != CURLE_OK;
         bad += curl->easy_setopt(easy, CURLOPT_COPYPOSTFIELDS, request->body.ptr) != CURLE_OK;
     }
+    if (request->ca_file) {
+        bad += curl->easy_setopt(easy, CURLOPT_CAINFO, request->ca_file) != CURLE_OK;
+    }
+    if (request->cert_file) {
+        const char *key = request->key_file ? request->key_file : request->cert_file;
+        bad += curl->easy_setopt(easy, CURLOPT_SSLCERT, request->cert_file) != CURLE_OK;
+        bad += curl->easy_setopt(easy, CURLOPT_SSLKEY, key) != CURLE_OK;
+    }
     if (request->timeout_ms > 0) {
         bad += curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms) != CURLE_OK;
     }
@@ -265,7 +273,8 @@ static void end_call(struct fetch_call *call, CURLcode result)
     }
     int code = result == CURLE_OPERATION_TIMEDOUT         ? TIDINGS_E_TIMEOUT
                : result == CURLE_PEER_FAILED_VERIFICATION ? TIDINGS_E_DENIED
-               : result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL
+               : result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL ||
+                       result == CURLE_SSL_CACERT_BADFILE || result == CURLE_SSL_CERTPROBLEM
                    ? TIDINGS_E_INVALID
                : call->in.failed ? call->in.failed
                                  : TIDINGS_E_IO;

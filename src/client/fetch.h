@@ -29,9 +29,10 @@ typedef int (*fetch_bytes_fn)(void *user, struct tidings_str bytes);
 struct fetch_request {
     const char *method; /* "GET", "POST", "DELETE" */
     const char *url;
-    struct tidings_str body;                /* POST; copied */
-    const char *headers[FETCH_MAX_HEADERS]; /* "Name: value"; copied; NULL at the end */
-    uint32_t timeout_ms;                    /* for the whole call; 0: a stream that may last */
+    const char *ca_file, *cert_file, *key_file; /* PEM, for https; NULL: none */
+    struct tidings_str body;                    /* POST; copied */
+    const char *headers[FETCH_MAX_HEADERS];     /* "Name: value"; copied; NULL at the end */
+    uint32_t timeout_ms;                        /* for the whole call; 0: a stream that may last */
     fetch_bytes_fn on_bytes;
     void *user;
 };

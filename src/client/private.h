@@ -57,6 +57,8 @@ struct tidings_client {
     bool is_interrupted; /* … and the connection was lost since */
     unsigned failures;   /* attempts in a row that led nowhere */
     int64_t next_id;
+    char *ca_file, *cert_file, *key_file; /* of https; NULL: none */
+
     /* legacy */
     char session[512]; /* empty: the server keeps none */
     char version[16];  /* negotiated */

@@ -4,6 +4,8 @@
  */
 #include "server/secure.h"
 
+#include <tidings/server.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,6 +14,11 @@ static void on_warning(void *user, const char *file, const char *what)
 {
     (void)user;
     log_warn("TLS", "file=\"%s\" reason=\"%s\"", file, what);
+}
+
+const char *tidings_tls_library(void)
+{
+    return tls_library();
 }
 
 int secure_open(struct tls_context **ret, const struct config *c, struct tidings_error *err)

@@ -15,7 +15,7 @@ import { defer } from './lib/cleanup.mjs';
 import { Connection, request } from './lib/http.mjs';
 import { call, key, listen, modern, Session, updates } from './lib/rpc.mjs';
 import { legacyClient, modernClient } from './lib/sdk.mjs';
-import { run, serve } from './lib/server.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE, slow, within } from './lib/wait.mjs';
 
@@ -319,6 +319,27 @@ test('lines are spoken through TLS as well', async (t) => {
     await plain.send('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
     assert.match(JSON.parse(await plain.readUntil('\n')).error.message, /speaks TLS/);
     plain.close();
+});
+
+test('our own client watches over https, and knows whom to trust', async (t) => {
+    const certs = new Certificates(t).make('server').make('alice');
+    const mutual = ['--tls-client-ca', certs.file('ca.pem'), '--tls-client-auth', 'require'];
+    const { server, tree, uri } = await start(t, { certs, args: mutual });
+    const trusted = ['--cacert', certs.file('ca.pem')];
+    const own = ['--cert', certs.file('alice.pem'), '--key', certs.file('alice.key')];
+    const args = ['watch', '--count', '1', ...trusted, ...own, server.url, uri('a.txt')];
+    const watch = new Program(t, BIN, args);
+    const changes = watch.output();
+    await watch.lines.next((line) => line.startsWith('watching'), 'the subscription');
+    tree.replace('a.txt', '2');
+    assert.match(await changes.next(() => true, 'a change'), /updated file:/);
+    watch.check(await within(watch.exited, 'the end'));
+    const stranger = await run(t, ['watch', ...own, server.url, uri('a.txt')]);
+    assert.equal(stranger.code, 77, stranger.stderr);
+    assert.match(stranger.stderr, /certificate/);
+    const lost = await run(t, ['watch', '--cacert', '/none.pem', server.url, uri('a.txt')]);
+    assert.equal(lost.code, 64, lost.stderr);
+    assert.match(lost.stderr, /none\.pem/);
 });
 
 test('pages of https origins are served', async (t) => {

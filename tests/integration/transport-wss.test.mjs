@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import { wss } from '../contract/transport/secure.mjs';
 import { contract } from '../contract/transport/suite.mjs';
-import { wss } from '../contract/transport/websocket.mjs';
 
 contract(wss);

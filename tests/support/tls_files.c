@@ -34,7 +34,7 @@ const char *tls_files_begin(void)
 
 const char *tls_files_path(const char *name)
 {
-    static char paths[8][160];
+    static char paths[8][512];
     static unsigned next;
     char *path = paths[next++ % 8];
     snprintf(path, sizeof paths[0], "%s/%s", dir, name);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Line-framed sockets: TCP and Unix.
+// Line-framed sockets: TCP and Unix; with `secure` (options of tls.connect) through TLS.
 
 import net from 'node:net';
+import tls from 'node:tls';
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { BIN, Program } from '../../integration/lib/server.mjs';
@@ -15,11 +16,14 @@ export class SocketPeer extends MessagePeer {
 
     static async connect(t, where) {
         const peer = new SocketPeer();
-        peer.socket = net.connect({ ...where, allowHalfOpen: true });
+        peer.wire = net.connect({ ...where, allowHalfOpen: true });
+        peer.socket = where.secure
+            ? tls.connect({ ...where.secure, socket: peer.wire })
+            : peer.wire;
         defer(t, () => peer.socket.destroy());
         await within(
             new Promise((resolve, reject) => {
-                peer.socket.once('connect', resolve);
+                peer.socket.once(where.secure ? 'secureConnect' : 'connect', resolve);
                 peer.socket.once('error', reject);
             }),
             'a connection',
@@ -66,7 +70,7 @@ export class SocketPeer extends MessagePeer {
 
     vanish() {
         if (this.socket.remotePort) {
-            this.socket.resetAndDestroy();
+            this.wire.resetAndDestroy();
         } else {
             this.socket.destroy(); // a Unix socket has no other way
         }

@@ -2,7 +2,6 @@
 //
 // WebSocket, as the suite wants it: a client that answers pings and goodbyes.
 
-import { Certificates } from '../../integration/lib/certs.mjs';
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { serve } from '../../integration/lib/server.mjs';
 import { closeFrame, encodeFrame, FIN, OP, WebSocketRaw } from '../../integration/lib/websocket.mjs';
@@ -46,7 +45,7 @@ class WebSocketPeer extends MessagePeer {
     }
 
     vanish() {
-        this.ws.close();
+        this.ws.connection.reset();
     }
 
     async flood(era, requests) {
@@ -66,15 +65,4 @@ export const websocket = {
     },
     serve,
     connect: async (t, server) => new WebSocketPeer(t, await WebSocketRaw.open(server)),
-};
-
-/** The same through TLS. */
-export const wss = {
-    ...websocket,
-    name: 'wss',
-    serve(t, options = {}) {
-        const certs = new Certificates(t).make('server');
-        const args = [...certs.args('server'), ...(options.args ?? [])];
-        return serve(t, { ...options, args, secure: certs.client() });
-    },
 };

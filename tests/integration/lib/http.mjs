@@ -19,9 +19,10 @@ export class Connection {
     static async open(target, options = {}) {
         const connection = new Connection();
         const where = { host: '127.0.0.1', port: target.port, allowHalfOpen: true, ...options };
+        connection.wire = net.connect(where);
         connection.socket = target.secure
-            ? tls.connect({ ...where, ...target.secure })
-            : net.connect(where);
+            ? tls.connect({ ...target.secure, socket: connection.wire })
+            : connection.wire;
         await connection.#connected(target.secure ? 'secureConnect' : 'connect');
         return connection;
     }
@@ -66,7 +67,7 @@ export class Connection {
 
     /** RST instead of FIN. */
     reset() {
-        this.socket.resetAndDestroy();
+        this.wire.resetAndDestroy();
     }
 
     /** Wait until `take(buffer)` gives something else than undefined: [value, bytes used]. */

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//
+// The transports that leave the machine once more, over TLS: what is promised does not change. The
+// certificate is made for each test.
+
+import { Certificates } from '../../integration/lib/certs.mjs';
+import { http, tcp } from './adapters.mjs';
+import { SocketPeer } from './lines.mjs';
+import { websocket } from './websocket.mjs';
+
+const secured = (name, adapter) => ({
+    ...adapter,
+    name,
+    async serve(t, options = {}) {
+        const certs = new Certificates(t).make('server');
+        const args = [...certs.args('server'), ...(options.args ?? [])];
+        const server = await adapter.serve(t, { ...options, args });
+        server.secure = certs.client();
+        return server;
+    },
+});
+
+export const https = secured('https', http);
+export const wss = secured('wss', websocket);
+
+export const tls = {
+    ...secured('tls', tcp),
+    connect(t, server) {
+        const { hostname, port } = new URL(server.doors[0]);
+        const where = { host: hostname, port: Number(port), secure: server.secure };
+        return SocketPeer.connect(t, where);
+    },
+};
