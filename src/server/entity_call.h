@@ -84,6 +84,8 @@ int entity_answer_problem(struct entity_call *c, int code, struct tidings_error 
 /* The writer of the mount. */
 void entity_http_write(struct tidings_provider *provider, struct tidings_write *write,
                        struct tidings_str uri);
+/* What stands in the query, as arguments of a tool: members of the object being written. */
+int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_error *err);
 /* Finish. */
 void entity_http_done(struct entity_call *c);
 void entity_http_refuse(struct entity_call *c, int code);

@@ -46,8 +46,8 @@ static int check_names(struct tidings_str query, struct tidings_error *err)
 static int put_changed_by(struct jw *w, struct tidings_str value, struct tidings_error *err)
 {
     struct json *list = NULL;
-    jw_key(w, STR("changedBy"));
     if (!str_starts(value, STR("["))) {
+        jw_key(w, STR("changedBy"));
         jw_begin_array(w);
         jw_begin_object(w);
         jw_put_string(w, STR("userId"), value);
@@ -57,6 +57,7 @@ static int put_changed_by(struct jw *w, struct tidings_str value, struct tidings
     }
     int rc = jv_parse(value, JSON_MAX_DEPTH, &list, err);
     if (rc == 0) {
+        jw_key(w, STR("changedBy"));
         jw_value(w, list);
     }
     jv_unref(list);
@@ -86,7 +87,7 @@ static int put_argument(struct jw *w, const char *name, struct tidings_str value
     return 0;
 }
 
-static int put_query(struct jw *w, struct tidings_str query, struct tidings_error *err)
+int entity_http_query(struct jw *w, struct tidings_str query, struct tidings_error *err)
 {
     struct buf value;
     buf_init(&value, ARGUMENTS_MAX);
@@ -124,7 +125,7 @@ static int read_arguments(struct entity_call *c, struct tidings_str uri, struct 
     jw_init(&w, &text);
     jw_begin_object(&w);
     jw_put_string(&w, STR("uri"), uri);
-    int rc = put_query(&w, tidings_write_query(c->write), err);
+    int rc = entity_http_query(&w, tidings_write_query(c->write), err);
     if (is_named) {
         jw_put_string(&w, STR("baseline"), match);
     }

@@ -313,6 +313,7 @@ test('what is wrong with a write is said, where and by which rule', async (t) =>
         ['PUT', `${ANN}?colour=red`, json({ name: 'A' }), 400, { reason: 'invalid' }],
         ['PUT', `${ANN}?origin=a&origin=b`, json({ name: 'A' }), 400, { reason: 'invalid' }],
         ['PUT', `${ANN}?changedBy=[]`, json({ name: 'A' }), 400, { reason: 'invalid' }],
+        ['PUT', `${ANN}?changedBy=[`, json({ name: 'A' }), 400, { reason: 'invalid' }],
         ['PUT', `${ANN}?changedBy=[7]`, json({ name: 'A' }), 400, { reason: 'invalid' }],
         ['PUT', `${ANN}?undelete=true`, json({ name: 'A' }), 400, { reason: 'invalid' }],
         ['PUT', `${ANN}?onConflict=merge`, json({ name: 'A' }), 400, { reason: 'invalid' }],
