@@ -368,10 +368,11 @@ static void a_full_disk_refuses_a_batch_which_leaves_no_trace_and_then_goes_on(v
     assert_int_equal(entity_sqlite_limit(f.rows, 300000, NULL), 0);
     gate_shut(&g);
     put_later(AT "small", "1", false);
+    put_later(AT "tiny", "", false);
     remove_later(AT "old");
     put_later(AT "large", large, false);
     gate_open(&g);
-    check_outcomes((int[]){TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL}, 3);
+    check_outcomes((int[]){TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL, TIDINGS_E_FULL}, 4);
     assert_non_null(strstr(outcomes.text[0], "full"));
     check_told("1 created " AT "old\n");
     check_read(AT "old", "0");
