@@ -12,7 +12,7 @@ int tls_context_open(struct tls_context **ret, const struct tls_options *options
 {
     (void)ret;
     (void)options;
-    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "TLS was left out of this build");
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "it was left out of this build");
 }
 
 struct tls_context *tls_context_ref(struct tls_context *c)

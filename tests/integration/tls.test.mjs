@@ -342,6 +342,16 @@ test('our own client watches over https, and knows whom to trust', async (t) => 
     assert.match(lost.stderr, /none\.pem/);
 });
 
+test('Unix sockets stay as they are', async (t) => {
+    const where = `/tmp/tidings-tls-${process.pid}.sock`;
+    const { server } = await start(t, { args: ['--unix', where] });
+    assert.match(server.stderr, /https:\/\/.*unix:/);
+    const connection = await Connection.open({}, { path: where, port: undefined, host: undefined });
+    await connection.send('{"jsonrpc":"2.0","id":1,"method":"ping"}\n');
+    assert.deepEqual(JSON.parse(await connection.readUntil('\n')).result, {});
+    connection.close();
+});
+
 test('pages of https origins are served', async (t) => {
     const { server } = await start(t);
     const asked = (Origin) => modern(server, 'resources/list', {}, { headers: { Origin } });
