@@ -298,27 +298,66 @@ const char *served_modern(const char *method, const char *uri)
     return served_http(head, body);
 }
 
-int served_listen(const char *uri)
+static int write_listen(char *body, size_t size, const char *uri)
 {
-    char body[1024], answer[8192];
-    snprintf(body, sizeof(body),
-             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{"
-             "\"notifications\":{\"resourceSubscriptions\":[\"%s\"]},\"_meta\":{"
-             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
-             uri);
-    int fd = served_ask("POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
-                        "Accept: application/json, text/event-stream\r\n"
-                        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen",
-                        body);
+    int n =
+        snprintf(body, size,
+                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{"
+                 "\"notifications\":{\"resourceSubscriptions\":[\"%s\"]},\"_meta\":{"
+                 "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+                 "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+                 uri);
+    assert_in_range(n, 126, size - 1);
+    return n;
+}
+
+/* Until `ends` has come behind `begins`; `says` must be somewhere before. */
+static void await_answer(int fd, const char *begins, const char *ends, const char *says)
+{
+    char answer[8192];
     size_t len = 0;
     do {
         ssize_t got = recv(fd, answer + len, sizeof(answer) - 1 - len, 0);
         assert_true(got > 0);
-        len += (size_t)got;
+        for (; got > 0; got--, len++) {
+            answer[len] = answer[len] ? answer[len] : ' '; /* frames have zeros in their headers */
+        }
         answer[len] = '\0';
-    } while (!strstr(answer, "subscriptions/acknowledged") || !strstr(answer, "}\n\n"));
-    assert_non_null(strstr(answer, "resourceSubscriptions"));
+    } while (!strstr(answer, begins) || !strstr(strstr(answer, begins), ends));
+    assert_non_null(strstr(answer, says));
+}
+
+int served_listen(const char *uri)
+{
+    char body[1024];
+    (void)write_listen(body, sizeof(body), uri);
+    int fd = served_ask("POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
+                        "Accept: application/json, text/event-stream\r\n"
+                        "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen",
+                        body);
+    await_answer(fd, "subscriptions/acknowledged", "}\n\n", "resourceSubscriptions");
+    return fd;
+}
+
+int served_listen_websocket(const char *uri)
+{
+    char frame[1024] = {(char)0x81, (char)0xfe}; /* text, masked by zeros */
+    char status[16] = "";
+    int n = write_listen(frame + 8, sizeof(frame) - 8, uri);
+    frame[2] = (char)(n >> 8);
+    frame[3] = (char)(n & 0xff);
+    int fd = served_ask("GET /mcp HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                        "Sec-WebSocket-Version: 13\r\n"
+                        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+                        "");
+    assert_int_equal(recv(fd, status, 12, MSG_PEEK | MSG_WAITALL), 12);
+    if (strcmp(status, "HTTP/1.1 501") == 0) {
+        close(fd);
+        return -1;
+    }
+    await_answer(fd, "HTTP/1.1 101", "\r\n\r\n", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    assert_int_equal(send(fd, frame, 8 + (size_t)n, MSG_NOSIGNAL), 8 + n);
+    await_answer(fd, "subscriptions/acknowledged", "}}", "resourceSubscriptions");
     return fd;
 }
 
