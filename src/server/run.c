@@ -106,7 +106,6 @@ static void wind_down(struct tidings_server *s)
     server_timers_stop(s);
     __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);
     for (size_t i = 0; i < s->worker_count; i++) {
-        s->workers[i]->input_ended = NULL;
         worker_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
     }
 }

@@ -53,8 +53,8 @@ static void on_stdio_ended(void *user)
 {
     struct worker *w = user;
     w->stdio_done = true;
-    if (w->input_ended) {
-        w->input_ended(w->user);
+    if (w->input_ended && !w->stopping) {
+        w->input_ended(w->input_user);
     }
     check_done(w);
 }

@@ -25,8 +25,10 @@ struct worker {
     uint64_t drain_ms;
     bool owns_loop, running;
     bool stopping, http_done, sockets_done, stdio_done, finished, has_settled;
-    void (*input_ended)(void *user);                  /* on the worker's thread: the end of stdio */
-    void (*ended)(struct worker *worker, void *user); /* on the worker's thread */
+    /* On the worker's thread. The first, set before it starts: stdio ended unasked. */
+    void (*input_ended)(void *user);
+    void *input_user;
+    void (*ended)(struct worker *worker, void *user);
     void *user;
 };
 
