@@ -19,6 +19,7 @@
 #include "support/bench_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define GAP_MS 100u
 
 static struct bench b;
 static struct fake fake;
@@ -28,7 +29,6 @@ static int setup(void **state)
     (void)state;
     bench_init(&b);
     b.limits.max_sessions = 4;
-    b.limits.session_timeout_ms = 200;
     bench_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
@@ -207,6 +207,16 @@ static void pass(uint64_t ms)
     bench_until(&b, time_has_passed, &until);
 }
 
+/* Ends what has been idle since `old` and leaves what has been since `young`, however long this
+ * machine took in between. */
+static void sweep_between(uint64_t old, uint64_t young)
+{
+    uint64_t before = b.limits.session_timeout_ms;
+    b.limits.session_timeout_ms = loop_now_ms(b.loop) - (old + young) / 2;
+    session_sweep(&b.core[0]);
+    b.limits.session_timeout_ms = before;
+}
+
 static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
 {
     (void)state;
@@ -217,21 +227,24 @@ static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
     struct client *stream = session_stream(&streaming, NULL);
     fake.holds_reads = true;
     struct client *read = session_request(&busy, "1", "resources/read", "\"uri\":\"mem://x/a\"");
-    pass(b.limits.session_timeout_ms + 10);
+    uint64_t began = loop_now_ms(b.loop);
+    pass(GAP_MS);
+    uint64_t later = loop_now_ms(b.loop);
     bench_session(&b, "2025-11-25", &fresh);
-    session_sweep(&b.core[0]);
+    sweep_between(began, later);
     assert_int_equal(b.core[0].stats.sessions, 3);
     assert_int_equal(session_delete(&idle), 404);
     /* A stream that ends starts the clock. */
     client_vanish(stream);
     fake_finish_reads(&fake);
-    pass(b.limits.session_timeout_ms / 2);
-    session_sweep(&b.core[0]);
+    uint64_t vanished = loop_now_ms(b.loop);
+    pass(GAP_MS);
+    sweep_between(began, later);
     assert_int_equal(b.core[0].stats.sessions, 3);
+    later = loop_now_ms(b.loop);
     struct client *c = session_request(&fresh, "1", "ping", NULL); /* activity */
     client_free(c);
-    pass(b.limits.session_timeout_ms / 2 + 10);
-    session_sweep(&b.core[0]);
+    sweep_between(vanished, later);
     assert_int_equal(b.core[0].stats.sessions, 1);
     assert_int_equal(session_delete(&fresh), 204);
     client_free(stream);
@@ -245,12 +258,19 @@ static void a_session_that_lost_its_stream_does_not_shield_older_ones(void **sta
     bench_session(&b, "2025-11-25", &first);
     struct client *stream = session_stream(&first, NULL);
     bench_session(&b, "2025-11-25", &second);
-    pass(b.limits.session_timeout_ms + 10);
+    uint64_t began = loop_now_ms(b.loop);
+    pass(GAP_MS);
     client_vanish(stream); /* the first was active just now, the second long ago */
-    session_sweep(&b.core[0]);
+    sweep_between(began, loop_now_ms(b.loop));
     assert_int_equal(session_delete(&second), 404);
     assert_int_equal(session_delete(&first), 204);
     client_free(stream);
+}
+
+static bool has_no_session(void *user)
+{
+    (void)user;
+    return b.core[0].stats.sessions == 0;
 }
 
 static void the_tick_ends_idle_sessions(void **state)
@@ -258,8 +278,9 @@ static void the_tick_ends_idle_sessions(void **state)
     (void)state;
     struct bench_session s;
     bench_session(&b, "2025-11-25", &s);
-    pass(700); /* the core looks every half second */
-    assert_int_equal(b.core[0].stats.sessions, 0);
+    assert_int_equal(b.core[0].stats.sessions, 1);
+    b.limits.session_timeout_ms = 1;
+    bench_until(&b, has_no_session, NULL);
 }
 
 static void a_session_belongs_to_whoever_made_it(void **state)

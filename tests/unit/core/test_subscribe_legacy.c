@@ -353,6 +353,11 @@ static void one_id_opens_one_listen_at_a_time(void **state)
 /* ---- list_changed
  * ---------------------------------------------------------------------------------------- */
 
+static bool has_a_list_change(void *user)
+{
+    return client_count(user, SAID_LIST) >= 1;
+}
+
 static bool has_two_list_changes(void *user)
 {
     return client_count(user, SAID_LIST) >= 2;
@@ -428,10 +433,10 @@ static void removing_many_changes_the_list_once_or_twice(void **state)
     for (int i = 0; i < 50; i++) {
         assert_int_equal(hub_remove_entry(b.hub, tidings_str(text_of("app:%d", i)), NULL), 0);
     }
-    bench_until(&b, has_two_list_changes, c); /* the first at once, the rest as one */
+    bench_until(&b, has_a_list_change, c); /* the first at once, the rest as one */
     until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
     bench_until(&b, time_has_passed, &until);
-    assert_int_equal(client_count(c, SAID_LIST), 2);
+    assert_in_range(client_count(c, SAID_LIST), 1, 2);
     client_free(c);
 }
 
