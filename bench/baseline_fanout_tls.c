@@ -7,55 +7,29 @@
  *
  *     baseline_fanout_tls SIZE CERTIFICATE KEY
  */
-#include <arpa/inet.h>
-#include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
 
-enum { STREAMS_MAX = 65536, EVENTS = 64, SNDBUF = 32 * 1024 };
+#include "baseline.h"
+
+enum { EVENTS = 64 };
 
 static SSL_CTX *context;
-static SSL *streams[STREAMS_MAX];
+static SSL *streams[BASELINE_STREAMS_MAX];
 static size_t stream_count;
-static char event[1 << 20];
-static size_t event_size;
-
-static int listen_on_loopback(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t n = sizeof(at);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) < 0 || listen(fd, 4096) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &n) < 0) {
-        return -1;
-    }
-    fprintf(stderr, "baseline: serving on https://127.0.0.1:%u/mcp\n", ntohs(at.sin_port));
-    return fd;
-}
 
 static void accept_all(int epoll, int listener)
 {
     int fd;
-    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        int on = 1;
-        int size = SNDBUF;
+    while ((fd = baseline_accept(listener)) >= 0) {
         SSL *ssl = SSL_new(context);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+        baseline_set_buffer(fd);
         struct epoll_event e = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = ssl};
         if (!ssl || SSL_set_fd(ssl, fd) != 1 || epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
             SSL_free(ssl);
@@ -69,10 +43,10 @@ static void accept_all(int epoll, int listener)
 /* Handshake, then the first bytes of a request: it is a stream from then on. */
 static void on_input(SSL *ssl)
 {
-    static const char beginning[] = ":\n\n:\n\n";
+    static const char beginning[] = BASELINE_BEGINNING;
     char request[65536];
     int n = SSL_read(ssl, request, sizeof(request));
-    if (n > 0 && stream_count < STREAMS_MAX &&
+    if (n > 0 && stream_count < BASELINE_STREAMS_MAX &&
         SSL_write(ssl, beginning, sizeof(beginning) - 1) > 0) {
         streams[stream_count++] = ssl;
     } else if (n > 0 || SSL_get_error(ssl, n) != SSL_ERROR_WANT_READ) {
@@ -82,33 +56,15 @@ static void on_input(SSL *ssl)
 
 static bool publish(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     for (size_t i = 0; i < stream_count; i++) {
         int n;
-        while ((n = SSL_write(streams[i], event, (int)event_size)) <= 0 &&
+        while ((n = SSL_write(streams[i], baseline_event, (int)baseline_event_size)) <= 0 &&
                SSL_get_error(streams[i], n) == SSL_ERROR_WANT_WRITE) {
             struct pollfd room = {.fd = SSL_get_fd(streams[i]), .events = POLLOUT};
             (void)poll(&room, 1, 1000);
         }
         if (n <= 0) {
             fprintf(stderr, "baseline_fanout_tls: a write failed\n");
-            return false;
-        }
-    }
-    printf("%" PRId64 " ns\n", (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
-    return fflush(stdout) == 0;
-}
-
-static bool obey(void)
-{
-    char lines[64];
-    ssize_t n = read(STDIN_FILENO, lines, sizeof(lines));
-    if (n <= 0) {
-        exit(0);
-    }
-    for (ssize_t i = 0; i < n; i++) {
-        if (lines[i] == '\n' && !publish()) {
             return false;
         }
     }
@@ -123,11 +79,6 @@ static bool watch(int epoll, int fd, void *mark)
 
 static bool set_up(const char *certificate, const char *key)
 {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
     signal(SIGPIPE, SIG_IGN);
     context = SSL_CTX_new(TLS_server_method());
     if (!context) {
@@ -140,16 +91,12 @@ static bool set_up(const char *certificate, const char *key)
 
 int main(int argc, char **argv)
 {
-    size_t size = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
-    if (argc != 4 || size < 3 || size > sizeof(event) || !set_up(argv[2], argv[3])) {
+    if (argc != 4 || !baseline_prepare(argv[1]) || !set_up(argv[2], argv[3])) {
         fprintf(stderr, "usage: baseline_fanout_tls SIZE CERTIFICATE KEY\n");
         return 2;
     }
-    event_size = size;
-    memset(event, 'x', size);
-    event[size - 2] = event[size - 1] = '\n';
     int epoll = epoll_create1(EPOLL_CLOEXEC);
-    int listener = listen_on_loopback();
+    int listener = baseline_listen("https");
     static char lines, connections; /* told by their addresses */
     if (!watch(epoll, listener, &connections) || !watch(epoll, STDIN_FILENO, &lines)) {
         perror("baseline_fanout_tls");
@@ -163,7 +110,7 @@ int main(int argc, char **argv)
                 accept_all(epoll, listener);
             } else if (events[i].data.ptr != &lines) {
                 on_input(events[i].data.ptr);
-            } else if (!obey()) {
+            } else if (!baseline_obey(publish)) {
                 return 1;
             }
         }

@@ -8,15 +8,14 @@
  *
  * It prints its address on standard error when it listens, and ends on SIGTERM.
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "baseline.h"
 
 enum { CONNECTIONS_MAX = 4096, EVENTS = 64 };
 
@@ -42,26 +41,10 @@ static int build_answer(size_t size)
     return 0;
 }
 
-static int listen_on_loopback(void)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t n = sizeof(at);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&at, n) < 0 || listen(fd, 512) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &n) < 0) {
-        return -1;
-    }
-    fprintf(stderr, "baseline: serving on http://127.0.0.1:%u/mcp\n", ntohs(at.sin_port));
-    return fd;
-}
-
 static void accept_all(int epoll, int listener)
 {
     int fd;
-    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        int on = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    while ((fd = baseline_accept(listener)) >= 0) {
         struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
         if (fd >= CONNECTIONS_MAX || epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) < 0) {
             close(fd);
@@ -98,7 +81,7 @@ int main(int argc, char **argv)
         return 2;
     }
     int epoll = epoll_create1(EPOLL_CLOEXEC);
-    int listener = listen_on_loopback();
+    int listener = baseline_listen("http");
     struct epoll_event e = {.events = EPOLLIN, .data.fd = listener};
     if (epoll < 0 || listener < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e) < 0) {
         perror("baseline_http");

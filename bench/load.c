@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,6 +23,20 @@ struct load_connection {
     size_t length; /* of the whole answer; 0: head not complete */
     char bytes[LOAD_ANSWER_MAX];
 };
+
+unsigned load_start_baseline(struct bench_child *ret_child, size_t request_bytes,
+                             size_t answer_bytes)
+{
+    char path[BENCH_PATH_MAX];
+    char request[32];
+    char answer[32];
+    bench_sibling(path, "baseline_http");
+    snprintf(request, sizeof(request), "%zu", request_bytes);
+    snprintf(answer, sizeof(answer), "%zu", answer_bytes);
+    char *const argv[] = {path, request, answer, NULL};
+    bench_spawn(ret_child, argv, BENCH_STDERR);
+    return bench_wait_port(ret_child);
+}
 
 void load_open(struct load *l, unsigned port, size_t connections, size_t rounds)
 {
@@ -56,8 +71,11 @@ void load_close(struct load *l)
 
 static void send_request(struct load *l, struct load_connection *c)
 {
-    const char *request = NULL;
-    size_t length = l->request(l->user, (size_t)(c - l->connections), l->sent++, &request);
+    const char *request = l->same;
+    size_t length = l->same_bytes;
+    if (l->request) {
+        length = l->request(l->user, (size_t)(c - l->connections), l->sent++, &request);
+    }
     ssize_t n = send(c->fd, request, length, MSG_NOSIGNAL);
     if (n != (ssize_t)length) {
         bench_die("send to %s: %s", l->name, n < 0 ? strerror(errno) : "short write");
@@ -78,7 +96,11 @@ static bool take_answer(struct load *l, struct load_connection *c)
     if (c->length == 0 || c->have < c->length) {
         return false;
     }
-    l->check(l->user, c->bytes, c->have);
+    if (l->check) {
+        l->check(l->user, c->bytes, c->have);
+    } else if (c->have != l->answer_bytes) {
+        bench_die("%s: an answer of %zu bytes instead of %zu", l->name, c->have, l->answer_bytes);
+    }
     c->have = 0;
     c->length = 0;
     return true;

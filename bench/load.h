@@ -17,10 +17,13 @@ struct load_connection;
 struct load {
     const char *name; /* of the server, for complaints */
     void *user;
-    /* The `n`th request of all, to be sent on that connection; valid until the next call. */
+    /* The `n`th request of all, to be sent on that connection; valid until the next call. NULL:
+     * always `same`. */
     size_t (*request)(void *user, size_t connection, unsigned long n, const char **ret);
-    /* Dies when the answer is not the expected one. */
+    /* Dies when the answer is not the expected one. NULL: it has answer_bytes. */
     void (*check)(void *user, const char *answer, size_t length);
+    const char *same; /* stays the caller's */
+    size_t same_bytes, answer_bytes;
     struct bench_samples cpu_us, per_s; /* of load_measure */
     /* private */
     int epoll;
@@ -28,6 +31,10 @@ struct load {
     unsigned long sent; /* since the beginning */
     struct load_connection *connections;
 };
+
+/* Starts the bare server that answers every `request_bytes` with `answer_bytes`; its port. */
+unsigned load_start_baseline(struct bench_child *ret_child, size_t request_bytes,
+                             size_t answer_bytes);
 
 /* Connects; the fields above are set. `rounds` is how often it will be measured. */
 void load_open(struct load *l, unsigned port, size_t connections, size_t rounds);

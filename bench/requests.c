@@ -27,28 +27,12 @@ struct target {
 
 static unsigned long connection_count = 64, rounds = 9;
 
-static size_t same_request(void *user, size_t connection, unsigned long n, const char **ret)
-{
-    const struct target *t = user;
-    (void)connection;
-    (void)n;
-    *ret = t->request;
-    return t->request_length;
-}
-
-static void check_length(void *user, const char *answer, size_t length)
-{
-    const struct target *t = user;
-    (void)answer;
-    if (length != t->answer_length) {
-        bench_die("%s: an answer of %zu bytes instead of %zu", t->name, length, t->answer_length);
-    }
-}
-
 static void open_connections(struct target *t, unsigned port)
 {
-    t->load =
-        (struct load){.name = t->name, .user = t, .request = same_request, .check = check_length};
+    t->load = (struct load){.name = t->name,
+                            .same = t->request,
+                            .same_bytes = t->request_length,
+                            .answer_bytes = t->answer_length};
     load_open(&t->load, port, connection_count, rounds);
 }
 
@@ -66,15 +50,7 @@ static void probe(struct target *t, unsigned port, const char *expected)
 
 static void start_baseline(struct target *t, const struct target *like, struct bench_child *child)
 {
-    char path[BENCH_PATH_MAX];
-    char request[32];
-    char response[32];
-    bench_sibling(path, "baseline_http");
-    snprintf(request, sizeof(request), "%zu", like->request_length);
-    snprintf(response, sizeof(response), "%zu", like->answer_length);
-    char *const argv[] = {path, request, response, NULL};
-    bench_spawn(child, argv, BENCH_STDERR);
-    unsigned port = bench_wait_port(child);
+    unsigned port = load_start_baseline(child, like->request_length, like->answer_length);
     t->pid = child->pid;
     memcpy(t->request, like->request, like->request_length);
     t->request_length = like->request_length;

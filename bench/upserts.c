@@ -60,24 +60,6 @@ static void check_written(void *user, const char *answer, size_t length)
     t->answer_bytes = length;
 }
 
-static void check_length(void *user, const char *answer, size_t length)
-{
-    const struct target *t = user;
-    (void)answer;
-    if (length != t->answer_bytes) {
-        bench_die("the baseline answers %zu bytes", length);
-    }
-}
-
-static size_t same_request(void *user, size_t connection, unsigned long n, const char **ret)
-{
-    const struct target *t = user;
-    (void)connection;
-    (void)n;
-    *ret = t->request;
-    return t->request_bytes;
-}
-
 /* ---- servers --------------------------------------------------------------------------------- */
 
 static unsigned start_server(struct bench_child *child, char *server, char *workers)
@@ -137,21 +119,15 @@ static void aim(struct target *t, unsigned port, pid_t pid)
 
 static void start_baseline(struct target *t, const struct target *like, struct bench_child *child)
 {
-    char path[BENCH_PATH_MAX];
-    char request[32];
-    char response[32];
-    bench_sibling(path, "baseline_http");
-    snprintf(request, sizeof(request), "%zu", like->request_bytes);
-    snprintf(response, sizeof(response), "%zu", like->answer_bytes);
-    char *const argv[] = {path, request, response, NULL};
-    bench_spawn(child, argv, BENCH_STDERR);
-    unsigned port = bench_wait_port(child);
+    unsigned port = load_start_baseline(child, like->request_bytes, like->answer_bytes);
     t->pid = child->pid;
     t->request_bytes = like->request_bytes;
     t->answer_bytes = like->answer_bytes;
     memcpy(t->request, like->request, like->request_bytes);
-    t->load =
-        (struct load){.name = t->name, .user = t, .request = same_request, .check = check_length};
+    t->load = (struct load){.name = t->name,
+                            .same = t->request,
+                            .same_bytes = t->request_bytes,
+                            .answer_bytes = t->answer_bytes};
     load_open(&t->load, port, connection_count, rounds);
 }
 
