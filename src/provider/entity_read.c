@@ -137,6 +137,17 @@ static bool put_type(void *user, const struct entity_type_row *row)
     return true;
 }
 
+/* The patch, or the whole where no patch can say it. */
+static void put_difference(struct jw *w, const struct entity_patch *p)
+{
+    if (p->patch.len > 0) {
+        jw_put_raw(w, STR("patch"), p->patch);
+    } else {
+        jw_put_bool(w, STR("full"), true);
+        jw_put_raw(w, STR("value"), p->version.value);
+    }
+}
+
 static int write_patch(struct entity_request *r, struct entities *e, struct jw *w,
                        struct entity_version *v, struct tidings_error *err)
 {
@@ -161,12 +172,7 @@ static int write_patch(struct entity_request *r, struct entities *e, struct jw *
     *v = p.version;
     entity_put_version(w, v);
     jw_put_string(w, STR("baseline"), timeline_text(r->uri.time, text));
-    if (p.patch.len > 0) {
-        jw_put_raw(w, STR("patch"), p.patch);
-    } else {
-        jw_put_bool(w, STR("full"), true);
-        jw_put_raw(w, STR("value"), p.version.value);
-    }
+    put_difference(w, &p);
     return 0;
 }
 
@@ -287,12 +293,7 @@ static int write_since(struct entity_request *r, struct entities *e, int64_t bas
     if (p.version.deleted) {
         return 0; /* what comes back begins where the client is */
     }
-    if (p.patch.len > 0) {
-        jw_put_raw(w, STR("patch"), p.patch);
-    } else {
-        jw_put_bool(w, STR("full"), true);
-        jw_put_raw(w, STR("value"), p.version.value);
-    }
+    put_difference(w, &p);
     return 0;
 }
 
