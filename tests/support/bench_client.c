@@ -485,6 +485,11 @@ size_t client_count_kind(const struct client *c, enum said kind)
     return n;
 }
 
+bool client_has_answer(void *client)
+{
+    return client_count_kind(client, SAID_ANSWER) > 0;
+}
+
 const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n)
 {
     for (size_t i = 0; i < c->count; i++) {

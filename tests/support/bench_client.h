@@ -107,6 +107,8 @@ size_t client_count(const struct client *c, const char *method);
 const char *client_nth(const struct client *c, const char *method, size_t n);
 const struct utterance *client_nth_said(const struct client *c, const char *method, size_t n);
 size_t client_count_kind(const struct client *c, enum said kind);
+/* Of a struct client, for bench_until. */
+bool client_has_answer(void *client);
 const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n);
 /* The only answer; fails the test when there is none or more. */
 const struct utterance *client_answer(const struct client *c);

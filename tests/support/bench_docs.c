@@ -265,6 +265,21 @@ void docs_free(struct docs *d)
     }
 }
 
+void docs_begin(struct docs *d, struct bench *b, unsigned flags)
+{
+    bench_init(b);
+    b->self.list_changed = b->options.list_changed = false;
+    bench_start(b);
+    docs_mount(d, b, "doc:///", flags);
+}
+
+void docs_end(struct docs *d)
+{
+    bench_stop(d->bench);
+    assert_int_equal(d->held_count, 0);
+    docs_free(d);
+}
+
 void docs_write(struct docs *d, const char *uri, const char *text)
 {
     assert_true(d->count < DOCS_MAX);

@@ -43,6 +43,10 @@ struct docs {
 
 void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned flags);
 void docs_free(struct docs *d); /* after the bench stopped */
+/* A bench that tells nothing of lists, with the documents below "doc:///"; and the end of both,
+ * when nothing waits. */
+void docs_begin(struct docs *d, struct bench *b, unsigned flags);
+void docs_end(struct docs *d);
 /* A new version (`text` NULL: it is deleted), announced as made by `origin` (NULL: nobody). */
 void docs_put(struct docs *d, const char *uri, const char *text, const char *origin);
 /* The same without a word. */

@@ -57,6 +57,14 @@ void bench_remove_tool(struct bench *b, const char *name)
     assert_int_equal(hub_remove_feature(b->hub, FEATURE_TOOL, tidings_str(name), NULL), 0);
 }
 
+void bench_stop_handled(struct bench *b)
+{
+    bench_settle(b);
+    assert_int_equal(b->core[0].outstanding, 0);
+    assert_true(list_empty(&b->core[0].handlings.all));
+    bench_stop(b);
+}
+
 void tool_hold(void *user, struct tidings_call *call)
 {
     *(struct tidings_call **)user = call;

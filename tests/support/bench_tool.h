@@ -24,6 +24,9 @@ void bench_remove_tool(struct bench *b, const char *name);
 /* May fail. */
 int bench_try_tool(struct bench *b, const struct bench_tool *tool);
 
+/* Stops the bench, in which no call may be under way. */
+void bench_stop_handled(struct bench *b);
+
 /* A handler that keeps the call in *(struct tidings_call **)user and does nothing. */
 void tool_hold(void *user, struct tidings_call *call);
 /* A handler that answers with the text "hello". */

@@ -199,3 +199,12 @@ void scripted_stop(struct scripted_server *s)
     }
     pthread_mutex_destroy(&s->lock);
 }
+
+bool scripted_discovered(const struct scripted_request *r)
+{
+    if (!scripted_is(r, "server/discover")) {
+        return false;
+    }
+    scripted_result(r, "", DISCOVERED);
+    return true;
+}

@@ -50,4 +50,16 @@ void scripted_await_close(const struct scripted_request *r);
 /* The integer id of the request. */
 long long scripted_id(const struct scripted_request *r);
 
+/* What servers that can be subscribed to say of themselves, in the modern and the latest legacy
+ * era.
+ */
+#define DISCOVERED                                                                                 \
+    "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \
+    "{\"resources\":{\"subscribe\":true}},\"ttlMs\":0,\"cacheScope\":\"public\"}"
+#define INITIALIZED                                                                                \
+    "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"resources\":{\"subscribe\":true}},"   \
+    "\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}"
+/* Answers server/discover with that; false: it is another request. */
+bool scripted_discovered(const struct scripted_request *r);
+
 #endif

@@ -281,21 +281,36 @@ const char *served_http(const char *head, const char *body)
     return answer;
 }
 
-const char *served_modern(const char *method, const char *uri)
+static const char *ask_modern(const char *method, const char *name, const char *params)
 {
-    char head[512], body[1024];
+    char head[512], body[2048];
     snprintf(head, sizeof(head),
              "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
              "Accept: application/json, text/event-stream\r\n"
              "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: %s\r\nMcp-Name: %s",
-             method, uri);
-    snprintf(
-        body, sizeof(body),
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{\"uri\":\"%s\",\"_meta\":{"
-        "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-        "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
-        method, uri);
+             method, name);
+    int n = snprintf(body, sizeof(body),
+                     "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s,\"_meta\":{"
+                     "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
+                     "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+                     method, params);
+    assert_in_range(n, 1, sizeof(body) - 1);
     return served_http(head, body);
+}
+
+const char *served_modern(const char *method, const char *uri)
+{
+    char params[512];
+    snprintf(params, sizeof(params), "\"uri\":\"%s\"", uri);
+    return ask_modern(method, uri, params);
+}
+
+const char *served_call(const char *tool, const char *arguments)
+{
+    char params[1536];
+    int n = snprintf(params, sizeof(params), "\"name\":\"%s\",\"arguments\":{%s}", tool, arguments);
+    assert_in_range(n, 1, sizeof(params) - 1);
+    return ask_modern("tools/call", tool, params);
 }
 
 static int write_listen(char *body, size_t size, const char *uri)

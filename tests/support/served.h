@@ -77,5 +77,7 @@ uint64_t served_stat(const char *name);
 void served_await_empty(void);
 /* A request of the modern era about a URI. */
 const char *served_modern(const char *method, const char *uri);
+/* The same of a tool, with these members as its arguments. */
+const char *served_call(const char *tool, const char *arguments);
 
 #endif

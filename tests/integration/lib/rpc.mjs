@@ -163,6 +163,29 @@ export const initialize = (
     params: { protocolVersion: version, capabilities, clientInfo: { name: 'test', version: '1' } },
 });
 
+/** `Base` with what both eras ask, where it has write(message) and message(match, what). */
+export const asking = (Base) =>
+    class extends Base {
+        /** Send a request without a claim and await its answer. */
+        async ask(method, params, id = freshId()) {
+            await this.write({ jsonrpc: '2.0', id, method, ...(params && { params }) });
+            return this.message((m) => m.id === id && !m.method, `the answer to ${method}`);
+        }
+
+        /** The same in the modern era. */
+        modern(method, params = {}, id = freshId()) {
+            return this.ask(method, { _meta: meta(), ...params }, id);
+        }
+
+        async handshake(version = LATEST_LEGACY) {
+            const hello = initialize(version);
+            await this.write(hello);
+            const answer = await this.message((m) => m.id === hello.id, 'the answer to initialize');
+            await this.write({ jsonrpc: '2.0', method: 'notifications/initialized' });
+            return answer.result;
+        }
+    };
+
 /** Is this message an update of `uri`? */
 export const updates = (uri) => (message) => {
     return message.method === 'notifications/resources/updated' && message.params.uri === uri;

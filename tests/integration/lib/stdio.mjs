@@ -7,9 +7,9 @@ import assert from 'node:assert/strict';
 import { BIN, Program } from './server.mjs';
 import { Tree } from './tree.mjs';
 import { DEADLINE, within } from './wait.mjs';
-import { freshId, initialize, LATEST_LEGACY, meta } from './rpc.mjs';
+import { asking } from './rpc.mjs';
 
-export class Pipe extends Program {
+export class Pipe extends asking(Program) {
     static open(t, options = {}) {
         const tree = options.tree ?? new Tree(t, options.files);
         const args = ['serve', '--stdio', ...(options.args ?? []), tree.path];
@@ -32,25 +32,6 @@ export class Pipe extends Program {
     /** The next line of output as JSON; anything else on standard output is a failure. */
     async message(match = () => true, what = 'a message', ms = DEADLINE) {
         return JSON.parse(await this.stdout.next((line) => match(JSON.parse(line)), what, ms));
-    }
-
-    /** Send a request without a claim and await its answer. */
-    async ask(method, params, id = freshId()) {
-        await this.write({ jsonrpc: '2.0', id, method, ...(params && { params }) });
-        return this.message((m) => m.id === id && !m.method, `the answer to ${method}`);
-    }
-
-    /** The same in the modern era. */
-    modern(method, params = {}, id = freshId()) {
-        return this.ask(method, { _meta: meta(), ...params }, id);
-    }
-
-    async handshake(version = LATEST_LEGACY) {
-        const hello = initialize(version);
-        await this.write(hello);
-        const answer = await this.message((m) => m.id === hello.id, 'the answer to initialize');
-        await this.write({ jsonrpc: '2.0', method: 'notifications/initialized' });
-        return answer.result;
     }
 
     /** End of input: the program must end by itself, status 0. */

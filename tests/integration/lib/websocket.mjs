@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 
 import { Connection, encodeRequest } from './http.mjs';
-import { freshId, initialize, LATEST_LEGACY, meta } from './rpc.mjs';
+import { asking, freshId, meta } from './rpc.mjs';
 import { DEADLINE, Inbox } from './wait.mjs';
 
 export const OP = { continued: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 };
@@ -53,7 +53,7 @@ export function upgradeRequest(port, headers = {}, options = {}) {
     return encodeRequest(port, { method: 'GET', headers: { ...upgrade, ...headers }, ...options });
 }
 
-export class WebSocketRaw {
+export class WebSocketRaw extends asking(Object) {
     /** Connected and upgraded. `first`: bytes sent together with the handshake. */
     static async open(target, { headers = {}, protocol = 'mcp', first = Buffer.alloc(0) } = {}) {
         const ws = new WebSocketRaw();
@@ -120,25 +120,6 @@ export class WebSocketRaw {
     /** All messages so far, in order, taken or not. */
     get messages() {
         return this.frames.seen.filter((f) => f.json).map((f) => f.json);
-    }
-
-    /** Send a request without a claim and await its answer. */
-    async ask(method, params, id = freshId()) {
-        await this.write({ jsonrpc: '2.0', id, method, ...(params && { params }) });
-        return this.message((m) => m.id === id && !m.method, `the answer to ${method}`);
-    }
-
-    /** The same in the modern era. */
-    modern(method, params = {}, id = freshId()) {
-        return this.ask(method, { _meta: meta(), ...params }, id);
-    }
-
-    async handshake(version = LATEST_LEGACY) {
-        const hello = initialize(version);
-        await this.write(hello);
-        const answer = await this.message((m) => m.id === hello.id, 'the answer to initialize');
-        await this.write({ jsonrpc: '2.0', method: 'notifications/initialized' });
-        return answer.result;
     }
 
     /** Open `subscriptions/listen` and take the acknowledgement. */

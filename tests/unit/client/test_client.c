@@ -17,12 +17,6 @@
 #include "base/mem.h"
 #include "support/scripted_server.h"
 
-#define DISCOVERED                                                                                 \
-    "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \
-    "{\"resources\":{\"subscribe\":true}},\"ttlMs\":0,\"cacheScope\":\"public\"}"
-#define INITIALIZED                                                                                \
-    "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"resources\":{\"subscribe\":true}},"   \
-    "\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}"
 #define SESSION "Mcp-Session-Id: s-1\r\n"
 #define ACK(uris)                                                                                  \
     "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/"         \
@@ -167,8 +161,7 @@ static void breaking_server(struct scripted_server *s, const struct scripted_req
 {
     (void)s;
     char end[256];
-    if (scripted_is(r, "server/discover")) {
-        scripted_result(r, "", DISCOVERED);
+    if (scripted_discovered(r)) {
         return;
     }
     scripted_stream(r, "");
@@ -203,8 +196,7 @@ static void a_lost_stream_is_opened_again(void **state)
 static void flooding_server(struct scripted_server *s, const struct scripted_request *r)
 {
     (void)s;
-    if (scripted_is(r, "server/discover")) {
-        scripted_result(r, "", DISCOVERED);
+    if (scripted_discovered(r)) {
         return;
     }
     scripted_stream(r, "");
@@ -355,8 +347,7 @@ static void without_subscriptions(struct scripted_server *s, const struct script
 static void accepting_nothing(struct scripted_server *s, const struct scripted_request *r)
 {
     (void)s;
-    if (scripted_is(r, "server/discover")) {
-        scripted_result(r, "", DISCOVERED);
+    if (scripted_discovered(r)) {
         return;
     }
     scripted_stream(r, "");

@@ -16,12 +16,6 @@
 
 #include "support/scripted_server.h"
 
-#define DISCOVERED                                                                                 \
-    "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \
-    "{\"resources\":{\"subscribe\":true}},\"ttlMs\":0,\"cacheScope\":\"public\"}"
-#define INITIALIZED                                                                                \
-    "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"resources\":{\"subscribe\":true}},"   \
-    "\"serverInfo\":{\"name\":\"x\",\"version\":\"1\"}}"
 #define ACK                                                                                        \
     "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","          \
     "\"params\":{\"notifications\":{\"resourceSubscriptions\":[\"x://a\",\"x://b\"]}}}\n\n"
@@ -81,8 +75,7 @@ static void run(scripted_fn answer, struct sent *sent)
 
 static void modern_server(struct scripted_server *s, const struct scripted_request *r)
 {
-    if (scripted_is(r, "server/discover")) {
-        scripted_result(r, "", DISCOVERED);
+    if (scripted_discovered(r)) {
         return;
     }
     note(s, r);
@@ -240,8 +233,7 @@ static void refusing_server(struct scripted_server *s, const struct scripted_req
 {
     (void)s;
     char body[512];
-    if (scripted_is(r, "server/discover")) {
-        scripted_result(r, "", DISCOVERED);
+    if (scripted_discovered(r)) {
         return;
     }
     const char *reason = strstr(r->body, "x://gone") ? "deleted" : "not_found";

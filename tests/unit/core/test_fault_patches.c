@@ -33,10 +33,7 @@ static void begin(unsigned flags)
 {
     fail_alloc_start(0);
     live_before = fail_alloc_live();
-    bench_init(&b);
-    b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
-    docs_mount(&docs, &b, "doc:///", flags);
+    docs_begin(&docs, &b, flags);
     docs_write(&docs, A, "{\"n\":1}");
 }
 
@@ -44,8 +41,7 @@ static void end(void)
 {
     bench_settle(&b);
     assert_int_equal(b.core[0].stats.subscriptions, 0);
-    bench_stop(&b);
-    docs_free(&docs);
+    docs_end(&docs);
     assert_int_equal(fail_alloc_live(), live_before);
 }
 

@@ -43,10 +43,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    assert_int_equal(b.core[0].outstanding, 0);
-    assert_true(list_empty(&b.core[0].handlings.all));
-    bench_stop(&b);
+    bench_stop_handled(&b);
     return 0;
 }
 
@@ -62,11 +59,6 @@ static void *finish_elsewhere(void *h)
     return NULL;
 }
 
-static bool has_answer(void *client)
-{
-    return client_count_kind(client, SAID_ANSWER) > 0;
-}
-
 /* ---- later ----------------------------------------------------------------------------------- */
 
 static void an_answer_may_come_later_from_another_thread(void **state)
@@ -78,7 +70,7 @@ static void an_answer_may_come_later_from_another_thread(void **state)
     assert_int_equal(c->count, 0);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, held), 0);
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     pthread_join(thread, NULL);
     assert_json(client_answer(c)->text, "result|content|0|text", "from another thread");
     client_free(c);
@@ -93,7 +85,7 @@ static void a_blocking_handler_runs_on_another_thread(void **state)
     struct client *c = client_http(&b);
     client_call(c, "1", "slow", NULL, NULL);
     assert_int_equal(c->count, 0);
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
 }
@@ -203,7 +195,7 @@ static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(
     struct client *c = client_http(&b);
     client_call(c, "1", "brief", NULL, NULL);
     assert_false(tidings_call_cancelled(held));
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|isError", "true");
     assert_json(client_answer(c)->text, "result|content|0|text",
                 "the tool 'brief' did not finish within 5 ms (its own limit)");
@@ -220,7 +212,7 @@ static void the_servers_deadline_holds_where_a_tool_has_none(void **state)
     b.limits.call_timeout_ms = 7;
     struct client *c = client_http(&b);
     client_call(c, "1", "hold", NULL, NULL);
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|content|0|text",
                 "the tool 'hold' did not finish within 7 ms (--call-timeout)");
     finish(held, "too late");
@@ -432,7 +424,7 @@ static void reports_from_another_thread_come_in_order_and_are_bounded(void **sta
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, report_much, held), 0);
     pthread_join(thread, NULL); /* nothing was delivered meanwhile */
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_int_equal(c->said[c->count - 1].kind, SAID_ANSWER);
     assert_in_range(client_count(c, SAID_LOG) + client_count(c, SAID_PROGRESS), 1, 64);
     client_free(c);

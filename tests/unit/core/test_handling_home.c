@@ -34,16 +34,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    assert_int_equal(b.core[0].outstanding, 0);
-    assert_true(list_empty(&b.core[0].handlings.all));
-    bench_stop(&b);
+    bench_stop_handled(&b);
     return 0;
-}
-
-static bool has_answer(void *client)
-{
-    return client_count_kind(client, SAID_ANSWER) > 0;
 }
 
 struct home {
@@ -90,7 +82,7 @@ static void what_is_given_at_home_is_made_on_the_thread_of_the_worker(void **sta
     at_home = (struct home){.code = 0};
     hold_and_finish_at_home(c);
     assert_int_equal(at_home.comes, 0);
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_int_equal(at_home.comes, 1);
     assert_true(pthread_equal(at_home.thread, pthread_self()));
     assert_json(client_answer(c)->text, "result|structuredContent|n", "1");
@@ -104,7 +96,7 @@ static void what_fails_at_home_is_a_result_that_says_so(void **state)
     struct client *c = client_http(&b);
     at_home = (struct home){.code = TIDINGS_E_IO};
     hold_and_finish_at_home(c);
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|isError", "true");
     assert_json(client_answer(c)->text, "result|content|0|text", "it went wrong at home");
     client_free(c);

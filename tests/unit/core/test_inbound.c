@@ -421,11 +421,6 @@ static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static bool has_answer(void *client)
-{
-    return client_count_kind(client, SAID_ANSWER) > 0;
-}
-
 static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
 {
     (void)state;
@@ -437,7 +432,7 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
             fake.on_thread = on_thread;
             fake.saw_cancel = false;
             client_modern(c, "7", "resources/read", "\"uri\":\"mem://x/a\"");
-            bench_until(&b, has_answer, c);
+            bench_until(&b, client_has_answer, c);
             assert_json(client_answer(c)->text, "id", "7");
             assert_json(client_answer(c)->text, "error|message",
                         "whoever provides this did not answer within 5 ms (--call-timeout)");
@@ -465,7 +460,7 @@ static void in_a_batch_the_others_are_answered_with_it(void **state)
     struct client *c = client_http(&b);
     fake.holds_reads = true;
     client_say(c, &headers, "[" PING("1") ",{\"jsonrpc\":\"2.0\",\"id\":2," READ_A "}]");
-    bench_until(&b, has_answer, c);
+    bench_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "0|id", "1");
     assert_json(client_answer(c)->text, "1|id", "2");
     assert_non_null(strstr(client_answer(c)->text, "--call-timeout"));
@@ -483,7 +478,7 @@ static void who_left_before_the_deadline_is_not_answered(void **state)
     client_modern(gone, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_free(gone);
     client_modern(waits, "2", "resources/read", "\"uri\":\"mem://x/a\"");
-    bench_until(&b, has_answer, waits);
+    bench_until(&b, client_has_answer, waits);
     fake_finish_reads(&fake);
     bench_settle(&b);
     client_free(waits);

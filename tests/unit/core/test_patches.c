@@ -23,7 +23,8 @@
 #include "json/merge_patch.h"
 
 #define DATA "params|_meta|dev.tidings/data"
-#define PATCH "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0}"
+#define PATCH_WITH(more) "{\"include\":\"patch\",\"initial\":true," more "}"
+#define PATCH PATCH_WITH("\"windowMs\":0")
 #define A "doc:///a"
 #define ON_A "[\"" A "\"]"
 
@@ -33,10 +34,7 @@ static struct docs docs;
 /* The flags of the provider are the state of the test. */
 static int begin(void **state)
 {
-    bench_init(&b);
-    b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
-    docs_mount(&docs, &b, "doc:///", *state ? *(unsigned *)*state : 0);
+    docs_begin(&docs, &b, *state ? *(unsigned *)*state : 0);
     docs_write(&docs, A, "{\"n\":1,\"s\":{\"x\":1}}");
     return 0;
 }
@@ -44,9 +42,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
-    assert_int_equal(docs.held_count, 0);
-    docs_free(&docs);
+    docs_end(&docs);
     return 0;
 }
 
@@ -64,6 +60,12 @@ static void put(const char *uri, const char *text)
 static const char *nth(const struct client *c, size_t n)
 {
     return update_nth(c, NULL, n);
+}
+
+static void assert_patch(const char *update, const char *baseline, const char *patch)
+{
+    assert_json(update, DATA "|baseline", baseline);
+    assert_json(update, DATA "|patch", patch);
 }
 
 /* ---- a client that follows ------------------------------------------------------------------- */
@@ -112,6 +114,14 @@ static void assert_follows(const struct follower *f, const char *uri)
     jv_unref(now);
 }
 
+static void assert_told_all(const struct client *c, const char *uri)
+{
+    struct follower f = {.seen = 0};
+    follow(&f, c, NULL);
+    assert_follows(&f, uri);
+    jv_unref(f.value);
+}
+
 /* ---- the chain ------------------------------------------------------------------------------- */
 
 static void first_it_is_whole_and_then_only_what_differs(void **state)
@@ -123,18 +133,15 @@ static void first_it_is_whole_and_then_only_what_differs(void **state)
     assert_json(nth(c, 0), DATA "|etag", "v0001");
     assert_json(nth(c, 0), DATA "|value|s|x", "1");
     put(A, "{\"n\":2,\"s\":{\"x\":1}}");
-    assert_json(nth(c, 1), DATA "|patch", "{\"n\":2}");
-    assert_json(nth(c, 1), DATA "|baseline", "v0001");
+    assert_patch(nth(c, 1), "v0001", "{\"n\":2}");
     assert_json(nth(c, 1), DATA "|etag", "v0002");
     put(A, "{\"n\":2}");
-    assert_json(nth(c, 2), DATA "|patch", "{\"s\":null}");
-    assert_json(nth(c, 2), DATA "|baseline", "v0002");
+    assert_patch(nth(c, 2), "v0002", "{\"s\":null}");
     put(A, "{\"n\":2,\"s\":null}"); /* which no patch can say */
     assert_json(nth(c, 3), DATA "|full", "true");
     assert_json(nth(c, 3), DATA "|etag", "v0004");
     put(A, "{\"n\":3}");
-    assert_json(nth(c, 4), DATA "|baseline", "v0004");
-    assert_json(nth(c, 4), DATA "|patch", "{\"s\":null,\"n\":3}");
+    assert_patch(nth(c, 4), "v0004", "{\"s\":null,\"n\":3}");
     client_free(c);
 }
 
@@ -142,21 +149,17 @@ static void who_names_a_baseline_begins_there(void **state)
 {
     (void)state;
     docs_write(&docs, A, "{\"n\":2}");
-    struct client *c = listen_with(
-        &b, ON_A, "{\"include\":\"patch\",\"initial\":true,\"baseline\":\"v0002\",\"windowMs\":0}");
-    assert_json(nth(c, 0), DATA "|patch", "{}");
-    assert_json(nth(c, 0), DATA "|baseline", "v0002");
+    struct client *c = listen_with(&b, ON_A, PATCH_WITH("\"baseline\":\"v0002\",\"windowMs\":0"));
+    assert_patch(nth(c, 0), "v0002", "{}");
     put(A, "{\"n\":3}");
-    assert_json(nth(c, 1), DATA "|patch", "{\"n\":3}");
-    assert_json(nth(c, 1), DATA "|baseline", "v0002");
+    assert_patch(nth(c, 1), "v0002", "{\"n\":3}");
     client_free(c);
 }
 
 static void a_window_is_one_patch_from_what_was_told_last(void **state)
 {
     (void)state;
-    struct client *c =
-        listen_with(&b, ON_A, "{\"include\":\"patch\",\"initial\":true,\"windowMs\":60000}");
+    struct client *c = listen_with(&b, ON_A, PATCH_WITH("\"windowMs\":60000"));
     put(A, "{\"n\":2}");
     put(A, "{\"n\":3}");
     put(A, "{\"n\":4}");
@@ -175,16 +178,13 @@ static void what_a_filter_leaves_out_is_in_the_next_patch(void **state)
     (void)state;
     struct client *c = listen_with(
         &b, ON_A,
-        "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0,\"filter\":{\"properties\":"
-        "{\"metadata\":{\"properties\":{\"etag\":{\"pattern\":\"[13579]$\"}}}}}}");
+        PATCH_WITH("\"windowMs\":0,\"filter\":{\"properties\":{\"metadata\":{\"properties\":"
+                   "{\"etag\":{\"pattern\":\"[13579]$\"}}}}}"));
     put(A, "{\"n\":2,\"s\":{\"x\":1}}");
     size_t told = update_count(c, NULL);
     put(A, "{\"n\":2,\"s\":{\"x\":2}}");
-    struct follower f = {.seen = 0};
-    follow(&f, c, NULL);
-    assert_follows(&f, A);
+    assert_told_all(c, A);
     assert_true(told >= 1);
-    jv_unref(f.value);
     client_free(c);
 }
 
@@ -200,8 +200,7 @@ static void what_is_deleted_says_so_and_returns_from_where_it_was(void **state)
     assert_no_json(nth(c, 1), DATA "|patch");
     put(A, "{\"n\":9}");
     assert_json(nth(c, 2), "params|_meta|dev.tidings/change", "created");
-    assert_json(nth(c, 2), DATA "|baseline", "v0001");
-    assert_json(nth(c, 2), DATA "|patch", "{\"s\":null,\"n\":9}");
+    assert_patch(nth(c, 2), "v0001", "{\"s\":null,\"n\":9}");
     client_free(c);
 }
 
@@ -229,10 +228,7 @@ static void nothing_is_told_twice_or_backwards(void **state)
     docs_put(&docs, A, "{\"n\":2}", NULL);
     docs_put(&docs, A, "{\"n\":3}", NULL);
     bench_settle(&b);
-    struct follower f = {.seen = 0};
-    follow(&f, c, NULL);
-    assert_follows(&f, A);
-    jv_unref(f.value);
+    assert_told_all(c, A);
     client_free(c);
 }
 
@@ -265,8 +261,7 @@ static void as_many_patches_as_there_are_versions_told(void **state)
     struct client *clients[K][MANY / K];
     for (unsigned k = 0; k < K; k++) {
         for (unsigned i = 0; i < MANY / K; i++) {
-            clients[k][i] =
-                listen_with(&b, ON_A, "{\"include\":\"patch\",\"initial\":true,\"rateMs\":60000}");
+            clients[k][i] = listen_with(&b, ON_A, PATCH_WITH("\"rateMs\":60000"));
         }
         /* The first change passes, those who come later are at another version. */
         put(A, text_of("{\"n\":%u}", 10 + k));
@@ -285,18 +280,16 @@ static void as_many_patches_as_there_are_versions_told(void **state)
 
 /* ---- who wrote it ---------------------------------------------------------------------------- */
 
-static const char *const mine = "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0,"
-                                "\"origin\":\"me\",\"echo\":false}";
+#define MINE PATCH_WITH("\"windowMs\":0,\"origin\":\"me\",\"echo\":false")
 
 static void after_a_write_of_ones_own_the_chain_goes_on_from_it(void **state)
 {
-    struct client *c = listen_with(&b, ON_A, mine);
+    struct client *c = listen_with(&b, ON_A, MINE);
     put_by(A, "{\"n\":2}", "me");
     assert_int_equal(update_count(c, NULL), 1);
     put_by(A, "{\"n\":2,\"t\":1}", "you");
     if (*state) { /* the writer has v0002 from the answer to its write */
-        assert_json(nth(c, 1), DATA "|baseline", "v0002");
-        assert_json(nth(c, 1), DATA "|patch", "{\"t\":1}");
+        assert_patch(nth(c, 1), "v0002", "{\"t\":1}");
     } else {
         assert_json(nth(c, 1), DATA "|full", "true");
     }
@@ -316,7 +309,7 @@ static void announce(const char *etag, const char *origin)
 static void one_s_own_write_never_leads_back(void **state)
 {
     (void)state;
-    struct client *c = listen_with(&b, ON_A, mine);
+    struct client *c = listen_with(&b, ON_A, MINE);
     docs_write(&docs, A, "{\"n\":2}");
     docs_write(&docs, A, "{\"n\":3}");
     docs_write(&docs, A, "{\"n\":4}");
@@ -325,8 +318,7 @@ static void one_s_own_write_never_leads_back(void **state)
     announce("v0003", "me");
     put_by(A, "{\"n\":5}", "you");
     assert_int_equal(update_count(c, NULL), 3);
-    assert_json(nth(c, 2), DATA "|baseline", "v0004");
-    assert_json(nth(c, 2), DATA "|patch", "{\"n\":5}");
+    assert_patch(nth(c, 2), "v0004", "{\"n\":5}");
     client_free(c);
 }
 
@@ -347,8 +339,7 @@ static void what_is_too_large_is_told_without_and_the_chain_goes_on_behind_it(vo
     assert_no_json(nth(c, 1), DATA);
     if (*state) {
         put(A, "{\"n\":3}");
-        assert_json(nth(c, 2), DATA "|baseline", "v0002");
-        assert_json(nth(c, 2), DATA "|patch", "{\"pad\":null,\"n\":3}");
+        assert_patch(nth(c, 2), "v0002", "{\"pad\":null,\"n\":3}");
     } else {
         put(A, "{\"n\":3}");
         assert_json(nth(c, 2), DATA "|full", "true");
@@ -456,10 +447,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
         docs_release(&docs);
         bench_settle(&b);
     }
-    struct follower f = {.seen = 0};
-    follow(&f, c, NULL);
-    assert_follows(&f, A);
-    jv_unref(f.value);
+    assert_told_all(c, A);
     client_free(c);
 }
 
@@ -515,12 +503,12 @@ static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
     (void)state;
     static const char *const options[FOLLOWERS] = {
         PATCH,
-        "{\"include\":\"patch\",\"initial\":true,\"windowMs\":5000}",
+        PATCH_WITH("\"windowMs\":5000"),
         "{\"include\":\"patch\",\"windowMs\":0}",
-        "{\"include\":\"patch\",\"initial\":true,\"rateMs\":60000}",
+        PATCH_WITH("\"rateMs\":60000"),
         PATCH,
-        "{\"include\":\"patch\",\"initial\":true,\"windowMs\":1}",
-        "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0,\"origin\":\"me\",\"echo\":false}",
+        PATCH_WITH("\"windowMs\":1"),
+        MINE,
     };
     for (unsigned round = 0; round < 10; round++) {
         struct client *clients[FOLLOWERS];

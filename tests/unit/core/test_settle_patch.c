@@ -30,10 +30,7 @@ static struct docs docs;
 /* The flags of the provider are the state of the test. */
 static int begin(void **state)
 {
-    bench_init(&b);
-    b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
-    docs_mount(&docs, &b, "doc:///", *state ? *(unsigned *)*state : 0);
+    docs_begin(&docs, &b, *state ? *(unsigned *)*state : 0);
     docs_write(&docs, A, "{\"n\":1,\"s\":{\"x\":1}}");
     return 0;
 }
@@ -41,9 +38,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
-    assert_int_equal(docs.held_count, 0);
-    docs_free(&docs);
+    docs_end(&docs);
     return 0;
 }
 

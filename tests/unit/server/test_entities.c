@@ -25,19 +25,7 @@ static void no_call(void *user, struct tidings_call *call)
 
 static void call(const char *tool, const char *arguments, const char *says)
 {
-    char head[512], body[1024];
-    snprintf(head, sizeof(head),
-             "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
-             "Accept: application/json, text/event-stream\r\n"
-             "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: %s",
-             tool);
-    snprintf(body, sizeof(body),
-             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\","
-             "\"arguments\":{%s},\"_meta\":{"
-             "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-             "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
-             tool, arguments);
-    const char *answer = served_http(head, body);
+    const char *answer = served_call(tool, arguments);
     if (!strstr(answer, says)) {
         fail_msg("%s does not say '%s'", answer, says);
     }

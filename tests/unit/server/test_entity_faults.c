@@ -141,16 +141,22 @@ struct fault {
     const char *done; /* what the answer says when it was done */
 };
 
+/* There is the type T@1 and its entity "old". */
+static void begin_with_one(void)
+{
+    begin();
+    check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
+               "\\\"success\\\":true");
+    check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}", "\\\"changed\\\":true");
+    send_errand(mount, 0);
+}
+
 static void fail_each_allocation(const struct fault *f)
 {
     bool reached = true;
     for (long n = 1; reached; n++) {
         long before = fail_alloc_live();
-        begin();
-        check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
-                   "\\\"success\\\":true");
-        check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}", "\\\"changed\\\":true");
-        send_errand(mount, 0);
+        begin_with_one();
         struct client *c = client_http(&b);
         fail_alloc_start(n);
         const char *answer = called(c, f->tool, f->arguments);
@@ -246,12 +252,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
         bool reached = true;
         for (long n = 1; reached; n++) {
             long before = fail_alloc_live();
-            begin();
-            check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
-                       "\\\"success\\\":true");
-            check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}",
-                       "\\\"changed\\\":true");
-            send_errand(mount, 0);
+            begin_with_one();
             fail_alloc_start(n);
             int code = over_http(rows[i].op, rows[i].uri, rows[i].body, rows[i].if_match);
             send_errand(mount, 0);
@@ -300,14 +301,8 @@ static const char *upsert(const char *value)
 
 static void add_type(void)
 {
-    const char *answer = served_http(
-        "POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\n"
-        "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
-        "Mcp-Method: tools/call\r\nMcp-Name: add-entity-type",
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":"
-        "\"add-entity-type\",\"arguments\":{\"name\":\"T\",\"version\":1,\"jsonSchema\":{}},"
-        "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
-        "\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+    const char *answer =
+        served_call("add-entity-type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{}");
     assert_non_null(strstr(answer, "\"success\":true"));
 }
 
