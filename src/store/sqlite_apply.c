@@ -20,7 +20,7 @@ static const char apply[] =
     "DELETE FROM main.versions WHERE (id, vfrom) IN (SELECT id, vfrom FROM temp.gone);"
     /* Replaced or forgotten before they were ever applied, and the notes that say so. */
     "DELETE FROM main.log WHERE seq>(SELECT applied FROM main.state) AND NOT EXISTS("
-    "SELECT 1 FROM temp.fresh f WHERE f.id=log.id AND f.seq=log.seq);"
+    "SELECT 1 FROM temp.fresh f WHERE f.id=log.id AND f.vfrom=log.vfrom AND f.seq=log.seq);"
     "INSERT INTO main.versions SELECT id, vfrom, seq FROM temp.fresh ORDER BY id, vfrom;"
     "INSERT OR REPLACE INTO main.current SELECT l.id, l.type, l.tversion, l.parent, l.deleted,"
     " l.seq FROM (SELECT id, max(vfrom) AS vfrom FROM temp.fresh GROUP BY id) f"

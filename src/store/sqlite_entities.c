@@ -48,9 +48,8 @@ static const char *const layout[] = {
     "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
     " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
     " at INTEGER, changed_by TEXT, previous TEXT, value TEXT);"
-    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted, 0, "
-    "0,"
-    " changed_by, previous, value FROM old;"
+    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted,"
+    " 0, 0, changed_by, previous, value FROM old;"
     "DROP TABLE old;"
     "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
@@ -187,6 +186,7 @@ static void sqlite_rollback(struct entity_rows *rows)
     if (sqlite_in_transaction(s->db)) {
         (void)sqlite_exec(s->db, "ROLLBACK", NULL);
     }
+    heads_clear(&s->heads);
     s->last_seq = s->seq_before;
     s->n_fresh = s->fresh_before;
 }
@@ -300,6 +300,11 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
     struct place place, next = {0, TIMELINE_FOREVER};
+    const struct entity_version *head = at == TIMELINE_FOREVER ? heads_find(&s->heads, id) : NULL;
+    if (head) {
+        *ret = *head;
+        return 1;
+    }
     int rc = find_at(s, id, at, &place, err);
     if (rc == 1 && at != TIMELINE_FOREVER) {
         int found = find_next(s, id, place.from, &next, err);
@@ -449,7 +454,11 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
         .forget = TIMELINE_NEVER,
         .seq = s->last_seq,
     };
-    return rc < 0 ? rc : sqlite_entities_place(s, &place, err);
+    rc = rc < 0 ? rc : sqlite_entities_place(s, &place, err);
+    if (rc == 0) {
+        heads_put(&s->heads, version);
+    }
+    return rc;
 }
 
 static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_t end,
@@ -532,6 +541,7 @@ static void sqlite_destroy(struct entity_rows *rows)
     for (size_t i = 0; i < STATEMENTS; i++) {
         sqlite_finalize(s->db, s->statements[i]);
     }
+    heads_clear(&s->heads);
     sqlite_close(s->db);
     mem_free(s);
 }

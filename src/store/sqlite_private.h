@@ -8,9 +8,10 @@
 
 #include "store/entity_rows.h"
 #include "store/sqlite.h"
+#include "store/sqlite_heads.h"
 
 /* Rows of the log that `versions` may be behind by; about 200 bytes each in memory. */
-#define SQLITE_MAX_FRESH 2048u
+#define SQLITE_MAX_FRESH 8192u
 
 enum statement {
     BEGIN,
@@ -55,6 +56,7 @@ struct sqlite_entities {
     int64_t last_seq, seq_before;                /* of the log; before the batch */
     size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
     int64_t now_ms;                              /* when the batch began */
+    struct heads heads;                          /* newest versions, written ones too */
     size_t n_removed;                            /* published, since the oldest were forgotten */
 };
 

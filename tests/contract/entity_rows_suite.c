@@ -209,6 +209,48 @@ static void versions_tile_time(void **state)
     r->ops->destroy(r);
 }
 
+/* The current one is found by all that it is, whatever became of those put after it. */
+static void assert_current(struct entity_rows *r, const char *id, int64_t from,
+                           struct tidings_str value)
+{
+    struct tidings_error err;
+    struct entity_version v;
+    assert_int_equal(r->ops->find(r, tidings_str(id), TIMELINE_FOREVER, &v, &err), 1);
+    assert_true(str_eq(v.id, tidings_str(id)) && str_eq(v.type, STR("user")));
+    assert_true(v.from == from && v.to == TIMELINE_FOREVER);
+    assert_true(str_eq(v.value, value) && v.was.len == 0);
+}
+
+static void the_current_version_is_the_last_that_was_kept(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    char large[5000];
+    memset(large, 'x', sizeof large - 1);
+    large[sizeof large - 1] = '\0';
+    begin(r);
+    put(r, "x", 10, "1");
+    assert_current(r, "x", 10, STR("1"));
+    commit(r);
+    begin(r);
+    put(r, "x", 20, large);
+    assert_current(r, "x", 20, tidings_str(large));
+    put(r, "x", 30, "3");
+    assert_current(r, "x", 30, STR("3"));
+    r->ops->rollback(r);
+    assert_current(r, "x", 10, STR("1"));
+    begin(r);
+    put(r, "x", 40, large);
+    put_version(r, version("x", 50, "5"), true);
+    commit(r);
+    assert_current(r, "x", 50, STR("5"));
+    begin(r);
+    put(r, "x", 60, large);
+    commit(r);
+    assert_current(r, "x", 60, tidings_str(large));
+    r->ops->destroy(r);
+}
+
 static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
 {
     (void)state;
@@ -424,6 +466,7 @@ int entity_rows_suite(const char *name, entity_rows_factory_fn make)
     factory = make;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(versions_tile_time),
+        cmocka_unit_test(the_current_version_is_the_last_that_was_kept),
         cmocka_unit_test(a_batch_is_seen_at_once_and_gone_after_rollback),
         cmocka_unit_test(a_version_may_take_the_place_of_the_current_one),
         cmocka_unit_test(versions_that_ended_can_be_forgotten),

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The newest versions of entities that were written lately, in memory: what is written again is
+ * compared with them, and need not be looked up and read from the file each time.
+ *
+ * At most HEADS_COUNT of HEADS_BYTES each; what does not fit, or has lost its place to another, is
+ * found in the file. Not thread-safe.
+ */
+#ifndef STORE_SQLITE_HEADS_H
+#define STORE_SQLITE_HEADS_H
+
+#include "store/entity_rows.h"
+
+#define HEADS_COUNT 4096u
+#define HEADS_BYTES 2048u /* of texts */
+
+struct heads {
+    struct head **slots; /* NULL until something is kept */
+};
+
+/* NULL: not here. The slices live until the next heads_put or heads_clear. */
+const struct entity_version *heads_find(const struct heads *h, struct tidings_str id);
+/* `v` is the newest of its entity; it is copied. Without memory it is forgotten, no more. */
+void heads_put(struct heads *h, const struct entity_version *v);
+/* Nothing is certain any more. */
+void heads_clear(struct heads *h);
+
+#endif
