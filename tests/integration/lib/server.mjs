@@ -33,6 +33,12 @@ export const EXAMPLES = path.resolve(
     process.env.TIDINGS_EXAMPLES ?? `${root}build/release/examples`,
 );
 
+/**
+ * The thread sanitizer puts signals off until the program does something it knows, now and then for ever: told
+ * again after this many ms, longer than a server takes to end in order.
+ */
+const PUT_OFF = 4000;
+
 /** A child process whose output is collected and which never outlives the test. */
 export class Program {
     stderr = '';
@@ -73,7 +79,10 @@ export class Program {
     async stop(signal = 'SIGTERM', ms = 2000 * slow) {
         const begun = Date.now();
         this.child.kill(signal);
-        const end = await within(this.exited, `${this.name} to end after ${signal}`, ms);
+        const again = process.env.TSAN_OPTIONS && setTimeout(() => this.child.kill(signal), PUT_OFF);
+        const end = await within(this.exited, `${this.name} to end after ${signal}`, ms).finally(() => {
+            clearTimeout(again);
+        });
         this.check(end);
         return Date.now() - begun;
     }
