@@ -79,7 +79,7 @@ export class Program {
     async stop(signal = 'SIGTERM', ms = 2000 * slow) {
         const begun = Date.now();
         this.child.kill(signal);
-        const again = process.env.TSAN_OPTIONS && setTimeout(() => this.child.kill(signal), PUT_OFF);
+        const again = process.env.TIDINGS_TSAN && setTimeout(() => this.child.kill(signal), PUT_OFF);
         const end = await within(this.exited, `${this.name} to end after ${signal}`, ms).finally(() => {
             clearTimeout(again);
         });
