@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tokens are found strictly: one field, one scheme, no guesses. A proxy and a server that disagree
+ * on which of two tokens counts are a way in.
+ */
+#include "wire/bearer.h"
+
+#define BLANK " \t"
+
+static bool is_token_char(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '.' || c == '_' || c == '~' || c == '+' || c == '/';
+}
+
+/* token68 (RFC 9110 §11.2). */
+static bool is_token(struct tidings_str s)
+{
+    size_t i = 0;
+    while (i < s.len && is_token_char(s.ptr[i])) {
+        i++;
+    }
+    bool begins = i > 0;
+    while (i < s.len && s.ptr[i] == '=') {
+        i++;
+    }
+    return begins && i == s.len;
+}
+
+enum bearer_result bearer_parse(struct tidings_str field, struct tidings_str *token,
+                                const char **why)
+{
+    struct tidings_str rest;
+    struct tidings_str scheme = str_cut(str_trim(field, BLANK), ' ', &rest, NULL);
+    if (!str_eq_nocase(scheme, STR("Bearer"))) {
+        *why = "the Authorization field is empty";
+        return scheme.len > 0 ? BEARER_NONE : BEARER_BAD; /* RFC 6750 §3.1: as good as none */
+    }
+    rest = str_trim(rest, BLANK);
+    if (rest.len > BEARER_TOKEN_MAX) {
+        *why = "the token is too long";
+        return BEARER_BAD;
+    }
+    if (!is_token(rest)) {
+        *why = "Authorization must be 'Bearer' and one token";
+        return BEARER_BAD;
+    }
+    *token = rest;
+    return BEARER_TOKEN;
+}
+
+/* The name as a careless reader would take it: percent-encoded or not. */
+static bool is_token_name(struct tidings_str name)
+{
+    static const struct tidings_str wanted = {"access_token", 12};
+    size_t at = 0, i = 0;
+    while (i < name.len && at < wanted.len) {
+        char c = name.ptr[i];
+        if (c == '%' && i + 2 < name.len) {
+            static const char digits[] = "0123456789abcdef";
+            const char *high = strchr(digits, name.ptr[i + 1] | 0x20);
+            const char *low = strchr(digits, name.ptr[i + 2] | 0x20);
+            c = high && low ? (char)((high - digits) * 16 + (low - digits)) : c;
+            i += 2;
+        }
+        if (c != wanted.ptr[at]) {
+            return false;
+        }
+        at++;
+        i++;
+    }
+    return at == wanted.len && i == name.len;
+}
+
+static bool is_in_query(struct tidings_str query)
+{
+    while (query.len > 0) {
+        struct tidings_str pair = str_cut(query, '&', &query, NULL);
+        if (is_token_name(str_cut(pair, '=', &pair, NULL))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum bearer_result bearer_find(const struct http_request *req, struct tidings_str *token,
+                               const char **why)
+{
+    unsigned count = 0;
+    struct tidings_str field = http_header(req, "authorization", &count);
+    if (is_in_query(req->query)) {
+        *why = "a token in the query is not accepted; send it as Authorization: Bearer";
+        return BEARER_BAD;
+    }
+    if (count > 1) {
+        *why = "there must be one Authorization field";
+        return BEARER_BAD;
+    }
+    return count == 0 ? BEARER_NONE : bearer_parse(field, token, why);
+}
+
+/* ---- challenges ------------------------------------------------------------------------------ */
+
+static void put_quoted(struct buf *out, const char *name, struct tidings_str value, bool *first)
+{
+    if (value.len == 0) {
+        return;
+    }
+    buf_puts(out, *first ? STR(" ") : STR(", "));
+    *first = false;
+    buf_puts(out, tidings_str(name));
+    buf_puts(out, STR("=\""));
+    for (size_t i = 0; i < value.len; i++) {
+        char c = value.ptr[i];
+        if (c == '"' || c == '\\') {
+            buf_putc(out, '\\');
+        }
+        buf_putc(out, c < ' ' || c > '~' ? '?' : c);
+    }
+    buf_putc(out, '"');
+}
+
+int bearer_put_challenge(struct buf *out, const struct bearer_challenge *c)
+{
+    bool first = true;
+    buf_puts(out, STR("WWW-Authenticate: Bearer"));
+    put_quoted(out, "error", c->error, &first);
+    put_quoted(out, "error_description", c->description, &first);
+    put_quoted(out, "scope", c->scope, &first);
+    put_quoted(out, "resource_metadata", c->metadata, &first);
+    buf_puts(out, STR("\r\n"));
+    return out->failed;
+}
+
+bool bearer_is_scope(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~' || s.ptr[i] == '"' || s.ptr[i] == '\\') {
+            return false;
+        }
+    }
+    return s.len > 0;
+}
