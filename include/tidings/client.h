@@ -1,22 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client: watch and read resources of an MCP server over Streamable HTTP.
+ * A client: watch, read and drive the resources of any MCP server.
  *
  *     struct tidings_client *c = tidings_client_create("http://127.0.0.1:7777/mcp", NULL, &err);
- *     tidings_client_watch(c, uris, 1, on_update, NULL, &err);
+ *     struct tidings_subscribing on = {.fn = on_update, .user = me};
+ *     tidings_client_subscribe(c, "file:///docs/", &on, &err);
  *     tidings_client_run(c, &err);             // until tidings_client_stop
  *     tidings_client_destroy(c);
  *
- * Both eras of the protocol are spoken: the client asks `server/discover` first and falls back to
- * `initialize`. A connection that is lost is made again, with growing pauses, and everything is
- * subscribed to again; changes in between may be missed unless the server keeps them, and the state
- * callback says so.
+ * A server is reached over Streamable HTTP, WebSocket, TCP, TLS or a Unix socket, or is launched
+ * and spoken to over its standard input and output. Both eras of the protocol are spoken: the
+ * client asks `server/discover` first and falls back to `initialize`, and remembers which it was. A
+ * connection that is lost is made again, with growing pauses, and everything is subscribed to
+ * again; changes in between may be missed unless the server keeps them, and the state callback says
+ * so.
  *
- * One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
- * Callbacks come on the thread of tidings_client_run; inside them tidings_client_read,
- * tidings_client_set_options and tidings_client_stop are allowed. <tidings/json.h> takes apart what
- * they are told. libcurl is loaded when the first client is created and not
- * before.
+ * Threads. One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
+ *
+ * Callbacks come from tidings_client_run and tidings_client_step alone (what a call reports of its
+ * progress comes from that call). Everything but tidings_client_run, tidings_client_step and
+ * tidings_client_destroy may be called inside them. Functions that ask the server something wait
+ * for its answer, connecting first if need be; what else arrives meanwhile is kept and told by the
+ * next step, up to 65,536 messages and four times max_bytes, beyond which the connection is broken
+ * off and made again.
+ *
+ * What functions return as `char *` is JSON text, NUL-terminated, to be released with tidings_free;
+ * <tidings/json.h> takes it apart. NULL is a failure: `err` has it, and
+ * tidings_client_last_error what the server said. Codes of failures:
+ *
+ *     TIDINGS_E_NOTFOUND     no such resource; no MCP endpoint at that address
+ *     TIDINGS_E_GONE         it was deleted
+ *     TIDINGS_E_UNSUPPORTED  the server does not know the method, or does not offer it
+ *     TIDINGS_E_INVALID      it refuses the parameters
+ *     TIDINGS_E_DENIED       it denies access, or its certificate is not to be trusted
+ *     TIDINGS_E_BUSY         it cannot answer now; trying again may help
+ *     TIDINGS_E_TIMEOUT      no answer in time
+ *     TIDINGS_E_CLOSED, _IO  the connection ended, or cannot be made
+ *     TIDINGS_E_LIMIT        something is larger than accepted
+ *     TIDINGS_E_PARSE        the answer is not one of an MCP server
+ *     TIDINGS_E_CANCELLED    tidings_client_stop was called
+ *
+ * libcurl is loaded when the first client for an address is created and not before.
  *
  * Since 0.1.
  */
@@ -30,27 +54,111 @@ extern "C" {
 #endif
 
 struct tidings_client;
+struct tidings_subscription;
 
-/* Zeroed fields mean the default in parentheses. */
+/* ---- a client -------------------------------------------------------------------------------- */
+
+/* What a launched server writes to its standard error, as it comes. */
+typedef void (*tidings_client_stderr_fn)(void *user, struct tidings_str bytes);
+/* The token to show, asked for before each request that carries one; memory of tidings_alloc, which
+ * the client releases. NULL: none. It must not call the client. */
+typedef char *(*tidings_client_token_fn)(void *user);
+
+/* Zeroed fields mean the default in parentheses. Everything is copied. */
 struct tidings_client_options {
     const char *name;      /* what the client calls itself ("tidings") */
     uint32_t timeout_ms;   /* for one answer (30000) */
     uint32_t retry_min_ms; /* first pause before connecting again (1000) */
     uint32_t retry_max_ms; /* longest pause (30000) */
     size_t max_bytes;      /* largest message that is accepted (16 MiB) */
-    /* PEM files for https: */
+    /* PEM files for TLS: */
     const char *ca_file;   /* CAs that the server's certificate may come from (the system's) */
     const char *cert_file; /* the client's own certificate (none) */
     const char *key_file;  /* … and its key (in cert_file) */
+    /* HTTP and WebSocket: */
+    const char *token;                /* shown as `Authorization: Bearer …` (none) */
+    const char *const *headers;       /* "Name: value" for each request, NULL at the end (none) */
+    tidings_client_token_fn on_token; /* instead of `token` */
+    void *token_user;
+    /* The revision to speak, "2026-07-28" or one of the legacy ones (the newest both know). A
+     * server that speaks another is TIDINGS_E_UNSUPPORTED. */
+    const char *version;
+    uint32_t probe_ms; /* not over HTTP: how long to wait for an answer to server/discover before
+                        * the server is taken for one that knows only `initialize` (5000) */
+    /* A launched server: */
+    const char *directory;              /* to run in (that of this process) */
+    const char *const *env;             /* "NAME=value", NULL at the end (that of this process) */
+    tidings_client_stderr_fn on_stderr; /* (its standard error is that of this process) */
+    void *stderr_user;
+    bool list_changes; /* ask to be told when lists change: tidings_client_on_notification */
 };
 
-/* `url` is the endpoint, http or https. `options` may be NULL. Nothing is sent yet. NULL on
- * failure; TIDINGS_E_UNSUPPORTED when libcurl cannot be loaded. */
+/* A server by its address:
+ *
+ *     http://HOST[:PORT]/PATH, https://…   Streamable HTTP
+ *     ws://…, wss://…                      WebSocket
+ *     tcp://HOST:PORT, tls://HOST:PORT     a message per line
+ *     unix:PATH                            the same on a Unix socket
+ *     http+unix:PATH                       Streamable HTTP on one, at /mcp
+ *
+ * `options` may be NULL. Nothing is sent yet. NULL on failure; TIDINGS_E_INVALID: no such address;
+ * TIDINGS_E_UNSUPPORTED: libcurl cannot be loaded, or this build has no WebSocket. */
 TIDINGS_API struct tidings_client *
-tidings_client_create(const char *url, const struct tidings_client_options *options,
+tidings_client_create(const char *address, const struct tidings_client_options *options,
                       struct tidings_error *err);
-/* Not from a callback. NULL is fine. */
+/* A server that is launched, NULL at the end of `argv`; its program is looked for in PATH. It is
+ * started when it is needed first and again when it ended; its end is asked for by closing its
+ * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). */
+TIDINGS_API struct tidings_client *
+tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
+                      struct tidings_error *err);
+/* Ends the session and the launched server, at most 5 seconds. Not from a callback. Ends all
+ * subscriptions. NULL is fine. */
 TIDINGS_API void tidings_client_destroy(struct tidings_client *client);
+
+/* Connect and find out how the server speaks, unless that is known. Every other function does so by
+ * itself. */
+TIDINGS_API int tidings_client_connect(struct tidings_client *client, struct tidings_error *err);
+
+enum tidings_era {
+    TIDINGS_ERA_LEGACY = 1, /* initialize, resources/subscribe: up to 2025-11-25 */
+    TIDINGS_ERA_MODERN = 2, /* server/discover, subscriptions/listen: 2026-07-28 */
+};
+struct tidings_client_info {
+    const char *transport; /* "http", "websocket", "lines", "stdio", "http+sse" */
+    enum tidings_era era;
+    const char *version;        /* of the protocol: "2026-07-28" */
+    const char *server_name;    /* "": not said */
+    const char *server_version; /* "": not said */
+    const char *capabilities;   /* JSON object */
+    const char *instructions;   /* "": none */
+    const char *answer;         /* JSON: the whole result of server/discover or initialize */
+    bool can_subscribe;
+    const char *session; /* legacy HTTP: the session's id; "": none */
+};
+/* Who answered; NULL: nobody yet. Valid until the next call that asks the server something, and
+ * until the callback returns. */
+TIDINGS_API const struct tidings_client_info *
+tidings_client_info(const struct tidings_client *client);
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* Connect, watch and tell, until stopped: 0. Fails when trying again would not help: not an MCP
+ * server, access denied, no subscriptions offered, every URI refused at the first attempt. */
+TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings_error *err);
+/* End tidings_client_run, and whatever waits for an answer, soon. From any thread and from signal
+ * handlers. Stays so: a client that was stopped does nothing more. */
+TIDINGS_API void tidings_client_stop(struct tidings_client *client);
+
+/* The same inside another loop: the descriptor (an epoll instance, not to be touched) is readable
+ * whenever tidings_client_step has something to do, timers included. */
+TIDINGS_API int tidings_client_fd(const struct tidings_client *client);
+/* Wait until something happens, at most so long (negative: no limit, 0: not at all), do it and call
+ * the callbacks. 1, or 0 once stopped, or what tidings_client_run would fail with. */
+TIDINGS_API int tidings_client_step(struct tidings_client *client, int timeout_ms,
+                                    struct tidings_error *err);
+
+/* ---- subscriptions --------------------------------------------------------------------------- */
 
 /* One change. Everything is borrowed for the call. */
 struct tidings_client_update {
@@ -59,50 +167,184 @@ struct tidings_client_update {
     struct tidings_str change;         /* "updated", "created", "deleted" */
     struct tidings_str params;         /* the notification's parameters, JSON text */
     int64_t received_ms;               /* Unix time */
+    struct tidings_subscription *subscription;
+    struct tidings_str version; /* of the resource, as the server counts; empty: not said */
+    struct tidings_str cursor;  /* everything up to here was told; empty: not said */
+    bool synthetic; /* the server did not say it: the client found it out by comparing */
+    bool replayed;  /* it happened while the connection was lost, and was told afterwards */
+    bool truncated; /* the server could not tell everything: there may have been more changes */
 };
 typedef void (*tidings_client_update_fn)(void *user, const struct tidings_client_update *update);
 
-/* Watch these URIs, from the start of tidings_client_run on. Replaces an earlier list. */
-TIDINGS_API int tidings_client_watch(struct tidings_client *client, const char *const *uris,
-                                     size_t count, tidings_client_update_fn fn, void *user,
-                                     struct tidings_error *err);
+/* What belongs to a subscription; may be gone after the call, the strings are copied. */
+struct tidings_subscribing {
+    tidings_client_update_fn fn;
+    void *user;
+    /* A JSON object such as {"windowMs":0,"baseline":"…"}: what the server's documentation calls
+     * `dev.tidings/options`; servers that know none pass over them. NULL: none. */
+    const char *options;
+};
 
-/* Options of one of the watched URIs, a JSON object such as {"windowMs":0,"baseline":"…"}: what the
- * server's documentation calls `dev.tidings/options`; servers that know none pass over them. Sent
- * whenever the URI is subscribed to, after an interruption too, so that a program that sets a new
- * baseline with each update goes on where it was. Replaces the earlier ones; NULL: none. Allowed in
- * callbacks. TIDINGS_E_NOTFOUND: the URI is not watched. */
-TIDINGS_API int tidings_client_set_options(struct tidings_client *client, const char *uri,
-                                           const char *options, struct tidings_error *err);
+/* Watch a URI, or a pattern the server understands. Returns at once; the state callback tells what
+ * the server says to it. Before or after connecting. The same URI may be subscribed to several
+ * times: the server is asked once, everybody is told. At most 1000 URIs.
+ *
+ * An update goes to the subscriptions that it names (`subscribedUri`). Where the server names none,
+ * it goes to those of that very URI, else to the patterns and containers that cover it.
+ * NULL on failure: TIDINGS_E_INVALID, TIDINGS_E_LIMIT. */
+TIDINGS_API struct tidings_subscription *
+tidings_client_subscribe(struct tidings_client *client, const char *uri,
+                         const struct tidings_subscribing *subscribing, struct tidings_error *err);
+/* No more of it; `subscription` is gone. Also in its own callback. NULL is fine. */
+TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
+TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscription *subscription);
+
+/* Other options, which the server hears the next time the URI is subscribed to, after an
+ * interruption that is: a program that sets a new baseline with each update goes on where it was.
+ * They belong to the URI, so the last ones set are those of all its subscriptions. NULL: none.
+ * TIDINGS_E_INVALID: not a JSON object. */
+TIDINGS_API int tidings_subscription_set_options(struct tidings_subscription *subscription,
+                                                 const char *options, struct tidings_error *err);
 
 enum tidings_client_state {
     TIDINGS_CLIENT_WATCHING = 0,     /* the server accepted `uri` */
     TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
     TIDINGS_CLIENT_DISCONNECTED = 2, /* `reason`; the next attempt is `retry_ms` away */
+    TIDINGS_CLIENT_CONNECTED = 3,    /* see tidings_client_info */
+    TIDINGS_CLIENT_LOST = 4, /* `uri` was accepted once and is not any more: `reason`. An alert */
+    TIDINGS_CLIENT_GAP = 5,  /* changes of `uri` were missed, and what they were cannot be known */
 };
 /* Everything is borrowed for the call. */
 struct tidings_client_event {
     enum tidings_client_state state;
-    struct tidings_str uri;    /* WATCHING, REFUSED: which of those asked for */
-    struct tidings_str reason; /* REFUSED, DISCONNECTED: a sentence */
+    struct tidings_str uri;    /* WATCHING, REFUSED, LOST, GAP: which of those asked for */
+    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
     uint32_t retry_ms;         /* DISCONNECTED */
     bool again; /* WATCHING: after an interruption; changes in between may have been missed */
 };
 typedef void (*tidings_client_state_fn)(void *user, const struct tidings_client_event *event);
-/* Hear how it stands; before tidings_client_run. NULL: no more. */
+/* Hear how it stands. NULL: no more. */
 TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_client_state_fn fn,
                                          void *user);
 
-/* Watch until stopped: 0. Fails when trying again would not help: not an MCP server, access denied,
- * no subscriptions offered, every URI refused at the first attempt. */
-TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings_error *err);
-/* End tidings_client_run soon. From any thread and from signal handlers. */
-TIDINGS_API void tidings_client_stop(struct tidings_client *client);
+/* Hear every notification of the server as it came, updates too (before their subscriptions do).
+ * NULL: no more. */
+typedef void (*tidings_client_notification_fn)(void *user, struct tidings_str method,
+                                               struct tidings_str params);
+TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
+                                                tidings_client_notification_fn fn, void *user);
 
-/* Read a resource: the JSON text of the result, `{"contents":[…]}`. Free it with tidings_free. NULL
- * on failure; TIDINGS_E_NOTFOUND and TIDINGS_E_GONE (it was deleted) where the server says so. */
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* Ask anything: `params` is a JSON object (NULL: none), which may have a `_meta` of its own. The
+ * JSON text of the result. */
+TIDINGS_API char *tidings_client_request(struct tidings_client *client, const char *method,
+                                         const char *params, struct tidings_error *err);
+/* The error object of the server, JSON text, when the last function that asked something failed
+ * because the server answered with one; else NULL. Valid until the next one. */
+TIDINGS_API const char *tidings_client_last_error(const struct tidings_client *client);
+
+/* How far a request is. `total` is negative when it is not known. */
+typedef void (*tidings_client_progress_fn)(void *user, double progress, double total,
+                                           struct tidings_str message);
+/* An answer: `result` is JSON text, empty when `err` (else NULL) says why there is none; `error` is
+ * then the server's error object, or empty. */
+typedef void (*tidings_client_answer_fn)(void *user, struct tidings_str result,
+                                         const struct tidings_error *err, struct tidings_str error);
+
+/* A request whose answer is not waited for. */
+struct tidings_client_asking {
+    const char *method;
+    const char *params;                     /* JSON object; NULL: none */
+    tidings_client_answer_fn on_answer;     /* exactly once, unless cancelled */
+    tidings_client_progress_fn on_progress; /* NULL: not asked for */
+    void *user;
+    uint32_t timeout_ms; /* 0: that of the client */
+};
+/* Its number, above 0. Any number may be under way, up to 65,536: TIDINGS_E_LIMIT. */
+TIDINGS_API int64_t tidings_client_ask(struct tidings_client *client,
+                                       const struct tidings_client_asking *asking,
+                                       struct tidings_error *err);
+/* Give it up: the server is told, on_answer is not called any more. */
+TIDINGS_API void tidings_client_cancel(struct tidings_client *client, int64_t number);
+
+/* Read a resource: `{"contents":[…]}`. */
 TIDINGS_API char *tidings_client_read(struct tidings_client *client, const char *uri,
                                       struct tidings_error *err);
+/* What a server says of one resource: the Resource object. Asks `resources/metadata`, and where
+ * that is unknown looks for it in the list. */
+TIDINGS_API char *tidings_client_metadata(struct tidings_client *client, const char *uri,
+                                          struct tidings_error *err);
+/* Call a tool, with a JSON object as arguments (NULL: none): `{"content":[…]}`, which also says
+ * whether the tool failed (`isError`). `on_progress` may be NULL. */
+TIDINGS_API char *tidings_client_call(struct tidings_client *client, const char *tool,
+                                      const char *arguments, tidings_client_progress_fn on_progress,
+                                      void *user, struct tidings_error *err);
+/* A prompt with its arguments, a JSON object of strings (NULL: none): `{"messages":[…]}`. */
+TIDINGS_API char *tidings_client_prompt(struct tidings_client *client, const char *name,
+                                        const char *arguments, struct tidings_error *err);
+/* Complete an argument: `ref` is `{"type":"ref/resource","uri":"…{…}"}` or
+ * `{"type":"ref/prompt","name":"…"}`; `known` a JSON object with the arguments settled already
+ * (NULL: none). `{"values":[…],…}`. */
+TIDINGS_API char *tidings_client_complete(struct tidings_client *client, const char *ref,
+                                          const char *argument, const char *value,
+                                          const char *known, struct tidings_error *err);
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+enum tidings_listing {
+    TIDINGS_LISTING_RESOURCES = 0,
+    TIDINGS_LISTING_TEMPLATES = 1,
+    TIDINGS_LISTING_TOOLS = 2,
+    TIDINGS_LISTING_PROMPTS = 3,
+};
+/* One element, JSON text, borrowed for the call. Not 0: no more of them. */
+typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
+
+/* All of a list, page by page. How many there were, or what `fn` returned. TIDINGS_E_LIMIT after
+ * 10,000 pages or 1,000,000 elements, TIDINGS_E_PARSE when the pages go in a circle; `fn` has had
+ * what came before. */
+TIDINGS_API int tidings_client_list(struct tidings_client *client, enum tidings_listing list,
+                                    tidings_client_item_fn fn, void *user,
+                                    struct tidings_error *err);
+/* The same for what is directly below a resource. TIDINGS_E_UNSUPPORTED: the server does not offer
+ * that. */
+TIDINGS_API int tidings_client_children(struct tidings_client *client, const char *uri,
+                                        tidings_client_item_fn fn, void *user,
+                                        struct tidings_error *err);
+
+struct tidings_walk_limits {
+    uint32_t depth;   /* 0: 32 */
+    uint32_t entries; /* 0: 100,000 */
+};
+/* One resource met on the way, before what is below it. Borrowed for the call. */
+struct tidings_walk_entry {
+    struct tidings_str uri;
+    struct tidings_str item;   /* the Resource object, JSON text */
+    struct tidings_str parent; /* its URI */
+    uint32_t depth;            /* 1: directly below where the walk began */
+    bool has_children;         /* it can be listed itself */
+    bool is_repeated;          /* it was met before: nothing below it is told again */
+    bool is_cut;               /* it is at the depth limit: nothing below it is told */
+};
+/* Not 0: end the walk. */
+typedef int (*tidings_walk_fn)(void *user, const struct tidings_walk_entry *entry);
+/* Everything below a resource; no resource is entered twice, so that cycles end. What cannot be
+ * listed on the way counts as empty. How many entries were told, or what `fn` returned;
+ * TIDINGS_E_LIMIT: there are more entries than allowed. */
+TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *uri,
+                                    const struct tidings_walk_limits *limits, tidings_walk_fn fn,
+                                    void *user, struct tidings_error *err);
+
+/* ---- superseded by subscriptions, and gone with the next change ------------------------------ */
+
+TIDINGS_API int tidings_client_watch(struct tidings_client *client, const char *const *uris,
+                                     size_t count, tidings_client_update_fn fn, void *user,
+                                     struct tidings_error *err);
+TIDINGS_API int tidings_client_set_options(struct tidings_client *client, const char *uri,
+                                           const char *options, struct tidings_error *err);
+
+/* ---- about ----------------------------------------------------------------------------------- */
 
 /* What the client is built on, as "libcurl/7.88.1 OpenSSL/3.0.11"; loads it. Free the text with
  * tidings_free. NULL when it cannot be loaded. */

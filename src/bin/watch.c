@@ -141,6 +141,10 @@ static void on_state(void *user, const struct tidings_client_event *e)
         put_plain(stderr, e->reason);
         fprintf(stderr, "; next attempt in %.1f s\n", e->retry_ms / 1000.0);
         break;
+    case TIDINGS_CLIENT_CONNECTED:
+    case TIDINGS_CLIENT_LOST:
+    case TIDINGS_CLIENT_GAP:
+        break;
     }
 }
 
