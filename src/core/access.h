@@ -9,7 +9,7 @@
 #ifndef CORE_ACCESS_H
 #define CORE_ACCESS_H
 
-#include <tidings/types.h>
+#include "core/principal.h"
 
 enum access_op {
     ACCESS_LIST,
@@ -17,8 +17,6 @@ enum access_op {
     ACCESS_SUBSCRIBE,
     ACCESS_WRITE,
 };
-
-struct principal;
 
 bool access_allows(const struct principal *who, enum access_op op, struct tidings_str uri);
 

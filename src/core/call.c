@@ -37,7 +37,7 @@ struct call *call_create(struct channel *channel, struct json *root, const struc
     const struct core_limits *limits = channel->core->limits;
     call->core = channel->core;
     call->channel = channel;
-    call->who = channel->who;
+    call->who = principal_ref(channel->who);
     call->msg = *msg;
     call->root = jv_ref(root);
     arena_init(&call->arena, CALL_ARENA_MAX);
@@ -67,6 +67,7 @@ static void call_free(struct call *call)
     list_remove(&call->session_link);
     list_remove(&call->asked_link);
     jv_unref(call->root);
+    principal_unref(call->who);
     buf_deinit(&call->out);
     arena_deinit(&call->arena);
     mem_free(call);
@@ -454,10 +455,18 @@ void batch_close(struct batch *batch)
 
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    snprintf(out, PRINCIPAL_MAX, "%s", channel->ops->name);
-    if (channel->ops->principal) {
+    bool is_known = channel->who && channel->who->kind != PRINCIPAL_ANONYMOUS;
+    snprintf(out, PRINCIPAL_MAX, "%s", is_known ? channel->who->name.ptr : channel->ops->name);
+    if (!is_known && channel->ops->principal) {
         channel->ops->principal(channel, out);
     }
+}
+
+void channel_set_who(struct channel *channel, const struct principal *who)
+{
+    const struct principal *old = channel->who;
+    channel->who = principal_ref(who);
+    principal_unref(old);
 }
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
@@ -485,4 +494,5 @@ void channel_deinit(struct channel *channel)
     }
     peer_destroy(channel->peer);
     channel->peer = NULL;
+    channel_set_who(channel, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "core/dialect.h"
+#include "core/principal.h"
 #include "core/sink.h"
 
 struct batch;
@@ -15,9 +16,6 @@ struct call;
 struct channel;
 struct core;
 struct peer;
-struct principal;
-
-#define PRINCIPAL_MAX 64u /* bytes of a principal's name with its NUL */
 
 /* Headers an answer may carry besides its body; empty slices are left out. */
 struct answer_headers {
@@ -40,15 +38,16 @@ struct channel_ops {
     bool (*takes_stream)(struct channel *channel);
     /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
     struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
-    /* Who is there, as far as the transport can say: what is allowed per principal is shared by all
-     * channels that give the same name. NULL: one for the whole transport. */
+    /* Where somebody without a name comes from, as far as the transport can say: what everybody may
+     * have so much of is shared by all channels that give the same. NULL: one for the whole
+     * transport. */
     void (*principal)(const struct channel *channel, char out[PRINCIPAL_MAX]);
 };
 
 struct channel {
     const struct channel_ops *ops;
     struct core *core;
-    const struct principal *who;
+    const struct principal *who;     /* a reference; NULL: the program itself */
     struct list calls;               /* requests under way */
     struct batch *batches;           /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
@@ -58,7 +57,9 @@ struct channel {
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
-/* The name of its principal. */
+/* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
+void channel_set_who(struct channel *channel, const struct principal *who);
+/* The name of its principal; of one without, where it comes from. */
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* The transport is going away: cancels what is under way, drops the peer of a pipe. */
 void channel_deinit(struct channel *channel);

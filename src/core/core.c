@@ -93,6 +93,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {
         core->features[i] = hub_features(hub, (enum feature_kind)i);
     }
+    principals_init(&core->principals);
     match_init(&core->match);
     core->match.on_suspended = on_suspended;
     map_init(&core->sessions);
@@ -246,6 +247,7 @@ void core_deinit(struct core *core)
     filters_deinit(&core->filters);
     option_rules_unref(core->rules);
     map_deinit(&core->sessions);
+    principals_deinit(&core->principals);
     match_deinit(&core->match);
     catalog_unref(core->catalog);
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {

@@ -17,6 +17,7 @@
 #include "core/handling.h"
 #include "core/match.h"
 #include "core/options.h"
+#include "core/principal.h"
 #include "core/values.h"
 #include "core/window.h"
 
@@ -65,8 +66,9 @@ struct core {
     struct cursor_marks marks; /* where numbers stand in the store */
 
     struct match match;
-    struct map sessions;      /* by id */
-    struct list session_list; /* least recently active first */
+    struct principals principals; /* everybody who is there */
+    struct map sessions;          /* by id */
+    struct list session_list;     /* least recently active first */
     struct list peers;
     struct list dirty;         /* peers with something to flush */
     struct list list_watchers; /* listens that want list_changed */

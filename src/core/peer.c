@@ -21,7 +21,7 @@ struct peer *peer_create(struct core *core, const struct principal *who)
         return NULL;
     }
     peer->core = core;
-    peer->who = who;
+    peer->who = principal_ref(who);
     peer->cursor = core->last_seq;
     peer->number = ++core->peers_made;
     outbox_init(&peer->outbox);
@@ -30,6 +30,13 @@ struct peer *peer_create(struct core *core, const struct principal *who)
     list_append(&core->peers, &peer->link);
     core->stats.peers++;
     return peer;
+}
+
+void peer_set_who(struct peer *peer, const struct principal *who)
+{
+    const struct principal *old = peer->who;
+    peer->who = principal_ref(who);
+    principal_unref(old);
 }
 
 uint64_t peer_id(const struct peer *peer)
@@ -72,6 +79,7 @@ void peer_destroy(struct peer *peer)
     if (peer->ops && peer->ops->destroyed) {
         peer->ops->destroyed(peer);
     }
+    peer_set_who(peer, NULL);
     loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
 }
 

@@ -165,7 +165,7 @@ struct peer {
         struct loop_discard discard; /* once it is destroyed */
     };
     struct core *core;
-    const struct principal *who;
+    const struct principal *who; /* a reference */
     struct sink *sink;
     struct outbox outbox;
     struct list listens;
@@ -186,6 +186,8 @@ struct peer {
 };
 
 struct peer *peer_create(struct core *core, const struct principal *who);
+/* It goes on with what this one may do; a reference of its own. */
+void peer_set_who(struct peer *peer, const struct principal *who);
 /* The one peer of a pipe, made when first needed; NULL when out of memory. */
 struct peer *channel_peer(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */

@@ -26,6 +26,7 @@ void plain_deinit(struct plain *p)
 {
     mem_free(p->about);
     mem_free(p->memory);
+    principal_unref(p->held);
     arena_deinit(&p->arena);
 }
 
@@ -222,6 +223,7 @@ void plain_start(struct plain *p, enum plain_op op)
 {
     struct buf canonical;
     p->op = op;
+    p->held = principal_ref(p->who);
     buf_init(&canonical, URI_MAX * 3);
     p->code = catalog_canonical(p->core->catalog, p->spelled, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));

@@ -30,7 +30,7 @@ enum plain_op {
 
 struct plain {
     /* What is asked: */
-    const struct principal *who;
+    const struct principal *who;  /* on whose behalf; held from plain_start on */
     struct tidings_str spelled;   /* the URI */
     struct tidings_str after;     /* PLAIN_READ of what has children and no content: see below */
     struct read_options options;  /* PLAIN_READ; `formats` empty: whichever comes first */
@@ -59,7 +59,8 @@ struct plain {
     void (*done)(struct plain *p);
     void *user;
     enum plain_op op;
-    struct request *request; /* NULL: nothing is under way */
+    const struct principal *held; /* a reference to `who` */
+    struct request *request;      /* NULL: nothing is under way */
     struct arena arena;
     struct catalog_hit hit;
     struct buf page;

@@ -168,7 +168,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     }
     session->core = core;
     session->revision = revision;
-    session->who = who;
+    session->who = principal_ref(who);
     session->active_ms = loop_now_ms(core->loop);
     list_init(&session->calls);
     list_init(&session->streams);
@@ -179,6 +179,7 @@ int session_create(struct core *core, const struct revision *revision, const str
     if (!session->listen ||
         map_put(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
         peer_destroy(session->peer);
+        principal_unref(session->who);
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
@@ -218,14 +219,20 @@ void session_destroy(struct session *session)
         mem_free(stream);
     }
     peer_destroy(session->peer);
+    principal_unref(session->who);
     mem_free(session);
 }
 
 struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who)
 {
     struct session *session = map_find(&core->sessions, id);
-    if (!session || session->who != who) {
+    if (!session || !principal_is_same(session->who, who)) {
         return NULL;
+    }
+    if (session->who != who) { /* another token of the same */
+        principal_unref(session->who);
+        session->who = principal_ref(who);
+        peer_set_who(session->peer, who);
     }
     touch(session);
     return session;

@@ -25,7 +25,7 @@ struct session {
     struct list link; /* in core->session_list */
     struct core *core;
     const struct revision *revision;
-    const struct principal *who;
+    const struct principal *who; /* a reference: of the newest request */
     struct peer *peer;
     struct listen *listen; /* everything subscribed in this session */
     struct list calls;     /* requests under way */
@@ -51,7 +51,8 @@ int session_create(struct core *core, const struct revision *revision, const str
                    struct session **ret, struct tidings_error *err);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
-/* NULL: unknown, ended, or somebody else's. Counts as activity. */
+/* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
+ * `who` may do. */
 struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who);
 /* Which worker a session id belongs to; -1: not one of ours. */
 int session_worker(struct tidings_str id);

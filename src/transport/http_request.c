@@ -7,6 +7,7 @@
 #include "core/inbound.h"
 #include "core/session.h"
 #include "transport/http_conn.h"
+#include "transport/who.h"
 
 #define ENDPOINT "/mcp"
 
@@ -111,6 +112,10 @@ void conn_begin_request(struct http_conn *conn, const struct http_request *req)
     conn->r->is_chunked = req->chunked;
     if (conn->r->is_chunked) {
         http_chunked_init(&conn->r->chunked);
+    }
+    if (who_identify(&conn->channel, conn->fd, sendq_tls(&conn->out)) < 0) {
+        conn_refuse(conn, 503, "out of memory");
+        return;
     }
     conn->r->route = route_find(conn->hw->config, req->path);
     conn->r->is_resource = !conn->r->route && resource_is_at(conn, req->path);

@@ -196,7 +196,7 @@ void side_open(struct http_conn *conn)
 void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text)
 {
     struct side_stream *s = id.ptr ? map_find(&conn->hw->side_streams, id) : NULL;
-    if (!s || s->conn->channel.who != conn->channel.who) {
+    if (!s || !principal_is_same(s->conn->channel.who, conn->channel.who)) {
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET " SSE_PATH " opens one");
     } else if (!pipe_has_room(&s->conn->channel, &s->conn->out)) {

@@ -220,6 +220,10 @@ static void read_input(struct line_conn *conn)
         if (conn->state == LINE_SHAKING && tls_session_is_ready(tls)) {
             set_state(conn, LINE_FRESH);
         }
+        if (n > 0 && who_identify(&conn->line.channel, conn->fd, tls) < 0) {
+            close_conn(conn, "out of memory");
+            return;
+        }
         if (n > 0) {
             on_input(conn, (size_t)n);
         }

@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
+/* What is found into `out`, which is untouched otherwise; an address is nobody's name. */
+static enum principal_kind find_out(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
 {
     const char *subject = tls ? tls_session_peer(tls) : NULL;
     if (subject) {
         snprintf(out, PRINCIPAL_MAX, "%s", subject);
-        return;
+        return PRINCIPAL_CERTIFICATE;
     }
     union {
         struct sockaddr any;
@@ -25,7 +26,7 @@ void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]
     } from = {0};
     socklen_t len = sizeof(from);
     if (getpeername(fd, &from.any, &len) < 0) {
-        return;
+        return PRINCIPAL_ANONYMOUS;
     }
     if (from.any.sa_family == AF_INET) {
         inet_ntop(AF_INET, &from.v4.sin_addr, out, PRINCIPAL_MAX);
@@ -36,8 +37,30 @@ void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]
         socklen_t size = sizeof(user);
         if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) {
             snprintf(out, PRINCIPAL_MAX, "uid:%lu", (unsigned long)user.uid);
+            return PRINCIPAL_USER;
         }
     }
+    return PRINCIPAL_ANONYMOUS;
+}
+
+void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
+{
+    (void)find_out(fd, tls, out);
+}
+
+int who_identify(struct channel *channel, int fd, const struct tls_session *tls)
+{
+    if (channel->who) {
+        return 0;
+    }
+    char name[PRINCIPAL_MAX] = "";
+    struct principal_spec spec = {.kind = find_out(fd, tls, name)};
+    spec.name = spec.kind == PRINCIPAL_ANONYMOUS ? STR_EMPTY : tidings_str(name);
+    const struct principal *who = NULL;
+    int rc = principal_intern(channel->core, &spec, &who, NULL);
+    channel_set_who(channel, who);
+    principal_unref(who);
+    return rc;
 }
 
 bool who_took_nothing(int fd)

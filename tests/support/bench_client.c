@@ -216,6 +216,21 @@ struct client *client_pipe(struct bench *b)
     return client_open(b, 0, &pipe_ops);
 }
 
+void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
+               int64_t expires_ms)
+{
+    struct tidings_str given[PRINCIPAL_MAX_SCOPES + 1], rest = tidings_str(scopes);
+    struct principal_spec spec = {
+        .kind = kind, .name = tidings_str(name), .scopes = given, .expires_ms = expires_ms};
+    while (rest.len > 0) {
+        given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
+    }
+    const struct principal *who = NULL;
+    assert_int_equal(principal_intern(c->channel.core, &spec, &who, NULL), 0);
+    channel_set_who(&c->channel, who);
+    principal_unref(who);
+}
+
 void client_vanish(struct client *c)
 {
     if (c->is_gone) {

@@ -56,6 +56,9 @@ struct client {
 struct client *client_http(struct bench *b);
 struct client *client_http_at(struct bench *b, size_t core);
 struct client *client_pipe(struct bench *b);
+/* What it asks from now on is asked by this one; `scopes` are separated by spaces. */
+void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
+               int64_t expires_ms);
 /* The connection vanishes; the record stays. */
 void client_vanish(struct client *c);
 /* Vanishes, checks the record, frees. */

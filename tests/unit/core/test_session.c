@@ -289,8 +289,7 @@ static void a_session_belongs_to_whoever_made_it(void **state)
     struct bench_session s;
     bench_session(&b, "2025-11-25", &s);
     struct client *c = client_http(&b);
-    static const char somebody_else;
-    c->channel.who = (const struct principal *)&somebody_else;
+    client_is(c, PRINCIPAL_TOKEN, "somebody else", "", 0);
     client_legacy(c, s.id, "1", "ping", NULL);
     assert_int_equal(client_answer(c)->status, 404);
     client_free(c);

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Principals, interned: kind, name, scopes (sorted) and end, written one after the other, are the
+ * key. A principal is one block of memory with its texts.
+ */
+#include "core/principal.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/core.h"
+
+#define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
+
+void principals_init(struct principals *all)
+{
+    map_init(&all->by_key);
+}
+
+void principals_deinit(struct principals *all)
+{
+    size_t pos = 0;
+    struct principal *p;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        p->core = NULL;
+    }
+    map_deinit(&all->by_key);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Texts that separate nothing in the key, and nothing in a log. */
+static bool is_printable(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if ((unsigned char)s.ptr[i] < 0x20 || s.ptr[i] == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int check(const struct principal_spec *spec, struct tidings_error *err)
+{
+    bool is_anonymous = spec->kind == PRINCIPAL_ANONYMOUS;
+    if (is_anonymous != (spec->name.len == 0) || !is_printable(spec->name)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a principal has a name without control characters");
+    }
+    if (spec->name.len >= PRINCIPAL_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a principal's name may be at most %u bytes long",
+                            PRINCIPAL_MAX - 1);
+    }
+    if (spec->scope_count > PRINCIPAL_MAX_SCOPES) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a principal may have at most %u scopes",
+                            PRINCIPAL_MAX_SCOPES);
+    }
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        if (spec->scopes[i].len > PRINCIPAL_SCOPE_MAX || !is_printable(spec->scopes[i])) {
+            return tidings_fail(err, TIDINGS_E_LIMIT,
+                                "a scope is at most %u bytes long, without control characters",
+                                PRINCIPAL_SCOPE_MAX);
+        }
+    }
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return str_cmp(*(const struct tidings_str *)a, *(const struct tidings_str *)b);
+}
+
+/* Sorted and each once, into `out`. */
+static size_t sort_scopes(const struct principal_spec *spec,
+                          struct tidings_str out[PRINCIPAL_MAX_SCOPES])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        out[i] = spec->scopes[i];
+    }
+    qsort(out, spec->scope_count, sizeof(*out), by_text);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        if (out[i].len > 0 && (n == 0 || !str_eq(out[n - 1], out[i]))) {
+            out[n++] = out[i];
+        }
+    }
+    return n;
+}
+
+static struct principal *create(struct core *core, const struct principal_spec *spec,
+                                struct tidings_str key)
+{
+    size_t text = key.len + spec->name.len + 1;
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        text += spec->scopes[i].len;
+    }
+    size_t scopes = spec->scope_count * sizeof(struct tidings_str);
+    struct principal *p = mem_zalloc(sizeof(*p) + scopes + text);
+    if (!p) {
+        return NULL;
+    }
+    struct tidings_str *own = (struct tidings_str *)(p + 1);
+    char *at = (char *)(own + spec->scope_count);
+    p->kind = spec->kind;
+    p->scopes = own;
+    p->scope_count = spec->scope_count;
+    p->expires_ms = spec->expires_ms;
+    p->core = core;
+    p->refs = 1;
+    p->key = str_place(&at, key);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        own[i] = str_place(&at, spec->scopes[i]);
+    }
+    p->name = str_place(&at, spec->name);
+    if (map_put(&core->principals.by_key, p->key, p, NULL) < 0) {
+        mem_free(p);
+        return NULL;
+    }
+    return p;
+}
+
+static void put_key(struct buf *key, const struct principal_spec *spec)
+{
+    buf_putf(key, "%d %lld ", (int)spec->kind, (long long)spec->expires_ms);
+    buf_puts(key, spec->name);
+    for (size_t i = 0; i < spec->scope_count; i++) {
+        buf_putc(key, '\n');
+        buf_puts(key, spec->scopes[i]);
+    }
+}
+
+int principal_intern(struct core *core, const struct principal_spec *spec,
+                     const struct principal **ret, struct tidings_error *err)
+{
+    struct tidings_str scopes[PRINCIPAL_MAX_SCOPES];
+    int rc = check(spec, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct principal_spec sorted = *spec;
+    sorted.scopes = scopes;
+    sorted.scope_count = sort_scopes(spec, scopes);
+    struct buf key;
+    buf_init(&key, KEY_MAX);
+    put_key(&key, &sorted);
+    struct principal *p = map_find(&core->principals.by_key, buf_str(&key));
+    if (p) {
+        p->refs++;
+    } else {
+        p = key.failed ? NULL : create(core, &sorted, buf_str(&key));
+    }
+    buf_deinit(&key);
+    *ret = p;
+    return p ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+const struct principal *principal_ref(const struct principal *p)
+{
+    struct principal *counted = (struct principal *)(uintptr_t)p; /* not part of the value */
+    if (counted) {
+        counted->refs++;
+    }
+    return p;
+}
+
+void principal_unref(const struct principal *p)
+{
+    struct principal *counted = (struct principal *)(uintptr_t)p;
+    if (counted && --counted->refs == 0) {
+        if (counted->core) {
+            map_remove(&counted->core->principals.by_key, counted->key);
+        }
+        mem_free(counted);
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+bool principal_is_same(const struct principal *a, const struct principal *b)
+{
+    return a == b || (a && b && a->kind == b->kind && str_eq(a->name, b->name));
+}
+
+bool principal_has_scope(const struct principal *p, struct tidings_str scope)
+{
+    for (size_t i = 0; i < p->scope_count; i++) {
+        if (str_eq(p->scopes[i], scope)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool principal_is_expired(const struct principal *p, int64_t now_ms)
+{
+    return p && p->expires_ms > 0 && now_ms >= p->expires_ms;
+}
