@@ -11,11 +11,13 @@
 int command_serve(int argc, char **argv);
 int command_watch(int argc, char **argv);
 int command_config(int argc, char **argv);
+int command_token(int argc, char **argv);
 int command_version(int argc, char **argv);
 
 void serve_usage(void); /* to standard output */
 void watch_usage(void);
 void config_usage(void);
+void token_usage(void);
 
 /* Say what failed and what to do next on standard error; returns the exit status. `hint` may be
  * NULL. */

@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"serve", command_serve, serve_usage, "serve directories as live MCP resources"},
     {"watch", command_watch, watch_usage, "print changes of resources as they happen"},
     {"config", command_config, config_usage, "print the configuration in effect"},
+    {"token", command_token, token_usage, "make a bearer token and its line for a file"},
     {"help", command_help, NULL, "explain a command"},
     {"version", command_version, NULL, "print version and features"},
 };
