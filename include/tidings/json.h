@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A few members of a JSON text, and merge patches, for programs that bring no JSON library of their
+ * JSON texts taken apart, put together and merged, for programs that bring no JSON library of their
  * own:
  *
  *     char *name = tidings_json_string(params, "/metadata/name");
@@ -28,6 +28,28 @@ TIDINGS_API char *tidings_json_get(struct tidings_str json, const char *pointer)
 /* The same for a string, as it reads: without quotes and escapes. NULL also when what is there is
  * no string, or holds a NUL. */
 TIDINGS_API char *tidings_json_string(struct tidings_str json, const char *pointer);
+
+/* The same for a string that holds base64: its bytes, `*ret_len` of them, and a NUL behind. NULL
+ * also when it is no base64. */
+TIDINGS_API char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *ret_len);
+
+/* Call `fn` for each member of the object, or element of the array (`key` is empty then), that is
+ * at `pointer`, in their order, until it returns something other than 0. Both slices are borrowed
+ * for the call and end with a NUL; `value` is compact JSON text. What `fn` returned last; 0 without
+ * members; TIDINGS_E_NOTFOUND: there is no object and no array; TIDINGS_E_NOMEM. */
+typedef int (*tidings_json_each_fn)(void *user, struct tidings_str key, struct tidings_str value);
+TIDINGS_API int tidings_json_each(struct tidings_str json, const char *pointer,
+                                  tidings_json_each_fn fn, void *user);
+
+/* A JSON string of this text, with quotes and escapes. Bytes that are no UTF-8 become U+FFFD. NULL:
+ * no memory. */
+TIDINGS_API char *tidings_json_quote(struct tidings_str text);
+
+/* A JSON text as people write it, as compact JSON text: comments (// and the form of C), and commas
+ * behind the last member, are allowed. NULL with the line in `err`. */
+TIDINGS_API char *tidings_json_compact(struct tidings_str text, struct tidings_error *err);
+/* The reverse: over several lines, two blanks for each level. NULL: no JSON, or no memory. */
+TIDINGS_API char *tidings_json_pretty(struct tidings_str json);
 
 /* `target` after the merge patch (RFC 7396), as compact JSON text; an empty target: there is
  * nothing yet. NULL on failure. */

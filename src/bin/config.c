@@ -11,7 +11,7 @@
 
 #define ARGS_MAX 1024
 
-int command_config(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct tidings_error err = {0};
     char *rest[ARGS_MAX];
@@ -43,10 +43,12 @@ int command_config(int argc, char **argv)
     return status;
 }
 
-void config_usage(void)
-{
-    fputs("usage: tidings config [--print] [OPTION…] [DIR…]\n\n"
-          "Print the configuration 'tidings serve' would use with the same arguments, in the form\n"
-          "of tidings.json, with the origin of each value.\n",
-          stdout);
-}
+const struct command command_config = {
+    .name = "config",
+    .args = "[--print] [DIR…]",
+    .help = "print the configuration in effect",
+    .about = "Print the configuration 'tidings serve' would use with the same arguments, in the "
+             "form\nof tidings.json, with the origin of each value.\n",
+    .arg_kind = ARG_FILE,
+    .run_raw = run,
+};

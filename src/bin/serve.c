@@ -69,8 +69,6 @@ static void catch_signals(void)
     sigaction(SIGINT, &act, NULL);
     has_terminal = tcgetpgrp(STDERR_FILENO) >= 0;
     sigaction(SIGHUP, &act, NULL);
-    act.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &act, NULL);
 }
 
 /* What to do next, where the sentence alone does not say. */
@@ -87,7 +85,7 @@ static const char *hint_for(int code)
     }
 }
 
-int command_serve(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     struct tidings_error err = {0};
     struct tidings_server *server = tidings_server_create(&err);
@@ -114,17 +112,16 @@ int command_serve(int argc, char **argv)
     return status;
 }
 
-void serve_usage(void)
-{
-    char *options = tidings_config_help();
-    fputs(
-        "usage: tidings serve [OPTION…] [DIR…]\n\n"
+const struct command command_serve = {
+    .name = "serve",
+    .args = "[DIR…]",
+    .help = "serve directories as live MCP resources",
+    .about =
         "Serve each DIR, at file:///absolute/path/, on http://127.0.0.1:7777/mcp unless another "
         "door is\nnamed (--stdio, --tcp, --unix).\n\n"
         "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
         "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
-        "options win\nover variables, variables over the file.\n\n",
-        stdout);
-    fputs(options ? options : "", stdout);
-    tidings_free(options);
-}
+        "options win\nover variables, variables over the file.\n",
+    .arg_kind = ARG_FILE,
+    .run_raw = run,
+};

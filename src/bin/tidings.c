@@ -1,56 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program: find the subcommand, help, failures in one tone of voice.
+ * The program: find the command, run it, failures in one tone of voice.
  */
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "command.h"
 
-struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    void (*usage)(void); /* NULL: none of its own */
-    const char *help;
-};
-
-static int command_help(int argc, char **argv);
-
-static const struct command commands[] = {
-    {"serve", command_serve, serve_usage, "serve directories as live MCP resources"},
-    {"watch", command_watch, watch_usage, "print changes of resources as they happen"},
-    {"config", command_config, config_usage, "print the configuration in effect"},
-    {"token", command_token, token_usage, "make a bearer token and its line for a file"},
-    {"help", command_help, NULL, "explain a command"},
-    {"version", command_version, NULL, "print version and features"},
-};
-#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
-
-static void usage(FILE *out)
+int command_unknown(const char *name)
 {
-    fputs("usage: tidings COMMAND [ARGUMENT…]\n\n", out);
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].help);
+    const char *names[128];
+    size_t count = 0;
+    for (; commands[count] && count + 1 < sizeof(names) / sizeof(names[0]); count++) {
+        names[count] = commands[count]->name;
     }
-    fputs("\ntry: tidings serve .      then: tidings watch http://127.0.0.1:7777/mcp .\n", out);
-}
-
-static const struct command *find(const char *name)
-{
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return &commands[i];
-        }
-    }
-    return NULL;
-}
-
-static int unknown(const char *name)
-{
-    const char *names[COMMAND_COUNT + 1] = {0};
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i].name;
-    }
+    names[count] = NULL;
     const char *near = suggest(name, names);
     if (near) {
         fprintf(stderr, "tidings: unknown command '%.60s', did you mean '%s'?\n", name, near);
@@ -59,20 +23,6 @@ static int unknown(const char *name)
     }
     fputs("tidings: 'tidings help' lists the commands\n", stderr);
     return tidings_code_exit(TIDINGS_E_INVALID);
-}
-
-static int command_help(int argc, char **argv)
-{
-    const struct command *c = argc > 0 ? find(argv[0]) : NULL;
-    if (argc > 0 && !c) {
-        return unknown(argv[0]);
-    }
-    if (c && c->usage) {
-        c->usage();
-    } else {
-        usage(stdout);
-    }
-    return 0;
 }
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
@@ -94,7 +44,8 @@ int command_misuse(const char *command, const char *problem, const char *argumen
     return tidings_code_exit(TIDINGS_E_INVALID);
 }
 
-bool command_wants_help(int argc, char **argv)
+/* Is --help or -h among the arguments (before a "--")? */
+static bool wants_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -104,10 +55,50 @@ bool command_wants_help(int argc, char **argv)
     return false;
 }
 
+static int run_raw(const struct command *c, int argc, char **argv)
+{
+    if (wants_help(argc, argv)) {
+        help_print(c);
+        return 0;
+    }
+    return c->run_raw(argc, argv);
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    struct cli *cli = calloc(1, c->size > 0 ? c->size : sizeof(*cli));
+    if (!cli) {
+        struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
+        return command_fail(c->name, &err, NULL);
+    }
+    int status = cli_parse(cli, c, argc, argv);
+    if (status == 0 && cli->help) {
+        help_print(c);
+    } else if (status == 0) {
+        status = c->run(cli);
+    }
+    cli_release(cli);
+    free(cli);
+    return status;
+}
+
+/* `tidings entity get …`: the second word is part of the name. */
+static int run_group(const struct command *group, int argc, char **argv)
+{
+    char name[64];
+    if (argc == 0 || wants_help(1, argv)) {
+        help_print(group);
+        return argc == 0 ? tidings_code_exit(TIDINGS_E_INVALID) : 0;
+    }
+    snprintf(name, sizeof(name), "%s %.40s", group->name, argv[0]);
+    const struct command *c = command_find(name);
+    return c ? run(c, argc - 1, argv + 1) : command_unknown(name);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        usage(stderr);
+        help_usage(stderr);
         return tidings_code_exit(TIDINGS_E_INVALID);
     }
     const char *name = argv[1];
@@ -116,13 +107,14 @@ int main(int argc, char **argv)
     } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         name = "version";
     }
-    const struct command *c = find(name);
+    const struct command *c = command_find(name);
     if (!c) {
-        return unknown(name);
+        return command_unknown(name);
     }
-    if (c->usage && command_wants_help(argc - 2, argv + 2)) {
-        c->usage();
-        return 0;
+    /* Whoever reads our output may stop to: then writing fails, and we end in order. */
+    signal(SIGPIPE, SIG_IGN);
+    if (command_is_group(c)) {
+        return run_group(c, argc - 2, argv + 2);
     }
-    return c->run(argc - 2, argv + 2);
+    return c->run_raw ? run_raw(c, argc - 2, argv + 2) : run(c, argc - 2, argv + 2);
 }

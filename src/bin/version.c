@@ -9,12 +9,9 @@
 
 #include "command.h"
 
-int command_version(int argc, char **argv)
+static int run(struct cli *cli)
 {
-    (void)argv;
-    if (argc > 0) {
-        return command_misuse("version", "takes no arguments", NULL);
-    }
+    (void)cli;
     char *client = tidings_client_library();
     printf("tidings %s\n", tidings_version());
     printf("  protocol  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n");
@@ -27,3 +24,11 @@ int command_version(int argc, char **argv)
     tidings_free(client);
     return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
 }
+
+const struct command command_version = {
+    .name = "version",
+    .help = "print version and features",
+    .about = "Print the version and the libraries at hand.\n",
+    .is_plain = true,
+    .run = run,
+};

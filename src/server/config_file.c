@@ -7,15 +7,19 @@
  */
 #include "server/config.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/whole_file.h"
 #include "server/builtin.h"
 #include "server/config_table.h"
 #include "server/rules.h"
+#include "json/comments.h"
 #include "json/json.h"
 #include "json/write.h"
 
@@ -439,40 +443,6 @@ static int take_member(const struct reading *r, struct tidings_str key, struct j
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Turn comments into blanks, line breaks kept. The line of an unclosed one, or 0. */
-static unsigned blank_comments(char *text, size_t len)
-{
-    unsigned line = 1;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        line += text[i] == '\n' ? 1 : 0;
-        if (in_string) {
-            in_string = text[i] != '"' && text[i] != '\n';
-            i += text[i] == '\\' ? 1 : 0;
-        } else if (text[i] == '"') {
-            in_string = true;
-        } else if (text[i] == '/' && i + 1 < len && text[i + 1] == '/') {
-            for (; i < len && text[i] != '\n'; i++) {
-                text[i] = ' ';
-            }
-            line += i < len ? 1 : 0;
-        } else if (text[i] == '/' && i + 1 < len && text[i + 1] == '*') {
-            unsigned opened = line;
-            text[i] = text[i + 1] = ' ';
-            for (i += 2; i + 1 < len && !(text[i] == '*' && text[i + 1] == '/'); i++) {
-                line += text[i] == '\n' ? 1 : 0;
-                text[i] = text[i] == '\n' ? '\n' : ' ';
-            }
-            if (i + 1 >= len) {
-                return opened;
-            }
-            text[i] = text[i + 1] = ' ';
-            i++;
-        }
-    }
-    return 0;
-}
-
 /* "line 3 column 8: …" of the parser becomes "file:3: …". */
 static int locate_parse_error(const struct reading *r, int rc, struct tidings_error *err)
 {
@@ -531,7 +501,7 @@ int config_load_text(struct config *c, const char *path, struct tidings_str text
     mem_free(c->file);
     c->file = file;
     file = NULL;
-    unsigned unclosed = blank_comments(copy, text.len);
+    unsigned unclosed = json_blank_comments(copy, text.len);
     if (unclosed > 0) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "%s:%u: the comment is never closed", path,
                           unclosed);
@@ -545,12 +515,46 @@ fail_copy:
     return rc;
 }
 
+static int read_all(int fd, struct buf *out, struct tidings_error *err)
+{
+    for (;;) {
+        if (buf_reserve(out, 4096) < 0) {
+            return tidings_fail(err, out->failed, "larger than %u bytes", CONFIG_FILE_MAX);
+        }
+        ssize_t n = read(fd, out->ptr + out->len, 4096);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return error_errno(err, errno, "read");
+        }
+        if (n == 0) {
+            return 0;
+        }
+        out->len += (size_t)n;
+    }
+}
+
 int config_load_file(struct config *c, const char *path, struct tidings_error *err)
 {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return error_errno(err, errno, "open '%s'", path);
+    }
     struct buf text;
+    struct stat st;
     buf_init(&text, CONFIG_FILE_MAX + 8192);
-    int rc = whole_file_read(path, CONFIG_FILE_MAX, &text, err);
+    int rc = fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
+    if (rc == 0 && !S_ISREG(st.st_mode)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "not a regular file");
+    }
     if (rc == 0) {
+        rc = read_all(fd, &text, err);
+    }
+    close(fd);
+    if (rc < 0) {
+        rc = error_wrap(err, rc, "'%s'", path);
+    } else {
         rc = config_load_text(c, path, buf_str(&text), err);
     }
     buf_deinit(&text);

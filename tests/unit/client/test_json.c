@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON for programs: members by pointer, strings as they read, merge patches.
+ * JSON for programs: members by pointer, strings as they read, texts made for people and
+ * machines, merge patches.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -70,11 +72,105 @@ static void a_merge_patch_is_applied(void **state)
     merge("{}", "", NULL);
 }
 
+static void base64_is_given_as_its_bytes(void **state)
+{
+    (void)state;
+    struct tidings_str json = tidings_str("{\"b\":\"AAH/\",\"e\":\"\",\"x\":\"A\",\"n\":1}");
+    size_t len = 99;
+    char *bytes = tidings_json_bytes(json, "/b", &len);
+    assert_non_null(bytes);
+    assert_int_equal(len, 3);
+    assert_memory_equal(bytes, "\0\1\xff", 4); /* and a NUL */
+    tidings_free(bytes);
+    bytes = tidings_json_bytes(json, "/e", &len);
+    assert_non_null(bytes);
+    assert_int_equal(len, 0);
+    assert_string_equal(bytes, "");
+    tidings_free(bytes);
+    assert_null(tidings_json_bytes(json, "/x", &len));
+    assert_null(tidings_json_bytes(json, "/n", &len));
+    assert_null(tidings_json_bytes(tidings_str("{"), "/n", &len));
+}
+
+struct heard {
+    char text[256];
+    int stop_after;
+};
+
+static int hear(void *user, struct tidings_str key, struct tidings_str value)
+{
+    struct heard *h = user;
+    size_t n = strlen(h->text);
+    assert_int_equal(strlen(value.ptr), value.len);
+    snprintf(h->text + n, sizeof(h->text) - n, "%s=%s;", key.ptr, value.ptr);
+    return --h->stop_after == 0 ? 7 : 0;
+}
+
+static void each(const char *json, const char *pointer, int stop_after, int rc, const char *told)
+{
+    struct heard h = {"", stop_after};
+    assert_int_equal(tidings_json_each(tidings_str(json), pointer, hear, &h), rc);
+    assert_string_equal(h.text, told);
+}
+
+static void members_and_elements_are_told_in_order(void **state)
+{
+    (void)state;
+    const char *json = "{ \"z\": [1, \"x\"], \"a\": {\"b\": null} }";
+    each(json, "", 0, 0, "z=[1,\"x\"];a={\"b\":null};");
+    each(json, "", 1, 7, "z=[1,\"x\"];");
+    each(json, "/z", 0, 0, "=1;=\"x\";");
+    each(json, "/a", 0, 0, "b=null;");
+    each(json, "/a/b", 0, TIDINGS_E_NOTFOUND, "");
+    each(json, "/q", 0, TIDINGS_E_NOTFOUND, "");
+    each("[]", "", 0, 0, "");
+    each("nonsense", "", 0, TIDINGS_E_NOTFOUND, "");
+}
+
+static void text_is_quoted(void **state)
+{
+    (void)state;
+    check(tidings_json_quote(tidings_str("a\"\n\x1b é")), "\"a\\\"\\n\\u001b é\"");
+    check(tidings_json_quote(tidings_str("\xff")), "\"\xef\xbf\xbd\"");
+    check(tidings_json_quote(tidings_str("")), "\"\"");
+}
+
+static void compact(const char *json, const char *expected, const char *why)
+{
+    struct tidings_error err = {0, ""};
+    check(tidings_json_compact(tidings_str(json), &err), expected);
+    assert_non_null(strstr(err.text, why));
+}
+
+static void what_people_write_becomes_json(void **state)
+{
+    (void)state;
+    compact("// a\n{\"a\": [1, 2, /* , */ ], \"b\": \"//,}\",\n}\n", "{\"a\":[1,2],\"b\":\"//,}\"}",
+            "");
+    compact("{\"a\": \"\\\",]\",}", "{\"a\":\"\\\",]\"}", "");
+    compact("[,]", "[]", "");
+    compact("{\n/* never", NULL, "line 2");
+    compact("{\n\n\"a\":}", NULL, "line 3");
+}
+
+static void json_is_laid_out_for_people(void **state)
+{
+    (void)state;
+    check(tidings_json_pretty(tidings_str("{\"a\": [1], \"b\":{}}")),
+          "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}");
+    check(tidings_json_pretty(tidings_str("{")), NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_are_found_by_pointer),
         cmocka_unit_test(strings_are_given_as_they_read),
+        cmocka_unit_test(base64_is_given_as_its_bytes),
+        cmocka_unit_test(members_and_elements_are_told_in_order),
+        cmocka_unit_test(text_is_quoted),
+        cmocka_unit_test(what_people_write_becomes_json),
+        cmocka_unit_test(json_is_laid_out_for_people),
         cmocka_unit_test(a_merge_patch_is_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

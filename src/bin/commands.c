@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of commands, in the order in which the help shows them, and the options they share.
+ */
+#include <stddef.h>
+
+#include "command.h"
+
+extern const struct command command_serve, command_config, command_watch, command_servers,
+    command_help, command_version;
+
+const struct command *const commands[] = {
+    &command_serve, &command_config,  &command_watch, &command_servers,
+    &command_help,  &command_version, NULL,
+};
+
+static const char *const colors[] = {"auto", "always", "never", NULL};
+static const char *const eras[] = {"auto", "modern", "legacy", NULL};
+
+#define AT(member) offsetof(struct cli, member)
+
+const struct option output_options[] = {
+    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print JSON, for programs"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = AT(quiet),
+     .help = "say nothing but results and failures"},
+    {.name = "color",
+     .kind = OPTION_CHOICE,
+     .offset = AT(color),
+     .metavar = "WHEN",
+     .help = "colours; auto: on a terminal, unless NO_COLOR is set",
+     .choices = colors},
+    {.name = "help",
+     .letter = 'h',
+     .kind = OPTION_FLAG,
+     .offset = AT(help),
+     .help = "explain the command"},
+    {0},
+};
+
+const struct option target_options[] = {
+    {.name = "target",
+     .letter = 't',
+     .kind = OPTION_TEXT,
+     .offset = AT(target),
+     .metavar = "SERVER",
+     .help = "the server; all arguments are the command's then (TIDINGS_TARGET)"},
+    {.name = "timeout",
+     .kind = OPTION_TIME,
+     .offset = AT(timeout_ms),
+     .metavar = "TIME",
+     .help = "how long to wait for an answer (default 30s)",
+     .min = 1,
+     .max = 86400000},
+    {.name = "era",
+     .kind = OPTION_CHOICE,
+     .offset = AT(era),
+     .metavar = "ERA",
+     .help = "what to speak: 2026-07-28 without sessions, or what was before",
+     .choices = eras},
+    {.name = "token",
+     .kind = OPTION_TEXT,
+     .offset = AT(token),
+     .metavar = "TEXT",
+     .help = "bearer token; others on this machine may see it, unlike TIDINGS_TOKEN"},
+    {.name = "token-file",
+     .kind = OPTION_FILE,
+     .offset = AT(token_file),
+     .metavar = "FILE",
+     .help = "file that holds the token"},
+    {.name = "header",
+     .letter = 'H',
+     .kind = OPTION_LIST,
+     .offset = AT(headers),
+     .metavar = "LINE",
+     .help = "HTTP: send \"Name: value\" too; may be repeated"},
+    {.name = "cacert",
+     .kind = OPTION_FILE,
+     .offset = AT(ca_file),
+     .metavar = "FILE",
+     .help = "TLS: accept certificates that come from these (PEM), not from those the system "
+             "trusts"},
+    {.name = "cert",
+     .kind = OPTION_FILE,
+     .offset = AT(cert_file),
+     .metavar = "FILE",
+     .help = "TLS: show this certificate (PEM)"},
+    {.name = "key",
+     .kind = OPTION_FILE,
+     .offset = AT(key_file),
+     .metavar = "FILE",
+     .help = "TLS: its key, when it is not in the same file"},
+    {0},
+};
+
+const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        if (strcmp(commands[i]->name, name) == 0) {
+            return commands[i];
+        }
+    }
+    return NULL;
+}
+
+bool command_is_group(const struct command *c)
+{
+    return !c->run && !c->run_raw;
+}
+
+bool command_is_in(const struct command *c, const struct command *group)
+{
+    size_t n = strlen(group->name);
+    return strncmp(c->name, group->name, n) == 0 && c->name[n] == ' ';
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings help`, and what `--help` prints: made of the tables.
+ */
+#include <stdlib.h>
+
+#include <tidings/server.h>
+
+#include "command.h"
+
+#define COLUMN 24u /* where explanations begin */
+#define WIDTH 96u
+
+/* `text` from column `at` on, broken at blanks. */
+static void put_wrapped(const char *text, size_t at)
+{
+    size_t column = at;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > at && column + 1 + n > WIDTH) {
+            printf("\n%*s", (int)at, "");
+            column = at;
+        } else if (column > at) {
+            putchar(' ');
+            column++;
+        }
+        printf("%.*s", (int)n, text);
+        column += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+static void put_row(const char *left, const char *help)
+{
+    printf("  %s", left);
+    size_t used = 2 + strlen(left);
+    if (used + 2 > COLUMN) {
+        putchar('\n');
+        used = 0;
+    }
+    printf("%*s", (int)(COLUMN - used), "");
+    put_wrapped(help, COLUMN);
+    putchar('\n');
+}
+
+static void put_options(const struct option *table, const char *title)
+{
+    char left[80], help[480];
+    if (!table || !table->name) {
+        return;
+    }
+    printf("\n%s\n", title);
+    for (; table->name; table++) {
+        char letter[5] = "";
+        if (table->letter) {
+            snprintf(letter, sizeof(letter), "-%c, ", table->letter);
+        }
+        snprintf(left, sizeof(left), "%s--%s%s%s", letter, table->name, table->metavar ? " " : "",
+                 table->metavar ? table->metavar : "");
+        int n = snprintf(help, sizeof(help), "%s", table->help);
+        for (size_t i = 0; table->choices && table->choices[i] && n > 0; i++) {
+            size_t at = (size_t)n < sizeof(help) ? (size_t)n : sizeof(help) - 1;
+            n += snprintf(help + at, sizeof(help) - at, "%s%s%s", i == 0 ? " (" : ", ",
+                          table->choices[i], table->choices[i + 1] ? "" : ")");
+        }
+        put_row(left, help);
+    }
+}
+
+static void put_group(const struct command *group)
+{
+    printf("usage: tidings %s COMMAND [ARGUMENT…]\n\n", group->name);
+    fputs(group->about ? group->about : "", stdout);
+    fputs(group->about ? "\n" : "", stdout);
+    for (size_t i = 0; commands[i]; i++) {
+        if (command_is_in(commands[i], group)) {
+            put_row(commands[i]->name, commands[i]->help);
+        }
+    }
+    printf("\n'tidings help %s COMMAND' explains one.\n", group->name);
+}
+
+void help_usage(FILE *out)
+{
+    fputs("usage: tidings COMMAND [ARGUMENT…]\n\n", out);
+    for (size_t i = 0; commands[i]; i++) {
+        if (!strchr(commands[i]->name, ' ')) {
+            fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
+        }
+    }
+    fputs(
+        "\n'tidings help COMMAND' explains one, 'tidings help exit' what the exit statuses mean.\n"
+        "try: tidings serve .      then: tidings watch http://127.0.0.1:7777/mcp .\n",
+        out);
+}
+
+/* Every code of the library has its row in the public header. */
+static const struct {
+    int status;
+    const char *text;
+} exits[] = {
+#define EXIT_ROW(name, value, text, http, exit) {exit, text},
+    TIDINGS_ERROR_MAP(EXIT_ROW)
+#undef EXIT_ROW
+};
+#define EXIT_COUNT (sizeof(exits) / sizeof(exits[0]))
+
+void help_exits(void)
+{
+    fputs("exit statuses\n\n", stdout);
+    put_row("0", "done");
+    put_row("1", "the server did as asked, but reports a failure: a tool that failed");
+    for (int status = 64; status < 79; status++) {
+        char left[8], help[256] = "";
+        for (size_t i = 0; i < EXIT_COUNT; i++) {
+            size_t at = strlen(help);
+            if (exits[i].status == status) {
+                snprintf(help + at, sizeof(help) - at, "%s%s", at > 0 ? "; " : "", exits[i].text);
+            }
+        }
+        if (help[0]) {
+            snprintf(left, sizeof(left), "%d", status);
+            put_row(left, help);
+        }
+    }
+}
+
+void help_print(const struct command *c)
+{
+    if (!c) {
+        help_usage(stdout);
+        return;
+    }
+    if (command_is_group(c)) {
+        put_group(c);
+        return;
+    }
+    printf("usage: tidings %s%s%s%s%s\n", c->name, c->is_plain ? "" : " [OPTION…]",
+           c->has_target ? " SERVER" : "", c->args ? " " : "", c->args ? c->args : "");
+    if (c->has_target) {
+        printf("       tidings %s [OPTION…]%s%s -- COMMAND [ARGUMENT…]\n", c->name,
+               c->args ? " " : "", c->args ? c->args : "");
+    }
+    printf("\n%s", c->about);
+    if (c->run_raw) {
+        char *options = tidings_config_help();
+        printf("\n%s", options ? options : "");
+        tidings_free(options);
+        return;
+    }
+    put_options(c->options, "options");
+    put_options(c->has_target ? target_options : NULL, "the server");
+    put_options(c->is_plain ? NULL : output_options, "output");
+    if (c->has_target) {
+        fputs("\nSERVER is a URL (http, https, ws, wss, tcp, unix:PATH, http+unix:PATH) or a name "
+              "that\n'tidings servers' lists; 'tidings help servers' says where names come from.\n",
+              stdout);
+    }
+}
+
+static int run(struct cli *cli)
+{
+    char name[64] = "";
+    if (cli->arg_count == 1 && strcmp(cli->args[0], "exit") == 0) {
+        help_exits();
+        return 0;
+    }
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        size_t n = strlen(name);
+        snprintf(name + n, sizeof(name) - n, "%s%s", n > 0 ? " " : "", cli->args[i]);
+    }
+    const struct command *c = cli->arg_count > 0 ? command_find(name) : NULL;
+    if (cli->arg_count > 0 && !c) {
+        return command_unknown(name);
+    }
+    help_print(c);
+    return 0;
+}
+
+const struct command command_help = {
+    .name = "help",
+    .args = "[COMMAND]",
+    .help = "explain a command",
+    .about = "Explain a command; 'tidings help exit' explains the exit statuses.\n",
+    .max_args = 2,
+    .arg_kind = ARG_COMMAND,
+    .is_plain = true,
+    .run = run,
+};

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+#include "target.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tidings/client.h>
+
+#include "output.h"
+
+#define TOKEN_MAX 16384u
+
+/* ---- files ------------------------------------------------------------------------------------
+ */
+
+/* The whole file, freed with free. NULL with `err`; TIDINGS_E_NOTFOUND: it is not there. */
+static char *read_whole(const char *path, size_t max, size_t *ret_len, struct stat *ret_stat,
+                        struct tidings_error *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *text = NULL;
+    size_t len = 0;
+    if (fd < 0 || fstat(fd, ret_stat) < 0) {
+        bool is_absent = errno == ENOENT || errno == ENOTDIR;
+        tidings_fail(err, is_absent ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
+                     strerror(errno));
+        goto done;
+    }
+    text = malloc(max + 2);
+    if (!text) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        goto done;
+    }
+    ssize_t n = 1;
+    while (n > 0 && len <= max) {
+        n = read(fd, text + len, max + 1 - len);
+        if (n < 0 && errno == EINTR) {
+            n = 1;
+        } else if (n > 0) {
+            len += (size_t)n;
+        }
+    }
+    if (n < 0 || len > max) {
+        tidings_fail(err, n < 0 ? TIDINGS_E_IO : TIDINGS_E_LIMIT, "%.160s: %s", path,
+                     n < 0 ? strerror(errno) : "the file is too large");
+        free(text);
+        text = NULL;
+        goto done;
+    }
+    text[len] = '\0';
+    *ret_len = len;
+done:
+    if (fd >= 0) {
+        close(fd);
+    }
+    return text;
+}
+
+/* Called for each file of names that may be used, the first that wins first. Not 0: no more. */
+typedef int (*file_fn)(void *user, const struct servers_context *context, struct tidings_str file);
+
+struct looking {
+    const char *command; /* for messages; NULL: none */
+    file_fn fn;
+    void *user;
+    bool is_project; /* the file at hand is not the user's own */
+};
+
+static const char *environment(const char *name)
+{
+    return getenv(name);
+}
+
+static int look_at(struct looking *l, const char *path, const char *folder)
+{
+    struct servers_context context = {path, folder, environment};
+    struct tidings_error err = {0};
+    struct stat st;
+    size_t len = 0;
+    char *text = read_whole(path, SERVERS_FILE_MAX, &len, &st, &err);
+    if (!text && err.code != TIDINGS_E_NOTFOUND && l->command) {
+        fprintf(stderr, "tidings %s: %s\n", l->command, err.text);
+    }
+    if (!text) {
+        return 0;
+    }
+    int rc = 0;
+    if (l->is_project && st.st_uid != getuid() && st.st_uid != 0) {
+        if (l->command) {
+            fprintf(stderr, "tidings %s: %.200s belongs to another user and is not used\n",
+                    l->command, path);
+        }
+    } else {
+        rc = l->fn(l->user, &context, tidings_strn(text, len));
+    }
+    free(text);
+    return rc;
+}
+
+/* Does the folder hold a repository? */
+static bool is_root(const char *folder)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof(path), "%s/.git", folder);
+    return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
+}
+
+static int look_at_project(struct looking *l)
+{
+    static const char *const names[] = {".mcp.json", ".vscode/mcp.json"};
+    const char *home = getenv("HOME");
+    char folder[PATH_MAX], path[PATH_MAX];
+    if (!getcwd(folder, sizeof(folder))) {
+        return 0;
+    }
+    l->is_project = true;
+    for (;;) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+            int n =
+                snprintf(path, sizeof(path), "%s/%s", strcmp(folder, "/") ? folder : "", names[i]);
+            int rc = n > 0 && (size_t)n < sizeof(path) ? look_at(l, path, folder) : 0;
+            if (rc != 0) {
+                return rc;
+            }
+        }
+        char *slash = strrchr(folder, '/');
+        if (!slash || folder[1] == '\0' || is_root(folder) || (home && strcmp(folder, home) == 0)) {
+            return 0;
+        }
+        slash[slash == folder ? 1 : 0] = '\0';
+    }
+}
+
+static int look(struct looking *l)
+{
+    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX];
+    bool has_base = base && base[0] == '/';
+    if (has_base || (home && home[0] == '/')) {
+        int n = snprintf(path, sizeof(path), "%s%s/tidings/servers.json", has_base ? base : home,
+                         has_base ? "" : "/.config");
+        int rc = n > 0 && (size_t)n < sizeof(path) ? look_at(l, path, home ? home : "/") : 0;
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return look_at_project(l);
+}
+
+/* ---- names ------------------------------------------------------------------------------------
+ */
+
+struct naming {
+    const struct cli *cli;
+    const char *name;
+    struct target *target;
+    struct tidings_error *err;
+    struct looking *looking;
+};
+
+static void say_launch(const struct cli *cli, const struct target *target, const char *path)
+{
+    fprintf(stderr, "tidings %s: launching, as %.200s says:", cli->command->name, path);
+    for (size_t i = 0; i < target->command.count; i++) {
+        fputc(' ', stderr);
+        put_text(stderr, tidings_str(target->command.items[i]));
+    }
+    fputc('\n', stderr);
+}
+
+static int find_name(void *user, const struct servers_context *context, struct tidings_str file)
+{
+    struct naming *n = user;
+    struct tidings_error why = {0};
+    int rc = servers_find(context, file, n->name, n->target, &why);
+    if (rc == TIDINGS_E_NOTFOUND) {
+        return 0;
+    }
+    if (rc < 0) {
+        *n->err = why;
+        return rc;
+    }
+    if (n->looking->is_project && !n->target->url && !n->cli->quiet && is_terminal(stderr)) {
+        say_launch(n->cli, n->target, context->path);
+    }
+    return 1;
+}
+
+static bool is_name(const char *text)
+{
+    return !strchr(text, ':') && !strchr(text, '/') && text[0] != '\0';
+}
+
+static int resolve(const struct cli *cli, const char *text, struct target *target,
+                   struct tidings_error *err)
+{
+    struct naming n = {.cli = cli, .name = text, .target = target, .err = err};
+    struct looking l = {.command = cli->command->name, .fn = find_name, .user = &n};
+    n.looking = &l;
+    if (!is_name(text)) {
+        size_t size = strlen(text) + 1;
+        target->url = tidings_alloc(size);
+        if (!target->url) {
+            return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        memcpy(target->url, text, size);
+        return 0;
+    }
+    int rc = look(&l);
+    if (rc == 0) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "no server is known by the name '%.80s'",
+                            text);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+struct telling {
+    target_fn fn;
+    void *user;
+    const char *path;
+    const char *command;
+};
+
+static void tell(void *user, struct tidings_str name, const char *kind, struct tidings_str what)
+{
+    struct telling *t = user;
+    t->fn(t->user, t->path, name, kind, what);
+}
+
+static int tell_file(void *user, const struct servers_context *context, struct tidings_str file)
+{
+    struct telling *t = user;
+    struct tidings_error err = {0};
+    t->path = context->path;
+    if (servers_each(context, file, tell, t, &err) < 0) {
+        fprintf(stderr, "tidings %s: %s\n", t->command, err.text);
+    }
+    return 0;
+}
+
+void target_each(const char *command, target_fn fn, void *user)
+{
+    struct telling t = {fn, user, NULL, command};
+    struct looking l = {.command = command, .fn = tell_file, .user = &t};
+    look(&l);
+}
+
+/* ---- a client ---------------------------------------------------------------------------------
+ */
+
+/* The token, freed with free; NULL and `err` untouched: none. */
+static char *find_token(const struct cli *cli, struct tidings_error *err)
+{
+    const char *variable = getenv("TIDINGS_TOKEN");
+    struct stat st;
+    size_t len = 0;
+    char *token = NULL;
+    if (cli->token || (!cli->token_file && variable && *variable)) {
+        token = strdup(cli->token ? cli->token : variable);
+        if (!token) {
+            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+    } else if (cli->token_file) {
+        token = read_whole(cli->token_file, TOKEN_MAX, &len, &st, err);
+        while (token && len > 0 && isspace((unsigned char)token[len - 1])) {
+            token[--len] = '\0';
+        }
+        if (token && len == 0) {
+            free(token);
+            token = NULL;
+            tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it",
+                         cli->token_file);
+        }
+    }
+    return token;
+}
+
+/* Those of the file and those of the line, NULL at the end; freed with free. */
+static const char **all_headers(const struct cli *cli, const struct target *target,
+                                struct tidings_error *err)
+{
+    size_t count = target->headers.count + cli->headers.count;
+    const char **all = calloc(count + 1, sizeof(*all));
+    if (!all) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        all[i] = i < target->headers.count ? target->headers.items[i]
+                                           : cli->headers.items[i - target->headers.count];
+        const char *colon = strchr(all[i], ':');
+        if (!colon || colon == all[i] || strpbrk(all[i], "\r\n")) {
+            tidings_fail(err, TIDINGS_E_INVALID, "a header is 'Name: value', not '%.80s'", all[i]);
+            free(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+/* What the file says of its environment holds for this process, which has nothing else to do. */
+static void set_environment(const struct target *target)
+{
+    for (size_t i = 0; i < target->env.count; i++) {
+        char *equals = strchr(target->env.items[i], '=');
+        if (equals && equals != target->env.items[i]) {
+            *equals = '\0';
+            setenv(target->env.items[i], equals + 1, 1);
+            *equals = '=';
+        }
+    }
+}
+
+struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err)
+{
+    static const char *const versions[] = {NULL, "2026-07-28", "2025-11-25"};
+    struct target target = {0};
+    struct tidings_client *client = NULL;
+    struct tidings_error why = {0};
+    struct tidings_client_options options = {
+        .timeout_ms = (uint32_t)cli->timeout_ms,
+        .ca_file = cli->ca_file,
+        .cert_file = cli->cert_file,
+        .key_file = cli->key_file,
+        .version = versions[cli->era],
+    };
+    char *token = find_token(cli, &why);
+    const char **headers = NULL;
+    if (why.code == 0 && !cli->launch) {
+        resolve(cli, cli->target, &target, &why);
+    }
+    if (why.code == 0) {
+        headers = all_headers(cli, &target, &why);
+    }
+    if (why.code == 0) {
+        options.token = token;
+        options.headers = headers;
+        options.directory = target.directory;
+        set_environment(&target);
+        const char *const *launch = cli->launch ? (const char *const *)cli->launch
+                                                : (const char *const *)target.command.items;
+        client = target.url ? tidings_client_create(target.url, &options, &why)
+                            : tidings_client_launch(launch, &options, &why);
+    }
+    if (!client) {
+        *err = why;
+    }
+    free(headers);
+    free(token);
+    target_deinit(&target);
+    return client;
+}
+
+const char *target_hint(const struct cli *cli, int code)
+{
+    bool by_name = cli->target && is_name(cli->target);
+    switch (code) {
+    case TIDINGS_E_INVALID:
+        return by_name ? NULL : "a server is a URL such as http://127.0.0.1:7777/mcp, or a name";
+    case TIDINGS_E_NOTFOUND:
+        return by_name ? "'tidings servers' lists the names that are known"
+                       : "check the address and the URIs; 'tidings ls' lists what a server has";
+    case TIDINGS_E_DENIED:
+        return "a token is given by --token-file or TIDINGS_TOKEN; certificates by --cacert, "
+               "--cert";
+    case TIDINGS_E_TIMEOUT:
+        return "--timeout gives it more time";
+    case TIDINGS_E_IO:
+        return cli->launch ? "check that the program can be run"
+                           : "check that the server runs and the address is right";
+    default:
+        return NULL;
+    }
+}

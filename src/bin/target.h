@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which server a command means. A target is a URL, or a name from one of these files, the first
+ * that has it:
+ *
+ *     $XDG_CONFIG_HOME/tidings/servers.json (~/.config/…)          the user's own
+ *     .mcp.json, .vscode/mcp.json here and in the folders above    the project's, up to the folder
+ *                                                                  of its repository or the home
+ *
+ * A project's file can have any command run: it is looked at only for a name that was given, never
+ * takes the place of a name of the user's own, is passed over when it belongs to another user, and
+ * what is launched because of it is said.
+ */
+#ifndef BIN_TARGET_H
+#define BIN_TARGET_H
+
+#include "command.h"
+#include "servers_file.h"
+
+/* The client of a command's target, not connected yet. NULL with `err`. What of it lies in files
+ * (names, tokens) is read here. */
+struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err);
+
+/* What to do about a failure of the client, or NULL. */
+const char *target_hint(const struct cli *cli, int code);
+
+/* Each server that is known by name, and the file it comes from, those first that win; a name that
+ * is hidden by an earlier one is told too. What cannot be read is told on standard error. */
+typedef void (*target_fn)(void *user, const char *path, struct tidings_str name, const char *kind,
+                          struct tidings_str what);
+void target_each(const char *command, target_fn fn, void *user);
+
+#endif

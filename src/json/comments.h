@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * JSON as people write it into files: what is no JSON is turned into blanks, so that lines and
+ * columns stay where they were.
+ */
+#ifndef JSON_COMMENTS_H
+#define JSON_COMMENTS_H
+
+#include <stddef.h>
+
+/* Comments, // to the end of the line and in the form of C. The line of an unclosed one, or 0. */
+unsigned json_blank_comments(char *text, size_t len);
+/* Commas with nothing but blanks between them and the end of an object or array. */
+void json_blank_commas(char *text, size_t len);
+
+#endif

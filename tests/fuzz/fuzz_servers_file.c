@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as a file of servers: an answer, no crash; what it lists can be looked for.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "bin/servers_file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *variable(const char *name)
+{
+    return name[0] == 'S' ? "value" : NULL;
+}
+
+static const struct servers_context context = {"f.json", "/project", variable};
+
+struct all {
+    struct tidings_str file;
+    unsigned left; /* so that a long list takes no time in its square */
+};
+
+static void find(void *user, struct tidings_str name, const char *kind, struct tidings_str what)
+{
+    struct all *all = user;
+    struct target target = {0};
+    struct tidings_error err = {0};
+    (void)kind;
+    (void)what;
+    if (all->left > 0) {
+        all->left--;
+        if (servers_find(&context, all->file, name.ptr, &target, &err) == TIDINGS_E_NOTFOUND) {
+            abort();
+        }
+        target_deinit(&target);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct all all = {tidings_strn((const char *)data, size), 8};
+    struct tidings_error err = {0};
+    servers_each(&context, all.file, find, &all, &err);
+    return 0;
+}
