@@ -31,4 +31,5 @@ function(tidings_link_layers target)
                         Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-set(TIDINGS_LAYERS base json wire uri store core provider transport server client)
+set(TIDINGS_LAYERS base json wire uri store core provider client auth transport
+    server)

@@ -343,6 +343,13 @@ TIDINGS_API void tidings_server_on_reloaded(struct tidings_server *server, tidin
  * was left out of this build. */
 TIDINGS_API const char *tidings_tls_library(void);
 
+/* Make a bearer token of 256 random bits for `name`, with `scopes` (blanks between them): the token
+ * itself, which is kept nowhere, and the line for the file of the row "auth-tokens", which holds
+ * only its hash. Release both texts with tidings_free. TIDINGS_E_INVALID for a name or scope that
+ * cannot stand in a line. */
+TIDINGS_API int tidings_token_create(struct tidings_str name, struct tidings_str scopes,
+                                     char **ret_token, char **ret_line, struct tidings_error *err);
+
 /* Called once, on the thread of tidings_server_run or tidings_server_start, when clients can
  * connect. `url` is the first of tidings_server_door. Set before it
  * starts. */

@@ -7,11 +7,11 @@
 #include "command.h"
 
 extern const struct command command_serve, command_config, command_watch, command_servers,
-    command_help, command_version;
+    command_token, command_help, command_version;
 
 const struct command *const commands[] = {
-    &command_serve, &command_config,  &command_watch, &command_servers,
-    &command_help,  &command_version, NULL,
+    &command_serve, &command_config, &command_watch,   &command_servers,
+    &command_token, &command_help,   &command_version, NULL,
 };
 
 static const char *const colors[] = {"auto", "always", "never", NULL};

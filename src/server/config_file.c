@@ -7,15 +7,12 @@
  */
 #include "server/config.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/whole_file.h"
 #include "server/builtin.h"
 #include "server/config_table.h"
 #include "server/rules.h"
@@ -515,46 +512,12 @@ fail_copy:
     return rc;
 }
 
-static int read_all(int fd, struct buf *out, struct tidings_error *err)
-{
-    for (;;) {
-        if (buf_reserve(out, 4096) < 0) {
-            return tidings_fail(err, out->failed, "larger than %u bytes", CONFIG_FILE_MAX);
-        }
-        ssize_t n = read(fd, out->ptr + out->len, 4096);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return error_errno(err, errno, "read");
-        }
-        if (n == 0) {
-            return 0;
-        }
-        out->len += (size_t)n;
-    }
-}
-
 int config_load_file(struct config *c, const char *path, struct tidings_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        return error_errno(err, errno, "open '%s'", path);
-    }
     struct buf text;
-    struct stat st;
     buf_init(&text, CONFIG_FILE_MAX + 8192);
-    int rc = fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
-    if (rc == 0 && !S_ISREG(st.st_mode)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "not a regular file");
-    }
+    int rc = whole_file_read(path, CONFIG_FILE_MAX, &text, err);
     if (rc == 0) {
-        rc = read_all(fd, &text, err);
-    }
-    close(fd);
-    if (rc < 0) {
-        rc = error_wrap(err, rc, "'%s'", path);
-    } else {
         rc = config_load_text(c, path, buf_str(&text), err);
     }
     buf_deinit(&text);

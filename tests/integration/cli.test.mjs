@@ -3,6 +3,7 @@
 // The program as a command: help, version, mistakes, and `tidings watch`.
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { test } from 'node:test';
 
 import { call } from './lib/rpc.mjs';
@@ -54,6 +55,10 @@ const MISTAKES = [
     [['serve', '--mount', 'nonsense', '/'], /mount|nonsense/],
     [['serve', '--protocol-max', '1999-01-01', '/'], /1999-01-01/],
     [['serve', '/no/such/directory'], /no\/such\/directory/],
+    [['token'], /token/],
+    [['token', 'alice', 'bob'], /bob/],
+    [['token', 'alice smith'], /blank/],
+    [['token', 'alice', '--scope', 'a"b'], /scope/],
     [['watch'], /watch|URL|usage/i],
     [['watch', 'nonsense', 'nonsense'], /nonsense/],
 ];
@@ -74,6 +79,14 @@ test('serving a file instead of a directory is explained', async (t) => {
     assert.notEqual(end.code, 0);
     assert.match(end.stderr, /a\.txt/);
     assert.match(end.stderr, /director/i);
+});
+
+test('token makes a token and the line of its hash, each for its place', async (t) => {
+    const end = await run(t, ['token', 'alice', '--scope', 'res:read', '--scope=res:write']);
+    assert.equal(end.code, 0, end.stderr);
+    assert.match(end.stderr, /^tdg_[A-Za-z0-9_-]{43}\n$/);
+    const hash = createHash('sha256').update(end.stderr.trim()).digest('hex');
+    assert.equal(end.stdout, `alice ${hash} res:read res:write\n`);
 });
 
 test('no arguments at all give help and a failure', async (t) => {

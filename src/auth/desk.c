@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker's desk: what was verified is remembered by the digest of its token, so that the token
+ * itself is kept nowhere. The list of identities has the one not used for the longest time first.
+ */
+#include "auth/auth_private.h"
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+struct auth_desk {
+    struct auth *auth;
+    struct mailbox *mailbox;
+    auth_release_fn release;
+    struct map known; /* digest -> struct identity */
+    struct list order;
+    unsigned generation;     /* of what is known */
+    struct identity *unkept; /* the answer to the last question, when it could not be remembered */
+    struct auth_counts counts;
+};
+
+/* ---- what is known --------------------------------------------------------------------------- */
+
+static struct tidings_str key_of(const struct identity *i)
+{
+    return tidings_strn((const char *)i->digest, SHA256_BYTES);
+}
+
+static void let_go(struct auth_desk *d, struct identity *i)
+{
+    if (i && i->is.attached && d->release) {
+        d->release(i->is.attached);
+    }
+    identity_destroy(i);
+}
+
+static void forget(struct auth_desk *d, struct identity *i)
+{
+    map_remove(&d->known, key_of(i));
+    list_remove(&i->link);
+    let_go(d, i);
+}
+
+static void forget_all(struct auth_desk *d)
+{
+    list_each (it, next, &d->order) {
+        forget(d, list_entry(it, struct identity, link));
+    }
+}
+
+/* Takes it. Without memory it is good for this one answer. */
+static void remember(struct auth_desk *d, struct identity *i, const unsigned char *digest)
+{
+    memcpy(i->digest, digest, SHA256_BYTES);
+    if (d->known.count >= AUTH_DESK_REMEMBERS) {
+        forget(d, list_entry(d->order.next, struct identity, link));
+    }
+    void *old = NULL;
+    if (map_put(&d->known, key_of(i), i, &old) < 0) {
+        d->unkept = i;
+        return;
+    }
+    if (old) {
+        list_remove(&((struct identity *)old)->link);
+        let_go(d, old);
+    }
+    list_append(&d->order, &i->link);
+}
+
+static bool is_over(int64_t when_ms, int64_t now_ms)
+{
+    return when_ms != 0 && when_ms <= now_ms;
+}
+
+static struct identity *recall(struct auth_desk *d, const unsigned char *digest, int64_t now_ms)
+{
+    unsigned generation = __atomic_load_n(&d->auth->generation, __ATOMIC_ACQUIRE);
+    if (generation != d->generation) {
+        forget_all(d);
+        d->generation = generation;
+    }
+    struct identity *i = map_find(&d->known, tidings_strn((const char *)digest, SHA256_BYTES));
+    if (i && (is_over(i->until_ms, now_ms) || is_over(i->is.expires_ms, now_ms))) {
+        forget(d, i);
+        i = NULL;
+    }
+    if (i) {
+        list_remove(&i->link);
+        list_append(&d->order, &i->link);
+    }
+    return i;
+}
+
+/* ---- answering ------------------------------------------------------------------------------- */
+
+/* RFC 6750 §2.1: b64token. */
+static bool is_token(struct tidings_str s)
+{
+    size_t len = s.len;
+    while (len > 0 && s.ptr[len - 1] == '=') {
+        len--;
+    }
+    for (size_t i = 0; i < len; i++) {
+        char c = s.ptr[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '-' || c == '.' || c == '_' || c == '~' || c == '+' || c == '/')) {
+            return false;
+        }
+    }
+    return len > 0 && s.len <= AUTH_TOKEN_MAX;
+}
+
+static void refuse(struct auth_desk *d, enum auth_outcome outcome, const char *why,
+                   struct auth_answer *answer)
+{
+    d->counts.malformed += outcome == AUTH_MALFORMED;
+    d->counts.invalid += outcome == AUTH_INVALID;
+    d->counts.unavailable += outcome == AUTH_UNAVAILABLE;
+    *answer = (struct auth_answer){.outcome = outcome, .description = why};
+}
+
+static void accept(struct identity *i, struct auth_answer *answer)
+{
+    *answer = (struct auth_answer){.outcome = AUTH_OK, .identity = &i->is};
+}
+
+static void settle(struct auth_desk *d, const struct verdict *v, const unsigned char *digest,
+                   struct auth_answer *answer)
+{
+    if (v->outcome != AUTH_OK) {
+        refuse(d, v->outcome, v->why, answer);
+        return;
+    }
+    d->counts.verified++;
+    remember(d, v->identity, digest);
+    accept(v->identity, answer);
+}
+
+bool auth_ask(struct auth_desk *d, struct tidings_str token, struct auth_answer *answer,
+              struct auth_question **question, auth_answer_fn fn, void *user)
+{
+    (void)question;
+    (void)fn;
+    (void)user;
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 hash;
+    int64_t now_ms = clock_wall_ms();
+    let_go(d, d->unkept);
+    d->unkept = NULL;
+    if (!is_token(token)) {
+        refuse(d, AUTH_MALFORMED, "the token has characters or a length that no token has", answer);
+        return true;
+    }
+    sha256_init(&hash);
+    sha256_put(&hash, token.ptr, token.len);
+    sha256_end(&hash, digest);
+    struct identity *known = recall(d, digest, now_ms);
+    if (known) {
+        d->counts.remembered++;
+        accept(known, answer);
+        return true;
+    }
+    struct verdict v;
+    verdict_find(d->auth, token, digest, now_ms, &v);
+    settle(d, &v, digest, answer);
+    return true;
+}
+
+void auth_cancel(struct auth_question *question)
+{
+    (void)question;
+}
+
+/* ---- the desk itself ------------------------------------------------------------------------- */
+
+struct auth_desk *auth_desk_create(struct auth *a, struct mailbox *mailbox, auth_release_fn release,
+                                   struct tidings_error *err)
+{
+    struct auth_desk *d = mem_zalloc(sizeof(*d));
+    if (!d) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    d->auth = a;
+    d->mailbox = mailbox_ref(mailbox);
+    d->release = release;
+    d->generation = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
+    map_init(&d->known);
+    list_init(&d->order);
+    return d;
+}
+
+void auth_desk_destroy(struct auth_desk *d)
+{
+    if (!d) {
+        return;
+    }
+    forget_all(d);
+    let_go(d, d->unkept);
+    map_deinit(&d->known);
+    mailbox_unref(d->mailbox);
+    mem_free(d);
+}
+
+const struct auth_counts *auth_desk_counts(const struct auth_desk *d)
+{
+    return &d->counts;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings token NAME`: make a token. The line for the file of tokens goes to standard output, so
+ * that it can be appended there; the token itself to standard error, for whoever it is.
+ */
+#include <stddef.h>
+#include <stdio.h>
+
+#include <tidings/server.h>
+
+#include "command.h"
+
+#define SCOPES_MAX 4096
+
+struct token {
+    struct cli cli;
+    struct words scopes;
+};
+
+/* Behind the others, with a blank. False: too long. */
+static bool add_scope(char *scopes, const char *scope)
+{
+    size_t len = strlen(scopes);
+    int n = snprintf(scopes + len, SCOPES_MAX - len, "%s%s", len > 0 ? " " : "", scope);
+    return n > 0 && (size_t)n < SCOPES_MAX - len;
+}
+
+static int run(struct cli *cli)
+{
+    const struct words *given = &((const struct token *)cli)->scopes;
+    char scopes[SCOPES_MAX] = "";
+    for (size_t i = 0; i < given->count; i++) {
+        if (!add_scope(scopes, given->items[i])) {
+            return command_misuse("token", "the scopes are too long", NULL);
+        }
+    }
+    struct tidings_error err = {0};
+    char *token = NULL, *line = NULL;
+    int rc =
+        tidings_token_create(tidings_str(cli->args[0]), tidings_str(scopes), &token, &line, &err);
+    if (rc < 0) {
+        return command_fail("token", &err, NULL);
+    }
+    /* Who cannot have the line must not have the token either. */
+    bool ok = printf("%s\n", line) > 0 && fflush(stdout) == 0;
+    if (ok) {
+        fprintf(stderr, "%s\n", token);
+    }
+    tidings_free(token);
+    tidings_free(line);
+    return ok ? 0 : tidings_code_exit(TIDINGS_E_IO);
+}
+
+static const struct option options[] = {
+    {.name = "scope",
+     .kind = OPTION_LIST,
+     .offset = offsetof(struct token, scopes),
+     .metavar = "SCOPE",
+     .help = "what it allows; may be repeated"},
+    {0},
+};
+
+const struct command command_token = {
+    .name = "token",
+    .args = "NAME >>FILE",
+    .help = "make a bearer token and its line for a file",
+    .about = "Make a bearer token for NAME. Standard output gets the line for the file of\n"
+             "'tidings serve --auth-tokens FILE', which holds only a hash; standard error gets "
+             "the\ntoken itself, this once.\n",
+    .options = options,
+    .size = sizeof(struct token),
+    .min_args = 1,
+    .max_args = 1,
+    .is_plain = true,
+    .run = run,
+};

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A desk with a file of tokens: answers, what is remembered, and what a reload does to it.
+ */
+#include "auth/auth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/loop.h"
+#include "base/str.h"
+
+#define ABC "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+struct fixture {
+    char path[64];
+    struct loop *loop;
+    struct mailbox *mailbox;
+    struct auth *auth;
+    struct auth_desk *desk;
+};
+
+static unsigned released;
+
+static void on_release(void *attached)
+{
+    released += *(unsigned *)attached;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    struct tidings_error err = {0, ""};
+    snprintf(f.path, sizeof(f.path), "/tmp/test_desk.XXXXXX");
+    int fd = mkstemp(f.path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_file(f.path, "alice " ABC " read\n");
+    f.loop = loop_create(&err);
+    f.mailbox = mailbox_create(f.loop, &f, &err);
+    struct auth_settings settings = {.tokens = f.path};
+    assert_true(auth_is_configured(&settings));
+    assert_int_equal(auth_open(&f.auth, &settings, &err), 0);
+    assert_int_equal(auth_start(f.auth, &err), 0);
+    f.desk = auth_desk_create(f.auth, f.mailbox, on_release, &err);
+    assert_non_null(f.desk);
+    released = 0;
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    auth_desk_destroy(f->desk);
+    auth_close(f->auth);
+    mailbox_close(f->mailbox);
+    mailbox_unref(f->mailbox);
+    loop_destroy(f->loop);
+    unlink(f->path);
+    return 0;
+}
+
+static struct auth_answer ask(struct fixture *f, struct tidings_str token)
+{
+    struct auth_answer answer = {.outcome = AUTH_UNAVAILABLE};
+    struct auth_question *question = NULL;
+    assert_true(auth_ask(f->desk, token, &answer, &question, NULL, NULL));
+    return answer;
+}
+
+static void reload(struct fixture *f)
+{
+    struct auth_files *files = NULL;
+    struct tidings_error err = {0, ""};
+    assert_int_equal(auth_files_load(f->auth, &files, &err), 0);
+    auth_files_put(f->auth, files);
+}
+
+static void a_token_of_the_file_is_its_name(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_answer answer = ask(f, STR("abc"));
+    assert_int_equal(answer.outcome, AUTH_OK);
+    assert_true(str_eq(answer.identity->name, STR("alice")));
+    assert_int_equal(answer.identity->scope_count, 1);
+    assert_int_equal(auth_desk_counts(f->desk)->verified, 1);
+}
+
+static void any_other_is_invalid(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_answer answer = ask(f, STR("abcd"));
+    assert_int_equal(answer.outcome, AUTH_INVALID);
+    assert_string_equal(answer.description, "the token is not known here");
+    assert_int_equal(auth_desk_counts(f->desk)->invalid, 1);
+}
+
+static void what_no_token_can_be_is_malformed(void **state)
+{
+    struct fixture *f = *state;
+    static char longest[AUTH_TOKEN_MAX + 1];
+    memset(longest, 'a', sizeof(longest));
+    assert_int_equal(ask(f, STR("")).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, STR("==")).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, STR("a b")).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, STR("a=b")).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, STR("a\0b")).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, tidings_strn(longest, sizeof(longest))).outcome, AUTH_MALFORMED);
+    assert_int_equal(ask(f, tidings_strn(longest, sizeof(longest) - 1)).outcome, AUTH_INVALID);
+    assert_int_equal(auth_desk_counts(f->desk)->malformed, 6);
+}
+
+static void an_identity_is_remembered_with_what_was_attached(void **state)
+{
+    struct fixture *f = *state;
+    static unsigned one = 1;
+    struct auth_answer answer = ask(f, STR("abc"));
+    assert_null(answer.identity->attached);
+    answer.identity->attached = &one;
+    assert_ptr_equal(ask(f, STR("abc")).identity->attached, &one);
+    assert_int_equal(auth_desk_counts(f->desk)->remembered, 1);
+    assert_int_equal(auth_desk_counts(f->desk)->verified, 1);
+    assert_int_equal(released, 0);
+}
+
+static void a_reload_forgets(void **state)
+{
+    struct fixture *f = *state;
+    static unsigned one = 1;
+    ask(f, STR("abc")).identity->attached = &one;
+    write_file(f->path, "bob " ABC "\n");
+    assert_true(str_eq(ask(f, STR("abc")).identity->name, STR("alice")));
+    reload(f);
+    struct auth_answer answer = ask(f, STR("abc"));
+    assert_true(str_eq(answer.identity->name, STR("bob")));
+    assert_null(answer.identity->attached);
+    assert_int_equal(released, 1);
+    write_file(f->path, "");
+    reload(f);
+    assert_int_equal(ask(f, STR("abc")).outcome, AUTH_INVALID);
+}
+
+static void a_mistake_in_the_file_leaves_all_as_it_was(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_files *files = NULL;
+    struct tidings_error err = {0, ""};
+    write_file(f->path, "alice\n");
+    assert_int_equal(auth_files_load(f->auth, &files, &err), TIDINGS_E_PARSE);
+    assert_non_null(strstr(err.text, ":1: the name is followed by"));
+    assert_int_equal(ask(f, STR("abc")).outcome, AUTH_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_token_of_the_file_is_its_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(any_other_is_invalid, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_no_token_can_be_is_malformed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_identity_is_remembered_with_what_was_attached, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_reload_forgets, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_mistake_in_the_file_leaves_all_as_it_was, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
