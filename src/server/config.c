@@ -213,6 +213,15 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->tcp);
     config_list_deinit(&c->tls_cert);
     config_list_deinit(&c->tls_key);
+    config_list_deinit(&c->auth_issuer);
+    config_list_deinit(&c->auth_jwks);
+    config_list_deinit(&c->auth_audience);
+    config_list_deinit(&c->auth_scope);
+    mem_free(c->auth_resource);
+    mem_free(c->auth_introspection);
+    mem_free(c->auth_credentials);
+    mem_free(c->auth_ca);
+    mem_free(c->auth_tokens);
     mem_free(c->tls_client_ca);
     config_list_deinit(&c->unix_sockets);
     config_list_deinit(&c->http_unix);
@@ -306,6 +315,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_ADDRESSES:
     case CONFIG_PATHS:
     case CONFIG_FILES:
+    case CONFIG_WORDS:
         for (size_t i = 0; i < list->count; i++) {
             buf_putf(out, "%s%s", i > 0 ? "," : "", list->items[i]);
         }

@@ -73,7 +73,13 @@ struct config {
     char *tls_client_ca;                  /* a file; empty: none */
     unsigned tls_client_auth;             /* enum tls_client_auth */
     unsigned tls_min;                     /* enum tls_version */
-    uint64_t workers;                     /* 0: as many as cores */
+    struct config_list auth_issuer;       /* URLs */
+    struct config_list auth_jwks;         /* files or URLs; none, or one for each issuer */
+    struct config_list auth_audience, auth_scope;
+    char *auth_resource, *auth_introspection;       /* URLs; empty: none */
+    char *auth_credentials, *auth_ca, *auth_tokens; /* files; empty: none */
+    uint64_t auth_leeway_ms;
+    uint64_t workers; /* 0: as many as cores */
     struct config_mount *mounts;
     size_t mount_count;
     struct config_list exclude;
@@ -161,8 +167,8 @@ int config_load_env(struct config *c, char *const *environment, struct tidings_e
 int config_args(struct config *c, int argc, char *const *argv, char *const *environment,
                 struct tidings_error *err);
 
-/* What no single row can judge: an address beyond loopback needs allow-remote and excludes
- * allow-write. */
+/* What no single row can judge: settings that need or contradict one another. An address beyond
+ * loopback needs allow-remote unless it is asked who comes, and excludes allow-write likewise. */
 int config_check(const struct config *c, struct tidings_error *err);
 
 /* The file that keeps things, ":memory:", or NULL: none. */
@@ -173,6 +179,10 @@ bool config_is_given(const struct config *c, const char *name);
 bool config_wants_http(const struct config *c);
 /* Must clients show a certificate? Then it is known who they are. */
 bool config_knows_clients(const struct config *c);
+/* Must requests over HTTP carry a token? */
+bool config_wants_tokens(const struct config *c);
+/* Is TLS spoken here, or, as auth-resource says, by a proxy in front of it? */
+bool config_is_encrypted(const struct config *c);
 /* "127.0.0.1:7777", "[::1]:7777", "7777". */
 int config_parse_address(struct tidings_str s, struct config_address *out,
                          struct tidings_error *err);

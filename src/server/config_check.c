@@ -11,20 +11,37 @@
 static int check_remote(const struct config *c, const char *option, const struct config_address *a,
                         struct tidings_error *err)
 {
+    bool is_http = strcmp(option, "--http") == 0, wants = is_http && config_wants_tokens(c);
+    bool knows = wants || config_knows_clients(c);
     if (config_address_is_loopback(a)) {
         return 0;
     }
-    if (!c->allow_remote && !config_knows_clients(c)) {
+    if (!c->allow_remote && !knows) {
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "%s: '%s' can be reached by other machines and nothing asks who "
                             "they are; add --allow-remote to serve there, or use 127.0.0.1",
                             option, a->host);
     }
-    if (c->allow_write) {
+    if (c->allow_write && !knows) {
         return tidings_fail(err, TIDINGS_E_DENIED,
-                            "--allow-write: '%s' can be reached by other machines, and no rules "
-                            "say who may write; use 127.0.0.1, or leave it out",
+                            "--allow-write: '%s' can be reached by other machines, and nothing "
+                            "asks who they are; ask for tokens (--auth-issuer, --auth-tokens) or "
+                            "certificates (--tls-client-auth require), or use 127.0.0.1",
                             a->host);
+    }
+    if (wants && !config_is_encrypted(c)) {
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "%s: tokens would cross the network readable by anybody; add "
+            "--tls-cert and --tls-key, or, when a proxy in front speaks TLS, say so "
+            "by its address: --auth-resource https://…",
+            option);
+    }
+    if (wants && c->auth_issuer.count > 0 && !c->auth_resource[0]) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "%s: '%s' is not what clients call this server, and tokens must be "
+                            "meant for it; name it with --auth-resource https://HOST/mcp",
+                            option, a->host);
     }
     return 0;
 }
@@ -57,6 +74,116 @@ static int check_tls(const struct config *c, struct tidings_error *err)
     return 0;
 }
 
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+bool config_wants_tokens(const struct config *c)
+{
+    return c->auth_issuer.count > 0 || c->auth_tokens[0] != '\0';
+}
+
+bool config_is_encrypted(const struct config *c)
+{
+    return c->tls_cert.count > 0 || str_starts(tidings_str(c->auth_resource), STR("https://"));
+}
+
+static bool is_host_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '[' ||
+           c == ']' || c == ':';
+}
+
+/* Is it spelled as clients will compare it: lower case, no query, no fragment? */
+static int check_resource(const struct config *c, struct tidings_error *err)
+{
+    struct tidings_str url = tidings_str(c->auth_resource);
+    bool is_plain = str_starts(url, STR("http://")), is_tls = str_starts(url, STR("https://"));
+    struct tidings_str rest = str_skip(url, is_plain ? 7 : 8), path;
+    struct tidings_str host = str_cut(rest, '/', &path, NULL);
+    bool ok = (is_plain || is_tls) && host.len > 0 && host.ptr[0] != ':';
+    for (size_t i = 0; i < host.len; i++) {
+        ok = ok && is_host_char(host.ptr[i]);
+    }
+    for (size_t i = 0; i < path.len; i++) {
+        ok = ok && path.ptr[i] > ' ' && path.ptr[i] <= '~' && !strchr("?#\"\\<>", path.ptr[i]);
+    }
+    if (!ok || url.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "--auth-resource: '%.200s' is not the URL of an endpoint (accepted: "
+                            "https://host/path in lower case, without query and fragment)",
+                            c->auth_resource);
+    }
+    struct tidings_str name = host.ptr[0] == '[' ? host : str_cut(host, ':', &rest, NULL);
+    if (is_plain && !str_eq(name, STR("127.0.0.1")) && !str_eq(name, STR("localhost")) &&
+        !str_starts(name, STR("[::1]"))) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "--auth-resource: '%.200s': tokens are sent over https:// only, but to "
+                            "this very machine",
+                            c->auth_resource);
+    }
+    return 0;
+}
+
+/* Settings that say more of others which are not there. */
+static int check_alone(const struct config *c, struct tidings_error *err)
+{
+    const struct {
+        bool given, needed;
+        const char *text;
+    } rows[] = {
+        {c->auth_jwks.count > 0, c->auth_issuer.count > 0,
+         "--auth-jwks: say with --auth-issuer whose keys these are"},
+        {c->auth_audience.count > 0, c->auth_issuer.count > 0,
+         "--auth-audience: say with --auth-issuer whose tokens are meant for it"},
+        {c->auth_introspection[0], c->auth_issuer.count > 0,
+         "--auth-introspection: name the authorization server with --auth-issuer, so that clients "
+         "learn where tokens come from"},
+        {c->auth_credentials[0], c->auth_introspection[0],
+         "--auth-credentials: say with --auth-introspection where to use them"},
+        {c->auth_ca[0], c->auth_issuer.count > 0,
+         "--auth-ca: there is no --auth-issuer whose certificate it would be for"},
+        {c->auth_scope.count > 0, config_wants_tokens(c),
+         "--auth-scope: nothing gives scopes; add --auth-issuer or --auth-tokens"},
+        {c->auth_resource[0], config_wants_tokens(c),
+         "--auth-resource: nobody is asked for a token; add --auth-issuer or --auth-tokens"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].given && !rows[i].needed) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "%s", rows[i].text);
+        }
+    }
+    return 0;
+}
+
+static int check_tokens(const struct config *c, struct tidings_error *err)
+{
+    int rc = check_alone(c, err);
+    if (rc < 0 || !config_wants_tokens(c)) {
+        return rc;
+    }
+    if (c->auth_jwks.count > 0 && c->auth_jwks.count != c->auth_issuer.count) {
+        return tidings_fail(
+            err, TIDINGS_E_INVALID,
+            "--auth-issuer, --auth-jwks: %zu issuers and %zu sets of keys; name one "
+            "for each, in the same order, or none",
+            c->auth_issuer.count, c->auth_jwks.count);
+    }
+    for (size_t i = 0; i < c->auth_scope.count; i++) {
+        if (strcmp(c->auth_scope.items[i], "offline_access") == 0) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "--auth-scope: offline_access is between client and authorization "
+                                "server; leave it out");
+        }
+    }
+    if (c->tcp.count > 0 && !config_knows_clients(c)) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "--tcp: lines carry no token, so nobody would ask who comes in there; "
+                            "ask for certificates (--tls-client-auth require), or leave it out");
+    }
+    return c->auth_resource[0] ? check_resource(c, err) : 0;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
 bool config_knows_clients(const struct config *c)
 {
     return c->tls_cert.count > 0 && c->tls_client_auth == TLS_CLIENT_REQUIRE;
@@ -65,6 +192,9 @@ bool config_knows_clients(const struct config *c)
 int config_check(const struct config *c, struct tidings_error *err)
 {
     int rc = check_tls(c, err);
+    if (rc == 0) {
+        rc = check_tokens(c, err);
+    }
     if (rc < 0) {
         return rc;
     }

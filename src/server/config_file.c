@@ -164,12 +164,14 @@ static int clean_string(struct json *v, struct tidings_str *ret, struct tidings_
     return 0;
 }
 
-/* Files are meant from the folder of this one. */
+/* Files are meant from the folder of this one; where a URL may stand instead, it is left as it is.
+ */
 static int assign(const struct reading *r, const struct config_row *row, struct tidings_str text,
                   struct config_origin origin, struct tidings_error *err)
 {
     bool is_file = row->type == CONFIG_PATH || row->type == CONFIG_FILES;
-    if (!is_file || text.len == 0 || text.ptr[0] == '/' || r->base.len == 0) {
+    bool is_url = str_starts(text, STR("https://")) || str_starts(text, STR("http://"));
+    if (!is_file || is_url || text.len == 0 || text.ptr[0] == '/' || r->base.len == 0) {
         return config_assign(r->config, row, text, origin, err);
     }
     char path[2 * CONFIG_VALUE_MAX]; /* what is cut is too long for any value */

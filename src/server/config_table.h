@@ -26,6 +26,7 @@ enum config_type {
     CONFIG_ADDRESSES,
     CONFIG_PATHS, /* of sockets */
     CONFIG_FILES,
+    CONFIG_WORDS,
     CONFIG_MOUNTS, /* mounts and mount_count */
 };
 

@@ -16,6 +16,7 @@
 #include "server/rules.h"
 #include "uri/pattern.h"
 #include "uri/uri.h"
+#include "wire/bearer.h"
 
 #define SOCKET_PATH_MAX 107u /* what the kernel takes */
 
@@ -63,6 +64,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
     case CONFIG_PATHS:
         return buf_puts(out, STR("paths such as /run/tidings/mcp.sock"));
+    case CONFIG_WORDS:
+        return buf_puts(out, STR("words of visible ASCII without quotes"));
     case CONFIG_MOUNTS:
         return buf_puts(out, STR("URI=DIR such as file://data/=./data"));
     }
@@ -271,6 +274,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_RULES) {
         return rule_check(s, err);
+    }
+    if (type == CONFIG_WORDS && !bearer_is_scope(s)) {
+        return reject(&row, s, "is not a word", err);
     }
     if (type == CONFIG_ADDRESSES) {
         struct config_address address;

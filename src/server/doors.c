@@ -97,10 +97,24 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
                        struct tidings_error *err)
 {
     const struct endpoint *e = listener_endpoint(d->listener);
+    bool is_http = d->door.kind == DOOR_HTTP, wants = config_wants_tokens(&s->config);
+    bool knows = config_knows_clients(&s->config) || (is_http && wants);
+    if (wants && !is_http && !e->is_unix && !knows) { /* … passed, likewise */
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "%s: lines carry no token, so nobody would ask who comes in there; ask "
+                            "for certificates (--tls-client-auth require), or do not pass it",
+                            listener_url(d->listener));
+    }
     if (endpoint_is_local(e)) {
         return 0;
     }
-    bool knows = config_knows_clients(&s->config);
+    if (wants && is_http && !config_is_encrypted(&s->config)) {
+        return tidings_fail(err, TIDINGS_E_DENIED,
+                            "%s: tokens would cross the network readable by anybody; add "
+                            "--tls-cert and --tls-key, or name the proxy that speaks TLS in front "
+                            "of it: --auth-resource https://…",
+                            listener_url(d->listener));
+    }
     if (s->is_program && !s->config.allow_remote &&
         !knows) { /* a passed one: others were judged before */
         return tidings_fail(err, TIDINGS_E_DENIED,
@@ -245,6 +259,17 @@ int doors_open(struct tidings_server *s, struct tidings_error *err)
         rc = open_paths(s, DOOR_LINES, err);
     }
     return rc < 0 ? rc : open_passed(s, err);
+}
+
+const char *doors_url(const struct tidings_server *s)
+{
+    for (size_t i = 0; i < s->door_count; i++) {
+        const struct endpoint *e = listener_endpoint(s->doors[i].listener);
+        if (s->doors[i].door.kind == DOOR_HTTP && !e->is_unix) {
+            return endpoint_is_local(e) ? listener_url(s->doors[i].listener) : NULL;
+        }
+    }
+    return NULL;
 }
 
 void doors_close(struct tidings_server *s)

@@ -95,6 +95,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
                 .origin_count = c->allow_origin.count,
                 .is_loopback = true, /* until a door says otherwise */
             },
+        .auth = config_wants_tokens(c) ? &s->authority.http : NULL,
         .routes = s->routes,
         .route_count = s->route_count,
         .max_body = c->max_body,
@@ -228,7 +229,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc == 0) {
         rc = doors_open(s, err);
     }
-    return rc;
+    return rc < 0 ? rc : authority_open(&s->authority, c, doors_url(s), err);
 }
 
 int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
@@ -265,6 +266,7 @@ void server_dismantle(struct tidings_server *s)
         self_set_cores(s->own, NULL, 0);
     }
     mem_free(s->workers);
+    authority_close(&s->authority);
     doors_destroy(s);
     mem_free(s->entrances);
     mem_free(s->cores);

@@ -47,8 +47,30 @@ static void drop_tls(void *fresh)
     tls_context_unref(fresh);
 }
 
+/* ---- tokens, keys, credentials -----------------------------------------------------------------
+ */
+
+static int load_auth(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    struct auth_files *fresh = NULL;
+    int rc = s->authority.http.auth ? auth_files_load(s->authority.http.auth, &fresh, err) : 0;
+    *ret = fresh;
+    return rc;
+}
+
+static void put_auth(struct tidings_server *s, void *fresh)
+{
+    auth_files_put(s->authority.http.auth, fresh);
+}
+
+static void drop_auth(void *fresh)
+{
+    auth_files_destroy(fresh);
+}
+
 static const struct reloadable rows[] = {
     {"tls", load_tls, put_tls, drop_tls},
+    {"tokens", load_auth, put_auth, drop_auth},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 

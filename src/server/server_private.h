@@ -9,6 +9,7 @@
 #include <tidings/server.h>
 
 #include "core/hub.h"
+#include "server/authority.h"
 #include "server/config.h"
 #include "server/local.h"
 #include "server/rules.h"
@@ -52,8 +53,9 @@ struct tidings_server {
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
     size_t passed_count;
     struct core_limits limits;
-    struct rules rules;    /* behind limits.options */
-    struct map live_rules; /* struct live_rule by prefix; whoever is or holds the hub */
+    struct rules rules;         /* behind limits.options */
+    struct map live_rules;      /* struct live_rule by prefix; whoever is or holds the hub */
+    struct authority authority; /* behind http.auth */
     struct http_config http;
     struct socket_config sockets;
     struct server_identity self;
@@ -104,6 +106,9 @@ int doors_open(struct tidings_server *s, struct tidings_error *err);
 void doors_close(struct tidings_server *s);   /* nobody comes in any more */
 void doors_destroy(struct tidings_server *s); /* … and nobody is on the way */
 void doors_forget_passed(struct tidings_server *s);
+/* The URL of the first one for HTTP, if other programs of this machine, and only they, know the
+ * server by it; else NULL. */
+const char *doors_url(const struct tidings_server *s);
 /* reload.c: between two turns. */
 void server_reload_when_asked(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */

@@ -107,6 +107,9 @@ void conn_close(struct http_conn *conn, const char *reason)
     if (!conn->is_websocket && conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }
+    if (!conn->is_websocket && conn->r && conn->r->question) {
+        conn_forget_question(conn);
+    }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
 }
@@ -195,8 +198,6 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
     return n > 0;
 }
 
-static void process(struct http_conn *conn);
-
 /* Close once what is pending has been written. */
 static void end_connection(struct http_conn *conn)
 {
@@ -218,7 +219,7 @@ void conn_finish_request(struct http_conn *conn)
         buf_consume(&conn->r->in, used);
     }
     conn->r->scanned = conn->r->head_len = conn->r->body_len = conn->r->body_need = 0;
-    conn->r->is_chunked = conn->r->body_done = false;
+    conn->r->is_accepted = conn->r->is_chunked = conn->r->body_done = false;
     mem_free(conn->r->origin);
     conn->r->origin = NULL;
     if (!conn->keep_alive || conn->hw->draining || (conn->eof && conn->r->in.len == 0)) {
@@ -226,21 +227,18 @@ void conn_finish_request(struct http_conn *conn)
     } else {
         conn_set_state(conn, conn->r->in.len > 0 ? CONN_READING : CONN_IDLE);
         if (!conn->answering) {
-            process(conn);
+            conn_go_on(conn);
         }
     }
 }
 
-/* A head that was not seen before: is the whole request here already? */
-static bool begin_request(struct http_conn *conn, struct http_request *req)
+/* A head from somebody known: is the whole request here already? */
+static bool accept_request(struct http_conn *conn, struct http_request *req)
 {
-    if (move_if_elsewhere(conn, req)) {
+    if (!conn_accept_request(conn, req) || read_body(conn) < 0) {
         return false;
     }
-    conn_begin_request(conn, req);
-    if (conn->gone || conn->state != CONN_READING || read_body(conn) < 0) {
-        return false;
-    }
+    conn->r->is_accepted = true;
     if (!conn->r->body_done && req->expect_continue && req->minor > 0) {
         sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
     }
@@ -253,20 +251,23 @@ static void process_input(struct http_conn *conn)
     while (!conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
            conn->r->in.len > 0 && conn->out.pending < PIPELINE_HIGH_WATER) {
         struct http_request req;
-        bool is_new = conn->r->head_len == 0;
+        bool is_new = conn->r->head_len == 0, is_accepted = conn->r->is_accepted;
         if (conn->state == CONN_IDLE) {
             conn_set_state(conn, CONN_READING);
         }
-        if (!is_new && !conn->r->body_done && read_body(conn) < 0) {
+        if (is_accepted && !conn->r->body_done && read_body(conn) < 0) {
             return;
         }
-        if (!is_new && !conn->r->body_done) {
+        if (is_accepted && !conn->r->body_done) {
             return; /* more is needed; the head was looked at already */
         }
         if (parse_head(conn, &req) <= 0) {
             return;
         }
-        if (is_new && !begin_request(conn, &req)) {
+        if (is_new && (move_if_elsewhere(conn, &req) || !conn_begin_request(conn, &req))) {
+            return;
+        }
+        if (!is_accepted && !accept_request(conn, &req)) {
             return;
         }
         conn->answering = true;
@@ -276,7 +277,7 @@ static void process_input(struct http_conn *conn)
     }
 }
 
-static void process(struct http_conn *conn)
+void conn_go_on(struct http_conn *conn)
 {
     process_input(conn);
     bool waits = conn->state == CONN_IDLE || conn->state == CONN_READING;
@@ -331,7 +332,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     if ((events & LOOP_READ) &&
         (conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_SHAKING)) {
         read_input(conn);
-        process(conn);
+        conn_go_on(conn);
     } else if ((events & LOOP_READ) &&
                (conn_is_socket(conn) || (conn->state == CONN_LINGER && conn->awaits_close))) {
         websocket_read(conn);
@@ -390,7 +391,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (conn->is_websocket) {
         websocket_go_on(conn);
     } else if (conn->r && conn->r->in.len > 0) {
-        process(conn);
+        conn_go_on(conn);
     }
     conn_want(conn);
 }
@@ -417,7 +418,7 @@ static void end_if_quiet(struct http_conn *conn)
         read_input(conn);
     }
     if (is_quiet(conn)) {
-        process(conn);
+        conn_go_on(conn);
     }
     if (is_quiet(conn)) {
         end_connection(conn);
@@ -467,7 +468,7 @@ static void adopt(struct letter *letter, void *owner)
         conn_close(conn, "out of memory");
         return;
     }
-    process(conn);
+    conn_go_on(conn);
     if (hw->draining) {
         end_if_quiet(conn);
     }
@@ -516,6 +517,7 @@ void http_worker_destroy(struct http_worker *hw)
             conn_close(list_entry(hw->by_state[i].next, struct http_conn, link), "shutdown");
         }
     }
+    auth_desk_destroy(hw->desk);
     if (hw->receiver.mailbox) {
         mailbox_close(hw->receiver.mailbox);
         mailbox_unref(hw->receiver.mailbox);

@@ -14,6 +14,7 @@
 #include "core/core.h"
 #include "transport/door.h"
 #include "transport/guard.h"
+#include "transport/http_auth.h"
 
 #include <tidings/http.h>
 
@@ -27,6 +28,7 @@ struct http_route {
 /* Frozen while the server runs. */
 struct http_config {
     struct guard guard;
+    const struct http_auth *auth; /* NULL: nobody is asked for a token */
     const struct http_route *routes;
     size_t route_count;
     size_t max_body;

@@ -58,8 +58,9 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
         http_put_header(head, "Access-Control-Expose-Headers",
-                        conn->r->is_resource ? STR("ETag, Content-Range, Last-Modified")
-                                             : STR("Mcp-Session-Id, WWW-Authenticate"));
+                        conn->r->is_resource
+                            ? STR("ETag, Content-Range, Last-Modified, WWW-Authenticate")
+                            : STR("Mcp-Session-Id, WWW-Authenticate"));
         http_put_header(head, "Vary", STR("Origin"));
     }
 }
@@ -106,14 +107,20 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
 
 void conn_refuse(struct http_conn *conn, int status, const char *text)
 {
-    static const struct answer_headers none;
+    conn_refuse_with(conn, status, STR_EMPTY, text);
+}
+
+void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
+                      const char *text)
+{
+    const struct answer_headers headers = {.extra = fields};
     struct buf body;
     buf_init(&body, BODY_MAX);
     bool as_json = conn->r->is_resource; /* our own sentences hold nothing to escape */
     buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
     conn->keep_alive = false;
     conn->refused = true;
-    conn_answer(conn, status, &none,
+    conn_answer(conn, status, &headers,
                 as_json ? STR("application/json") : STR("text/plain; charset=utf-8"), &body);
     buf_deinit(&body);
 }

@@ -20,6 +20,9 @@
  *        IDLE <---------------------------+      no byte of a request yet
  *          | first byte                   |
  *        READING --complete--> BUSY --answered, keep-alive
+ *          | ^                  |         |
+ *          v | (head complete, its token is being judged)
+ *        UNKNOWN                |         |
  *          |                    |  |\--becomes a stream--> STREAM --ended-+
  *          |                    |  \--WebSocket--> SOCKET <--> ASKED ------+
  *          |                    +--answered, close--> CLOSING <----------+
@@ -32,6 +35,7 @@ enum conn_state {
     CONN_SHAKING,
     CONN_IDLE,
     CONN_READING,
+    CONN_UNKNOWN, /* the head was read; who it is from is being found out */
     CONN_BUSY,
     CONN_STREAM,
     CONN_SOCKET, /* a WebSocket that was heard of lately, */
@@ -51,6 +55,7 @@ enum http_side {
     SIDE_SSE,
     SIDE_MESSAGES,
     SIDE_EVENTS,
+    SIDE_METADATA, /* http_auth.c */
 };
 
 /* What only a connection that reads requests needs. */
@@ -63,7 +68,9 @@ struct http_reading {
     struct http_chunked chunked;
     const struct http_route *route; /* NULL: the endpoint, or … */
     struct http_exchange *exchange; /* of /resource, while it is under way */
+    struct auth_question *question; /* of CONN_UNKNOWN */
     char *origin;                   /* to be echoed; NULL: none */
+    bool is_accepted;               /* the head passed all checks: the body may come */
     bool is_chunked, body_done, is_resource, is_upgrade;
     bool takes_events; /* the client accepts a stream for an answer */
     bool polls;        /* … and wants none for the stream of its session */
@@ -122,6 +129,7 @@ struct http_worker {
     bool draining;
     struct buf head;                /* of the answer being written, kept for the next */
     struct ws_reader *spare_reader; /* an idle one; NULL: none */
+    struct auth_desk *desk;         /* NULL: nobody showed a token yet */
     time_t date_second;
     char date[32];
     char scratch[65536];
@@ -147,12 +155,17 @@ void conn_want(struct http_conn *conn);
  * will be when it has been told why. */
 ssize_t conn_receive(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
+/* Handle every complete request that was read. */
+void conn_go_on(struct http_conn *conn);
 
 /* http_time.c: four times a second. */
 void http_on_tick(struct loop_timer *timer, void *user);
 
-/* http_request.c: handle the complete request at the start of conn->in. */
-void conn_begin_request(struct http_conn *conn, const struct http_request *req);
+/* http_request.c. Of a complete head: where does it lead, may it be asked from there, and by whom?
+ * Then the rest of it. False: it was refused, or who asks is not known yet (CONN_UNKNOWN). */
+bool conn_begin_request(struct http_conn *conn, const struct http_request *req);
+bool conn_accept_request(struct http_conn *conn, const struct http_request *req);
+/* Handle the complete request at the start of conn->in. */
 void conn_run_request(struct http_conn *conn, const struct http_request *req);
 /* Which worker should have this connection; -1: this one. */
 int conn_belongs_to(struct http_conn *conn, const struct http_request *req);
@@ -162,11 +175,14 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
                  struct tidings_str type, struct buf *text);
 /* A refusal below JSON-RPC; closes the connection. */
 void conn_refuse(struct http_conn *conn, int status, const char *text);
+/* … with further header lines. */
+void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
+                      const char *text);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 /* What it may hold back in the kernel, now that it is to be told of changes. */
 void conn_limit_kernel(struct http_conn *conn);
 /* http_websocket.c: may the request begin one? Answers when it may not. */
-void websocket_check(struct http_conn *conn, const struct http_request *req);
+bool websocket_check(struct http_conn *conn, const struct http_request *req);
 void websocket_begin(struct http_conn *conn, const struct http_request *req);
 /* There is something to read, from one that is open or is being ended. */
 void websocket_read(struct http_conn *conn);
@@ -187,6 +203,14 @@ struct tidings_str resource_allows(const struct http_conn *conn);
 void conn_run_resource(struct http_conn *conn, const struct http_request *req);
 /* The connection goes while its exchange is under way. */
 void resource_abandon(struct http_conn *conn);
+/* http_auth.c, where tokens are configured: whom is the request from? False: it was refused, or it
+ * waits. The connection goes, or its time is up, while it waits. */
+bool conn_authenticate(struct http_conn *conn, const struct http_request *req);
+void conn_forget_question(struct http_conn *conn);
+void conn_give_up_question(struct http_conn *conn);
+/* The metadata: is it at that path (`auth` may be NULL)? */
+bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
+void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
 /* http_side.c: what is at that path; which methods it has. */
 enum http_side side_find(const struct http_config *config, struct tidings_str path);
 struct tidings_str side_allows(enum http_side side);

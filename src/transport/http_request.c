@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What is asked: the checks that need only the head, then the road to the core. The order is the
- * specification's: route and method, Host and Origin, size and type, then the body.
+ * specification's: route and method, Host and Origin, token, size and type, then the body.
  */
 #include "base/mem.h"
 #include "core/inbound.h"
@@ -104,64 +104,93 @@ static bool check_get(struct http_conn *conn, const struct http_request *req)
     return true;
 }
 
-void conn_begin_request(struct http_conn *conn, const struct http_request *req)
+/* Where it leads; false after having refused. */
+static bool find_place(struct http_conn *conn, const struct http_request *req)
 {
-    conn->keep_alive = req->keep_alive;
-    conn->is_http10 = req->minor == 0;
-    conn->is_head = req->method == HTTP_HEAD;
-    conn->r->is_chunked = req->chunked;
-    if (conn->r->is_chunked) {
-        http_chunked_init(&conn->r->chunked);
-    }
-    if (who_identify(&conn->channel, conn->fd, sendq_tls(&conn->out)) < 0) {
-        conn_refuse(conn, 503, "out of memory");
-        return;
-    }
-    conn->r->route = route_find(conn->hw->config, req->path);
-    conn->r->is_resource = !conn->r->route && resource_is_at(conn, req->path);
-    conn->r->side =
-        conn->r->route || conn->r->is_resource ? SIDE_NONE : side_find(conn->hw->config, req->path);
-    conn->r->polls = false;
-    if (!conn->r->route && !conn->r->is_resource && !conn->r->side &&
-        !str_eq(req->path, STR(ENDPOINT)) && !str_eq(req->target, STR("*"))) {
+    struct http_reading *r = conn->r;
+    r->route = route_find(conn->hw->config, req->path);
+    r->is_resource = !r->route && resource_is_at(conn, req->path);
+    r->side = r->route || r->is_resource ? SIDE_NONE : side_find(conn->hw->config, req->path);
+    r->polls = false;
+    if (!r->route && !r->is_resource && !r->side && !str_eq(req->path, STR(ENDPOINT)) &&
+        !str_eq(req->target, STR("*"))) {
         conn_refuse(conn, 404,
                     "nothing is here; the endpoint is " ENDPOINT ", resources are at " RESOURCE_PATH
                     "?uri=");
-        return;
+        return false;
     }
-    if (req->content_length > conn->hw->config->max_body) {
-        conn_refuse(conn, 413, "the body is larger than this server accepts; see --max-body");
-        return;
+    return true;
+}
+
+/* Is the method one for that place, and may it be asked from there? */
+static bool check_method(struct http_conn *conn, const struct http_request *req)
+{
+    struct http_reading *r = conn->r;
+    if (r->route) {
+        return check_guard(conn, req);
     }
-    conn->r->body_need = (size_t)req->content_length;
-    if (conn->r->route || conn->r->is_resource) {
-        if (check_guard(conn, req) && conn->r->is_resource) {
-            (void)resource_check_method(conn, req);
-        }
-        return;
+    if (r->is_resource) {
+        return check_guard(conn, req) && resource_check_method(conn, req);
     }
-    if (!conn->r->side && ws_is_upgrade(req)) {
-        if (check_guard(conn, req)) {
-            websocket_check(conn, req);
-        }
-        return;
+    if (!r->side && ws_is_upgrade(req)) {
+        return check_guard(conn, req);
     }
     if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
         req->method == HTTP_OTHER) {
         refuse_method(conn, STR("GET, POST, DELETE, OPTIONS"),
                       "use POST (messages), GET (stream of a session) or DELETE (its end)");
-        return;
+        return false;
     }
-    if (conn->r->side && !side_takes(conn->r->side, req)) {
-        refuse_method(conn, side_allows(conn->r->side), "this path takes another method");
-        return;
+    if (r->side && !side_takes(r->side, req)) {
+        refuse_method(conn, side_allows(r->side), "this path takes another method");
+        return false;
     }
-    if (!check_guard(conn, req) || (req->method == HTTP_POST && !check_post(conn, req))) {
-        return;
+    return check_guard(conn, req);
+}
+
+/* Where tokens are configured nothing else says who it is: a certificate may be a proxy's. */
+static bool check_who(struct http_conn *conn, const struct http_request *req)
+{
+    if (conn->hw->config->auth) {
+        return conn_authenticate(conn, req);
     }
-    if (req->method == HTTP_GET) {
-        (void)check_get(conn, req);
+    if (who_identify(&conn->channel, conn->fd, sendq_tls(&conn->out)) < 0) {
+        conn_refuse(conn, 503, "out of memory");
+        return false;
     }
+    return true;
+}
+
+bool conn_begin_request(struct http_conn *conn, const struct http_request *req)
+{
+    conn->keep_alive = req->keep_alive;
+    conn->is_http10 = req->minor == 0;
+    conn->is_head = req->method == HTTP_HEAD;
+    return find_place(conn, req) && check_method(conn, req) && check_who(conn, req);
+}
+
+bool conn_accept_request(struct http_conn *conn, const struct http_request *req)
+{
+    struct http_reading *r = conn->r;
+    if (req->content_length > conn->hw->config->max_body) {
+        conn_refuse(conn, 413, "the body is larger than this server accepts; see --max-body");
+        return false;
+    }
+    r->body_need = (size_t)req->content_length;
+    r->is_chunked = req->chunked;
+    if (r->is_chunked) {
+        http_chunked_init(&r->chunked);
+    }
+    if (r->route || r->is_resource || r->side == SIDE_METADATA) {
+        return true;
+    }
+    if (!r->side && ws_is_upgrade(req)) {
+        return websocket_check(conn, req);
+    }
+    if (req->method == HTTP_POST) {
+        return check_post(conn, req);
+    }
+    return req->method != HTTP_GET || check_get(conn, req);
 }
 
 void conn_run_request(struct http_conn *conn, const struct http_request *req)
@@ -193,7 +222,9 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
         }
         break;
     case HTTP_GET:
-        if (conn->r->side == SIDE_SSE) {
+        if (conn->r->side == SIDE_METADATA) {
+            conn_run_metadata(conn, req);
+        } else if (conn->r->side == SIDE_SSE) {
             side_open(conn);
         } else {
             inbound_get(channel, &headers);

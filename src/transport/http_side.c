@@ -32,7 +32,10 @@ enum http_side side_find(const struct http_config *config, struct tidings_str pa
     if (config->legacy_sse && str_eq(path, STR(MESSAGES_PATH))) {
         return SIDE_MESSAGES;
     }
-    return config->events && str_eq(path, STR(EVENTS_PATH)) ? SIDE_EVENTS : SIDE_NONE;
+    if (config->events && str_eq(path, STR(EVENTS_PATH))) {
+        return SIDE_EVENTS;
+    }
+    return metadata_is_at(config->auth, path) ? SIDE_METADATA : SIDE_NONE;
 }
 
 struct tidings_str side_allows(enum http_side side)

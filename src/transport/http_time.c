@@ -83,6 +83,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_SHAKING, config->header_timeout_ms, close_shaking);
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
+    expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_question);
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
     expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
     expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);

@@ -323,7 +323,7 @@ static void refuse(struct http_conn *conn, int status, const char *why)
     buf_deinit(&text);
 }
 
-void websocket_check(struct http_conn *conn, const struct http_request *req)
+bool websocket_check(struct http_conn *conn, const struct http_request *req)
 {
     struct ws_handshake handshake;
     struct tidings_error err = {0};
@@ -331,16 +331,17 @@ void websocket_check(struct http_conn *conn, const struct http_request *req)
     int status = ws_check_handshake(req, &handshake, &why);
     if (status != 0) {
         refuse(conn, status, why);
-        return;
+        return false;
     }
     /* One for the first message, and the proof that the library is there. */
     struct ws_reader *r = take_reader(conn->hw, &err);
     if (!r) {
         refuse(conn, err.code == TIDINGS_E_UNSUPPORTED ? 501 : 503, err.text);
-        return;
+        return false;
     }
     give_back_reader(conn->hw, r);
     conn->r->is_upgrade = true;
+    return true;
 }
 
 void websocket_begin(struct http_conn *conn, const struct http_request *req)

@@ -2,7 +2,8 @@
 //
 // HTTP/1.1 over a bare socket, so that a test can say exactly which bytes are sent and see exactly
 // which came back: odd headers, pipelining, half-open connections, event streams.
-// A target whose `secure` holds options of tls.connect is spoken to through TLS.
+// A target whose `secure` holds options of tls.connect is spoken to through TLS; its `headers` go with
+// every request() that does not say otherwise.
 // It deliberately does not follow redirects, pool connections or correct mistakes.
 
 import net from 'node:net';
@@ -208,10 +209,18 @@ export function encodeRequest(port, { method = 'POST', path = '/mcp', headers = 
     return Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
 }
 
+function withHeaders(target, options) {
+    const { headers = {} } = options;
+    const given = Array.isArray(headers) ? headers : Object.entries(headers);
+    const has = (name) => given.some(([key]) => key.toLowerCase() === name.toLowerCase());
+    const others = Object.entries(target.headers ?? {}).filter(([name]) => !has(name));
+    return { ...options, headers: [...others, ...given] };
+}
+
 /** One request on a connection of its own. An event stream keeps it open; see `events.close()`. */
 export async function request(target, options = {}) {
     const connection = await Connection.open(target);
-    const response = await connection.request(options);
+    const response = await connection.request(withHeaders(target, options));
     response.connection = connection;
     if (!response.events) {
         connection.close();

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From the configuration to what HTTP asks for: what verifies tokens, and what clients are told of
+ * where they come from. Opened when the doors are, because the server's own name may be the address
+ * of the first of them.
+ */
+#ifndef SERVER_AUTHORITY_H
+#define SERVER_AUTHORITY_H
+
+#include "server/config.h"
+#include "transport/http_auth.h"
+
+struct authority {
+    struct http_auth http; /* what `auth` of struct http_config points to; slices into `text` */
+    struct buf text;
+    struct tidings_str *scopes;
+};
+
+/* `url`: of the endpoint, when the configuration does not name it; NULL: it has none that other
+ * programs could know. Reads the files and begins to fetch keys. Nothing is left after a failure,
+ * nor done when no tokens are configured. */
+int authority_open(struct authority *a, const struct config *c, const char *url,
+                   struct tidings_error *err);
+/* Nobody asks it any more. One that was never opened is fine. */
+void authority_close(struct authority *a);
+
+#endif

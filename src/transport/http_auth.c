@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tokens of requests: found, judged, made into principals; and what is said without a good one.
+ */
+#include "transport/http_auth.h"
+
+#include "transport/http_conn.h"
+#include "wire/bearer.h"
+
+#define CHALLENGE_MAX 8192u
+#define RETRY_SECONDS "5"
+
+/* ---- refusing -------------------------------------------------------------------------------- */
+
+static void refuse(struct http_conn *conn, int status, const struct bearer_challenge *c,
+                   const char *text)
+{
+    struct buf fields;
+    buf_init(&fields, CHALLENGE_MAX);
+    if (c) {
+        bearer_put_challenge(&fields, c);
+    } else {
+        buf_puts(&fields, STR("Retry-After: " RETRY_SECONDS "\r\n"));
+    }
+    conn_refuse_with(conn, status, buf_str(&fields), text);
+    buf_deinit(&fields);
+}
+
+static void refuse_unknown(struct http_conn *conn)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    const struct bearer_challenge c = {.scope = auth->scope, .metadata = auth->metadata_url};
+    refuse(conn, 401, &c, "a bearer token is needed");
+}
+
+/* `error` as RFC 6750 §3.1 has it. */
+static void refuse_token(struct http_conn *conn, int status, struct tidings_str error,
+                         const char *text)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    const struct bearer_challenge c = {.error = error,
+                                       .description = tidings_str(text),
+                                       .scope = status == 400 ? STR_EMPTY : auth->scope,
+                                       .metadata = auth->metadata_url};
+    refuse(conn, status, &c, text);
+}
+
+static void refuse_for_now(struct http_conn *conn, const char *text)
+{
+    refuse(conn, 503, NULL, text);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/* The principal of an identity; the desk keeps it with what it remembers of the token. */
+static int find_principal(struct http_conn *conn, struct auth_identity *identity,
+                          const struct principal **ret, struct tidings_error *err)
+{
+    if (!identity->attached) {
+        const struct principal_spec spec = {
+            .kind = PRINCIPAL_TOKEN,
+            .name = identity->name,
+            .scopes = identity->scopes,
+            .scope_count = identity->scope_count,
+            .expires_ms = identity->expires_ms,
+        };
+        const struct principal *who = NULL;
+        int rc = principal_intern(conn->hw->core, &spec, &who, err);
+        if (rc < 0) {
+            return rc;
+        }
+        identity->attached = (void *)(uintptr_t)who;
+    }
+    *ret = identity->attached;
+    return 0;
+}
+
+static void release_principal(void *attached)
+{
+    principal_unref(attached);
+}
+
+static bool has_scopes(const struct http_auth *auth, const struct principal *who)
+{
+    for (size_t i = 0; i < auth->scope_count; i++) {
+        if (!principal_has_scope(who, auth->scopes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool let_in(struct http_conn *conn, struct auth_identity *identity)
+{
+    const struct principal *who = NULL;
+    int rc = find_principal(conn, identity, &who, NULL);
+    if (rc == TIDINGS_E_NOMEM) {
+        refuse_for_now(conn, "out of memory");
+        return false;
+    }
+    if (rc < 0) {
+        refuse_token(conn, 401, STR("invalid_token"),
+                     "the token names somebody by too long a name");
+        return false;
+    }
+    if (!has_scopes(conn->hw->config->auth, who)) {
+        refuse_token(conn, 403, STR("insufficient_scope"),
+                     "the token lacks a scope that is needed");
+        return false;
+    }
+    channel_set_who(&conn->channel, who);
+    return true;
+}
+
+/* true: it may go on. */
+static bool take_answer(struct http_conn *conn, const struct auth_answer *answer)
+{
+    switch (answer->outcome) {
+    case AUTH_OK:
+        return let_in(conn, answer->identity);
+    case AUTH_MALFORMED:
+        refuse_token(conn, 400, STR("invalid_request"), answer->description);
+        break;
+    case AUTH_INVALID:
+        refuse_token(conn, 401, STR("invalid_token"), answer->description);
+        break;
+    case AUTH_UNAVAILABLE:
+        refuse_for_now(conn, answer->description);
+        break;
+    }
+    return false;
+}
+
+static void on_answer(void *user, const struct auth_answer *answer)
+{
+    struct http_conn *conn = user;
+    conn->r->question = NULL;
+    if (take_answer(conn, answer)) {
+        conn_set_state(conn, CONN_READING);
+        conn_go_on(conn);
+    }
+    conn_want(conn);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct auth_desk *find_desk(struct http_worker *hw)
+{
+    if (!hw->desk) {
+        hw->desk =
+            auth_desk_create(hw->config->auth->auth, hw->receiver.mailbox, release_principal, NULL);
+    }
+    return hw->desk;
+}
+
+bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
+{
+    if (req->method == HTTP_OPTIONS || conn->r->side == SIDE_METADATA) {
+        return true; /* a browser sends no token with a preflight */
+    }
+    struct tidings_str token;
+    const char *why = NULL;
+    struct auth_answer answer;
+    enum bearer_result found = bearer_find(req, &token, &why);
+    if (found != BEARER_TOKEN) {
+        if (found == BEARER_NONE) {
+            refuse_unknown(conn);
+        } else {
+            refuse_token(conn, 400, STR("invalid_request"), why);
+        }
+        return false;
+    }
+    struct auth_desk *desk = find_desk(conn->hw);
+    if (!desk) {
+        refuse_for_now(conn, "out of memory");
+        return false;
+    }
+    if (auth_ask(desk, token, &answer, &conn->r->question, on_answer, conn)) {
+        return take_answer(conn, &answer);
+    }
+    conn_set_state(conn, CONN_UNKNOWN);
+    return false;
+}
+
+void conn_forget_question(struct http_conn *conn)
+{
+    auth_cancel(conn->r->question);
+    conn->r->question = NULL;
+}
+
+void conn_give_up_question(struct http_conn *conn)
+{
+    conn_forget_question(conn);
+    refuse_for_now(conn, "the token could not be verified in time");
+}
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+bool metadata_is_at(const struct http_auth *auth, struct tidings_str path)
+{
+    if (!auth || auth->metadata.len == 0) {
+        return false;
+    }
+    if (str_eq(path, STR(AUTH_SERVER_PATH))) {
+        return true;
+    }
+    static const struct tidings_str known = {AUTH_METADATA_PATH, sizeof(AUTH_METADATA_PATH) - 1};
+    struct tidings_str rest = str_skip(path, known.len);
+    return str_starts(path, known) &&
+           (rest.len == 0 || str_eq(rest, STR("/mcp")) || str_eq(rest, auth->resource_path));
+}
+
+void conn_run_metadata(struct http_conn *conn, const struct http_request *req)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    bool leads_on = str_eq(req->path, STR(AUTH_SERVER_PATH));
+    struct buf fields, text;
+    buf_init(&fields, CHALLENGE_MAX);
+    buf_init(&text, auth->metadata.len + 1);
+    buf_puts(&fields, STR("Cache-Control: max-age=300\r\n"));
+    if (leads_on) {
+        http_put_header(&fields, "Location", auth->server_url);
+    } else {
+        buf_puts(&text, auth->metadata);
+    }
+    const struct answer_headers headers = {.extra = buf_str(&fields)};
+    int status = text.failed || fields.failed ? 503 : leads_on ? 307 : 200;
+    conn_answer(conn, status, &headers, STR("application/json"), &text);
+    buf_deinit(&text);
+    buf_deinit(&fields);
+}

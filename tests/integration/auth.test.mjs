@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT
+//
+// Bearer tokens on HTTP: where they are asked for, what is said without a good one, in which order, and
+// whose sessions are whose. The tokens are lines of a file; those of an authorization server are in
+// auth-issuer.test.mjs, what the official clients do about them in auth-clients.test.mjs.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { SocketPeer } from '../contract/transport/lines.mjs';
+import { Connection, encodeRequest, request } from './lib/http.mjs';
+import { call, freshId, initialize, listen, modern, post, Session, updates } from './lib/rpc.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { as, challenge, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { eventually } from './lib/wait.mjs';
+import { upgrade, WebSocketRaw } from './lib/websocket.mjs';
+
+const files = { 'a.txt': '1' };
+const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
+
+/** A server that wants files:read, with somebody who has it. */
+async function start(t, { args = [], scopes = ['files:read'] } = {}) {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('alice', ...scopes);
+    const needed = scopes.flatMap((scope) => ['--auth-scope', scope]);
+    const server = await serve(t, { files, args: [...tokens.args, ...needed, ...args] });
+    return { server, tokens, token, alice: as(server, token), uri: server.uri('a.txt') };
+}
+
+/** Every way in. */
+const ways = (uri) => ({
+    'POST /mcp': { headers: json, body: JSON.stringify(initialize()) },
+    'GET /mcp': { method: 'GET', headers: { Accept: 'text/event-stream' } },
+    'DELETE /mcp': { method: 'DELETE' },
+    'a WebSocket': { method: 'GET', headers: upgrade },
+    'GET /sse': { method: 'GET', path: '/sse', headers: { Accept: 'text/event-stream' } },
+    'POST /messages': { path: '/messages?sessionId=x', headers: json, body: '{}' },
+    'GET /events': { method: 'GET', path: '/events', headers: { Accept: 'text/event-stream' } },
+    'GET /resource': { method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` },
+    'HEAD /resource': { method: 'HEAD', path: `/resource?uri=${encodeURIComponent(uri)}` },
+    'PUT /resource': { method: 'PUT', path: '/resource?uri=app%3A%2F%2F%2Fx', body: 'x' },
+    'GET /entity': { method: 'GET', path: '/entity/User@1.0/1' },
+});
+
+test('every way in asks for a token, and says so without an error', async (t) => {
+    const { server, uri } = await start(t, {
+        args: ['--legacy-sse', '--profile', 'erlmcp', '--allow-write', '--entities', ':memory:'],
+    });
+    for (const [name, options] of Object.entries(ways(uri))) {
+        for (const headers of [{}, { Authorization: 'Basic YTpi' }]) {
+            const answer = await request(server, { ...options, headers: { ...options.headers, ...headers } });
+            assert.equal(answer.status, 401, name);
+            assert.deepEqual(challenge(answer), { scheme: 'Bearer', scope: 'files:read' }, name);
+        }
+        const forged = await request(as(server, 'x'.repeat(43)), options);
+        assert.equal(forged.status, 401, name);
+        const { error, error_description: why, scope } = challenge(forged);
+        assert.deepEqual([error, scope], ['invalid_token', 'files:read'], name);
+        assert.match(why, /not known/, name);
+    }
+});
+
+test('with a token both eras, WebSocket, HTTP+SSE and plain HTTP go through', async (t) => {
+    const { server, alice, token, uri } = await start(t, { args: ['--legacy-sse'] });
+    assert.equal((await call(alice, 'resources/read', { uri })).contents[0].text, '1');
+    const { events } = await listen(alice, { resourceSubscriptions: [uri] });
+    const session = await Session.open(alice);
+    await session.subscribe(uri);
+    const stream = await session.stream();
+    const ws = await WebSocketRaw.open(server, { headers: { Authorization: `Bearer ${token}` } });
+    assert.ok((await ws.modern('resources/list')).result);
+    const sse = await request(alice, { method: 'GET', path: '/sse', headers: { Accept: 'text/event-stream' } });
+    const { data: path } = await sse.events.next((item) => item.event === 'endpoint', 'the endpoint');
+    const hello = initialize('2024-11-05');
+    const message = { path, headers: json, body: JSON.stringify(hello) };
+    assert.equal((await request(server, message)).status, 401, 'its id is no credential');
+    assert.equal((await request(alice, message)).status, 202);
+    await sse.events.message((m) => m.id === hello.id, 'the answer');
+    server.tree.replace('a.txt', '2');
+    await events.message(updates(uri), 'an update');
+    await stream.message(updates(uri), 'an update');
+    const read = await request(alice, { method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` });
+    assert.deepEqual([read.status, read.text], [200, '2']);
+    [events, stream, sse.events].forEach((open) => open.close());
+    ws.connection.close();
+    assert.equal((await session.end()).status, 204);
+});
+
+test('a token that is malformed, doubled or in the query is an invalid request', async (t) => {
+    const { server, token, uri } = await start(t);
+    const where = `/resource?uri=${encodeURIComponent(uri)}`;
+    const rows = [
+        [where, [['Authorization', 'Bearer']]],
+        [where, [['Authorization', `Bearer ${token} ${token}`]]],
+        [where, [['Authorization', `Bearer ${token},x`]]],
+        [where, [['Authorization', '']]],
+        [where, [['Authorization', `Bearer ${token}`], ['Authorization', `Bearer ${token}`]]],
+        [where, [['Authorization', 'Basic YTpi'], ['Authorization', `Bearer ${token}`]]],
+        [`${where}&access_token=${token}`, []],
+        [`${where}&access_token=${token}`, [['Authorization', `Bearer ${token}`]]],
+        [`/mcp?access_token=${token}`, []],
+    ];
+    for (const [path, headers] of rows) {
+        const answer = await request(server, { method: 'GET', path, headers });
+        assert.equal(answer.status, 400, JSON.stringify([path, headers]));
+        const { error, error_description: why, scope } = challenge(answer);
+        assert.deepEqual([error, scope], ['invalid_request', undefined]);
+        assert.ok(why.length > 10);
+        assert.doesNotMatch(why, new RegExp(token), 'the token is not said again');
+    }
+});
+
+test('a scope too small is 403 and names all that are needed', async (t) => {
+    const { server, tokens, alice, uri } = await start(t, { scopes: ['files:read', 'files:watch'] });
+    const bob = as(server, tokens.give('bob', 'files:read', 'other'));
+    await reload(server);
+    const answer = await modern(bob, 'resources/read', { uri });
+    assert.equal(answer.status, 403);
+    const said = challenge(answer);
+    assert.equal(said.error, 'insufficient_scope');
+    assert.equal(said.scope, 'files:read files:watch');
+    assert.equal((await modern(alice, 'resources/read', { uri })).status, 200);
+});
+
+test('the order: place, method, Host and Origin, token, size and type, body', async (t) => {
+    const { server, alice } = await start(t, { args: ['--max-body', '1k'] });
+    const status = async (options, who = server) => (await request(who, options)).status;
+    assert.equal(await status({ method: 'GET', path: '/nowhere' }), 404);
+    assert.equal(await status({ method: 'PUT', body: 'x' }), 405);
+    assert.equal(await status({ headers: { ...json, Host: 'evil.example' }, body: '{}' }), 403);
+    assert.equal(await status({ headers: { ...json, Origin: 'https://evil.example' }, body: '{}' }), 403);
+    const rest = [
+        [413, { headers: { ...json, 'Content-Length': 5000 }, body: '' }],
+        [415, { headers: { ...json, 'Content-Type': 'text/plain' }, body: '{}' }],
+        [406, { headers: { ...json, Accept: 'image/png' }, body: '{}' }],
+        [400, { headers: json, body: '{' }],
+        [426, { method: 'GET', headers: { ...upgrade, 'Sec-WebSocket-Version': '12' } }],
+    ];
+    for (const [expected, options] of rest) {
+        assert.equal(await status(options), 401, `${expected} without a token`);
+        assert.equal(await status(options, alice), expected, 'with one');
+    }
+});
+
+test('nothing of a body is waited for without a token, and no 100 invites it', async (t) => {
+    const { server, token } = await start(t);
+    for (const extra of [{}, { Expect: '100-continue' }]) {
+        const connection = await Connection.open(server);
+        const headers = { ...json, 'Content-Length': 1000, ...extra };
+        await connection.send(encodeRequest(server.port, { headers }));
+        assert.equal((await connection.readHead()).status, 401);
+        connection.close();
+    }
+    const connection = await Connection.open(server);
+    const body = JSON.stringify(initialize());
+    const headers = { ...json, 'Content-Length': body.length, Expect: '100-continue' };
+    const known = { ...headers, Authorization: `Bearer ${token}` };
+    await connection.send(encodeRequest(server.port, { headers: known }));
+    assert.equal((await connection.readHead()).status, 100);
+    await connection.send(body);
+    assert.equal((await connection.readResponse()).status, 200);
+    connection.close();
+});
+
+test('each request of a connection shows its own token, pipelined or not', async (t) => {
+    const { server, tokens, token } = await start(t);
+    const bob = tokens.give('bob', 'files:read');
+    await reload(server);
+    const connection = await Connection.open(server);
+    const ask = (shown) => ({
+        headers: { ...json, ...(shown && { Authorization: `Bearer ${shown}` }) },
+        body: JSON.stringify(initialize()),
+    });
+    const first = await connection.request(ask(token));
+    assert.equal(first.status, 200);
+    const id = first.headers.get('mcp-session-id');
+    const ping = (shown) => {
+        const options = ask(shown);
+        options.headers['Mcp-Session-Id'] = id;
+        options.body = JSON.stringify({ jsonrpc: '2.0', id: freshId(), method: 'ping' });
+        return options;
+    };
+    assert.equal((await connection.request(ping(token))).status, 200);
+    assert.equal((await connection.request(ping(bob))).status, 404, "it is another's session");
+    const all = [ping(token), ping(bob), ping(token), ping(undefined), ping(token)];
+    await connection.send(Buffer.concat(all.map((options) => encodeRequest(server.port, options))));
+    for (const expected of [200, 404, 200, 401]) {
+        assert.equal((await connection.readResponse()).status, expected);
+    }
+    assert.equal((await connection.readToEnd()).length, 0, 'a refusal ends the connection');
+});
+
+test('a session belongs to whom its first token named, whichever token they show', async (t) => {
+    const { server, tokens, alice, uri } = await start(t, { args: ['--workers', '3'] });
+    const other = tokens.give('alice', 'files:read');
+    const bob = tokens.give('bob', 'files:read');
+    await reload(server);
+    const session = await Session.open(alice);
+    await session.subscribe(uri);
+    const stream = await session.stream();
+    server.tree.replace('a.txt', '2');
+    await stream.message(updates(uri), 'an update');
+    const last = stream.seen.findLast((item) => item.id).id;
+    session.server = as(server, bob);
+    const denied = [
+        session.send('ping'),
+        session.send('resources/read', { uri }),
+        session.get(),
+        session.get({ 'Last-Event-ID': last }),
+        session.end(),
+    ];
+    for (const answer of await Promise.all(denied)) {
+        assert.equal(answer.status, 404);
+    }
+    session.server = as(server, other);
+    assert.equal((await session.send('ping')).status, 200);
+    const resumed = await session.stream(last);
+    server.tree.replace('a.txt', '3');
+    await resumed.message(updates(uri), 'an update');
+    assert.equal((await session.end()).status, 204);
+    resumed.close();
+    stream.close();
+});
+
+/** SIGHUP, and the line that says what came of it. */
+async function reload(server, expected = /reloaded.*tokens/) {
+    const said = server.lines.next((line) => expected.test(line), `a line like ${expected}`);
+    server.child.kill('SIGHUP');
+    await said;
+}
+
+test('the file of tokens is read again on SIGHUP, all of it or nothing', async (t) => {
+    const { server, tokens, token, alice, uri } = await start(t);
+    const status = async (who) => (await modern(who, 'resources/read', { uri })).status;
+    const fresh = tokens.give('carol', 'files:read');
+    assert.equal(await status(as(server, fresh)), 401, 'not before');
+    await reload(server);
+    assert.equal(await status(as(server, fresh)), 200);
+    tokens.write('nonsense\n');
+    await reload(server, /reload failed.*tokens:1/);
+    assert.equal(await status(alice), 200, 'all stays as it was');
+    tokens.take(token);
+    await reload(server);
+    assert.equal(await status(alice), 401, 'a token that was seen before is forgotten too');
+    assert.equal(await status(as(server, fresh)), 200);
+});
+
+test('a browser may ask beforehand, and read why it was refused', async (t) => {
+    const { server } = await start(t);
+    const Origin = 'http://localhost:3000';
+    const ahead = { Origin, 'Access-Control-Request-Method': 'POST' };
+    const preflight = await request(server, { method: 'OPTIONS', headers: ahead });
+    assert.equal(preflight.status, 204);
+    assert.match(preflight.headers.get('access-control-allow-headers'), /Authorization/);
+    for (const options of [{ headers: { ...json, Origin }, body: '{}' },
+        { method: 'GET', path: '/resource?uri=x', headers: { Origin } }]) {
+        const refused = await request(server, options);
+        assert.equal(refused.status, 401);
+        assert.equal(refused.headers.get('access-control-allow-origin'), Origin);
+        assert.match(refused.headers.get('access-control-expose-headers'), /WWW-Authenticate/);
+    }
+});
+
+test('without an issuer there is no metadata to be found', async (t) => {
+    const { server, alice } = await start(t);
+    for (const path of ['oauth-protected-resource', 'oauth-protected-resource/mcp', 'oauth-authorization-server']) {
+        const answer = await request(alice, { method: 'GET', path: `/.well-known/${path}` });
+        assert.equal(answer.status, 404, path);
+    }
+    assert.equal(challenge(await post(server, '{}')).resource_metadata, undefined);
+});
+
+test('where nobody asks for tokens they mean nothing, however odd', async (t) => {
+    const server = await serve(t, { files });
+    for (const headers of [[['Authorization', 'Bearer a b']], [['Authorization', 'x'], ['Authorization', 'y']]]) {
+        const path = `/resource?uri=${encodeURIComponent(server.uri('a.txt'))}&access_token=x`;
+        assert.equal((await request(server, { method: 'GET', path, headers })).status, 200);
+    }
+});
+
+test('a Unix socket of HTTP asks for a token, one of lines knows its user', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('alice');
+    const tree = new Tree(t, files);
+    const [http, lines] = [tree.aside(), tree.aside()];
+    const program = new Program(t, BIN, ['serve', '--http-unix', http, '--unix', lines, ...tokens.args, tree.path]);
+    await program.lines.next((line) => line.includes(`unix:${lines}`), 'the line with the paths');
+    const ask = async (headers) => {
+        const connection = await Connection.open({}, { path: http, port: undefined, host: undefined });
+        await connection.send(encodeRequest(0, {
+            method: 'GET',
+            path: `/resource?uri=${encodeURIComponent(tree.uri('a.txt'))}`,
+            headers: { Host: 'localhost', ...headers },
+        }));
+        const { status } = await connection.readResponse();
+        connection.close();
+        return status;
+    };
+    assert.equal(await ask({}), 401);
+    assert.equal(await ask({ Authorization: `Bearer ${token}` }), 200);
+    const peer = await SocketPeer.connect(t, { path: lines });
+    const id = freshId();
+    await peer.write(JSON.stringify(initialize(undefined, { id })));
+    assert.ok((await peer.message((m) => m.id === id, 'the answer')).result);
+});
+
+test('tokens that `tidings token` makes open the door', async (t) => {
+    const tokens = new TokenFile(t);
+    const made = await run(t, ['token', 'dora', '--scope', 'files:read']);
+    assert.equal(made.code, 0, made.stderr);
+    tokens.write(made.stdout);
+    const server = await serve(t, { files, args: [...tokens.args, '--auth-scope', 'files:read'] });
+    const token = made.stderr.trim().split(/\s+/).at(-1);
+    assert.ok((await call(as(server, token), 'resources/list')).resources.length > 0);
+});
+
+test('settings that contradict one another are refused with what to do', async (t) => {
+    const tokens = new TokenFile(t);
+    tokens.give('alice');
+    const tree = new Tree(t, files);
+    const rows = [
+        [['--http', '0.0.0.0:0', ...tokens.args], /readable by anybody.*--tls-cert.*--auth-resource https/],
+        [['--tcp', '127.0.0.1:0', ...tokens.args], /--tcp: lines carry no token.*--tls-client-auth require/],
+        [['--auth-scope', 'x'], /add --auth-issuer or --auth-tokens/],
+        [['--auth-tokens', '/nowhere'], /nowhere/],
+    ];
+    for (const [args, said] of rows) {
+        const { code, stderr } = await run(t, ['serve', ...args, tree.path]);
+        assert.notEqual(code, 0, args.join(' '));
+        assert.match(stderr, said);
+    }
+});
+
+test('connections that are refused leave nothing behind', async (t) => {
+    const { server, alice } = await start(t, { args: ['--self'] });
+    for (let i = 0; i < 50; i += 1) {
+        assert.equal((await post(server, '{}')).status, 401);
+    }
+    await eventually(async () => {
+        const { contents } = await call(alice, 'resources/read', { uri: 'tidings://self/stats' });
+        return JSON.parse(contents[0].text).every((row) => row.sessions === 0);
+    }, 'no session is left');
+});
