@@ -96,6 +96,9 @@ void line_flushed(struct line *line, enum sendq_state state)
     } else if (state == SENDQ_EMPTY) {
         sink_drained(&line->sink);
         line_pump(line);
+        if (line->finished) {
+            stir(line); /* that may have been the last of it */
+        }
     }
 }
 
@@ -153,14 +156,15 @@ void line_pump(struct line *line)
 {
     struct tidings_str text;
     enum line_result result = LINE_READY;
+    bool was_finished = line->finished;
     while (!line->finished && result != LINE_MORE && has_room(line)) {
         result = next_message(line, &text);
         if (result != LINE_MORE) {
             handle(line, result, text);
         }
     }
-    if (line->finished) {
-        stir(line);
+    if (line->finished && !was_finished) {
+        stir(line); /* once: what is still under way says so itself when it is done */
     }
 }
 

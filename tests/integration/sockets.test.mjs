@@ -4,15 +4,18 @@
 // they share with every transport is in tests/contract/transport.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
 import { Connection } from './lib/http.mjs';
-import { key, listen, modern, updates } from './lib/rpc.mjs';
+import { initialize, key, listen, modern, updates } from './lib/rpc.mjs';
 import { run } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { Pipe } from './lib/stdio.mjs';
+import { within } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'a' };
 
@@ -165,4 +168,25 @@ test('the end of standard input leaves the other doors open', async (t) => {
     const peer = await connect(t, `unix:${path}`);
     assert.ok((await peer.ask('modern', 'resources/list')).result);
     await pipe.stop();
+});
+
+test('a client that ends its input while it is being answered keeps nobody busy', async (t) => {
+    const tree = new Tree(t, files);
+    const gate = tree.at('gate');
+    execFileSync('mkfifo', [gate]);
+    const mount = { type: 'command', uri: 'cmd:///late', argv: ['cat', gate] };
+    tree.write('tidings.json', JSON.stringify({ mounts: [mount] }));
+    const args = ['--workers', '1', '--config', tree.at('tidings.json')];
+    const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { tree, args, mounts: [] });
+    const peer = await connect(t, server.doors[0]);
+    const params = { uri: 'cmd:///late' };
+    const asked = { jsonrpc: '2.0', id: 'late', method: 'resources/read', params };
+    peer.socket.end([initialize(), asked].map((m) => `${JSON.stringify(m)}\n`).join(''));
+    await peer.inbox.next((m) => m.result?.protocolVersion, 'the first answer');
+    const other = await connect(t, server.doors[0]);
+    assert.ok((await other.ask('modern', 'resources/list')).result, 'the worker is there');
+    await within(writeFile(gate, 'said at last'), 'the command to read');
+    const answer = await peer.inbox.next((m) => m.id === 'late', 'the answer after the end of input');
+    assert.equal(answer.result.contents[0].text, 'said at last');
+    await within(peer.ended, 'the end of the connection');
 });
