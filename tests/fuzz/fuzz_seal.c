@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What strangers keep for us and bring back. Any text as a cursor: accepted ones are written and
+ * read back as the same. Any text as a seal, or (first byte 1) as what is done to a good one:
+ * nothing opens but what was sealed, for the same purpose, unchanged.
+ */
+#include <stdlib.h>
+
+#include "base/seal.h"
+#include "core/cursor.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void check_cursor(struct tidings_str text)
+{
+    struct log_cursor c, again;
+    char room[CURSOR_TEXT];
+    if (cursor_parse(text, &c)) {
+        require(cursor_parse(cursor_print(&c, room), &again));
+        require(again.epoch == c.epoch && again.seq == c.seq && again.position == c.position);
+        require(again.has_position == c.has_position);
+    }
+}
+
+/* Exchange one character of a good seal for another, put one in or leave one out. */
+static void damage(struct buf *sealed, const uint8_t *how, size_t size)
+{
+    size_t at = (how[0] | (size > 1 ? (size_t)how[1] << 8 : 0)) % sealed->len;
+    if (size > 2 && how[2] != 0) {
+        sealed->ptr[at] = (char)how[2];
+    } else {
+        memmove(sealed->ptr + at, sealed->ptr + at + 1, sealed->len - at);
+        sealed->len--;
+    }
+}
+
+static void check_seal(const struct seal_key *key, const uint8_t *data, size_t size)
+{
+    struct buf sealed, before, out;
+    buf_init(&sealed, SIZE_MAX / 2);
+    buf_init(&before, SIZE_MAX / 2);
+    buf_init(&out, SIZE_MAX / 2);
+    require(seal_put(&sealed, key, STR("this"), STR("a secret")) == 0);
+    buf_puts(&before, buf_str(&sealed));
+    require(seal_open(&out, key, STR("that"), buf_str(&sealed)) == TIDINGS_E_INVALID);
+    if (size > 0) {
+        damage(&sealed, data, size);
+    }
+    bool is_same = str_eq(buf_str(&sealed), buf_str(&before));
+    int rc = seal_open(&out, key, STR("this"), buf_str(&sealed));
+    require(is_same ? rc == 0 && str_eq(buf_str(&out), STR("a secret")) : rc == TIDINGS_E_INVALID);
+    require(is_same || out.len == 0);
+    buf_deinit(&sealed);
+    buf_deinit(&before);
+    buf_deinit(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct seal_key key;
+    static bool is_made;
+    struct tidings_str text = tidings_strn(size ? (const char *)data : "", size);
+    struct buf out;
+    is_made = is_made || seal_key_init(&key) == 0;
+    require(is_made);
+    check_cursor(text);
+    buf_init(&out, SIZE_MAX / 2);
+    require(seal_open(&out, &key, STR("this"), text) == TIDINGS_E_INVALID && out.len == 0);
+    buf_deinit(&out);
+    if (size > 0 && data[0] == 1) {
+        check_seal(&key, data + 1, size - 1);
+    }
+    return 0;
+}
