@@ -9,8 +9,9 @@
  *     }
  *     tidings_server_add_route(server, "/health", on_health, NULL, &err);     // <tidings/server.h>
  *
- * A request reaches the function after the checks every request passes: Host, Origin, sizes, a body
- * of at most `--max-body`. Any method does. The answer is given before the function returns.
+ * A request reaches the function after the checks every request passes: Host, Origin, a token where
+ * tokens are configured, sizes, a body of at most `--max-body`. Any method does. The answer is
+ * given before the function returns.
  *
  * Since 0.1.
  */
@@ -30,6 +31,8 @@ struct tidings_http_request {
     struct tidings_str query;        /* what follows '?', encoded as it came; or empty */
     struct tidings_str content_type; /* of the body; empty: not said */
     struct tidings_str body;
+    /* Who asks: what its token, its certificate or the kernel says; empty: that was not asked. */
+    struct tidings_str principal;
 };
 
 /* The answer in the making. */

@@ -294,7 +294,7 @@ TIDINGS_API int tidings_server_subscription_end(struct tidings_server *server, i
 /* ---- pages of the program itself ------------------------------------------------------------- */
 
 /* Answer requests for `path` ("/publish") next to the endpoint, with the same checks of Host,
- * Origin and sizes (<tidings/http.h>). Before the server runs. `user` must live until it is
+ * Origin, tokens and sizes (<tidings/http.h>). Before the server runs. `user` must live until it is
  * destroyed. TIDINGS_E_INVALID: not a path. */
 TIDINGS_API int tidings_server_add_route(struct tidings_server *server, const char *path,
                                          tidings_route_fn fn, void *user,

@@ -114,6 +114,7 @@ struct server_identity {
     struct tidings_str ceiling;
     bool has_tools, has_prompts; /* declared, whether there are any or not */
     bool list_changed;
+    bool is_private;               /* what is answered may depend on who asks */
     bool no_subscriptions;         /* resources cannot be subscribed to */
     bool has_rate;                 /* the configuration says how often, the profile does not */
     const struct profile *profile; /* NULL: none */

@@ -28,7 +28,7 @@ void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity
         jw_put_string(w, STR("resultType"), asks ? STR("input_required") : STR("complete"));
         if (cache != CACHE_NONE && !asks) {
             jw_put_integer(w, STR("ttlMs"), cache == CACHE_HOUR ? 3600000 : 0);
-            jw_put_string(w, STR("cacheScope"), STR("public"));
+            jw_put_string(w, STR("cacheScope"), self->is_private ? STR("private") : STR("public"));
         }
     }
     jw_key(w, STR("_meta"));

@@ -48,6 +48,7 @@ static void build_identity(struct tidings_server *s)
     s->self.ceiling = buf_str(&s->ceiling);
     s->self.list_changed = c->list_changed;
     s->self.no_subscriptions = !c->subscribe;
+    s->self.is_private = config_wants_tokens(c) || c->tls_client_auth != TLS_CLIENT_OFF;
     s->self.has_rate = config_is_given(c, "rate");
     struct buf profile;
     buf_init(&profile, 64);

@@ -208,10 +208,11 @@ static void put_time(struct buf *out, int64_t ms)
 
 static void put_fields(struct buf *out, const struct plain *p, int status)
 {
+    bool is_private = p->core->self->is_private;
     http_put_etag(out, "ETag", p->etag);
-    buf_puts(out, p->is_final ? STR("Cache-Control: max-age=31536000, immutable\r\n")
-                              : STR("Cache-Control: no-cache\r\n"));
-    buf_puts(out, STR("Vary: Accept\r\n"));
+    buf_puts(out, is_private ? STR("Cache-Control: private, ") : STR("Cache-Control: "));
+    buf_puts(out, p->is_final ? STR("max-age=31536000, immutable\r\n") : STR("no-cache\r\n"));
+    buf_puts(out, is_private ? STR("Vary: Accept, Authorization\r\n") : STR("Vary: Accept\r\n"));
     if (p->about) {
         put_time(out, p->about->modified_ms);
     }

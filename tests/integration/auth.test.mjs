@@ -82,6 +82,9 @@ test('with a token both eras, WebSocket, HTTP+SSE and plain HTTP go through', as
     await stream.message(updates(uri), 'an update');
     const read = await request(alice, { method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` });
     assert.deepEqual([read.status, read.text], [200, '2']);
+    assert.match(read.headers.get('cache-control'), /^private, /);
+    assert.match(read.headers.get('vary'), /Authorization/);
+    assert.equal((await call(alice, 'resources/list')).cacheScope, 'private');
     [events, stream, sse.events].forEach((open) => open.close());
     ws.connection.close();
     assert.equal((await session.end()).status, 204);
@@ -273,6 +276,7 @@ test('without an issuer there is no metadata to be found', async (t) => {
 
 test('where nobody asks for tokens they mean nothing, however odd', async (t) => {
     const server = await serve(t, { files });
+    assert.equal((await call(server, 'resources/list')).cacheScope, 'public');
     for (const headers of [[['Authorization', 'Bearer a b']], [['Authorization', 'x'], ['Authorization', 'y']]]) {
         const path = `/resource?uri=${encodeURIComponent(server.uri('a.txt'))}&access_token=x`;
         assert.equal((await request(server, { method: 'GET', path, headers })).status, 200);
