@@ -6,17 +6,30 @@
 #include "auth/auth.h"
 
 #include "auth/auth_private.h"
+#include "auth/jwks.h"
+#include "auth/settings.h"
 #include "auth/token_file.h"
 #include "base/error.h"
 #include "base/mem.h"
 
 struct auth_files {
-    struct token_file *tokens; /* NULL: none configured */
+    struct token_file *tokens;           /* NULL: none configured */
+    struct jwks *jwks[AUTH_ISSUERS_MAX]; /* NULL: not from a file */
 };
 
 bool auth_is_configured(const struct auth_settings *settings)
 {
     return settings->tokens || settings->issuer_count > 0 || settings->introspection;
+}
+
+struct claims_rules auth_rules(const struct auth *a, bool needs_expiry)
+{
+    return (struct claims_rules){
+        .audiences = a->audiences,
+        .audience_count = a->audience_count,
+        .leeway_ms = a->leeway_ms,
+        .needs_expiry = needs_expiry,
+    };
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -34,16 +47,36 @@ int auth_shelve(struct auth *a, struct shelf_value *value)
     return rc < 0 ? rc : 0;
 }
 
+void auth_advance(struct auth *a)
+{
+    __atomic_add_fetch(&a->generation, 1, __ATOMIC_RELEASE);
+}
+
+static int load(const struct auth *a, struct auth_files *files, struct tidings_error *err)
+{
+    int rc = a->tokens ? token_file_load(&files->tokens, a->tokens, err) : 0;
+    if (rc < 0) {
+        return error_wrap(err, rc, "tokens");
+    }
+    for (size_t i = 0; i < a->issuer_count && rc == 0; i++) {
+        const struct issuer *issuer = &a->issuers[i];
+        if (!issuer->is_remote) {
+            rc = jwks_load(&files->jwks[i], tidings_str(issuer->name), issuer->jwks, err);
+        }
+    }
+    return rc < 0 ? error_wrap(err, rc, "key set") : 0;
+}
+
 int auth_files_load(const struct auth *a, struct auth_files **ret, struct tidings_error *err)
 {
     struct auth_files *files = mem_zalloc(sizeof(*files));
     if (!files) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = a->tokens ? token_file_load(&files->tokens, a->tokens, err) : 0;
+    int rc = load(a, files, err);
     if (rc < 0) {
         auth_files_destroy(files);
-        return error_wrap(err, rc, "tokens");
+        return rc;
     }
     *ret = files;
     return 0;
@@ -53,7 +86,10 @@ int auth_files_load(const struct auth *a, struct auth_files **ret, struct tiding
 static int put_all(struct auth *a, struct auth_files *files)
 {
     int rc = files->tokens ? auth_shelve(a, token_file_value(files->tokens)) : 0;
-    __atomic_add_fetch(&a->generation, 1, __ATOMIC_RELEASE);
+    for (size_t i = 0; i < a->issuer_count && rc == 0; i++) {
+        rc = files->jwks[i] ? auth_shelve(a, jwks_value(files->jwks[i])) : 0;
+    }
+    auth_advance(a);
     return rc;
 }
 
@@ -69,21 +105,13 @@ void auth_files_destroy(struct auth_files *files)
         return;
     }
     shelf_value_unref(files->tokens ? token_file_value(files->tokens) : NULL);
+    for (size_t i = 0; i < AUTH_ISSUERS_MAX; i++) {
+        shelf_value_unref(files->jwks[i] ? jwks_value(files->jwks[i]) : NULL);
+    }
     mem_free(files);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
-
-static int keep(char **ret, const char *text)
-{
-    *ret = text ? str_dup(tidings_str(text)) : NULL;
-    return text && !*ret ? TIDINGS_E_NOMEM : 0;
-}
-
-static int keep_settings(struct auth *a, const struct auth_settings *settings)
-{
-    return keep(&a->tokens, settings->tokens);
-}
 
 static int open_files(struct auth *a, struct tidings_error *err)
 {
@@ -105,21 +133,20 @@ int auth_open(struct auth **ret, const struct auth_settings *settings, struct ti
     if (!a) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = keep_settings(a, settings);
-    if (rc < 0) {
-        tidings_fail(err, rc, "out of memory");
-        goto fail;
+    int rc = settings_keep(a, settings, err);
+    if (rc == 0 && a->issuer_count > 0) {
+        rc = signature_load(err);
     }
-    a->shelf = shelf_create(err);
-    rc = a->shelf ? open_files(a, err) : TIDINGS_E_NOMEM;
+    if (rc == 0) {
+        a->shelf = shelf_create(err);
+        rc = a->shelf ? open_files(a, err) : TIDINGS_E_NOMEM;
+    }
     if (rc < 0) {
-        goto fail;
+        auth_close(a);
+        return rc;
     }
     *ret = a;
     return 0;
-fail:
-    auth_close(a);
-    return rc;
 }
 
 int auth_start(struct auth *a, struct tidings_error *err)
@@ -135,7 +162,7 @@ void auth_close(struct auth *a)
         return;
     }
     shelf_destroy(a->shelf);
-    mem_free(a->tokens);
+    settings_drop(a);
     mem_free(a);
 }
 

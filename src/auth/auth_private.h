@@ -10,13 +10,29 @@
 #define AUTH_AUTH_PRIVATE_H
 
 #include "auth/auth.h"
+#include "auth/claims.h"
 #include "auth/identity.h"
 #include "base/shelf.h"
 #include "base/str.h"
 
+struct remote;
+
+struct issuer {
+    char *name;
+    char *jwks; /* NULL: as its metadata says */
+    bool is_remote;
+};
+
 struct auth {
-    char *tokens;
+    struct issuer issuers[AUTH_ISSUERS_MAX];
+    size_t issuer_count;
+    char *audiences[AUTH_AUDIENCES_MAX];
+    size_t audience_count;
+    char *tokens, *introspection, *credentials, *ca; /* NULL: none */
+    int64_t leeway_ms;
+    uint64_t refresh_ms, interval_ms, stale_ms;
     struct shelf *shelf;
+    struct remote *remote;       /* NULL: nothing has to be fetched, or not started */
     unsigned generation;         /* atomic */
     struct auth_fetches fetches; /* atomic, each of them */
 };
@@ -24,14 +40,20 @@ struct auth {
 /* Put a value on the shelf in the place of the one with its key. The caller's reference stays the
  * caller's. TIDINGS_E_NOMEM when there was none and there is no room. */
 int auth_shelve(struct auth *a, struct shelf_value *value);
+/* Desks forget what they remember before they are asked the next time. */
+void auth_advance(struct auth *a);
+/* The rules for claims of a token that needs, or needs no, expiry. */
+struct claims_rules auth_rules(const struct auth *a, bool needs_expiry);
 
-enum verdict_need { VERDICT_IS_FINAL };
+/* What has to be fetched before there is a verdict. */
+enum verdict_need { VERDICT_FINAL, VERDICT_NEEDS_KEYS, VERDICT_NEEDS_INTROSPECTION };
 
 struct verdict {
-    enum auth_outcome outcome;
+    enum auth_outcome outcome; /* not final: what it is when nothing more can be learnt */
     const char *why;           /* as auth_answer.description */
     struct identity *identity; /* AUTH_OK: the receiver's */
-    enum verdict_need need;    /* not final: what has to be fetched before one can be given */
+    enum verdict_need need;
+    size_t issuer; /* whose keys */
 };
 
 /* What can be said of a well-formed token without waiting. `now_ms` is Unix time. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * OpenSSL as a table of functions, loaded when it is first needed: who speaks no TLS does not pay
- * for it, and runs where it is not installed. Private to base/tls*.
+ * for it, and runs where it is not installed. Private to base/tls* and base/signature.c.
  */
 #ifndef BASE_TLS_LIBRARY_H
 #define BASE_TLS_LIBRARY_H
 
 #include <openssl/bio.h>
 #include <openssl/core_names.h>
+#include <openssl/ecdsa.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/rsa.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -33,22 +35,41 @@
     X(BIO_set_data)                                                                                \
     X(BIO_set_flags)                                                                               \
     X(BIO_set_init)                                                                                \
+    X(BN_bin2bn)                                                                                   \
+    X(BN_bn2nativepad)                                                                             \
+    X(BN_free)                                                                                     \
+    X(ECDSA_SIG_free)                                                                              \
+    X(ECDSA_SIG_new)                                                                               \
+    X(ECDSA_SIG_set0)                                                                              \
     X(ERR_clear_error)                                                                             \
     X(ERR_peek_error)                                                                              \
     X(ERR_peek_last_error)                                                                         \
     X(ERR_reason_error_string)                                                                     \
     X(EVP_DecryptInit_ex)                                                                          \
+    X(EVP_DigestVerify)                                                                            \
+    X(EVP_DigestVerifyInit_ex)                                                                     \
     X(EVP_EncryptInit_ex)                                                                          \
     X(EVP_MAC_CTX_set_params)                                                                      \
+    X(EVP_MD_CTX_free)                                                                             \
+    X(EVP_MD_CTX_new)                                                                              \
+    X(EVP_PKEY_CTX_free)                                                                           \
+    X(EVP_PKEY_CTX_new_from_name)                                                                  \
+    X(EVP_PKEY_CTX_set_rsa_padding)                                                                \
+    X(EVP_PKEY_CTX_set_rsa_pss_saltlen)                                                            \
+    X(EVP_PKEY_free)                                                                               \
+    X(EVP_PKEY_fromdata)                                                                           \
+    X(EVP_PKEY_fromdata_init)                                                                      \
+    X(EVP_PKEY_new_raw_public_key_ex)                                                              \
     X(EVP_aes_256_cbc)                                                                             \
     X(EVP_sha256)                                                                                  \
     X(GENERAL_NAMES_free)                                                                          \
     X(OPENSSL_sk_num)                                                                              \
     X(OPENSSL_sk_value)                                                                            \
-    X(OpenSSL_version)                                                                             \
+    X(OSSL_PARAM_construct_BN)                                                                     \
     X(OSSL_PARAM_construct_end)                                                                    \
     X(OSSL_PARAM_construct_octet_string)                                                           \
     X(OSSL_PARAM_construct_utf8_string)                                                            \
+    X(OpenSSL_version)                                                                             \
     X(SSL_CTX_callback_ctrl)                                                                       \
     X(SSL_CTX_check_private_key)                                                                   \
     X(SSL_CTX_ctrl)                                                                                \
@@ -90,7 +111,8 @@
     X(X509_get0_notAfter)                                                                          \
     X(X509_get0_notBefore)                                                                         \
     X(X509_get_ext_d2i)                                                                            \
-    X(X509_get_subject_name)
+    X(X509_get_subject_name)                                                                       \
+    X(i2d_ECDSA_SIG)
 
 struct tls_api {
 #define TLS_FIELD(name) __typeof__(&name) name;

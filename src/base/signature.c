@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Keys and signatures with OpenSSL's EVP. Every public function leaves the thread's list of OpenSSL
+ * errors empty: sessions on the same thread read it (base/tls.c).
+ */
+#include "base/signature.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "base/tls_library.h"
+
+#define RSA_BITS_MIN 2048
+#define RSA_BITS_MAX 8192 /* larger ones cost a verifier too much */
+#define RSA_EXPONENT_BYTES 8u
+#define ED25519_BYTES 32u
+#define COORDINATE_MAX 48u
+#define DER_MAX 128u /* two numbers of P-384 and what is around them */
+
+enum key_kind { KEY_RSA, KEY_P256, KEY_P384, KEY_ED25519 };
+
+struct public_key {
+    EVP_PKEY *evp;
+    enum key_kind kind;
+};
+
+static const struct {
+    enum key_kind kind;
+    const char *digest; /* NULL: the algorithm has its own */
+    bool is_pss;
+} algorithms[] = {
+    [SIGNATURE_RS256] = {KEY_RSA, "SHA256", false},
+    [SIGNATURE_RS384] = {KEY_RSA, "SHA384", false},
+    [SIGNATURE_RS512] = {KEY_RSA, "SHA512", false},
+    [SIGNATURE_PS256] = {KEY_RSA, "SHA256", true},
+    [SIGNATURE_PS384] = {KEY_RSA, "SHA384", true},
+    [SIGNATURE_PS512] = {KEY_RSA, "SHA512", true},
+    [SIGNATURE_ES256] = {KEY_P256, "SHA256", false},
+    [SIGNATURE_ES384] = {KEY_P384, "SHA384", false},
+    [SIGNATURE_EDDSA] = {KEY_ED25519, NULL, false},
+};
+
+int signature_load(struct tidings_error *err)
+{
+    int rc = tls_api_load(err);
+    return rc < 0 ? error_wrap(err, rc, "signatures cannot be verified") : 0;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static const unsigned char *bytes_of(struct tidings_str s)
+{
+    return (const unsigned char *)s.ptr;
+}
+
+/* Takes `evp`; NULL: OpenSSL says why. */
+static int make_key(struct public_key **ret, enum key_kind kind, EVP_PKEY *evp,
+                    struct tidings_error *err)
+{
+    if (!evp) {
+        int rc = tidings_fail(err, TIDINGS_E_INVALID, "no such key: %s", tls_api_reason());
+        tls_api.ERR_clear_error();
+        return rc;
+    }
+    struct public_key *key = mem_alloc(sizeof(*key));
+    if (!key) {
+        tls_api.EVP_PKEY_free(evp);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    *key = (struct public_key){evp, kind};
+    tls_api.ERR_clear_error();
+    *ret = key;
+    return 0;
+}
+
+static EVP_PKEY *from_params(const char *type, OSSL_PARAM *params)
+{
+    EVP_PKEY *evp = NULL;
+    EVP_PKEY_CTX *ctx = tls_api.EVP_PKEY_CTX_new_from_name(NULL, type, NULL);
+    if (ctx && tls_api.EVP_PKEY_fromdata_init(ctx) == 1 &&
+        tls_api.EVP_PKEY_fromdata(ctx, &evp, EVP_PKEY_PUBLIC_KEY, params) != 1) {
+        evp = NULL;
+    }
+    tls_api.EVP_PKEY_CTX_free(ctx);
+    return evp;
+}
+
+/* Numbers in parameters have the byte order of the machine. */
+static bool to_native(struct tidings_str number, unsigned char *out)
+{
+    BIGNUM *bn = tls_api.BN_bin2bn(bytes_of(number), (int)number.len, NULL);
+    bool ok = bn && tls_api.BN_bn2nativepad(bn, out, (int)number.len) == (int)number.len;
+    tls_api.BN_free(bn);
+    return ok;
+}
+
+static int bits_of(struct tidings_str number)
+{
+    int bits = (int)number.len * 8;
+    for (size_t i = 0; i < number.len; i++, bits -= 8) {
+        for (int bit = 7; bit >= 0; bit--) {
+            if (bytes_of(number)[i] >> bit & 1) {
+                return bits - (7 - bit);
+            }
+        }
+    }
+    return 0;
+}
+
+static int check_rsa(struct tidings_str n, struct tidings_str e, struct tidings_error *err)
+{
+    if (n.len > RSA_BITS_MAX / 8 + 1 || bits_of(n) < RSA_BITS_MIN || bits_of(n) > RSA_BITS_MAX) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "an RSA key has %d to %d bits", RSA_BITS_MIN,
+                            RSA_BITS_MAX);
+    }
+    if (e.len == 0 || e.len > RSA_EXPONENT_BYTES || bits_of(e) < 2 ||
+        !(bytes_of(e)[e.len - 1] & 1)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "the exponent of an RSA key is odd, at least 3, and has at most %u "
+                            "bytes",
+                            RSA_EXPONENT_BYTES);
+    }
+    return 0;
+}
+
+int public_key_rsa(struct public_key **ret, struct tidings_str n, struct tidings_str e,
+                   struct tidings_error *err)
+{
+    unsigned char modulus[RSA_BITS_MAX / 8 + 1], exponent[RSA_EXPONENT_BYTES];
+    int rc = signature_load(err);
+    if (rc == 0) {
+        rc = check_rsa(n, e, err);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (!to_native(n, modulus) || !to_native(e, exponent)) {
+        tls_api.ERR_clear_error();
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    OSSL_PARAM params[] = {
+        tls_api.OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_RSA_N, modulus, n.len),
+        tls_api.OSSL_PARAM_construct_BN(OSSL_PKEY_PARAM_RSA_E, exponent, e.len),
+        tls_api.OSSL_PARAM_construct_end(),
+    };
+    return make_key(ret, KEY_RSA, from_params("RSA", params), err);
+}
+
+int public_key_ec(struct public_key **ret, struct tidings_str curve, struct tidings_str x,
+                  struct tidings_str y, struct tidings_error *err)
+{
+    bool is_256 = str_eq(curve, STR("P-256"));
+    size_t len = is_256 ? 32 : COORDINATE_MAX;
+    char group[] = "P-256";
+    unsigned char point[1 + 2 * COORDINATE_MAX] = {POINT_CONVERSION_UNCOMPRESSED};
+    int rc = signature_load(err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!is_256 && !str_eq(curve, STR("P-384"))) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the curve is P-256 or P-384");
+    }
+    if (x.len != len || y.len != len) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a coordinate on this curve has %zu bytes",
+                            len);
+    }
+    memcpy(group, curve.ptr, curve.len);
+    memcpy(point + 1, x.ptr, len);
+    memcpy(point + 1 + len, y.ptr, len);
+    OSSL_PARAM params[] = {
+        tls_api.OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0),
+        tls_api.OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, 1 + 2 * len),
+        tls_api.OSSL_PARAM_construct_end(),
+    };
+    return make_key(ret, is_256 ? KEY_P256 : KEY_P384, from_params("EC", params), err);
+}
+
+int public_key_ed25519(struct public_key **ret, struct tidings_str x, struct tidings_error *err)
+{
+    int rc = signature_load(err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (x.len != ED25519_BYTES) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "an Ed25519 key has %u bytes", ED25519_BYTES);
+    }
+    return make_key(
+        ret, KEY_ED25519,
+        tls_api.EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, bytes_of(x), x.len), err);
+}
+
+void public_key_destroy(struct public_key *key)
+{
+    if (key) {
+        tls_api.EVP_PKEY_free(key->evp);
+        mem_free(key);
+    }
+}
+
+bool public_key_fits(const struct public_key *key, enum signature_algorithm algorithm)
+{
+    return key->kind == algorithms[algorithm].kind;
+}
+
+/* ---- signatures ------------------------------------------------------------------------------ */
+
+/* From r and s one behind the other to DER, which OpenSSL takes. Returns the length; 0: it cannot
+ * be one. */
+static size_t to_der(enum key_kind kind, struct tidings_str raw, unsigned char out[DER_MAX])
+{
+    size_t half = kind == KEY_P256 ? 32 : COORDINATE_MAX;
+    if (raw.len != 2 * half) {
+        return 0;
+    }
+    ECDSA_SIG *sig = tls_api.ECDSA_SIG_new();
+    BIGNUM *r = tls_api.BN_bin2bn(bytes_of(raw), (int)half, NULL);
+    BIGNUM *s = tls_api.BN_bin2bn(bytes_of(raw) + half, (int)half, NULL);
+    int len = 0;
+    if (sig && r && s && tls_api.ECDSA_SIG_set0(sig, r, s) == 1) {
+        r = s = NULL; /* it has them now */
+        len = tls_api.i2d_ECDSA_SIG(sig, NULL);
+        unsigned char *at = out;
+        len = len > 0 && (unsigned)len <= DER_MAX ? tls_api.i2d_ECDSA_SIG(sig, &at) : 0;
+    }
+    tls_api.BN_free(r);
+    tls_api.BN_free(s);
+    tls_api.ECDSA_SIG_free(sig);
+    return len > 0 ? (size_t)len : 0;
+}
+
+static bool set_up(EVP_MD_CTX *md, const struct public_key *key, enum signature_algorithm algorithm)
+{
+    EVP_PKEY_CTX *pkey = NULL; /* belongs to md */
+    if (tls_api.EVP_DigestVerifyInit_ex(md, &pkey, algorithms[algorithm].digest, NULL, NULL,
+                                        key->evp, NULL) != 1) {
+        return false;
+    }
+    /* RFC 7518 §3.5: the salt is as long as the digest. */
+    return !algorithms[algorithm].is_pss ||
+           (tls_api.EVP_PKEY_CTX_set_rsa_padding(pkey, RSA_PKCS1_PSS_PADDING) == 1 &&
+            tls_api.EVP_PKEY_CTX_set_rsa_pss_saltlen(pkey, RSA_PSS_SALTLEN_DIGEST) == 1);
+}
+
+bool signature_is_good(const struct public_key *key, enum signature_algorithm algorithm,
+                       struct tidings_str bytes, struct tidings_str signature)
+{
+    unsigned char der[DER_MAX];
+    if (!public_key_fits(key, algorithm)) {
+        return false;
+    }
+    if (key->kind == KEY_P256 || key->kind == KEY_P384) {
+        signature = tidings_strn((char *)der, to_der(key->kind, signature, der));
+        if (signature.len == 0) {
+            return false;
+        }
+    }
+    EVP_MD_CTX *md = tls_api.EVP_MD_CTX_new();
+    bool ok = md && set_up(md, key, algorithm) &&
+              tls_api.EVP_DigestVerify(md, bytes_of(signature), signature.len, bytes_of(bytes),
+                                       bytes.len) == 1;
+    tls_api.EVP_MD_CTX_free(md);
+    tls_api.ERR_clear_error();
+    return ok;
+}

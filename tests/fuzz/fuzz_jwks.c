@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as a key set; what is in one verifies nothing that it did not sign.
+ */
+#include <stdlib.h>
+
+#include "auth/jwks.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char forged[256];
+    memset(forged, 0x11, sizeof(forged)); /* zeros would be good for an Ed25519 key of low order */
+    struct jwks *set = NULL;
+    struct tidings_error err;
+    if (jwks_parse(&set, STR("https://as"), tidings_strn((const char *)data, size), &err) == 0) {
+        static const size_t lengths[] = {[SIGNATURE_RS256] = 256,
+                                         [SIGNATURE_ES256] = 64,
+                                         [SIGNATURE_ES384] = 96,
+                                         [SIGNATURE_EDDSA] = 64};
+        for (unsigned i = 0; i <= SIGNATURE_EDDSA; i++) {
+            struct tidings_str sig = tidings_strn(forged, lengths[i]);
+            if (jwks_count(set) == 0 || jwks_count(set) > JWKS_KEYS_MAX ||
+                jwks_verify(set, STR("1"), (enum signature_algorithm)i, STR("x"), sig) ==
+                    JWKS_GOOD) {
+                abort();
+            }
+        }
+        shelf_value_unref(jwks_value(set));
+    }
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any bytes as a file of tokens: errors name their line, and nobody is found who is not in it.
+ */
+#include <stdlib.h>
+
+#include "auth/token_file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const unsigned char nobody[SHA256_BYTES] = {0x5a, 0xc3};
+    struct token_file *f = NULL;
+    struct identity *i = NULL;
+    struct tidings_error err = {0, ""};
+    if (token_file_parse(&f, "f", tidings_strn((const char *)data, size), &err) < 0) {
+        if (!str_starts(tidings_str(err.text), STR("f:"))) {
+            abort();
+        }
+        return 0;
+    }
+    if (token_file_find(f, nobody, &i) < 0 || i) {
+        abort();
+    }
+    shelf_value_unref(token_file_value(f));
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The other side of tokens, for tests: keys made when they run, key sets, and signed tokens, with
+ * OpenSSL used directly and nothing of ours.
+ *
+ *     struct jose_key *key = jose_key_create("ES256");
+ *     struct buf set, token;
+ *     jose_put_jwk(&set, key, "\"kid\":\"1\"");
+ *     jose_put_token(&token, key, "{\"alg\":\"ES256\"}", "{\"sub\":\"alice\"}");
+ */
+#ifndef SUPPORT_JOSE_H
+#define SUPPORT_JOSE_H
+
+#include "base/str.h"
+
+struct jose_key;
+
+/* For RS256 … EdDSA; "RS256/1024": so many bits. */
+struct jose_key *jose_key_create(const char *algorithm);
+void jose_key_destroy(struct jose_key *key);
+
+/* {"kty": …, `more`}; `more` may be "". */
+void jose_put_jwk(struct buf *out, const struct jose_key *key, const char *more);
+/* {"keys":[…]} with that one. */
+void jose_put_set(struct buf *out, const struct jose_key *key, const char *more);
+/* The compact form: the algorithm of the key, whatever the header says. */
+void jose_put_token(struct buf *out, const struct jose_key *key, const char *header,
+                    const char *claims);
+/* The signature alone. */
+void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str bytes);
+void jose_put_rsa(struct buf *n, struct buf *e, const struct jose_key *key);
+void jose_put_point(struct buf *x, struct buf *y,
+                    const struct jose_key *key); /* y: Ed25519 has none */
+
+#endif
