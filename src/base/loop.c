@@ -41,6 +41,7 @@ struct loop {
     int epoll;           /* where the polls are; -1 until there is one */
     uv_poll_t has_ready; /* on that instance */
     size_t poll_count;
+    uint32_t turn;
     struct epoll_event *batch; /* what on_ready has not dispatched yet */
     int batch_count;
 };
@@ -97,7 +98,9 @@ static void on_before_wait(uv_prepare_t *handle)
 
 static void on_after_wait(uv_check_t *handle)
 {
-    run_discards(handle->data);
+    struct loop *loop = handle->data;
+    run_discards(loop);
+    loop->turn++;
 }
 
 static void on_stop(uv_async_t *handle)
@@ -200,6 +203,11 @@ void loop_turn(struct loop *loop)
 {
     (void)uv_run(&loop->uv, UV_RUN_NOWAIT);
     end_turn(loop); /* the host may wait for long now: not on the next turn's prepare handle */
+}
+
+uint32_t loop_turn_number(const struct loop *loop)
+{
+    return loop->turn;
 }
 
 uint64_t loop_now_ms(struct loop *loop)

@@ -30,7 +30,8 @@ void loop_stop(struct loop *loop); /* any thread, also from a signal handler */
 int loop_fd(struct loop *loop);
 int loop_timeout_ms(struct loop *loop);
 void loop_turn(struct loop *loop);
-uint64_t loop_now_ms(struct loop *loop); /* monotonic, cached at the start of the turn */
+uint32_t loop_turn_number(const struct loop *loop); /* another in each turn */
+uint64_t loop_now_ms(struct loop *loop);            /* monotonic, cached at the start of the turn */
 
 /* ---- descriptors: level-triggered readiness; the loop never reads, writes or closes them --- */
 

@@ -181,7 +181,7 @@ void call_empty(struct call *call)
     call_end(call, CACHE_NONE);
 }
 
-void call_fail_with(struct call *call, const struct dialect_error *e)
+static void fail_as(struct call *call, const struct dialect_error *e, int status)
 {
     buf_deinit(&call->out);
     buf_init(&call->out, CALL_OUT_EXTRA);
@@ -191,11 +191,16 @@ void call_fail_with(struct call *call, const struct dialect_error *e)
         buf_deinit(&call->out);
         buf_init(&call->out, 0);
     }
-    deliver(call, dialect_status(call->core->self, call->era, e->code));
+    deliver(call, status);
 }
 
-/* With the code that is right for a failure of ours. */
-static void fail(struct call *call, int code, struct dialect_error *e)
+void call_fail_with(struct call *call, const struct dialect_error *e)
+{
+    fail_as(call, e, dialect_status(call->core->self, call->era, e->code));
+}
+
+/* The code that is right for a failure of ours. */
+static void name_failure(const struct call *call, int code, struct dialect_error *e)
 {
     struct tidings_str scheme = str_cut(e->uri, ':', &(struct tidings_str){0}, NULL);
     struct dialect_failure f = {
@@ -205,7 +210,33 @@ static void fail(struct call *call, int code, struct dialect_error *e)
         .is_unserved = e->uri.len > 0 && !catalog_has_scheme(call->core->catalog, scheme),
     };
     dialect_name_failure(call->core->self, &f, e);
+}
+
+static void fail(struct call *call, int code, struct dialect_error *e)
+{
+    name_failure(call, code, e);
     call_fail_with(call, e);
+}
+
+void call_fail_limit(struct call *call, const struct refusal *why, struct tidings_str uri)
+{
+    char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON], header[40];
+    struct dialect_error e = {
+        .message = tidings_str(refusal_sentence(why, sentence)),
+        .uri = uri,
+        .reason = STR("limit"),
+        .details = refusal_json(why, data),
+    };
+    name_failure(call, why->retry_ms > 0 ? TIDINGS_E_BUSY : TIDINGS_E_LIMIT, &e);
+    int status = dialect_status(call->core->self, call->era, e.code);
+    if (why->retry_ms > 0 &&
+        !(call->era == ERA_LEGACY && profile_answers_200(call->core->self->profile, e.code))) {
+        status = refusal_status(why);
+        snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
+                 (unsigned long long)refusal_seconds(why));
+        call->headers.extra = arena_dup(&call->arena, tidings_str(header));
+    }
+    fail_as(call, &e, status);
 }
 
 /* What one may not see does not exist, in data.reason as in the code. */
@@ -351,6 +382,7 @@ static void expire(struct call *call, uint64_t allowed_ms)
     call->sink = NULL;
     abandon(call);
     call->channel = NULL;
+    limit_hit(other->core->book, LIMIT_CALL_TIME);
     call_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
               "whoever provides this did not answer within %llu ms (--call-timeout)",
               (unsigned long long)allowed_ms);
@@ -475,6 +507,30 @@ void channel_init(struct channel *channel, const struct channel_ops *ops, struct
     channel->ops = ops;
     channel->core = core;
     list_init(&channel->calls);
+}
+
+bool channel_may_go_on(struct channel *channel)
+{
+    struct core *core = channel->core;
+    uint32_t turn = loop_turn_number(core->loop);
+    if (channel->turn != turn) {
+        channel->turn = turn;
+        channel->handled = 0;
+    }
+    if (channel->handled >= CHANNEL_QUANTUM) {
+        core->stats.pauses++;
+        return false;
+    }
+    channel->handled++;
+    if (channel->handled > core->stats.most_per_turn) {
+        core->stats.most_per_turn = channel->handled;
+    }
+    return true;
+}
+
+struct quota *channel_quota(const struct channel *channel)
+{
+    return channel->who && channel->who->quota ? channel->who->quota : channel->quota;
 }
 
 void channel_deinit(struct channel *channel)

@@ -16,6 +16,7 @@ struct call;
 struct channel;
 struct core;
 struct peer;
+struct quota;
 
 /* Headers an answer may carry besides its body; empty slices are left out. */
 struct answer_headers {
@@ -47,16 +48,25 @@ struct channel_ops {
 struct channel {
     const struct channel_ops *ops;
     struct core *core;
-    const struct principal *who;     /* a reference; NULL: the program itself */
-    struct list calls;               /* requests under way */
-    struct batch *batches;           /* arrays of them */
+    const struct principal *who; /* a reference; NULL: the program itself */
+    struct quota *quota;   /* of where it comes from; the transport holds it; NULL: no limits */
+    struct list calls;     /* requests under way */
+    struct batch *batches; /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct peer *peer;               /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */
     unsigned char promised;          /* pipes: lists whose changes it will be told of */
+    uint16_t handled;                /* messages, … */
+    uint32_t turn;                   /* … in this turn of the loop */
 };
 
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
+/* May another message of it be handled in this turn? Each channel has CHANNEL_QUANTUM, so that one
+ * that floods us does not starve the others; what is left waits for the next turn. Counts it. */
+#define CHANNEL_QUANTUM 64u
+bool channel_may_go_on(struct channel *channel);
+/* What limits its client: who it has shown itself to be, or where it comes from. NULL: nothing. */
+struct quota *channel_quota(const struct channel *channel);
 /* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
 void channel_set_who(struct channel *channel, const struct principal *who);
 /* The name of its principal; of one without, where it comes from. */

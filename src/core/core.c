@@ -86,6 +86,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
 {
     core->loop = loop;
     core->hub = hub;
+    core->book = hub_book(hub);
     core->index = index;
     core->epoch = hub_epoch(hub);
     core->last_seq = hub_last(hub);

@@ -15,6 +15,7 @@
 #include "core/feature.h"
 #include "core/filters.h"
 #include "core/handling.h"
+#include "core/limit.h"
 #include "core/match.h"
 #include "core/options.h"
 #include "core/principal.h"
@@ -31,11 +32,12 @@ struct core_limits {
     size_t page_size, max_page_size;
     size_t max_read_bytes;
     unsigned max_depth;
-    size_t max_sessions; /* per worker */
+    size_t max_sessions; /* on all workers */
     size_t max_listens;  /* per pipe */
     size_t max_uris_per_listen;
-    size_t max_subscriptions; /* per peer */
-    size_t outbox_max;        /* notifications waiting per peer */
+    size_t max_subscriptions;     /* per peer */
+    size_t max_all_subscriptions; /* on all workers; 0: any number */
+    size_t outbox_max;            /* notifications waiting per peer */
     size_t max_broad;         /* subscriptions per principal that cover a whole mount or scheme */
     size_t max_value_bytes;   /* content that may ride in a notification */
     size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
@@ -48,6 +50,8 @@ struct core_limits {
 
 struct core_stats {
     uint64_t requests, deliveries, coalesced, truncated, cut;
+    uint64_t pauses;        /* connections that had used up their turn */
+    uint64_t most_per_turn; /* messages handled for one of them */
     size_t subscriptions, peers, sessions;
 };
 
@@ -56,6 +60,7 @@ struct core {
     struct mailbox *mailbox;
     struct hub *hub;
     const struct core_limits *limits;
+    struct limit_book *book; /* the hub's */
     const struct server_identity *self;
     struct catalog *catalog;                      /* a reference */
     struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */

@@ -41,7 +41,7 @@ static bool move_state(struct tidings_call *h, int from, int to)
 static void handling_free(struct tidings_call *h)
 {
     list_remove(&h->link);
-    hub_leave_call(h->base.core->hub);
+    limit_leave(h->base.core->book, LIMIT_CALLS);
     handling_ask_deinit(h);
     feature_unref(h->feature);
     jv_unref(h->root);
@@ -216,6 +216,7 @@ static void give_up(struct tidings_call *h)
     const struct feature *f = h->feature;
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.core->limits->call_timeout_ms;
     struct tidings_error err;
+    limit_hit(h->base.core->book, LIMIT_CALL_TIME);
     tidings_fail(&err, TIDINGS_E_TIMEOUT, "the %s '%.*s' did not finish within %llu ms (%s)",
                  h->kind->what, STR_ARG(f->name), (unsigned long long)allowed,
                  f->timeout_ms ? "its own limit" : "--call-timeout");
@@ -376,15 +377,14 @@ void handling_run(struct call *call, const struct handling_kind *kind)
     if (!check_arguments(call, kind, f)) {
         return;
     }
-    if (!hub_enter_call(core->hub, core->limits->max_calls)) {
-        call_fail(call, TIDINGS_E_BUSY, STR_EMPTY,
-                  "%zu calls are under way, which is the limit (--max-calls); try again later",
-                  core->limits->max_calls);
+    if (!limit_enter(core->book, LIMIT_CALLS, core->limits->max_calls)) {
+        struct refusal why = limit_refusal(LIMIT_CALLS, core->limits->max_calls, false);
+        call_fail_limit(call, &why, STR_EMPTY);
         return;
     }
     struct tidings_call *h = handling_create(call, kind, f);
     if (!h) {
-        hub_leave_call(core->hub);
+        limit_leave(core->book, LIMIT_CALLS);
         call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
     }

@@ -376,6 +376,8 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->loop = loop;
     hub->max_announced = HUB_MAX_ANNOUNCED;
     map_init(&hub->watches);
+    limit_book_init(&hub->book);
+    hub->quotas = quotas_create(&hub->book);
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     bool has_lists = hub_lists_open(hub);
@@ -383,7 +385,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
-        hub_token_init(hub, err) < 0) {
+        !hub->quotas || hub_token_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -427,6 +429,7 @@ void hub_destroy(struct hub *hub)
     if (hub->log) {
         hub->log->ops->destroy(hub->log);
     }
+    quotas_destroy(hub->quotas);
     mem_free(hub->cores);
     mem_free(hub);
 }

@@ -19,6 +19,8 @@
 
 struct core;
 struct hub;
+struct limit_book;
+struct quotas;
 struct option_rules;
 struct pool;
 struct seal_key;
@@ -56,6 +58,9 @@ struct pool *hub_pool(struct hub *hub);
 struct pool *hub_handlers(struct hub *hub);
 /* For what clients keep for handlers; any thread. */
 const struct seal_key *hub_seal(const struct hub *hub);
+/* Limits, and what clients use of them; any thread. They live as long as the hub. */
+struct limit_book *hub_book(struct hub *hub);
+struct quotas *hub_quotas(struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 
@@ -114,10 +119,6 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
 
 /* Close what is not mounted in `before`; before threads start, or after. */
 void hub_unmount_new(struct hub *hub, const struct catalog *before);
-
-/* A handler begins, unless `max` are under way on all workers; it ended. */
-bool hub_enter_call(struct hub *hub, size_t max);
-void hub_leave_call(struct hub *hub);
 
 /* ---- from workers ---------------------------------------------------------------------------- */
 

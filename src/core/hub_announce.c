@@ -174,6 +174,9 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     if (!l) {
         __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
         lose(hub);
+        if (!fits) {
+            limit_hit(&hub->book, LIMIT_ANNOUNCED);
+        }
         return fits ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
                     : tidings_fail(err, TIDINGS_E_BUSY,
                                    "more changes than can be told: %zu bytes wait already", before);

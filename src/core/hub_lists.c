@@ -192,18 +192,12 @@ const struct seal_key *hub_seal(const struct hub *hub)
     return &hub->seal;
 }
 
-/* ---- handlers under way ---------------------------------------------------------------------- */
-
-bool hub_enter_call(struct hub *hub, size_t max)
+struct limit_book *hub_book(struct hub *hub)
 {
-    if (__atomic_add_fetch(&hub->calls, 1, __ATOMIC_RELAXED) > max) {
-        hub_leave_call(hub);
-        return false;
-    }
-    return true;
+    return &hub->book;
 }
 
-void hub_leave_call(struct hub *hub)
+struct quotas *hub_quotas(struct hub *hub)
 {
-    __atomic_sub_fetch(&hub->calls, 1, __ATOMIC_RELAXED);
+    return hub->quotas;
 }

@@ -11,6 +11,7 @@
 #include "base/seal.h"
 #include "core/feature.h"
 #include "core/hub.h"
+#include "core/quota.h"
 #include "store/change.h"
 
 /* One list whose changes are told, at most once per period and the last time always. */
@@ -37,14 +38,15 @@ struct hub {
     struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
     struct seal_key seal;
     struct pool *handlers; /* for handlers that block */
-    size_t calls;          /* atomic: handlers under way on all workers */
-    size_t max_announced;  /* atomic */
-    size_t announced;      /* atomic: bytes of changes that wait for their number */
-    struct letter lost;    /* on its way while is_lost */
-    bool is_lost;          /* atomic: something was refused since everybody was last told */
-    bool running;          /* atomic */
-    pthread_t thread;      /* atomic; while it runs */
-    struct mailbox *turn;  /* holds the token, unless somebody does */
+    struct limit_book book;
+    struct quotas *quotas;
+    size_t max_announced; /* atomic */
+    size_t announced;     /* atomic: bytes of changes that wait for their number */
+    struct letter lost;   /* on its way while is_lost */
+    bool is_lost;         /* atomic: something was refused since everybody was last told */
+    bool running;         /* atomic */
+    pthread_t thread;     /* atomic; while it runs */
+    struct mailbox *turn; /* holds the token, unless somebody does */
     struct letter token;
     pthread_t holder; /* atomic; 0: nobody */
     unsigned holds;   /* of the holder, within one another */

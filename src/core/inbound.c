@@ -12,6 +12,7 @@
 #include "core/call.h"
 #include "core/method.h"
 #include "core/mirror.h"
+#include "core/quota.h"
 #include "core/session.h"
 #include "core/subscribe.h"
 
@@ -25,10 +26,9 @@ struct arrival {
     struct session *session; /* of the batch */
 };
 
-static void refuse(struct channel *channel, int status, struct json *id,
-                   const struct dialect_error *e)
+static void refuse_with(struct channel *channel, int status, const struct answer_headers *headers,
+                        struct json *id, const struct dialect_error *e)
 {
-    static const struct answer_headers none;
     struct buf text, id_json;
     buf_init(&text, REFUSAL_MAX);
     buf_init(&id_json, REFUSAL_MAX);
@@ -43,9 +43,31 @@ static void refuse(struct channel *channel, int status, struct json *id,
         buf_deinit(&text);
         buf_init(&text, 0);
     }
-    channel->ops->answer(channel, status, &none, &text);
+    channel->ops->answer(channel, status, headers, &text);
     buf_deinit(&text);
     buf_deinit(&id_json);
+}
+
+static void refuse(struct channel *channel, int status, struct json *id,
+                   const struct dialect_error *e)
+{
+    static const struct answer_headers none;
+    refuse_with(channel, status, &none, id, e);
+}
+
+void inbound_refuse_limit(struct channel *channel, const struct refusal *why, struct json *id)
+{
+    char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON], header[40];
+    struct dialect_error e = {
+        .code = RPC_INTERNAL,
+        .message = tidings_str(refusal_sentence(why, sentence)),
+        .reason = STR("limit"),
+        .details = refusal_json(why, data),
+    };
+    snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
+             (unsigned long long)refusal_seconds(why));
+    struct answer_headers headers = {.extra = tidings_str(header)};
+    refuse_with(channel, refusal_status(why), &headers, id, &e);
 }
 
 void inbound_refuse(struct channel *channel, int status, int rpc_code, const char *fmt, ...)
@@ -104,8 +126,14 @@ static struct session *open_unasked(struct channel *channel, const struct dialec
 {
     struct session *session = NULL;
     struct tidings_error err;
+    struct refusal why;
     const struct revision *rev = dialect_assume(h->protocol_version);
-    if (session_create(channel->core, rev, channel->who, &session, &err) < 0) {
+    int rc = session_open(channel, rev, &session, &why, &err);
+    if (rc == TIDINGS_E_LIMIT) {
+        inbound_refuse_limit(channel, &why, id);
+        return NULL;
+    }
+    if (rc < 0) {
         struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(err.text)};
         refuse(channel, 503, id, &e);
         return NULL;
@@ -231,6 +259,30 @@ static void check_mirrored(const struct core *core, const struct dialect_headers
     }
 }
 
+/* Has its client asked too often? Then it was told so. What is no request and came on a pipe cannot
+ * be answered: it counts, and is handled all the same. */
+static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_message *msg)
+{
+    struct channel *channel = a->channel;
+    struct refusal why;
+    if (quota_take_request(channel_quota(channel), loop_now_ms(channel->core->loop), &why)) {
+        return false;
+    }
+    if (a->batch) {
+        struct call *call = msg->kind == RPC_REQUEST ? call_create(channel, root, msg) : NULL;
+        if (call) {
+            batch_add(a->batch, call);
+            call_fail_limit(call, &why, STR_EMPTY);
+        }
+        return call != NULL;
+    }
+    if (msg->kind != RPC_REQUEST && !channel->ops->is_http) {
+        return false;
+    }
+    inbound_refuse_limit(channel, &why, msg->kind == RPC_REQUEST ? msg->id : NULL);
+    return true;
+}
+
 static bool needs_session(const struct arrival *a, const struct rpc_message *msg,
                           const struct dialect_verdict *v)
 {
@@ -266,6 +318,9 @@ static void one(struct arrival *a, struct json *root)
         } else {
             batch_refuse(a->batch, RPC_INVALID_REQUEST, err.text);
         }
+        return;
+    }
+    if (is_too_often(a, root, &msg)) {
         return;
     }
     struct dialect_context ctx = {
@@ -343,6 +398,9 @@ static void many(struct arrival *a, struct json *root)
         return;
     }
     size_t n = jv_count(root);
+    if (n > BATCH_MAX) {
+        limit_hit(channel->core->book, LIMIT_BATCH);
+    }
     if (n == 0 || n > BATCH_MAX) {
         inbound_refuse(channel, 400, RPC_INVALID_REQUEST, "a batch holds 1 to %u messages",
                        BATCH_MAX);
@@ -353,6 +411,7 @@ static void many(struct arrival *a, struct json *root)
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
     }
+    channel->handled += (uint16_t)(n - 1); /* one was counted when it came */
     for (size_t i = 0; i < n; i++) {
         one(a, jv_at(root, i));
     }
@@ -366,6 +425,9 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     struct tidings_error err;
     int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);
     if (rc < 0) {
+        if (rc == TIDINGS_E_LIMIT) {
+            limit_hit(channel->core->book, LIMIT_DEPTH);
+        }
         inbound_refuse(channel, 400, RPC_PARSE_ERROR, "not valid JSON: %s", err.text);
         return;
     }
@@ -413,6 +475,7 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
     }
     int rc = session_open_stream(session, channel, h->last_event_id);
     if (rc < 0) {
+        limit_hit(channel->core->book, LIMIT_SESSION_STREAMS);
         inbound_refuse(channel, 409, RPC_SESSION,
                        "this session has %u streams open already; close one first",
                        SESSION_MAX_STREAMS);

@@ -8,12 +8,16 @@
 
 #include "core/channel.h"
 
+struct refusal;
+
 /* One text (an HTTP body, a line). `headers` NULL on pipes. */
 void inbound_text(struct channel *channel, struct tidings_str text,
                   const struct dialect_headers *headers);
 /* An error that answers no particular request. `rpc_code` 0: only the status and the sentence. */
 void inbound_refuse(struct channel *channel, int status, int rpc_code, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
+/* The answer to a request (`id`; NULL: to none in particular) that a limit stands against. */
+void inbound_refuse_limit(struct channel *channel, const struct refusal *why, struct json *id);
 /* Legacy GET and DELETE on the endpoint. */
 void inbound_get(struct channel *channel, const struct dialect_headers *headers);
 void inbound_delete(struct channel *channel, const struct dialect_headers *headers);

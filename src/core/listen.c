@@ -91,6 +91,14 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
                        enum match_kind kind, uint64_t since, struct tidings_error *err)
 {
     struct core *core = listen->peer->core;
+    size_t most = core->limits->max_all_subscriptions;
+    if (!limit_enter(core->book, LIMIT_ALL_SUBSCRIPTIONS, most)) {
+        tidings_fail(err, TIDINGS_E_BUSY,
+                     "%zu subscriptions are what this server allows (--max-all-subscriptions); try "
+                     "again later",
+                     most);
+        return NULL;
+    }
     struct buf quoted;
     buf_init(&quoted, 8 * spelled.len + 16);
     jw_quote(&quoted, spelled);
@@ -100,6 +108,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
     struct sub *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
     if (!sub) {
+        limit_leave(core->book, LIMIT_ALL_SUBSCRIPTIONS);
         buf_deinit(&quoted);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -130,6 +139,7 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
         match_remove(&core->match, &sub->node);
     }
     if (rc < 0) {
+        limit_leave(core->book, LIMIT_ALL_SUBSCRIPTIONS);
         mem_free(sub);
         return NULL;
     }
@@ -180,6 +190,7 @@ void sub_destroy(struct sub *sub)
     list_remove(&sub->link);
     peer->sub_count--;
     peer->core->stats.subscriptions--;
+    limit_leave(peer->core->book, LIMIT_ALL_SUBSCRIPTIONS);
     if (sub->watched) {
         hub_disarm(peer->core->hub, sub_uri(sub));
     }

@@ -90,20 +90,24 @@ static bool check_flag(struct call *call, struct json *wanted, const char *name)
 
 static bool check_uris(struct call *call, struct json *uris)
 {
-    const struct core_limits *limits = call->core->limits;
+    size_t most = call->core->limits->max_uris_per_listen;
     if (uris && !jv_is(uris, JV_ARRAY)) {
         call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
                   "notifications.resourceSubscriptions must be an array of URIs");
         return false;
     }
-    if (jv_count(uris) > limits->max_uris_per_listen) {
-        call_fail(call, TIDINGS_E_LIMIT, STR_EMPTY, "at most %zu URIs are allowed in one listen",
-                  limits->max_uris_per_listen);
+    if (jv_count(uris) > most) {
+        struct refusal why = {.limit = LIMIT_LISTEN_URIS, .value = most};
+        limit_hit(call->core->book, LIMIT_LISTEN_URIS);
+        call_fail_limit(call, &why, STR_EMPTY);
         return false;
     }
     for (size_t i = 0; i < jv_count(uris); i++) {
         struct json *uri = jv_at(uris, i);
         if (!jv_is(uri, JV_STRING) || jv_str(uri).len > URI_MAX) {
+            if (jv_is(uri, JV_STRING)) {
+                limit_hit(call->core->book, LIMIT_URI);
+            }
             call_fail(
                 call, TIDINGS_E_INVALID, STR_EMPTY,
                 "notifications.resourceSubscriptions[%zu] must be a string of at most %u bytes", i,
@@ -162,8 +166,9 @@ static bool check_listen(struct call *call, struct json *wanted)
     struct peer *peer = call->channel->peer;
     size_t open = peer ? peer->listen_count - (listen_find(peer, STR_EMPTY) != NULL) : 0;
     if (open >= call->core->limits->max_listens) {
-        call_fail(call, TIDINGS_E_BUSY, STR_EMPTY, "at most %zu listens are allowed here",
-                  call->core->limits->max_listens);
+        struct refusal why = limit_refusal(LIMIT_LISTENS, call->core->limits->max_listens, true);
+        limit_hit(call->core->book, LIMIT_LISTENS);
+        call_fail_limit(call, &why, STR_EMPTY);
         return false;
     }
     if (call->core->stopping) {
@@ -194,7 +199,7 @@ static void give_up(struct call *call, struct peer *peer, struct listen *listen,
 void subscribe_listen(struct call *call)
 {
     struct json *wanted = jv_get(call->msg.params, "notifications");
-    if (!check_listen(call, wanted)) {
+    if (subscribe_is_too_often(call) || !check_listen(call, wanted)) {
         return;
     }
     struct channel *channel = call->channel;

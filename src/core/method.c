@@ -28,7 +28,12 @@ static void method_initialize(struct call *call)
     if (channel->ops->is_http) {
         struct session *session = NULL;
         struct tidings_error err;
-        int rc = session_create(call->core, rev, channel->who, &session, &err);
+        struct refusal why;
+        int rc = session_open(channel, rev, &session, &why, &err);
+        if (rc == TIDINGS_E_LIMIT) {
+            call_fail_limit(call, &why, STR_EMPTY);
+            return;
+        }
         if (rc < 0) {
             call_fail_err(call, &err, STR_EMPTY);
             return;
@@ -123,6 +128,9 @@ static void with_uri(struct call *call,
 
 static void method_subscribe(struct call *call)
 {
+    if (subscribe_is_too_often(call)) {
+        return;
+    }
     with_uri(call, subscribe_one);
 }
 

@@ -243,6 +243,7 @@ void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
 /* Full: what waits becomes "something changed" per subscription. */
 static void collapse(struct peer *peer)
 {
+    limit_hit(peer->core->book, LIMIT_OUTBOX);
     struct outbox_item *item;
     while ((item = outbox_first(&peer->outbox)) != NULL) {
         peer_owe_truncated(peer, item->sub, item->first_seq);

@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/core.h"
+#include "core/hub.h"
+#include "core/quota.h"
 
 #define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
 
@@ -25,6 +27,8 @@ void principals_deinit(struct principals *all)
     struct principal *p;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
         p->core = NULL;
+        quota_release(p->quota);
+        p->quota = NULL;
     }
     map_deinit(&all->by_key);
 }
@@ -89,6 +93,22 @@ static size_t sort_scopes(const struct principal_spec *spec,
     return n;
 }
 
+/* Who has shown who it is shares its limits with itself, wherever it comes from. */
+static struct quota *find_quota(struct core *core, const struct principal_spec *spec)
+{
+    bool is_shown = spec->kind == PRINCIPAL_CERTIFICATE || spec->kind == PRINCIPAL_TOKEN;
+    struct quota *quota = NULL;
+    struct buf name;
+    buf_init(&name, PRINCIPAL_MAX + 16);
+    buf_puts(&name, spec->kind == PRINCIPAL_TOKEN ? STR("token ") : STR("certificate "));
+    buf_puts(&name, spec->name);
+    if (is_shown && !name.failed) {
+        quota = quotas_find(hub_quotas(core->hub), buf_str(&name), loop_now_ms(core->loop));
+    }
+    buf_deinit(&name);
+    return quota;
+}
+
 static struct principal *create(struct core *core, const struct principal_spec *spec,
                                 struct tidings_str key)
 {
@@ -118,6 +138,7 @@ static struct principal *create(struct core *core, const struct principal_spec *
         mem_free(p);
         return NULL;
     }
+    p->quota = find_quota(core, spec);
     return p;
 }
 
@@ -172,6 +193,7 @@ void principal_unref(const struct principal *p)
         if (counted->core) {
             map_remove(&counted->core->principals.by_key, counted->key);
         }
+        quota_release(counted->quota);
         mem_free(counted);
     }
 }

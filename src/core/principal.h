@@ -40,6 +40,7 @@
 #define PRINCIPAL_SCOPE_MAX 256u /* … bytes of each */
 
 struct core;
+struct quota;
 
 /* How it was found out. Names of different kinds never mean the same. */
 enum principal_kind {
@@ -59,6 +60,7 @@ struct principal {
     unsigned refs;
     struct core *core;
     struct tidings_str key;
+    struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
 };
 
 struct principal_spec {

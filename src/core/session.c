@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "core/call.h"
+#include "core/quota.h"
 #include "core/subscribe.h"
 
 _Static_assert(SESSION_PAST_STREAMS <= PEER_MAX_SKIPS, "each may be another's");
@@ -156,12 +157,9 @@ int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1])
     return 0;
 }
 
-int session_create(struct core *core, const struct revision *revision, const struct principal *who,
-                   struct session **ret, struct tidings_error *err)
+static int create(struct core *core, const struct revision *revision, const struct principal *who,
+                  struct session **ret, struct tidings_error *err)
 {
-    if (core->stopping || core->stats.sessions >= core->limits->max_sessions) {
-        return tidings_fail(err, TIDINGS_E_BUSY, "too many sessions; try again later");
-    }
     struct session *session = mem_zalloc(sizeof(*session));
     if (!session) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -197,9 +195,37 @@ int session_create(struct core *core, const struct revision *revision, const str
     return 0;
 }
 
+int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
+                 struct refusal *why, struct tidings_error *err)
+{
+    struct core *core = channel->core;
+    struct quota *quota = channel_quota(channel);
+    if (core->stopping) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the server is stopping");
+    }
+    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
+        *why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+        return TIDINGS_E_LIMIT;
+    }
+    if (!quota_open_session(quota, why)) {
+        limit_leave(core->book, LIMIT_SESSIONS);
+        return TIDINGS_E_LIMIT;
+    }
+    int rc = create(core, revision, channel->who, ret, err);
+    if (rc < 0) {
+        limit_leave(core->book, LIMIT_SESSIONS);
+        quota_close_session(quota);
+        return rc;
+    }
+    (*ret)->quota = quota;
+    return 0;
+}
+
 void session_destroy(struct session *session)
 {
     struct core *core = session->core;
+    limit_leave(core->book, LIMIT_SESSIONS);
+    quota_close_session(session->quota);
     map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     core->stats.sessions--;

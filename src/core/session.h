@@ -26,6 +26,7 @@ struct session {
     struct core *core;
     const struct revision *revision;
     const struct principal *who; /* a reference: of the newest request */
+    struct quota *quota;         /* of its client; NULL: nothing limits it */
     struct peer *peer;
     struct listen *listen; /* everything subscribed in this session */
     struct list calls;     /* requests under way */
@@ -46,9 +47,10 @@ struct session {
     char id[SESSION_ID_LEN + 1];
 };
 
-/* TIDINGS_E_LIMIT when there are too many. */
-int session_create(struct core *core, const struct revision *revision, const struct principal *who,
-                   struct session **ret, struct tidings_error *err);
+/* For the client of `channel`. TIDINGS_E_LIMIT when there are too many, of all or of its own: `why`
+ * says which. Otherwise the sentence is in `err`. */
+int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
+                 struct refusal *why, struct tidings_error *err);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
 /* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what

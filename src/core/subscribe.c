@@ -258,6 +258,14 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     return true;
 }
 
+/* The details that go with a refusal by a limit. */
+static void explain_limit(struct wish *w, enum limit limit, uint64_t value)
+{
+    char data[REFUSAL_JSON];
+    struct refusal why = {.limit = limit, .value = value};
+    w->stat.base.details = str_dup(refusal_json(&why, data));
+}
+
 /* Why this one cannot be, or NULL. */
 static bool is_too_many(struct subscribing *s, struct wish *w)
 {
@@ -266,6 +274,8 @@ static bool is_too_many(struct subscribing *s, struct wish *w)
     if (peer->sub_count >= limits->max_subscriptions) {
         wish_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
                     limits->max_subscriptions);
+        explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
+        limit_hit(s->core->book, LIMIT_SUBSCRIPTIONS);
     }
     return w->refused;
 }
@@ -294,6 +304,9 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
         }
         release_scopes(s, w, arm);
         wish_refuse(w, err.code, "%s", err.text);
+        if (err.code == TIDINGS_E_BUSY) {
+            explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS, s->core->limits->max_all_subscriptions);
+        }
         return;
     }
     struct sub *sub = w->sub;
@@ -514,78 +527,4 @@ void subscribing_arm(struct subscribing *s)
     arm->dropped = never_armed;
     arm->user = s;
     hub_arm_send(arm);
-}
-
-/* ---- the legacy requests --------------------------------------------------------------------- */
-
-void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
-{
-    struct json *given = options_of(&call->msg);
-    struct options options;
-    struct tidings_error err;
-    options_init(&options);
-    if (options_read(&options, given, false, &err) < 0 ||
-        options_read_params(&options, call->msg.params, &err) < 0) {
-        call_fail_err(call, &err, STR_EMPTY);
-        return;
-    }
-    if (!given && !options.given && listen_find_sub(listen, spelled)) {
-        method_confirm(call, PROFILE_SUBSCRIBED, spelled);
-        return;
-    }
-    if (spelled.len > URI_MAX) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri may be at most %u bytes long",
-                  URI_MAX);
-        return;
-    }
-    struct subscribing *s = subscribing_create(listen, 1);
-    struct tidings_str copy = s ? arena_dup(&s->arena, spelled) : STR_EMPTY;
-    if (!s || !copy.ptr || !subscribing_set_channel(s, call->channel)) {
-        call_fail(call, TIDINGS_E_NOMEM, spelled, "out of memory");
-        if (s) {
-            subscribing_free(s);
-        }
-        return;
-    }
-    s->call = call;
-    s->wishes[0].spelled = copy;
-    s->wishes[0].options = options;
-    subscribing_settle(s);
-}
-
-void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
-{
-    struct sub *sub = listen_find_sub(listen, spelled);
-    bool was_known = sub != NULL;
-    if (sub) {
-        sub_destroy(sub);
-    }
-    list_each (it, next, &listen->pending) {
-        struct listen_pending *pending = list_entry(it, struct listen_pending, link);
-        struct subscribing *s =
-            pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;
-        if (s && s->call && s->count == 1 && str_eq(s->wishes[0].spelled, spelled)) {
-            s->withdrawn = was_known = true;
-        }
-    }
-    if (!was_known && dialect_does(call->core->self, PROFILE_KNOWN_ONLY)) {
-        call_fail_rpc(call, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
-    } else {
-        method_confirm(call, PROFILE_UNSUBSCRIBED, spelled);
-    }
-}
-
-void subscribe_list(struct listen *listen, struct call *call)
-{
-    struct core *core = listen->peer->core;
-    bool needless = (listen->wants_lists & LIST_RESOURCES) || !core->self->list_changed;
-    struct subscribing *s = needless ? NULL : subscribing_create(listen, 0);
-    if (!s && call) {
-        call_accept(call);
-    } else if (s) {
-        s->call = call;
-        listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
-        s->wants_list = true;
-        subscribing_settle(s);
-    }
 }

@@ -23,4 +23,7 @@ void subscribe_listen(struct call *call);
  * NULL) is an exchange that is accepted once every change from then on will be noticed. */
 void subscribe_list(struct listen *listen, struct call *call);
 
+/* Has its client subscribed to too much lately? Then the call was answered. */
+bool subscribe_is_too_often(struct call *call);
+
 #endif

@@ -92,14 +92,23 @@ struct config {
     uint64_t max_depth;
     uint64_t keepalive_ms;
     uint64_t header_timeout_ms;
+    uint64_t body_timeout_ms;
     uint64_t idle_timeout_ms;
     uint64_t stall_timeout_ms;
     uint64_t session_timeout_ms;
     uint64_t max_sessions;
-    uint64_t max_connections;   /* 0: what the descriptor limit allows */
-    uint64_t max_listens;       /* per connection */
-    uint64_t max_subscriptions; /* per peer */
+    uint64_t max_connections;       /* 0: what the descriptor limit allows */
+    uint64_t max_listens;           /* per connection */
+    uint64_t max_subscriptions;     /* per peer */
+    uint64_t max_all_subscriptions; /* 0: any number */
     uint64_t max_uris_per_listen;
+    /* Of one client; 0: any number, and server/quotas.c for what holds when nobody says so. */
+    uint64_t max_client_connections, max_client_sessions;
+    uint64_t connection_rate, connection_burst;
+    uint64_t request_rate, request_burst;
+    uint64_t subscribe_rate, subscribe_burst;
+    uint64_t block_after, block_time_ms;
+    uint64_t max_clients;
     uint64_t outbox; /* notifications per peer */
     uint64_t log_entries;
     uint64_t log_bytes;

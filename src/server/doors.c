@@ -149,6 +149,8 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
         .max_connections = s->max_connections,
         .entrances = s->entrances,
         .entrance_count = s->worker_count,
+        .quotas = hub_quotas(s->hub),
+        .turnaway = s->turnaway,
     };
     d->listener = listener_open(s->loop, &o, err);
     if (!d->listener) {
@@ -237,10 +239,12 @@ static int open_stdio(struct tidings_server *s, struct tidings_error *err)
 int doors_open(struct tidings_server *s, struct tidings_error *err)
 {
     s->doors = mem_zalloc(SERVER_DOORS_MAX * sizeof(*s->doors));
-    if (!s->doors) {
+    s->turnaway = turnaway_create(s->loop);
+    if (!s->doors || !s->turnaway) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->max_connections = connection_limit(s);
+    hub_book(s->hub)->values[LIMIT_CONNECTIONS] = s->max_connections;
     int rc = secure_open(&s->tls, &s->config, err);
     if (rc < 0) {
         return rc;
@@ -278,6 +282,8 @@ void doors_close(struct tidings_server *s)
         listener_close(s->doors[i].listener);
         s->doors[i].listener = NULL;
     }
+    turnaway_destroy(s->turnaway);
+    s->turnaway = NULL;
 }
 
 void doors_destroy(struct tidings_server *s)

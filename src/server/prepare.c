@@ -57,7 +57,7 @@ static void build_identity(struct tidings_server *s)
     buf_deinit(&profile);
 }
 
-static void freeze_limits(struct tidings_server *s, size_t workers)
+static void freeze_limits(struct tidings_server *s)
 {
     const struct config *c = &s->config;
     s->limits = (struct core_limits){
@@ -65,10 +65,11 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .max_page_size = 1000,
         .max_read_bytes = c->max_read,
         .max_depth = (unsigned)c->max_depth,
-        .max_sessions = (c->max_sessions + workers - 1) / workers,
+        .max_sessions = c->max_sessions,
         .max_listens = c->max_listens,
         .max_uris_per_listen = c->max_uris_per_listen,
         .max_subscriptions = c->max_subscriptions,
+        .max_all_subscriptions = c->max_all_subscriptions,
         .outbox_max = c->outbox,
         .max_broad = c->max_breadth,
         .max_value_bytes = c->max_value,
@@ -105,6 +106,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .events = dialect_does(&s->self, PROFILE_EVENTS),
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
+        .body_timeout_ms = c->body_timeout_ms,
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
     };
@@ -112,6 +114,7 @@ static void freeze_limits(struct tidings_server *s, size_t workers)
         .max_line = c->max_line,
         .keepalive_ms = c->keepalive_ms,
         .header_timeout_ms = c->header_timeout_ms,
+        .body_timeout_ms = c->body_timeout_ms,
         .idle_timeout_ms = c->idle_timeout_ms,
         .stall_timeout_ms = c->stall_timeout_ms,
         .session_timeout_ms = c->session_timeout_ms,
@@ -188,7 +191,8 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc < 0) {
         return rc;
     }
-    freeze_limits(s, s->worker_count);
+    freeze_limits(s);
+    server_set_quotas(s);
     struct hub_options o = {
         .log =
             {

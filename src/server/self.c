@@ -18,7 +18,14 @@
 #define ANNOUNCE_MS 1000u
 
 /* The live ones come first. */
-enum self_kind { SELF_STATS, SELF_PEERS, SELF_SUBSCRIPTIONS, SELF_MOUNTS, SELF_SEMANTICS };
+enum self_kind {
+    SELF_STATS,
+    SELF_PEERS,
+    SELF_SUBSCRIPTIONS,
+    SELF_LIMITS,
+    SELF_MOUNTS,
+    SELF_SEMANTICS,
+};
 #define SELF_LIVE ((unsigned)SELF_MOUNTS)
 #define SELF_KINDS ((unsigned)SELF_SEMANTICS + 1)
 
@@ -32,6 +39,9 @@ static const struct {
     [SELF_SUBSCRIPTIONS] = {{SELF_PREFIX "subscriptions", 28},
                             {"subscriptions", 13},
                             {"Who hears of what", 17}},
+    [SELF_LIMITS] = {{SELF_PREFIX "limits", 21},
+                     {"limits", 6},
+                     {"Limits, and how often they were reached", 39}},
     [SELF_MOUNTS] = {{SELF_PREFIX "mounts", 21},
                      {"mounts", 6},
                      {"Which provider serves what is below a URI", 41}},
@@ -174,7 +184,7 @@ static void write_mounts(struct jw *w, const struct catalog *catalog)
     jw_end_array(w);
 }
 
-/* What the catalog of this worker says. */
+/* What this worker knows by itself: its catalog, and the book of limits. */
 static void read_catalog(struct tidings_read *read, enum self_kind kind)
 {
     struct tidings_resource about;
@@ -184,7 +194,9 @@ static void read_catalog(struct tidings_read *read, enum self_kind kind)
     describe(kind, &about);
     buf_init(&text, PART_MAX);
     jw_init(&w, &text);
-    if (kind == SELF_MOUNTS) {
+    if (kind == SELF_LIMITS) {
+        self_write_limits(&w, read->base.core->book);
+    } else if (kind == SELF_MOUNTS) {
         write_mounts(&w, read->base.core->catalog);
     } else {
         semantics_write(&w, read->base.core->catalog);
@@ -225,7 +237,7 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
         return;
     }
     int kind = find_kind(self, uri);
-    if (kind == SELF_SEMANTICS || kind == SELF_MOUNTS) {
+    if (kind >= (int)SELF_LIMITS) {
         read_catalog(read, (enum self_kind)kind);
         return;
     }
@@ -256,8 +268,8 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
 static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum self_kind order[] = {SELF_MOUNTS, SELF_PEERS, SELF_SEMANTICS, SELF_STATS,
-                                           SELF_SUBSCRIPTIONS};
+    static const enum self_kind order[] = {SELF_LIMITS,    SELF_MOUNTS, SELF_PEERS,
+                                           SELF_SEMANTICS, SELF_STATS,  SELF_SUBSCRIPTIONS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {

@@ -59,6 +59,8 @@ static void write_stats(struct page *p, const struct core *core)
     put_count(w, "filters", core->filters.by_text.count);
     put_count(w, "filterJudgements", core->filters.judged);
     put_count(w, "patches", core->values.patches);
+    put_count(w, "pauses", s->pauses);
+    put_count(w, "mostPerTurn", s->most_per_turn);
     jw_end_object(w);
 }
 
@@ -140,6 +142,24 @@ static bool write_peers(struct page *p, const struct core *core, bool subscripti
         }
     }
     return true;
+}
+
+void self_write_limits(struct jw *w, const struct limit_book *book)
+{
+    jw_begin_array(w);
+    for (size_t i = 0; i < LIMIT_COUNT; i++) {
+        enum limit limit = (enum limit)i;
+        jw_begin_object(w);
+        jw_put_string(w, STR("limit"), tidings_str(limit_name(limit)));
+        jw_put_string(w, STR("about"), tidings_str(limit_text(limit)));
+        put_count(w, "value", book->values[i]);
+        if (limit_is_counted(limit)) {
+            put_count(w, "inUse", limit_in_use(book, limit));
+        }
+        put_count(w, "reached", __atomic_load_n(&book->hits[i], __ATOMIC_RELAXED));
+        jw_end_object(w);
+    }
+    jw_end_array(w);
 }
 
 bool self_write_rows(struct buf *out, const struct core *core, enum self_rows what,

@@ -32,4 +32,8 @@ bool self_after_parse(struct tidings_str text, struct self_after *ret);
 bool self_write_rows(struct buf *out, const struct core *core, enum self_rows what,
                      const struct self_after *after);
 
+/* The array of all limits; any thread. */
+struct jw;
+void self_write_limits(struct jw *w, const struct limit_book *book);
+
 #endif

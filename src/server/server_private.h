@@ -48,6 +48,7 @@ struct tidings_server {
     size_t running_workers;    /* atomic */
     struct server_door *doors; /* open, or closed already while it winds down */
     size_t door_count;
+    struct turnaway *turnaway; /* for those who are not let in */
     struct tls_context *tls; /* of those that other machines can reach; NULL: none is configured */
     size_t max_connections;  /* through all of them */
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
@@ -109,6 +110,8 @@ void doors_forget_passed(struct tidings_server *s);
 /* The URL of the first one for HTTP, if other programs of this machine, and only they, know the
  * server by it; else NULL. */
 const char *doors_url(const struct tidings_server *s);
+/* quotas.c: what one client may. */
+void server_set_quotas(struct tidings_server *s);
 /* reload.c: between two turns. */
 void server_reload_when_asked(struct tidings_server *s);
 /* Free workers and doors; nothing runs any more. */

@@ -11,6 +11,7 @@
 void handover_destroy(struct handover *h)
 {
     tls_session_destroy(h->tls);
+    quota_leave(h->quota);
     close(h->fd);
     buf_deinit(&h->in);
     mem_free(h);
@@ -41,6 +42,7 @@ void receiver_send(struct receiver *r, struct handover *h)
 {
     h->letter.deliver = r->adopt;
     __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
+    (void)limit_enter(r->book, LIMIT_CONNECTIONS, 0);
     mailbox_send(r->mailbox, &h->letter);
 }
 
@@ -52,4 +54,5 @@ size_t receiver_count(const struct receiver *r)
 void receiver_left(struct receiver *r)
 {
     __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
+    limit_leave(r->book, LIMIT_CONNECTIONS);
 }

@@ -13,6 +13,7 @@
 #include "base/mailbox.h"
 #include "base/str.h"
 #include "base/tls.h"
+#include "core/quota.h"
 
 enum door_kind {
     DOOR_HTTP,
@@ -32,7 +33,8 @@ struct handover {
     const struct door *door; /* it came through; NULL: from another worker, not from a door */
     struct tls_session *tls; /* NULL: plain */
     int fd;
-    struct buf in; /* what was read already */
+    struct buf in;       /* what was read already */
+    struct quota *quota; /* entered; NULL: nothing limits its client */
 };
 /* Takes fd and session, also on failure. `door` must outlive the handover. */
 struct handover *handover_create(int fd, const struct door *door, struct tls_session *tls);
@@ -45,6 +47,7 @@ struct receiver {
     /* Called with the mailbox's owner and a struct handover's letter, which is then its own. */
     void (*adopt)(struct letter *letter, void *owner);
     size_t count; /* atomic: connections here and on their way */
+    struct limit_book *book;
 };
 void receiver_send(struct receiver *receiver, struct handover *handover); /* any thread */
 size_t receiver_count(const struct receiver *receiver);                   /* any thread */

@@ -18,6 +18,7 @@
 #include "transport/who.h"
 
 #define TICK_MS 250u
+#define BODY_STEP (64u * 1024u)
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
 
@@ -38,9 +39,10 @@ void conn_want(struct http_conn *conn)
     }
     int events = conn->out.pending > 0 && conn->out.is_waiting ? LOOP_WRITE : 0;
     bool reads = conn->state == CONN_SHAKING || conn->state == CONN_IDLE ||
-                 conn->state == CONN_READING || conn->state == CONN_LINGER || websocket_reads(conn);
+                 conn->state == CONN_READING || conn->state == CONN_BODY ||
+                 conn->state == CONN_LINGER || websocket_reads(conn);
     bool is_full = !conn->is_websocket && conn->out.pending >= PIPELINE_HIGH_WATER;
-    if (!conn->eof && conn->state != CONN_CLOSING) {
+    if (!conn->eof && conn->state != CONN_CLOSING && conn->state != CONN_REST) {
         events |= LOOP_HANGUP;
     }
     if (reads && !conn->eof && !is_full) {
@@ -102,6 +104,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->core->index);
     conn_detach(conn);
     close(conn->fd);
+    quota_leave(conn->channel.quota);
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
     if (!conn->is_websocket && conn->r && conn->r->exchange) {
@@ -137,7 +140,10 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     conn_detach(conn);
     channel_deinit(&conn->channel);
     struct handover *h = handover_create(conn->fd, NULL, tls);
-    if (h) { /* else it is closed */
+    if (!h) { /* it is closed */
+        quota_leave(conn->channel.quota);
+    } else {
+        h->quota = conn->channel.quota;
         h->in = conn->r->in;
         buf_init(&conn->r->in, 0);
         receiver_send(&other->receiver, h);
@@ -150,7 +156,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* How many bytes of the request are still missing; -1 on a bad body. */
-static int read_body(struct http_conn *conn)
+static int read_some_body(struct http_conn *conn)
 {
     if (!conn->r->is_chunked) {
         size_t have = conn->r->in.len - conn->r->head_len;
@@ -175,10 +181,23 @@ static int read_body(struct http_conn *conn)
     conn->r->body_len += decoded;
     conn->r->body_done = r == HTTP_CHUNKED_DONE;
     if (conn->r->body_len > conn->hw->config->max_body) {
-        conn_refuse(conn, 413, "the body is larger than this server accepts");
+        conn_refuse_over(conn, LIMIT_BODY, 413, "the body is larger than this server accepts");
         return -1;
     }
     return 0;
+}
+
+/* The same, and for as long as it takes the body has a time of its own, which is counted anew with
+ * every BODY_STEP bytes: who sends a byte now and then does not stay. */
+static int read_body(struct http_conn *conn)
+{
+    int rc = read_some_body(conn);
+    if (rc == 0 && !conn->r->body_done &&
+        (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= BODY_STEP)) {
+        conn->r->body_mark = conn->r->body_len;
+        conn_set_state(conn, CONN_BODY);
+    }
+    return rc;
 }
 
 /* The head at the start of the input. 1: complete, 0: more is needed, -1: refused. */
@@ -189,6 +208,9 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
     size_t *scanned = conn->r->head_len ? &again : &conn->r->scanned;
     ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
+        if (fault.status == 431 || fault.status == 414) {
+            limit_hit(conn->hw->core->book, fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
+        }
         conn_refuse(conn, fault.status, fault.text);
         return -1;
     }
@@ -219,6 +241,7 @@ void conn_finish_request(struct http_conn *conn)
         buf_consume(&conn->r->in, used);
     }
     conn->r->scanned = conn->r->head_len = conn->r->body_len = conn->r->body_need = 0;
+    conn->r->body_mark = 0;
     conn->r->is_accepted = conn->r->is_chunked = conn->r->body_done = false;
     mem_free(conn->r->origin);
     conn->r->origin = NULL;
@@ -230,6 +253,12 @@ void conn_finish_request(struct http_conn *conn)
             conn_go_on(conn);
         }
     }
+}
+
+static bool is_reading(const struct http_conn *conn)
+{
+    return !conn->gone &&
+           (conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_BODY);
 }
 
 /* A head from somebody known: is the whole request here already? */
@@ -245,11 +274,10 @@ static bool accept_request(struct http_conn *conn, struct http_request *req)
     return conn->r->body_done;
 }
 
-/* Handle every complete request in the input. */
+/* Handle every complete request in the input, as far as this turn goes. */
 static void process_input(struct http_conn *conn)
 {
-    while (!conn->gone && (conn->state == CONN_IDLE || conn->state == CONN_READING) &&
-           conn->r->in.len > 0 && conn->out.pending < PIPELINE_HIGH_WATER) {
+    while (is_reading(conn) && conn->r->in.len > 0 && conn->out.pending < PIPELINE_HIGH_WATER) {
         struct http_request req;
         bool is_new = conn->r->head_len == 0, is_accepted = conn->r->is_accepted;
         if (conn->state == CONN_IDLE) {
@@ -270,6 +298,9 @@ static void process_input(struct http_conn *conn)
         if (!is_accepted && !accept_request(conn, &req)) {
             return;
         }
+        if (!conn_may_go_on(conn)) {
+            return;
+        }
         conn->answering = true;
         conn_set_state(conn, CONN_BUSY);
         conn_run_request(conn, &req);
@@ -280,10 +311,9 @@ static void process_input(struct http_conn *conn)
 void conn_go_on(struct http_conn *conn)
 {
     process_input(conn);
-    bool waits = conn->state == CONN_IDLE || conn->state == CONN_READING;
     /* What is complete may still wait for the answers before it; the rest for what will not come.
      */
-    if (!conn->gone && conn->eof && waits && (conn->r->in.len == 0 || conn->out.pending == 0)) {
+    if (is_reading(conn) && conn->eof && (conn->r->in.len == 0 || conn->out.pending == 0)) {
         end_connection(conn);
     }
 }
@@ -297,7 +327,8 @@ static void read_input(struct http_conn *conn)
             return;
         }
         if (buf_put(&conn->r->in, hw->scratch, (size_t)n) < 0) {
-            conn_refuse(conn, 413, "the request is larger than this server accepts");
+            conn_refuse_over(conn, LIMIT_BODY, 413,
+                             "the request is larger than this server accepts");
             return;
         }
         total += (size_t)n;
@@ -329,8 +360,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
             return;
         }
     }
-    if ((events & LOOP_READ) &&
-        (conn->state == CONN_IDLE || conn->state == CONN_READING || conn->state == CONN_SHAKING)) {
+    if ((events & LOOP_READ) && (is_reading(conn) || conn->state == CONN_SHAKING)) {
         read_input(conn);
         conn_go_on(conn);
     } else if ((events & LOOP_READ) &&
@@ -401,13 +431,13 @@ static void flush_batch(void *user)
     struct http_worker *hw = user;
     poll_flush(hw);
     sendq_batch_flush(&hw->core->batch);
+    http_end_turn(hw);
 }
 
 /* Is there no whole request? */
 static bool is_quiet(const struct http_conn *conn)
 {
-    return !conn->gone &&
-           (conn->state == CONN_SHAKING || conn->state == CONN_IDLE || conn->state == CONN_READING);
+    return is_reading(conn) || (!conn->gone && conn->state == CONN_SHAKING);
 }
 
 /* While draining: a connection goes that has nothing to ask. A request half read is as good as
@@ -451,6 +481,7 @@ static void adopt(struct letter *letter, void *owner)
         return;
     }
     channel_init(&conn->channel, &http_channel_ops, hw->core);
+    conn->channel.quota = h->quota;
     conn->sink.ops = &http_sink_ops;
     conn->hw = hw;
     conn->fd = h->fd;
@@ -496,9 +527,11 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
     loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
     hw->tick = loop_timer_open(core->loop, http_on_tick, hw);
+    hw->rested = loop_timer_open(core->loop, http_on_rested, hw);
+    hw->receiver.book = core->book;
     hw->receiver.adopt = adopt;
     hw->receiver.mailbox = mailbox_create(core->loop, hw, err);
-    if (!hw->receiver.mailbox || !hw->tick) {
+    if (!hw->receiver.mailbox || !hw->tick || !hw->rested) {
         http_worker_destroy(hw);
         return NULL;
     }
@@ -524,6 +557,7 @@ void http_worker_destroy(struct http_worker *hw)
     }
     ws_reader_destroy(hw->spare_reader);
     loop_timer_close(hw->tick);
+    loop_timer_close(hw->rested);
     loop_hook_remove(&hw->flush_hook);
     map_deinit(&hw->side_streams);
     buf_deinit(&hw->head);
@@ -540,8 +574,8 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     hw->draining = true;
     hw->drained = drained;
     hw->drained_user = user;
-    static const enum conn_state quiet[] = {CONN_SHAKING, CONN_IDLE, CONN_READING};
-    for (size_t i = 0; i < 3; i++) {
+    static const enum conn_state quiet[] = {CONN_SHAKING, CONN_IDLE, CONN_READING, CONN_BODY};
+    for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
         list_each (it, next, &hw->by_state[quiet[i]]) {
             end_if_quiet(list_entry(it, struct http_conn, link));
         }

@@ -35,7 +35,7 @@ struct http_config {
     bool allow_write; /* PUT, PATCH and DELETE on resources */
     bool legacy_sse;  /* /sse and /messages */
     bool events;      /* /events */
-    uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms;
+    uint64_t keepalive_ms, header_timeout_ms, body_timeout_ms, idle_timeout_ms, stall_timeout_ms;
 };
 
 struct http_worker;

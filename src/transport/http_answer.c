@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/call.h"
+#include "core/inbound.h"
+#include "core/quota.h"
 #include "transport/http_conn.h"
 #include "transport/who.h"
 #include "wire/http_chars.h"
@@ -123,6 +125,23 @@ void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fie
     conn_answer(conn, status, &headers,
                 as_json ? STR("application/json") : STR("text/plain; charset=utf-8"), &body);
     buf_deinit(&body);
+}
+
+void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text)
+{
+    limit_hit(conn->hw->core->book, limit);
+    conn_refuse(conn, status, text);
+}
+
+bool conn_check_rate(struct http_conn *conn)
+{
+    struct refusal why;
+    uint64_t now = loop_now_ms(conn->hw->core->loop);
+    if (quota_take_request(channel_quota(&conn->channel), now, &why)) {
+        return true;
+    }
+    inbound_refuse_limit(&conn->channel, &why, NULL);
+    return false;
 }
 
 /* What a page may send. Mcp-Param-* are named by tools: those it wants to send are allowed. */

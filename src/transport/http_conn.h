@@ -19,7 +19,7 @@
  *          | <----------------------+
  *        IDLE <---------------------------+      no byte of a request yet
  *          | first byte                   |
- *        READING --complete--> BUSY --answered, keep-alive
+ *        READING/BODY --complete--> BUSY --answered, keep-alive
  *          | ^                  |         |
  *          v | (head complete, its token is being judged)
  *        UNKNOWN                |         |
@@ -34,8 +34,10 @@
 enum conn_state {
     CONN_SHAKING,
     CONN_IDLE,
-    CONN_READING,
+    CONN_READING, /* the head of a request, … */
+    CONN_BODY,    /* … and its body */
     CONN_UNKNOWN, /* the head was read; who it is from is being found out */
+    CONN_REST,    /* whole requests, or messages, wait for the next turn */
     CONN_BUSY,
     CONN_STREAM,
     CONN_SOCKET, /* a WebSocket that was heard of lately, */
@@ -46,7 +48,8 @@ enum conn_state {
     CONN_STATES,
 };
 
-/* Bytes read per connection and turn, so that one talker does not starve the rest. */
+/* Bytes read per connection and turn, so that one talker does not starve the rest; the messages
+ * among them that are handled are counted by channel_may_go_on. */
 #define READ_QUANTUM (4u * 65536u)
 
 /* Paths beside the endpoint (http_side.c). */
@@ -64,6 +67,7 @@ struct http_reading {
     size_t scanned;   /* of its head */
     size_t head_len;  /* 0: not complete yet */
     size_t body_len;  /* decoded so far */
+    size_t body_mark; /* as much of it was there when its time was last counted anew */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
     const struct http_route *route; /* NULL: the endpoint, or … */
@@ -123,6 +127,7 @@ struct http_worker {
     struct list waiting;
     struct map side_streams; /* of HTTP+SSE, by id */
     struct loop_timer *tick;
+    struct loop_timer *rested; /* runs while there are some in CONN_REST */
     struct loop_hook flush_hook;
     void (*drained)(void *user);
     void *drained_user;
@@ -138,7 +143,8 @@ struct http_worker {
 /* A WebSocket on which messages may come and go? */
 static inline bool conn_is_socket(const struct http_conn *conn)
 {
-    return !conn->gone && (conn->state == CONN_SOCKET || conn->state == CONN_ASKED);
+    return !conn->gone && (conn->state == CONN_SOCKET || conn->state == CONN_ASKED ||
+                           (conn->state == CONN_REST && conn->is_websocket));
 }
 
 extern const struct channel_ops http_channel_ops;
@@ -155,8 +161,14 @@ void conn_want(struct http_conn *conn);
  * will be when it has been told why. */
 ssize_t conn_receive(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
-/* Handle every complete request that was read. */
+/* Handle every complete request that was read, as far as this turn goes. */
 void conn_go_on(struct http_conn *conn);
+
+/* http_turn.c: may it handle another message in this turn? If not, it goes on in the next. */
+bool conn_may_go_on(struct http_conn *conn);
+/* At the end of a turn: there will be another for those who rest. */
+void http_end_turn(struct http_worker *hw);
+void http_on_rested(struct loop_timer *timer, void *user);
 
 /* http_time.c: four times a second. */
 void http_on_tick(struct loop_timer *timer, void *user);
@@ -178,6 +190,10 @@ void conn_refuse(struct http_conn *conn, int status, const char *text);
 /* … with further header lines. */
 void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fields,
                       const char *text);
+/* The same because of a limit of its own size or time, which is counted. */
+void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text);
+/* May its client ask for this now? Answers when it may not; the connection stays. */
+bool conn_check_rate(struct http_conn *conn);
 void conn_answer_preflight(struct http_conn *conn, const struct http_request *req);
 /* What it may hold back in the kernel, now that it is to be told of changes. */
 void conn_limit_kernel(struct http_conn *conn);

@@ -173,7 +173,8 @@ bool conn_accept_request(struct http_conn *conn, const struct http_request *req)
 {
     struct http_reading *r = conn->r;
     if (req->content_length > conn->hw->config->max_body) {
-        conn_refuse(conn, 413, "the body is larger than this server accepts; see --max-body");
+        conn_refuse_over(conn, LIMIT_BODY, 413,
+                         "the body is larger than this server accepts; see --max-body");
         return false;
     }
     r->body_need = (size_t)req->content_length;
@@ -193,8 +194,18 @@ bool conn_accept_request(struct http_conn *conn, const struct http_request *req)
     return req->method != HTTP_GET || check_get(conn, req);
 }
 
+/* Messages are counted one by one where they are read; what a browser asks for itself is not. */
+static bool is_counted(const struct http_conn *conn, const struct http_request *req)
+{
+    bool has_messages = req->method == HTTP_POST && !conn->r->route && !conn->r->is_resource;
+    return !has_messages && req->method != HTTP_OPTIONS;
+}
+
 void conn_run_request(struct http_conn *conn, const struct http_request *req)
 {
+    if (is_counted(conn, req) && !conn_check_rate(conn)) {
+        return;
+    }
     if (conn->r->route && req->method != HTTP_OPTIONS) {
         conn_run_route(conn, req);
         return;

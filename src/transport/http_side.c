@@ -145,6 +145,7 @@ static void forget(struct peer *peer)
     struct http_worker *hw = s->conn->hw;
     map_remove(&hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
     hw->core->stats.sessions--;
+    limit_leave(hw->core->book, LIMIT_SESSIONS);
     mem_free(s);
 }
 
@@ -169,9 +170,13 @@ static struct side_stream *side_create(struct http_conn *conn)
 void side_open(struct http_conn *conn)
 {
     struct core *core = conn->hw->core;
-    if (conn->hw->draining || core->stopping ||
-        core->stats.sessions >= core->limits->max_sessions) {
-        conn_refuse(conn, 503, "too many sessions; try again later");
+    if (conn->hw->draining || core->stopping) {
+        conn_refuse(conn, 503, "the server is stopping");
+        return;
+    }
+    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
+        struct refusal why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+        inbound_refuse_limit(&conn->channel, &why, NULL);
         return;
     }
     struct side_stream *s = side_create(conn);
@@ -182,6 +187,7 @@ void side_open(struct http_conn *conn)
             map_remove(&conn->hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
         }
+        limit_leave(core->book, LIMIT_SESSIONS);
         conn->channel.ops = &http_channel_ops;
         conn_refuse(conn, 503, "out of memory");
         return;
@@ -203,6 +209,7 @@ void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET " SSE_PATH " opens one");
     } else if (!pipe_has_room(&s->conn->channel, &s->conn->out)) {
+        limit_hit(conn->hw->core->book, LIMIT_PIPE_CALLS);
         inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
     } else {

@@ -39,12 +39,18 @@ static void close_idle(struct http_conn *conn)
 
 static void close_shaking(struct http_conn *conn)
 {
+    limit_hit(conn->hw->core->book, LIMIT_HEAD_TIME);
     conn_close(conn, "the handshake was not done in time");
 }
 
 static void refuse_slow(struct http_conn *conn)
 {
-    conn_refuse(conn, 408, "the request did not arrive in time");
+    conn_refuse_over(conn, LIMIT_HEAD_TIME, 408, "the request did not arrive in time");
+}
+
+static void refuse_slow_body(struct http_conn *conn)
+{
+    conn_refuse_over(conn, LIMIT_BODY_TIME, 408, "the body did not arrive in time");
 }
 
 static void keep_alive(struct http_conn *conn)
@@ -70,6 +76,7 @@ static void cut_stalled(struct http_worker *hw)
             conn->wait_since_ms = now;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
             hw->core->stats.cut++;
+            limit_hit(hw->core->book, LIMIT_STALL);
             conn_close(conn, "stalled: the client does not read");
         }
     }
@@ -84,6 +91,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
     expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_question);
+    expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
     expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
     expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);

@@ -200,6 +200,9 @@ static void on_message(struct http_conn *conn, enum ws_event event, const struct
         if (is_over) {
             conn_close(conn, "malformed frame");
         } else {
+            if (m->code == WS_TOO_BIG) {
+                limit_hit(conn->hw->core->book, LIMIT_BODY);
+            }
             conn->refused = true; /* whatever else it sends is thrown away for a while */
             say_goodbye(conn, m->code, m->payload, false);
         }
@@ -236,14 +239,15 @@ static void pump(struct http_conn *conn)
 {
     struct ws_message m;
     enum ws_event event = WS_PONG;
-    while (event != WS_MORE && !conn->gone && (has_room(conn) || conn->state == CONN_LINGER)) {
+    while (event != WS_MORE && !conn->gone &&
+           ((has_room(conn) && conn_may_go_on(conn)) || conn->state == CONN_LINGER)) {
         event = ws_reader_next(conn->frames, &m);
         on_message(conn, event, &m);
     }
     if (conn->gone || conn->state == CONN_CLOSING) {
         return;
     }
-    conn->has_rest = event != WS_MORE;
+    conn->has_rest = event != WS_MORE && !ws_reader_is_idle(conn->frames);
     if (ws_reader_is_idle(conn->frames)) {
         give_back_reader(conn->hw, conn->frames);
         conn->frames = NULL;
@@ -406,6 +410,7 @@ void websocket_miss(struct http_conn *conn)
         return;
     }
     conn->hw->core->stats.cut++;
+    limit_hit(conn->hw->core->book, LIMIT_STALL);
     conn_close(conn, "stalled: nothing comes, not even an answer to a ping");
 }
 

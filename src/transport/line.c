@@ -106,12 +106,13 @@ void line_flushed(struct line *line, enum sendq_state state)
 
 static bool has_room(const struct line *line)
 {
-    return !line->broken && pipe_has_room(&line->channel, &line->out);
+    return !line->broken && !line->rests && pipe_has_room(&line->channel, &line->out);
 }
 
 static void handle(struct line *line, enum line_result result, struct tidings_str text)
 {
     if (result == LINE_TOO_LONG) {
+        limit_hit(line->channel.core->book, LIMIT_LINE);
         inbound_refuse(&line->channel, 413, RPC_INVALID_REQUEST,
                        "a message may be at most %u bytes long", line->max_line);
     } else {
@@ -157,9 +158,18 @@ void line_pump(struct line *line)
     struct tidings_str text;
     enum line_result result = LINE_READY;
     bool was_finished = line->finished;
-    while (!line->finished && result != LINE_MORE && has_room(line)) {
+    line->rests = false;
+    while (!line->finished && (line_is_midway(line) || line->eof) && result != LINE_MORE &&
+           has_room(line)) {
+        line->rests = !channel_may_go_on(&line->channel);
+        if (line->rests) {
+            return;
+        }
         result = next_message(line, &text);
-        if (result != LINE_MORE) {
+        if (result == LINE_MORE) {
+            line->channel.handled--; /* there was none */
+        } else {
+            line->took = true;
             handle(line, result, text);
         }
     }

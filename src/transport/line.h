@@ -29,6 +29,8 @@ struct line {
     bool eof;      /* nothing more will come */
     bool finished; /* … and nothing of what came is left */
     bool broken;   /* nothing more will go: its owner closes it */
+    bool took;     /* a message was handled since the owner looked */
+    bool rests;    /* it has used up its turn: the owner pumps it in the next */
 };
 
 /* `ops` has the functions below, and what is the owner's own. `flushed` of the send queue is the
@@ -40,7 +42,7 @@ void line_deinit(struct line *line);
 
 /* Bytes that were read. Call line_pump afterwards. Out of memory breaks it. */
 void line_feed(struct line *line, const char *bytes, size_t len);
-/* Handle the complete messages that may be handled now. */
+/* Handle the complete messages that may be handled now, as far as this turn goes. */
 void line_pump(struct line *line);
 /* Is there the beginning of a message, or one that waits? */
 bool line_is_midway(const struct line *line);

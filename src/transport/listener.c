@@ -11,25 +11,19 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "transport/who.h"
 
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS 100u
 #define URL_MAX 256u
 
 struct listener {
+    struct loop *loop;
     struct listener_options options;
     struct endpoint endpoint;
     struct loop_poll *poll;
     struct loop_timer *pause;
     struct buf url;
-};
-
-/* What a client is told beyond the limit. Behind TLS it could not read it. */
-static const char *const refusals[DOOR_KINDS] = {
-    [DOOR_HTTP] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-                  "Content-Length: 0\r\nConnection: close\r\n\r\n",
-    [DOOR_LINES] = "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32000,\"message\":"
-                   "\"too many connections; try again later\"}}\n",
 };
 
 /* What is spoken inside TLS, for clients that ask. */
@@ -61,28 +55,46 @@ static const struct entrance *least_loaded(const struct listener *l, size_t *tot
     return best;
 }
 
-static void hand_over(struct listener *l, int fd)
+static void turn_away(struct listener *l, int fd, const struct refusal *why)
 {
     const struct door *door = l->options.door;
-    size_t total = 0;
+    turnaway_say(l->options.turnaway, fd, door->tls ? DOOR_KINDS : door->kind, why, l->url.ptr);
+}
+
+static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
+{
+    const struct door *door = l->options.door;
+    size_t total = 0, most = l->options.max_connections;
     const struct entrance *entrance = least_loaded(l, &total);
-    if (total >= l->options.max_connections) {
-        const char *text = door->tls ? "" : refusals[door->kind];
-        log_warn("connection refused", "reason=\"limit of %zu connections\" door=%s",
-                 l->options.max_connections, l->url.ptr);
-        (void)!send(fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL);
-        close(fd);
+    char name[QUOTA_NAME_MAX];
+    struct quota *quota = NULL;
+    struct refusal why;
+    if (total >= most) {
+        why = limit_refusal(LIMIT_CONNECTIONS, most, false);
+        limit_hit(entrance->by_kind[door->kind]->book, LIMIT_CONNECTIONS);
+        turn_away(l, fd, &why);
+        return;
+    }
+    bool is_near = who_came(fd, from, name);
+    int rc = quotas_enter(l->options.quotas, tidings_str(name), is_near, loop_now_ms(l->loop),
+                          &quota, &why);
+    if (rc == TIDINGS_E_LIMIT) {
+        turn_away(l, fd, &why);
         return;
     }
     struct tls_session *tls = NULL;
-    if (door->tls && !(tls = tls_session_create(door->tls, protocols[door->kind]))) {
+    if (rc < 0 || (door->tls && !(tls = tls_session_create(door->tls, protocols[door->kind])))) {
         log_warn("connection refused", "reason=\"out of memory\" door=%s", l->url.ptr);
+        quota_leave(quota);
         close(fd);
         return;
     }
     struct handover *h = handover_create(fd, door, tls);
     if (h) {
+        h->quota = quota;
         receiver_send(entrance->by_kind[door->kind], h);
+    } else {
+        quota_leave(quota);
     }
 }
 
@@ -91,9 +103,14 @@ static void on_ready(struct loop_poll *poll, int events, void *user)
     (void)events;
     struct listener *l = user;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        int fd = accept4(l->endpoint.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        union {
+            struct sockaddr any;
+            struct sockaddr_storage storage;
+        } from = {0};
+        socklen_t len = sizeof(from);
+        int fd = accept4(l->endpoint.fd, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            hand_over(l, fd);
+            hand_over(l, fd, &from.any);
             continue;
         }
         if (errno == EINTR || errno == ECONNABORTED) {
@@ -135,6 +152,7 @@ struct listener *listener_open(struct loop *loop, const struct listener_options 
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
+    l->loop = loop;
     l->options = *options;
     buf_init(&l->url, URL_MAX);
     if (endpoint_open(&l->endpoint, &options->at, err) < 0) {

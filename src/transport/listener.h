@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One door that is open: a listening socket whose connections are handed, one by one, to the least
- * loaded worker. Beyond the number of connections that all doors together may have, a client is
- * told so in the words of the door and closed; when descriptors run out, accepting pauses.
+ * loaded worker. Beyond the number of connections that all doors together may have, or one client
+ * may, it is turned away (transport/turnaway.h); when descriptors run out, accepting pauses.
  */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H
@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "transport/door.h"
 #include "transport/endpoint.h"
+#include "transport/turnaway.h"
 
 struct listener;
 
@@ -19,6 +20,8 @@ struct listener_options {
     size_t max_connections;           /* of all doors */
     const struct entrance *entrances; /* of the workers; outlive the listener */
     size_t entrance_count;
+    struct quotas *quotas;
+    struct turnaway *turnaway;
 };
 
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,

@@ -25,6 +25,7 @@
 /* A reader that stops holds about this much in the kernel; large answers still flow. */
 #define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
+#define MESSAGE_STEP (64u * 1024u)
 
 /*     accept --TLS--> SHAKING, until the handshake is done
  *       |                |
@@ -53,12 +54,14 @@ struct line_conn {
             struct list link;      /* in sw->by_state[state], oldest first */
             struct list wait_link; /* in sw->waiting while the kernel takes no more */
             struct list stir_link; /* in sw->stirred */
+            struct list rest_link; /* in sw->resting until the next turn */
         };
         struct loop_discard discard; /* once it is gone */
     };
     struct loop_poll poll;
     uint32_t since_ms; /* in this state, or heard of */
     uint32_t wait_since_ms, wait_written;
+    uint32_t midway; /* bytes of half a message since its time was last counted anew */
     int fd;
     enum line_state state : 8;
     bool waits : 1, gone : 1;
@@ -69,8 +72,9 @@ struct socket_worker {
     const struct socket_config *config;
     struct receiver receiver;
     struct list by_state[LINE_STATES];
-    struct list waiting, stirred;
+    struct list waiting, stirred, resting;
     struct loop_timer *tick;
+    struct loop_timer *rested; /* runs while some rest */
     struct loop_hook end_hook;
     void (*drained)(void *user);
     void *drained_user;
@@ -114,6 +118,9 @@ static void want(struct line_conn *conn)
         events |= LOOP_READ;
     }
     loop_poll_want(&conn->poll, events);
+    if (conn->line.rests && list_empty(&conn->rest_link)) {
+        list_append(&conn->sw->resting, &conn->rest_link);
+    }
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -146,7 +153,9 @@ static void close_conn(struct line_conn *conn, const char *reason)
     list_remove(&conn->link);
     list_remove(&conn->wait_link);
     list_remove(&conn->stir_link);
+    list_remove(&conn->rest_link);
     loop_poll_deinit(&conn->poll);
+    quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
     close(conn->fd);
     receiver_left(&sw->receiver);
@@ -170,8 +179,16 @@ static void on_input(struct line_conn *conn, size_t len)
 {
     struct socket_worker *sw = conn->sw;
     line_feed(&conn->line, sw->scratch, len);
+    conn->line.took = false;
     line_pump(&conn->line);
-    set_state(conn, line_is_midway(&conn->line) ? LINE_MIDLINE : LINE_OPEN);
+    bool is_midway = line_is_midway(&conn->line);
+    conn->midway += (uint32_t)len;
+    if (is_midway && conn->state == LINE_MIDLINE && !conn->line.took &&
+        conn->midway < MESSAGE_STEP) {
+        return; /* a byte now and then is no progress */
+    }
+    conn->midway = 0;
+    set_state(conn, is_midway ? LINE_MIDLINE : LINE_OPEN);
 }
 
 /* What is said to it is its last. */
@@ -279,6 +296,23 @@ static bool has_come_to_its_end(const struct line_conn *conn)
            core_is_done_with(conn->sw->core, &conn->line.channel);
 }
 
+static void look_at(struct line_conn *conn);
+
+/* Another turn: those that had used theirs up go on. */
+static void on_rested(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct socket_worker *sw = user;
+    struct list now;
+    list_init(&now);
+    list_splice(&now, &sw->resting);
+    while (!list_empty(&now)) {
+        struct line_conn *conn = list_entry(now.next, struct line_conn, rest_link);
+        list_remove(&conn->rest_link);
+        look_at(conn);
+    }
+}
+
 static void look_at(struct line_conn *conn)
 {
     struct line *line = &conn->line;
@@ -320,6 +354,10 @@ static void end_turn(void *user)
             look_at(conn);
         }
         sendq_batch_flush(&sw->core->batch);
+    }
+    /* Not before: a timer that is started by a timer would run in the same turn. */
+    if (!list_empty(&sw->resting) && !loop_timer_is_running(sw->rested)) {
+        loop_timer_start(sw->rested, 0, 0);
     }
 }
 
@@ -371,6 +409,7 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
         } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
             set_state(conn, state); /* it waits for us, not we for it */
         } else if (state == LINE_MIDLINE) {
+            limit_hit(sw->core->book, LIMIT_BODY_TIME);
             refuse(conn, 408, "the rest of the message did not arrive in time");
         } else {
             close_conn(conn, "idle");
@@ -388,6 +427,7 @@ static void cut_stalled(struct socket_worker *sw)
             conn->wait_since_ms = now;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
             sw->core->stats.cut++;
+            limit_hit(sw->core->book, LIMIT_STALL);
             close_conn(conn, "stalled: the client does not read");
         }
     }
@@ -415,7 +455,7 @@ static void on_tick(struct loop_timer *timer, void *user)
     const struct socket_config *config = sw->config;
     expire(sw, LINE_SHAKING, config->header_timeout_ms);
     expire(sw, LINE_FRESH, config->idle_timeout_ms);
-    expire(sw, LINE_MIDLINE, config->stall_timeout_ms);
+    expire(sw, LINE_MIDLINE, config->body_timeout_ms);
     expire(sw, LINE_OPEN, config->session_timeout_ms);
     expire(sw, LINE_LINGER, LINGER_MS);
     cut_stalled(sw);
@@ -460,8 +500,10 @@ static void adopt(struct letter *letter, void *owner)
     list_init(&conn->link);
     list_init(&conn->wait_link);
     list_init(&conn->stir_link);
+    list_init(&conn->rest_link);
     line_init(&conn->line, &socket_channel_ops, sw->core, sw->config->max_line);
     conn->line.stirred = stirred;
+    conn->line.channel.quota = h->quota;
     sendq_init(&conn->line.out, &sw->core->batch, conn->fd, on_flushed, conn);
     set_socket_options(sw->config, conn->fd);
     set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
@@ -490,11 +532,14 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
     }
     list_init(&sw->waiting);
     list_init(&sw->stirred);
+    list_init(&sw->resting);
     loop_hook_add(core->loop, &sw->end_hook, end_turn, sw);
     sw->tick = loop_timer_open(core->loop, on_tick, sw);
+    sw->rested = loop_timer_open(core->loop, on_rested, sw);
+    sw->receiver.book = core->book;
     sw->receiver.adopt = adopt;
     sw->receiver.mailbox = mailbox_create(core->loop, sw, err);
-    if (!sw->receiver.mailbox || !sw->tick) {
+    if (!sw->receiver.mailbox || !sw->tick || !sw->rested) {
         socket_worker_destroy(sw);
         return NULL;
     }
@@ -518,6 +563,7 @@ void socket_worker_destroy(struct socket_worker *sw)
         mailbox_unref(sw->receiver.mailbox);
     }
     loop_timer_close(sw->tick);
+    loop_timer_close(sw->rested);
     loop_hook_remove(&sw->end_hook);
     mem_free(sw);
 }

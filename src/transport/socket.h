@@ -5,10 +5,11 @@
  * ends with it.
  *
  * When the client half-closes, what is under way is finished and written, then the connection is
- * closed. A client that takes nothing for `stall_timeout`, or stops in the middle of a message for
- * as long, is cut off; one that never says anything after `idle_timeout`, TLS handshakes after
- * `header_timeout`; one that said something but has nothing subscribed and asks nothing, after
- * `session_timeout`. TCP peers that are gone without a word are found by keep-alive probes.
+ * closed. A client that takes nothing for `stall_timeout`, or needs more than `body_timeout` for
+ * 64 KiB of a message, is cut off; one that never says anything after `idle_timeout`, TLS
+ * handshakes after `header_timeout`; one that said something but has nothing subscribed and asks
+ * nothing, after `session_timeout`. TCP peers that are gone without a word are found by keep-alive
+ * probes.
  */
 #ifndef TRANSPORT_SOCKET_H
 #define TRANSPORT_SOCKET_H
@@ -19,7 +20,8 @@
 /* Frozen while the server runs. */
 struct socket_config {
     size_t max_line;
-    uint64_t keepalive_ms, header_timeout_ms, idle_timeout_ms, stall_timeout_ms, session_timeout_ms;
+    uint64_t keepalive_ms, header_timeout_ms, body_timeout_ms, idle_timeout_ms, stall_timeout_ms;
+    uint64_t session_timeout_ms;
 };
 
 struct socket_worker;

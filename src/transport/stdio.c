@@ -116,6 +116,9 @@ static void end_turn(void *user)
         s->options.ended(s->options.user);
     }
     want(s);
+    if (s->line.rests) {
+        loop_timer_start(s->pump, 0, 0); /* so that there is another turn */
+    }
 }
 
 struct stdio *stdio_open(struct core *core, const struct stdio_options *options,

@@ -63,6 +63,40 @@ int who_identify(struct channel *channel, int fd, const struct tls_session *tls)
     return rc;
 }
 
+/* Whoever has an address of a network of IPv6 has all 2^64. */
+static bool came_by_v6(const struct in6_addr *a, char out[QUOTA_NAME_MAX])
+{
+    struct in6_addr network = *a;
+    if (IN6_IS_ADDR_V4MAPPED(a)) {
+        inet_ntop(AF_INET, &a->s6_addr[12], out, QUOTA_NAME_MAX);
+        return a->s6_addr[12] == 127;
+    }
+    memset(&network.s6_addr[8], 0, 8);
+    inet_ntop(AF_INET6, &network, out, QUOTA_NAME_MAX);
+    strncat(out, "/64", QUOTA_NAME_MAX - strlen(out) - 1);
+    return IN6_IS_ADDR_LOOPBACK(a);
+}
+
+bool who_came(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX])
+{
+    out[0] = '\0';
+    if (from->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)from;
+        inet_ntop(AF_INET, &v4->sin_addr, out, QUOTA_NAME_MAX);
+        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    }
+    if (from->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)from;
+        return came_by_v6(&v6->sin6_addr, out);
+    }
+    struct ucred user;
+    socklen_t size = sizeof(user);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size) == 0) {
+        snprintf(out, QUOTA_NAME_MAX, "uid:%lu", (unsigned long)user.uid);
+    }
+    return true;
+}
+
 bool who_took_nothing(int fd)
 {
     int error = 0;

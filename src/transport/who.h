@@ -8,6 +8,9 @@
 
 #include "base/tls.h"
 #include "core/channel.h"
+#include "core/quota.h"
+
+struct sockaddr;
 
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
@@ -17,6 +20,9 @@ void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]
  * there takes it away with channel_set_who(channel, NULL)). TIDINGS_E_NOMEM: nothing may be
  * handled. */
 int who_identify(struct channel *channel, int fd, const struct tls_session *tls);
+/* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
+ * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */
+bool who_came(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX]);
 /* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
 bool who_took_nothing(int fd);
 

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
 import { request } from './lib/http.mjs';
+import { reached } from './lib/limits.mjs';
 import { freshId, initialize, totals, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { eventually, within } from './lib/wait.mjs';
@@ -153,6 +154,26 @@ test('a large answer arrives whole', async (t) => {
     await ask(initialize());
     const { result } = await call('resources/read', { uri: server.uri('large.txt') });
     assert.equal(result.contents[0].text.length, large.length);
+});
+
+test('a stream that is not read takes no more questions than its answers fit', async (t) => {
+    const server = await start(t, ['--self'], { 'large.txt': 'x'.repeat(3_000_000) });
+    const { ask, events, path } = await open(t, server);
+    await ask(initialize());
+    events.connection.socket.pause();
+    const params = { uri: server.uri('large.txt') };
+    const full = await eventually(async () => {
+        const id = freshId();
+        const answer = await post(server, path, { jsonrpc: '2.0', id, method: 'resources/read', params });
+        return answer.status === 202 ? undefined : answer;
+    }, 'a refusal');
+    assert.equal(full.status, 503, full.text);
+    assert.equal(await reached(t, server, 'pipe-requests'), 1);
+    events.connection.socket.resume();
+    await eventually(async () => {
+        const { status } = await post(server, path, { jsonrpc: '2.0', id: freshId(), method: 'ping' });
+        return status === 202;
+    }, 'there is room again');
 });
 
 test('a server that stops ends the streams', async (t) => {

@@ -90,8 +90,8 @@ test('beyond --max-connections a client is told so in a message', async (t) => {
     assert.ok((await first.ask('modern', 'resources/list')).result);
 });
 
-test('half a message is refused after --stall-timeout', async (t) => {
-    const args = ['--stall-timeout', '1s'];
+test('half a message is refused after --body-timeout', async (t) => {
+    const args = ['--body-timeout', '1s'];
     const server = await serveDoors(t, ['--tcp', '127.0.0.1:0'], { files, args });
     const peer = await connect(t, server.doors[0]);
     await peer.raw('{"jsonrpc":');

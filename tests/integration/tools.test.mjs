@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { request } from './lib/http.mjs';
+import { limitsOf, refused } from './lib/limits.mjs';
 import { key, listen, meta, modern, modernHeaders, post, Session } from './lib/rpc.mjs';
 import { legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
 import { serveExample } from './lib/server.mjs';
@@ -231,7 +232,11 @@ test('after the deadline the client has an answer and the handler is told', asyn
 });
 
 test('beyond the limit calls are refused by its name', async (t) => {
-    const server = await serveExample(t, 'tools', ['--max-calls', '1']);
+    const server = await serveExample(t, 'tools', ['--max-calls', '1', '--self']);
+    const counted = async () => {
+        const { reached, inUse } = (await limitsOf(t, server))['max-calls'];
+        return { reached, inUse };
+    };
     const first = await callTool(
         server,
         'countdown',
@@ -239,9 +244,13 @@ test('beyond the limit calls are refused by its name', async (t) => {
         { extra: { _meta: { progressToken: 1 } } },
     );
     await first.events.message(isProgress, 'the first to run');
-    const { json } = await callTool(server, 'add', { a: 1, b: 1 });
+    const { headers, json, status } = await callTool(server, 'add', { a: 1, b: 1 });
     assert.equal(json.error.code, -32603);
     assert.match(json.error.message, /--max-calls/);
+    assert.equal(status, 503);
+    assert.equal(headers.get('retry-after'), '1');
+    refused(json.error, 'max-calls', 1);
+    assert.deepEqual(await counted(), { reached: 1, inUse: 1 });
     first.events.close(); // cancels it
     await server.lines.next((line) => /countdown cancelled/.test(line), 'the handler');
 });

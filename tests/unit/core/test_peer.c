@@ -101,6 +101,7 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     for (unsigned i = 0; i < 4; i++) {
         update(i);
     }
+    assert_int_equal(b.core[0].book->hits[LIMIT_OUTBOX], 1);
     uint64_t last = b.core[0].last_seq;
     client_drain(c);
     bench_settle(&b);

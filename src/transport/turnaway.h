@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Connections that are not let in: each is told why in the words of its door, and then nothing more
+ * is said. It stays open for a moment, in which what it has sent is thrown away, because closing a
+ * socket with unread input would take the answer back before it is read. Only so many wait like
+ * that; when another comes, the oldest is closed.
+ */
+#ifndef TRANSPORT_TURNAWAY_H
+#define TRANSPORT_TURNAWAY_H
+
+#include "base/loop.h"
+#include "transport/door.h"
+
+#define TURNAWAY_MAX 32u /* descriptors */
+
+struct turnaway;
+
+/* NULL: out of memory. */
+struct turnaway *turnaway_create(struct loop *loop);
+void turnaway_destroy(struct turnaway *t); /* NULL is fine */
+/* Takes the descriptor. `kind` DOOR_KINDS: behind TLS, where nothing can be said without a
+ * handshake, which would cost more than letting it in: it is closed. `door` is for the log, which
+ * has one line a second. */
+void turnaway_say(struct turnaway *t, int fd, enum door_kind kind, const struct refusal *why,
+                  const char *door);
+
+#endif
