@@ -11,7 +11,7 @@ import { SocketPeer } from '../contract/transport/lines.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { call, freshId, initialize, listen, modern, post, Session, updates } from './lib/rpc.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
-import { as, challenge, TokenFile } from './lib/tokens.mjs';
+import { as, challenge, reloaded, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
 import { upgrade, WebSocketRaw } from './lib/websocket.mjs';
@@ -117,7 +117,7 @@ test('a token that is malformed, doubled or in the query is an invalid request',
 test('a scope too small is 403 and names all that are needed', async (t) => {
     const { server, tokens, alice, uri } = await start(t, { scopes: ['files:read', 'files:watch'] });
     const bob = as(server, tokens.give('bob', 'files:read', 'other'));
-    await reload(server);
+    await reloaded(server);
     const answer = await modern(bob, 'resources/read', { uri });
     assert.equal(answer.status, 403);
     const said = challenge(answer);
@@ -169,7 +169,7 @@ test('nothing of a body is waited for without a token, and no 100 invites it', a
 test('each request of a connection shows its own token, pipelined or not', async (t) => {
     const { server, tokens, token } = await start(t);
     const bob = tokens.give('bob', 'files:read');
-    await reload(server);
+    await reloaded(server);
     const connection = await Connection.open(server);
     const ask = (shown) => ({
         headers: { ...json, ...(shown && { Authorization: `Bearer ${shown}` }) },
@@ -198,7 +198,7 @@ test('a session belongs to whom its first token named, whichever token they show
     const { server, tokens, alice, uri } = await start(t, { args: ['--workers', '3'] });
     const other = tokens.give('alice', 'files:read');
     const bob = tokens.give('bob', 'files:read');
-    await reload(server);
+    await reloaded(server);
     const session = await Session.open(alice);
     await session.subscribe(uri);
     const stream = await session.stream();
@@ -226,25 +226,18 @@ test('a session belongs to whom its first token named, whichever token they show
     stream.close();
 });
 
-/** SIGHUP, and the line that says what came of it. */
-async function reload(server, expected = /reloaded.*tokens/) {
-    const said = server.lines.next((line) => expected.test(line), `a line like ${expected}`);
-    server.child.kill('SIGHUP');
-    await said;
-}
-
 test('the file of tokens is read again on SIGHUP, all of it or nothing', async (t) => {
     const { server, tokens, token, alice, uri } = await start(t);
     const status = async (who) => (await modern(who, 'resources/read', { uri })).status;
     const fresh = tokens.give('carol', 'files:read');
     assert.equal(await status(as(server, fresh)), 401, 'not before');
-    await reload(server);
+    await reloaded(server);
     assert.equal(await status(as(server, fresh)), 200);
     tokens.write('nonsense\n');
-    await reload(server, /reload failed.*tokens:1/);
+    await reloaded(server, /reload failed.*tokens:1/);
     assert.equal(await status(alice), 200, 'all stays as it was');
     tokens.take(token);
-    await reload(server);
+    await reloaded(server);
     assert.equal(await status(alice), 401, 'a token that was seen before is forgotten too');
     assert.equal(await status(as(server, fresh)), 200);
 });

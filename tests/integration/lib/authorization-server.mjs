@@ -6,11 +6,16 @@
 
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import http from 'node:http';
 
 import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from 'jose';
 
 import { defer } from './cleanup.mjs';
+import { modern } from './rpc.mjs';
+import { serve } from './server.mjs';
+import { as } from './tokens.mjs';
+import { Tree } from './tree.mjs';
 
 const random = () => randomBytes(16).toString('base64url');
 const seconds = () => Math.floor(Date.now() / 1000);
@@ -286,3 +291,24 @@ export class Owner {
         this.agreed += 1;
     }
 }
+
+/**
+ * A server that accepts the tokens of `issuer`; `show(options)` is it for whoever has such a token. It has the
+ * keys from a file, or, `fetched`, finds them by the metadata of the issuer.
+ */
+export async function start(t, { issuer, fetched = false, args = [] } = {}) {
+    const authority = issuer ?? (await AuthorizationServer.start(t));
+    const file = new Tree(t).at('keys.json');
+    writeFileSync(file, JSON.stringify(await authority.jwks()));
+    const keys = fetched ? [] : ['--auth-jwks', file];
+    const server = await serve(t, {
+        files: { 'a.txt': '1' },
+        args: ['--auth-issuer', authority.issuer, ...keys, ...args],
+    });
+    const show = async (options) => as(server, await authority.token(server.url, options));
+    return { server, authority, show, file, uri: server.uri('a.txt') };
+}
+
+/** What reading `uri` is answered with. */
+export const statusOf = async (server, uri) =>
+    (await modern(server, 'resources/read', { uri })).status;

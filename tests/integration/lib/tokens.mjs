@@ -55,3 +55,10 @@ export function challenge(response) {
     }
     return said;
 }
+
+/** SIGHUP, and the line that says what came of it. */
+export async function reloaded(server, expected = /reloaded.*tokens/) {
+    const said = server.lines.next((line) => expected.test(line), `a line like ${expected}`);
+    server.child.kill('SIGHUP');
+    await said;
+}
