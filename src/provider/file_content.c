@@ -162,7 +162,7 @@ int file_find_range(struct file_part *part, const struct tidings_range *range, i
 int file_open_looked(const struct file_root *root, const char *path, struct tidings_str uri,
                      struct file_look *look, struct tidings_error *err)
 {
-    int fd = file_open_beneath(root->fd, path, O_RDONLY);
+    int fd = file_open_beneath(root, root->fd, path, O_RDONLY);
     if (fd < 0) {
         return file_refuse(err, fd, uri);
     }

@@ -322,7 +322,7 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
         return walk_later(w, after);
     }
     w->budget -= DIRECTORY_COST;
-    int child = file_open_beneath(dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    int child = file_open_beneath(&w->f->root, dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (child < 0) {
         return 0; /* gone, or not for us: it has no rows */
     }
@@ -429,7 +429,7 @@ static int run_walk(struct walk *w, struct tidings_str uri)
     if (rc < 0) {
         return rc;
     }
-    int dir = file_open_beneath(w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY);
+    int dir = file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY);
     if (dir < 0) {
         return refuse_directory(w, dir, uri);
     }
@@ -513,8 +513,9 @@ int file_each_name(const struct file_provider *f, struct tidings_str path, file_
     names_init(&names, SIZE_MAX);
     buf_init(&where, FILE_MAX_PATH);
     buf_puts(&where, path);
-    int dir = where.failed ? where.failed
-                           : file_open_beneath(f->root.fd, where.ptr, O_RDONLY | O_DIRECTORY);
+    int dir = where.failed
+                  ? where.failed
+                  : file_open_beneath(&f->root, f->root.fd, where.ptr, O_RDONLY | O_DIRECTORY);
     int rc = dir < 0 ? error_errno(err, where.failed ? ENOMEM : -dir, "open directory")
                      : names_read(&names, &f->root, dir, &where, STR_EMPTY);
     if (dir >= 0 && rc < 0) {

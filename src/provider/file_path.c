@@ -7,7 +7,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -147,11 +149,11 @@ bool file_is_excluded_below(const struct file_root *root, struct tidings_str pat
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-int file_open_beneath(int dir, const char *path, int flags)
+static int open_how(int dir, const char *path, int flags, uint64_t resolve)
 {
     struct open_how how = {
         .flags = (uint64_t)(flags | O_CLOEXEC),
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | resolve,
     };
     if (!(flags & O_PATH)) {
         how.flags |= O_NONBLOCK | O_NOCTTY;
@@ -170,9 +172,52 @@ int file_open_beneath(int dir, const char *path, int flags)
     return -EAGAIN;
 }
 
-static int stat_beneath(int dir, const char *path, int flags, struct stat *ret)
+/* Where a descriptor leads, as the kernel says; empty: it does not. */
+static struct tidings_str where_is(int fd, char out[PATH_MAX])
 {
-    int fd = file_open_beneath(dir, path, O_PATH | flags);
+    char link[32];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, out, PATH_MAX);
+    return tidings_strn(out, n > 0 && n < PATH_MAX ? (size_t)n : 0);
+}
+
+/* Did links lead to what is excluded under its own name? What cannot be told counts as such. */
+static bool leads_to_excluded(const struct file_root *root, int fd)
+{
+    char root_room[PATH_MAX], room[PATH_MAX];
+    struct tidings_str top = where_is(root->fd, root_room), path = where_is(fd, room);
+    if (root->exclude_count == 0 && !root->excludes_git) {
+        return false;
+    }
+    if (top.len == 0 || !str_starts(path, top) || str_ends(path, STR(" (deleted)"))) {
+        return true;
+    }
+    path = str_skip(path, top.len);
+    if (path.len > 0 && path.ptr[0] == '/') {
+        path = str_skip(path, 1);
+    } else if (path.len > 0 && top.len > 1) {
+        return true; /* beside the root, not below it */
+    }
+    return file_is_excluded_below(root, path);
+}
+
+int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags)
+{
+    int fd = open_how(dir, path, flags, RESOLVE_NO_SYMLINKS);
+    if (fd != -ELOOP) {
+        return fd;
+    }
+    fd = open_how(dir, path, flags, 0);
+    if (fd >= 0 && leads_to_excluded(root, fd)) {
+        close(fd);
+        return -ENOENT;
+    }
+    return fd;
+}
+
+static int stat_beneath(const struct file_root *root, const char *path, int flags, struct stat *ret)
+{
+    int fd = file_open_beneath(root, root->fd, path, O_PATH | flags);
     if (fd < 0) {
         return fd;
     }
@@ -183,9 +228,9 @@ static int stat_beneath(int dir, const char *path, int flags, struct stat *ret)
 
 int file_look(const struct file_root *root, const char *path, struct file_look *ret)
 {
-    int rc = stat_beneath(root->fd, path, O_NOFOLLOW, &ret->st);
+    int rc = stat_beneath(root, path, O_NOFOLLOW, &ret->st);
     ret->is_link = rc == 0 && S_ISLNK(ret->st.st_mode);
-    return ret->is_link ? stat_beneath(root->fd, path, 0, &ret->st) : rc;
+    return ret->is_link ? stat_beneath(root, path, 0, &ret->st) : rc;
 }
 
 int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
@@ -195,7 +240,7 @@ int file_look_in(const struct file_root *root, int dir, const char *name, const 
         return -errno;
     }
     ret->is_link = S_ISLNK(ret->st.st_mode);
-    return ret->is_link ? stat_beneath(root->fd, path, 0, &ret->st) : 0;
+    return ret->is_link ? stat_beneath(root, path, 0, &ret->st) : 0;
 }
 
 int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret)
@@ -207,7 +252,7 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
         !S_ISREG(hint.st_mode)) {
         return -1;
     }
-    int fd = file_open_beneath(root->fd, path, O_RDONLY | O_NOFOLLOW);
+    int fd = file_open_beneath(root, root->fd, path, O_RDONLY | O_NOFOLLOW);
     if (fd < 0) {
         return -1;
     }

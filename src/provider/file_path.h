@@ -61,8 +61,10 @@ bool file_is_excluded(const struct file_root *root, struct tidings_str path);
 /* The same for the path and every directory above it. */
 bool file_is_excluded_below(const struct file_root *root, struct tidings_str path);
 
-/* Open `path` ("" is the directory itself) below `dir`. A descriptor, or a negative errno. */
-int file_open_beneath(int dir, const char *path, int flags);
+/* Open `path` ("" is the directory itself) below `dir`, which is the root or below it. Links are
+ * followed as far as they stay in there, and not to what is excluded under its own name: that is
+ * not there (needs /proc). A descriptor, or a negative errno. */
+int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags);
 /* Look without opening. 0, or a negative errno: -EXDEV when a link leads out of the root. */
 int file_look(const struct file_root *root, const char *path, struct file_look *ret);
 /* The same for `name` in the open directory `dir`, whose path below the root is `path` as far as

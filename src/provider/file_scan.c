@@ -326,7 +326,7 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
         return;
     }
     int follow = dir->flags & FILE_NODE_LINK ? 0 : O_NOFOLLOW;
-    int fd = file_open_beneath(w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
+    int fd = file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
     if (fd < 0) {
         /* Not readable for us now, or just gone: its parent will tell, the poll will ask. As long
          * as nothing of it can be seen, what appears later is new. */

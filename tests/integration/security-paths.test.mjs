@@ -3,12 +3,13 @@
 // URIs that try to leave the tree: each trick is refused, and nothing outside is ever read.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import fs from 'node:fs';
 import net from 'node:net';
 import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
+import { Connection } from './lib/http.mjs';
 import { call, modern, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -112,6 +113,62 @@ test('path: a directory swapped for a symbolic link after listing is refused', a
     fs.renameSync(tree.at('dir'), tree.at('old'));
     fs.symlinkSync(outside.path, tree.at('dir'));
     await refused(server, tree.uri('dir/secret.txt'));
+});
+
+test('path: a directory swapped for a link while it is read never shows what is outside', async (t) => {
+    const { server, tree, outside } = await guarded(t);
+    tree.write('dir/secret.txt', 'inside');
+    fs.symlinkSync(outside.path, tree.at('link'));
+    const swap = `const { renameSync } = require('node:fs');
+        const at = (name) => ${JSON.stringify(`${tree.path}/`)} + name;
+        for (;;) {
+            renameSync(at('dir'), at('old')); renameSync(at('link'), at('dir'));
+            renameSync(at('dir'), at('link')); renameSync(at('old'), at('dir'));
+        }`;
+    const swapper = spawn(process.execPath, ['-e', swap], { stdio: 'ignore' });
+    defer(t, () => swapper.kill('SIGKILL'));
+    const answers = { read: 0, refused: 0 };
+    const uri = tree.uri('dir/secret.txt');
+    const path = `/resource?uri=${encodeURIComponent(uri)}`;
+    const connection = await Connection.open(server);
+    for (let i = 0; i < 3000 && (i < 300 || !answers.read || !answers.refused); i++) {
+        const { status, text } = await connection.request({ method: 'GET', path });
+        assert.ok(!text.includes('SECRET'), text);
+        assert.ok(status !== 200 || text === 'inside', text);
+        answers[status === 200 ? 'read' : 'refused'] += 1;
+    }
+    connection.close();
+    assert.ok(answers.read > 0, JSON.stringify(answers));
+});
+
+test('path: a link inside the tree does not lead to what is excluded', async (t) => {
+    const server = await serve(t, {
+        files: {
+            'a.txt': 'a',
+            '.git/config': 'SECRET',
+            'keys/key.pem': 'SECRET',
+            'vault/deep/x.txt': 'SECRET',
+            'open/b.txt': 'b',
+        },
+        args: ['--exclude', '.git', '--exclude', '*.pem', '--exclude', 'vault/deep'],
+    });
+    const { tree } = server;
+    fs.symlinkSync('.git', tree.at('git'));
+    fs.symlinkSync('.git/config', tree.at('config.txt'));
+    fs.symlinkSync('keys/key.pem', tree.at('key.txt'));
+    fs.symlinkSync('vault', tree.at('v'));
+    fs.symlinkSync('open', tree.at('o'));
+    for (const name of ['git/config', 'config.txt', 'key.txt', 'v/deep/x.txt']) {
+        await refused(server, tree.uri(name));
+        const session = await Session.open(server);
+        const { json } = await session.send('resources/subscribe', { uri: tree.uri(name) });
+        assert.ok(json.error, `${name} may be watched`);
+    }
+    const { resources } = await call(server, 'resources/list');
+    const uris = resources.map((resource) => resource.uri).join(' ');
+    assert.ok(!/config|key\.|deep/.test(uris), uris);
+    const { contents } = await call(server, 'resources/read', { uri: tree.uri('o/b.txt') });
+    assert.equal(contents[0].text, 'b', 'what is not excluded is read through a link');
 });
 
 test('path: a symbolic link that stays inside is read', async (t) => {
