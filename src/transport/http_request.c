@@ -79,6 +79,11 @@ static bool check_post(struct http_conn *conn, const struct http_request *req)
         conn_refuse(conn, 415, "Content-Type must be application/json");
         return false;
     }
+    struct tidings_str coding = http_header(req, "content-encoding", NULL);
+    if (coding.ptr && !str_eq_nocase(coding, STR("identity"))) {
+        conn_refuse(conn, 415, "send the message without Content-Encoding");
+        return false;
+    }
     struct tidings_str accept = http_header(req, "accept", NULL);
     conn->r->takes_events = !accept.ptr || http_list_has(accept, "text/event-stream") ||
                             http_list_has(accept, "text/*") || http_list_has(accept, "*/*");

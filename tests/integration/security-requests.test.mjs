@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+//
+// Requests that try to be two requests, answers that are made to be two answers, and bodies that
+// would grow. Each trick is tried with a second request hidden behind it: that one must never be
+// answered, or must be answered as what it is.
+
+import assert from 'node:assert/strict';
+import { gzipSync } from 'node:zlib';
+import { test } from 'node:test';
+
+import { Connection, encodeRequest, request } from './lib/http.mjs';
+import { call, initialize, listen, modern, post, updates } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { upgrade } from './lib/websocket.mjs';
+
+const files = { 'a.txt': 'a' };
+const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
+const HIDDEN = 'GET /resource?uri=hidden: HTTP/1.1\r\nHost: localhost\r\n\r\n';
+
+/** The statuses of the responses in these bytes, each as long as it says it is, and their heads. */
+function split(bytes, isHead) {
+    const statuses = [];
+    let heads = '';
+    for (let rest = bytes; rest !== ''; ) {
+        const end = rest.indexOf('\r\n\r\n');
+        const head = rest.slice(0, end);
+        const status = /^HTTP\/1\.1 (\d{3}) /.exec(head);
+        assert.ok(end > 0 && status, `not a response: ${rest}`);
+        statuses.push(Number(status[1]));
+        heads += `${head}\r\n`;
+        const length = isHead ? 0 : Number(/^Content-Length: (\d+)$/im.exec(head)?.[1] ?? 0);
+        rest = rest.slice(end + 4 + length);
+    }
+    return { statuses, heads };
+}
+
+/** Everything a server says to these bytes, up to its end of the connection. */
+async function exchange(server, bytes, { isHead = false } = {}) {
+    const connection = await Connection.open(server);
+    await connection.send(Buffer.from(bytes, 'latin1'));
+    connection.finish();
+    const answer = (await connection.readToEnd()).toString('latin1');
+    connection.close();
+    return { answer, ...split(answer, isHead) };
+}
+
+const post11 = (server, lines, body) =>
+    ['POST /mcp HTTP/1.1', `Host: 127.0.0.1:${server.port}`, 'Content-Type: application/json', ...lines]
+        .join('\r\n')
+        .concat('\r\n\r\n', body);
+
+// ---- where a body ends
+
+const CHUNKED = ['Transfer-Encoding: chunked'];
+const BAD_BODIES = {
+    'a chunk size with a sign': [CHUNKED, '+2\r\n{}\r\n0\r\n\r\n'],
+    'a chunk size in the form of C': [CHUNKED, '0x2\r\n{}\r\n0\r\n\r\n'],
+    'a chunk size beyond 64 bits': [CHUNKED, '10000000000000002\r\n{}\r\n0\r\n\r\n'],
+    'an empty chunk size': [CHUNKED, '\r\n{}\r\n0\r\n\r\n'],
+    'a blank before the chunk size': [CHUNKED, ' 2\r\n{}\r\n0\r\n\r\n'],
+    'a chunk that is longer than its size': [CHUNKED, '2\r\n{}x\r\n0\r\n\r\n'],
+    'a chunk line that ends in a bare LF': [CHUNKED, '2\n{}\r\n0\r\n\r\n'],
+    'a chunk that ends in a bare LF': [CHUNKED, '2\r\n{}\n0\r\n\r\n'],
+    'a chunk line that ends in a bare CR': [CHUNKED, '2\r{}\r\n0\r\n\r\n'],
+    'a last chunk that ends in a bare LF': [CHUNKED, '2\r\n{}\r\n0\n\r\n'],
+    'a line feed in a chunk extension': [CHUNKED, '2;a=\n{}\r\n0\r\n\r\n'],
+    'a control character in a chunk extension': [CHUNKED, '2;a=\u0001\r\n{}\r\n0\r\n\r\n'],
+    'a folded trailer': [CHUNKED, '2\r\n{}\r\n0\r\nX: y\r\n z\r\n\r\n'],
+    'a trailer without a colon': [CHUNKED, '2\r\n{}\r\n0\r\nX\r\n\r\n'],
+    'chunked twice': [['Transfer-Encoding: chunked, chunked'], '0\r\n\r\n'],
+    'chunked in two lines': [[...CHUNKED, ...CHUNKED], '0\r\n\r\n'],
+    'chunked behind identity': [['Transfer-Encoding: identity, chunked'], '0\r\n\r\n'],
+    'chunked with a parameter': [['Transfer-Encoding: chunked;q=1'], '0\r\n\r\n'],
+    'chunked in quotes': [['Transfer-Encoding: "chunked"'], '0\r\n\r\n'],
+    'an empty transfer coding': [['Transfer-Encoding:'], '0\r\n\r\n'],
+    'a transfer coding and a length of nothing': [[...CHUNKED, 'Content-Length: 0'], '0\r\n\r\n'],
+    'the same length twice': [['Content-Length: 2', 'Content-Length: 2'], '{}'],
+    'an empty length': [['Content-Length:'], '{}'],
+    'a length with a fraction': [['Content-Length: 2.0'], '{}'],
+    'a length with a blank inside': [['Content-Length: 1 0'], '{}'],
+    'a length folded into the next line': [['Content-Length:', ' 2'], '{}'],
+    'a header name with a blank': [['Content Length: 2'], '{}'],
+    'a NUL in a header': [['X: \u0000'], '{}'],
+    'a bare CR in a header': [['X: a\rContent-Length: 2'], '{}'],
+    'a bare LF before a header': [['X: a\nContent-Length: 2'], '{}'],
+};
+
+for (const [name, [lines, body]] of Object.entries(BAD_BODIES)) {
+    test(`request: ${name} ends the connection, what hides behind it is not answered`, async (t) => {
+        const server = await serve(t, { files });
+        const { answer, statuses } = await exchange(server, post11(server, lines, body + HIDDEN));
+        assert.deepEqual(statuses.length, 1, answer);
+        assert.ok([400, 501].includes(statuses[0]), answer);
+        assert.ok(!answer.includes('hidden:'), answer);
+    });
+}
+
+test('request: Transfer-Encoding in HTTP/1.0 is refused', async (t) => {
+    const server = await serve(t, { files });
+    const text = post11(server, CHUNKED, `0\r\n\r\n${HIDDEN}`).replace('HTTP/1.1', 'HTTP/1.0');
+    assert.deepEqual((await exchange(server, text)).statuses, [400]);
+});
+
+test('request: sound chunks, extensions and trailers are passed over, and the next one is another', async (t) => {
+    const server = await serve(t, { files });
+    const body = JSON.stringify(initialize());
+    const chunks = `${body.length.toString(16)} ;a="b;c";d\r\n${body}\r\n000\r\nX: y\r\n\r\n`;
+    const { answer, statuses } = await exchange(
+        server,
+        post11(server, [...CHUNKED, 'Accept: */*'], chunks + HIDDEN),
+    );
+    assert.deepEqual(statuses, [200, 400], answer);
+});
+
+test('request: bodies of GET, DELETE and of what is refused are never the next request', async (t) => {
+    const server = await serve(t, { files });
+    const body = `Content-Length: ${HIDDEN.length}\r\n\r\n${HIDDEN}`;
+    for (const line of ['GET /mcp', 'DELETE /mcp', 'OPTIONS /mcp', 'PUT /mcp', 'POST /nowhere', 'GET /resource']) {
+        const { answer, statuses } = await exchange(
+            server,
+            `${line} HTTP/1.1\r\nHost: localhost\r\n${body}`,
+        );
+        assert.equal(statuses.length, 1, `${line}: ${answer}`);
+        assert.ok(!answer.includes('hidden:'), `${line}: ${answer}`);
+    }
+});
+
+test('request: Expect: 100-continue and an answer before the body do not mix up what follows', async (t) => {
+    const server = await serve(t, { files, args: ['--max-body', '1024'] });
+    const lines = ['Expect: 100-continue', `Content-Length: ${HIDDEN.length + 4096}`];
+    const { answer, statuses } = await exchange(server, post11(server, lines, HIDDEN));
+    assert.deepEqual(statuses, [413], answer);
+});
+
+test('request: an upgrade that is refused does not open a tunnel', async (t) => {
+    const server = await serve(t, { files });
+    const headers = { ...upgrade, 'Sec-WebSocket-Version': '99' };
+    const bytes = encodeRequest(server.port, { method: 'GET', headers }).toString('latin1');
+    const { answer, statuses } = await exchange(server, bytes + HIDDEN);
+    assert.deepEqual(statuses, [426], answer);
+});
+
+test('request: what speaks of HTTP/2 or of proxies is refused', async (t) => {
+    const server = await serve(t, { files });
+    const all = {
+        'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n': [505, 400],
+        'PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\nGET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n': [400, 505],
+        'CONNECT localhost:22 HTTP/1.1\r\nHost: localhost\r\n\r\n': [400, 405, 501],
+        'TRACE /mcp HTTP/1.1\r\nHost: localhost\r\nX-Secret: mirrored\r\n\r\n': [405, 501],
+    };
+    for (const [bytes, allowed] of Object.entries(all)) {
+        const { answer, statuses } = await exchange(server, bytes);
+        assert.equal(statuses.length, 1, answer);
+        assert.ok(allowed.includes(statuses[0]), answer);
+        assert.ok(!answer.includes('mirrored'), answer);
+    }
+});
+
+// ---- answers that are made to be two
+
+const EVIL = 'x\r\nX-Evil: y\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
+
+test('answer: a URI cannot write headers', async (t) => {
+    const server = await serve(t, { files });
+    for (const uri of [EVIL, `${server.uri('')}${EVIL}`, `data:,${EVIL}`, `file:///${EVIL}`]) {
+        const path = `/resource?uri=${encodeURIComponent(uri)}`;
+        for (const method of ['GET', 'HEAD', 'PUT']) {
+            const bytes = encodeRequest(server.port, { method, path, headers: { Connection: 'close' } });
+            const { answer, heads, statuses } = await exchange(server, bytes, { isHead: method === 'HEAD' });
+            assert.equal(statuses.length, 1, answer);
+            assert.doesNotMatch(heads, /X-Evil/i);
+        }
+    }
+});
+
+test('answer: media types, etags and names that a client publishes cannot write headers', async (t) => {
+    const args = ['--publish', 'pub:///', '--allow-write'];
+    const server = await serve(t, { files, args });
+    const publish = (more) =>
+        modern(server, 'tools/call', { name: 'publish', arguments: { uri: 'pub:///x', text: 'hello', ...more } });
+    const attempts = [
+        { mimeType: `text/plain${EVIL}` },
+        { mimeType: 'text/plain; a="\n"' },
+        { name: EVIL },
+        { title: EVIL, description: EVIL },
+    ];
+    for (const more of attempts) {
+        await publish(more);
+        const bytes = encodeRequest(server.port, {
+            method: 'GET',
+            path: '/resource?uri=pub:///x',
+            headers: { Connection: 'close' },
+        });
+        const { answer, heads, statuses } = await exchange(server, bytes);
+        assert.equal(statuses.length, 1, answer);
+        assert.doesNotMatch(heads, /X-Evil/i);
+    }
+    await publish({ mimeType: 'text/html' });
+    const page = await request(server, { method: 'GET', path: '/resource?uri=pub:///x' });
+    assert.equal(page.headers.get('content-security-policy'), 'sandbox');
+    assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
+});
+
+test('answer: what is asked for in a preflight is told only as far as it is a name', async (t) => {
+    const server = await serve(t, { files });
+    const answer = await request(server, {
+        method: 'OPTIONS',
+        headers: {
+            Origin: 'http://localhost',
+            'Access-Control-Request-Headers': 'mcp-param-ok, mcp-param-a:b, mcp-param-"c", X-Other',
+        },
+    });
+    const allowed = answer.headers.get('access-control-allow-headers');
+    assert.match(allowed, /mcp-param-ok/);
+    assert.doesNotMatch(allowed, /a:b|"|X-Other/);
+});
+
+test('stream: a name with line breaks cannot write events', async (t) => {
+    const server = await serve(t, { files });
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('')] });
+    const name = 'a\n\nid: evil\nevent: evil\ndata: {"jsonrpc":"2.0","method":"evil"}\r\rdata: x';
+    server.tree.write(name, 'x');
+    const isIt = (m) => decodeURIComponent(m.params?.uri ?? '').endsWith(`/${name}`);
+    const { params } = await events.message(isIt, 'the update of that file');
+    assert.doesNotMatch(params.uri, /[\0-\x20]/);
+    const { contents } = await call(server, 'resources/read', { uri: params.uri });
+    assert.equal(contents[0].text, 'x');
+    server.tree.write('last.txt', 'x');
+    await events.message(updates(server.uri('last.txt')), 'the next update');
+    assert.ok(events.seen.every(({ json: m }) => m?.method !== 'evil'), 'an event was written by a name');
+});
+
+test('stream: ids that clients choose are given back inside the JSON they belong to', async (t) => {
+    const server = await serve(t, { files });
+    const id = 'x\n\nevent: evil\ndata: {}\n\n"},{"evil":1';
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }, { id });
+    server.tree.replace('a.txt', 'b');
+    const message = await events.message(updates(server.uri('a.txt')), 'an update');
+    assert.equal(message.params._meta['io.modelcontextprotocol/subscriptionId'], id);
+});
+
+// ---- bodies that would grow
+
+test('compression: a compressed body is refused and never unpacked', async (t) => {
+    const args = ['--publish', 'pub:///', '--allow-write'];
+    const server = await serve(t, { files, args });
+    const bomb = gzipSync(Buffer.alloc(32 << 20, ' '));
+    for (const coding of ['gzip', 'deflate', 'br', 'zstd', 'x-gzip', 'identity, gzip']) {
+        const headers = { ...json, 'Content-Encoding': coding };
+        const answer = await request(server, { headers, body: bomb });
+        assert.equal(answer.status, 415, `${coding}: ${answer.text}`);
+        const written = await request(server, {
+            method: 'PUT',
+            path: '/resource?uri=pub:///x',
+            headers: { 'Content-Type': 'text/plain', 'Content-Encoding': coding },
+            body: bomb,
+        });
+        assert.equal(written.status, 415, `${coding}: ${written.text}`);
+    }
+    const plain = await post(server, initialize(), { 'Content-Encoding': 'identity' });
+    assert.equal(plain.status, 200, plain.text);
+});
+
+test('compression: extensions of WebSocket are not agreed to', async (t) => {
+    const server = await serve(t, { files });
+    const headers = { ...upgrade, 'Sec-WebSocket-Extensions': 'permessage-deflate; client_max_window_bits' };
+    const connection = await Connection.open(server);
+    await connection.send(encodeRequest(server.port, { method: 'GET', headers }));
+    const head = await connection.readHead();
+    connection.close();
+    assert.equal(head.status, 101);
+    assert.equal(head.headers.has('sec-websocket-extensions'), false);
+});
