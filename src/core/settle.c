@@ -2,9 +2,9 @@
  *
  * What a URI means to a subscription, settled once. In this order: a URI that names an existing
  * resource is literal (and covers what is below it, if it has children); a raw '?' begins a query;
- * '{' makes a template; '*' and '[' make a glob; a trailing slash covers everything below, existing
- * or not; else a template or a provider's own relation must account for it. The option `match`
- * forces a kind.
+ * '{' makes a template; '*' and '[' make a glob, and "**" alone is everything; a trailing slash
+ * covers everything below, existing or not; else a template or a provider's own relation must
+ * account for it. The option `match` forces a kind.
  *
  * With the kind come the scopes: what providers have to watch for it.
  */
@@ -257,6 +257,13 @@ static void mean_regex(struct wish *w)
     scope_below(w, STR_EMPTY);
 }
 
+static void mean_everything(struct wish *w)
+{
+    w->kind = MATCH_GLOB;
+    w->uri = w->spelled;
+    scope_below(w, STR_EMPTY);
+}
+
 /* ---- queries --------------------------------------------------------------------------------- */
 
 /* The provider that knows how to read this query, if any. */
@@ -472,6 +479,10 @@ static bool mean_by_text(struct wish *w)
     case OPTION_MATCH_AUTO:
     case OPTION_MATCH_LITERAL:
         break;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && str_eq(w->spelled, STR("**"))) {
+        mean_everything(w);
+        return true;
     }
     /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
     struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);

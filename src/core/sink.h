@@ -44,6 +44,10 @@ struct sink {
     bool blocked; /* set by the writer: it has more to say and waits for `drained` */
 };
 
+/* A stream that is always open and never full, and leads nowhere: for peers that are called instead
+ * of written to (peer_ops.told). Acknowledgements and the like are not for programs. */
+extern const struct sink_ops sink_nowhere;
+
 /* For whoever writes: be told from now on (`events` NULL: not any more). */
 static inline void sink_attach(struct sink *sink, const struct sink_events *events, void *user)
 {

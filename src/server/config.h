@@ -85,6 +85,7 @@ struct config {
     struct config_list exclude;
     struct config_list publish; /* canonical prefixes */
     uint64_t published_max, published_bytes;
+    unsigned change_tools; /* 0: auto, 1: on, 2: off */
     uint64_t page_size;
     uint64_t max_read;
     uint64_t max_body;

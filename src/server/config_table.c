@@ -21,6 +21,7 @@ static const char *const profiles[] = {"none", "gateway", "erlmcp", "lumenize", 
 static const char *const urings[] = {"auto", "off", NULL};
 static const char *const auths[] = {"off", "request", "require", NULL}; /* enum tls_client_auth */
 static const char *const tls_versions[] = {"1.2", "1.3", NULL};         /* enum tls_version */
+static const char *const offers[] = {"auto", "on", "off", NULL};
 static const char *const levels[] = {"off", "error", "warn", "info", "debug", NULL};
 
 /* clang-format off */
@@ -89,6 +90,8 @@ const struct config_row config_rows[] = {
          "memory they may take together"),
     BOOL("allow-write", allow_write, "false",
          "let clients publish and write, by HTTP and by tools; beyond loopback only if known"),
+    CHOICE("change-tools", change_tools, "auto", offers, "WHEN",
+           "tools for hosts that cannot subscribe: changes_since, wait_for_change; auto: on stdio"),
     NUMBER("page-size", page_size, "100", 1, 1000, "entries in one page of a list"),
     SIZE("max-read", max_read, "16m", 1 * KIB, 1 * GIB, "largest resource that may be read"),
     SIZE("max-body", max_body, "4m", 1 * KIB, 256 * MIB,

@@ -15,7 +15,7 @@ struct local {
     struct letter letter;
     struct locals *all;
     int id;
-    struct sink sink; /* stands for a stream that is always open and never full */
+    struct sink sink; /* nowhere */
     struct peer *peer;
     struct json *options; /* a reference, or NULL */
     tidings_filter_fn filter;
@@ -24,49 +24,6 @@ struct local {
     void *user;
     size_t uri_len;
     char uri[];
-};
-
-/* ---- a stream that goes nowhere -------------------------------------------------------------- */
-
-static char *no_room(struct sink *sink, struct tidings_str event_id, size_t len)
-{
-    (void)sink;
-    (void)event_id;
-    (void)len;
-    return NULL; /* acknowledgements and the like are not for programs */
-}
-
-static void nothing(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
-{
-    (void)sink;
-    (void)event_id;
-    (void)retry_ms;
-}
-
-static size_t never_pending(const struct sink *sink)
-{
-    (void)sink;
-    return 0;
-}
-
-static void end_nothing(struct sink *sink)
-{
-    (void)sink;
-}
-
-static void cut_nothing(struct sink *sink, const char *reason)
-{
-    (void)sink;
-    (void)reason;
-}
-
-static const struct sink_ops local_sink_ops = {
-    .name = "local",
-    .room = no_room,
-    .prime = nothing,
-    .pending = never_pending,
-    .end = end_nothing,
-    .cut = cut_nothing,
 };
 
 /* ---- being told ------------------------------------------------------------------------------ */
@@ -160,7 +117,7 @@ static void subscribe(struct letter *letter, void *owner)
         local_free(local);
         return;
     }
-    local->sink.ops = &local_sink_ops;
+    local->sink.ops = &sink_nowhere;
     local->peer = peer;
     peer->owner = local;
     peer->ops = &local_peer_ops;

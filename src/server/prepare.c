@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "server/builtin.h"
+#include "server/change_tools.h"
 #include "server/entities.h"
 #include "server/publish.h"
 #include "server/self.h"
@@ -229,6 +230,9 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         rc = publish_settle(s, err);
     }
     if (rc == 0) {
+        rc = change_tools_add(s, err);
+    }
+    if (rc == 0) {
         rc = build_workers(s, err);
     }
     if (rc == 0) {
@@ -249,6 +253,7 @@ int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         hub_detach_all(s->hub);
         server_dismantle(s);
         publish_remove_tools(s);
+        change_tools_remove(s);
         entities_unmount(s);
         s->own = NULL;
         hub_unmount_new(s->hub, before);

@@ -69,7 +69,7 @@ struct tidings_server {
     struct tidings_provider *entities; /* entity:///, or NULL */
     struct keeper *keeper;             /* of the store; NULL: there is none */
     bool has_file;                     /* it is one that outlives the server */
-    bool has_publish_tools;
+    bool has_publish_tools, has_change_tools;
     struct list timers; /* struct server_timer */
     size_t timer_count;
     struct published *published;     /* everything pushed */

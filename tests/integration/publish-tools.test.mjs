@@ -25,7 +25,8 @@ for (const transport of TRANSPORTS) {
         it('what a tool publishes is read, replaced and removed', async (t) => {
             const client = await connect(t);
             const { tools } = await client.listTools();
-            assert.deepEqual(tools.map((tool) => tool.name), ['publish', 'unpublish']);
+            const names = tools.map((tool) => tool.name);
+            assert.deepEqual(names.filter((name) => /publish/.test(name)), ['publish', 'unpublish']);
             const made = await publish(client, { uri: NOTE, text: '# one', title: 'A note' });
             assert.equal(made.structuredContent.created, true, JSON.stringify(made));
             assert.equal(made.structuredContent.uri, NOTE);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Looking and waiting on behalf of a call.
+ */
+#include "server/change_call.h"
+
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "core/call.h"
+#include "store/change.h"
+#include "uri/uri.h"
+
+#define PROGRESS_MS 3000u /* well within the patience of hosts */
+#define ROW_OVERHEAD 128u
+#define NOTES_BYTES (1u << 20) /* of what is said of URIs: as many as the schema allows fit */
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+void change_call_end(struct change_call *c, int code, struct tidings_error *err)
+{
+    struct tidings_call *call = c->call;
+    if (c->is_cancelled) {
+        code = TIDINGS_E_CANCELLED;
+    } else if (code == 0) {
+        code = handling_take_structured(call, &c->out, err);
+    }
+    loop_timer_close(c->timer);
+    for (size_t i = 0; i < c->count; i++) {
+        change_unref(c->rows[i].change);
+    }
+    mem_free(c->rows);
+    buf_deinit(&c->lost);
+    buf_deinit(&c->refused);
+    buf_deinit(&c->out);
+    arena_deinit(&c->arena);
+    mem_free(c);
+    tidings_call_done(call, code, err);
+}
+
+static void stop_looking(struct change_call *c, int code, const char *why)
+{
+    struct tidings_error err;
+    look_cancel(c->look);
+    change_call_end(c, tidings_fail(&err, code, "%s", why), &err);
+}
+
+static void on_cancel(void *user, struct tidings_call *call)
+{
+    struct change_call *c = user;
+    (void)call;
+    if (c->look) {
+        stop_looking(c, TIDINGS_E_CANCELLED, "cancelled");
+    } else { /* contents are being read */
+        c->is_cancelled = true;
+        request_cancel(&c->read.base);
+    }
+}
+
+/* ---- what the look says ---------------------------------------------------------------------- */
+
+static void put_element(struct buf *array, struct tidings_str text)
+{
+    if (array->len > 0) {
+        buf_putc(array, ',');
+    }
+    buf_puts(array, text);
+}
+
+static void on_refused(void *user, struct tidings_str spelled, const struct tidings_error *why)
+{
+    struct change_call *c = user;
+    struct buf text;
+    struct jw w;
+    if (c->refused.len == 0) {
+        tidings_fail(&c->why, why->code, "'%.*s': %s", (int)(spelled.len < 128 ? spelled.len : 128),
+                     spelled.ptr, why->text);
+    }
+    buf_init(&text, NOTES_BYTES);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("uri"), spelled);
+    jw_put_string(&w, STR("reason"), tidings_str(why->text));
+    jw_end_object(&w);
+    put_element(&c->refused, buf_str(&text));
+    c->refused.failed = text.failed ? text.failed : c->refused.failed;
+    buf_deinit(&text);
+}
+
+static void on_lost(void *user, struct tidings_str spelled)
+{
+    struct change_call *c = user;
+    struct buf text;
+    buf_init(&text, URI_MAX * 6 + 16);
+    jw_quote(&text, spelled);
+    put_element(&c->lost, buf_str(&text));
+    c->lost.failed = text.failed ? text.failed : c->lost.failed;
+    buf_deinit(&text);
+}
+
+static bool on_row(void *user, const struct change *change, enum tidings_change_kind kind)
+{
+    struct change_call *c = user;
+    size_t bytes = ROW_OVERHEAD + change->uri_json.len + change->metadata_json.len +
+                   change->etag.len + change->from.len;
+    if (c->count == c->limit || (c->count > 0 && c->bytes + bytes > c->budget)) {
+        return false;
+    }
+    if (c->count == c->room) {
+        size_t room = c->room ? c->room * 2 : 16;
+        struct change_row *rows = mem_realloc(c->rows, room * sizeof(*rows));
+        if (!rows) {
+            return false;
+        }
+        c->rows = rows;
+        c->room = room;
+    }
+    c->rows[c->count++] = (struct change_row){.change = change_ref(change), .kind = kind};
+    c->bytes += bytes;
+    return true;
+}
+
+static void on_done(void *user, const struct log_cursor *cursor, bool more)
+{
+    struct change_call *c = user;
+    c->look = NULL;
+    if (c->timer) {
+        loop_timer_stop(c->timer);
+    }
+    if (!cursor) {
+        struct tidings_error why = c->why;
+        change_call_end(c, why.code, &why);
+        return;
+    }
+    c->cursor = *cursor;
+    c->more = more;
+    change_answer(c);
+}
+
+static const struct look_ops look_ops = {
+    .refused = on_refused,
+    .lost = on_lost,
+    .row = on_row,
+    .done = on_done,
+};
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* A connection of the legacy era that is lost cancels nothing, but nobody hears the answer. */
+static bool is_alone(const struct change_call *c)
+{
+    return !c->call->call || !c->call->call->channel;
+}
+
+static void set_timer(struct change_call *c, uint64_t waited_ms)
+{
+    uint64_t left = c->wait_ms - waited_ms;
+    loop_timer_start(c->timer, left < PROGRESS_MS ? left : PROGRESS_MS, 0);
+}
+
+static void on_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct change_call *c = user;
+    uint64_t waited = loop_now_ms(c->core->loop) - c->begun_ms;
+    if (is_alone(c)) {
+        stop_looking(c, TIDINGS_E_CLOSED, "the client is gone");
+        return;
+    }
+    if (waited >= c->wait_ms) {
+        look_hurry(c->look);
+        return;
+    }
+    tidings_call_progress(c->call, (double)waited / 1000, (double)c->wait_ms / 1000,
+                          STR("nothing has changed yet"));
+    set_timer(c, waited);
+}
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+/* The schema has seen to types and counts; lengths it counts in characters. */
+static int read_arguments(struct change_call *c, struct json **ret_uris, struct log_cursor *since,
+                          bool *ret_has_cursor, struct tidings_error *err)
+{
+    const struct tidings_call *call = c->call;
+    struct json *uris = jv_get(call->arguments, "uris");
+    for (size_t i = 0; i < jv_count(uris); i++) {
+        if (jv_str(jv_at(uris, i)).len > URI_MAX) {
+            return tidings_fail(err, TIDINGS_E_INVALID, "uris[%zu] may be at most %u bytes long", i,
+                                URI_MAX);
+        }
+    }
+    *ret_uris = uris;
+    *ret_has_cursor = tidings_call_has(call, "cursor");
+    if (*ret_has_cursor && !cursor_parse(tidings_call_string(call, "cursor"), since)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'cursor' must be one that an earlier answer gave; leave it out to "
+                            "begin now");
+    }
+    c->limit = (size_t)tidings_call_integer(call, "limit", CHANGE_LIMIT);
+    c->wants_contents = tidings_call_boolean(call, "includeContent", false);
+    c->wait_ms = (uint64_t)tidings_call_integer(call, "timeoutMs", CHANGE_WAIT_MS);
+    return 0;
+}
+
+static int start(struct change_call *c, struct tidings_error *err)
+{
+    struct json *uris = NULL;
+    struct log_cursor since;
+    bool has_cursor = false;
+    int rc = read_arguments(c, &uris, &since, &has_cursor, err);
+    if (rc < 0) {
+        return rc;
+    }
+    bool waits = c->waits && c->wait_ms > 0;
+    c->timer = waits ? loop_timer_open(c->core->loop, on_timer, c) : NULL;
+    c->look = waits && !c->timer
+                  ? NULL
+                  : look_create(c->call->call, uris, has_cursor ? &since : NULL, waits);
+    if (!c->look) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    c->begun_ms = loop_now_ms(c->core->loop);
+    if (waits) {
+        set_timer(c, 0);
+    }
+    tidings_call_on_cancel(c->call, on_cancel, c);
+    look_start(c->look, &look_ops, c);
+    return 0;
+}
+
+static void begin(struct tidings_call *call, bool waits)
+{
+    struct tidings_error err = {0, ""};
+    struct change_call *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        tidings_call_done(call, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
+        return;
+    }
+    c->call = call;
+    c->core = call->base.core;
+    c->waits = waits;
+    size_t half = c->core->limits->max_read_bytes / 2;
+    c->budget = half < CHANGE_BYTES ? half : CHANGE_BYTES;
+    buf_init(&c->lost, NOTES_BYTES);
+    buf_init(&c->refused, NOTES_BYTES);
+    arena_init(&c->arena, 1u << 16);
+    int rc = start(c, &err);
+    if (rc < 0) {
+        change_call_end(c, rc, &err);
+    }
+}
+
+void change_call_since(void *user, struct tidings_call *call)
+{
+    (void)user;
+    begin(call, false);
+}
+
+void change_call_wait(void *user, struct tidings_call *call)
+{
+    (void)user;
+    begin(call, true);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tools that tell what changed, as they are offered. Their texts are read by models: what it
+ * does, what to give it, what to do with the answer, and nothing else.
+ */
+#include "server/change_tools.h"
+
+#include <tidings/tool.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "server/change_call.h"
+
+#define TEXT_OF(x) #x
+#define NUMBER(x) TEXT_OF(x)
+#define LIMIT_MAX 1000
+#define URIS_MAX 100
+/* Its deadline proper is the caller's; this is for the case that a provider never answers. */
+#define OWN_TIMEOUT_MS (CHANGE_WAIT_MAX_MS + 60000u)
+
+#define URIS                                                                                       \
+    "\"uris\":{\"type\":\"array\",\"minItems\":1,\"maxItems\":" NUMBER(                            \
+        URIS_MAX) ",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"minLength\":1},"         \
+                  "\"description\":\"resources: file:///docs/a.md, everything below "              \
+                  "file:///docs/, a pattern such as file:///logs/*.log or file:///logs/**; all "   \
+                  "there are when absent\"}"
+#define CURSOR                                                                                     \
+    "\"cursor\":{\"type\":\"string\",\"minLength\":1,\"description\":\"the cursor of the "         \
+    "previous answer about the same uris; absent: begin now\"}"
+#define LIMIT                                                                                      \
+    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":" NUMBER(                           \
+        LIMIT_MAX) ",\"default\":100}"
+#define CONTENT                                                                                    \
+    "\"includeContent\":{\"type\":\"boolean\",\"description\":\"also the present content of "      \
+    "what changed, as far as it is small\"}"
+#define TIMEOUT                                                                                    \
+    "\"timeoutMs\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":600000,\"default\":25000,"      \
+    "\"description\":\"how long to wait\"}"
+#define INPUT(properties)                                                                          \
+    "{\"type\":\"object\",\"properties\":{" properties "},\"additionalProperties\":false}"
+
+#define CHANGE                                                                                     \
+    "{\"type\":\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},"                          \
+    "\"change\":{\"enum\":[\"created\",\"updated\",\"deleted\",\"moved\"]},"                       \
+    "\"at\":{\"type\":\"string\",\"description\":\"when\"},\"etag\":{\"type\":\"string\"},"        \
+    "\"from\":{\"type\":\"string\",\"description\":\"its URI before it was moved\"},"              \
+    "\"metadata\":{\"type\":\"object\"},\"contents\":{\"type\":\"array\",\"items\":{\"type\":"     \
+    "\"object\"},\"description\":\"as resources/read gives them; absent: read it\"}},"             \
+    "\"required\":[\"uri\",\"change\"]}"
+#define ANSWER(more)                                                                               \
+    "{\"type\":\"object\",\"properties\":{\"cursor\":{\"type\":\"string\",\"description\":"        \
+    "\"give it to the next call\"},\"changes\":{\"type\":\"array\",\"items\":" CHANGE              \
+    ",\"description\":\"the latest change of each resource, oldest first\"},"                      \
+    "\"more\":{\"type\":\"boolean\",\"description\":\"there are more: call again with the "        \
+    "cursor\"}," more "\"gap\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"               \
+    "\"description\":\"history does not reach back to the cursor for these: anything they cover "  \
+    "may have changed, read it again\"},\"refused\":{\"type\":\"array\",\"items\":{\"type\":"      \
+    "\"object\",\"properties\":{\"uri\":{\"type\":\"string\"},\"reason\":{\"type\":\"string\"}},"  \
+    "\"required\":[\"uri\",\"reason\"]},\"description\":\"of the uris, those that cannot be "      \
+    "watched\"}},\"required\":[\"cursor\",\"changes\",\"more\"]}"
+
+static const char since_input[] = INPUT(CURSOR "," URIS "," LIMIT "," CONTENT);
+static const char since_output[] = ANSWER("");
+static const char wait_input[] = INPUT(URIS "," CURSOR "," TIMEOUT "," LIMIT "," CONTENT);
+static const char wait_output[] =
+    ANSWER("\"timedOut\":{\"type\":\"boolean\",\"description\":\"nothing changed in that time\"},");
+
+static const char hints[] =
+    "{\"readOnlyHint\":true,\"idempotentHint\":true,\"openWorldHint\":false}";
+
+enum { OFFER_AUTO, OFFER_ON, OFFER_OFF };
+
+static int add(struct tidings_server *s, struct tidings_error *err)
+{
+    struct tidings_tool since = {
+        .name = STR("changes_since"),
+        .title = STR("What changed"),
+        .description =
+            STR("Lists the resources that changed since a cursor. The first time, call it without "
+                "a cursor to get one; later, with the newest cursor, to learn what changed "
+                "meanwhile. Returns at once."),
+        .input_schema = tidings_str(since_input),
+        .output_schema = tidings_str(since_output),
+        .annotations = tidings_str(hints),
+    };
+    struct tidings_tool wait = {
+        .name = STR("wait_for_change"),
+        .title = STR("Wait for a change"),
+        .description =
+            STR("Waits until one of the resources changes, and returns what changed; after "
+                "timeoutMs it returns with timedOut. Give the cursor of the previous answer, and "
+                "nothing that happens between two calls is missed."),
+        .input_schema = tidings_str(wait_input),
+        .output_schema = tidings_str(wait_output),
+        .annotations = tidings_str(hints),
+        .timeout_ms = OWN_TIMEOUT_MS,
+    };
+    int rc = tidings_server_add_tool(s, &since, change_call_since, NULL, err);
+    if (rc == 0) {
+        rc = tidings_server_add_tool(s, &wait, change_call_wait, NULL, err);
+        if (rc < 0) {
+            (void)tidings_server_remove_tool(s, since.name, NULL);
+        }
+    }
+    return rc;
+}
+
+/* Is there anything that could change, besides what the server says of itself? */
+static bool has_resources(struct tidings_server *s)
+{
+    struct catalog *c = hub_catalog(s->hub);
+    bool has = c->mount_count > 1 || c->resources.count > 0 || c->templates.count > 0;
+    catalog_unref(c);
+    return has;
+}
+
+int change_tools_add(struct tidings_server *s, struct tidings_error *err)
+{
+    const struct config *c = &s->config;
+    bool is_wanted = c->change_tools == OFFER_ON;
+    bool is_fit = c->stdio && c->subscribe && (c->self || has_resources(s));
+    if (c->change_tools == OFFER_OFF || (!is_wanted && !is_fit)) {
+        return 0;
+    }
+    int rc = add(s, err);
+    s->has_change_tools = rc == 0;
+    if (rc == TIDINGS_E_EXISTS && !is_wanted) {
+        return 0;
+    }
+    return rc < 0 ? error_wrap(err, rc, "change-tools") : 0;
+}
+
+void change_tools_remove(struct tidings_server *s)
+{
+    if (s->has_change_tools) {
+        (void)tidings_server_remove_tool(s, STR("changes_since"), NULL);
+        (void)tidings_server_remove_tool(s, STR("wait_for_change"), NULL);
+        s->has_change_tools = false;
+    }
+}

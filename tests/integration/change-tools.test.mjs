@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+//
+// The tools for hosts that cannot subscribe, `changes_since` and `wait_for_change`, called by both
+// official clients over every transport.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { call, totals } from './lib/rpc.mjs';
+import { LEGACY_TRANSPORTS, legacyClient, modernClient, TRANSPORTS } from './lib/sdk.mjs';
+import { serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE, eventually, within } from './lib/wait.mjs';
+
+const NAMES = ['changes_since', 'wait_for_change'];
+const ERAS = [
+    ['2025-11-25', legacyClient, LEGACY_TRANSPORTS],
+    ['2026-07-28', modernClient, TRANSPORTS],
+];
+
+/** A connected client whose tools are called by name: `tool(name, arguments, options)`. */
+async function connect(t, open, era, transport, args = ['--change-tools', 'on'], files = {}) {
+    const host = await open(t, transport, { args, files });
+    host.call = (name, given = {}, options = {}) =>
+        host.client.callTool(
+            { name, arguments: given },
+            ...[undefined].slice(era > '2026' ? 1 : 0),
+            { timeout: DEADLINE * 3, ...options },
+        );
+    host.tool = async (...given) => {
+        const { isError, content, structuredContent } = await host.call(...given);
+        assert.ok(!isError, content[0].text);
+        assert.deepEqual(JSON.parse(content[0].text), structuredContent);
+        return structuredContent;
+    };
+    return host;
+}
+
+/** Wait, with the cursor of the answer before, until `done` says so; hand each change to `take`. */
+async function follow(tool, given, cursor, take, done) {
+    while (!done()) {
+        const answer = await tool('wait_for_change', { ...given, cursor });
+        assert.equal(answer.gap, undefined);
+        assert.equal(answer.timedOut, answer.changes.length === 0);
+        answer.changes.forEach(take);
+        cursor = answer.cursor;
+    }
+    return cursor;
+}
+
+for (const [era, open, transports] of ERAS) {
+    for (const transport of transports) {
+        const it = (name, body) => test(`${transport} ${era}: ${name}`, body);
+
+        it('what happens between two calls is told by the second', async (t) => {
+            const files = { 'a.txt': 'one', 'b.txt': 'gone soon', 'other/c.txt': 'c' };
+            const { tree, tool } = await connect(t, open, era, transport, undefined, files);
+            const uris = [tree.uri()];
+            const { cursor, changes, more } = await tool('changes_since', { uris });
+            assert.deepEqual([changes, more], [[], false]);
+            tree.replace('a.txt', 'two');
+            tree.remove('b.txt');
+            tree.write('new.txt', 'n');
+            const seen = new Map();
+            await follow(
+                tool,
+                { uris, includeContent: true },
+                cursor,
+                (change) => seen.set(change.uri, change),
+                () => seen.size === 3,
+            );
+            const { change, etag, at, contents } = seen.get(tree.uri('a.txt'));
+            assert.equal(change, 'updated');
+            assert.ok(etag);
+            assert.match(at, /^\d{4}-\d\d-\d\dT.*Z$/);
+            assert.equal(contents[0].text, 'two');
+            assert.equal(seen.get(tree.uri('b.txt')).change, 'deleted');
+            assert.equal(seen.get(tree.uri('b.txt')).contents, undefined);
+            assert.equal(seen.get(tree.uri('new.txt')).change, 'created');
+            /* The first cursor still tells all of it, in pages. */
+            const first = await tool('changes_since', { uris, cursor, limit: 2 });
+            assert.deepEqual([first.changes.length, first.more], [2, true]);
+            const rest = await tool('changes_since', { uris, cursor: first.cursor, limit: 2 });
+            assert.deepEqual([rest.changes.length, rest.more], [1, false]);
+            const all = [...first.changes, ...rest.changes].map((row) => row.uri);
+            assert.deepEqual(all.sort(), [...seen.keys()].sort());
+        });
+
+        it('a wait that nothing ends says so, and hosts see that it is alive', async (t) => {
+            const { tree, tool } = await connect(t, open, era, transport, undefined, { 'a.txt': 'a' });
+            const uris = [tree.uri('a.txt')];
+            const { cursor } = await tool('changes_since', { uris });
+            const brief = await tool('wait_for_change', { uris, cursor, timeoutMs: 50 });
+            assert.deepEqual(brief, { cursor, changes: [], more: false, timedOut: true });
+            const seen = [];
+            const { changes } = await tool(
+                'wait_for_change',
+                { uris, cursor: brief.cursor, timeoutMs: DEADLINE * 3 },
+                {
+                    onprogress: (progress) => {
+                        seen.push(progress);
+                        tree.replace('a.txt', `b${seen.length}`);
+                    },
+                },
+            );
+            assert.equal(changes[0].uri, uris[0]);
+            assert.ok(seen[0].progress > 0 && seen[0].progress < seen[0].total);
+            assert.equal(seen[0].total, (DEADLINE * 3) / 1000);
+        });
+
+        it('a thousand changes are followed with nothing lost', async (t) => {
+            const args = ['--change-tools', 'on', '--allow-write'];
+            const { tool } = await connect(t, open, era, transport, args);
+            const note = (n) => `published:///notes/${n}`;
+            const uris = [note('')];
+            const { cursor } = await tool('changes_since', { uris });
+            const seen = new Map();
+            const take = ({ uri, change }) => {
+                assert.equal(change, 'created');
+                assert.ok(!seen.has(uri), `${uri} was told twice`);
+                seen.set(uri, change);
+            };
+            const following = follow(tool, { uris, limit: 50 }, cursor, take, () => seen.size === 1000);
+            const publishing = (async () => {
+                for (let n = 0; n < 1000; n += 10) {
+                    const some = Array.from({ length: 10 }, (_, i) =>
+                        tool('publish', { uri: note(n + i), text: `${n + i}` }),
+                    );
+                    await Promise.all(some);
+                }
+            })();
+            await within(Promise.all([following, publishing]), () => `1000; ${seen.size}`, DEADLINE * 6);
+            assert.deepEqual(
+                [...seen.keys()].sort(),
+                Array.from({ length: 1000 }, (_, n) => note(n)).sort(),
+            );
+        });
+
+        it('what cannot be is said', async (t) => {
+            const { tree, call: raw, tool } = await connect(t, open, era, transport, undefined, {
+                'a.txt': 'a',
+            });
+            for (const [name, given, part] of [
+                ['changes_since', { uris: [] }, /\/uris/],
+                ['changes_since', { uris: ['x:a', 'x:a'] }, /uniqueItems|\/uris/],
+                ['changes_since', { uris: [tree.uri('no.txt')] }, /no\.txt.*not found/],
+                ['changes_since', { cursor: 'yesterday' }, /'cursor' must be/],
+                ['changes_since', { limit: 1001 }, /\/limit/],
+                ['changes_since', { timeoutMs: 1 }, /timeoutMs/],
+                ['wait_for_change', { timeoutMs: 600001 }, /\/timeoutMs/],
+            ]) {
+                const { isError, content } = await raw(name, given);
+                assert.equal(isError, true, JSON.stringify(given));
+                assert.match(content[0].text, part);
+            }
+            const uris = [tree.uri('a.txt'), tree.uri('no.txt')];
+            const { refused, gap } = await tool('wait_for_change', { uris, cursor: '1.1' });
+            assert.deepEqual(gap, [uris[0]]);
+            assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
+        });
+    }
+}
+
+test('stdio has the tools by itself, other doors when they are asked for', async (t) => {
+    const names = async (transport, args) => {
+        const { client } = await modernClient(t, transport, { args });
+        return client.getServerCapabilities().tools
+            ? (await client.listTools()).tools.map((tool) => tool.name)
+            : [];
+    };
+    assert.deepEqual(await names('stdio', []), NAMES);
+    assert.deepEqual(await names('stdio', ['--change-tools', 'off']), []);
+    assert.deepEqual(await names('stdio', ['--no-subscribe']), []);
+    assert.deepEqual(await names('http', []), []);
+    assert.deepEqual(await names('http', ['--change-tools', 'on']), NAMES);
+});
+
+for (const [era, open] of ERAS) {
+    test(`${era}: a host that gives up leaves nothing behind`, async (t) => {
+        const args = ['--change-tools', 'on', '--self'];
+        const { server, tree, call: raw } = await connect(t, open, era, 'http', args, { 'a.txt': '' });
+        const giveUp = new AbortController();
+        const waiting = raw(
+            'wait_for_change',
+            { uris: [tree.uri('a.txt')] },
+            { signal: giveUp.signal },
+        );
+        const subscribed = async () => (await totals(server)).subscriptions;
+        await eventually(async () => (await subscribed()) === 1, 'the call waits');
+        giveUp.abort(new Error('enough'));
+        await assert.rejects(waiting, /enough|abort/i);
+        await eventually(async () => (await subscribed()) === 0, 'nobody waits any more');
+    });
+
+    test(`${era}: a server that stops ends what waits, with its cursor`, async (t) => {
+        const args = ['--change-tools', 'on', '--self'];
+        const { server, tree, tool } = await connect(t, open, era, 'http', args, { 'a.txt': '' });
+        const waiting = tool('wait_for_change', { uris: [tree.uri('a.txt')] });
+        await eventually(async () => (await totals(server)).subscriptions === 1, 'the call waits');
+        const [{ timedOut, cursor }] = await Promise.all([waiting, server.stop()]);
+        assert.equal(timedOut, true);
+        assert.match(cursor, /\./);
+    });
+}
+
+test('a cursor outlives a restart where a store keeps what changed', async (t) => {
+    const tree = new Tree(t, { 'a.txt': 'a' });
+    const store = new Tree(t).at('store.db');
+    const args = ['--change-tools', 'on', '--allow-write', '--store', store];
+    const tool = async (server, name, given) => {
+        const { isError, content, structuredContent } = await call(server, 'tools/call', {
+            name,
+            arguments: given,
+        });
+        assert.ok(!isError, content[0].text);
+        return structuredContent;
+    };
+    const uris = ['published:///', tree.uri('a.txt')];
+    const first = await serve(t, { tree, args });
+    await tool(first, 'publish', { uri: 'published:///before', text: '1' });
+    const { cursor } = await tool(first, 'changes_since', { uris });
+    await tool(first, 'publish', { uri: 'published:///after', text: '2' });
+    await first.stop();
+    const second = await serve(t, { tree, args });
+    const { changes, gap } = await tool(second, 'wait_for_change', { uris, cursor });
+    assert.deepEqual(changes.map((row) => row.uri), ['published:///after']);
+    assert.deepEqual(gap, [uris[1]], 'of files nobody knows what happened meanwhile');
+});

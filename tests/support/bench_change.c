@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tools that tell what changed, on the bench.
+ */
+#include "support/bench_change.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "server/change_call.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+
+struct bench bench_changes;
+static char cursor[CURSOR_TEXT];
+
+void changes_start(void)
+{
+    struct bench *b = &bench_changes;
+    bench_start(b);
+    bench_add_tool(b, &(struct bench_tool){.name = "since", .handler = change_call_since});
+    bench_add_tool(b, &(struct bench_tool){.name = "wait", .handler = change_call_wait});
+    bench_add(b, "mem:///a");
+    bench_add(b, "mem:///b");
+    bench_add_template(b, "mem:///row/{id}");
+    bench_settle(b);
+}
+
+int changes_begin(void **state)
+{
+    (void)state;
+    bench_init(&bench_changes);
+    changes_start();
+    return 0;
+}
+
+int changes_begin_with_a_long_log(void **state)
+{
+    (void)state;
+    bench_init(&bench_changes);
+    bench_changes.options.log =
+        (struct changelog_limits){.max_entries = 10000, .max_bytes = 64u << 20};
+    changes_start();
+    return 0;
+}
+
+int changes_end(void **state)
+{
+    (void)state;
+    assert_int_equal(bench_changes.core[0].stats.peers, 0);
+    assert_int_equal(bench_changes.core[0].stats.subscriptions, 0);
+    bench_stop_handled(&bench_changes);
+    return 0;
+}
+
+struct client *begin_call(const char *tool, const char *arguments)
+{
+    struct client *c = client_http(&bench_changes);
+    client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
+    bench_settle(&bench_changes);
+    return c;
+}
+
+const char *end_call(struct client *c)
+{
+    static char text[1u << 20];
+    snprintf(text, sizeof(text), "%s", client_answer(c)->text);
+    client_free(c);
+    const char *found = json_at(text, FOUND "cursor");
+    if (found) {
+        snprintf(cursor, sizeof(cursor), "%s", found);
+    }
+    return text;
+}
+
+const char *ask_changes(const char *tool, const char *arguments)
+{
+    return end_call(begin_call(tool, arguments));
+}
+
+const char *with_cursor(const char *more)
+{
+    return text_of("\"cursor\":\"%s\"%s%s", cursor, *more ? "," : "", more);
+}
+
+void assert_change(const char *text, int n, const char *uri, const char *what)
+{
+    assert_json(text, text_of(FOUND "changes|%d|uri", n), uri);
+    assert_json(text, text_of(FOUND "changes|%d|change", n), what);
+}
+
+void assert_count(const char *text, int n)
+{
+    assert_no_json(text, text_of(FOUND "changes|%d", n));
+    if (n > 0 && !json_at(text, text_of(FOUND "changes|%d", n - 1))) {
+        fail_msg("fewer than %d changes in %s", n, text);
+    }
+}

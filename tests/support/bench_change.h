@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tools that tell what changed, "since" and "wait", on a bench of their own with mem:///a,
+ * mem:///b and mem:///row/{id}.
+ *
+ *     changes_begin as setup, changes_end as teardown
+ *     ask_changes("since", "");                              // its cursor is kept
+ *     bench_update(&bench_changes, "mem:///a");
+ *     bench_settle(&bench_changes);
+ *     assert_change(ask_changes("since", with_cursor("")), 0, "mem:///a", "updated");
+ */
+#ifndef SUPPORT_BENCH_CHANGE_H
+#define SUPPORT_BENCH_CHANGE_H
+
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+
+#define FOUND "result|structuredContent|"
+
+extern struct bench bench_changes;
+
+int changes_begin(void **state);
+int changes_begin_with_a_long_log(void **state);
+/* After bench_init and whatever is to be otherwise. */
+void changes_start(void);
+/* Nothing is left of any call. */
+int changes_end(void **state);
+
+/* A call under way; `arguments` are members. */
+struct client *begin_call(const char *tool, const char *arguments);
+/* Its answer, whose cursor is kept; frees the client. Valid until the next. */
+const char *end_call(struct client *c);
+/* Both. */
+const char *ask_changes(const char *tool, const char *arguments);
+/* Arguments with the cursor of the last answer and these. */
+const char *with_cursor(const char *more);
+
+void assert_change(const char *text, int n, const char *uri, const char *what);
+void assert_count(const char *text, int n); /* of changes */
+
+#endif

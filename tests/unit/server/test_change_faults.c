@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whatever allocation fails while a client asks what changed, it gets an answer (perhaps that
+ * memory is gone), nothing it should hear of is lost, and nothing leaks.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "server/change_call.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_tool.h"
+#include "support/fail_alloc.h"
+
+#define FOUND_CURSOR "result|structuredContent|cursor"
+
+static struct bench b;
+
+static void begin(void)
+{
+    fail_alloc_start(0);
+    bench_init(&b);
+    bench_start(&b);
+    bench_add_tool(&b, &(struct bench_tool){.name = "since", .handler = change_call_since});
+    bench_add_tool(&b, &(struct bench_tool){.name = "wait", .handler = change_call_wait});
+    bench_add(&b, "mem:///a");
+    bench_add(&b, "mem:///b");
+    bench_settle(&b);
+}
+
+static const char *ask(const char *tool, const char *arguments)
+{
+    static char text[8192];
+    struct client *c = client_http(&b);
+    client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
+    bench_settle(&b);
+    snprintf(text, sizeof(text), "%s", client_answer(c)->text);
+    client_free(c);
+    return text;
+}
+
+/* What was told before the failure may be told again, and must be told once it is over. */
+static void tells_the_rest(const char *cursor, const char *told)
+{
+    const char *rest =
+        ask("since", text_of("\"cursor\":\"%s\",\"uris\":[\"mem:///a\",\"mem:///b\"]", cursor));
+    for (const char *uri = "mem:///a"; uri; uri = uri[7] == 'a' ? "mem:///b" : NULL) {
+        assert_true(strstr(rest, uri) || strstr(told, uri) || strstr(rest, "gap"));
+    }
+}
+
+static void look(const char *tool)
+{
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        long before = fail_alloc_live();
+        begin();
+        char cursor[CURSOR_TEXT];
+        snprintf(cursor, sizeof(cursor), "%s", json_at(ask("since", ""), FOUND_CURSOR));
+        bench_update(&b, "mem:///a");
+        bench_update(&b, "mem:///b");
+        bench_settle(&b);
+        struct client *c = client_http(&b);
+        const char *arguments =
+            text_of("\"arguments\":{\"cursor\":\"%s\",\"includeContent\":true,\"timeoutMs\":0,"
+                    "\"uris\":[\"mem:///a\",\"mem:///b\"]}",
+                    cursor);
+        fail_alloc_start(n);
+        client_call(c, "1", tool, arguments, NULL);
+        bench_settle(&b);
+        reached = fail_alloc_stop();
+        assert_false(c->is_waiting);
+        const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
+        const char *next = text && *text ? json_at(text, FOUND_CURSOR) : NULL;
+        tells_the_rest(next ? next : cursor, next ? text : "");
+        client_free(c);
+        bench_stop_handled(&b);
+        assert_int_equal(fail_alloc_live(), before);
+        assert_true(n < 10000);
+    }
+}
+
+static void a_look_survives_any_failed_allocation(void **state)
+{
+    (void)state;
+    look("since");
+    look("wait");
+}
+
+static bool has_ended(void *user)
+{
+    struct client *c = user;
+    return !c->is_waiting;
+}
+
+static void a_wait_survives_any_failed_allocation(void **state)
+{
+    (void)state;
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        long before = fail_alloc_live();
+        begin();
+        struct client *c = client_http(&b);
+        client_call(c, "1", "wait", "\"arguments\":{\"uris\":[\"mem:///a\"],\"timeoutMs\":20}",
+                    NULL);
+        bench_settle(&b);
+        fail_alloc_start(n);
+        struct tidings_change change = {.uri = STR("mem:///a")};
+        bool is_announced = hub_announce(b.hub, &change, NULL) == 0;
+        bench_until(&b, has_ended, c);
+        reached = fail_alloc_stop();
+        const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
+        const char *next = text && *text ? json_at(text, FOUND_CURSOR) : NULL;
+        if (is_announced && next && !strstr(text, "mem:///a")) { /* then the next call tells it */
+            const char *rest =
+                ask("since", text_of("\"cursor\":\"%s\",\"uris\":[\"mem:///a\"]", next));
+            assert_true(strstr(rest, "mem:///a") != NULL);
+        }
+        client_free(c);
+        bench_stop_handled(&b);
+        assert_int_equal(fail_alloc_live(), before);
+        assert_true(n < 10000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_look_survives_any_failed_allocation),
+        cmocka_unit_test(a_wait_survives_any_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The tools for hosts that cannot subscribe, on one loop: what they tell.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "support/bench_change.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+#include "support/bench_tool.h"
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static void without_a_cursor_there_is_one_to_begin_with(void **state)
+{
+    (void)state;
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", "\"uris\":[\"mem:///a\"]");
+    assert_count(text, 0);
+    assert_json(text, FOUND "more", "false");
+    assert_no_json(text, FOUND "timedOut");
+    assert_no_json(text, FOUND "gap");
+    assert_no_json(text, FOUND "refused");
+    assert_count(ask_changes("since", with_cursor("\"uris\":[\"mem:///a\"]")), 0);
+}
+
+static void each_resource_is_told_once_with_its_latest_change(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    bench_update(&bench_changes, "mem:///a");
+    bench_change(&bench_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
+    bench_update(&bench_changes, "mem:///b");
+    bench_update(&bench_changes, "mem:///row/1");
+    bench_change(&bench_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(""));
+    assert_count(text, 3);
+    assert_change(text, 0, "mem:///row/1", "created");
+    assert_change(text, 1, "mem:///b", "deleted");
+    assert_change(text, 2, "mem:///a", "updated");
+    assert_no_json(text, FOUND "changes|0|metadata"); /* nothing that the row does not say */
+    assert_non_null(json_at(text, FOUND "changes|0|at"));
+    assert_count(ask_changes("since", with_cursor("")), 0);
+}
+
+static void a_move_and_what_the_application_says_are_in_the_row(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    struct tidings_change change = {.uri = STR("mem:///row/2"),
+                                    .from = STR("mem:///row/1"),
+                                    .etag = STR("e2"),
+                                    .metadata = STR("{\"colour\":\"red\",\"version\":\"mine\"}"),
+                                    .modified_ms = 1000,
+                                    .kind = TIDINGS_CHANGE_CREATED};
+    bench_announce(&bench_changes, &change);
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(""));
+    assert_count(text, 1);
+    assert_change(text, 0, "mem:///row/2", "moved");
+    assert_json(text, FOUND "changes|0|from", "mem:///row/1");
+    assert_json(text, FOUND "changes|0|etag", "e2");
+    assert_json(text, FOUND "changes|0|at", "1970-01-01T00:00:01.000Z");
+    assert_json(text, FOUND "changes|0|metadata|colour", "red");
+    assert_json(text, FOUND "changes|0|metadata|version", "mine");
+}
+
+static void only_what_the_uris_cover_is_told(void **state)
+{
+    (void)state;
+    const char *uris = "\"uris\":[\"mem:///row/{id}\",\"mem:///row/1\",\"mem:///b\"]";
+    ask_changes("since", uris);
+    bench_update(&bench_changes, "mem:///a");
+    bench_update(&bench_changes, "mem:///row/1");
+    bench_update(&bench_changes, "mem:///b");
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(uris));
+    assert_count(text, 2); /* the first matches two, and is told once */
+    assert_change(text, 0, "mem:///row/1", "updated");
+    assert_change(text, 1, "mem:///b", "updated");
+}
+
+static void a_page_ends_anywhere_and_the_next_one_goes_on(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    for (int i = 0; i < 7; i++) {
+        bench_update(&bench_changes, text_of("mem:///row/%d", i));
+        bench_update(&bench_changes, "mem:///a"); /* not asked for, between any two */
+    }
+    bench_settle(&bench_changes);
+    for (int i = 0; i < 7; i += 3) {
+        const char *text =
+            ask_changes("since", with_cursor("\"uris\":[\"mem:///row/{id}\"],\"limit\":3"));
+        int count = 7 - i < 3 ? 7 - i : 3;
+        assert_count(text, count);
+        for (int k = 0; k < count; k++) {
+            assert_change(text, k, text_of("mem:///row/%d", i + k), "updated");
+        }
+        assert_json(text, FOUND "more", i + count < 7 ? "true" : "false");
+    }
+}
+
+static void a_page_has_a_bound_in_bytes(void **state)
+{
+    (void)state;
+    static char wide[5000];
+    ask_changes("since", "");
+    memset(wide, 'x', sizeof(wide) - 1);
+    struct tidings_change change = {.metadata = tidings_str(text_of("{}"))};
+    char *metadata = malloc(sizeof(wide) + 32);
+    snprintf(metadata, sizeof(wide) + 32, "{\"text\":\"%s\"}", wide);
+    change.metadata = tidings_str(metadata);
+    for (int i = 0; i < 9; i++) {
+        change.uri = tidings_str(text_of("mem:///row/%d", i));
+        bench_announce(&bench_changes, &change);
+    }
+    free(metadata);
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(""));
+    assert_count(text, 6);
+    assert_json(text, FOUND "more", "true");
+    text = ask_changes("since", with_cursor(""));
+    assert_count(text, 3);
+    assert_json(text, FOUND "more", "false");
+}
+
+static void many_rows_and_uris_are_looked_at_in_several_turns(void **state)
+{
+    (void)state;
+    struct buf uris;
+    buf_init(&uris, 1u << 16);
+    buf_puts(&uris, STR("\"uris\":[\"mem:///row/999\""));
+    for (int i = 0; i < 40; i++) {
+        buf_putf(&uris, ",\"mem:///row/{id}/never%d\"", i);
+    }
+    buf_puts(&uris, STR("],\"limit\":1000"));
+    buf_putc(&uris, '\0');
+    ask_changes("since", uris.ptr);
+    for (int i = 0; i < 1000; i++) {
+        bench_update(&bench_changes, text_of("mem:///row/%d", i));
+    }
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(uris.ptr));
+    assert_count(text, 1);
+    assert_change(text, 0, "mem:///row/999", "updated");
+    assert_json(text, FOUND "more", "false");
+    buf_deinit(&uris);
+}
+
+static void uris_that_cannot_be_watched_are_named(void **state)
+{
+    (void)state;
+    const char *uris = "\"uris\":[\"mem:///missing\",\"mem:///a\",\"other:///\"]";
+    const char *text = ask_changes("since", uris);
+    assert_json(text, FOUND "refused|0|uri", "mem:///missing");
+    assert_json(text, FOUND "refused|0|reason", "resource not found");
+    assert_json(text, FOUND "refused|1|uri", "other:///");
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    assert_count(ask_changes("since", with_cursor(uris)), 1);
+    text = ask_changes("wait", "\"uris\":[\"mem:///missing\",\"other:///\"]");
+    assert_json(text, "result|isError", "true");
+    assert_json(text, "result|content|0|text", "'mem:///missing': resource not found");
+    text = ask_changes("since", "\"cursor\":\"7\"");
+    assert_json(text, "result|isError", "true");
+    assert_non_null(strstr(text, "'cursor' must be"));
+    text = ask_changes("since", text_of("\"uris\":[\"mem:///%0*d\"]", 5000, 1));
+    assert_non_null(strstr(text, "4096"));
+}
+
+static void lost_history_is_told_as_a_gap(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    for (int i = 0; i < 5; i++) {
+        bench_update(&bench_changes, text_of("mem:///row/%d", i));
+    }
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\",\"mem:///b\"]"));
+    assert_json(text, FOUND "gap|0", "mem:///a");
+    assert_json(text, FOUND "gap|1", "mem:///b");
+    assert_json(text, FOUND "timedOut", "false");
+    assert_no_json(ask_changes("since", with_cursor("")), FOUND "gap");
+    text = ask_changes("wait", "\"cursor\":\"1.1\"");
+    assert_json(text, FOUND "gap|0", "**");
+    assert_no_json(text, FOUND "gap|1");
+    assert_no_json(ask_changes("since", with_cursor("")), FOUND "gap");
+}
+
+static int begin_with_a_short_log(void **state)
+{
+    (void)state;
+    bench_init(&bench_changes);
+    bench_changes.options.log.max_entries = 3;
+    changes_start();
+    return 0;
+}
+
+static void what_may_be_anything_is_a_gap(void **state)
+{
+    (void)state;
+    struct client *waiting = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    ask_changes("since", "");
+    assert_int_equal(hub_announce_everything(bench_changes.hub, NULL), 0);
+    bench_update(&bench_changes, "mem:///b");
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor(""));
+    assert_json(text, FOUND "gap|0", "**");
+    assert_count(text, 1);
+    assert_json(end_call(waiting), FOUND "gap|0", "mem:///a");
+}
+
+/* ---- contents -------------------------------------------------------------------------------- */
+
+static void contents_ride_along(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    bench_update(&bench_changes, "mem:///a");
+    bench_change(&bench_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
+    bench_update(&bench_changes, "mem:///row/7");
+    bench_update(&bench_changes, "gone:///x");
+    bench_settle(&bench_changes);
+    const char *text = ask_changes("since", with_cursor("\"includeContent\":true"));
+    assert_count(text, 4);
+    assert_json(text, FOUND "changes|0|contents|0|text", "text of mem:///a");
+    assert_no_json(text, FOUND "changes|1|contents");
+    assert_json(text, FOUND "changes|2|contents|0|text", "text of mem:///row/7");
+    assert_no_json(text, FOUND "changes|3|contents");
+}
+
+static struct tidings_read *held;
+
+static void hold_read(void *user, struct tidings_read *read, struct tidings_str uri)
+{
+    (void)user;
+    (void)uri;
+    held = read;
+}
+
+static void add_slow(const char *uri)
+{
+    struct tidings_resource about = tidings_resource(uri, "slow", NULL);
+    struct catalog_entry *e = catalog_entry_create(&about, false, hold_read, NULL, NULL);
+    assert_int_equal(hub_add_entry(bench_changes.hub, e, NULL), 0);
+    bench_settle(&bench_changes);
+}
+
+static void contents_that_cannot_be_had_are_left_out(void **state)
+{
+    (void)state;
+    static char large[70000];
+    add_slow("mem:///slow");
+    for (int i = 0; i < 2; i++) {
+        ask_changes("since", "");
+        bench_update(&bench_changes, "mem:///slow");
+        bench_update(&bench_changes, "mem:///a");
+        bench_settle(&bench_changes);
+        struct client *c = begin_call("wait", with_cursor("\"includeContent\":true"));
+        assert_true(c->is_waiting);
+        memset(large, 'x', sizeof(large) - 1);
+        struct tidings_error err = {0, ""};
+        int rc = i == 0 ? TIDINGS_E_IO : tidings_read_text(held, NULL, tidings_str(large), &err);
+        tidings_read_done(held, rc, &err);
+        bench_settle(&bench_changes);
+        const char *text = end_call(c);
+        assert_change(text, 0, "mem:///slow", "updated");
+        assert_no_json(text, FOUND "changes|0|contents");
+        assert_json(text, FOUND "changes|1|contents|0|text", "text of mem:///a");
+    }
+}
+
+static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state)
+{
+    (void)state;
+    add_slow("mem:///slow");
+    ask_changes("since", "");
+    bench_update(&bench_changes, "mem:///slow");
+    bench_settle(&bench_changes);
+    struct client *c = begin_call("since", with_cursor("\"includeContent\":true"));
+    client_free(c);
+    assert_true(tidings_read_cancelled(held));
+    tidings_read_done(held, TIDINGS_E_CANCELLED, NULL);
+}
+
+/* ---- the meaning of URIs --------------------------------------------------------------------- */
+
+static void uris_mean_what_they_mean_in_subscriptions(void **state)
+{
+    (void)state;
+    struct place p;
+    place_mount(&p, &bench_changes, "place:///", PLACE_QUERY);
+    place_add(&p, "place:///one", false);
+    bench_settle(&bench_changes);
+    const char *uris = "\"uris\":[\"place:///?pattern=*.log\",\"mem:///row?colour=red\"]";
+    struct client *c = begin_call("wait", uris);
+    assert_true(place_watched_all(&p) > 0);
+    bench_update(&bench_changes, "place:///one");
+    struct tidings_change change = {.uri = STR("mem:///row/1"),
+                                    .metadata = STR("{\"colour\":\"blue\"}")};
+    bench_announce(&bench_changes, &change);
+    bench_settle(&bench_changes);
+    assert_true(c->is_waiting);
+    change.metadata = STR("{\"colour\":\"red\"}");
+    change.uri = STR("mem:///row/2");
+    bench_announce(&bench_changes, &change);
+    bench_update(&bench_changes, "place:///x.log");
+    bench_settle(&bench_changes);
+    const char *text = end_call(c);
+    assert_change(text, 0, "mem:///row/2", "updated");
+    assert_change(text, 1, "place:///x.log", "updated");
+    assert_count(text, 2);
+    assert_int_equal(place_watched_all(&p), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_a_cursor_there_is_one_to_begin_with, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(each_resource_is_told_once_with_its_latest_change,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_move_and_what_the_application_says_are_in_the_row,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(only_what_the_uris_cover_is_told, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(a_page_ends_anywhere_and_the_next_one_goes_on,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_page_has_a_bound_in_bytes, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(many_rows_and_uris_are_looked_at_in_several_turns,
+                                        changes_begin_with_a_long_log, changes_end),
+        cmocka_unit_test_setup_teardown(uris_that_cannot_be_watched_are_named, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(lost_history_is_told_as_a_gap, begin_with_a_short_log,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(what_may_be_anything_is_a_gap, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(contents_ride_along, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(contents_that_cannot_be_had_are_left_out, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(a_client_that_goes_while_contents_are_read_is_forgotten,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(uris_mean_what_they_mean_in_subscriptions, changes_begin,
+                                        changes_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls that wait for a change: that nothing falls between two of them, and how they end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "core/peer.h"
+#include "support/bench_change.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+#include "support/bench_tool.h"
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void a_wait_ends_with_the_first_change(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"uris\":[\"mem:///row/\"]");
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    assert_true(c->is_waiting);
+    assert_int_equal(bench_changes.core[0].stats.peers, 1);
+    bench_change(&bench_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
+    bench_settle(&bench_changes);
+    const char *text = end_call(c);
+    assert_count(text, 1);
+    assert_change(text, 0, "mem:///row/1", "created");
+    assert_json(text, FOUND "timedOut", "false");
+}
+
+static void a_wait_with_a_cursor_is_told_at_once_what_it_missed(void **state)
+{
+    (void)state;
+    ask_changes("since", "");
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    assert_change(ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\"]")), 0, "mem:///a",
+                  "updated");
+    struct client *c = begin_call("wait", with_cursor("\"uris\":[\"mem:///a\"]"));
+    assert_true(c->is_waiting);
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    assert_change(end_call(c), 0, "mem:///a", "updated");
+}
+
+static void nothing_falls_between_two_calls(void **state)
+{
+    (void)state;
+    enum { CHANGES = 2000 };
+    unsigned char seen[CHANGES] = {0};
+    unsigned random = 12345;
+    size_t count = 0;
+    int announced = 0;
+    ask_changes("since", "\"uris\":[\"mem:///row/{id}\"]");
+    while (count < CHANGES) {
+        struct client *c = client_http(&bench_changes);
+        client_call(c, "1", "wait",
+                    text_of("\"arguments\":{%s}", with_cursor("\"uris\":[\"mem:///row/{id}\"]")),
+                    NULL);
+        while (c->is_waiting) { /* a few at any moment of its life */
+            random = random * 1103515245u + 12345u;
+            for (unsigned k = (random >> 16) % 4; k > 0 && announced < CHANGES; k--) {
+                bench_update(&bench_changes, text_of("mem:///row/%d", announced++));
+            }
+            loop_turn(bench_changes.loop);
+        }
+        const char *text = end_call(c), *uri;
+        for (int i = 0; (uri = json_at(text, text_of(FOUND "changes|%d|uri", i))) != NULL; i++) {
+            long n = strtol(uri + strlen("mem:///row/"), NULL, 10);
+            assert_in_range(n, 0, CHANGES - 1);
+            assert_int_equal(seen[n]++, 0);
+            count++;
+        }
+        assert_no_json(text, FOUND "gap");
+    }
+}
+
+static void at_its_deadline_a_wait_says_so(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"timeoutMs\":30");
+    bench_until(&bench_changes, client_has_answer, c);
+    const char *text = end_call(c);
+    assert_json(text, FOUND "timedOut", "true");
+    assert_count(text, 0);
+    bench_update(&bench_changes, "mem:///a");
+    bench_settle(&bench_changes);
+    assert_count(ask_changes("wait", with_cursor("\"timeoutMs\":0")), 1);
+    assert_json(ask_changes("wait", with_cursor("\"timeoutMs\":0")), FOUND "timedOut", "true");
+}
+
+static void a_client_that_goes_is_forgotten(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "");
+    assert_int_equal(bench_changes.core[0].stats.peers, 1);
+    client_free(c);
+    bench_settle(&bench_changes);
+    assert_int_equal(bench_changes.core[0].stats.peers, 0);
+    c = client_http(&bench_changes); /* and one that goes before it is settled */
+    client_call(c, "1", "wait", "\"arguments\":{}", NULL);
+    client_free(c);
+    bench_settle(&bench_changes);
+    struct client *pipe = client_pipe(&bench_changes);
+    client_handshake(pipe, "2025-11-25");
+    client_legacy(pipe, NULL, "7", "tools/call", "\"name\":\"wait\"");
+    bench_settle(&bench_changes);
+    client_notify(pipe, NULL, "notifications/cancelled", "\"requestId\":7");
+    bench_settle(&bench_changes);
+    assert_true(list_empty(&bench_changes.core[0].handlings.all));
+    client_free(pipe);
+}
+
+static bool has_no_handlings(void *user)
+{
+    (void)user;
+    return list_empty(&bench_changes.core[0].handlings.all);
+}
+
+static void a_lost_connection_of_a_session_ends_its_wait(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&bench_changes, "2025-11-25", &s);
+    struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"wait\"");
+    bench_settle(&bench_changes);
+    client_free(c);
+    assert_false(has_no_handlings(NULL));                /* it cancels nothing in that era … */
+    bench_until(&bench_changes, has_no_handlings, NULL); /* … but nobody is there to be told */
+    assert_int_equal(session_delete(&s), 204);
+}
+
+static void stopping_ends_a_wait_with_its_cursor(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    core_stop(&bench_changes.core[0], 10000);
+    bench_settle(&bench_changes);
+    const char *text = end_call(c);
+    assert_json(text, FOUND "timedOut", "true");
+    assert_non_null(json_at(text, FOUND "cursor"));
+    assert_json(ask_changes("wait", ""), FOUND "timedOut", "true"); /* and one that comes now */
+}
+
+static void the_application_may_end_a_wait(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    peer_disconnect(list_entry(bench_changes.core[0].peers.next, struct peer, link));
+    bench_settle(&bench_changes);
+    assert_json(end_call(c), FOUND "timedOut", "true");
+}
+
+static void lost_letters_make_it_look_again(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
+    core_lose(&bench_changes.core[0]);
+    bench_settle(&bench_changes);
+    assert_true(c->is_waiting); /* the log has nothing */
+    struct tidings_change change = {.uri = STR("mem:///a")};
+    assert_int_equal(hub_announce(bench_changes.hub, &change, NULL), 0);
+    core_lose(&bench_changes.core[0]);
+    bench_settle(&bench_changes);
+    assert_count(end_call(c), 1);
+}
+
+static void waits_count_as_calls_and_as_broad_subscriptions(void **state)
+{
+    (void)state;
+    struct client *c[16];
+    for (size_t i = 0; i < 16; i++) {
+        c[i] = begin_call("wait", "");
+    }
+    struct client *beyond = begin_call("since", "\"uris\":[\"mem:///a\"]");
+    assert_non_null(strstr(client_answer(beyond)->text, "--max-calls"));
+    client_free(beyond);
+    for (size_t i = 0; i < 16; i++) {
+        client_free(c[i]);
+    }
+    bench_settle(&bench_changes);
+    bench_changes.limits.max_broad = 0;
+    assert_non_null(strstr(ask_changes("since", ""), "'**'"));
+    assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);
+}
+
+static void without_subscriptions_there_is_nothing_to_look_at(void **state)
+{
+    (void)state;
+    bench_changes.self.no_subscriptions = true;
+    assert_non_null(strstr(ask_changes("since", ""), "offers no subscriptions"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_wait_ends_with_the_first_change, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(a_wait_with_a_cursor_is_told_at_once_what_it_missed,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(nothing_falls_between_two_calls,
+                                        changes_begin_with_a_long_log, changes_end),
+        cmocka_unit_test_setup_teardown(at_its_deadline_a_wait_says_so, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_client_that_goes_is_forgotten, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(a_lost_connection_of_a_session_ends_its_wait, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(stopping_ends_a_wait_with_its_cursor, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(the_application_may_end_a_wait, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(lost_letters_make_it_look_again, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(waits_count_as_calls_and_as_broad_subscriptions,
+                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(without_subscriptions_there_is_nothing_to_look_at,
+                                        changes_begin, changes_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
