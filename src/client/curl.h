@@ -22,14 +22,17 @@
     X(easy_setopt, curl_easy_setopt)                                                               \
     X(easy_getinfo, curl_easy_getinfo)                                                             \
     X(easy_strerror, curl_easy_strerror)                                                           \
+    X(easy_send, curl_easy_send)                                                                   \
+    X(easy_recv, curl_easy_recv)                                                                   \
     X(slist_append, curl_slist_append)                                                             \
     X(slist_free_all, curl_slist_free_all)                                                         \
     X(multi_init, curl_multi_init)                                                                 \
     X(multi_cleanup, curl_multi_cleanup)                                                           \
     X(multi_add_handle, curl_multi_add_handle)                                                     \
     X(multi_remove_handle, curl_multi_remove_handle)                                               \
-    X(multi_perform, curl_multi_perform)                                                           \
-    X(multi_poll, curl_multi_poll)                                                                 \
+    X(multi_setopt, curl_multi_setopt)                                                             \
+    X(multi_assign, curl_multi_assign)                                                             \
+    X(multi_socket_action, curl_multi_socket_action)                                               \
     X(multi_info_read, curl_multi_info_read)                                                       \
     X(multi_strerror, curl_multi_strerror)
 

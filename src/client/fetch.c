@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests on a curl multi handle. The library's callbacks only append to the buffer of their call,
- * bounded; fetch_step hands the buffers over afterwards. A call that is closed while its receiver
- * runs is freed when the receiver returns.
+ * Requests on a curl multi handle, whose sockets and timer are in an epoll instance of our own. The
+ * library's callbacks only append to the buffer of their call, bounded; fetch_step hands the
+ * buffers over afterwards. A call that is closed while its receiver runs is freed when the receiver
+ * returns.
  */
 #include "client/fetch.h"
 
 #ifdef TIDINGS_HAVE_CURL
 
+#include <errno.h>
 #include <strings.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "client/curl.h"
@@ -19,7 +25,8 @@ struct fetch {
     CURLM *multi;
     struct list calls;
     size_t max_bytes;
-    int wake_fd;
+    int epoll;
+    int timer; /* what the library waits for next */
 };
 
 struct fetch_call {
@@ -30,13 +37,53 @@ struct fetch_call {
     struct buf in;
     struct fetch_status status;
     fetch_bytes_fn on_bytes;
+    fetch_change_fn on_change;
     void *user;
+    bool is_tunnel;
     bool head_complete;
     bool ended;   /* the library is done with it */
-    bool handing; /* on_bytes is running */
+    bool told;    /* … and on_change was called for it; a tunnel: for being connected */
+    bool handing; /* a callback is running */
     bool closed;  /* … and closed it */
     char reason[CURL_ERROR_SIZE];
 };
+
+/* ---- the library's sockets and timer --------------------------------------------------------- */
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *seen)
+{
+    struct fetch *f = user;
+    (void)easy;
+    struct epoll_event e = {.data.fd = fd};
+    if (what == CURL_POLL_REMOVE) {
+        (void)epoll_ctl(f->epoll, EPOLL_CTL_DEL, fd, NULL); /* it may be closed already */
+        return 0;
+    }
+    e.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
+    if (epoll_ctl(f->epoll, seen ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &e) < 0) {
+        return -1;
+    }
+    return f->curl.multi_assign(f->multi, fd, f) == CURLM_OK ? 0 : -1;
+}
+
+static int on_timer(CURLM *multi, long ms, void *user)
+{
+    struct fetch *f = user;
+    struct itimerspec t = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
+    (void)multi;
+    if (ms < 0) {
+        t.it_value = (struct timespec){0};
+    } else if (ms == 0) {
+        t.it_value.tv_nsec = 1; /* 0 would mean never */
+    }
+    return timerfd_settime(f->timer, 0, &t, NULL);
+}
+
+static bool add_fd(struct fetch *f, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
+    return fd < 0 || epoll_ctl(f->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
+}
 
 int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err)
 {
@@ -45,18 +92,23 @@ int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidin
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     list_init(&f->calls);
-    f->wake_fd = wake_fd;
     f->max_bytes = max_bytes;
-    int rc = curl_load(&f->curl, err);
+    f->epoll = epoll_create1(EPOLL_CLOEXEC);
+    f->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    int rc = f->epoll < 0 || f->timer < 0 || !add_fd(f, f->timer) || !add_fd(f, wake_fd)
+                 ? error_errno(err, errno, "wait for sockets")
+                 : curl_load(&f->curl, err);
+    if (rc == 0 && !(f->multi = f->curl.multi_init())) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     if (rc < 0) {
-        mem_free(f);
+        fetch_destroy(f);
         return rc;
     }
-    f->multi = f->curl.multi_init();
-    if (!f->multi) {
-        fetch_destroy(f);
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
+    f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETDATA, f);
+    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERDATA, f);
     *ret = f;
     return 0;
 }
@@ -73,13 +125,26 @@ void fetch_destroy(struct fetch *f)
         f->curl.multi_cleanup(f->multi);
     }
     curl_unload(&f->curl);
+    if (f->epoll >= 0) {
+        close(f->epoll);
+    }
+    if (f->timer >= 0) {
+        close(f->timer);
+    }
     mem_free(f);
+}
+
+int fetch_fd(const struct fetch *f)
+{
+    return f->epoll;
 }
 
 const char *fetch_library(const struct fetch *f)
 {
     return f->curl.version();
 }
+
+/* ---- starting and ending --------------------------------------------------------------------- */
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *user)
 {
@@ -202,7 +267,15 @@ static int set_options(struct fetch_call *call, const struct fetch_request *requ
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 30L);
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 10L);
-    if (is_loopback_url(request->url)) {
+    if (request->unix_path) {
+        bad += curl->easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_path) != CURLE_OK;
+    }
+    if (request->is_tunnel) {
+        bad += curl->easy_setopt(easy, CURLOPT_CONNECT_ONLY, 1L) != CURLE_OK;
+        curl->easy_setopt(easy, CURLOPT_SSL_ENABLE_ALPN, 0L);
+        curl->easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
+    }
+    if (request->no_proxy || is_loopback_url(request->url)) {
         curl->easy_setopt(easy, CURLOPT_NOPROXY, "*");
     }
     return bad > 0 ? TIDINGS_E_NOMEM : 0;
@@ -217,6 +290,8 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     }
     call->fetch = f;
     call->on_bytes = request->on_bytes;
+    call->on_change = request->on_change;
+    call->is_tunnel = request->is_tunnel;
     call->user = request->user;
     call->ended = true; /* until the library has it */
     buf_init(&call->in, f->max_bytes);
@@ -267,6 +342,10 @@ const struct fetch_status *fetch_status(const struct fetch_call *call)
 
 static void end_call(struct fetch_call *call, CURLcode result)
 {
+    if (result == CURLE_OK && call->is_tunnel) {
+        call->status.connected = true; /* as long as the library has it */
+        return;
+    }
     detach(call);
     if (result == CURLE_OK) {
         return;
@@ -298,34 +377,76 @@ static void collect_ended(struct fetch *f)
     }
 }
 
+/* ---- tunnels --------------------------------------------------------------------------------- */
+
+int fetch_socket(const struct fetch_call *call)
+{
+    curl_socket_t fd = CURL_SOCKET_BAD;
+    call->fetch->curl.easy_getinfo(call->easy, CURLINFO_ACTIVESOCKET, &fd);
+    return fd == CURL_SOCKET_BAD ? -1 : fd;
+}
+
+ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len)
+{
+    size_t n = 0;
+    CURLcode rc = call->fetch->curl.easy_send(call->easy, bytes, len, &n);
+    return rc == CURLE_OK ? (ssize_t)n : rc == CURLE_AGAIN ? 0 : TIDINGS_E_CLOSED;
+}
+
+ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room)
+{
+    size_t n = 0;
+    CURLcode rc = call->fetch->curl.easy_recv(call->easy, out, room, &n);
+    return rc == CURLE_AGAIN ? 0 : rc == CURLE_OK && n > 0 ? (ssize_t)n : TIDINGS_E_CLOSED;
+}
+
+/* ---- handing over ---------------------------------------------------------------------------- */
+
+static int hand_bytes(struct fetch_call *call)
+{
+    size_t len;
+    char *bytes = buf_detach(&call->in, &len);
+    int rc = call->on_bytes ? call->on_bytes(call->user, tidings_strn(bytes, len)) : 0;
+    mem_free(bytes);
+    return rc;
+}
+
+static void fail_call(struct fetch_call *call, int code)
+{
+    detach(call);
+    buf_clear(&call->in);
+    if (call->status.error.code == 0) {
+        tidings_fail(&call->status.error, code, "%s", tidings_code_text(code));
+    }
+}
+
 /* True: something was handed over, the list of calls may have changed. */
 static bool hand_over(struct fetch_call *call)
 {
-    if (call->handing || call->status.finished) {
+    if (call->handing || call->told) {
         return false;
     }
-    if (call->head_complete && call->status.status == 0) {
+    bool has_head = call->head_complete && call->status.status == 0;
+    if (has_head) {
         call->fetch->curl.easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status.status);
     }
-    if (call->in.len == 0) {
-        call->status.finished = call->ended;
+    bool has_bytes = call->in.len > 0;
+    bool is_over = !has_bytes && (call->ended || call->status.connected);
+    if (!has_head && !has_bytes && !is_over) {
         return false;
     }
-    size_t len;
-    char *bytes = buf_detach(&call->in, &len);
+    call->told = is_over;
+    call->status.finished = is_over && call->ended;
     call->handing = true;
-    int rc = call->on_bytes(call->user, tidings_strn(bytes, len));
+    int rc = has_bytes && !has_head ? hand_bytes(call) : 0;
+    if ((has_head || is_over) && call->on_change) {
+        call->on_change(call->user);
+    }
     call->handing = false;
-    mem_free(bytes);
     if (call->closed) {
         fetch_close(call);
     } else if (rc < 0) {
-        detach(call);
-        buf_clear(&call->in);
-        call->status.finished = true;
-        if (call->status.error.code == 0) {
-            tidings_fail(&call->status.error, rc, "%s", tidings_code_text(rc));
-        }
+        fail_call(call, rc);
     }
     return true;
 }
@@ -344,26 +465,46 @@ static void hand_over_all(struct fetch *f)
     }
 }
 
-int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
+/* Is there something to hand over, left by a step inside a callback? */
+static bool is_pending(struct fetch *f)
 {
-    struct curl_waitfd wake = {.fd = f->wake_fd, .events = CURL_WAIT_POLLIN};
-    int running;
-    CURLMcode rc = f->curl.multi_perform(f->multi, &running);
-    collect_ended(f);
     bool pending = false;
     list_each (it, next, &f->calls) {
         struct fetch_call *call = list_entry(it, struct fetch_call, link);
-        pending = pending || (!call->handing && !call->status.finished &&
-                              (call->in.len > 0 || call->ended ||
+        pending = pending || (!call->handing && !call->told &&
+                              (call->in.len > 0 || call->ended || call->status.connected ||
                                (call->head_complete && call->status.status == 0)));
     }
-    if (rc == CURLM_OK && !pending) {
-        rc = f->curl.multi_poll(f->multi, &wake, 1, timeout_ms < 0 ? 60000 : timeout_ms, NULL);
-        if (rc == CURLM_OK) {
-            rc = f->curl.multi_perform(f->multi, &running);
-        }
-        collect_ended(f);
+    return pending;
+}
+
+static CURLMcode act(struct fetch *f, const struct epoll_event *e)
+{
+    int running;
+    uint64_t count;
+    if (e->data.fd == f->timer) {
+        (void)!read(f->timer, &count, sizeof(count));
+        return f->curl.multi_socket_action(f->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }
+    int what = (e->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+               (e->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+               (e->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
+    /* Sockets it does not know, the one that wakes us too, it passes over. */
+    return f->curl.multi_socket_action(f->multi, e->data.fd, what, &running);
+}
+
+int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
+{
+    struct epoll_event events[16];
+    CURLMcode rc = CURLM_OK;
+    int n = epoll_wait(f->epoll, events, 16, is_pending(f) ? 0 : timeout_ms);
+    if (n < 0 && errno != EINTR) {
+        return error_errno(err, errno, "wait for an answer");
+    }
+    for (int i = 0; i < n && rc == CURLM_OK; i++) {
+        rc = act(f, &events[i]);
+    }
+    collect_ended(f);
     if (rc != CURLM_OK) {
         return tidings_fail(err, TIDINGS_E_IO, "%s", f->curl.multi_strerror(rc));
     }

@@ -6,13 +6,20 @@
  * A call is started, then stepped along with all others by fetch_step; what its body brings is
  * handed over between steps, never inside the library, so a receiver may start, step and close
  * calls of its own (it is not handed more while it runs). Redirects are not followed.
+ *
+ * Everything waits behind one descriptor, so that the steps fit into any other loop.
+ *
+ * A *tunnel* is a call that only connects, through TLS or a proxy where the address says so; then
+ * its bytes go out and in by fetch_send and fetch_recv.
  */
 #ifndef CLIENT_FETCH_H
 #define CLIENT_FETCH_H
 
+#include <sys/types.h>
+
 #include "base/str.h"
 
-#define FETCH_MAX_HEADERS 12u
+#define FETCH_MAX_HEADERS 48u
 
 struct fetch;
 
@@ -25,6 +32,8 @@ const char *fetch_library(const struct fetch *f);
 
 /* Bytes of the body as they come. A negative result ends the call with that code. */
 typedef int (*fetch_bytes_fn)(void *user, struct tidings_str bytes);
+/* The head is complete, or the call is finished, or the tunnel connected: see fetch_status. */
+typedef void (*fetch_change_fn)(void *user);
 
 struct fetch_request {
     const char *method; /* "GET", "POST", "DELETE" */
@@ -35,6 +44,10 @@ struct fetch_request {
     uint32_t timeout_ms;                        /* for the whole call; 0: a stream that may last */
     fetch_bytes_fn on_bytes;
     void *user;
+    fetch_change_fn on_change; /* may be NULL */
+    const char *unix_path;     /* connect to this socket instead of the host of the URL */
+    bool is_tunnel;
+    bool no_proxy; /* whatever the environment says */
 };
 
 struct fetch_call; /* one request under way, or finished and not yet closed */
@@ -48,10 +61,21 @@ struct fetch_status {
     char content_type[64];      /* lower case, without parameters */
     char session[512];          /* Mcp-Session-Id; empty: none (or one that is no visible ASCII) */
     bool finished;              /* all bytes were handed over */
+    bool connected;             /* a tunnel, until it is closed */
     struct tidings_error error; /* finished: code 0, or why it failed */
 };
 const struct fetch_status *fetch_status(const struct fetch_call *call);
 
+/* Of a connected tunnel. The socket is for waiting only: readable or writable means to try again.
+ */
+int fetch_socket(const struct fetch_call *call);
+/* How many bytes went; 0: none just now. */
+ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len);
+/* How many came; 0: none just now. TIDINGS_E_CLOSED at the end. */
+ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room);
+
+/* Readable whenever fetch_step has something to do. */
+int fetch_fd(const struct fetch *f);
 /* Wait for something to happen, at most so long (negative: no limit), and hand it over. */
 int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err);
 
