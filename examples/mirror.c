@@ -17,6 +17,7 @@
 
 struct mirror {
     struct tidings_client *client;
+    struct tidings_subscription *subscription;
     const char *uri, *path;
     char watched[1024];
     char *from;  /* the version we have begins then; NULL: we have none */
@@ -73,7 +74,7 @@ static void keep(struct mirror *m)
 {
     char options[128];
     snprintf(options, sizeof(options), "{\"baseline\":\"%s\"}", m->from);
-    tidings_client_set_options(m->client, m->watched, options, NULL);
+    tidings_subscription_set_options(m->subscription, options, NULL);
     if (!store(m)) {
         perror(m->path);
         tidings_client_stop(m->client);
@@ -170,10 +171,11 @@ static void on_signal(int number)
 
 static int follow(struct mirror *m, struct tidings_error *err)
 {
-    const char *watched = m->watched;
+    struct tidings_subscribing on = {.fn = on_update, .user = m};
     snprintf(m->watched, sizeof(m->watched), "%s/patch", m->uri);
     load(m);
-    int rc = tidings_client_watch(m->client, &watched, 1, on_update, m, err);
+    m->subscription = tidings_client_subscribe(m->client, m->watched, &on, err);
+    int rc = m->subscription ? 0 : err->code;
     if (rc == 0 && m->from && m->value) {
         keep(m);
     } else if (rc == 0) {

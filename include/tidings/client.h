@@ -336,14 +336,6 @@ TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *u
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);
 
-/* ---- superseded by subscriptions, and gone with the next change ------------------------------ */
-
-TIDINGS_API int tidings_client_watch(struct tidings_client *client, const char *const *uris,
-                                     size_t count, tidings_client_update_fn fn, void *user,
-                                     struct tidings_error *err);
-TIDINGS_API int tidings_client_set_options(struct tidings_client *client, const char *uri,
-                                           const char *options, struct tidings_error *err);
-
 /* ---- about ----------------------------------------------------------------------------------- */
 
 /* What the client is built on, as "libcurl/7.88.1 OpenSSL/3.0.11"; loads it. Free the text with

@@ -145,8 +145,11 @@ static int watch(struct watch *w)
         return command_fail("watch", &err, target_hint(&w->cli, err.code));
     }
     tidings_client_on_state(w->client, on_state, w);
-    int rc =
-        tidings_client_watch(w->client, (const char *const *)w->uris, w->count, on_update, w, &err);
+    struct tidings_subscribing on = {.fn = on_update, .user = w};
+    for (size_t i = 0; i < w->count && err.code == 0; i++) {
+        (void)tidings_client_subscribe(w->client, w->uris[i], &on, &err);
+    }
+    int rc = err.code;
     if (rc == 0) {
         running = w->client;
         catch_signals();

@@ -49,6 +49,34 @@ const struct fetch_status *fetch_status(const struct fetch_call *call)
     return &none;
 }
 
+int fetch_socket(const struct fetch_call *call)
+{
+    (void)call;
+    return -1;
+}
+
+ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len)
+{
+    (void)call;
+    (void)bytes;
+    (void)len;
+    return TIDINGS_E_CLOSED;
+}
+
+ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room)
+{
+    (void)call;
+    (void)out;
+    (void)room;
+    return TIDINGS_E_CLOSED;
+}
+
+int fetch_fd(const struct fetch *f)
+{
+    (void)f;
+    return -1;
+}
+
 int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
 {
     (void)f;

@@ -1,141 +1,261 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of the client share: its state, one exchange with the server, the two eras.
+ * What the files of the client share. From below:
  *
- *        connect                     watch
- *   ┌──> discover ──answered──────> listen ────────── stream ──┐
- *   │       │ not modern                                       │ lost: report, pause, again
- *   │       └────> initialize ───> GET, subscribe ──> stream ──┤
- *   └──────────────────────────────────────────────────────────┘   (a live session: GET alone)
+ *     link_*.c        bytes <-> messages (link.h)
+ *     inbound.c       a message that came: an answer, a notification, a request
+ *     outbound.c       numbers, waiting requests, deadlines, cancellation
+ *     connecting.c    opening, which era, the pause before the next attempt
+ *     watching.c      what is subscribed to; watching_modern.c and watching_legacy.c: how
+ *     event.c         what the program hears, kept until a step hands it over
+ *     client.c        life, running; ask.c, list.c, walk.c: questions that wait for their answer
+ *
+ *        connecting                    watching
+ *   ┌──> open ─> discover ─────────> listen ────────── stream ──┐
+ *   │               │ not modern                                │ lost: report, pause, again
+ *   │               └──> initialize ─> GET, subscribe ─ stream ─┤
+ *   └───────────────────────────────────────────────────────────┘   (a live session: GET alone)
+ *
+ * Only a step calls the program. Everything else runs in turns of the pump, never waits, and keeps
+ * what there is to tell as an event; a question that waits takes turns of its own until it is
+ * answered. So the program may ask inside its callbacks, and nothing of ours is entered twice.
  */
 #ifndef CLIENT_PRIVATE_H
 #define CLIENT_PRIVATE_H
 
 #include <stdatomic.h>
 
-#include <tidings/client.h>
-
-#include "base/str.h"
-#include "client/fetch.h"
-#include "wire/sse.h"
+#include "base/map.h"
+#include "client/link.h"
+#include "client/pump.h"
+#include "client/settings.h"
 #include "json/json.h"
 
-#define CLIENT_MODERN "2026-07-28"
-#define CLIENT_LEGACY "2025-11-25"
-#define CLIENT_MAX_URIS 1000u
+#define CLIENT_MAX_WATCHES 1000u
+#define CLIENT_MAX_REQUESTS 65536u
+#define CLIENT_MAX_EVENTS 65536u
 
-enum client_era {
-    CLIENT_ERA_UNKNOWN,
-    CLIENT_ERA_MODERN,
-    CLIENT_ERA_LEGACY,
+enum client_stage {
+    STAGE_IDLE,    /* nothing is wanted, or it failed for good */
+    STAGE_OPENING, /* the link connects */
+    STAGE_ASKING,  /* server/discover or initialize */
+    STAGE_READY,
+    STAGE_PAUSED, /* until the next attempt */
 };
 
-struct client_watch {
+struct client_info {
+    struct tidings_client_info public;
+    char version[16];
+    char *server_name, *server_version, *capabilities, *instructions, *answer;
+    bool has_children; /* resources/list takes a URI */
+};
+
+/* One URI that is watched, by one subscription or several. */
+struct watch {
+    struct list link;
     char *uri;
-    char *options;    /* JSON object, or NULL */
-    bool is_accepted; /* in the present connection */
+    char *options; /* JSON object, or NULL */
+    struct list subscriptions;
+    int64_t asked; /* legacy: number of the subscribe under way; modern: of the last listen that
+                    * names it */
+    bool is_accepted;
+    bool is_judged; /* accepted or refused in the present connection */
+    bool is_ending; /* nobody is left */
 };
+
+struct tidings_subscription {
+    struct list link;
+    struct tidings_client *client;
+    struct watch *watch;
+    tidings_client_update_fn fn;
+    void *user;
+    bool is_ended; /* in a callback; freed after it */
+};
+
+struct request;
 
 struct tidings_client {
-    char *url, *name;
-    uint32_t timeout_ms, retry_min_ms, retry_max_ms;
-    size_t max_bytes;
-    struct fetch *fetch;
-    int wake_fd; /* eventfd: becomes readable by tidings_client_stop */
+    struct client_settings settings;
+    struct pump pump;
+    struct pump_fd wake; /* eventfd: becomes readable by tidings_client_stop */
+    int wake_fd;
     atomic_bool stopping;
+    struct link *link;
 
-    struct client_watch *watches;
-    size_t watch_count;
-    tidings_client_update_fn on_update;
-    void *update_user;
+    /* connecting.c */
+    enum client_stage stage;
+    enum tidings_era era; /* 0: not known */
+    bool is_open;         /* the link */
+    bool has_session;     /* legacy: initialized */
+    bool is_resumed;      /* … and was so before this attempt */
+    bool is_eager;        /* somebody runs it: worth connecting without being asked anything */
+    unsigned failures;    /* attempts in a row that led nowhere */
+    struct pump_timer retry;
+    struct tidings_error failure; /* for good; code 0: none */
+    struct tidings_error loss;    /* why it was lost last */
+    struct client_info info;
+    bool has_info;
+    bool can_subscribe; /* advertised, or not said */
+
+    /* outbound.c */
+    struct map requests; /* by number */
+    struct list unsent;  /* until it is ready */
+    struct list flight;
+    int64_t next_id;
+    char *last_error; /* JSON; NULL: none */
+
+    /* event.c */
+    struct list events;
+    size_t event_count, event_bytes;
+    bool is_delivering, is_stepping;
+    struct pump_timer nudge; /* makes the descriptor readable for what came outside a step */
     tidings_client_state_fn on_state;
     void *state_user;
+    tidings_client_notification_fn on_notification;
+    void *notification_user;
 
-    enum client_era era;
-    bool can_subscribe;  /* advertised */
-    bool has_watched;    /* at least one URI was ever accepted */
-    bool is_interrupted; /* … and the connection was lost since */
-    unsigned failures;   /* attempts in a row that led nowhere */
-    int64_t next_id;
-    char *ca_file, *cert_file, *key_file; /* of https; NULL: none */
-
-    /* legacy */
-    char session[512]; /* empty: the server keeps none */
-    char version[16];  /* negotiated */
-    struct buf last_event_id;
-    int64_t stream_retry_ms; /* what the server asked for; negative: nothing */
+    /* watching.c */
+    struct list watches;
+    size_t watch_count;
+    bool has_watched;         /* at least one URI was ever accepted */
+    bool is_interrupted;      /* … and the connection was lost since */
+    bool is_streaming;        /* legacy: the server can be heard */
+    bool is_stale;            /* modern: the set changed since `coming` began */
+    bool has_ended;           /* a subscription, in a callback */
+    int64_t listen, coming;   /* modern: the listen that is heard, the one that shall replace it */
+    struct pump_timer change; /* the set changed: another listen */
+    struct pump_timer patience; /* for the acknowledgement of `coming` */
 };
-
-/* ---- exchange.c: one HTTP request and the messages that answer it --------------------------- */
-
-struct exchange {
-    struct tidings_client *client;
-    struct fetch_call *call;
-    int64_t id;      /* of our request; 0: none */
-    struct buf body; /* an answer in JSON */
-    struct sse_parser sse;
-    bool has_begun, is_sse;
-    bool is_standalone;   /* the GET stream: its event ids are kept */
-    bool is_acknowledged; /* a listen: accepted or refused, see the watches */
-    struct json *root;    /* the message that answers the request; NULL: none yet */
-};
-
-struct exchange_request {
-    const char *method;         /* of the message; NULL: GET or DELETE without one */
-    const char *http_method;    /* NULL: POST */
-    struct tidings_str members; /* of params, JSON without braces */
-    struct tidings_str meta;    /* … of params._meta, besides what the era wants there */
-    struct tidings_str name;    /* modern: Mcp-Name */
-    struct tidings_str raw;     /* instead of method: the whole message */
-    bool is_notification;
-    bool is_stream; /* may last */
-};
-
-int exchange_start(struct exchange *x, struct tidings_client *c, const struct exchange_request *r,
-                   struct tidings_error *err);
-void exchange_end(struct exchange *x);
-/* Step until the request is answered, or its HTTP call finished, or the client is told to stop. */
-int exchange_wait(struct exchange *x, struct tidings_error *err);
-/* Step once. */
-int exchange_step(struct exchange *x, int timeout_ms, struct tidings_error *err);
-bool exchange_is_finished(const struct exchange *x);
-long exchange_status(const struct exchange *x);
-const char *exchange_session(const struct exchange *x);
-/* 0 with the result (valid until exchange_end), or the reason there is none as an error; its code
- * says whether trying again may help. */
-int exchange_result(const struct exchange *x, struct json **ret, struct tidings_error *err);
-/* The JSON-RPC error code of the answer; 0: none. */
-int64_t exchange_error_code(const struct exchange *x);
-
-/* ---- client.c -------------------------------------------------------------------------------- */
 
 bool client_is_stopping(const struct tidings_client *c);
-/* Pause; ends early when told to stop. */
-void client_pause(struct tidings_client *c, uint32_t ms);
-void client_report(struct tidings_client *c, enum tidings_client_state state,
-                   struct tidings_str uri, struct tidings_str reason);
-/* A watch was accepted or refused. */
-void client_judge(struct tidings_client *c, struct client_watch *w, bool is_accepted,
-                  struct tidings_str reason);
-/* All were judged: TIDINGS_E_NOTFOUND when the first attempt brought nothing. */
-int client_judged(struct tidings_client *c, struct tidings_error *err);
-/* A notification from whatever stream. */
-void client_updated(struct tidings_client *c, struct json *params);
 
-/* ---- modern.c, legacy.c ---------------------------------------------------------------------- */
+/* ---- outbound.c -------------------------------------------------------------------------------
+ */
 
-/* Does the server speak the modern revision? 1 yes, 0 no. */
-int modern_probe(struct tidings_client *c, struct tidings_error *err);
-/* Listen until the stream ends, which is a failure, or the client stops: 0. TIDINGS_E_UNSUPPORTED:
- * the server knows no listen. */
-int modern_watch(struct tidings_client *c, struct tidings_error *err);
-void modern_acknowledged(struct exchange *x, struct json *params);
+struct answer {
+    int64_t id;
+    struct json *result;      /* NULL: there is none */
+    struct json *error;       /* what the server says instead; NULL: it says nothing */
+    long status;              /* of HTTP; 0: none */
+    struct tidings_error why; /* code 0: there is a result */
+};
+/* Exactly once, unless the request is dropped. What it is given lives for the call. */
+typedef void (*answer_fn)(void *user, const struct answer *a);
+typedef void (*progress_fn)(void *user, struct json *params);
 
-int legacy_open(struct tidings_client *c, struct tidings_error *err);
-/* The same with a session. `is_resumed`: the subscriptions it accepted are there already. */
-int legacy_watch(struct tidings_client *c, bool is_resumed, struct tidings_error *err);
-void legacy_close(struct tidings_client *c); /* tell the server; at most one second */
+struct asking {
+    const char *method;
+    struct tidings_str params; /* a JSON object; empty: none */
+    answer_fn fn;
+    progress_fn on_progress; /* NULL: not asked for */
+    void *user;
+    uint32_t timeout_ms; /* 0: the client's */
+    bool is_stream;      /* no time limit */
+    bool is_connecting;  /* part of getting ready, so it does not wait for that */
+};
+
+/* Its number, or an error. It goes out at once or when the client is ready. */
+int64_t outbound_start(struct tidings_client *c, const struct asking *a, struct tidings_error *err);
+/* Nobody is interested any more: the server is told so. */
+void outbound_drop(struct tidings_client *c, int64_t id);
+/* … and the server need not be. */
+void outbound_forget(struct tidings_client *c, int64_t id);
+/* Send it once more, when the client is ready again; false: it had that chance. */
+bool outbound_again(struct tidings_client *c, int64_t id);
+/* It ends like this. */
+void outbound_fail(struct tidings_client *c, int64_t id, long status,
+                   const struct tidings_error *why);
+/* Whose it is, when `fn` hears of it; else NULL. */
+void *outbound_user(const struct tidings_client *c, int64_t id, answer_fn fn);
+/* What waited for the client to become ready. */
+void outbound_send_all(struct tidings_client *c);
+/* All of a kind end like this. */
+enum outbound_kind {
+    OUTBOUND_UNSENT = 1, /* those that wait for the client to become ready */
+    OUTBOUND_SENT = 2,
+};
+void outbound_fail_all(struct tidings_client *c, const struct tidings_error *why, unsigned kinds);
+/* An answer came, `root` is the message; false: to nothing we asked. */
+bool outbound_answered(struct tidings_client *c, int64_t id, struct json *root, long status);
+void outbound_progressed(struct tidings_client *c, struct json *params);
+/* A message that wants no answer. `params` is a JSON object, empty: none. */
+int notification_send(struct tidings_client *c, const char *method, struct tidings_str params,
+                      struct tidings_error *err);
 /* Answer a request of the server. */
-void legacy_reply(struct tidings_client *c, struct tidings_str method, const struct json *id);
+void reply_send(struct tidings_client *c, struct tidings_str method, const struct json *id);
+
+/* errors.c: what an error object means; `status` as in struct answer. */
+int error_from_answer(struct json *error, long status, struct tidings_error *err);
+/* … and a status without one. */
+int error_from_status(long status, struct tidings_error *err);
+
+/* ---- connecting.c ---------------------------------------------------------------------------- */
+
+void connecting_init(struct tidings_client *c);
+/* Something is wanted: connect, unless it is under way. */
+void client_need(struct tidings_client *c);
+/* The present connection is of no use: report, and come back after a pause when that may help. */
+void client_lose(struct tidings_client *c, const struct tidings_error *why);
+/* Running it makes no sense; asking may. */
+void client_give_up(struct tidings_client *c, const struct tidings_error *why);
+/* It has turned out not to be modern after all. */
+void client_fall_back(struct tidings_client *c);
+/* End in order, and be as before the first attempt. */
+void client_leave(struct tidings_client *c);
+void info_deinit(struct client_info *info);
+
+/* ---- watching*.c ----------------------------------------------------------------------------- */
+
+void watching_init(struct tidings_client *c);
+void watching_deinit(struct tidings_client *c);
+/* Connected: ask for everything. */
+void watching_ready(struct tidings_client *c);
+void watching_lost(struct tidings_client *c);
+bool watching_wants(const struct tidings_client *c); /* is there a reason to stay connected? */
+/* An update is routed to those it concerns. */
+void watching_updated(struct tidings_client *c, struct tidings_str method, struct json *params,
+                      int64_t received_ms);
+void watching_sweep(struct tidings_client *c); /* what ended in callbacks */
+struct watch *watching_find(struct tidings_client *c, struct tidings_str uri);
+/* A watch was accepted or refused. */
+void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
+                    struct tidings_str reason);
+/* All were judged. */
+void watching_judged(struct tidings_client *c);
+
+void modern_init(struct tidings_client *c);
+/* The set changed while connected. */
+void modern_changed(struct tidings_client *c);
+void modern_acknowledged(struct tidings_client *c, struct json *params, int64_t exchange);
+void modern_cancelled(struct tidings_client *c, int64_t id); /* by the server */
+void modern_lost(struct tidings_client *c);
+void legacy_subscribe_all(struct tidings_client *c);
+void legacy_subscribe(struct tidings_client *c, struct watch *w);
+void legacy_unsubscribe(struct tidings_client *c, struct watch *w);
+
+/* ---- event.c --------------------------------------------------------------------------------- */
+
+void event_state(struct tidings_client *c, const struct tidings_client_event *e);
+/* Keeps a reference to the message. */
+void event_notification(struct tidings_client *c, struct json *root, size_t bytes);
+/* Of a request that is not waited for. */
+void event_answer(struct tidings_client *c, const struct tidings_client_asking *asking,
+                  const struct answer *a);
+void event_progress(struct tidings_client *c, int64_t number,
+                    const struct tidings_client_asking *asking, struct json *params);
+void event_forget(struct tidings_client *c, int64_t number); /* it was cancelled */
+void event_stderr(struct tidings_client *c, struct tidings_str bytes);
+void event_deliver(struct tidings_client *c); /* the only place that calls the program … */
+/* … but for the progress of a call that is waited for. */
+void event_call_progress(tidings_client_progress_fn fn, void *user, struct json *params);
+void event_drop_all(struct tidings_client *c);
+
+/* ---- ask.c ----------------------------------------------------------------------------------- */
+
+/* Ask and wait: the result, to be released with jv_unref. NULL on failure. */
+struct json *ask(struct tidings_client *c, const char *method, struct tidings_str params,
+                 struct tidings_error *err);
+/* JSON text of a value, NUL-terminated; NULL: too large, or out of memory. */
+char *json_text_of(const struct tidings_client *c, const struct json *value, size_t *ret_len);
 
 #endif

@@ -32,7 +32,8 @@
 struct seen {
     struct tidings_client *client;
     char text[4096];
-    int updates, stop_after; /* updates */
+    int updates, stop_after; /* so many updates … */
+    int watched, until;      /* … and so many accepted URIs */
     bool stop_when_disconnected;
     const char *read_uri; /* read this inside the update */
 };
@@ -42,6 +43,13 @@ static void say(struct seen *s, const char *what, struct tidings_str a, struct t
     size_t len = strlen(s->text);
     snprintf(s->text + len, sizeof(s->text) - len, "%s %.*s%s%.*s\n", what, (int)a.len, a.ptr,
              b.len > 0 ? " " : "", (int)b.len, b.ptr);
+}
+
+static void stop_if_done(struct seen *s)
+{
+    if (s->stop_after > 0 && s->updates >= s->stop_after && s->watched >= s->until) {
+        tidings_client_stop(s->client);
+    }
 }
 
 static void on_update(void *user, const struct tidings_client_update *u)
@@ -56,9 +64,8 @@ static void on_update(void *user, const struct tidings_client_update *u)
         say(s, "read", tidings_str(text), tidings_str(""));
         mem_free(text);
     }
-    if (++s->updates == s->stop_after) {
-        tidings_client_stop(s->client);
-    }
+    s->updates++;
+    stop_if_done(s);
 }
 
 static void on_state(void *user, const struct tidings_client_event *e)
@@ -66,9 +73,11 @@ static void on_state(void *user, const struct tidings_client_event *e)
     struct seen *s = user;
     if (e->state == TIDINGS_CLIENT_WATCHING) {
         say(s, e->again ? "again" : "watching", e->uri, e->reason);
+        s->watched++;
+        stop_if_done(s);
     } else if (e->state == TIDINGS_CLIENT_REFUSED) {
         say(s, "refused", e->uri, e->reason);
-    } else {
+    } else if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
         say(s, "disconnected", tidings_str(""), tidings_str(""));
         if (s->stop_when_disconnected) {
             tidings_client_stop(s->client);
@@ -87,7 +96,10 @@ static int watch(scripted_fn answer, struct seen *s, struct scripted_server *ser
     s->client = tidings_client_create(server->url, &o, err);
     assert_non_null(s->client);
     tidings_client_on_state(s->client, on_state, s);
-    assert_int_equal(tidings_client_watch(s->client, uris, 2, on_update, s, err), 0);
+    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    for (size_t i = 0; i < 2; i++) {
+        assert_non_null(tidings_client_subscribe(s->client, uris[i], &on, err));
+    }
     int rc = tidings_client_run(s->client, err);
     tidings_client_destroy(s->client);
     scripted_stop(server);
@@ -273,7 +285,7 @@ static void a_legacy_server_is_subscribed_to_and_its_stream_resumed(void **state
     (void)state;
     struct scripted_server server;
     struct tidings_error err = {0};
-    struct seen s = {.stop_after = 2};
+    struct seen s = {.stop_after = 2, .until = 2};
     assert_int_equal(watch(legacy_server, &s, &server, &err), 0);
     assert_non_null(strstr(s.text, "watching x://a\n"));
     assert_non_null(strstr(s.text, "watching x://b\n"));
@@ -414,13 +426,13 @@ static void nobody_there_is_reported_and_tried_again(void **state)
     (void)state;
     struct scripted_server server;
     struct tidings_error err = {0};
-    static const char *const uris[] = {"x://a"};
     scripted_start(&server, denying, NULL);
     scripted_stop(&server); /* its port is free again */
     struct seen s = {.stop_when_disconnected = true};
     s.client = tidings_client_create(server.url, NULL, &err);
     tidings_client_on_state(s.client, on_state, &s);
-    assert_int_equal(tidings_client_watch(s.client, uris, 1, on_update, &s, &err), 0);
+    struct tidings_subscribing on = {.fn = on_update, .user = &s};
+    assert_non_null(tidings_client_subscribe(s.client, "x://a", &on, &err));
     assert_int_equal(tidings_client_run(s.client, &err), 0);
     assert_string_equal(s.text, "disconnected \n");
     tidings_client_destroy(s.client);

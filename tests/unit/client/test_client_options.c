@@ -3,6 +3,7 @@
  * Options of what is watched, in both eras, and again after an interruption; failures that a server
  * explains.
  */
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +27,8 @@
 /* What was sent with each subscription, a line each. */
 struct sent {
     struct tidings_client *client;
+    struct tidings_subscription *first; /* of x://a */
+    sem_t watching;                     /* posted by the state callback */
     char options[1024];
     int updates, subscribed, streams;
 };
@@ -48,24 +51,33 @@ static void on_update(void *user, const struct tidings_client_update *u)
     struct sent *sent = user;
     (void)u;
     assert_int_equal(
-        tidings_client_set_options(sent->client, "x://a", "{ \"baseline\": \"two\" }", NULL), 0);
+        tidings_subscription_set_options(sent->first, "{ \"baseline\": \"two\" }", NULL), 0);
     if (++sent->updates == 2) {
         tidings_client_stop(sent->client);
     }
 }
 
+/* x://a and, perhaps, x://b. */
+static void subscribe(struct sent *sent, tidings_client_update_fn fn, bool both)
+{
+    struct tidings_subscribing on = {.fn = fn, .user = sent};
+    sent->first = tidings_client_subscribe(sent->client, "x://a", &on, NULL);
+    assert_non_null(sent->first);
+    assert_string_equal(tidings_subscription_uri(sent->first), "x://a");
+    assert_true(!both || tidings_client_subscribe(sent->client, "x://b", &on, NULL));
+}
+
 static void run(scripted_fn answer, struct sent *sent)
 {
-    static const char *const uris[] = {"x://a", "x://b"};
     struct scripted_server server;
     struct tidings_error err = {0};
     struct tidings_client_options quick = {.retry_min_ms = 1, .retry_max_ms = 2};
     scripted_start(&server, answer, sent);
     sent->client = tidings_client_create(server.url, &quick, &err);
     assert_non_null(sent->client);
-    assert_int_equal(tidings_client_watch(sent->client, uris, 2, on_update, sent, &err), 0);
-    assert_int_equal(
-        tidings_client_set_options(sent->client, "x://a", "{\"baseline\":\"one\"}", &err), 0);
+    subscribe(sent, on_update, true);
+    assert_int_equal(tidings_subscription_set_options(sent->first, "{\"baseline\":\"one\"}", &err),
+                     0);
     assert_int_equal(tidings_client_run(sent->client, &err), 0);
     scripted_stop(&server);
     tidings_client_destroy(sent->client);
@@ -135,15 +147,14 @@ static void stop_when_watching(void *user, const struct tidings_client_event *e)
 static void a_legacy_subscription_carries_its_own(void **state)
 {
     (void)state;
-    static const char *const uris[] = {"x://a", "x://b"};
     struct sent sent = {.updates = 0};
     struct scripted_server server;
     struct tidings_error err = {0};
     scripted_start(&server, legacy_server, &sent);
     sent.client = tidings_client_create(server.url, NULL, &err);
     tidings_client_on_state(sent.client, stop_when_watching, &sent);
-    assert_int_equal(tidings_client_watch(sent.client, uris, 2, stay, &sent, &err), 0);
-    assert_int_equal(tidings_client_set_options(sent.client, "x://a", "{\"windowMs\":0}", &err), 0);
+    subscribe(&sent, stay, true);
+    assert_int_equal(tidings_subscription_set_options(sent.first, "{\"windowMs\":0}", &err), 0);
     assert_int_equal(tidings_client_run(sent.client, &err), 0);
     scripted_stop(&server);
     tidings_client_destroy(sent.client);
@@ -180,6 +191,8 @@ static void forgetful_server(struct scripted_server *s, const struct scripted_re
         scripted_stream(r, "");
         if (stream > 1) {
             scripted_await_close(r);
+        } else {
+            sem_wait(&sent->watching);
         }
     } else {
         legacy_server(s, r);
@@ -191,41 +204,47 @@ static void stop_when_watching_again(void *user, const struct tidings_client_eve
     struct sent *sent = user;
     if (e->state == TIDINGS_CLIENT_WATCHING && e->again) {
         tidings_client_stop(sent->client);
+    } else if (e->state == TIDINGS_CLIENT_WATCHING) {
+        sem_post(&sent->watching);
     }
 }
 
 static void what_a_session_refused_is_asked_for_again(void **state)
 {
     (void)state;
-    static const char *const uris[] = {"x://a"};
     struct tidings_client_options quick = {.retry_min_ms = 1, .retry_max_ms = 2};
     struct sent sent = {.updates = 0};
     struct scripted_server server;
     struct tidings_error err = {0};
+    sem_init(&sent.watching, 0, 0);
     scripted_start(&server, forgetful_server, &sent);
     sent.client = tidings_client_create(server.url, &quick, &err);
     tidings_client_on_state(sent.client, stop_when_watching_again, &sent);
-    assert_int_equal(tidings_client_watch(sent.client, uris, 1, stay, &sent, &err), 0);
+    subscribe(&sent, stay, false);
     assert_int_equal(tidings_client_run(sent.client, &err), 0);
     scripted_stop(&server);
     tidings_client_destroy(sent.client);
+    sem_destroy(&sent.watching);
     assert_int_equal(sent.subscribed, 3);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void options_must_be_an_object_of_something_watched(void **state)
+static void options_must_be_an_object(void **state)
 {
     (void)state;
-    static const char *const uris[] = {"x://a"};
     struct tidings_error err = {0};
     struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
-    assert_int_equal(tidings_client_watch(c, uris, 1, stay, NULL, &err), 0);
-    assert_int_equal(tidings_client_set_options(c, "x://b", "{}", &err), TIDINGS_E_NOTFOUND);
-    assert_int_equal(tidings_client_set_options(c, "x://a", "[]", &err), TIDINGS_E_INVALID);
-    assert_int_equal(tidings_client_set_options(c, "x://a", "{", &err), TIDINGS_E_INVALID);
-    assert_int_equal(tidings_client_set_options(c, "x://a", "{}", &err), 0);
-    assert_int_equal(tidings_client_set_options(c, "x://a", NULL, &err), 0);
+    struct tidings_subscribing on = {.fn = stay, .options = "[]"};
+    assert_null(tidings_client_subscribe(c, "x://a", &on, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    on.options = NULL;
+    struct tidings_subscription *s = tidings_client_subscribe(c, "x://a", &on, &err);
+    assert_non_null(s);
+    assert_int_equal(tidings_subscription_set_options(s, "[]", &err), TIDINGS_E_INVALID);
+    assert_int_equal(tidings_subscription_set_options(s, "{", &err), TIDINGS_E_INVALID);
+    assert_int_equal(tidings_subscription_set_options(s, "{}", &err), 0);
+    assert_int_equal(tidings_subscription_set_options(s, NULL, &err), 0);
     tidings_client_destroy(c);
 }
 
@@ -265,7 +284,7 @@ int main(void)
         cmocka_unit_test(a_listen_carries_the_newest_options_of_each_uri),
         cmocka_unit_test(a_legacy_subscription_carries_its_own),
         cmocka_unit_test(what_a_session_refused_is_asked_for_again),
-        cmocka_unit_test(options_must_be_an_object_of_something_watched),
+        cmocka_unit_test(options_must_be_an_object),
         cmocka_unit_test(what_was_deleted_is_told_from_what_never_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Questions that wait for their answer, and those that do not.
+ */
+#include <tidings/json.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/private.h"
+#include "json/write.h"
+
+char *json_text_of(const struct tidings_client *c, const struct json *value, size_t *ret_len)
+{
+    struct buf out;
+    struct jw w;
+    buf_init(&out, 2 * c->settings.max_bytes);
+    jw_init(&w, &out);
+    jw_value(&w, value);
+    if (out.failed) {
+        buf_deinit(&out);
+    }
+    return buf_detach(&out, ret_len);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+struct waiting {
+    struct tidings_client *client;
+    bool is_done;
+    struct json *result;
+    char *error; /* JSON text */
+    struct tidings_error why;
+    tidings_client_progress_fn on_progress;
+    void *user;
+    struct json *progress; /* the newest that was not told yet */
+};
+
+static void on_answer(void *user, const struct answer *a)
+{
+    struct waiting *w = user;
+    w->is_done = true;
+    w->result = jv_ref(a->result);
+    w->why = a->why;
+    w->error = a->error ? json_text_of(w->client, a->error, NULL) : NULL;
+}
+
+/* Told outside the turn; those that come faster than that are passed over, as progress may be. */
+static void on_progress(void *user, struct json *params)
+{
+    struct waiting *w = user;
+    jv_unref(w->progress);
+    w->progress = jv_ref(params);
+}
+
+static void tell_progress(struct waiting *w)
+{
+    struct json *params = w->progress;
+    w->progress = NULL;
+    if (params && !client_is_stopping(w->client)) {
+        event_call_progress(w->on_progress, w->user, params);
+    }
+    jv_unref(params);
+}
+
+static void wait_for(struct waiting *w, int64_t id)
+{
+    struct tidings_client *c = w->client;
+    int rc = 0;
+    while (!w->is_done && rc == 0 && !client_is_stopping(c)) {
+        rc = pump_turn(&c->pump, -1, &w->why);
+        tell_progress(w);
+    }
+    if (!w->is_done) {
+        outbound_drop(c, id);
+        if (rc == 0) {
+            tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
+        }
+    }
+}
+
+static struct json *ask_with(struct waiting *w, const char *method, struct tidings_str params,
+                             struct tidings_error *err)
+{
+    struct tidings_client *c = w->client;
+    struct asking a = {.method = method,
+                       .params = params,
+                       .fn = on_answer,
+                       .on_progress = w->on_progress ? on_progress : NULL,
+                       .user = w};
+    mem_free(c->last_error);
+    c->last_error = NULL;
+    int64_t id = outbound_start(c, &a, &w->why);
+    if (id > 0) {
+        wait_for(w, id);
+    }
+    jv_unref(w->progress);
+    mem_free(c->last_error); /* what was told of progress may have asked as well */
+    c->last_error = w->error;
+    bool wants_input = str_eq(jv_str(jv_get(w->result, "resultType")), STR("input_required"));
+    if (wants_input) {
+        tidings_fail(&w->why, TIDINGS_E_UNSUPPORTED,
+                     "the server wants to ask its user something first");
+    }
+    if (w->why.code < 0 && err) {
+        *err = w->why;
+    }
+    if (wants_input) {
+        jv_unref(w->result);
+        return NULL;
+    }
+    return w->result;
+}
+
+struct json *ask(struct tidings_client *c, const char *method, struct tidings_str params,
+                 struct tidings_error *err)
+{
+    struct waiting w = {.client = c};
+    return ask_with(&w, method, params, err);
+}
+
+const char *tidings_client_last_error(const struct tidings_client *c)
+{
+    return c->last_error;
+}
+
+/* Hands the value over as text. */
+static char *give(struct tidings_client *c, struct json *root, const struct json *value,
+                  struct tidings_error *err)
+{
+    if (!root) {
+        return NULL;
+    }
+    char *text = json_text_of(c, value, NULL);
+    jv_unref(root);
+    if (!text) {
+        tidings_fail(err, TIDINGS_E_LIMIT, "the answer is too large");
+    }
+    return text;
+}
+
+int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
+{
+    client_need(c);
+    while ((c->stage == STAGE_OPENING || c->stage == STAGE_ASKING) && !client_is_stopping(c)) {
+        int rc = pump_turn(&c->pump, -1, err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    if (client_is_stopping(c)) {
+        return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
+    }
+    if (c->stage == STAGE_READY) {
+        return 0;
+    }
+    if (err) {
+        *err = c->loss;
+    }
+    return c->loss.code;
+}
+
+/* ---- anything -------------------------------------------------------------------------------- */
+
+char *tidings_client_request(struct tidings_client *c, const char *method, const char *params,
+                             struct tidings_error *err)
+{
+    struct json *result = ask(c, method, tidings_str(params), err);
+    return give(c, result, result, err);
+}
+
+struct pending {
+    struct tidings_client *client;
+    struct tidings_client_asking asking;
+    int64_t number;
+};
+
+static void on_later(void *user, const struct answer *a)
+{
+    struct pending *p = user;
+    event_answer(p->client, &p->asking, a);
+    mem_free(p);
+}
+
+static void on_later_progress(void *user, struct json *params)
+{
+    struct pending *p = user;
+    event_progress(p->client, p->number, &p->asking, params);
+}
+
+int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client_asking *asking,
+                           struct tidings_error *err)
+{
+    struct pending *p = mem_zalloc(sizeof(*p));
+    if (!p) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    *p = (struct pending){.client = c, .asking = *asking};
+    struct asking a = {.method = asking->method,
+                       .params = tidings_str(asking->params),
+                       .fn = on_later,
+                       .on_progress = asking->on_progress ? on_later_progress : NULL,
+                       .user = p,
+                       .timeout_ms = asking->timeout_ms};
+    p->number = c->next_id + 1; /* what it will be */
+    int64_t id = outbound_start(c, &a, err);
+    if (id < 0) {
+        mem_free(p);
+    }
+    return id;
+}
+
+void tidings_client_cancel(struct tidings_client *c, int64_t number)
+{
+    struct pending *p = outbound_user(c, number, on_later);
+    if (p) {
+        outbound_drop(c, number);
+        mem_free(p);
+    }
+    event_forget(c, number);
+}
+
+/* ---- particular questions -------------------------------------------------------------------- */
+
+/* {"name":"value"} with up to two members more, JSON as they are; NULL: without them. */
+struct members {
+    const char *key, *value;     /* a string */
+    const char *more_key, *more; /* JSON */
+};
+
+static int put_params(struct buf *out, const struct members *m, struct tidings_error *err)
+{
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, tidings_str(m->key), tidings_str(m->value));
+    if (m->more) {
+        char *text = tidings_json_get(tidings_str(m->more), "");
+        if (!text || text[0] != '{') {
+            mem_free(text);
+            return tidings_fail(err, TIDINGS_E_INVALID, "the %s are no JSON object", m->more_key);
+        }
+        jw_put_raw(&w, tidings_str(m->more_key), tidings_str(text));
+        mem_free(text);
+    }
+    jw_end_object(&w);
+    return out->failed ? tidings_fail(err, out->failed, "the parameters are too large") : 0;
+}
+
+static char *ask_about(struct waiting *w, const char *method, const struct members *m,
+                       struct tidings_error *err)
+{
+    struct tidings_client *c = w->client;
+    struct buf params;
+    struct json *result = NULL;
+    buf_init(&params, c->settings.max_bytes);
+    if (put_params(&params, m, err) == 0) {
+        result = ask_with(w, method, buf_str(&params), err);
+    }
+    buf_deinit(&params);
+    return give(c, result, result, err);
+}
+
+char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidings_error *err)
+{
+    struct waiting w = {.client = c};
+    struct members m = {.key = "uri", .value = uri};
+    struct tidings_error why = {0};
+    char *text = ask_about(&w, "resources/read", &m, &why);
+    if (!text && err) {
+        *err = why;
+        error_wrap(err, why.code, "read '%.80s'", uri);
+    }
+    return text;
+}
+
+char *tidings_client_call(struct tidings_client *c, const char *tool, const char *arguments,
+                          tidings_client_progress_fn on_progress_fn, void *user,
+                          struct tidings_error *err)
+{
+    struct waiting w = {.client = c, .on_progress = on_progress_fn, .user = user};
+    struct members m = {.key = "name",
+                        .value = tool,
+                        .more_key = "arguments",
+                        .more = arguments ? arguments : "{}"};
+    return ask_about(&w, "tools/call", &m, err);
+}
+
+char *tidings_client_prompt(struct tidings_client *c, const char *name, const char *arguments,
+                            struct tidings_error *err)
+{
+    struct waiting w = {.client = c};
+    struct members m = {.key = "name",
+                        .value = name,
+                        .more_key = "arguments",
+                        .more = arguments ? arguments : "{}"};
+    return ask_about(&w, "prompts/get", &m, err);
+}
+
+static int put_completion(struct buf *out, const char *ref, const char *argument, const char *value,
+                          const char *known)
+{
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_raw(&w, STR("ref"), tidings_str(ref));
+    jw_key(&w, STR("argument"));
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("name"), tidings_str(argument));
+    jw_put_string(&w, STR("value"), tidings_str(value));
+    jw_end_object(&w);
+    if (known) {
+        jw_key(&w, STR("context"));
+        jw_begin_object(&w);
+        jw_put_raw(&w, STR("arguments"), tidings_str(known));
+        jw_end_object(&w);
+    }
+    jw_end_object(&w);
+    return out->failed;
+}
+
+char *tidings_client_complete(struct tidings_client *c, const char *ref, const char *argument,
+                              const char *value, const char *known, struct tidings_error *err)
+{
+    struct buf params;
+    buf_init(&params, c->settings.max_bytes);
+    struct json *result = NULL;
+    int rc = put_completion(&params, ref, argument, value, known);
+    if (rc < 0) {
+        tidings_fail(err, rc, "the parameters are too large");
+    } else {
+        result = ask(c, "completion/complete", buf_str(&params), err);
+    }
+    buf_deinit(&params);
+    struct json *completion = jv_get(result, "completion");
+    if (result && !completion) {
+        jv_unref(result);
+        tidings_fail(err, TIDINGS_E_PARSE, "the answer holds no completion");
+        return NULL;
+    }
+    return give(c, result, completion, err);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What servers mean when something fails, as a code of ours. The protocol has had more than one
+ * code for the same thing, and servers have their own.
+ */
+#include <inttypes.h>
+#include <strings.h>
+
+#include "client/private.h"
+
+static bool is_busy(long status)
+{
+    return status == 408 || status == 429 || status >= 500;
+}
+
+int error_from_status(long status, struct tidings_error *err)
+{
+    if (status == 401 || status == 403) {
+        return tidings_fail(err, TIDINGS_E_DENIED, "the server denies access (HTTP %ld)", status);
+    }
+    if (status == 404) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND,
+                            "no MCP endpoint at that address (HTTP 404); tidings serves at /mcp");
+    }
+    if (is_busy(status)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the server cannot answer now (HTTP %ld)", status);
+    }
+    return tidings_fail(err, TIDINGS_E_PARSE, "the answer is not one of an MCP server (HTTP %ld)",
+                        status);
+}
+
+/* Our own servers, and others that took it up, say in data.reason what the codes of the protocol
+ * cannot; 0: nothing of the kind. */
+static int reason_code(struct json *error)
+{
+    static const struct {
+        const char *reason;
+        int code;
+    } known[] = {
+        {"deleted", TIDINGS_E_GONE},
+        {"not_found", TIDINGS_E_NOTFOUND},
+        {"unknownEntity", TIDINGS_E_NOTFOUND},
+        {"unknownType", TIDINGS_E_NOTFOUND},
+    };
+    struct tidings_str reason = jv_str(jv_get(jv_get(error, "data"), "reason"));
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (str_eq(reason, tidings_str(known[i].reason))) {
+            return known[i].code;
+        }
+    }
+    return 0;
+}
+
+static bool mentions(struct tidings_str text, struct tidings_str what)
+{
+    for (size_t i = 0; i + what.len <= text.len; i++) {
+        if (strncasecmp(text.ptr + i, what.ptr, what.len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* -32002 until 2025-11-25, -32602 since; -32001 and -32601 elsewhere. */
+static bool is_missing(struct json *error, int64_t code, long status)
+{
+    struct json *data = jv_get(error, "data");
+    struct tidings_str text = jv_str(jv_get(error, "message"));
+    bool says_so = mentions(text, STR("not found"));
+    bool names_uri = jv_get(data, "uri") && !jv_get(data, "reason");
+    return code == -32002 || (code == -32001 && (status == 0 || status == 200)) ||
+           (code == -32601 && mentions(text, STR("resource not found"))) ||
+           (code == -32602 && (says_so || names_uri));
+}
+
+int error_from_answer(struct json *error, long status, struct tidings_error *err)
+{
+    int64_t code = jv_int(jv_get(error, "code"));
+    struct tidings_str text = jv_str(jv_get(error, "message"));
+    int reason = reason_code(error);
+    int own = reason < 0                        ? reason
+              : is_busy(status)                 ? TIDINGS_E_BUSY
+              : status == 401 || status == 403  ? TIDINGS_E_DENIED
+              : is_missing(error, code, status) ? TIDINGS_E_NOTFOUND
+              : code == -32601                  ? TIDINGS_E_UNSUPPORTED
+              : code == -32603                  ? TIDINGS_E_BUSY
+                                                : TIDINGS_E_INVALID;
+    return tidings_fail(err, own, "%.*s (%" PRId64 ")", STR_ARG(text), code);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A message that came in. Those that are not well-formed are passed over: a connection is worth
+ * more than one bad message on it.
+ */
+#include "client/private.h"
+#include "wire/rpc.h"
+
+static void take_notification(struct tidings_client *c, const struct rpc_message *m,
+                              struct json *root, size_t bytes, int64_t exchange)
+{
+    if (str_eq(m->method, STR("notifications/progress"))) {
+        outbound_progressed(c, m->params);
+    } else if (str_eq(m->method, STR("notifications/subscriptions/acknowledged"))) {
+        modern_acknowledged(c, m->params, exchange);
+    } else if (str_eq(m->method, STR("notifications/cancelled"))) {
+        modern_cancelled(c, jv_int(jv_get(m->params, "requestId")));
+    }
+    event_notification(c, root, bytes);
+}
+
+static void take_object(struct tidings_client *c, struct json *root, size_t bytes, int64_t exchange,
+                        long status)
+{
+    struct rpc_message m;
+    if (rpc_read(root, &m, NULL) < 0) {
+        return;
+    }
+    if (m.kind == RPC_REQUEST) {
+        reply_send(c, m.method, m.id);
+    } else if (m.kind == RPC_NOTIFICATION) {
+        take_notification(c, &m, root, bytes, exchange);
+    } else if (!m.id) {
+        (void)outbound_answered(c, exchange, root, status); /* it answers what came that way */
+    } else if (jv_is(m.id, JV_INT)) {
+        (void)outbound_answered(c, jv_int(m.id), root, status);
+    }
+}
+
+void link_message(struct tidings_client *c, struct tidings_str text, int64_t exchange, long status)
+{
+    struct json *root = NULL;
+    if (jv_parse(text, JSON_MAX_DEPTH, &root, NULL) < 0) {
+        return;
+    }
+    if (jv_is(root, JV_ARRAY)) { /* 2025-03-26 */
+        for (size_t i = 0; i < jv_count(root); i++) {
+            take_object(c, jv_at(root, i), text.len / jv_count(root), exchange, status);
+        }
+    } else {
+        take_object(c, root, text.len, exchange, status);
+    }
+    jv_unref(root);
+}

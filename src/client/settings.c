@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of a client, checked and copied.
+ */
+#include "client/settings.h"
+
+#include "base/mem.h"
+
+static uint32_t or_default(uint32_t value, uint32_t preset)
+{
+    return value > 0 ? value : preset;
+}
+
+/* False: out of memory. */
+static bool take(char **at, const char *text)
+{
+    *at = text ? str_dup(tidings_str(text)) : NULL;
+    return !text || *at;
+}
+
+static void drop_list(char **list)
+{
+    for (size_t i = 0; list && list[i]; i++) {
+        mem_free(list[i]);
+    }
+    mem_free(list);
+}
+
+char **settings_copy_list(const char *const *list)
+{
+    size_t count = 0;
+    while (list[count]) {
+        count++;
+    }
+    char **copy = mem_zalloc((count + 1) * sizeof(*copy));
+    for (size_t i = 0; copy && i < count; i++) {
+        copy[i] = str_dup(tidings_str(list[i]));
+        if (!copy[i]) {
+            drop_list(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+/* "Name: value": a token, a colon, and nothing that would end the line. */
+static bool is_header(const char *line)
+{
+    const char *colon = strchr(line, ':');
+    bool ok = colon && colon > line && strlen(line) <= 8192;
+    for (const char *p = line; ok && *p; p++) {
+        unsigned char ch = (unsigned char)*p;
+        ok = p < colon ? ch > ' ' && ch < 0x7f : ch >= ' ' && ch != 0x7f;
+    }
+    return ok;
+}
+
+static int check(const struct tidings_client_options *o, struct tidings_error *err)
+{
+    static const char *const versions[] = {CLIENT_MODERN, CLIENT_LEGACY, "2025-06-18", "2025-03-26",
+                                           "2024-11-05"};
+    bool is_known = !o->version;
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]) && !is_known; i++) {
+        is_known = strcmp(o->version, versions[i]) == 0;
+    }
+    if (!is_known) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'%.40s' is no revision of the protocol (accepted: " CLIENT_MODERN
+                            ", " CLIENT_LEGACY ", 2025-06-18, 2025-03-26, 2024-11-05)",
+                            o->version);
+    }
+    for (size_t i = 0; o->headers && o->headers[i]; i++) {
+        if (i >= CLIENT_MAX_HEADERS || !is_header(o->headers[i])) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "'%.80s' cannot be sent as a header (accepted: up to %u lines "
+                                "'Name: value')",
+                                o->headers[i], CLIENT_MAX_HEADERS);
+        }
+    }
+    for (const char *p = o->token; p && *p; p++) {
+        if (*p <= ' ' || *p > '~') {
+            return tidings_fail(err, TIDINGS_E_INVALID, "a token is visible ASCII without blanks");
+        }
+    }
+    return 0;
+}
+
+int settings_init(struct client_settings *s, const struct tidings_client_options *options,
+                  struct tidings_error *err)
+{
+    static const struct tidings_client_options none = {0};
+    const struct tidings_client_options *o = options ? options : &none;
+    *s = (struct client_settings){
+        .timeout_ms = or_default(o->timeout_ms, 30000),
+        .retry_min_ms = or_default(o->retry_min_ms, 1000),
+        .retry_max_ms = or_default(o->retry_max_ms, 30000),
+        .probe_ms = or_default(o->probe_ms, 5000),
+        .max_bytes = o->max_bytes > 0 ? o->max_bytes : (size_t)16 << 20,
+        .on_token = o->on_token,
+        .token_user = o->token_user,
+        .on_stderr = o->on_stderr,
+        .stderr_user = o->stderr_user,
+        .list_changes = o->list_changes,
+    };
+    int rc = check(o, err);
+    if (rc < 0) {
+        return rc;
+    }
+    bool ok = take(&s->name, o->name ? o->name : "tidings") && take(&s->token, o->token) &&
+              take(&s->version, o->version) && take(&s->directory, o->directory) &&
+              take(&s->ca_file, o->ca_file) && take(&s->cert_file, o->cert_file) &&
+              take(&s->key_file, o->key_file);
+    ok = ok && (!o->headers || (s->headers = settings_copy_list(o->headers)));
+    ok = ok && (!o->env || (s->env = settings_copy_list(o->env)));
+    return ok ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+void settings_deinit(struct client_settings *s)
+{
+    mem_free(s->name);
+    mem_free(s->token);
+    mem_free(s->version);
+    mem_free(s->directory);
+    mem_free(s->ca_file);
+    mem_free(s->cert_file);
+    mem_free(s->key_file);
+    drop_list(s->headers);
+    drop_list(s->env);
+    *s = (struct client_settings){0};
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The options of a client, as its files use them.
+ */
+#ifndef CLIENT_SETTINGS_H
+#define CLIENT_SETTINGS_H
+
+#include <tidings/client.h>
+
+#include "base/str.h"
+
+#define CLIENT_MODERN "2026-07-28"
+#define CLIENT_LEGACY "2025-11-25"
+#define CLIENT_MAX_HEADERS 32u
+
+/* tidings_client_options, owned and with the defaults in place; see there. */
+struct client_settings {
+    char *name, *token, *version, *directory;
+    char *ca_file, *cert_file, *key_file;
+    char **headers, **env; /* NULL at the end; NULL: none */
+    tidings_client_token_fn on_token;
+    tidings_client_stderr_fn on_stderr;
+    void *token_user, *stderr_user;
+    uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms;
+    size_t max_bytes;
+    bool list_changes;
+};
+
+/* `options` may be NULL. After a failure (TIDINGS_E_INVALID, TIDINGS_E_NOMEM) too there is
+ * something to deinit. */
+int settings_init(struct client_settings *s, const struct tidings_client_options *options,
+                  struct tidings_error *err);
+void settings_deinit(struct client_settings *s);
+/* A copy of a list with NULL at its end; NULL: out of memory. */
+char **settings_copy_list(const char *const *list);
+
+#endif

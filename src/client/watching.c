@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is subscribed to: a watch per URI, a subscription per handler. Updates are routed here; how
+ * a server is asked is in watching_modern.c and watching_legacy.c.
+ *
+ * A subscription that ends inside a callback is only marked: lists that are being walked stay as
+ * they are until watching_sweep.
+ */
+#include <tidings/json.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/private.h"
+#include "uri/pattern.h"
+#include "json/write.h"
+
+void watching_init(struct tidings_client *c)
+{
+    list_init(&c->watches);
+    modern_init(c);
+}
+
+static void drop_watch(struct tidings_client *c, struct watch *w)
+{
+    list_remove(&w->link);
+    c->watch_count--;
+    mem_free(w->uri);
+    mem_free(w->options);
+    mem_free(w);
+}
+
+static void drop_subscription(struct tidings_subscription *s)
+{
+    list_remove(&s->link);
+    mem_free(s);
+}
+
+void watching_deinit(struct tidings_client *c)
+{
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        list_each (sub, after, &w->subscriptions) {
+            drop_subscription(list_entry(sub, struct tidings_subscription, link));
+        }
+        drop_watch(c, w);
+    }
+}
+
+struct watch *watching_find(struct tidings_client *c, struct tidings_str uri)
+{
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (str_eq(tidings_str(w->uri), uri)) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+bool watching_wants(const struct tidings_client *c)
+{
+    return c->watch_count > 0 || c->settings.list_changes;
+}
+
+/* ---- subscribing ----------------------------------------------------------------------------- */
+
+/* NULL with an error when `options` is no JSON object. */
+static int take_options(struct watch *w, const char *options, struct tidings_error *err)
+{
+    char *text = options ? tidings_json_get(tidings_str(options), "") : NULL;
+    if (options && (!text || text[0] != '{')) {
+        mem_free(text);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the options of '%.80s' are no JSON object",
+                            w->uri);
+    }
+    mem_free(w->options);
+    w->options = text;
+    return 0;
+}
+
+static struct watch *add_watch(struct tidings_client *c, const char *uri, struct tidings_error *err)
+{
+    if (c->watch_count >= CLIENT_MAX_WATCHES) {
+        tidings_fail(err, TIDINGS_E_LIMIT, "%u URIs are watched already", CLIENT_MAX_WATCHES);
+        return NULL;
+    }
+    struct watch *w = mem_zalloc(sizeof(*w));
+    if (!w || !(w->uri = str_dup(tidings_str(uri)))) {
+        mem_free(w);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    list_init(&w->subscriptions);
+    list_append(&c->watches, &w->link);
+    c->watch_count++;
+    return w;
+}
+
+/* The server hears of it, if it is there. */
+static void ask_for(struct tidings_client *c, struct watch *w)
+{
+    if (c->stage != STAGE_READY) {
+        return;
+    }
+    if (c->era == TIDINGS_ERA_MODERN) {
+        modern_changed(c);
+    } else if (c->is_streaming) {
+        legacy_subscribe(c, w);
+    } else {
+        watching_ready(c);
+    }
+}
+
+struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, const char *uri,
+                                                      const struct tidings_subscribing *about,
+                                                      struct tidings_error *err)
+{
+    if (!uri || !uri[0] || strlen(uri) > 8192 || !about || !about->fn) {
+        tidings_fail(err, TIDINGS_E_INVALID,
+                     "a subscription needs a URI of at most 8192 bytes and a function");
+        return NULL;
+    }
+    struct watch *w = watching_find(c, tidings_str(uri));
+    bool is_new = !w;
+    if (is_new) {
+        w = add_watch(c, uri, err);
+    }
+    struct tidings_subscription *s = w ? mem_zalloc(sizeof(*s)) : NULL;
+    int rc = !w ? TIDINGS_E_LIMIT : !s ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+    if (rc == 0 && (is_new || about->options)) {
+        rc = take_options(w, about->options, err);
+    }
+    if (rc < 0) {
+        mem_free(s);
+        if (w && is_new) {
+            drop_watch(c, w);
+        }
+        return NULL;
+    }
+    *s = (struct tidings_subscription){
+        .client = c, .watch = w, .fn = about->fn, .user = about->user};
+    list_append(&w->subscriptions, &s->link);
+    if (is_new || w->is_ending) {
+        w->is_ending = false;
+        ask_for(c, w);
+    }
+    return s;
+}
+
+const char *tidings_subscription_uri(const struct tidings_subscription *s)
+{
+    return s->watch->uri;
+}
+
+int tidings_subscription_set_options(struct tidings_subscription *s, const char *options,
+                                     struct tidings_error *err)
+{
+    return take_options(s->watch, options, err);
+}
+
+static bool is_used(const struct watch *w)
+{
+    list_each (it, next, &w->subscriptions) {
+        if (!list_entry(it, struct tidings_subscription, link)->is_ended) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void watching_sweep(struct tidings_client *c)
+{
+    if (!c->has_ended || c->is_delivering) {
+        return;
+    }
+    c->has_ended = false;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        list_each (sub, after, &w->subscriptions) {
+            struct tidings_subscription *s = list_entry(sub, struct tidings_subscription, link);
+            if (s->is_ended) {
+                drop_subscription(s);
+            }
+        }
+        if (list_empty(&w->subscriptions)) {
+            drop_watch(c, w);
+        }
+    }
+}
+
+void tidings_subscription_end(struct tidings_subscription *s)
+{
+    if (!s || s->is_ended) {
+        return;
+    }
+    struct tidings_client *c = s->client;
+    struct watch *w = s->watch;
+    s->is_ended = true;
+    c->has_ended = true;
+    if (!is_used(w) && !w->is_ending) {
+        w->is_ending = true;
+        if (c->stage == STAGE_READY && c->era == TIDINGS_ERA_MODERN) {
+            modern_changed(c);
+        } else if (c->stage == STAGE_READY) {
+            legacy_unsubscribe(c, w);
+        }
+    }
+    watching_sweep(c);
+}
+
+/* ---- connected, lost ------------------------------------------------------------------------- */
+
+void watching_ready(struct tidings_client *c)
+{
+    struct tidings_error err = {0};
+    if (!watching_wants(c)) {
+        return;
+    }
+    if (!c->can_subscribe && c->watch_count > 0) {
+        tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "the server offers no subscriptions");
+        client_give_up(c, &err);
+    } else if (c->era == TIDINGS_ERA_MODERN) {
+        modern_changed(c);
+    } else if (!c->link->ops->stream) {
+        link_streaming(c, false);
+    } else if (c->link->ops->stream(c->link, &err) < 0) {
+        client_lose(c, &err);
+    }
+}
+
+void link_streaming(struct tidings_client *c, bool is_seamless)
+{
+    c->is_interrupted = c->is_interrupted && !is_seamless;
+    c->is_streaming = true;
+    if (c->stage == STAGE_READY) {
+        legacy_subscribe_all(c);
+    }
+}
+
+void watching_lost(struct tidings_client *c)
+{
+    c->is_streaming = false;
+    modern_lost(c);
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        int64_t asked = w->asked;
+        w->is_judged = false;
+        if (c->has_session) {
+            continue; /* it goes on when the stream is heard again */
+        }
+        w->asked = 0;
+        w->is_accepted = false;
+        if (c->era == TIDINGS_ERA_LEGACY && asked > 0) {
+            outbound_forget(c, asked);
+        }
+    }
+}
+
+void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
+                    struct tidings_str reason)
+{
+    bool is_news = !w->is_judged || w->is_accepted != is_accepted;
+    w->is_accepted = is_accepted;
+    w->is_judged = true;
+    if (is_news) {
+        struct tidings_client_event e = {
+            .state = is_accepted ? TIDINGS_CLIENT_WATCHING : TIDINGS_CLIENT_REFUSED,
+            .uri = tidings_str(w->uri),
+            .reason = reason,
+            .again = c->is_interrupted,
+        };
+        event_state(c, &e);
+    }
+}
+
+void watching_judged(struct tidings_client *c)
+{
+    struct tidings_error err;
+    size_t accepted = 0;
+    list_each (it, next, &c->watches) {
+        accepted += list_entry(it, struct watch, link)->is_accepted ? 1 : 0;
+    }
+    if (accepted > 0 || c->watch_count == 0) {
+        c->has_watched = c->has_watched || accepted > 0;
+        c->is_interrupted = false;
+        c->failures = 0;
+        return;
+    }
+    /* What was there once may be on its way back; what never was is a mistake. */
+    if (c->has_watched) {
+        tidings_fail(&err, TIDINGS_E_BUSY, "the server accepted none of the URIs");
+        client_lose(c, &err);
+    } else {
+        tidings_fail(&err, TIDINGS_E_NOTFOUND, "the server accepted none of the URIs");
+        client_give_up(c, &err);
+    }
+}
+
+/* ---- routing --------------------------------------------------------------------------------- */
+
+/* Could an update of `uri` be due to this watch? For servers that do not say so; what cannot be
+ * known counts as yes. */
+static bool covers(const struct watch *w, struct tidings_str uri)
+{
+    struct tidings_str own = tidings_str(w->uri);
+    if (strchr(w->uri, '?') || (w->options && strstr(w->options, "\"match\""))) {
+        return true;
+    }
+    return pattern_matches(PATTERN_CONTAINER, own, uri) ||
+           (strchr(w->uri, '{') && pattern_matches(PATTERN_TEMPLATE, own, uri)) ||
+           (strpbrk(w->uri, "*[") && pattern_matches(PATTERN_GLOB, own, uri));
+}
+
+static void tell(struct tidings_client *c, struct watch *w, struct tidings_client_update *u)
+{
+    list_each (it, next, &w->subscriptions) {
+        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        if (!s->is_ended && !client_is_stopping(c)) {
+            u->subscription = s;
+            s->fn(s->user, u);
+        }
+    }
+}
+
+/* Those it names; else that very URI; else whoever may cover it. */
+static void route(struct tidings_client *c, struct tidings_client_update *u)
+{
+    struct watch *w =
+        u->subscribed_uri.len > 0 ? watching_find(c, u->subscribed_uri) : watching_find(c, u->uri);
+    if (w) {
+        tell(c, w, u);
+    } else if (u->subscribed_uri.len == 0) {
+        list_each (it, next, &c->watches) {
+            w = list_entry(it, struct watch, link);
+            if (covers(w, u->uri)) {
+                tell(c, w, u);
+            }
+        }
+    }
+}
+
+static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
+{
+    return a.len > 0 ? a : b;
+}
+
+void watching_updated(struct tidings_client *c, struct tidings_str method, struct json *params,
+                      int64_t received_ms)
+{
+    struct json *meta = jv_get(params, "_meta");
+    struct json *metadata = jv_get(params, "metadata");
+    struct tidings_client_update u = {
+        .uri = jv_str(jv_get(params, "uri")),
+        .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
+                                   jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
+        .change = jv_str(jv_get(meta, "dev.tidings/change")),
+        .version = first_of(jv_str(jv_get(meta, "dev.tidings/version")),
+                            jv_str(jv_get(metadata, "version"))),
+        .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
+        .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
+        .received_ms = received_ms,
+    };
+    if (u.uri.len == 0) {
+        return;
+    }
+    if (u.change.len == 0) {
+        u.change = str_ends(method, STR("deleted")) ? STR("deleted") : STR("updated");
+    }
+    struct buf text;
+    struct jw w;
+    buf_init(&text, 2 * c->settings.max_bytes);
+    jw_init(&w, &text);
+    jw_value(&w, params);
+    u.params = text.failed ? STR("{}") : buf_str(&text);
+    route(c, &u);
+    buf_deinit(&text);
+}
