@@ -6,7 +6,9 @@
 #include "auth/auth.h"
 
 #include "auth/auth_private.h"
+#include "auth/introspect.h"
 #include "auth/jwks.h"
+#include "auth/remote.h"
 #include "auth/settings.h"
 #include "auth/token_file.h"
 #include "base/error.h"
@@ -15,6 +17,7 @@
 struct auth_files {
     struct token_file *tokens;           /* NULL: none configured */
     struct jwks *jwks[AUTH_ISSUERS_MAX]; /* NULL: not from a file */
+    struct credentials *credentials;
 };
 
 bool auth_is_configured(const struct auth_settings *settings)
@@ -64,7 +67,11 @@ static int load(const struct auth *a, struct auth_files *files, struct tidings_e
             rc = jwks_load(&files->jwks[i], tidings_str(issuer->name), issuer->jwks, err);
         }
     }
-    return rc < 0 ? error_wrap(err, rc, "key set") : 0;
+    if (rc < 0) {
+        return error_wrap(err, rc, "key set");
+    }
+    rc = a->credentials ? credentials_load(&files->credentials, a->credentials, err) : 0;
+    return rc < 0 ? error_wrap(err, rc, "credentials") : 0;
 }
 
 int auth_files_load(const struct auth *a, struct auth_files **ret, struct tidings_error *err)
@@ -89,6 +96,9 @@ static int put_all(struct auth *a, struct auth_files *files)
     for (size_t i = 0; i < a->issuer_count && rc == 0; i++) {
         rc = files->jwks[i] ? auth_shelve(a, jwks_value(files->jwks[i])) : 0;
     }
+    if (rc == 0 && files->credentials) {
+        rc = auth_shelve(a, credentials_value(files->credentials));
+    }
     auth_advance(a);
     return rc;
 }
@@ -96,6 +106,9 @@ static int put_all(struct auth *a, struct auth_files *files)
 void auth_files_put(struct auth *a, struct auth_files *take)
 {
     (void)put_all(a, take);
+    if (a->remote) {
+        remote_refresh(a->remote);
+    }
     auth_files_destroy(take);
 }
 
@@ -108,6 +121,7 @@ void auth_files_destroy(struct auth_files *files)
     for (size_t i = 0; i < AUTH_ISSUERS_MAX; i++) {
         shelf_value_unref(files->jwks[i] ? jwks_value(files->jwks[i]) : NULL);
     }
+    shelf_value_unref(files->credentials ? credentials_value(files->credentials) : NULL);
     mem_free(files);
 }
 
@@ -151,9 +165,11 @@ int auth_open(struct auth **ret, const struct auth_settings *settings, struct ti
 
 int auth_start(struct auth *a, struct tidings_error *err)
 {
-    (void)a;
-    (void)err;
-    return 0;
+    bool is_needed = a->introspection != NULL;
+    for (size_t i = 0; i < a->issuer_count; i++) {
+        is_needed = is_needed || a->issuers[i].is_remote;
+    }
+    return is_needed ? remote_start(&a->remote, a, err) : 0;
 }
 
 void auth_close(struct auth *a)
@@ -161,6 +177,7 @@ void auth_close(struct auth *a)
     if (!a) {
         return;
     }
+    remote_stop(a->remote);
     shelf_destroy(a->shelf);
     settings_drop(a);
     mem_free(a);

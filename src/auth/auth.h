@@ -30,9 +30,10 @@
 
 #include <tidings/types.h>
 
-#define AUTH_TOKEN_MAX 8192u   /* bytes of a token; a longer one is malformed */
-#define AUTH_NAME_MAX 512u     /* bytes of a name; a longer one makes its token invalid */
-#define AUTH_SCOPES_MAX 64u    /* of one token … */
+#define AUTH_TOKEN_MAX 8192u /* bytes of a token; a longer one is malformed */
+#define AUTH_NAME_MAX 255u   /* bytes of a name; a longer one makes its token invalid */
+#define AUTH_SCOPES_MAX 64u  /* of one token, each of at most AUTH_SCOPE_MAX bytes, … */
+#define AUTH_SCOPE_MAX 255u
 #define AUTH_SCOPE_BYTES 2048u /* … and their bytes together */
 #define AUTH_ISSUERS_MAX 8u
 #define AUTH_AUDIENCES_MAX 8u

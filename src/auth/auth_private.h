@@ -35,6 +35,7 @@ struct auth {
     struct remote *remote;       /* NULL: nothing has to be fetched, or not started */
     unsigned generation;         /* atomic */
     struct auth_fetches fetches; /* atomic, each of them */
+    bool is_failing;             /* atomic: introspection does */
 };
 
 /* Put a value on the shelf in the place of the one with its key. The caller's reference stays the

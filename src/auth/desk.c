@@ -3,7 +3,7 @@
  * A worker's desk: what was verified is remembered by the digest of its token, so that the token
  * itself is kept nowhere. The list of identities has the one not used for the longest time first.
  */
-#include "auth/auth_private.h"
+#include "auth/remote.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -15,6 +15,7 @@ struct auth_desk {
     struct map known; /* digest -> struct identity */
     struct list order;
     unsigned generation;     /* of what is known */
+    struct list questions;   /* that wait */
     struct identity *unkept; /* the answer to the last question, when it could not be remembered */
     struct auth_counts counts;
 };
@@ -136,15 +137,109 @@ static void settle(struct auth_desk *d, const struct verdict *v, const unsigned 
     accept(v->identity, answer);
 }
 
+/* ---- questions that wait --------------------------------------------------------------------- */
+
+void question_destroy(struct auth_question *q)
+{
+    identity_destroy(q->verdict.identity);
+    mailbox_unref(q->home);
+    mem_free(q);
+}
+
+static void drop_answer(struct letter *letter)
+{
+    question_destroy(list_entry(letter, struct auth_question, letter));
+}
+
+static void deliver_answer(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct auth_question *q = list_entry(letter, struct auth_question, letter);
+    struct auth_desk *d = q->desk;
+    struct auth_answer answer;
+    if (d) {
+        if (q->verdict.need == VERDICT_NEEDS_KEYS) {
+            verdict_find(d->auth, tidings_strn(q->token, q->token_len), q->digest, clock_wall_ms(),
+                         &q->verdict);
+        }
+        let_go(d, d->unkept);
+        d->unkept = NULL;
+        settle(d, &q->verdict, q->digest, &answer);
+        q->verdict.identity = NULL;
+        auth_cancel(q);
+        q->fn(q->user, &answer);
+    }
+    question_destroy(q);
+}
+
+void question_return(struct auth_question *q)
+{
+    q->letter.deliver = deliver_answer;
+    q->letter.drop = drop_answer;
+    mailbox_send(q->home, &q->letter);
+}
+
+void auth_cancel(struct auth_question *q)
+{
+    if (q) {
+        q->desk->counts.waiting--;
+        q->desk = NULL;
+        list_remove(&q->link);
+    }
+}
+
+/* NULL: there is nobody to ask, or one too many asks already. */
+static struct auth_question *put_question(struct auth_desk *d, struct tidings_str token,
+                                          const unsigned char *digest, const struct verdict *v)
+{
+    struct auth_question *q = NULL;
+    if (d->auth->remote && d->counts.waiting < AUTH_DESK_WAITING) {
+        q = mem_zalloc(sizeof(*q) + token.len + 1);
+    }
+    if (!q) {
+        return NULL;
+    }
+    list_init(&q->letter.link);
+    list_init(&q->waiting);
+    q->home = mailbox_ref(d->mailbox);
+    q->auth = d->auth;
+    q->verdict = *v;
+    q->generation = d->generation;
+    q->desk = d;
+    list_append(&d->questions, &q->link);
+    d->counts.waiting++;
+    memcpy(q->digest, digest, SHA256_BYTES);
+    q->token_len = token.len;
+    memcpy(q->token, token.ptr, token.len);
+    return q;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static bool find_out(struct auth_desk *d, struct tidings_str token, const unsigned char *digest,
+                     struct auth_answer *answer, struct auth_question **ret)
+{
+    struct verdict v;
+    verdict_find(d->auth, token, digest, clock_wall_ms(), &v);
+    struct auth_question *q = NULL;
+    if (v.need != VERDICT_FINAL) {
+        q = put_question(d, token, digest, &v);
+        if (!q) {
+            refuse(d, AUTH_UNAVAILABLE, "too many wait for an answer about their tokens", answer);
+            return true;
+        }
+        *ret = q;
+        return false;
+    }
+    settle(d, &v, digest, answer);
+    return true;
+}
+
 bool auth_ask(struct auth_desk *d, struct tidings_str token, struct auth_answer *answer,
               struct auth_question **question, auth_answer_fn fn, void *user)
 {
-    (void)question;
-    (void)fn;
-    (void)user;
     unsigned char digest[SHA256_BYTES];
     struct sha256 hash;
-    int64_t now_ms = clock_wall_ms();
     let_go(d, d->unkept);
     d->unkept = NULL;
     if (!is_token(token)) {
@@ -154,21 +249,19 @@ bool auth_ask(struct auth_desk *d, struct tidings_str token, struct auth_answer 
     sha256_init(&hash);
     sha256_put(&hash, token.ptr, token.len);
     sha256_end(&hash, digest);
-    struct identity *known = recall(d, digest, now_ms);
+    struct identity *known = recall(d, digest, clock_wall_ms());
     if (known) {
         d->counts.remembered++;
         accept(known, answer);
         return true;
     }
-    struct verdict v;
-    verdict_find(d->auth, token, digest, now_ms, &v);
-    settle(d, &v, digest, answer);
-    return true;
-}
-
-void auth_cancel(struct auth_question *question)
-{
-    (void)question;
+    if (find_out(d, token, digest, answer, question)) {
+        return true;
+    }
+    (*question)->fn = fn;
+    (*question)->user = user;
+    remote_ask(d->auth->remote, *question);
+    return false;
 }
 
 /* ---- the desk itself ------------------------------------------------------------------------- */
@@ -187,6 +280,7 @@ struct auth_desk *auth_desk_create(struct auth *a, struct mailbox *mailbox, auth
     d->generation = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
     map_init(&d->known);
     list_init(&d->order);
+    list_init(&d->questions);
     return d;
 }
 
@@ -194,6 +288,9 @@ void auth_desk_destroy(struct auth_desk *d)
 {
     if (!d) {
         return;
+    }
+    list_each (it, next, &d->questions) {
+        auth_cancel(list_entry(it, struct auth_question, link));
     }
     forget_all(d);
     let_go(d, d->unkept);

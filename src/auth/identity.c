@@ -9,7 +9,7 @@
 
 bool scope_list_add(struct scope_list *l, struct tidings_str scope)
 {
-    if (scope.len == 0 || scope.len > AUTH_SCOPE_BYTES) {
+    if (scope.len == 0 || scope.len > AUTH_SCOPE_MAX) {
         return false;
     }
     for (size_t i = 0; i < scope.len; i++) {
@@ -54,6 +54,11 @@ bool identity_is_name(struct tidings_str name, size_t max)
         }
     }
     return true;
+}
+
+bool identity_fits(struct tidings_str issuer, struct tidings_str name)
+{
+    return issuer.len + (issuer.len > 0) + name.len <= AUTH_NAME_MAX;
 }
 
 struct identity *identity_create(struct tidings_str issuer, struct tidings_str name,

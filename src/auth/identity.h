@@ -23,6 +23,9 @@ bool scope_list_add_all(struct scope_list *l, struct tidings_str scopes);
 /* UTF-8, no control characters, not empty, and not longer than `max`. */
 bool identity_is_name(struct tidings_str name, size_t max);
 
+/* Is the whole name short enough? */
+bool identity_fits(struct tidings_str issuer, struct tidings_str name);
+
 struct identity {
     struct auth_identity is;
     /* The desk's. */

@@ -44,6 +44,10 @@ static void accept(const struct auth *a, const struct issuer *issuer, const stru
                    struct verdict *ret)
 {
     struct tidings_str prefix = a->issuer_count > 1 ? tidings_str(issuer->name) : STR_EMPTY;
+    if (!identity_fits(prefix, claims->name)) {
+        refuse(ret, "the name in the token is too long");
+        return;
+    }
     struct identity *i =
         identity_create(prefix, claims->name, &claims->scopes, claims->expires_ms, AUTH_BY_JWT);
     *ret = i ? (struct verdict){.outcome = AUTH_OK, .identity = i}

@@ -153,7 +153,7 @@ static void *serve(void *arg)
     while ((fd = accept(s->fd, NULL, NULL)) >= 0) {
         struct connection *c = calloc(1, sizeof(*c));
         pthread_mutex_lock(&s->lock);
-        if (!c || s->count == 64) {
+        if (!c || s->count == sizeof(s->fds) / sizeof(s->fds[0])) {
             abort();
         }
         *c = (struct connection){s, s->count, fd};

@@ -27,8 +27,8 @@ struct scripted_server {
     char url[64];
     pthread_t thread;
     pthread_mutex_t lock; /* guards what follows */
-    pthread_t threads[64];
-    int fds[64];
+    pthread_t threads[1024];
+    int fds[1024];
     size_t count;
     char log[16384]; /* one line per request: method, rpc method */
     void *user;

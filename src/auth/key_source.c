@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Fetching, in one or two steps: where the keys are (when nobody said), and the keys. Whoever waits
+ * goes home at the end of it, however it ended, and looks at the shelf again.
+ */
+#include "auth/key_source.h"
+
+#include "auth/jwks.h"
+#include "auth/settings.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "json/json.h"
+
+#define BUDGET_MAX 3u
+#define METADATA_DEPTH 16u
+
+struct key_source {
+    struct remote *remote;
+    struct auth *auth;
+    const struct issuer *issuer;
+    char *url;     /* where the keys are; NULL: not found out yet */
+    unsigned step; /* of finding out */
+    struct list waiting;
+    struct loop_timer *timer;
+    uint64_t good_ms;     /* when there were keys last; 0: never */
+    unsigned budget;      /* fetches that tokens may cause */
+    uint64_t budgeted_ms; /* when one was added last */
+    bool is_busy;
+};
+
+static void fetch_keys(struct key_source *s);
+static void find_out(struct key_source *s);
+
+/* ---- the end of it --------------------------------------------------------------------------- */
+
+static void end(struct key_source *s, uint64_t again_ms)
+{
+    s->is_busy = false;
+    list_each (it, next, &s->waiting) {
+        list_remove(it);
+        question_return(list_entry(it, struct auth_question, waiting));
+    }
+    loop_timer_start(s->timer, again_ms, 0);
+}
+
+static int take_off(void *user, const struct shelf_value *old)
+{
+    (void)user;
+    return old ? SHELF_REMOVE : SHELF_KEEP;
+}
+
+static void fail(struct key_source *s, const char *why)
+{
+    struct auth *a = s->auth;
+    __atomic_add_fetch(&a->fetches.failures, 1, __ATOMIC_RELAXED);
+    log_warn("keys cannot be fetched", "issuer=%s url=%s reason=\"%s\"", s->issuer->name,
+             s->url ? s->url : "unknown", why);
+    if (!s->issuer->jwks) { /* perhaps they are somewhere else now */
+        mem_free(s->url);
+        s->url = NULL;
+    }
+    if (s->good_ms && clock_monotonic_ms() - s->good_ms >= a->stale_ms) {
+        s->good_ms = 0;
+        (void)shelf_update(a->shelf, tidings_str(s->issuer->name), NULL, take_off, NULL);
+        auth_advance(a);
+        log_warn("keys are too old", "issuer=%s", s->issuer->name);
+    }
+    end(s, a->interval_ms);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* A reference to what is in effect keeps its place in memory while it is compared. */
+static int put(struct key_source *s, struct jwks *fresh)
+{
+    struct jwks *old = jwks_of(shelf_find(s->auth->shelf, jwks_value(fresh)->key));
+    int rc = 0;
+    if (!old || !jwks_is_same(old, fresh)) {
+        rc = auth_shelve(s->auth, jwks_value(fresh));
+        auth_advance(s->auth);
+        log_info("keys fetched", "issuer=%s count=%zu", s->issuer->name, jwks_count(fresh));
+    }
+    if (old) {
+        shelf_value_unref(jwks_value(old));
+    }
+    return rc;
+}
+
+static void on_keys(void *user, long status, struct tidings_str body,
+                    const struct tidings_error *err)
+{
+    struct key_source *s = user;
+    struct jwks *fresh = NULL;
+    struct tidings_error why = {0, ""};
+    if (status != 200) {
+        if (status == 0) {
+            why = *err;
+        } else {
+            tidings_fail(&why, TIDINGS_E_IO, "status %ld", status);
+        }
+        fail(s, why.text);
+        return;
+    }
+    int rc = jwks_parse(&fresh, tidings_str(s->issuer->name), body, &why);
+    if (rc == 0) {
+        rc = put(s, fresh);
+        shelf_value_unref(jwks_value(fresh));
+    }
+    if (rc < 0) {
+        fail(s, why.text[0] ? why.text : "out of memory");
+        return;
+    }
+    s->good_ms = clock_monotonic_ms();
+    end(s, s->auth->refresh_ms);
+}
+
+static void fetch_keys(struct key_source *s)
+{
+    __atomic_add_fetch(&s->auth->fetches.keys, 1, __ATOMIC_RELAXED);
+    if (remote_fetch(s->remote, &(struct remote_request){.url = s->url}, on_keys, s) < 0) {
+        fail(s, "out of memory");
+    }
+}
+
+/* ---- where they are -------------------------------------------------------------------------- */
+
+/* The issuer's own metadata must name it exactly (RFC 8414 §3.3), and keys safely. */
+static char *read_metadata(const struct key_source *s, struct tidings_str body)
+{
+    struct json *root = NULL;
+    char *url = NULL;
+    if (jv_parse(body, METADATA_DEPTH, &root, NULL) == 0) {
+        struct tidings_str keys = jv_str(jv_get(root, "jwks_uri"));
+        if (str_eq(jv_str(jv_get(root, "issuer")), tidings_str(s->issuer->name)) &&
+            settings_is_safe_url(keys)) {
+            url = str_dup(keys);
+        }
+        jv_unref(root);
+    }
+    return url;
+}
+
+static void on_metadata(void *user, long status, struct tidings_str body,
+                        const struct tidings_error *err)
+{
+    struct key_source *s = user;
+    (void)err;
+    s->url = status == 200 ? read_metadata(s, body) : NULL;
+    if (s->url) {
+        fetch_keys(s);
+    } else {
+        s->step++;
+        find_out(s);
+    }
+}
+
+/* RFC 8414 §3.1 puts the well-known part between host and path; OpenID Connect Discovery §4 behind
+ * both. */
+static void put_place(struct buf *out, struct tidings_str issuer, unsigned step)
+{
+    ptrdiff_t slash = str_find(str_skip(issuer, sizeof("https://") - 1), '/');
+    size_t host = slash < 0 ? issuer.len : sizeof("https://") - 1 + (size_t)slash;
+    struct tidings_str path = str_skip(issuer, host);
+    while (path.len > 0 && path.ptr[path.len - 1] == '/') {
+        path.len--;
+    }
+    buf_put(out, issuer.ptr, host);
+    if (step == 0) {
+        buf_puts(out, STR("/.well-known/oauth-authorization-server"));
+        buf_puts(out, path);
+    } else {
+        buf_puts(out, path);
+        buf_puts(out, STR("/.well-known/openid-configuration"));
+    }
+}
+
+static void find_out(struct key_source *s)
+{
+    struct buf url;
+    if (s->step > 1) {
+        fail(s, "neither metadata of the issuer names it and its keys (name them: a key set)");
+        return;
+    }
+    buf_init(&url, 8192);
+    put_place(&url, tidings_str(s->issuer->name), s->step);
+    int rc = url.failed ? url.failed
+                        : remote_fetch(s->remote, &(struct remote_request){.url = url.ptr},
+                                       on_metadata, s);
+    buf_deinit(&url);
+    if (rc < 0) {
+        fail(s, "out of memory");
+    }
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static void fetch(struct key_source *s)
+{
+    if (s->is_busy) {
+        return;
+    }
+    s->is_busy = true;
+    loop_timer_stop(s->timer);
+    s->step = 0;
+    if (s->url) {
+        fetch_keys(s);
+    } else {
+        find_out(s);
+    }
+}
+
+static void on_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    fetch(user);
+}
+
+static bool take_budget(struct key_source *s)
+{
+    uint64_t now = clock_monotonic_ms(), intervals = (now - s->budgeted_ms) / s->auth->interval_ms;
+    if (s->budget == BUDGET_MAX) {
+        s->budgeted_ms = now;
+    } else if (intervals > 0) {
+        uint64_t more = s->budget + intervals;
+        s->budget = more < BUDGET_MAX ? (unsigned)more : BUDGET_MAX;
+        s->budgeted_ms += intervals * s->auth->interval_ms;
+    }
+    if (s->budget == 0) {
+        return false;
+    }
+    s->budget--;
+    return true;
+}
+
+void key_source_ask(struct key_source *s, struct auth_question *q)
+{
+    /* There were other keys when it was asked: look at those first. */
+    bool is_news = q->generation != __atomic_load_n(&s->auth->generation, __ATOMIC_ACQUIRE);
+    if (is_news || (!s->is_busy && !take_budget(s))) {
+        question_return(q);
+        return;
+    }
+    list_append(&s->waiting, &q->waiting);
+    fetch(s);
+}
+
+void key_source_refresh(struct key_source *s)
+{
+    fetch(s);
+}
+
+struct key_source *key_source_create(struct remote *r, struct auth *a, const struct issuer *issuer)
+{
+    struct key_source *s = mem_zalloc(sizeof(*s));
+    if (!s) {
+        return NULL;
+    }
+    s->remote = r;
+    s->auth = a;
+    s->issuer = issuer;
+    s->budget = BUDGET_MAX;
+    list_init(&s->waiting);
+    s->timer = loop_timer_open(remote_loop(r), on_timer, s);
+    s->url = issuer->jwks ? str_dup(tidings_str(issuer->jwks)) : NULL;
+    if (!s->timer || (issuer->jwks && !s->url)) {
+        key_source_destroy(s);
+        return NULL;
+    }
+    fetch(s);
+    return s;
+}
+
+void key_source_destroy(struct key_source *s)
+{
+    if (!s) {
+        return;
+    }
+    list_each (it, next, &s->waiting) {
+        list_remove(it);
+        question_destroy(list_entry(it, struct auth_question, waiting));
+    }
+    loop_timer_close(s->timer);
+    mem_free(s->url);
+    mem_free(s);
+}
