@@ -169,7 +169,8 @@ struct walk {
     struct tidings_list list;
     struct listen_pending pending;
     struct core *core;
-    struct catalog *catalog; /* a reference */
+    const struct principal *who; /* a reference */
+    struct catalog *catalog;     /* a reference */
     enum match_kind kind;
     size_t mount, found;
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
@@ -184,6 +185,7 @@ static void walk_free(struct walk *k)
     }
     list_remove(&k->pending.link);
     catalog_unref(k->catalog);
+    principal_unref(k->who);
     mem_free(k);
 }
 
@@ -204,7 +206,7 @@ static struct sub *walk_sub(struct walk *k)
 static int walk_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct walk *k = list_entry(list, struct walk, list);
-    if (!match_kind_matches(k->kind, k->text, row->uri)) {
+    if (!match_kind_matches(k->kind, k->text, row->uri) || !access_subscribes(k->who, row->uri)) {
         return 1;
     }
     struct tidings_resource *copy = resource_dup(row);
@@ -227,9 +229,7 @@ static void walk_end(struct walk *k)
 {
     struct sub *sub = walk_sub(k);
     for (size_t i = 0; sub && i < k->found; i++) {
-        if (access_allows(sub->listen->peer->who, ACCESS_READ, k->rows[i]->uri)) {
-            offer_state(sub, k->rows[i]);
-        }
+        offer_state(sub, k->rows[i]);
     }
     walk_free(k);
 }
@@ -270,6 +270,7 @@ static void show_matching(struct sub *sub)
     }
     char *at = k->memory;
     k->core = listen->peer->core;
+    k->who = principal_ref(listen->peer->who);
     k->catalog = catalog_ref(k->core->catalog);
     k->kind = sub->kind;
     k->spelled = str_place(&at, sub_spelled(sub));

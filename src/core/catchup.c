@@ -69,11 +69,8 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
         if (went_elsewhere(peer, change->seq)) {
             continue;
         }
+        lists_replay(peer, &c->changes[i], c->since);
         if (change->lists != 0) {
-            list_each (it, next, &peer->listens) {
-                struct listen *listen = list_entry(it, struct listen, link);
-                peer_owe_lists(peer, listen, change->lists, change->seq);
-            }
             continue;
         }
         if (change->everything) {

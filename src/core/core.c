@@ -63,6 +63,7 @@ static void flush_dirty(void *user)
             sendq_batch_flush(&core->batch);
         }
     }
+    core->shown.is_valid = false;
     set_window_timer(core);
 }
 
@@ -71,6 +72,7 @@ static void on_tick(struct loop_timer *timer, void *user)
     (void)timer;
     session_sweep(user);
     calls_expire(user);
+    core_expire_principals(user);
 }
 
 /* A regex took too long too often. */
@@ -117,10 +119,11 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     loop_hook_add(loop, &core->flush_hook, flush_dirty, core);
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
+    core->list_timer = loop_timer_open(loop, lists_on_period, core);
     bool has_handlings = handlings_open(core);
     bool has_marks = !hub_is_durable(hub) || cursor_marks_init(&core->marks, hub_first(hub));
-    if (!core->mailbox || !core->tick || !core->window_timer || !has_handlings || !has_marks ||
-        hub_attach(hub, core) < 0) {
+    if (!core->mailbox || !core->tick || !core->window_timer || !core->list_timer ||
+        !has_handlings || !has_marks || hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     loop_timer_start(core->tick, TICK_MS, TICK_MS);
@@ -141,7 +144,9 @@ struct json *core_subject(struct core *core, const struct change *change)
         buf_puts(&text, STR("{\"uri\":"));
         buf_puts(&text, change->uri_json);
         buf_puts(&text, STR(",\"metadata\":{"));
-        buf_puts(&text, change->metadata_json); /* never empty: it has a version */
+        /* With rules a filter must not tell what its subscriber is not shown. Never empty. */
+        buf_puts(&text,
+                 core->access ? change_metadata_without_version(change) : change->metadata_json);
         buf_putf(&text, ",\"change_type\":\"%s\"}}", change_type_name(change, change->kind));
         if (!text.failed) {
             (void)jv_parse(buf_str(&text), core->limits->max_depth + 2, &core->subject, NULL);
@@ -232,6 +237,7 @@ void core_deinit(struct core *core)
     loop_hook_remove(&core->flush_hook);
     sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
+    loop_timer_close(core->list_timer);
     loop_timer_close(core->window_timer);
     loop_timer_close(core->stop.timer);
     handlings_close(core);
@@ -249,6 +255,7 @@ void core_deinit(struct core *core)
     option_rules_unref(core->rules);
     map_deinit(&core->sessions);
     principals_deinit(&core->principals);
+    access_rules_unref(core->access);
     match_deinit(&core->match);
     catalog_unref(core->catalog);
     for (unsigned i = 0; i < FEATURE_KINDS; i++) {
@@ -386,5 +393,8 @@ void core_on_change(struct core *core, const struct change *change)
         struct change *shared = (struct change *)(uintptr_t)change;
         match_find(&core->match, change->uri, offer, shared);
         core_find_covered(core, change->uri, offer, shared);
+        if (core->access && change->kind != TIDINGS_CHANGE_UPDATED) {
+            lists_touch(core, change->uri);
+        }
     }
 }

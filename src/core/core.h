@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "base/mailbox.h"
 #include "base/sendq.h"
+#include "core/access.h"
 #include "core/catalog.h"
 #include "core/dialect.h"
 #include "core/feature.h"
@@ -19,6 +20,7 @@
 #include "core/match.h"
 #include "core/options.h"
 #include "core/principal.h"
+#include "core/shown.h"
 #include "core/values.h"
 #include "core/window.h"
 
@@ -69,8 +71,10 @@ struct core {
     uint64_t epoch;
     uint64_t last_seq;         /* of the newest change seen */
     struct cursor_marks marks; /* where numbers stand in the store */
+    struct shown_cursor shown; /* of this turn */
 
     struct match match;
+    struct access_rules *access;  /* a reference; NULL: everybody may do everything */
     struct principals principals; /* everybody who is there */
     struct map sessions;          /* by id */
     struct list session_list;     /* least recently active first */
@@ -90,9 +94,10 @@ struct core {
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
-    struct handlings handlings; /* tools and prompts the application is working on */
-    struct list asked;          /* calls that wait for a provider, longest first */
-    size_t outstanding;         /* requests that providers have not finished */
+    struct loop_timer *list_timer; /* of classes that are owed a list_changed */
+    struct handlings handlings;    /* tools and prompts the application is working on */
+    struct list asked;             /* calls that wait for a provider, longest first */
+    size_t outstanding;            /* requests that providers have not finished */
     struct core_stats stats;
     uint32_t peers_made;
     bool stopping;
@@ -134,6 +139,10 @@ void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
 uint64_t core_rate(const struct core *core, const struct sub *sub);
 /* From now on new subscriptions follow these rules. Takes the reference. */
 void core_set_rules(struct core *core, struct option_rules *rules);
+/* From now on these say who may do what; NULL: everybody everything. Takes the reference. */
+void core_set_access(struct core *core, struct access_rules *rules);
+/* End the streams of those whose time is over. */
+void core_expire_principals(struct core *core);
 /* The cursor of one who has heard of everything up to that number. */
 struct log_cursor core_cursor(const struct core *core, uint64_t seq);
 /* A change arrived from the hub. */

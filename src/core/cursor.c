@@ -37,6 +37,11 @@ bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
     return true;
 }
 
+bool cursor_is_sealed(struct tidings_str text)
+{
+    return str_eq(text, STR("-")) || (text.len > CURSOR_TEXT && text.len <= CURSOR_SEALED);
+}
+
 struct tidings_str cursor_print(const struct log_cursor *c, char out[CURSOR_TEXT])
 {
     int n = snprintf(out, CURSOR_TEXT, c->has_position ? "%llx.%llu.%llu" : "%llx.%llu",

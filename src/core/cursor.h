@@ -13,6 +13,7 @@
 #include <tidings/types.h>
 
 #define CURSOR_TEXT 64u
+#define CURSOR_SEALED 160u /* bytes of a seal around it (core/shown.h) */
 
 struct log_cursor {
     uint64_t epoch, seq;
@@ -20,6 +21,8 @@ struct log_cursor {
     bool has_position;
 };
 
+/* Does it look like a seal? */
+bool cursor_is_sealed(struct tidings_str text);
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
 struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 

@@ -237,6 +237,9 @@ struct dialect_updated {
     struct tidings_str listen_id_json;  /* empty: legacy */
     struct tidings_str value_json;      /* contents; with PROFILE_DATA members; empty: none */
     struct log_cursor cursor;
+    struct tidings_str sealed; /* instead of the cursor; empty: not */
+    bool hides_version;        /* of those who may not see everything: see store/change.h */
+    bool hides_from;
     unsigned merged; /* how many changes this stands for */
     bool truncated;
     bool suspended;    /* this subscription is not evaluated any more */

@@ -240,7 +240,8 @@ struct pieces {
     struct tidings_str at[PIECES_MAX];
     unsigned count;
     size_t size;
-    char small[256]; /* short members that depend on the subscriber; the longest is 251 */
+    char small[256 + CURSOR_SEALED]; /* short members that depend on the subscriber; without a
+                                      * sealed cursor at most 251 bytes */
     size_t small_len;
 };
 
@@ -272,12 +273,12 @@ static void put_digits(struct pieces *p, uint64_t n, unsigned base)
 
 #define PUT_LITERAL(p, literal) put_small((p), (literal), sizeof(literal) - 1)
 
-static void small_members(struct pieces *p, const struct dialect_updated *u)
+static void put_cursor(struct pieces *p, const struct dialect_updated *u)
 {
-    PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
-    const char *kind = change_kind_name(u->kind);
-    put_small(p, kind, strlen(kind));
-    PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
+    if (u->sealed.len > 0) {
+        put_small(p, u->sealed.ptr, u->sealed.len);
+        return;
+    }
     put_digits(p, u->cursor.epoch, 16);
     PUT_LITERAL(p, ".");
     put_digits(p, u->cursor.seq, 10);
@@ -285,6 +286,15 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
         PUT_LITERAL(p, ".");
         put_digits(p, u->cursor.position, 10);
     }
+}
+
+static void small_members(struct pieces *p, const struct dialect_updated *u)
+{
+    PUT_LITERAL(p, ",\"dev.tidings/change\":\"");
+    const char *kind = change_kind_name(u->kind);
+    put_small(p, kind, strlen(kind));
+    PUT_LITERAL(p, "\",\"dev.tidings/cursor\":\"");
+    put_cursor(p, u);
     PUT_LITERAL(p, "\"");
     if (u->merged > 1) {
         PUT_LITERAL(p, ",\"dev.tidings/merged\":");
@@ -307,9 +317,11 @@ static void small_members(struct pieces *p, const struct dialect_updated *u)
 static void metadata_pieces(struct pieces *p, const struct dialect_updated *u)
 {
     piece(p, STR("{\"change_type\":\""));
-    piece(p, tidings_str(change_type_name(u->change, u->kind)));
+    piece(p, tidings_str(u->hides_from ? change_kind_name(u->kind)
+                                       : change_type_name(u->change, u->kind)));
     piece(p, STR("\","));
-    piece(p, u->change->metadata_json);
+    piece(p,
+          u->hides_version ? change_metadata_without_version(u->change) : u->change->metadata_json);
     piece(p, STR("}"));
 }
 
@@ -332,8 +344,10 @@ static void gather(struct pieces *p, const struct dialect_updated *u)
     piece(p, STR(",\"dev.tidings/subscribedUri\":"));
     piece(p, u->subscribed_json);
     if (u->change) {
-        piece(p, STR(","));
-        piece(p, u->change->meta_json);
+        struct tidings_str meta = u->change->meta_json;
+        meta = str_skip(meta, u->hides_version ? u->change->meta_version_len : 0);
+        meta.len -= u->hides_from ? u->change->meta_from_len : 0;
+        piece(p, meta);
     }
     if (u->change) {
         piece(p, STR(",\"dev.tidings/metadata\":"));

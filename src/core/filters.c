@@ -200,7 +200,7 @@ static bool satisfies(struct sub *sub, const struct change *change)
 bool filters_pass(struct sub *sub, const struct change *change, bool alone)
 {
     const struct peer *peer = sub->peer;
-    if (!access_allows(peer->who, ACCESS_READ, change->uri)) {
+    if (!access_hears(peer->who, change)) {
         return false;
     }
     const struct sub_extra *x = sub->extra;

@@ -44,6 +44,7 @@ static void handling_free(struct tidings_call *h)
     limit_leave(h->base.core->book, LIMIT_CALLS);
     handling_ask_deinit(h);
     feature_unref(h->feature);
+    principal_unref(h->who);
     jv_unref(h->root);
     buf_deinit(&h->arguments_text);
     buf_deinit(&h->json_text);
@@ -284,6 +285,7 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     h->base.on_cancel = on_cancel;
     h->call = call;
     h->kind = kind;
+    h->who = principal_ref(call->who);
     h->feature = feature_ref(f);
     h->root = jv_ref(call->root);
     h->arguments = jv_get(call->msg.params, "arguments");

@@ -70,11 +70,12 @@ struct tidings_call {
     struct list link;    /* in core->handlings.all */
     struct call *call;   /* NULL once the client has an answer */
     const struct handling_kind *kind;
-    struct feature *feature;   /* a reference */
-    struct json *root;         /* a reference: the message */
-    struct json *arguments;    /* in it; NULL: none */
-    struct json *meta;         /* in it: of a modern request; NULL in the legacy era */
-    struct tidings_str origin; /* in it: who the client says it is; or empty */
+    const struct principal *who; /* a reference: on whose behalf */
+    struct feature *feature;     /* a reference */
+    struct json *root;           /* a reference: the message */
+    struct json *arguments;      /* in it; NULL: none */
+    struct json *meta;           /* in it: of a modern request; NULL in the legacy era */
+    struct tidings_str origin;   /* in it: who the client says it is; or empty */
     struct buf arguments_text, json_text;
     struct handling_ask ask;
     uint64_t deadline_ms;

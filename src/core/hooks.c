@@ -90,20 +90,6 @@ void hooks_deinit(struct hooks *hooks)
     *hooks = (struct hooks){0};
 }
 
-/* What everything that a pattern matches begins with. */
-static struct tidings_str beginning(enum match_kind kind, struct tidings_str pattern)
-{
-    static const char *const wild[] = {
-        [MATCH_LITERAL] = "", [MATCH_CONTAINER] = "", [MATCH_TEMPLATE] = "{",
-        [MATCH_GLOB] = "*[",  [MATCH_GLOB_Q] = "*[?", [MATCH_REGEX] = "",
-    };
-    size_t end = 0;
-    while (end < pattern.len && !strchr(wild[kind], pattern.ptr[end])) {
-        end++;
-    }
-    return tidings_strn(pattern.ptr, end);
-}
-
 bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidings_str pattern)
 {
     if (kind == MATCH_REGEX) {
@@ -114,6 +100,6 @@ bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidin
     }
     /* Whether two patterns meet is hard to say; whether they cannot is easy. */
     struct tidings_str own = tidings_strn(hook->text.ptr, hook->fixed);
-    struct tidings_str other = beginning(kind, pattern);
+    struct tidings_str other = match_kind_beginning(kind, pattern);
     return str_starts(own, other) || str_starts(other, own);
 }

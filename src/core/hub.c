@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/hub_private.h"
+#include "core/peer.h"
 #include "store/change.h"
 
 #define POOL_THREADS 2u
@@ -119,12 +120,17 @@ int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_er
 struct catalog_letter {
     struct letter letter;
     struct catalog *catalog;
+    size_t len;
+    char uri[]; /* that came or went; empty: of no list */
 };
 
 static void catalog_deliver(struct letter *letter, void *owner)
 {
     struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
     core_set_catalog(owner, l->catalog);
+    if (l->len > 0) {
+        lists_touch(owner, tidings_strn(l->uri, l->len));
+    }
     mem_free(l);
 }
 
@@ -135,18 +141,23 @@ static void catalog_drop(struct letter *letter)
     mem_free(l);
 }
 
-static void swap_catalog(struct hub *hub, struct catalog *next)
+/* `uri`: what came or went, a resource or template; empty: neither. */
+static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_str uri)
 {
     catalog_unref(hub->catalog);
     hub->catalog = next;
     for (size_t i = 0; i < hub->core_count; i++) {
-        struct catalog_letter *l = mem_zalloc(sizeof(*l));
+        struct catalog_letter *l = mem_zalloc(sizeof(*l) + uri.len);
         if (!l) {
             continue; /* the worker keeps the older snapshot until the next one */
         }
         l->letter.deliver = catalog_deliver;
         l->letter.drop = catalog_drop;
         l->catalog = catalog_ref(next);
+        l->len = uri.len;
+        if (uri.len > 0) {
+            memcpy(l->uri, uri.ptr, uri.len);
+        }
         mailbox_send(hub->cores[i]->mailbox, &l->letter);
     }
 }
@@ -162,7 +173,7 @@ static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
     if (!next) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    swap_catalog(hub, next);
+    swap_catalog(hub, next, entry->about->uri);
     hub_list_changed(hub, CHANGE_LIST);
     return 0;
 }
@@ -180,7 +191,7 @@ static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is registered as '%.*s'",
                             STR_ARG(uri));
     }
-    swap_catalog(hub, next);
+    swap_catalog(hub, next, uri);
     hub_list_changed(hub, CHANGE_LIST);
     return 0;
 }
@@ -212,7 +223,7 @@ static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
     if (!next) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    swap_catalog(hub, next);
+    swap_catalog(hub, next, STR_EMPTY);
     return 0;
 }
 
@@ -247,7 +258,7 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
         provider_destroy(p);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    swap_catalog(hub, next);
+    swap_catalog(hub, next, STR_EMPTY);
     if (ret) {
         *ret = p;
     }
@@ -276,7 +287,7 @@ void hub_unmount_new(struct hub *hub, const struct catalog *before)
             }
         }
         next->mount_count = kept;
-        swap_catalog(hub, next);
+        swap_catalog(hub, next, STR_EMPTY);
         for (size_t i = 0; i < now->mount_count; i++) {
             if (!is_mounted(before, now->mounts[i])) {
                 provider_destroy(now->mounts[i]);

@@ -17,6 +17,7 @@
 #include "core/feature.h"
 #include "store/changelog.h"
 
+struct access_rules;
 struct core;
 struct hub;
 struct limit_book;
@@ -56,6 +57,8 @@ struct catalog *hub_catalog(struct hub *hub);
 struct pool *hub_pool(struct hub *hub);
 /* For handlers that block: apart from the other, which reads must not wait for. */
 struct pool *hub_handlers(struct hub *hub);
+/* How long one list_changed is after the other at least. */
+uint64_t hub_list_period(const struct hub *hub);
 /* For what clients keep for handlers; any thread. */
 const struct seal_key *hub_seal(const struct hub *hub);
 /* Limits, and what clients use of them; any thread. They live as long as the hub. */
@@ -69,6 +72,9 @@ int hub_attach(struct hub *hub, struct core *core);
 /* Hub thread: rules of subscriptions to come, on every worker. The reference stays the caller's.
  * TIDINGS_E_NOMEM: some have the old ones still. */
 int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err);
+/* Likewise what everybody may do (NULL: everything): on all workers, or with TIDINGS_E_NOMEM on
+ * none. They narrow what goes on. */
+int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_error *err);
 /* Hub thread: to the first worker's mailbox; dropped when there is none. */
 void hub_forward(struct hub *hub, struct letter *letter);
 void hub_detach_all(struct hub *hub);

@@ -182,6 +182,11 @@ struct feature_list *hub_features(struct hub *hub, enum feature_kind kind)
     return feature_list_ref(hub->features[kind]);
 }
 
+uint64_t hub_list_period(const struct hub *hub)
+{
+    return hub->options.list_changed_ms;
+}
+
 struct pool *hub_handlers(struct hub *hub)
 {
     return hub->handlers;

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "core/call.h"
 #include "core/method.h"
@@ -423,6 +424,15 @@ void inbound_text(struct channel *channel, struct tidings_str text,
 {
     struct json *root = NULL;
     struct tidings_error err;
+    if (principal_renew(channel->core, &channel->who) < 0) {
+        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        return;
+    }
+    if (!channel->ops->is_http && principal_is_expired(channel->who, clock_wall_ms())) {
+        inbound_refuse(channel, 401, RPC_INVALID_REQUEST,
+                       "the token this connection began with has expired; connect again");
+        return;
+    }
     int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);
     if (rc < 0) {
         if (rc == TIDINGS_E_LIMIT) {
@@ -474,7 +484,10 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
         return;
     }
     int rc = session_open_stream(session, channel, h->last_event_id);
-    if (rc < 0) {
+    if (rc == TIDINGS_E_DENIED) {
+        inbound_refuse(channel, 404, RPC_SESSION,
+                       "no such event; open the stream without Last-Event-ID");
+    } else if (rc < 0) {
         limit_hit(channel->core->book, LIMIT_SESSION_STREAMS);
         inbound_refuse(channel, 409, RPC_SESSION,
                        "this session has %u streams open already; close one first",

@@ -48,7 +48,8 @@ static void read_options(struct subscribing *s, struct wish *w, struct json *giv
     w->kept = jv_ref(w->options.filter);
     w->options.origin = arena_dup(&s->arena, w->options.origin);
     w->options.baseline = arena_dup(&s->arena, w->options.baseline);
-    if (!w->options.origin.ptr || !w->options.baseline.ptr) {
+    w->options.sealed = arena_dup(&s->arena, w->options.sealed);
+    if (!w->options.origin.ptr || !w->options.baseline.ptr || !w->options.sealed.ptr) {
         wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
     }
 }

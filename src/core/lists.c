@@ -5,6 +5,7 @@
  * client is one message.
  */
 #include "base/str.h"
+#include "core/hub.h"
 #include "core/peer.h"
 #include "store/change.h"
 
@@ -30,11 +31,81 @@ void lists_offer(struct core *core, unsigned lists)
 {
     list_each (it, next, &core->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
+        unsigned seen = lists & ~(access_is_full(listen->peer->who) ? 0u : LIST_RESOURCES);
         if (listen->live && listen->peer->sink && !listen->peer->catchup) {
-            peer_owe_lists(listen->peer, listen, lists, core->last_seq);
+            peer_owe_lists(listen->peer, listen, seen, core->last_seq);
         }
     }
 }
+
+/* ---- those who may not see everything -------------------------------------------------------- */
+
+/* Also those without a stream: the log has no row for what the program registers. */
+static void tell_class(struct core *core, struct access_class *class, uint64_t now)
+{
+    class->told_ms = now;
+    class->owes_list = false;
+    list_each (it, next, &core->list_watchers) {
+        struct listen *listen = list_entry(it, struct listen, list_link);
+        if (listen->peer->who && listen->peer->who->class == class) {
+            peer_owe_lists(listen->peer, listen, LIST_RESOURCES, core->last_seq);
+        }
+    }
+}
+
+void lists_touch(struct core *core, struct tidings_str uri)
+{
+    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop);
+    list_each (it, next, &core->principals.classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (class->is_full || !access_class_reaches(class, ACCESS_LIST, uri)) {
+            continue;
+        }
+        if (class->told_ms == 0 || now >= class->told_ms + period) {
+            tell_class(core, class, now);
+        } else if (!class->owes_list) {
+            class->owes_list = true;
+            if (!loop_timer_is_running(core->list_timer)) {
+                loop_timer_start(core->list_timer, class->told_ms + period - now, 0);
+            }
+        }
+    }
+}
+
+void lists_on_period(struct loop_timer *timer, void *user)
+{
+    struct core *core = user;
+    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop), wait = 0;
+    list_each (it, next, &core->principals.classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        uint64_t due = class->told_ms + period;
+        if (class->owes_list && due <= now) {
+            tell_class(core, class, now);
+        } else if (class->owes_list && (wait == 0 || due - now < wait)) {
+            wait = due - now;
+        }
+    }
+    if (wait > 0) {
+        loop_timer_start(timer, wait, 0);
+    }
+}
+
+void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since)
+{
+    const struct change *change = row->change;
+    bool is_row = change->lists == 0 && !change->everything &&
+                  (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
+    unsigned lists = change->lists;
+    if (!access_is_full(peer->who)) {
+        bool may = is_row && access_reaches(peer->who, ACCESS_LIST, change->uri);
+        lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
+    }
+    list_each (it, next, &peer->listens) {
+        peer_owe_lists(peer, list_entry(it, struct listen, link), lists, change->seq);
+    }
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
 
 /* Does another listen after this one still owe something? */
 static bool owes_more(struct peer *peer, struct listen *after)

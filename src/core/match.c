@@ -64,6 +64,19 @@ bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct ti
     return pattern_matches((enum pattern_kind)kind, text, uri);
 }
 
+struct tidings_str match_kind_beginning(enum match_kind kind, struct tidings_str text)
+{
+    static const char *const wild[] = {
+        [MATCH_LITERAL] = "", [MATCH_CONTAINER] = "", [MATCH_TEMPLATE] = "{",
+        [MATCH_GLOB] = "*[",  [MATCH_GLOB_Q] = "*[?",
+    };
+    size_t len = 0;
+    while (kind != MATCH_REGEX && len < text.len && !strchr(wild[kind], text.ptr[len])) {
+        len++;
+    }
+    return tidings_strn(text.ptr, len);
+}
+
 /* ---- literals and containers ------------------------------------------------------------------
  */
 

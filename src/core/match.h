@@ -73,5 +73,7 @@ size_t match_bytes(const struct match *m);
 /* Would a node of that kind and text be found for `uri`? Asks without an index, for a single
  * question. */
 bool match_kind_matches(enum match_kind kind, struct tidings_str text, struct tidings_str uri);
+/* What every URI that it matches begins with: the text before anything in it is wild. */
+struct tidings_str match_kind_beginning(enum match_kind kind, struct tidings_str text);
 
 #endif

@@ -157,7 +157,8 @@ static void complete_template(struct completing *c, struct tidings_str text)
     struct call *call = c->call;
     struct tidings_str name = c->complete.name;
     const struct catalog *catalog = call->core->catalog;
-    if (access_allows(call->who, ACCESS_LIST, text)) {
+    if (access_reaches(call->who, ACCESS_LIST, text)) {
+        c->complete.who = call->who;
         const struct catalog_entry *entry = catalog_find_template(catalog, text);
         struct tidings_provider *p = entry ? NULL : find_mount(catalog, text);
         if (entry && !has_variable(entry->uri_template, name)) {

@@ -21,9 +21,11 @@ struct reading {
 static void write_meta(struct call *call, const struct tidings_read *read)
 {
     char version[64];
-    snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)call->core->epoch,
-             (unsigned long long)read->version);
-    jw_put_string(&call->w, STR("dev.tidings/version"), tidings_str(version));
+    if (access_is_full(call->who)) { /* it counts everything */
+        snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)call->core->epoch,
+                 (unsigned long long)read->version);
+        jw_put_string(&call->w, STR("dev.tidings/version"), tidings_str(version));
+    }
     if (read->unchanged) {
         jw_put_bool(&call->w, STR("dev.tidings/unchanged"), true);
         jw_put_string(&call->w, STR("dev.tidings/etag"), read->held);

@@ -236,7 +236,7 @@ static void write_template(struct jw *w, const struct tidings_resource *about)
 }
 
 /* What a mount can produce, as a template. */
-static void write_mount_template(struct jw *w, const struct tidings_provider *p)
+static void write_mount_template(struct call *call, const struct tidings_provider *p)
 {
     struct buf text;
     buf_init(&text, CURSOR_MAX);
@@ -248,7 +248,9 @@ static void write_mount_template(struct jw *w, const struct tidings_provider *p)
     about.name = tidings_str(p->ops->name);
     about.description = STR("Anything below this prefix, by its path");
     about.listable = true;
-    write_template(w, &about);
+    if (access_reaches(call->who, ACCESS_LIST, about.uri)) {
+        write_template(&call->w, &about);
+    }
     buf_deinit(&text);
 }
 
@@ -269,8 +271,9 @@ void method_resources_templates_list(struct call *call)
     struct entries_position at = entries_after(&catalog->templates, cursor.after);
     for (struct catalog_entry *e; !full && (e = entries_next(&catalog->templates, &at)) != NULL;) {
         const struct tidings_resource *about = e->about;
-        full = count == wanted;
-        if (!full && access_allows(call->who, ACCESS_LIST, about->uri)) {
+        bool may = access_reaches(call->who, ACCESS_LIST, about->uri);
+        full = may && count == wanted;
+        if (may && !full) {
             write_template(&call->w, about);
             last = about->uri;
             count++;
@@ -281,10 +284,12 @@ void method_resources_templates_list(struct call *call)
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         const struct tidings_resource *own = ops->templates;
         for (; own && own->uri.len > 0; own++) {
-            write_template(&call->w, own);
+            if (access_reaches(call->who, ACCESS_LIST, own->uri)) {
+                write_template(&call->w, own);
+            }
         }
         if (!own && ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
-            write_mount_template(&call->w, catalog->mounts[i]);
+            write_mount_template(call, catalog->mounts[i]);
         }
     }
     jw_end_array(&call->w);

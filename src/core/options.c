@@ -113,7 +113,8 @@ static int read_initial(struct options *o, struct json *v, struct tidings_error 
 
 static int read_since(struct options *o, struct json *v, struct tidings_error *err)
 {
-    if (!jv_is(v, JV_STRING) || !cursor_parse(jv_str(v), &o->since)) {
+    o->sealed = cursor_is_sealed(jv_str(v)) ? jv_str(v) : STR_EMPTY;
+    if (!jv_is(v, JV_STRING) || (o->sealed.len == 0 && !cursor_parse(jv_str(v), &o->since))) {
         return wrong("since", "a cursor this server gave out", err);
     }
     return 0;

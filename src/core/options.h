@@ -58,7 +58,8 @@ struct options {
     uint64_t window_ms, rate_ms;
     bool initial;
     bool echo;
-    struct log_cursor since;     /* with OPTION_SINCE */
+    struct log_cursor since;     /* with OPTION_SINCE; or … */
+    struct tidings_str sealed;   /* … as it was given, borrowed from the message: core/shown.h */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
     struct json *filter;         /* a schema, borrowed likewise; NULL: everything passes */
     struct tidings_str baseline; /* the etag patches begin at; borrowed likewise */

@@ -195,12 +195,23 @@ void outbox_pop(struct outbox *o)
     release_if_empty(o);
 }
 
+static bool is_of_another(void *sub, const struct outbox_item *item)
+{
+    return sub && item->sub != sub;
+}
+
 void outbox_remove(struct outbox *o, struct sub *sub)
+{
+    outbox_filter(o, is_of_another, sub);
+}
+
+void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbox_item *item),
+                   void *user)
 {
     size_t kept = 0;
     for (size_t i = 0; i < o->count; i++) {
         struct outbox_item *item = at(o, i);
-        if (sub && item->sub != sub) {
+        if (keep(user, item)) {
             *at(o, kept++) = *item;
             continue;
         }

@@ -57,6 +57,9 @@ bool outbox_take(struct outbox *o, struct outbox *from, size_t max);
 struct outbox_item *outbox_first(struct outbox *o);
 const struct outbox_item *outbox_second(const struct outbox *o); /* NULL: none */
 void outbox_pop(struct outbox *o);
+/* Forget what `keep` says no to. */
+void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbox_item *item),
+                   void *user);
 /* Forget what concerns `sub` (NULL: everything). */
 void outbox_remove(struct outbox *o, struct sub *sub);
 

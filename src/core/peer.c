@@ -163,6 +163,9 @@ static void tell_waiting(struct peer *peer)
             listen_begin(listen);
         }
     }
+    if (peer->has_list_pending) {
+        peer_mark_dirty(peer);
+    }
 }
 
 static void on_drained(void *user)
@@ -197,7 +200,7 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
     }
 }
 
-static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
+static size_t event_id(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX])
 {
     return peer->ops && peer->ops->event_id ? peer->ops->event_id(peer, cursor, out) : 0;
 }
@@ -212,7 +215,7 @@ bool peer_send(struct peer *peer, const struct buf *message)
         sink->ops->cut(sink, "out of memory");
         return false;
     }
-    char id[64];
+    char id[EVENT_ID_MAX];
     size_t id_len = event_id(peer, peer_cursor(peer), id);
     char *room = sink->ops->room(sink, tidings_strn(id, id_len), message->len);
     if (!room) {
@@ -383,7 +386,7 @@ static char *take_room(void *user, size_t size)
 {
     struct room_request *r = user;
     struct peer *peer = r->peer;
-    char id[64];
+    char id[EVENT_ID_MAX];
     size_t id_len = event_id(peer, r->cursor, id);
     return peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
 }
@@ -431,6 +434,7 @@ static bool flush_items(struct peer *peer)
             peer->waits_value = true;
             return false;
         }
+        struct log_cursor cursor = core_cursor(peer->core, cursor_after_first(peer));
         struct dialect_updated u = {
             .change = item->change,
             .value_json = value,
@@ -440,7 +444,10 @@ static bool flush_items(struct peer *peer)
             .uri_json = sub->is_literal ? sub_spelled_json(sub) : item->change->uri_json,
             .subscribed_json = sub_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
-            .cursor = core_cursor(peer->core, cursor_after_first(peer)),
+            .cursor = cursor,
+            .sealed = shown_seal(peer->core, peer->who, &cursor),
+            .hides_version = !access_is_full(peer->who),
+            .hides_from = !access_shows_from(peer->who, item->change),
             .merged = item->merged,
             .profile = peer->core->self->profile,
         };
@@ -479,12 +486,14 @@ static bool write_truncated(struct peer *peer, struct sub *sub)
     if (!peer->has_list_pending && !owes_more(peer, sub) && peer->catching == 0) {
         peer->owed_from = 0; /* with this everything is told */
     }
+    struct log_cursor cursor = core_cursor(peer->core, peer_cursor(peer));
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
         .uri_json = sub_spelled_json(sub),
         .subscribed_json = sub_spelled_json(sub),
         .listen_id_json = listen_id(sub->listen),
-        .cursor = core_cursor(peer->core, peer_cursor(peer)),
+        .cursor = cursor,
+        .sealed = shown_seal(peer->core, peer->who, &cursor),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
         .profile = peer->core->self->profile,

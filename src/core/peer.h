@@ -20,6 +20,7 @@
 #include "core/window.h"
 
 #define PEER_MAX_SKIPS 8u
+#define EVENT_ID_MAX (64u + CURSOR_SEALED)
 
 struct changelog_row;
 struct channel;
@@ -146,10 +147,12 @@ struct peer_ops {
     /* In-process subscribers are called instead of written to. */
     void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
-    size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[64]);
+    size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX]);
     /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
     void (*rewound)(struct peer *peer, uint64_t since);
     void (*destroyed)(struct peer *peer);
+    /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */
+    void (*end_streams)(struct peer *peer);
     /* The application wants it gone; NULL: what it has subscribed ends, and its stream. */
     void (*disconnect)(struct peer *peer);
     struct tidings_str (*session_id)(const struct peer *peer); /* NULL: it is no session */
@@ -244,6 +247,12 @@ struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
 void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
 /* lists.c: some lists changed; write what is owed, false when the stream broke. */
 void lists_offer(struct core *core, unsigned lists);
+/* A resource or template came or went. Who may not see everything hears of the list only if it may
+ * list this, at most once per period of its class; others with lists_offer. */
+void lists_touch(struct core *core, struct tidings_str uri);
+void lists_on_period(struct loop_timer *timer, void *core);
+/* The log has it: the same for one that comes back. */
+void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since);
 bool lists_flush(struct peer *peer);
 /* What its new subscriptions hear first (core/beginning.c); needs a stream, else it is done with
  * the next one. */

@@ -157,7 +157,11 @@ static void read_done(struct request *request)
     if (p->unchanged) {
         p->etag = p->read.held;
     } else if (p->code >= 0 && !p->about && provider && provider->ops->children) {
-        start_list(p, request->uri);
+        if (access_allows(p->who, ACCESS_LIST, request->uri)) {
+            start_list(p, request->uri);
+        } else {
+            fail(p, TIDINGS_E_NOTFOUND, "resource not found");
+        }
         return;
     } else if (p->code >= 0 && !p->about) {
         p->code = tidings_fail(&p->err, TIDINGS_E_INTERNAL, "the resource gave no content");
@@ -219,6 +223,11 @@ static void start_write(struct plain *p, struct tidings_str uri, enum plain_op o
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+static bool may(const struct principal *who, enum plain_op op, struct tidings_str uri)
+{
+    return op == PLAIN_READ ? access_allows(who, ACCESS_READ, uri) : access_writes(who, uri);
+}
+
 void plain_start(struct plain *p, enum plain_op op)
 {
     struct buf canonical;
@@ -232,8 +241,7 @@ void plain_start(struct plain *p, enum plain_op op)
         finish(p);
     } else if (!uri.ptr) {
         fail(p, TIDINGS_E_NOMEM, "out of memory");
-    } else if (!access_allows(p->who, op == PLAIN_READ ? ACCESS_READ : ACCESS_WRITE, uri) ||
-               !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
+    } else if (!may(p->who, op, uri) || !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
         fail(p, TIDINGS_E_NOTFOUND, "resource not found");
     } else if (op == PLAIN_READ) {
         start_read(p, uri);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/access.h"
 #include "core/core.h"
 #include "core/hub.h"
 #include "core/quota.h"
@@ -19,6 +20,8 @@
 void principals_init(struct principals *all)
 {
     map_init(&all->by_key);
+    list_init(&all->classes);
+    all->next_expiry_ms = 0;
 }
 
 void principals_deinit(struct principals *all)
@@ -26,11 +29,43 @@ void principals_deinit(struct principals *all)
     size_t pos = 0;
     struct principal *p;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
-        p->core = NULL;
-        quota_release(p->quota);
+        quota_release(p->quota); /* which do not outlive the hub */
         p->quota = NULL;
     }
+    principals_forget(all);
+}
+
+void principals_forget(struct principals *all)
+{
+    size_t pos = 0;
+    struct principal *p;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        p->core = NULL;
+    }
     map_deinit(&all->by_key);
+    list_each (it, next, &all->classes) {
+        list_entry(it, struct access_class, link)->all = NULL;
+        list_remove(it);
+    }
+    principals_init(all);
+}
+
+static void expect(struct principals *all, const struct principal *p, int64_t now_ms)
+{
+    if (p->expires_ms > now_ms &&
+        (all->next_expiry_ms == 0 || p->expires_ms < all->next_expiry_ms)) {
+        all->next_expiry_ms = p->expires_ms;
+    }
+}
+
+void principals_find_expiry(struct principals *all, int64_t now_ms)
+{
+    size_t pos = 0;
+    const struct principal *p;
+    all->next_expiry_ms = 0;
+    while ((p = map_next(&all->by_key, &pos)) != NULL) {
+        expect(all, p, now_ms);
+    }
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -134,11 +169,14 @@ static struct principal *create(struct core *core, const struct principal_spec *
         own[i] = str_place(&at, spec->scopes[i]);
     }
     p->name = str_place(&at, spec->name);
-    if (map_put(&core->principals.by_key, p->key, p, NULL) < 0) {
+    if (access_class_of(p, &p->class) < 0 ||
+        map_put(&core->principals.by_key, p->key, p, NULL) < 0) {
+        access_class_unref(p->class);
         mem_free(p);
         return NULL;
     }
     p->quota = find_quota(core, spec);
+    expect(&core->principals, p, 0);
     return p;
 }
 
@@ -194,8 +232,30 @@ void principal_unref(const struct principal *p)
             map_remove(&counted->core->principals.by_key, counted->key);
         }
         quota_release(counted->quota);
+        access_class_unref(counted->class);
         mem_free(counted);
     }
+}
+
+int principal_renew(struct core *core, const struct principal **p)
+{
+    const struct principal *old = *p, *renewed = NULL;
+    if (!old || old->core) {
+        return 0;
+    }
+    struct principal_spec spec = {
+        .kind = old->kind,
+        .name = old->name,
+        .scopes = old->scopes,
+        .scope_count = old->scope_count,
+        .expires_ms = old->expires_ms,
+    };
+    int rc = principal_intern(core, &spec, &renewed, NULL);
+    if (rc == 0) {
+        *p = renewed;
+        principal_unref(old);
+    }
+    return rc;
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */

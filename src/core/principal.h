@@ -33,12 +33,14 @@
 
 #include <tidings/types.h>
 
+#include "base/list.h"
 #include "base/map.h"
 
 #define PRINCIPAL_MAX 256u       /* bytes of a name with its NUL */
 #define PRINCIPAL_MAX_SCOPES 64u /* of one, and … */
 #define PRINCIPAL_SCOPE_MAX 256u /* … bytes of each */
 
+struct access_class;
 struct core;
 struct quota;
 
@@ -55,10 +57,11 @@ struct principal {
     struct tidings_str name; /* NUL-terminated */
     size_t scope_count;
     const struct tidings_str *scopes;
-    int64_t expires_ms; /* Unix time; 0: never */
+    int64_t expires_ms;         /* Unix time; 0: never */
+    struct access_class *class; /* a reference: what it may do; NULL: there are no rules */
     /* private */
     unsigned refs;
-    struct core *core;
+    struct core *core; /* NULL: not among the others any more, for the rules have changed */
     struct tidings_str key;
     struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
 };
@@ -80,6 +83,9 @@ void principal_unref(const struct principal *p);                  /* … and her
 
 /* The same somebody: kind and name, not what it may do nor how long. NULL is only like NULL. */
 bool principal_is_same(const struct principal *a, const struct principal *b);
+/* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
+ * same. TIDINGS_E_NOMEM: nothing happened. */
+int principal_renew(struct core *core, const struct principal **p);
 bool principal_has_scope(const struct principal *p, struct tidings_str scope);
 /* At that Unix time. */
 bool principal_is_expired(const struct principal *p, int64_t now_ms);
@@ -87,9 +93,15 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms);
 /* The table of a core. */
 struct principals {
     struct map by_key;
+    struct list classes;    /* struct access_class (core/access.h) */
+    int64_t next_expiry_ms; /* nobody expires before; 0: nobody ever */
 };
 
 void principals_init(struct principals *all);
 void principals_deinit(struct principals *all); /* those that are still held lose their place */
+/* From now on everybody is another: those who are there lose their place (principal_renew). */
+void principals_forget(struct principals *all);
+/* When somebody expires next. */
+void principals_find_expiry(struct principals *all, int64_t now_ms);
 
 #endif

@@ -169,12 +169,12 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
     if (list->after.len > 0 && str_cmp(row->uri, list->after) <= 0) {
         return 1; /* on a page before */
     }
+    if (!access_allows(list->who, ACCESS_LIST, row->uri)) {
+        return 1; /* nor does it count: that there is more would tell of it */
+    }
     if (list->full || list->count == list->wanted) {
         list->full = true;
         return 0;
-    }
-    if (!access_allows(list->who, ACCESS_LIST, row->uri)) {
-        return 1;
     }
     buf_clear(&list->last);
     buf_puts(&list->last, row->uri);

@@ -60,6 +60,7 @@ struct tidings_stat {
 struct tidings_complete {
     struct request base; /* .uri is the template */
     struct tidings_str name, value;
+    const struct principal *who;
     struct jw *w;               /* inside the array of values */
     const struct json *context; /* the other arguments as far as known; NULL: none */
     size_t count, max;
@@ -90,6 +91,9 @@ void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
 void request_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
 void request_complete(struct tidings_complete *c, struct tidings_provider *p);
 void request_write(struct tidings_write *w, struct tidings_provider *p);
+
+/* suggest.c: may it be suggested to whoever asks, as a value of the variable of the template? */
+bool suggest_may(const struct tidings_complete *c, struct tidings_str value);
 
 /* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
 void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *));

@@ -44,11 +44,17 @@ bool tidings_complete_cancelled(const struct tidings_complete *c)
 
 void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 {
+    if (!access_is_full(c->who)) {
+        return; /* it counts what is not for everybody */
+    }
     c->total = total > INT64_MAX ? INT64_MAX : (int64_t)total;
 }
 
 int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
 {
+    if (!access_is_full(c->who) && !suggest_may(c, value)) {
+        return 1;
+    }
     if (c->count == c->max) {
         c->more = true;
         return 0;

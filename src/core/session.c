@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "base/str.h"
 #include "core/call.h"
 #include "core/quota.h"
@@ -29,13 +30,36 @@ static struct session_stream *newest(struct session *session)
                : list_entry(session->streams.next, struct session_stream, link);
 }
 
-static size_t event_id(struct peer *peer, uint64_t cursor, char out[64])
+static size_t event_id(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX])
 {
     struct session *session = peer->owner;
     struct session_stream *stream = newest(session);
-    int n = snprintf(out, 64, "%x.%llu.%llu", stream ? stream->no : 0,
-                     (unsigned long long)++session->next_event, (unsigned long long)cursor);
-    return n > 0 ? (size_t)n : 0;
+    struct log_cursor at = core_cursor(peer->core, cursor);
+    struct tidings_str sealed = shown_seal(peer->core, peer->who, &at);
+    int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
+                     (unsigned long long)++session->next_event);
+    size_t len = n > 0 ? (size_t)n : 0;
+    n = sealed.len > 0
+            ? snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed))
+            : snprintf(out + len, EVENT_ID_MAX - len, "%llu", (unsigned long long)cursor);
+    return n > 0 ? len + (size_t)n : 0;
+}
+
+/* Kind and name of whoever it is, in short; nothing secret, and the same after a restart. */
+static void make_tag(struct session *session)
+{
+    const struct principal *who = session->who;
+    if (!who || who->kind == PRINCIPAL_ANONYMOUS) {
+        return;
+    }
+    unsigned char kind = (unsigned char)who->kind, hash[SHA256_BYTES];
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_put(&h, &kind, 1);
+    sha256_put(&h, who->name.ptr, who->name.len);
+    sha256_end(&h, hash);
+    snprintf(session->tag, sizeof(session->tag), "%02x%02x%02x%02x-", hash[0], hash[1], hash[2],
+             hash[3]);
 }
 
 /* A subscription goes back behind what ids given out so far say. */
@@ -122,6 +146,24 @@ static void front_closed(struct peer *peer)
     }
 }
 
+static void end_streams(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    struct session_stream *front = newest(session);
+    if (front) {
+        give_back(session);
+        remember_end(session, front);
+        peer_set_sink(peer, NULL);
+    }
+    list_each (it, next, &session->streams) {
+        struct session_stream *stream = list_entry(it, struct session_stream, link);
+        sink_attach(stream->sink, NULL, NULL);
+        stream->sink->ops->end(stream->sink);
+        stream_free(stream);
+    }
+    touch(session);
+}
+
 static void disconnect(struct peer *peer)
 {
     session_destroy(peer->owner);
@@ -134,6 +176,7 @@ static struct tidings_str id_of(const struct peer *peer)
 }
 
 static const struct peer_ops session_peer_ops = {
+    .end_streams = end_streams,
     .disconnect = disconnect,
     .session_id = id_of,
     .event_id = event_id,
@@ -168,6 +211,7 @@ static int create(struct core *core, const struct revision *revision, const stru
     session->revision = revision;
     session->who = principal_ref(who);
     session->active_ms = loop_now_ms(core->loop);
+    make_tag(session);
     list_init(&session->calls);
     list_init(&session->streams);
     list_init(&session->link);
@@ -302,16 +346,42 @@ struct event_cursor {
     bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 
+/* Is it the id of an event of another than whose session this is? */
+static bool is_foreign(const struct session *session, struct tidings_str id)
+{
+    struct tidings_str own = tidings_str(session->tag), rest = id;
+    bool has_tag = id.len > SESSION_TAG_LEN && id.ptr[SESSION_TAG_LEN - 1] == '-';
+    for (size_t i = 0; has_tag && i < SESSION_TAG_LEN - 1; i++) {
+        has_tag = hex(id.ptr[i]) >= 0;
+    }
+    bool is_event = false; /* of somebody without a tag: 1.2.3 */
+    str_cut(rest, '.', &rest, &is_event);
+    return has_tag ? !str_starts(id, own) || own.len == 0 : is_event && own.len > 0;
+}
+
+/* The number in it; from those who are shown none it must be sealed. */
+static bool parse_event_cursor(const struct session *session, struct tidings_str text,
+                               uint64_t *ret)
+{
+    if (access_is_full(session->who) && str_to_u64(text, ret)) {
+        return true;
+    }
+    struct log_cursor at;
+    bool good = shown_open(session->core, session->who, text, &at);
+    *ret = good ? at.seq : 0;
+    return good && at.epoch == session->core->epoch;
+}
+
 /* Is it the id of an event of ours, and known what followed it? */
 static bool parse_event_id(const struct session *session, struct tidings_str id,
                            struct event_cursor *ret)
 {
     struct tidings_str rest, n;
-    struct tidings_str stream = str_cut(id, '.', &rest, NULL);
+    struct tidings_str stream = str_cut(str_skip(id, strlen(session->tag)), '.', &rest, NULL);
     n = str_cut(rest, '.', &rest, NULL);
     uint64_t event = 0, cursor = 0;
-    if (!str_to_u64(n, &event) || !str_to_u64(rest, &cursor) || stream.len == 0 || stream.len > 7 ||
-        event > session->next_event || cursor > session->core->last_seq) {
+    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &cursor) || stream.len == 0 ||
+        stream.len > 7 || event > session->next_event || cursor > session->core->last_seq) {
         return false;
     }
     unsigned no = 0;
@@ -360,6 +430,9 @@ int session_open_stream(struct session *session, struct channel *channel,
     if (session->stream_count >= SESSION_MAX_STREAMS) {
         return TIDINGS_E_LIMIT;
     }
+    if (is_foreign(session, last_event_id)) {
+        return TIDINGS_E_DENIED;
+    }
     struct session_stream *stream = mem_zalloc(sizeof(*stream));
     if (!stream) {
         return TIDINGS_E_NOMEM;
@@ -390,7 +463,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
     if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
-        char id[64];
+        char id[EVENT_ID_MAX];
         uint64_t owed = peer_cursor(peer); /* below what subscriptions have yet to hear */
         size_t len = event_id(peer, !known ? 0 : owed < at.cursor ? owed : at.cursor, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),

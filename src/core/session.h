@@ -7,7 +7,8 @@
  * when that ends the next older one takes over, and without any the session only remembers its
  * cursor and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming
  * back with one continues that stream under its number, and replays what followed on it and what no
- * stream has carried yet.
+ * stream has carried yet. Of somebody whose name is known they begin with a tag of that name and a
+ * '-': those of another are told from those that are merely too old.
  *
  * An open stream keeps a session alive; without one it ends after the idle timeout.
  */
@@ -20,6 +21,7 @@
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
 #define SESSION_MAX_STREAMS 4u
 #define SESSION_PAST_STREAMS 8u
+#define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
 struct session {
     struct list link; /* in core->session_list */
@@ -45,6 +47,7 @@ struct session {
     uint64_t rewind_to;    /* … to this number (0: nothing is known), the lowest of all */
     struct peer_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
+    char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
 };
 
 /* For the client of `channel`. TIDINGS_E_LIMIT when there are too many, of all or of its own: `why`
@@ -59,7 +62,8 @@ struct session *session_find(struct core *core, struct tidings_str id, const str
 /* Which worker a session id belongs to; -1: not one of ours. */
 int session_worker(struct tidings_str id);
 /* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
- * a fresh one. TIDINGS_E_LIMIT: too many streams. */
+ * a fresh one. TIDINGS_E_LIMIT: too many streams. TIDINGS_E_DENIED: it is the id of an event of
+ * somebody else. */
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
 /* A fresh id of this worker. A failure says that there is no randomness. */

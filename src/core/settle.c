@@ -395,6 +395,11 @@ static void mean_existing(struct wish *w)
         request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
         return;
     }
+    const struct listen *listen = w->owner->pending.listen;
+    if (listen && !access_subscribes(listen->peer->who, about->uri)) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        return;
+    }
     if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
         w->uri = arena_dup(&w->owner->arena, about->uri);
         if (out_of_memory(w, w->uri.ptr)) {
@@ -555,18 +560,20 @@ static void settle(struct wish *w)
         settled(s);
         return;
     }
+    wish_open_since(w, who);
     if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;
     }
     w->stat.base.uri = w->uri;
     struct catalog_hit hit;
-    bool may = access_allows(who, ACCESS_SUBSCRIBE, w->uri);
+    bool may = access_subscribes(who, w->uri);
     if (may && catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
         request_stat(&w->stat, &hit);
         return;
     }
-    if (!may || w->options.match == OPTION_MATCH_LITERAL) {
+    bool is_pattern = has_any(w->uri, "?*"); /* and not what exists: it covers what one may hear */
+    if ((!may && !is_pattern) || w->options.match == OPTION_MATCH_LITERAL) {
         wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
         mean_absent(w);

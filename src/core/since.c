@@ -5,25 +5,11 @@
 #include "core/hub.h"
 #include "core/subscribing.h"
 
-/* The part of a pattern before anything in it is wild. */
-static struct tidings_str fixed_part(enum match_kind kind, struct tidings_str text)
-{
-    static const char *const wild[] = {
-        [MATCH_LITERAL] = "",   [MATCH_CONTAINER] = "", [MATCH_GLOB] = "*[",
-        [MATCH_GLOB_Q] = "*[?", [MATCH_TEMPLATE] = "{",
-    };
-    size_t len = 0;
-    while (kind != MATCH_REGEX && len < text.len && !strchr(wild[kind], text.ptr[len])) {
-        len++;
-    }
-    return tidings_strn(text.ptr, len);
-}
-
 /* Is everything that could match kept in the store? Not what the program registered, nor what lies
  * in other mounts. */
 static bool is_durable(const struct catalog *c, enum match_kind kind, struct tidings_str text)
 {
-    struct tidings_str fixed = fixed_part(kind, text);
+    struct tidings_str fixed = match_kind_beginning(kind, text);
     const struct tidings_provider *p = catalog_mount(c, fixed);
     if (!p || !p->is_durable || entries_find(&c->resources, fixed)) {
         return false;
@@ -39,6 +25,18 @@ static bool is_durable(const struct catalog *c, enum match_kind kind, struct tid
     struct entries_position at = entries_after(&c->resources, fixed);
     const struct catalog_entry *next = entries_next(&c->resources, &at);
     return !next || !str_starts(next->about->uri, fixed);
+}
+
+void wish_open_since(struct wish *w, const struct principal *who)
+{
+    static const struct log_cursor unknown = {.seq = UINT64_MAX};
+    struct options *o = &w->options;
+    bool is_sealed = o->sealed.len > 0;
+    if ((o->given & OPTION_SINCE) &&
+        (is_sealed ? !shown_open(w->owner->core, who, o->sealed, &o->since)
+                   : !access_is_full(who))) {
+        o->since = unknown;
+    }
 }
 
 /* One from before this epoch began says what was told of durable resources, and nothing of others.

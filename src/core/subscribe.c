@@ -136,10 +136,10 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
     jw_end_object(w);
 }
 
-static void put_cursor(struct jw *w, const struct log_cursor *at)
+static void put_cursor(struct jw *w, const struct peer *peer, const struct log_cursor *at)
 {
     char text[CURSOR_TEXT];
-    jw_put_string(w, STR("dev.tidings/cursor"), cursor_print(at, text));
+    jw_put_string(w, STR("dev.tidings/cursor"), shown_cursor(peer->core, peer->who, at, text));
 }
 
 static void acknowledge(struct subscribing *s, const struct log_cursor *at)
@@ -159,7 +159,7 @@ static void acknowledge(struct subscribing *s, const struct log_cursor *at)
     jw_key(&w, STR("_meta"));
     jw_begin_object(&w);
     jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen_id(listen));
-    put_cursor(&w, at);
+    put_cursor(&w, listen->peer, at);
     write_refused(&w, s);
     jw_end_object(&w);
     jw_end_object(&w);
@@ -185,7 +185,7 @@ static void answer(struct subscribing *s, const struct log_cursor *at)
         call_begin(call);
         jw_key(&call->w, STR("_meta"));
         jw_begin_object(&call->w);
-        put_cursor(&call->w, at);
+        put_cursor(&call->w, s->pending.listen->peer, at);
         jw_end_object(&call->w);
         call_end(call, CACHE_NONE);
     }
@@ -291,7 +291,12 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     if (old) {
         sub_destroy(old); /* subscribing again replaces the options */
     }
-    if (s->withdrawn || is_too_many(s, w)) {
+    bool is_named =
+        w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
+    if (is_named && !access_subscribes(listen->peer->who, w->uri)) { /* since it was settled */
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    }
+    if (w->refused || s->withdrawn || is_too_many(s, w)) {
         release_scopes(s, w, arm);
         return;
     }

@@ -81,6 +81,8 @@ void wish_judge_baseline(struct wish *w);
 bool wish_ask_baseline(struct wish *w, void (*done)(struct wish *w));
 /* Where its patches begin. NULL: out of memory. */
 struct chain *wish_begin_chain(const struct wish *w);
+/* What the cursor of its options is to whoever gave it: perhaps unknown. */
+void wish_open_since(struct wish *w, const struct principal *who);
 /* The number here that the cursor of its options stands for, `seq` being the newest; SINCE_UNKNOWN:
  * the client has to look again. */
 uint64_t wish_since(const struct wish *w, uint64_t seq);

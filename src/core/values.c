@@ -359,7 +359,8 @@ static enum value_state say(struct core *core, const struct change *change, stru
             dialect_put_data(&e->out, *json);
         } else { /* gone: all that is known of it */
             buf_puts(&e->out, STR("\"data\":{\"deleted\":true,"));
-            buf_puts(&e->out, change->metadata_json);
+            buf_puts(&e->out, core->access ? change_metadata_without_version(change)
+                                           : change->metadata_json);
             buf_putc(&e->out, '}');
         }
         conclude(e, true);

@@ -209,6 +209,7 @@ void config_deinit(struct config *c)
     config_list_deinit(&c->allow_origin);
     config_list_deinit(&c->allow_host);
     config_list_deinit(&c->subscriptions);
+    config_list_deinit(&c->access);
     config_list_deinit(&c->publish);
     config_list_deinit(&c->tcp);
     config_list_deinit(&c->tls_cert);
@@ -223,6 +224,7 @@ void config_deinit(struct config *c)
     mem_free(c->auth_ca);
     mem_free(c->auth_tokens);
     mem_free(c->tls_client_ca);
+    mem_free(c->access_file);
     config_list_deinit(&c->unix_sockets);
     config_list_deinit(&c->http_unix);
     mem_free(c->name);
@@ -311,6 +313,7 @@ static int put_value(struct buf *out, const struct config *c, const struct confi
     case CONFIG_ORIGINS:
     case CONFIG_HOSTS:
     case CONFIG_RULES:
+    case CONFIG_ACCESS:
     case CONFIG_PREFIXES:
     case CONFIG_ADDRESSES:
     case CONFIG_PATHS:
@@ -405,7 +408,7 @@ static int print_value(const struct config *c, const struct config_row *row, str
     jw_init(&w, out);
     if (row->type == CONFIG_MOUNTS) {
         print_mounts(&w, c);
-    } else if (row->type == CONFIG_RULES) {
+    } else if (row->type == CONFIG_RULES || row->type == CONFIG_ACCESS) {
         print_rules(&w, field_const(c, row));
     } else if (config_is_list(row->type)) {
         print_list(&w, field_const(c, row), row->value);

@@ -122,6 +122,8 @@ struct config {
     uint64_t window_ms, rate_ms;         /* of subscriptions that ask for nothing */
     uint64_t max_window_ms, max_rate_ms; /* what a client may ask for */
     struct config_list subscriptions;    /* rules as JSON objects, see server/rules.h */
+    struct config_list access;           /* likewise, see server/access.h */
+    char *access_file;
     uint64_t max_breadth;
     uint64_t max_value;
     uint64_t max_calls, call_timeout_ms;

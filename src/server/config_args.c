@@ -33,7 +33,8 @@ static int take_variable(struct config *c, const struct config_row *row, const c
     struct config_origin origin = {CONFIG_ENVIRONMENT, 0};
     struct tidings_str rest = tidings_str(value);
     int rc = 0;
-    bool splits = config_is_list(row->type) && row->type != CONFIG_RULES; /* JSON has commas */
+    bool is_json = row->type == CONFIG_RULES || row->type == CONFIG_ACCESS; /* it has commas */
+    bool splits = config_is_list(row->type) && !is_json;
     if (!splits) {
         rc = config_assign(c, row, rest, origin, err);
     }

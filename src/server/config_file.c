@@ -377,10 +377,10 @@ static int take_mount(const struct reading *r, struct json *v, size_t index,
 static int take_rules(const struct reading *r, const struct config_row *row, struct json *v,
                       struct tidings_error *err)
 {
-    struct tidings_str list = STR("subscriptions");
+    struct tidings_str list = tidings_str(row->key);
     struct config_origin origin = {CONFIG_FILE, line_of_key(r, list)};
     if (!jv_is(v, JV_ARRAY)) {
-        return error_wrap(err, wrong_type(row, err), "%s:%u: subscriptions", r->path, origin.line);
+        return error_wrap(err, wrong_type(row, err), "%s:%u: %s", r->path, origin.line, row->key);
     }
     for (size_t i = 0; i < jv_count(v); i++) {
         struct buf text;
@@ -392,8 +392,8 @@ static int take_rules(const struct reading *r, const struct config_row *row, str
                              : config_assign(r->config, row, buf_str(&text), origin, err);
         buf_deinit(&text);
         if (rc < 0) {
-            return error_wrap(err, rc, "%s:%u: subscriptions", r->path,
-                              line_of_item(r, list, i, NULL));
+            return error_wrap(err, rc, "%s:%u: %s", r->path, line_of_item(r, list, i, NULL),
+                              row->key);
         }
     }
     return 0;
@@ -427,7 +427,7 @@ static int take_member(const struct reading *r, struct tidings_str key, struct j
     if (row->type == CONFIG_MOUNTS) {
         return take_mounts(r, v, err);
     }
-    if (row->type == CONFIG_RULES) {
+    if (row->type == CONFIG_RULES || row->type == CONFIG_ACCESS) {
         return take_rules(r, row, v, err);
     }
     int rc = config_is_list(row->type) ? take_list(r, row, v, origin, err)

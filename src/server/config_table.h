@@ -21,7 +21,8 @@ enum config_type {
     CONFIG_GLOBS,    /* struct config_list from here on */
     CONFIG_ORIGINS,
     CONFIG_HOSTS,
-    CONFIG_RULES, /* JSON objects */
+    CONFIG_RULES,  /* JSON objects: options of subscriptions, … */
+    CONFIG_ACCESS, /* … and who may do what */
     CONFIG_PREFIXES,
     CONFIG_ADDRESSES,
     CONFIG_PATHS, /* of sockets */

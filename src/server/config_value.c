@@ -4,6 +4,7 @@
  * is read back to the same value. Nothing is stored and nothing is allocated but the buffers'
  * growth.
  */
+#include "server/access.h"
 #include "server/config_table.h"
 
 #include <arpa/inet.h>
@@ -60,6 +61,8 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
         return buf_puts(out, STR("host names, with a port or without"));
     case CONFIG_RULES:
         return buf_puts(out, STR("objects with uri, options and limits"));
+    case CONFIG_ACCESS:
+        return buf_puts(out, STR("objects with principal, by, scope, uri and allow"));
     case CONFIG_PREFIXES:
         return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
     case CONFIG_PATHS:
@@ -277,6 +280,9 @@ int config_check_item(enum config_type type, struct tidings_str s, struct tiding
     }
     if (type == CONFIG_WORDS && !bearer_is_scope(s)) {
         return reject(&row, s, "is not a word", err);
+    }
+    if (type == CONFIG_ACCESS) {
+        return access_rule_check(s, err);
     }
     if (type == CONFIG_ADDRESSES) {
         struct config_address address;

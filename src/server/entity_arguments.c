@@ -143,6 +143,32 @@ static int read_changed_by(struct entity_call *c, struct json *value, struct tid
     return rc == 0 && !ret->ptr ? out_of_memory(err) : rc;
 }
 
+int entity_call_check(const struct entity_call *c, enum access_op op, const struct entity_uri *uri,
+                      struct tidings_error *err)
+{
+    const struct principal *who = c->call ? c->call->who : NULL;
+    if (!who || !who->class) {
+        return 0;
+    }
+    if (uri->kind != ENTITY_URI_TYPES && (uri->type.len == 0 || uri->version.len == 0)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "name entityTypeName and entityTypeVersion too: access rules decide by "
+                            "them");
+    }
+    struct entity_uri current = *uri;
+    current.kind = uri->kind == ENTITY_URI_TYPES ? ENTITY_URI_TYPES : ENTITY_URI_CURRENT;
+    current.parent = STR_EMPTY;
+    struct buf text;
+    buf_init(&text, ENTITY_URI_MAX);
+    bool may = entity_uri_build(&current, &text) == 0 &&
+               (op == ACCESS_WRITE ? access_writes(who, buf_str(&text))
+                                   : access_allows(who, op, buf_str(&text)));
+    buf_deinit(&text);
+    return may ? 0
+               : tidings_fail(err, op == ACCESS_WRITE ? TIDINGS_E_DENIED : TIDINGS_E_NOTFOUND,
+                              op == ACCESS_WRITE ? "you may not write this" : "not found");
+}
+
 int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
                       struct entity_write *ret, struct tidings_error *err)
 {
@@ -150,6 +176,7 @@ int entity_call_write(struct entity_call *c, struct json *a, enum entity_op op,
     struct json *parent = jv_get(a, "parentId");
     bool is_patch = c->write && tidings_write_is_patch(c->write);
     int rc = entity_call_target(c, a, &uri, err);
+    rc = rc == 0 ? entity_call_check(c, ACCESS_WRITE, &uri, err) : rc;
     if (rc < 0) {
         return rc;
     }

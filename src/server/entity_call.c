@@ -30,6 +30,11 @@ static void call_free(struct entity_call *c)
 static void call_refuse(struct entity_call *c, int code)
 {
     struct tidings_error err = {0};
+    const struct principal *who = c->call ? c->call->who : NULL;
+    if (c->problem.reason == ENTITY_OTHER_TYPE && !access_is_full(who)) {
+        c->problem.reason = ENTITY_UNKNOWN; /* what it is stored as may not be for it */
+        code = tidings_fail(&c->job.err, TIDINGS_E_NOTFOUND, "there is no such entity");
+    }
     if (c->write) {
         entity_http_refuse(c, code);
     } else {
@@ -232,6 +237,8 @@ void entity_call_add_type(void *user, struct tidings_call *call)
         .options = jv_get(a, "options"),
     };
     int rc = entity_call_version(c, jv_get(a, "version"), &c->type.version, &c->job.err);
+    struct entity_uri registry = {.kind = ENTITY_URI_TYPES};
+    rc = rc == 0 ? entity_call_check(c, ACCESS_WRITE, &registry, &c->job.err) : rc;
     if (rc < 0) {
         call_refuse(c, rc);
         return;
@@ -317,6 +324,7 @@ void entity_call_history(void *user, struct tidings_call *call)
     c->limit = (size_t)tidings_call_integer(call, "limit", HISTORY_LIMIT);
     c->with_values = tidings_call_boolean(call, "values", true);
     int rc = entity_call_target(c, c->arguments, &c->uri, &c->job.err);
+    rc = rc == 0 ? entity_call_check(c, ACCESS_READ, &c->uri, &c->job.err) : rc;
     rc = rc == 0 ? entity_call_time(c->arguments, "from", &c->first, &c->job.err) : rc;
     if (rc < 0) {
         call_refuse(c, rc);

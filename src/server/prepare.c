@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "server/access.h"
 #include "server/builtin.h"
 #include "server/change_tools.h"
 #include "server/entities.h"
@@ -155,6 +156,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
         }
         worker_entrance(s->workers[i], &s->entrances[i]);
         s->cores[i] = &s->workers[i]->core;
+        core_set_access(s->cores[i], access_rules_ref(s->access));
     }
     if (s->own) {
         self_set_cores(s->own, s->cores, count);
@@ -189,6 +191,11 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     build_identity(s);
     rules_deinit(&s->rules);
     rc = rules_init(&s->rules, c, &s->live_rules, err);
+    access_rules_unref(s->access);
+    s->access = NULL;
+    if (rc == 0) {
+        rc = access_load(c, &s->access, err);
+    }
     if (rc < 0) {
         return rc;
     }

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "core/handling.h"
 #include "server/publish.h"
+#include "uri/uri.h"
 #include "wire/http_fields.h"
 #include "json/write.h"
 
@@ -99,13 +101,29 @@ static void published(void *user, int rc, const char *etag, const struct tidings
     tidings_call_done(user, rc, &err);
 }
 
+/* May whoever calls write what it names? */
+static int check_access(struct tidings_call *call, struct tidings_error *err)
+{
+    struct tidings_str uri = tidings_call_string(call, "uri");
+    struct buf canonical;
+    buf_init(&canonical, URI_MAX * 3);
+    int rc = uri_canonical(uri, &canonical, err);
+    if (rc == 0 && !access_writes(call->who, buf_str(&canonical))) {
+        rc = tidings_fail(err, TIDINGS_E_DENIED, "you may not write '%.*s'",
+                          (int)(uri.len < 256 ? uri.len : 256), uri.ptr);
+    }
+    buf_deinit(&canonical);
+    return rc;
+}
+
 static void on_publish(void *user, struct tidings_call *call)
 {
     struct tidings_error err = {0, ""};
     struct publication p = {0};
     struct buf bytes;
     buf_init(&bytes, 0);
-    int rc = read_publication(call, &p, &bytes, &err);
+    int rc = check_access(call, &err);
+    rc = rc == 0 ? read_publication(call, &p, &bytes, &err) : rc;
     if (rc == 0) {
         publish_put_then(user, &p, published, call);
     } else {
@@ -128,6 +146,12 @@ static void unpublished(void *user, int rc, const char *etag, const struct tidin
 
 static void on_unpublish(void *user, struct tidings_call *call)
 {
+    struct tidings_error err = {0, ""};
+    int rc = check_access(call, &err);
+    if (rc < 0) {
+        tidings_call_done(call, rc, &err);
+        return;
+    }
     publish_remove_then(user, tidings_call_string(call, "uri"),
                         tidings_call_string(call, "ifMatch"), unpublished, call);
 }

@@ -7,6 +7,8 @@
  * Runs on the thread of the server's own loop, between two turns.
  */
 #include "base/log.h"
+#include "core/hub_private.h"
+#include "server/access.h"
 #include "server/secure.h"
 #include "server/server_private.h"
 
@@ -68,9 +70,41 @@ static void drop_auth(void *fresh)
     auth_files_destroy(fresh);
 }
 
+/* ---- who may do what -------------------------------------------------------------------------
+ */
+
+static int load_access(struct tidings_server *s, void **ret, struct tidings_error *err)
+{
+    bool has_file = s->config.access_file && s->config.access_file[0];
+    struct access_rules *fresh = NULL;
+    int rc = has_file ? access_load(&s->config, &fresh, err) : 0;
+    *ret = fresh;
+    return rc;
+}
+
+static int tell_workers(struct hub *hub, void *rules, struct tidings_error *err)
+{
+    return hub_set_access(hub, rules, err);
+}
+
+static void put_access(struct tidings_server *s, void *fresh)
+{
+    struct tidings_error err;
+    if (hub_run_on(s->hub, tell_workers, fresh, &err) < 0) {
+        log_error("access rules stay as they were", "reason=\"%s\"", err.text);
+    }
+    access_rules_unref(fresh);
+}
+
+static void drop_access(void *fresh)
+{
+    access_rules_unref(fresh);
+}
+
 static const struct reloadable rows[] = {
     {"tls", load_tls, put_tls, drop_tls},
     {"tokens", load_auth, put_auth, drop_auth},
+    {"access", load_access, put_access, drop_access},
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 

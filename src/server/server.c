@@ -75,6 +75,7 @@ void tidings_server_destroy(struct tidings_server *s)
     }
     config_deinit(&s->config);
     rules_deinit(&s->rules);
+    access_rules_unref(s->access);
     live_rules_deinit(s);
     buf_deinit(&s->implementation);
     buf_deinit(&s->instructions);

@@ -54,9 +54,10 @@ struct tidings_server {
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
     size_t passed_count;
     struct core_limits limits;
-    struct rules rules;         /* behind limits.options */
-    struct map live_rules;      /* struct live_rule by prefix; whoever is or holds the hub */
-    struct authority authority; /* behind http.auth */
+    struct rules rules;          /* behind limits.options */
+    struct access_rules *access; /* the workers begin with; NULL: everybody may do everything */
+    struct map live_rules;       /* struct live_rule by prefix; whoever is or holds the hub */
+    struct authority authority;  /* behind http.auth */
     struct http_config http;
     struct socket_config sockets;
     struct server_identity self;

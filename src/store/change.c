@@ -34,6 +34,12 @@ const char *change_type_name(const struct change *change, enum tidings_change_ki
     return change_kind_name(change_kind_of(change, kind));
 }
 
+struct tidings_str change_metadata_without_version(const struct change *change)
+{
+    struct tidings_str all = change->metadata_json;
+    return tidings_strn(all.ptr, all.len - change->metadata_version_len);
+}
+
 #define VERSION_MAX 40u
 #define USUAL_BYTES 256u /* of what we write besides URI and metadata */
 
@@ -46,23 +52,27 @@ static struct tidings_str version(char out[VERSION_MAX], uint64_t epoch, uint64_
 
 /* The members every notification of this change carries in `_meta`. */
 static void write_meta(struct buf *out, const struct tidings_change *change,
-                       struct tidings_str number)
+                       struct tidings_str number, struct change *c)
 {
-    buf_puts(out, STR("\"dev.tidings/version\":"));
+    size_t begun = out->len;
+    buf_puts(out, STR(",\"dev.tidings/version\":"));
     jw_quote(out, number);
+    c->meta_version_len = (uint32_t)(out->len - begun);
     if (change->etag.len > 0) {
         buf_puts(out, STR(",\"dev.tidings/etag\":"));
         jw_quote(out, change->etag);
     }
+    begun = out->len;
     if (change->from.len > 0) {
         buf_puts(out, STR(",\"dev.tidings/from\":"));
         jw_quote(out, change->from);
     }
+    c->meta_from_len = (uint32_t)(out->len - begun);
 }
 
 /* Free keys first; each of ours unless the application gave its own. */
 static void write_metadata(struct buf *out, const struct tidings_change *change,
-                           struct tidings_str number)
+                           struct tidings_str number, struct change *c)
 {
     struct json *free_keys = NULL;
     if (change->metadata.len > 0) {
@@ -89,15 +99,17 @@ static void write_metadata(struct buf *out, const struct tidings_change *change,
     if (!jv_get(free_keys, "timestamp")) {
         jw_put_integer(&w, STR("timestamp"), now);
     }
-    if (!jv_get(free_keys, "version")) {
-        jw_put_string(&w, STR("version"), number);
-    }
     if (change->has_size && !jv_get(free_keys, "size")) {
         jw_put_integer(&w, STR("size"), change->size);
     }
     if (change->checksum.len > 0 && !jv_get(free_keys, "checksum")) {
         jw_put_string(&w, STR("checksum"), change->checksum);
     }
+    size_t begun = out->len;
+    if (!jv_get(free_keys, "version")) {
+        jw_put_string(&w, STR("version"), number);
+    }
+    c->metadata_version_len = (uint32_t)(out->len - begun);
     jw_end_object(&w);
     jv_unref(free_keys);
 }
@@ -111,15 +123,17 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     (void)buf_reserve(&text, USUAL_BYTES + change->uri.len + change->metadata.len);
     jw_quote(&text, change->uri);
     size_t quoted = text.len;
-    write_meta(&text, change, number);
+    struct change lengths = {0};
+    write_meta(&text, change, number, &lengths);
     size_t meta = text.len;
-    write_metadata(&text, change, number);
+    write_metadata(&text, change, number, &lengths);
 
     size_t extra =
         text.len + change->uri.len + change->etag.len + change->origin.len + change->from.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
         char *at = (char *)(c + 1);
+        *c = lengths;
         c->epoch = epoch;
         c->seq = seq;
         c->kind = change->kind;

@@ -28,9 +28,13 @@ struct change {
     int64_t modified_ms;
     struct tidings_str uri;       /* canonical */
     struct tidings_str uri_json;  /* quoted */
-    struct tidings_str meta_json; /* `"dev.tidings/version":"…",…` without braces */
+    struct tidings_str meta_json; /* `,"dev.tidings/version":"…",…` without braces */
     struct tidings_str
         metadata_json; /* `"updated_at":…,…` without braces and without change_type */
+    /* For those who must not learn how many changes there are, nor where it moved from: the version
+     * is the first member of meta_json and the last of metadata_json (unless the application gave
+     * one), `from` the last of meta_json. */
+    uint32_t meta_version_len, meta_from_len, metadata_version_len;
     struct tidings_str etag, origin;
     struct tidings_str from; /* created by a move: its URI before; else empty */
     /* private */
@@ -44,6 +48,8 @@ const char *change_kind_name(enum tidings_change_kind kind);
  * the second half of a move, and its name. */
 enum tidings_change_kind change_kind_of(const struct change *change, enum tidings_change_kind kind);
 const char *change_type_name(const struct change *change, enum tidings_change_kind kind);
+
+struct tidings_str change_metadata_without_version(const struct change *change);
 
 /* One reference. Copies everything into one block. `change->metadata` must be a JSON object or
  * empty; its keys win over ours. NULL: out of memory. */

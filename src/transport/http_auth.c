@@ -56,23 +56,22 @@ static void refuse_for_now(struct http_conn *conn, const char *text)
 static int find_principal(struct http_conn *conn, struct auth_identity *identity,
                           const struct principal **ret, struct tidings_error *err)
 {
-    if (!identity->attached) {
-        const struct principal_spec spec = {
-            .kind = PRINCIPAL_TOKEN,
-            .name = identity->name,
-            .scopes = identity->scopes,
-            .scope_count = identity->scope_count,
-            .expires_ms = identity->expires_ms,
-        };
-        const struct principal *who = NULL;
-        int rc = principal_intern(conn->hw->core, &spec, &who, err);
-        if (rc < 0) {
-            return rc;
-        }
+    const struct principal_spec spec = {
+        .kind = PRINCIPAL_TOKEN,
+        .name = identity->name,
+        .scopes = identity->scopes,
+        .scope_count = identity->scope_count,
+        .expires_ms = identity->expires_ms,
+    };
+    const struct principal *who = identity->attached;
+    /* The rules may have changed since it was remembered. */
+    int rc = who ? principal_renew(conn->hw->core, &who)
+                 : principal_intern(conn->hw->core, &spec, &who, err);
+    if (rc == 0) {
         identity->attached = (void *)(uintptr_t)who;
+        *ret = who;
     }
-    *ret = identity->attached;
-    return 0;
+    return rc;
 }
 
 static void release_principal(void *attached)

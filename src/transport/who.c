@@ -51,7 +51,7 @@ void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]
 int who_identify(struct channel *channel, int fd, const struct tls_session *tls)
 {
     if (channel->who) {
-        return 0;
+        return principal_renew(channel->core, &channel->who);
     }
     char name[PRINCIPAL_MAX] = "";
     struct principal_spec spec = {.kind = find_out(fd, tls, name)};

@@ -191,6 +191,21 @@ static const struct sink_ops sink_ops = {
 /* ---- life
  * ------------------------------------------------------------------------------------------ */
 
+void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
+               int64_t expires_ms)
+{
+    struct tidings_str given[PRINCIPAL_MAX_SCOPES + 1], rest = tidings_str(scopes);
+    struct principal_spec spec = {
+        .kind = kind, .name = tidings_str(name), .scopes = given, .expires_ms = expires_ms};
+    while (rest.len > 0) {
+        given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
+    }
+    const struct principal *who = NULL;
+    assert_int_equal(principal_intern(c->channel.core, &spec, &who, NULL), 0);
+    channel_set_who(&c->channel, who);
+    principal_unref(who);
+}
+
 static struct client *client_open(struct bench *b, size_t core, const struct channel_ops *ops)
 {
     struct client *c = calloc(1, sizeof(*c));
@@ -198,6 +213,10 @@ static struct client *client_open(struct bench *b, size_t core, const struct cha
     c->bench = b;
     c->sink.ops = &sink_ops;
     channel_init(&c->channel, ops, &b->core[core]);
+    if (b->who.name) {
+        client_is(c, b->who.kind, b->who.name, b->who.scopes ? b->who.scopes : "",
+                  b->who.expires_ms);
+    }
     return c;
 }
 
@@ -214,21 +233,6 @@ struct client *client_http_at(struct bench *b, size_t core)
 struct client *client_pipe(struct bench *b)
 {
     return client_open(b, 0, &pipe_ops);
-}
-
-void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
-               int64_t expires_ms)
-{
-    struct tidings_str given[PRINCIPAL_MAX_SCOPES + 1], rest = tidings_str(scopes);
-    struct principal_spec spec = {
-        .kind = kind, .name = tidings_str(name), .scopes = given, .expires_ms = expires_ms};
-    while (rest.len > 0) {
-        given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
-    }
-    const struct principal *who = NULL;
-    assert_int_equal(principal_intern(c->channel.core, &spec, &who, NULL), 0);
-    channel_set_who(&c->channel, who);
-    principal_unref(who);
 }
 
 void client_vanish(struct client *c)

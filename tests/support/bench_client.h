@@ -31,7 +31,7 @@ struct utterance {
     size_t len;
     int64_t retry_ms;
     uint64_t seq; /* the newest change the core knew of */
-    char id[64];
+    char id[256];
     char session[48];
     char allow[16];
 };

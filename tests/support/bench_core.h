@@ -29,6 +29,11 @@ struct bench {
     struct loop *loop;
     struct hub *hub;
     struct core core[BENCH_CORES];
+    struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */
+        enum principal_kind kind;
+        const char *name, *scopes;
+        int64_t expires_ms;
+    } who;
 };
 
 void bench_init(struct bench *b);

@@ -34,7 +34,7 @@ static struct bench_session s;
 struct line {
     struct client *client; /* NULL: broken */
     size_t seen;
-    char last_id[64];
+    char last_id[256];
 };
 
 static struct {

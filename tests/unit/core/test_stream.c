@@ -201,7 +201,7 @@ static void event_ids_are_unique_and_name_stream_number_and_cursor(void **state)
     (void)state;
     session_subscribe(&s, "mem://x/");
     struct client *streams[6];
-    char seen[64][64];
+    char seen[64][256];
     size_t count = 0;
     uint64_t last_number = 0;
     for (size_t i = 0; i < COUNT(streams); i++) {
