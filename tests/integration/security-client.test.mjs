@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+//
+// Our own client and a server that means it ill: nothing it says reaches the terminal as anything
+// but text, nothing it says is run, followed or swallowed without end.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { MODERN } from './lib/rpc.mjs';
+import { BIN, Program, run } from './lib/server.mjs';
+
+// Clears the screen, sets the title, writes the clipboard, by C0 and by C1; turns the writing
+// direction; begins a new line that looks like one of ours.
+const EVIL =
+    'x\u001b[2J\u001b]0;evil\u0007\u001b]52;c;ZXZpbA==\u0007\u009b2J\u009d0;evil\u009c' +
+    '\u202eevil\u2066\u200f\u2028\r\n2026-01-01T00:00:00.000Z deleted file:///all\b\u007f';
+const WATCHED = 'app:///a';
+
+/** Anything but text, spaces and line feeds; every line of the output must be one we wrote. */
+const FORBIDDEN = /[\0-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028-\u202e\u2066-\u2069\ufeff]/;
+
+/**
+ * A server: `answers` has a function per method, (message, response) => result or undefined when it
+ * has answered itself.
+ */
+async function serveEvil(t, answers) {
+    const asked = [];
+    const server = http.createServer((req, res) => {
+        let body = '';
+        req.setEncoding('utf8').on('data', (text) => (body += text));
+        req.on('end', () => {
+            const message = body === '' ? {} : JSON.parse(body);
+            asked.push({ url: req.url, method: req.method, message });
+            const answer = (answers[message.method] ?? answers.otherwise)(message, res);
+            if (answer !== undefined) {
+                res.setHeader('Content-Type', 'application/json');
+                res.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, ...answer }));
+            }
+        });
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { url: `http://127.0.0.1:${server.address().port}/mcp`, asked, server };
+}
+
+const discover = () => ({
+    result: {
+        supportedVersions: [MODERN],
+        capabilities: { resources: { subscribe: true } },
+        serverInfo: { name: EVIL, version: EVIL },
+        instructions: EVIL,
+        resultType: 'complete',
+    },
+});
+
+const event = (message) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`;
+
+const acknowledged = (message, more = {}) =>
+    event({
+        method: 'notifications/subscriptions/acknowledged',
+        params: {
+            notifications: { resourceSubscriptions: [WATCHED] },
+            _meta: { 'io.modelcontextprotocol/subscriptionId': message.id },
+            ...more,
+        },
+    });
+
+const updated = (message, uri) =>
+    event({
+        method: 'notifications/resources/updated',
+        params: {
+            uri,
+            subscribedUri: uri,
+            _meta: {
+                'io.modelcontextprotocol/subscriptionId': message.id,
+                'dev.tidings/change': uri,
+                'dev.tidings/metadata': { [uri]: uri },
+            },
+        },
+    });
+
+const stream = (res) => res.writeHead(200, { 'Content-Type': 'text/event-stream' });
+
+for (const format of [[], ['--json']]) {
+    const name = format.length > 0 ? 'as JSON' : 'as text';
+    test(`terminal: what an evil server tells of is printed ${name} and obeyed by no terminal`, async (t) => {
+        const evil = await serveEvil(t, {
+            'server/discover': discover,
+            'subscriptions/listen': (message, res) => {
+                stream(res).write(acknowledged(message) + updated(message, EVIL));
+            },
+            otherwise: () => ({ error: { code: -32601, message: EVIL } }),
+        });
+        const { stdout, stderr, code } = await run(t, ['watch', ...format, '--count', '1', evil.url, WATCHED]);
+        assert.equal(code, 0, stderr);
+        assert.doesNotMatch(stdout, FORBIDDEN);
+        assert.doesNotMatch(stderr, FORBIDDEN);
+        assert.equal(stdout.match(/\n/g).length, 1, stdout);
+        assert.match(stdout, /x\\(x|u00)1b\[2J/);
+        if (format.length > 0) {
+            assert.equal(JSON.parse(stdout).uri, EVIL);
+        }
+    });
+}
+
+test('terminal: refusals and errors of an evil server are printed as text', async (t) => {
+    const error = () => ({ error: { code: -32603, message: EVIL, data: EVIL } });
+    const ways = {
+        'a subscription refused': {
+            'server/discover': discover,
+            'subscriptions/listen': (message, res) => {
+                const _meta = {
+                    'io.modelcontextprotocol/subscriptionId': message.id,
+                    'dev.tidings/refused': [{ uri: WATCHED, reason: EVIL }],
+                };
+                const notifications = { resourceSubscriptions: [] };
+                stream(res).end(acknowledged(message, { notifications, _meta }));
+            },
+        },
+        'an error in place of a stream': { 'server/discover': discover, 'subscriptions/listen': error },
+        'an error in place of everything': {},
+        'a status line': {
+            'server/discover': (message, res) => {
+                res.writeHead(403, 'x\x9b2J', { 'Content-Type': 'text/plain' });
+                res.end(EVIL);
+            },
+        },
+    };
+    for (const [name, answers] of Object.entries(ways)) {
+        const evil = await serveEvil(t, { otherwise: error, ...answers });
+        const program = new Program(t, BIN, ['watch', evil.url, WATCHED], { mayFail: true });
+        await program.lines.next((line) => /refused|disconnected|403/.test(line), `${name}, told`);
+        await program.kill();
+        assert.doesNotMatch(program.stderr, FORBIDDEN, name);
+        assert.match(program.stderr, name === 'a status line' ? /403/ : /x\\x1b\[2J/, name);
+    }
+});
+
+test('client: a redirect is not followed to where the server points', async (t) => {
+    const inner = await serveEvil(t, { otherwise: discover });
+    const outer = await serveEvil(t, {
+        otherwise: (message, res) => {
+            res.writeHead(307, { Location: inner.url });
+            res.end();
+        },
+    });
+    const { code } = await run(t, ['watch', '--count', '1', outer.url, WATCHED]);
+    assert.notEqual(code, 0);
+    assert.deepEqual(inner.asked, [], 'the other server was asked');
+});
+
+test('client: an answer without end is given up', async (t) => {
+    const evil = await serveEvil(t, {
+        otherwise: (message, res) => {
+            res.writeHead(200, { 'Content-Type': 'application/json' });
+            const more = () => {
+                while (!res.destroyed && res.write('[1,'.repeat(20_000))) {
+                    // as much as it takes
+                }
+            };
+            res.on('drain', more);
+            more();
+        },
+    });
+    const program = new Program(t, BIN, ['watch', evil.url, WATCHED], { mayFail: true });
+    await program.lines.next((line) => /disconnected: .*limit/.test(line), 'the client to give up');
+    await program.kill();
+});
