@@ -65,7 +65,7 @@ static void answer(struct tidings_call *h, struct call *call)
     } else if (h->outcome == HANDLING_RESULT) {
         call_begin(call);
         if (handling_has_asked(h)) {
-            handling_write_asked(h, &call->w);
+            handling_write_asked(h, call);
             call_end(call, CACHE_ASKING);
         } else {
             h->kind->write(h, &call->w);

@@ -139,7 +139,7 @@ int handling_end_block(struct tidings_call *h, struct tidings_error *err);
  */
 bool handling_read_answers(struct tidings_call *h, struct call *call);
 bool handling_has_asked(const struct tidings_call *h);
-void handling_write_asked(struct tidings_call *h, struct jw *w);
+void handling_write_asked(struct tidings_call *h, struct call *call);
 /* It failed because the client cannot be asked: answer so; false: it is another failure. */
 bool handling_fail_missing(struct tidings_call *h, struct call *call);
 void handling_ask_deinit(struct tidings_call *h);

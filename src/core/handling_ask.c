@@ -35,11 +35,17 @@ static size_t find_askable(const char *method)
     return i;
 }
 
-/* ---- sealing: kind, name and arguments are the purpose, so that a state fits one call only --- */
+/* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only --
+ */
 
-static int put_purpose(struct tidings_call *h, struct buf *out)
+static int put_purpose(struct tidings_call *h, const struct principal *who, struct buf *out)
 {
     buf_init(out, ASK_BYTES + h->base.core->limits->max_read_bytes * 6);
+    if (who && who->kind != PRINCIPAL_ANONYMOUS) {
+        buf_putu(out, who->kind);
+        buf_puts(out, who->name);
+    }
+    buf_putc(out, '\0');
     buf_puts(out, tidings_str(h->kind->what));
     buf_putc(out, '\0');
     buf_puts(out, h->feature->name);
@@ -48,14 +54,14 @@ static int put_purpose(struct tidings_call *h, struct buf *out)
     return h->arguments_text.failed ? h->arguments_text.failed : out->failed;
 }
 
-static int seal_state(struct tidings_call *h, struct buf *out)
+static int seal_state(struct tidings_call *h, const struct principal *who, struct buf *out)
 {
     struct buf purpose, text;
     buf_init(&text, HANDLING_MAX_STATE + sizeof(int64_t));
     int64_t expires_ms = clock_wall_ms() + STATE_LIFE_MS;
     buf_put(&text, &expires_ms, sizeof(expires_ms));
     buf_puts(&text, buf_str(&h->ask.state));
-    int rc = put_purpose(h, &purpose);
+    int rc = put_purpose(h, who, &purpose);
     rc = rc < 0 ? rc : text.failed;
     if (rc == 0) {
         rc = seal_put(out, hub_seal(h->base.core->hub), buf_str(&purpose), buf_str(&text));
@@ -65,11 +71,12 @@ static int seal_state(struct tidings_call *h, struct buf *out)
     return rc;
 }
 
-static int open_state(struct tidings_call *h, struct tidings_str sealed)
+static int open_state(struct tidings_call *h, const struct principal *who,
+                      struct tidings_str sealed)
 {
     struct buf purpose, *text = &h->ask.kept;
     int64_t expires_ms = 0;
-    int rc = put_purpose(h, &purpose);
+    int rc = put_purpose(h, who, &purpose);
     if (rc == 0) {
         rc = seal_open(text, hub_seal(h->base.core->hub), buf_str(&purpose), sealed);
     }
@@ -120,7 +127,7 @@ bool handling_read_answers(struct tidings_call *h, struct call *call)
     if (!state) {
         return true;
     }
-    int rc = jv_is(state, JV_STRING) ? open_state(h, jv_str(state)) : TIDINGS_E_INVALID;
+    int rc = jv_is(state, JV_STRING) ? open_state(h, call->who, jv_str(state)) : TIDINGS_E_INVALID;
     if (rc < 0) {
         call_fail(call, rc, STR_EMPTY, "%s",
                   rc == TIDINGS_E_NOMEM ? "out of memory"
@@ -248,8 +255,9 @@ bool handling_has_asked(const struct tidings_call *h)
     return h->ask.has_requests || h->ask.has_state;
 }
 
-void handling_write_asked(struct tidings_call *h, struct jw *w)
+void handling_write_asked(struct tidings_call *h, struct call *call)
 {
+    struct jw *w = &call->w;
     if (h->ask.has_requests) {
         jw_key(w, STR("inputRequests"));
         buf_putc(w->out, '{');
@@ -260,7 +268,7 @@ void handling_write_asked(struct tidings_call *h, struct jw *w)
     if (h->ask.has_state) {
         struct buf sealed;
         buf_init(&sealed, 2 * HANDLING_MAX_STATE);
-        int rc = seal_state(h, &sealed);
+        int rc = seal_state(h, call->who, &sealed);
         jw_put_string(w, STR("requestState"), buf_str(&sealed));
         w->out->failed = w->out->failed ? w->out->failed : rc;
         buf_deinit(&sealed);

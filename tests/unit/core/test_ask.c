@@ -137,6 +137,42 @@ static void questions_are_answered_in_the_next_round_on_any_worker(void **state)
     assert_non_null(strstr(json_at(u.text, "result|content|0|text"), "kept"));
 }
 
+/* The state of one is brought back by another, who is asked anew. */
+static void a_state_is_of_use_to_nobody_else(void **state)
+{
+    (void)state;
+    static const struct {
+        enum principal_kind kind;
+        const char *name;
+    } who[] = {
+        {PRINCIPAL_TOKEN, "alice"},
+        {PRINCIPAL_TOKEN, "mallory"},
+        {PRINCIPAL_CERTIFICATE, "alice"}, /* the same name means another */
+        {PRINCIPAL_ANONYMOUS, ""},
+    };
+    char kept[2000];
+    for (size_t i = 0; i <= sizeof(who) / sizeof(who[0]); i++) {
+        size_t n = i == 0 ? 0 : i - 1;
+        struct client *c = client_http(&b);
+        client_is(c, who[n].kind, who[n].name, "", 0);
+        client_call(c, "1", "greet",
+                    i == 0 ? "\"arguments\":{\"a\":1}"
+                           : text_of("\"arguments\":{\"a\":1},\"requestState\":\"%s\","
+                                     "\"inputResponses\":{\"who\":{}}",
+                                     kept),
+                    CAN("\"elicitation\":{}"));
+        const char *text = client_answer(c)->text;
+        if (i == 0) {
+            snprintf(kept, sizeof(kept), "%s", json_at(text, "result|requestState"));
+        } else if (n == 0) {
+            assert_json(text, "result|resultType", "complete");
+        } else {
+            assert_json(text, "error|code", "-32602");
+        }
+        client_free(c);
+    }
+}
+
 static void a_state_fits_one_call_only(void **state)
 {
     (void)state;
@@ -250,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_BENCH(questions_are_answered_in_the_next_round_on_any_worker),
         WITH_BENCH(a_state_fits_one_call_only),
+        WITH_BENCH(a_state_is_of_use_to_nobody_else),
         WITH_BENCH(answers_of_another_shape_are_refused),
         WITH_BENCH(a_missing_answer_is_asked_for_again),
         WITH_BENCH(who_cannot_be_asked_is_told_what_is_missing),
