@@ -159,8 +159,9 @@ TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, con
 /* The answer to what was asked under that name, a JSON object; empty: there is none (ask again).
  * Valid until the next tidings_call_answer. */
 TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
-/* Bytes to be given back with the answers: encrypted and authenticated, bound to the tool or prompt,
- * its arguments and who calls it, good for ten minutes and until the server restarts. At most 64 KiB. */
+/* Bytes to be given back with the answers: encrypted and authenticated, bound to the tool or
+ * prompt, its arguments and who calls it, good for ten minutes and until the server restarts. At
+ * most 64 KiB. */
 TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
                                   struct tidings_error *err);
 /* What was kept; empty in the first round. */

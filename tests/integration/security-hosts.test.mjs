@@ -9,6 +9,7 @@ import { test } from 'node:test';
 import { Connection, request } from './lib/http.mjs';
 import { initialize, post, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { upgrade } from './lib/websocket.mjs';
 
 const files = { 'a.txt': 'a' };
 
@@ -193,6 +194,37 @@ test('Origin and Host are checked on GET, DELETE and OPTIONS too', async (t) => 
     }
     assert.equal((await session.send('ping')).status, 200, 'the evil DELETE ended the session');
 });
+
+// The variant of CVE-2026-34742 and CVE-2026-59950: one way in was guarded, another was not.
+const WAYS = {
+    'the endpoint': { path: '/mcp', headers: { Accept: 'text/event-stream' } },
+    'a WebSocket': { path: '/mcp', headers: upgrade },
+    'the stream of HTTP+SSE': { path: '/sse', headers: { Accept: 'text/event-stream' } },
+    'messages of HTTP+SSE': {
+        method: 'POST',
+        path: '/messages?sessionId=x',
+        headers: { 'Content-Type': 'application/json' },
+        body: '{}',
+    },
+    'a resource': { path: '/resource?uri=file:///a' },
+    'a resource that is written': { method: 'PUT', path: '/resource?uri=pub:///a', body: 'x' },
+    'an entity': { path: '/entity/a@1/b' },
+    'a preflight': { method: 'OPTIONS', path: '/mcp' },
+};
+
+for (const [name, way] of Object.entries(WAYS)) {
+    test(`every way in: ${name} is closed to other hosts and origins`, async (t) => {
+        const args = ['--legacy-sse', '--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
+        const server = await serve(t, { files, args });
+        const evil = [{ Host: `evil.com:${server.port}` }, { Origin: 'http://evil.com' }, { Origin: 'null' }];
+        for (const headers of evil) {
+            const all = { ...way.headers, ...headers };
+            const answer = await request(server, { method: 'GET', ...way, headers: all });
+            assert.equal(answer.status, 403, `${JSON.stringify(headers)}: ${answer.text}`);
+            assert.equal(answer.headers.has('access-control-allow-origin'), false);
+        }
+    });
+}
 
 test('--allow-origin and --allow-host admit exactly what they name', async (t) => {
     const args = ['--allow-origin', 'https://app.example.com', '--allow-host', 'mcp.example.com'];

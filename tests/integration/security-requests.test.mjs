@@ -5,12 +5,15 @@
 // answered, or must be answered as what it is.
 
 import assert from 'node:assert/strict';
-import { gzipSync } from 'node:zlib';
+import net from 'node:net';
 import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 
+import { defer } from './lib/cleanup.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
-import { call, initialize, listen, modern, post, updates } from './lib/rpc.mjs';
+import { call, initialize, listen, meta, modern, post, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { upgrade } from './lib/websocket.mjs';
 
 const files = { 'a.txt': 'a' };
@@ -237,6 +240,77 @@ test('stream: ids that clients choose are given back inside the JSON they belong
     server.tree.replace('a.txt', 'b');
     const message = await events.message(updates(server.uri('a.txt')), 'an update');
     assert.equal(message.params._meta['io.modelcontextprotocol/subscriptionId'], id);
+});
+
+// ---- what a server could be made to fetch or to run
+
+test('fetching: nothing that a client names is fetched', async (t) => {
+    const args = ['--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
+    const server = await serve(t, { files, args });
+    let visitors = 0;
+    const canary = net.createServer((socket) => {
+        visitors += 1;
+        socket.destroy();
+    });
+    canary.listen(0, '127.0.0.1');
+    await new Promise((resolve) => canary.once('listening', resolve));
+    defer(t, () => canary.close());
+    const url = `http://127.0.0.1:${canary.address().port}/schema.json`;
+    const ref = { $ref: url, $schema: url, $id: url };
+    const named = { uri: url, name: url, icons: [{ src: url }] };
+    const options = { _meta: meta({ 'dev.tidings/options': { filter: ref } }) };
+    const asked = [
+        ['resources/read', { uri: url }],
+        ['resources/metadata', { uri: url }],
+        ['resources/list', { uri: url }],
+        ['subscriptions/listen', { notifications: { resourceSubscriptions: [url, `${url}/*`] } }],
+        ['subscriptions/listen', { notifications: { resourceSubscriptions: ['pub:///'] }, ...options }],
+        ['tools/call', { name: 'publish', arguments: { ...named, text: 'x' } }],
+        ['tools/call', { name: 'publish', arguments: { ...named, uri: 'pub:///x', text: url } }],
+        ['tools/call', { name: 'add-entity-type', arguments: { name: 'T', version: '1', jsonSchema: ref } }],
+        ['completion/complete', { ref: { type: 'ref/resource', uri: url }, argument: { name: 'a', value: url } }],
+    ];
+    for (const [method, params] of asked) {
+        const answer = await modern(server, method, params);
+        answer.events?.close();
+        assert.ok(answer.status < 500, `${method}: ${answer.text}`);
+    }
+    await request(server, { method: 'GET', path: `/resource?uri=${encodeURIComponent(url)}` });
+    await request(server, { method: 'GET', path: url, headers: { 'X-Forwarded-Host': url, Referer: url } });
+    await call(server, 'resources/list'); // whatever was begun before has been done by now
+    assert.equal(visitors, 0, 'somebody came by');
+});
+
+test('running: nothing of a request reaches a command', async (t) => {
+    const tree = new Tree(t);
+    const argv = ['sh', '-c', 'echo "$# $*"; env | grep -c EVIL; cat'];
+    const mounts = [{ type: 'command', uri: 'cmd:///it', argv }];
+    tree.write('tidings.json', JSON.stringify({ mounts }));
+    const server = await serve(t, { tree, mounts: [], args: ['--config', tree.at('tidings.json')] });
+    const said = (await call(server, 'resources/read', { uri: 'cmd:///it' })).contents[0].text;
+    assert.equal(said, '0 \n0\n');
+    const evil = ['cmd:///it/;touch evil', 'cmd:///it?EVIL=1', 'cmd:///it%3Btouch%20evil', 'cmd:///sh', 'cmd:///it%00'];
+    for (const uri of evil) {
+        const headers = { 'Mcp-Name': `=?base64?${Buffer.from(uri).toString('base64')}?=`, EVIL: '1' };
+        const answer = await modern(server, 'resources/read', { uri, EVIL: '1' }, { headers });
+        assert.ok(answer.json.error, `${uri}: ${answer.text}`);
+    }
+});
+
+test('running: names that are SQL are names', async (t) => {
+    const tree = new Tree(t);
+    const args = ['--publish', 'pub:///', '--allow-write', '--store', tree.at('store.db')];
+    const evil = "pub:///x';DROP%20TABLE%20published;--";
+    const publish = (server, uri, text) =>
+        call(server, 'tools/call', { name: 'publish', arguments: { uri, text, title: `'); ${evil}` } });
+    const first = await serve(t, { files, args });
+    await publish(first, 'pub:///plain', 'plain');
+    await publish(first, evil, "'; DELETE FROM published; --");
+    await first.stop();
+    const second = await serve(t, { files, args });
+    const text = async (uri) => (await call(second, 'resources/read', { uri })).contents[0].text;
+    assert.equal(await text('pub:///plain'), 'plain');
+    assert.equal(await text(evil), "'; DELETE FROM published; --");
 });
 
 // ---- bodies that would grow
