@@ -63,7 +63,7 @@ struct channel {
 void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
 /* May another message of it be handled in this turn? Each channel has CHANNEL_QUANTUM, so that one
  * that floods us does not starve the others; what is left waits for the next turn. Counts it. */
-#define CHANNEL_QUANTUM 64u
+#define CHANNEL_QUANTUM 16u
 bool channel_may_go_on(struct channel *channel);
 /* What limits its client: who it has shown itself to be, or where it comes from. NULL: nothing. */
 struct quota *channel_quota(const struct channel *channel);

@@ -239,26 +239,41 @@ static int create(struct core *core, const struct revision *revision, const stru
     return 0;
 }
 
+bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why)
+{
+    struct core *core = channel->core;
+    *ret = channel_quota(channel);
+    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
+        *why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+        return false;
+    }
+    if (!quota_open_session(*ret, why)) {
+        limit_leave(core->book, LIMIT_SESSIONS);
+        return false;
+    }
+    return true;
+}
+
+void session_left(struct core *core, struct quota *quota)
+{
+    limit_leave(core->book, LIMIT_SESSIONS);
+    quota_close_session(quota);
+}
+
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err)
 {
     struct core *core = channel->core;
-    struct quota *quota = channel_quota(channel);
+    struct quota *quota = NULL;
     if (core->stopping) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server is stopping");
     }
-    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
-        *why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
-        return TIDINGS_E_LIMIT;
-    }
-    if (!quota_open_session(quota, why)) {
-        limit_leave(core->book, LIMIT_SESSIONS);
+    if (!session_enter(channel, &quota, why)) {
         return TIDINGS_E_LIMIT;
     }
     int rc = create(core, revision, channel->who, ret, err);
     if (rc < 0) {
-        limit_leave(core->book, LIMIT_SESSIONS);
-        quota_close_session(quota);
+        session_left(core, quota);
         return rc;
     }
     (*ret)->quota = quota;
@@ -268,8 +283,7 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 void session_destroy(struct session *session)
 {
     struct core *core = session->core;
-    limit_leave(core->book, LIMIT_SESSIONS);
-    quota_close_session(session->quota);
+    session_left(core, session->quota);
     map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     core->stats.sessions--;

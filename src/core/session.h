@@ -54,6 +54,10 @@ struct session {
  * says which. Otherwise the sentence is in `err`. */
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err);
+/* The same for what counts as one without being one: may there be another, whose quota (*ret) is
+ * given back when it has gone? */
+bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why);
+void session_left(struct core *core, struct quota *quota);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
 /* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what

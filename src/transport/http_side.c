@@ -78,6 +78,7 @@ static struct http_conn *of_sink(const struct sink *sink)
 struct side_stream {
     struct http_conn *conn;
     char id[SESSION_ID_LEN + 1];
+    struct quota *quota; /* of its client */
 };
 
 static void answer(struct channel *channel, int status, const struct answer_headers *headers,
@@ -145,7 +146,7 @@ static void forget(struct peer *peer)
     struct http_worker *hw = s->conn->hw;
     map_remove(&hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
     hw->core->stats.sessions--;
-    limit_leave(hw->core->book, LIMIT_SESSIONS);
+    session_left(hw->core, s->quota);
     mem_free(s);
 }
 
@@ -174,8 +175,9 @@ void side_open(struct http_conn *conn)
         conn_refuse(conn, 503, "the server is stopping");
         return;
     }
-    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
-        struct refusal why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+    struct quota *quota = NULL;
+    struct refusal why;
+    if (!session_enter(&conn->channel, &quota, &why)) {
         inbound_refuse_limit(&conn->channel, &why, NULL);
         return;
     }
@@ -187,11 +189,12 @@ void side_open(struct http_conn *conn)
             map_remove(&conn->hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
         }
-        limit_leave(core->book, LIMIT_SESSIONS);
+        session_left(core, quota);
         conn->channel.ops = &http_channel_ops;
         conn_refuse(conn, 503, "out of memory");
         return;
     }
+    s->quota = quota;
     core->stats.sessions++;
     peer->ops = &side_peer_ops;
     peer->owner = s;

@@ -158,7 +158,6 @@ void line_pump(struct line *line)
     struct tidings_str text;
     enum line_result result = LINE_READY;
     bool was_finished = line->finished;
-    line->rests = false;
     while (!line->finished && (line_is_midway(line) || line->eof) && result != LINE_MORE &&
            has_room(line)) {
         line->rests = !channel_may_go_on(&line->channel);

@@ -30,7 +30,7 @@ struct line {
     bool finished; /* … and nothing of what came is left */
     bool broken;   /* nothing more will go: its owner closes it */
     bool took;     /* a message was handled since the owner looked */
-    bool rests;    /* it has used up its turn: the owner pumps it in the next */
+    bool rests;    /* it has used up its turn: the owner wakes it in the next, and pumps it */
 };
 
 /* `ops` has the functions below, and what is the owner's own. `flushed` of the send queue is the

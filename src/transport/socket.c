@@ -309,6 +309,7 @@ static void on_rested(struct loop_timer *timer, void *user)
     while (!list_empty(&now)) {
         struct line_conn *conn = list_entry(now.next, struct line_conn, rest_link);
         list_remove(&conn->rest_link);
+        conn->line.rests = false;
         look_at(conn);
     }
 }

@@ -73,6 +73,8 @@ static void on_pump(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct stdio *s = user;
+    s->line.rests = false; /* it is another turn */
+    line_pump(&s->line);
     read_input(s);
     want(s);
 }

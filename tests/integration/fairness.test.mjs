@@ -13,7 +13,7 @@ import { meta, modern, totals } from './lib/rpc.mjs';
 import { FIN, encodeFrame, OP, WebSocketRaw } from './lib/websocket.mjs';
 
 const FLOOD = 3000;
-const QUANTUM = 64;
+const QUANTUM = 16;
 
 const discover = (id) => ({
     jsonrpc: '2.0',
@@ -83,7 +83,7 @@ for (const [kind, open] of Object.entries(kinds)) {
         const { json } = await quiet.readResponse();
         const [then] = JSON.parse(json.result.contents[0].text);
         assert.ok(
-            then.requests - before.requests < 16 * QUANTUM,
+            then.requests - before.requests < 32 * QUANTUM,
             `${then.requests - before.requests} requests were handled before it was answered`,
         );
         await sent;

@@ -7,10 +7,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
-import { encodeRequest } from './lib/http.mjs';
+import { encodeRequest, request } from './lib/http.mjs';
 import { from, limitsOf, modernRequest, reached, refused, refusedWith } from './lib/limits.mjs';
 import { call, key, listen, modern, post, initialize, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
 
@@ -236,6 +237,25 @@ test('--block-after: who is refused too often is shut out, and comes back', asyn
     }, 'it is let in again');
 });
 
+test('who shows a token is one client wherever it comes from, and not the one beside it', async (t) => {
+    const tokens = new TokenFile(t);
+    const alice = { Authorization: `Bearer ${tokens.give('alice')}` };
+    const bob = { Authorization: `Bearer ${tokens.give('bob')}` };
+    const server = await start(t, ...tokens.args, '--request-rate', '1', '--request-burst', '10');
+    const requests = (who, count) =>
+        Array.from({ length: count }, () => {
+            const one = modernRequest('server/discover');
+            return { ...one, headers: { ...one.headers, ...who } };
+        });
+    const flood = await from(t, server, '127.0.0.1');
+    const answers = await pipelined(flood, requests(alice, 40));
+    assert.ok(answers.some(({ status }) => status === 429));
+    const elsewhere = await pipelined(await from(t, server, '127.0.0.2'), requests(alice, 40));
+    assert.ok(elsewhere.filter(({ status }) => status === 200).length < 10, 'she has used hers up');
+    const beside = await pipelined(await from(t, server, '127.0.0.1'), requests(bob, 10));
+    beside.forEach(({ status, text }) => assert.equal(status, 200, text));
+});
+
 // ---- sessions and subscriptions ---------------------------------------------------------------
 
 test('--max-sessions: 503 for the next, exactly, however many workers there are', async (t) => {
@@ -260,16 +280,23 @@ test('--max-sessions: 503 for the next, exactly, however many workers there are'
 });
 
 test('--max-client-sessions: 429 for one client, and others have theirs', async (t) => {
-    const server = await start(t, '--max-client-sessions', '2', '--workers', '2');
+    const server = await start(t, '--max-client-sessions', '2', '--workers', '2', '--legacy-sse');
     const sessions = [await Session.open(server), await Session.open(server)];
     refusedWith(await post(server, initialize()), 429, 'max-client-sessions', 2);
     const other = await from(t, server, '127.0.0.2');
     const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
     const body = JSON.stringify(initialize());
     assert.equal((await other.request({ method: 'POST', headers, body })).status, 200);
+    const headersOfSse = { Accept: 'text/event-stream' };
+    const sse = await request(server, { method: 'GET', path: '/sse', headers: headersOfSse });
+    refusedWith(sse, 429, 'max-client-sessions', 2); // a stream of HTTP+SSE is one too
     await sessions[0].end();
-    await Session.open(server);
-    assert.equal(await reached(t, server, 'max-client-sessions'), 1);
+    const stream = await request(server, { method: 'GET', path: '/sse', headers: headersOfSse });
+    assert.equal(stream.status, 200);
+    refusedWith(await post(server, initialize()), 429, 'max-client-sessions', 2);
+    stream.events.close();
+    await eventually(async () => (await post(server, initialize())).status === 200, 'the place is free');
+    assert.ok((await reached(t, server, 'max-client-sessions')) >= 3);
 });
 
 test('a fifth stream of a session is a 409', async (t) => {
