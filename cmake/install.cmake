@@ -1,6 +1,7 @@
-# What `cmake --install` puts where: public headers, both libraries, the program, manual pages, and
-# the two descriptions by which others find us (pkg-config and find_package). Both descriptions are
-# relative to where they lie, so `--prefix` and a moved tree keep working.
+# What `cmake --install` puts where: public headers, both libraries, the program, manual pages,
+# completions of shells, and the two descriptions by which others find us (pkg-config and
+# find_package). Both descriptions are relative to where they lie, so `--prefix` and a moved tree
+# keep working.
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tidings DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -46,12 +47,20 @@ if(TARGET tidings)
   install(TARGETS tidings RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# man/NAME.SECTION.scd
+# man/NAME.SECTION.scd, and libtidings(3), which is made of the headers.
 find_program(SCDOC scdoc)
 file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/man/*.scd)
+file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/tidings/*.h)
+set(library_page ${PROJECT_BINARY_DIR}/man/libtidings.3.scd)
+add_custom_command(OUTPUT ${library_page}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/man
+  COMMAND sh -c "\"$1\" \"$2\" > \"$3\"" sh ${PROJECT_SOURCE_DIR}/tools/man-library
+          ${PROJECT_SOURCE_DIR}/include ${library_page}
+  DEPENDS ${headers} ${PROJECT_SOURCE_DIR}/tools/man-library
+  COMMENT "Making libtidings.3 of the headers" VERBATIM)
 if(SCDOC AND pages)
   set(rendered)
-  foreach(page ${pages})
+  foreach(page ${pages} ${library_page})
     get_filename_component(name ${page} NAME_WLE)
     string(REGEX REPLACE ".*\\." "" section ${name})
     set(output ${PROJECT_BINARY_DIR}/man/${name})
@@ -63,4 +72,24 @@ if(SCDOC AND pages)
     list(APPEND rendered ${output})
   endforeach()
   add_custom_target(man ALL DEPENDS ${rendered})
+endif()
+
+# Completions of shells, which the program prints itself.
+if(TARGET tidings AND NOT CMAKE_CROSSCOMPILING)
+  set(completions)
+  foreach(row "bash|bash-completion/completions|tidings" "zsh|zsh/site-functions|_tidings"
+          "fish|fish/vendor_completions.d|tidings.fish")
+    string(REPLACE "|" ";" row ${row})
+    list(GET row 0 shell)
+    list(GET row 1 folder)
+    list(GET row 2 name)
+    set(output ${PROJECT_BINARY_DIR}/completions/${shell}/${name})
+    add_custom_command(OUTPUT ${output}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/completions/${shell}
+      COMMAND sh -c "\"$1\" completions \"$2\" > \"$3\"" sh $<TARGET_FILE:tidings> ${shell} ${output}
+      DEPENDS tidings COMMENT "Making the completions of ${shell}" VERBATIM)
+    install(FILES ${output} DESTINATION ${CMAKE_INSTALL_DATADIR}/${folder})
+    list(APPEND completions ${output})
+  endforeach()
+  add_custom_target(completions ALL DEPENDS ${completions})
 endif()

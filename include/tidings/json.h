@@ -45,6 +45,9 @@ TIDINGS_API int tidings_json_each(struct tidings_str json, const char *pointer,
  * no memory. */
 TIDINGS_API char *tidings_json_quote(struct tidings_str text);
 
+/* A JSON string of these bytes in base64. NULL: no memory. */
+TIDINGS_API char *tidings_json_quote_bytes(struct tidings_str bytes);
+
 /* A JSON text as people write it, as compact JSON text: comments (// and the form of C), and commas
  * behind the last member, are allowed. NULL with the line in `err`. */
 TIDINGS_API char *tidings_json_compact(struct tidings_str text, struct tidings_error *err);

@@ -74,6 +74,16 @@ TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, cha
 TIDINGS_API char *tidings_config_help(void);
 TIDINGS_API char *tidings_config_print(struct tidings_server *server);
 
+/* One option of a command line as `--help` has it, for programs that make something of it. */
+struct tidings_config_option {
+    char name[48];       /* without dashes; of what is on by default "no-…" */
+    const char *metavar; /* what its value is called; NULL: it takes none */
+    const char *help;
+    const char *const *choices; /* all values it accepts, NULL at the end; NULL: others */
+};
+/* The option of that number, from 0 on. False: there are not so many. */
+TIDINGS_API bool tidings_config_option(size_t index, struct tidings_config_option *ret);
+
 /* ---- doors ------------------------------------------------------------------------------------
  *
  * What clients come in by: the rows "http" (the default, when no other is named), "tcp", "unix" and

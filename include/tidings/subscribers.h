@@ -62,6 +62,7 @@ struct tidings_totals {
     uint64_t peers, sessions, subscriptions;
     uint64_t deliveries; /* notifications written since the start */
 };
+/* How many there are in all, now. */
 TIDINGS_API int tidings_server_totals(struct tidings_server *server, struct tidings_totals *totals,
                                       struct tidings_error *err);
 

@@ -56,6 +56,8 @@ struct option {
     uint64_t min, max;          /* max 0: any */
 };
 
+struct tidings_client;
+
 /* ---- commands ---------------------------------------------------------------------------------
  */
 
@@ -96,14 +98,17 @@ struct command {
     enum arg_kind arg_kind;
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
     bool is_plain;               /* no --json, --quiet and --color */
-    int (*run)(struct cli *cli); /* the exit status; NULL: the name of a group */
+    int (*run)(struct cli *cli); /* the exit status */
+    /* Instead of `run`, with a client of its target, see remote.h. A row with none of the three is
+     * the name of a group. */
+    int (*ask)(struct cli *cli, struct tidings_client *client, struct tidings_error *err);
     /* Instead of `run`, for those that read the configuration of a server: */
     int (*run_raw)(int argc, char **argv);
 };
 
 extern const struct command *const commands[]; /* ends with NULL */
-/* The rows that every command has, and those of commands that talk to a server. */
-extern const struct option output_options[], target_options[];
+/* The rows of commands that print something, of those that talk to a server, and of all. */
+extern const struct option output_options[], target_options[], help_options[];
 /* The command of that name ("entity get"), or NULL. */
 const struct command *command_find(const char *name);
 bool command_is_group(const struct command *c);

@@ -6,12 +6,44 @@
 
 #include "command.h"
 
-extern const struct command command_serve, command_config, command_watch, command_servers,
-    command_token, command_help, command_version;
+extern const struct command command_serve, command_config, command_token, command_read,
+    command_watch, command_ls, command_tree, command_stat, command_templates, command_complete,
+    command_tools, command_call, command_prompts, command_prompt, command_publish, command_entity,
+    command_entity_get, command_entity_at, command_entity_put, command_entity_patch,
+    command_entity_rm, command_entity_undelete, command_entity_log, command_entity_types,
+    command_entity_add_type, command_servers, command_completions, command_help, command_version;
 
 const struct command *const commands[] = {
-    &command_serve, &command_config, &command_watch,   &command_servers,
-    &command_token, &command_help,   &command_version, NULL,
+    &command_serve,
+    &command_config,
+    &command_token,
+    &command_read,
+    &command_watch,
+    &command_ls,
+    &command_tree,
+    &command_stat,
+    &command_templates,
+    &command_complete,
+    &command_tools,
+    &command_call,
+    &command_prompts,
+    &command_prompt,
+    &command_publish,
+    &command_entity,
+    &command_entity_get,
+    &command_entity_at,
+    &command_entity_put,
+    &command_entity_patch,
+    &command_entity_rm,
+    &command_entity_undelete,
+    &command_entity_log,
+    &command_entity_types,
+    &command_entity_add_type,
+    &command_servers,
+    &command_completions,
+    &command_help,
+    &command_version,
+    NULL,
 };
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
@@ -32,6 +64,10 @@ const struct option output_options[] = {
      .metavar = "WHEN",
      .help = "colours; auto: on a terminal, unless NO_COLOR is set",
      .choices = colors},
+    {0},
+};
+
+const struct option help_options[] = {
     {.name = "help",
      .letter = 'h',
      .kind = OPTION_FLAG,
@@ -107,7 +143,7 @@ const struct command *command_find(const char *name)
 
 bool command_is_group(const struct command *c)
 {
-    return !c->run && !c->run_raw;
+    return !c->run && !c->ask && !c->run_raw;
 }
 
 bool command_is_in(const struct command *c, const struct command *group)

@@ -17,7 +17,7 @@ struct parsing {
 /* The tables of a command, one after the other; NULL behind the last. */
 static const struct option *table_of(const struct command *c, unsigned i)
 {
-    const struct option *tables[3];
+    const struct option *tables[4];
     unsigned count = 0;
     if (c->options) {
         tables[count++] = c->options;
@@ -28,6 +28,7 @@ static const struct option *table_of(const struct command *c, unsigned i)
     if (!c->is_plain) {
         tables[count++] = output_options;
     }
+    tables[count++] = help_options;
     return i < count ? tables[i] : NULL;
 }
 

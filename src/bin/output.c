@@ -88,6 +88,18 @@ void put_lines(FILE *out, struct tidings_str text)
     put_safe(out, text, true);
 }
 
+bool is_text(struct tidings_str s)
+{
+    uint32_t c = 0;
+    for (size_t n; s.len > 0; s = tidings_strn(s.ptr + n, s.len - n)) {
+        n = decode(s, &c);
+        if (n == 0 || c == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 size_t text_columns(struct tidings_str text)
 {
     return put_safe(NULL, text, false);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "command.h"
+#include "output.h"
+#include "remote.h"
 
 int command_unknown(const char *name)
 {
@@ -27,7 +29,9 @@ int command_unknown(const char *name)
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
 {
-    fprintf(stderr, "tidings %s: %s\n", command, err->text);
+    fprintf(stderr, "tidings %s: ", command);
+    put_text(stderr, tidings_str(err->text)); /* a server may have said it */
+    fputc('\n', stderr);
     if (hint) {
         fprintf(stderr, "tidings %s: %s\n", command, hint);
     }
@@ -75,7 +79,7 @@ static int run(const struct command *c, int argc, char **argv)
     if (status == 0 && cli->help) {
         help_print(c);
     } else if (status == 0) {
-        status = c->run(cli);
+        status = c->run ? c->run(cli) : remote_run(cli, c->ask);
     }
     cli_release(cli);
     free(cli);

@@ -129,6 +129,20 @@ char *tidings_json_quote(struct tidings_str text)
     return buf_detach(&out, NULL);
 }
 
+char *tidings_json_quote_bytes(struct tidings_str bytes)
+{
+    struct buf out;
+    buf_init(&out, TEXT_MAX);
+    buf_putc(&out, '"');
+    base64_put(&out, bytes);
+    buf_putc(&out, '"');
+    if (out.failed) {
+        buf_deinit(&out);
+        return NULL;
+    }
+    return buf_detach(&out, NULL);
+}
+
 char *tidings_json_compact(struct tidings_str text, struct tidings_error *err)
 {
     struct json *root = NULL;

@@ -6,6 +6,10 @@
  */
 #include "server/config.h"
 
+#include <stdio.h>
+
+#include <tidings/server.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "server/config_table.h"
@@ -234,4 +238,27 @@ int config_help(struct buf *out)
     buf_putf(out, "  --config FILE%*sread FILE instead of ./%s; --no-config reads none\n",
              HELP_COLUMN - 15, "", CONFIG_FILE_NAME);
     return out->failed;
+}
+
+bool tidings_config_option(size_t index, struct tidings_config_option *ret)
+{
+    static const struct tidings_config_option others[] = {
+        {"config", "FILE", "read FILE instead of ./" CONFIG_FILE_NAME, NULL},
+        {"no-config", NULL, "read no file", NULL},
+    };
+    if (index >= config_row_count) {
+        index -= config_row_count;
+        if (index < sizeof(others) / sizeof(others[0])) {
+            *ret = others[index];
+            return true;
+        }
+        return false;
+    }
+    const struct config_row *row = &config_rows[index];
+    bool is_on = row->type == CONFIG_BOOL && strcmp(row->value, "true") == 0;
+    snprintf(ret->name, sizeof(ret->name), "%s%s", is_on ? "no-" : "", row->name);
+    ret->metavar = row->metavar;
+    ret->help = row->help;
+    ret->choices = row->choices;
+    return true;
 }

@@ -133,6 +133,8 @@ static void text_is_quoted(void **state)
     check(tidings_json_quote(tidings_str("a\"\n\x1b é")), "\"a\\\"\\n\\u001b é\"");
     check(tidings_json_quote(tidings_str("\xff")), "\"\xef\xbf\xbd\"");
     check(tidings_json_quote(tidings_str("")), "\"\"");
+    check(tidings_json_quote_bytes(tidings_strn("\0\1\xff", 3)), "\"AAH/\"");
+    check(tidings_json_quote_bytes(tidings_str("")), "\"\"");
 }
 
 static void compact(const char *json, const char *expected, const char *why)

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings call`, `prompt` and `complete`: one question with arguments.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <tidings/json.h>
+
+#include "output.h"
+#include "tool.h"
+
+struct call {
+    struct cli cli;
+    const char *arguments; /* --args */
+    char *schema;          /* of the tool, as far as known */
+};
+
+/* ---- call -------------------------------------------------------------------------------------
+ */
+
+static int find_schema(void *user, struct tidings_str item)
+{
+    struct call *c = user;
+    char *name = text_at(item, "/name");
+    bool is_it = name && strcmp(name, c->cli.args[0]) == 0;
+    tidings_free(name);
+    if (is_it) {
+        c->schema = tidings_json_get(item, "/inputSchema");
+    }
+    return is_it ? 1 : 0;
+}
+
+static char *make_arguments(struct call *c, struct tidings_client *client,
+                            struct tidings_error *err)
+{
+    if (c->arguments) {
+        char *given = given_json(c->arguments, err);
+        if (given && given[0] != '{') {
+            tidings_fail(err, TIDINGS_E_INVALID, "--args takes a JSON object");
+            tidings_free(given);
+            given = NULL;
+        }
+        return given;
+    }
+    if (c->cli.arg_count > 1) {
+        /* Without its schema everything is a string. */
+        (void)tidings_client_list(client, TIDINGS_LISTING_TOOLS, find_schema, c, NULL);
+    }
+    return tool_arguments(c->cli.args + 1, c->cli.arg_count - 1, tidings_str(c->schema), err);
+}
+
+static int show_result(const struct cli *cli, struct tidings_str result)
+{
+    bool has_failed = is_true_at(result, "/isError");
+    if (cli->json) {
+        put_json(stdout, result);
+        return has_failed ? 1 : 0;
+    }
+    char *first = tidings_json_get(result, "/content/0");
+    char *structured = tidings_json_get(result, "/structuredContent");
+    if (has_failed) {
+        fprintf(stderr, "tidings call: '%.60s' failed:\n", cli->args[0]);
+    }
+    if (!first && structured) {
+        put_pretty(has_failed ? stderr : stdout, tidings_str(structured));
+    }
+    put_contents(has_failed ? stderr : stdout, result, "/content");
+    tidings_free(first);
+    tidings_free(structured);
+    return has_failed ? 1 : 0;
+}
+
+static int call(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    struct call *c = (struct call *)cli;
+    char *arguments = make_arguments(c, client, err);
+    char *result = arguments ? tool_call(cli, client, cli->args[0], arguments, err) : NULL;
+    int rc = result ? show_result(cli, tidings_str(result)) : err->code;
+    tidings_free(result);
+    tidings_free(arguments);
+    tidings_free(c->schema);
+    return rc;
+}
+
+static int run_call(struct cli *cli)
+{
+    if (((struct call *)cli)->arguments && cli->arg_count > 1) {
+        return command_misuse("call", "either --args or name=value, not both:", cli->args[1]);
+    }
+    return remote_run(cli, call);
+}
+
+/* ---- prompt -----------------------------------------------------------------------------------
+ */
+
+static int put_message(void *user, struct tidings_str key, struct tidings_str message)
+{
+    const struct cli *cli = user;
+    char *role = text_at(message, "/role"), *content = tidings_json_get(message, "/content");
+    struct json_text t;
+    (void)key;
+    put_style(cli, stdout, STYLE_NAME);
+    put_text(stdout, tidings_str(role));
+    fputs(":\n", stdout);
+    put_style(cli, stdout, STYLE_PLAIN);
+    if (content && json_text_begin(&t)) {
+        fprintf(t.out, "[%s]", content);
+        char *list = json_text_take(&t);
+        put_contents(stdout, tidings_str(list), content[0] == '[' ? "/0" : "");
+        free(list);
+    }
+    tidings_free(role);
+    tidings_free(content);
+    return 0;
+}
+
+static int prompt(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    struct tidings_str strings = tidings_str(NULL); /* a prompt takes nothing else */
+    char *arguments = tool_arguments(cli->args + 1, cli->arg_count - 1, strings, err);
+    char *result = arguments ? tidings_client_prompt(client, cli->args[0], arguments, err) : NULL;
+    if (result && cli->json) {
+        put_json(stdout, tidings_str(result));
+    } else if (result) {
+        tidings_json_each(tidings_str(result), "/messages", put_message, cli);
+    }
+    int rc = result ? 0 : err->code;
+    tidings_free(result);
+    tidings_free(arguments);
+    return rc;
+}
+
+/* ---- complete ---------------------------------------------------------------------------------
+ */
+
+static int put_value(void *user, struct tidings_str key, struct tidings_str value)
+{
+    char *text = tidings_json_string(value, "");
+    (void)user;
+    (void)key;
+    put_text(stdout, text ? tidings_str(text) : value);
+    fputc('\n', stdout);
+    tidings_free(text);
+    return 0;
+}
+
+/* {"type":"ref/resource","uri":…} or {"type":"ref/prompt","name":…}; free it. */
+static char *make_ref(const char *of)
+{
+    struct json_text t;
+    bool is_template = strchr(of, '{') || strstr(of, "://");
+    if (!json_text_begin(&t)) {
+        return NULL;
+    }
+    fprintf(t.out, "{\"type\":\"ref/%s\":", is_template ? "resource\",\"uri" : "prompt\",\"name");
+    put_quoted(t.out, tidings_str(of));
+    fputc('}', t.out);
+    return json_text_take(&t);
+}
+
+static int complete(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    size_t len = strcspn(cli->args[1], "=");
+    char *name = strndup(cli->args[1], len);
+    const char *value = cli->args[1] + len + (cli->args[1][len] == '=' ? 1 : 0);
+    char *known = cli->arg_count > 2
+                      ? tool_arguments(cli->args + 2, cli->arg_count - 2, tidings_str(NULL), err)
+                      : NULL;
+    char *ref = make_ref(cli->args[0]);
+    char *result = NULL;
+    if (!name || !ref) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    } else if (known || cli->arg_count <= 2) {
+        result = tidings_client_complete(client, ref, name, value, known, err);
+    }
+    if (result && cli->json) {
+        put_json(stdout, tidings_str(result));
+    } else if (result) {
+        tidings_json_each(tidings_str(result), "/values", put_value, NULL);
+        if (is_true_at(tidings_str(result), "/hasMore") && !cli->quiet) {
+            fputs("tidings complete: there are more\n", stderr);
+        }
+    }
+    int rc = result ? 0 : err->code;
+    tidings_free(result);
+    free(ref);
+    tidings_free(known);
+    free(name);
+    return rc;
+}
+
+/* ---- the rows ---------------------------------------------------------------------------------
+ */
+
+static const struct option call_options[] = {
+    {.name = "args",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(struct call, arguments),
+     .metavar = "JSON",
+     .help = "all arguments as one object; -: from standard input, @FILE: from a file"},
+    {0},
+};
+
+const struct command command_call = {
+    .name = "call",
+    .args = "TOOL [NAME=VALUE…]",
+    .help = "call a tool",
+    .about = "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
+             "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
+             "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
+             "shown.\n\n"
+             "--json prints the result of the server.\n",
+    .options = call_options,
+    .size = sizeof(struct call),
+    .min_args = 1,
+    .max_args = WORDS_MAX,
+    .has_target = true,
+    .run = run_call,
+};
+
+const struct command command_prompt = {
+    .name = "prompt",
+    .args = "NAME [NAME=VALUE…]",
+    .help = "get a prompt",
+    .about = "Print the messages of a prompt, filled in with the arguments.\n\n"
+             "--json prints the result of the server.\n",
+    .min_args = 1,
+    .max_args = WORDS_MAX,
+    .has_target = true,
+    .ask = prompt,
+};
+
+const struct command command_complete = {
+    .name = "complete",
+    .args = "TEMPLATE|PROMPT NAME=VALUE [NAME=VALUE…]",
+    .help = "complete an argument of a template or prompt",
+    .about = "Print what the first NAME could become that begins with VALUE, as the server "
+             "suggests; the\nothers are settled already.\n\n"
+             "--json prints the completion object of the server.\n",
+    .min_args = 2,
+    .max_args = WORDS_MAX,
+    .has_target = true,
+    .ask = complete,
+};

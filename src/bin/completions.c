@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings completions`: scripts for shells, made of the tables. They complete commands, options,
+ * their values, names of servers and files; nothing is asked of a server.
+ */
+#include <stddef.h>
+
+#include <tidings/server.h>
+
+#include "command.h"
+
+/* An option, whichever table it comes from. */
+struct flag {
+    const char *name; /* without dashes */
+    char letter;
+    bool has_value, is_file;
+    const char *help;
+    const char *const *choices;
+};
+typedef void (*flag_fn)(const struct command *command, const struct flag *flag);
+
+static bool is_path(const char *metavar)
+{
+    return metavar && (strcmp(metavar, "FILE") == 0 || strcmp(metavar, "PATH") == 0);
+}
+
+static void each_row(const struct command *c, const struct option *o, flag_fn fn)
+{
+    for (; o && o->name; o++) {
+        struct flag flag = {o->name, o->letter, o->kind != OPTION_FLAG, o->kind == OPTION_FILE,
+                            o->help, o->choices};
+        fn(c, &flag);
+    }
+}
+
+static void each_flag(const struct command *c, flag_fn fn)
+{
+    struct tidings_config_option row;
+    if (command_is_group(c)) {
+        return;
+    }
+    for (size_t i = 0; c->run_raw && tidings_config_option(i, &row); i++) {
+        struct flag flag = {row.name, 0,          row.metavar != NULL, is_path(row.metavar),
+                            row.help, row.choices};
+        fn(c, &flag);
+    }
+    each_row(c, c->options, fn);
+    each_row(c, c->has_target ? target_options : NULL, fn);
+    each_row(c, c->is_plain || c->run_raw ? NULL : output_options, fn);
+    each_row(c, help_options, fn);
+}
+
+/* Names of commands: all of a group, or those that stand alone. */
+static void put_names(const struct command *group, const char *separator)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        const char *blank = strchr(commands[i]->name, ' ');
+        if (group ? command_is_in(commands[i], group) : !blank) {
+            printf("%s%s", separator, group ? blank + 1 : commands[i]->name);
+        }
+    }
+}
+
+static void put_words(const char *const *words)
+{
+    for (size_t i = 0; words[i]; i++) {
+        printf("%s%s", i > 0 ? " " : "", words[i]);
+    }
+}
+
+/* The groups as a pattern of a case. */
+static void put_groups(void)
+{
+    bool is_first = true;
+    for (size_t i = 0; commands[i]; i++) {
+        if (command_is_group(commands[i])) {
+            printf("%s%s", is_first ? "" : " | ", commands[i]->name);
+            is_first = false;
+        }
+    }
+}
+
+/* ---- bash -------------------------------------------------------------------------------------
+ */
+
+static void bash_value(const struct command *c, const struct flag *f)
+{
+    if (!f->has_value) {
+        return;
+    }
+    printf("    '%s:--%s'", c->name, f->name);
+    if (f->letter) {
+        printf(" | '%s:-%c'", c->name, f->letter);
+    }
+    if (f->choices) {
+        fputs(") _tidings_words '", stdout);
+        put_words(f->choices);
+        puts("'; return ;;");
+    } else if (strcmp(f->name, "target") == 0) {
+        puts(") _tidings_servers; return ;;");
+    } else {
+        printf(") %s ;;\n", f->is_file ? "_tidings_files; return" : "return");
+    }
+}
+
+static void bash_flag(const struct command *c, const struct flag *f)
+{
+    (void)c;
+    printf(" --%s", f->name);
+}
+
+static void bash_arguments(const struct command *c)
+{
+    printf("    '%s')\n        flags='", c->name);
+    each_flag(c, bash_flag);
+    fputs("'\n", stdout);
+    if (command_is_group(c)) {
+        fputs("        words='", stdout);
+        put_names(c, " ");
+        fputs("'\n", stdout);
+    } else if (c->arg_kind == ARG_COMMAND) {
+        fputs("        words='exit", stdout);
+        put_names(NULL, " ");
+        fputs("'\n", stdout);
+    } else if (c->arg_kind == ARG_SHELL) {
+        puts("        words='bash zsh fish'");
+    } else if (c->has_target) {
+        puts("        target=yes");
+    }
+    puts("        ;;");
+}
+
+static void put_bash(void)
+{
+    fputs("# bash completion of tidings, made by 'tidings completions bash'\n"
+          "_tidings_words() { mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$cur\"); }\n"
+          "_tidings_files() {\n"
+          "    compopt -o filenames 2>/dev/null\n"
+          "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
+          "}\n"
+          "_tidings_servers() { _tidings_words \"$(tidings servers --quiet 2>/dev/null)\"; }\n\n"
+          "_tidings() {\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+          "    local command='' flags='' words='' target='' i word given=0\n"
+          "    COMPREPLY=()\n"
+          "    # \"--era=auto\" are three words\n"
+          "    if [[ $cur == '=' ]]; then\n"
+          "        cur=''\n"
+          "    elif [[ $prev == '=' ]]; then\n"
+          "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
+          "    fi\n"
+          "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+          "        word=${COMP_WORDS[i]}\n"
+          "        if [[ $word == -- ]]; then\n"
+          "            _tidings_files\n"
+          "            return\n"
+          "        elif [[ -z $command ]]; then\n"
+          "            command=$word\n"
+          "        elif [[ $word != -* ]]; then\n"
+          "            case $command in\n            ",
+          stdout);
+    put_groups();
+    fputs(") command+=\" $word\" ;;\n"
+          "            *) given=1 ;;\n"
+          "            esac\n"
+          "        fi\n"
+          "    done\n"
+          "    case $command:$prev in\n",
+          stdout);
+    for (size_t i = 0; commands[i]; i++) {
+        each_flag(commands[i], bash_value);
+    }
+    fputs("    esac\n    case $command in\n    '')\n        flags='--help --version'\n"
+          "        words='",
+          stdout);
+    put_names(NULL, " ");
+    fputs("'\n        ;;\n", stdout);
+    for (size_t i = 0; commands[i]; i++) {
+        bash_arguments(commands[i]);
+    }
+    fputs("    esac\n"
+          "    if [[ $cur == -* ]]; then\n"
+          "        _tidings_words \"$flags\"\n"
+          "    elif [[ -n $words ]]; then\n"
+          "        _tidings_words \"$words\"\n"
+          "    elif [[ -n $target && $given == 0 && -z ${TIDINGS_TARGET:-} ]]; then\n"
+          "        _tidings_servers\n"
+          "    else\n"
+          "        _tidings_files\n"
+          "    fi\n"
+          "}\n"
+          "complete -F _tidings tidings\n",
+          stdout);
+}
+
+/* ---- zsh --------------------------------------------------------------------------------------
+ */
+
+/* Inside single quotes, with colons escaped for _describe. */
+static void put_described(const char *name, const char *help)
+{
+    printf(" '%s:", name);
+    for (; *help; help++) {
+        if (*help == '\'') {
+            fputs("'\\''", stdout);
+        } else {
+            printf(*help == ':' || *help == '\\' ? "\\%c" : "%c", *help);
+        }
+    }
+    putchar('\'');
+}
+
+static void zsh_value(const struct command *c, const struct flag *f)
+{
+    if (!f->has_value) {
+        return;
+    }
+    printf("    '%s:--%s'", c->name, f->name);
+    if (f->letter) {
+        printf("|'%s:-%c'", c->name, f->letter);
+    }
+    if (f->choices) {
+        fputs(") compadd ", stdout);
+        put_words(f->choices);
+        puts("; return ;;");
+    } else if (strcmp(f->name, "target") == 0) {
+        puts(") compadd $(tidings servers --quiet 2>/dev/null); return ;;");
+    } else {
+        printf(") %s ;;\n", f->is_file ? "_files; return" : "return");
+    }
+}
+
+static void zsh_flag(const struct command *c, const struct flag *f)
+{
+    char name[64];
+    (void)c;
+    snprintf(name, sizeof(name), "--%s", f->name);
+    put_described(name, f->help);
+}
+
+static void zsh_commands(const struct command *group)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        const char *blank = strchr(commands[i]->name, ' ');
+        if (group ? command_is_in(commands[i], group) : !blank) {
+            put_described(group ? blank + 1 : commands[i]->name, commands[i]->help);
+        }
+    }
+}
+
+static void zsh_arguments(const struct command *c)
+{
+    printf("    '%s')\n        flags=(", c->name);
+    each_flag(c, zsh_flag);
+    fputs(")\n", stdout);
+    if (command_is_group(c) || c->arg_kind == ARG_COMMAND) {
+        fputs("        names=(", stdout);
+        zsh_commands(command_is_group(c) ? c : NULL);
+        fputs(")\n", stdout);
+    } else if (c->arg_kind == ARG_SHELL) {
+        puts("        names=(bash zsh fish)");
+    } else if (c->has_target) {
+        puts("        target=yes");
+    }
+    puts("        ;;");
+}
+
+static void put_zsh(void)
+{
+    fputs("#compdef tidings\n"
+          "# zsh completion of tidings, made by 'tidings completions zsh'\n"
+          "_tidings() {\n"
+          "    local command='' target='' word i given=0\n"
+          "    local -a flags names\n"
+          "    for ((i = 2; i < CURRENT; i++)); do\n"
+          "        word=$words[i]\n"
+          "        if [[ $word == -- ]]; then\n"
+          "            _files\n"
+          "            return\n"
+          "        elif [[ -z $command ]]; then\n"
+          "            command=$word\n"
+          "        elif [[ $word != -* ]]; then\n"
+          "            case $command in\n            (",
+          stdout);
+    put_groups();
+    fputs(") command+=\" $word\" ;;\n"
+          "            (*) given=1 ;;\n"
+          "            esac\n"
+          "        fi\n"
+          "    done\n"
+          "    case $command:$words[CURRENT-1] in\n",
+          stdout);
+    for (size_t i = 0; commands[i]; i++) {
+        each_flag(commands[i], zsh_value);
+    }
+    fputs("    esac\n    case $command in\n    '')\n        names=(", stdout);
+    zsh_commands(NULL);
+    fputs(")\n        ;;\n", stdout);
+    for (size_t i = 0; commands[i]; i++) {
+        zsh_arguments(commands[i]);
+    }
+    fputs("    esac\n"
+          "    if [[ $PREFIX == -* ]]; then\n"
+          "        _describe option flags\n"
+          "    elif (( $#names )); then\n"
+          "        _describe command names\n"
+          "    elif [[ -n $target && $given == 0 && -z $TIDINGS_TARGET ]]; then\n"
+          "        compadd $(tidings servers --quiet 2>/dev/null)\n"
+          "    else\n"
+          "        _files\n"
+          "    fi\n"
+          "}\n"
+          "_tidings \"$@\"\n",
+          stdout);
+}
+
+/* ---- fish -------------------------------------------------------------------------------------
+ */
+
+static void put_single_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++) {
+        printf(*text == '\'' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+    putchar('\'');
+}
+
+/* complete … -n 'the command line is of that command' */
+static void fish_begin(const char *name)
+{
+    const char *blank = strchr(name, ' ');
+    int first = blank ? (int)(blank - name) : (int)strlen(name);
+    printf("complete -c tidings -n '__fish_seen_subcommand_from %.*s%s%s'", first, name,
+           blank ? "; and __fish_seen_subcommand_from " : "", blank ? blank + 1 : "");
+}
+
+static void fish_flag(const struct command *c, const struct flag *f)
+{
+    fish_begin(c->name);
+    printf(" -l %s", f->name);
+    if (f->letter) {
+        printf(" -s %c", f->letter);
+    }
+    if (f->choices) {
+        fputs(" -x -a '", stdout);
+        put_words(f->choices);
+        putchar('\'');
+    } else if (strcmp(f->name, "target") == 0) {
+        fputs(" -x -a '(tidings servers --quiet 2>/dev/null)'", stdout);
+    } else if (f->has_value) {
+        fputs(f->is_file ? " -r -F" : " -x", stdout);
+    }
+    fputs(" -d ", stdout);
+    put_single_quoted(f->help);
+    putchar('\n');
+}
+
+static void fish_command(const struct command *c)
+{
+    const char *blank = strchr(c->name, ' ');
+    if (blank) {
+        printf("complete -c tidings -f -n '__fish_seen_subcommand_from %.*s' -a '%s' -d ",
+               (int)(blank - c->name), c->name, blank + 1);
+    } else {
+        printf("complete -c tidings -f -n __fish_use_subcommand -a '%s' -d ", c->name);
+    }
+    put_single_quoted(c->help);
+    putchar('\n');
+    if (c->arg_kind == ARG_COMMAND || c->arg_kind == ARG_SHELL) {
+        fish_begin(c->name);
+        fputs(" -f -a '", stdout);
+        fputs(c->arg_kind == ARG_SHELL ? "bash zsh fish" : "exit", stdout);
+        if (c->arg_kind == ARG_COMMAND) {
+            put_names(NULL, " ");
+        }
+        puts("'");
+    } else if (c->has_target) {
+        fish_begin(c->name);
+        puts(" -a '(tidings servers --quiet 2>/dev/null)'");
+    }
+    each_flag(c, fish_flag);
+}
+
+static void put_fish(void)
+{
+    puts("# fish completion of tidings, made by 'tidings completions fish'");
+    for (size_t i = 0; commands[i]; i++) {
+        fish_command(commands[i]);
+    }
+}
+
+static int run(struct cli *cli)
+{
+    static const struct {
+        const char *shell;
+        void (*put)(void);
+    } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
+    for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
+        if (strcmp(cli->args[0], shells[i].shell) == 0) {
+            shells[i].put();
+            return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+        }
+    }
+    return command_misuse("completions", "there are some for bash, zsh and fish, not for",
+                          cli->args[0]);
+}
+
+const struct command command_completions = {
+    .name = "completions",
+    .args = "bash|zsh|fish",
+    .help = "print the completions of a shell",
+    .about =
+        "Print a script that completes commands, options and names of servers. Installing tidings\n"
+        "puts it where the shell finds it; otherwise, for the present shell:\n\n"
+        "  eval \"$(tidings completions bash)\"\n"
+        "  tidings completions zsh >\"${fpath[1]}/_tidings\"\n"
+        "  tidings completions fish | source\n",
+    .min_args = 1,
+    .max_args = 1,
+    .arg_kind = ARG_SHELL,
+    .is_plain = true,
+    .run = run,
+};

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings ls`, `templates`, `tools` and `prompts`: what a server has, a line for each as it comes.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <tidings/json.h>
+
+#include "output.h"
+#include "remote.h"
+
+struct listing {
+    struct cli cli;
+    bool is_long, is_recursive;
+    const char *prefix; /* only what is below it; NULL: all */
+};
+
+static int go_on(void)
+{
+    return ferror(stdout) ? 1 : 0;
+}
+
+/* ---- resources --------------------------------------------------------------------------------
+ */
+
+static void put_number(struct tidings_str item)
+{
+    char *size = tidings_json_get(item, "/size");
+    char shown[SIZE_TEXT_MAX] = "-";
+    char *end = NULL;
+    unsigned long long n = size ? strtoull(size, &end, 10) : 0;
+    if (size && *end == '\0' && size[0] != '-') {
+        size_text(n, shown);
+    }
+    printf("%10s", shown);
+    tidings_free(size);
+}
+
+static void put_column(struct tidings_str item, const char *pointer, size_t max, size_t width)
+{
+    char *text = text_at(item, pointer);
+    struct tidings_str s = tidings_str(text);
+    s.len = s.len < max ? s.len : max;
+    fputs("  ", stdout);
+    size_t used = put_text(stdout, s.len > 0 ? s : TIDINGS_STR("-"));
+    put_gap(stdout, used, width);
+    tidings_free(text);
+}
+
+static void put_resource(struct listing *l, struct tidings_str item)
+{
+    char *uri = text_at(item, "/uri");
+    bool is_container = is_true_at(item, "/capabilities/list");
+    if (l->is_long) {
+        put_number(item);
+        put_column(item, "/annotations/lastModified", 19, 19);
+        put_column(item, "/mimeType", 40, 24);
+        fputc(' ', stdout);
+    }
+    put_style(&l->cli, stdout, is_container ? STYLE_NAME : STYLE_PLAIN);
+    put_text(stdout, tidings_str(uri));
+    put_style(&l->cli, stdout, STYLE_PLAIN);
+    fputc('\n', stdout);
+    tidings_free(uri);
+}
+
+static int on_resource(void *user, struct tidings_str item)
+{
+    struct listing *l = user;
+    if (l->prefix) {
+        char *uri = text_at(item, "/uri");
+        bool is_below = uri && strncmp(uri, l->prefix, strlen(l->prefix)) == 0;
+        tidings_free(uri);
+        if (!is_below) {
+            return 0;
+        }
+    }
+    if (l->cli.json) {
+        put_json(stdout, item);
+    } else {
+        put_resource(l, item);
+    }
+    return go_on();
+}
+
+static int on_entry(void *user, const struct tidings_walk_entry *entry)
+{
+    return entry->is_repeated ? 0 : on_resource(user, entry->item);
+}
+
+static int ls(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    struct listing *l = (struct listing *)cli;
+    if (cli->arg_count == 0) {
+        int rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
+        return rc < 0 ? rc : 0;
+    }
+    char *uri = uri_of_argument(cli->args[0], err);
+    if (!uri) {
+        return err->code;
+    }
+    int rc = l->is_recursive ? tidings_client_walk(client, uri, NULL, on_entry, l, err)
+                             : tidings_client_children(client, uri, on_resource, l, err);
+    if (rc == TIDINGS_E_UNSUPPORTED) {
+        /* Its list is all that such a server can say. */
+        l->prefix = uri;
+        rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
+    }
+    free(uri);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- the others -------------------------------------------------------------------------------
+ */
+
+/* The first line of a text. */
+static struct tidings_str first_line(const char *text)
+{
+    return tidings_strn(text, strcspn(text, "\n"));
+}
+
+static int put_argument(void *user, struct tidings_str key, struct tidings_str value)
+{
+    const struct tidings_str *required = user;
+    char *type = text_at(value, "/type"), *about = text_at(value, "/description");
+    char *name = text_at(value, "/name"); /* of a prompt's */
+    struct tidings_str shown = key.len > 0 ? key : tidings_str(name);
+    char *quoted = tidings_json_quote(key);
+    bool is_required = is_true_at(value, "/required") ||
+                       (key.len > 0 && quoted && required && strstr(required->ptr, quoted));
+    fputs("    ", stdout);
+    size_t used = put_text(stdout, shown);
+    fputs(is_required ? "*" : " ", stdout);
+    put_gap(stdout, used, 20);
+    used = put_text(stdout, tidings_str(type));
+    put_gap(stdout, used, 10);
+    put_text(stdout, first_line(about));
+    fputc('\n', stdout);
+    tidings_free(type);
+    tidings_free(about);
+    tidings_free(name);
+    tidings_free(quoted);
+    return go_on();
+}
+
+/* The arguments of a tool (by its schema) or of a prompt. */
+static void put_arguments(struct tidings_str item)
+{
+    char *required = tidings_json_get(item, "/inputSchema/required");
+    struct tidings_str names = tidings_str(required);
+    if (tidings_json_each(item, "/inputSchema/properties", put_argument, &names) ==
+        TIDINGS_E_NOTFOUND) {
+        tidings_json_each(item, "/arguments", put_argument, NULL);
+    }
+    tidings_free(required);
+}
+
+static int on_item(void *user, struct tidings_str item)
+{
+    struct listing *l = user;
+    if (l->cli.json) {
+        put_json(stdout, item);
+        return go_on();
+    }
+    char *template = tidings_json_string(item, "/uriTemplate");
+    char *name = text_at(item, "/name"), *about = text_at(item, "/description");
+    char *title = text_at(item, "/title");
+    put_style(&l->cli, stdout, STYLE_NAME);
+    size_t used = put_text(stdout, tidings_str(template ? template : name));
+    put_style(&l->cli, stdout, STYLE_PLAIN);
+    struct tidings_str text = first_line(about && *about ? about : title && *title ? title : "");
+    if (l->is_long) {
+        fputc('\n', stdout);
+        fputs(about && *about ? "    " : "", stdout);
+        put_text(stdout, tidings_str(about));
+        fputs(about && *about ? "\n" : "", stdout);
+        put_arguments(item);
+    } else {
+        put_gap(stdout, used, template ? 40 : 22);
+        put_text(stdout, text);
+        fputc('\n', stdout);
+    }
+    tidings_free(template);
+    tidings_free(name);
+    tidings_free(about);
+    tidings_free(title);
+    return go_on();
+}
+
+static int list_templates(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    int rc = tidings_client_list(client, TIDINGS_LISTING_TEMPLATES, on_item, cli, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int list_tools(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    int rc = tidings_client_list(client, TIDINGS_LISTING_TOOLS, on_item, cli, err);
+    return rc < 0 ? rc : 0;
+}
+
+static int list_prompts(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    int rc = tidings_client_list(client, TIDINGS_LISTING_PROMPTS, on_item, cli, err);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---- the rows ---------------------------------------------------------------------------------
+ */
+
+#define LONG(text)                                                                                 \
+    {                                                                                              \
+        .name = "long", .letter = 'l', .kind = OPTION_FLAG,                                        \
+        .offset = offsetof(struct listing, is_long), .help = (text)                                \
+    }
+
+static const struct option ls_options[] = {
+    LONG("size, time of the last change and type too"),
+    {.name = "recursive",
+     .letter = 'R',
+     .kind = OPTION_FLAG,
+     .offset = offsetof(struct listing, is_recursive),
+     .help = "everything below the URI, not its children alone"},
+    {0},
+};
+
+static const struct option item_options[] = {
+    LONG("the whole description, and the arguments; * marks those that are required"),
+    {0},
+};
+
+static const struct option template_options[] = {LONG("the whole description"), {0}};
+
+const struct command command_ls = {
+    .name = "ls",
+    .args = "[URI]",
+    .help = "list resources",
+    .about = "List the resources of a server, or what is below one of them. Where a server cannot "
+             "list\nchildren, those of its resources whose URI begins so.\n\n"
+             "--json prints the resource objects of the server, one per line.\n",
+    .options = ls_options,
+    .size = sizeof(struct listing),
+    .max_args = 1,
+    .has_target = true,
+    .ask = ls,
+};
+
+const struct command command_templates = {
+    .name = "templates",
+    .help = "list templates of resources",
+    .about = "List the URI templates of a server.\n\n"
+             "--json prints the template objects of the server, one per line.\n",
+    .options = template_options,
+    .size = sizeof(struct listing),
+    .has_target = true,
+    .ask = list_templates,
+};
+
+const struct command command_tools = {
+    .name = "tools",
+    .help = "list tools",
+    .about = "List the tools of a server; 'tidings call' calls one.\n\n"
+             "--json prints the tool objects of the server, one per line.\n",
+    .options = item_options,
+    .size = sizeof(struct listing),
+    .has_target = true,
+    .ask = list_tools,
+};
+
+const struct command command_prompts = {
+    .name = "prompts",
+    .help = "list prompts",
+    .about = "List the prompts of a server; 'tidings prompt' gets one.\n\n"
+             "--json prints the prompt objects of the server, one per line.\n",
+    .options = item_options,
+    .size = sizeof(struct listing),
+    .has_target = true,
+    .ask = list_prompts,
+};

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings publish`: content for a URI of a tidings server that lets its clients publish, by the
+ * server's tools, so that it works over every transport.
+ */
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <tidings/json.h>
+
+#include "output.h"
+#include "tool.h"
+
+#define CONTENT_MAX (256u << 20)
+
+struct publishing {
+    struct cli cli;
+    bool removes, is_new;
+    const char *mime, *name, *title, *about, *etag;
+};
+
+static void put_member(FILE *out, const char *name, const char *value)
+{
+    if (value) {
+        fprintf(out, ",\"%s\":", name);
+        put_quoted(out, tidings_str(value));
+    }
+}
+
+/* The content of the file as a member. */
+static int put_content(FILE *out, const char *path, struct tidings_error *err)
+{
+    size_t len = 0;
+    char *content = read_input(path, CONTENT_MAX, &len, err);
+    if (!content) {
+        return err->code;
+    }
+    bool as_text = is_text(tidings_strn(content, len));
+    char *quoted = as_text ? tidings_json_quote(tidings_strn(content, len))
+                           : tidings_json_quote_bytes(tidings_strn(content, len));
+    free(content);
+    if (!quoted) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    fprintf(out, ",\"%s\":%s", as_text ? "text" : "blob", quoted);
+    tidings_free(quoted);
+    return 0;
+}
+
+/* Free it. */
+static char *make_arguments(const struct publishing *p, struct tidings_error *err)
+{
+    struct json_text t;
+    char *uri = uri_of_argument(p->cli.args[0], err);
+    if (!uri || !json_text_begin(&t)) {
+        free(uri);
+        return NULL;
+    }
+    fputs("{\"uri\":", t.out);
+    put_quoted(t.out, tidings_str(uri));
+    put_member(t.out, "ifMatch", p->etag);
+    int rc = 0;
+    if (!p->removes) {
+        put_member(t.out, "mimeType", p->mime);
+        put_member(t.out, "name", p->name);
+        put_member(t.out, "title", p->title);
+        put_member(t.out, "description", p->about);
+        fputs(p->is_new ? ",\"ifAbsent\":true" : "", t.out);
+        rc = put_content(t.out, p->cli.arg_count > 1 ? p->cli.args[1] : "-", err);
+    }
+    fputc('}', t.out);
+    free(uri);
+    char *text = json_text_take(&t);
+    if (rc == 0 && text) {
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
+static int publish(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    struct publishing *p = (struct publishing *)cli;
+    tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    char *arguments = make_arguments(p, err);
+    char *answer = arguments
+                       ? tool_ask(cli, client, p->removes ? "unpublish" : "publish", arguments, err)
+                       : NULL;
+    if (answer && cli->json) {
+        put_json(stdout, tidings_str(answer));
+    } else if (answer && !cli->quiet) {
+        char *etag = text_at(tidings_str(answer), "/etag");
+        fputs(p->removes                                    ? "deleted "
+              : is_true_at(tidings_str(answer), "/created") ? "created "
+                                                            : "updated ",
+              stdout);
+        put_text(stdout, tidings_str(cli->args[0]));
+        fputs(etag && *etag ? " " : "", stdout);
+        put_text(stdout, tidings_str(etag));
+        fputc('\n', stdout);
+        tidings_free(etag);
+    }
+    int rc = answer ? 0 : err->code;
+    tidings_free(answer);
+    free(arguments);
+    return rc;
+}
+
+static int run(struct cli *cli)
+{
+    if (((struct publishing *)cli)->removes && cli->arg_count > 1) {
+        return command_misuse("publish", "--delete takes no content:", cli->args[1]);
+    }
+    return remote_run(cli, publish);
+}
+
+#define AT(member) offsetof(struct publishing, member)
+#define TEXT(n, at, mv, h)                                                                         \
+    {                                                                                              \
+        .name = (n), .kind = OPTION_TEXT, .offset = AT(at), .metavar = (mv), .help = (h)           \
+    }
+
+static const struct option options[] = {
+    TEXT("mime", mime, "TYPE", "its media type"),
+    TEXT("name", name, "TEXT", "its name"),
+    TEXT("title", title, "TEXT", "its title, for people"),
+    TEXT("description", about, "TEXT", "what it is, for people"),
+    TEXT("if-match", etag, "ETAG", "only over content with this etag; *: only where there is some"),
+    {.name = "if-absent",
+     .kind = OPTION_FLAG,
+     .offset = AT(is_new),
+     .help = "only where nothing is"},
+    {.name = "delete", .kind = OPTION_FLAG, .offset = AT(removes), .help = "remove it"},
+    {0},
+};
+
+const struct command command_publish = {
+    .name = "publish",
+    .args = "URI [FILE|-]",
+    .help = "give a resource its content",
+    .about = "Create or replace a resource with what is in FILE, or on standard input; whoever "
+             "subscribed\nto it is told. The server must be one of ours that allows it "
+             "(tidings serve --publish PREFIX\n--allow-write). Prints what happened, the URI and "
+             "the etag.\n\n"
+             "--json prints an object: uri, etag, created.\n",
+    .options = options,
+    .size = sizeof(struct publishing),
+    .min_args = 1,
+    .max_args = 2,
+    .arg_kind = ARG_FILE,
+    .has_target = true,
+    .run = run,
+};

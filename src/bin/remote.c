@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+#include "remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <tidings/json.h>
+
+#include "output.h"
+#include "target.h"
+
+int remote_tell(const struct cli *cli, const struct tidings_error *err)
+{
+    return command_fail(cli->command->name, err, target_hint(cli, err->code));
+}
+
+int remote_run(struct cli *cli, remote_fn fn)
+{
+    struct tidings_error err = {0};
+    struct tidings_client *client = target_open(cli, &err);
+    int rc = client ? fn(cli, client, &err) : err.code;
+    int written = output_finish(cli->command->name);
+    int status = rc < 0 ? remote_tell(cli, &err) : rc;
+    tidings_client_destroy(client);
+    return status != 0 ? status : written;
+}
+
+char *text_at(struct tidings_str json, const char *pointer)
+{
+    char *text = tidings_json_string(json, pointer);
+    if (!text && (text = tidings_alloc(1)) != NULL) {
+        text[0] = '\0';
+    }
+    return text;
+}
+
+bool is_true_at(struct tidings_str json, const char *pointer)
+{
+    char *value = tidings_json_get(json, pointer);
+    bool is_true = value && strcmp(value, "true") == 0;
+    tidings_free(value);
+    return is_true;
+}
+
+bool json_text_begin(struct json_text *t)
+{
+    *t = (struct json_text){0};
+    t->out = open_memstream(&t->text, &t->len);
+    return t->out != NULL;
+}
+
+char *json_text_take(struct json_text *t)
+{
+    bool failed = ferror(t->out) != 0;
+    if (fclose(t->out) != 0 || failed) {
+        free(t->text);
+        t->text = NULL;
+    }
+    return t->text;
+}
+
+char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
+{
+    bool is_input = strcmp(path, "-") == 0;
+    FILE *in = is_input ? stdin : fopen(path, "rbe");
+    size_t len = 0, room = 0;
+    char *text = NULL;
+    if (!in) {
+        tidings_fail(err, errno == ENOENT ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
+                     strerror(errno));
+        return NULL;
+    }
+    for (size_t n = 1; n > 0 && len <= max; len += n) {
+        if (room - len < 2) {
+            room = room > 0 ? 2 * room : 65536;
+            char *more = realloc(text, room);
+            if (!more) {
+                tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+                goto fail;
+            }
+            text = more;
+        }
+        n = fread(text + len, 1, room - len - 1, in);
+    }
+    if (ferror(in) || len > max) {
+        tidings_fail(err, len > max ? TIDINGS_E_LIMIT : TIDINGS_E_IO, "%.160s: %s", path,
+                     len > max ? "there is too much of it" : strerror(errno));
+        goto fail;
+    }
+    text[len] = '\0';
+    *ret_len = len;
+    if (!is_input) {
+        fclose(in);
+    }
+    return text;
+fail:
+    if (!is_input) {
+        fclose(in);
+    }
+    free(text);
+    return NULL;
+}

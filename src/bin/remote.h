@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What commands that ask a server something share: connect, ask, tell failures, end.
+ */
+#ifndef BIN_REMOTE_H
+#define BIN_REMOTE_H
+
+#include <tidings/client.h>
+
+#include "command.h"
+
+/* What a command does with its server: 0, or a negative code with `err`, or an exit status above 0
+ * whose reason it has told. */
+typedef int (*remote_fn)(struct cli *cli, struct tidings_client *client, struct tidings_error *err);
+
+/* Do it with the command's target, tell what failed, write out what is left: the exit status. */
+int remote_run(struct cli *cli, remote_fn fn);
+
+/* Tell a failure of one of several things without ending: its exit status. */
+int remote_tell(const struct cli *cli, const struct tidings_error *err);
+
+/* The string at `pointer`, "" where there is none; tidings_free it. NULL: no memory. */
+char *text_at(struct tidings_str json, const char *pointer);
+/* Is there a true at `pointer`? */
+bool is_true_at(struct tidings_str json, const char *pointer);
+
+/* A JSON text that is put together with put_quoted and the like: begin, write to the stream, take
+ * the text (free it). NULL: no memory. */
+struct json_text {
+    FILE *out;
+    char *text;
+    size_t len;
+};
+bool json_text_begin(struct json_text *t);
+char *json_text_take(struct json_text *t);
+
+/* All of a file, or of standard input for "-", up to `max` bytes; free it. NULL with `err`. */
+char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err);
+
+#endif

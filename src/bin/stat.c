@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings stat`: what a server says of resources, without their content.
+ */
+#include <stdlib.h>
+
+#include <tidings/json.h>
+
+#include "output.h"
+#include "remote.h"
+
+static int put_member(void *user, struct tidings_str key, struct tidings_str value)
+{
+    const struct cli *cli = user;
+    char *text = tidings_json_string(value, "");
+    put_style(cli, stdout, STYLE_DIM);
+    size_t used = put_text(stdout, key);
+    put_style(cli, stdout, STYLE_PLAIN);
+    put_gap(stdout, used, 14);
+    put_text(stdout, text ? tidings_str(text) : value);
+    fputc('\n', stdout);
+    tidings_free(text);
+    return 0;
+}
+
+static int stat_one(struct cli *cli, struct tidings_client *client, const char *argument,
+                    struct tidings_error *err)
+{
+    char *uri = uri_of_argument(argument, err);
+    char *about = uri ? tidings_client_metadata(client, uri, err) : NULL;
+    if (about && cli->json) {
+        put_json(stdout, tidings_str(about));
+    } else if (about) {
+        tidings_json_each(tidings_str(about), "", put_member, cli);
+    }
+    int rc = about ? 0 : err->code;
+    tidings_free(about);
+    free(uri);
+    return rc;
+}
+
+static int stat_all(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    int status = 0;
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        if (i > 0 && !cli->json) {
+            fputc('\n', stdout);
+        }
+        int rc = stat_one(cli, client, cli->args[i], err);
+        if (rc < 0 && cli->arg_count == 1) {
+            return rc;
+        }
+        if (rc < 0) {
+            int told = remote_tell(cli, err);
+            status = status ? status : told;
+        }
+    }
+    return status;
+}
+
+const struct command command_stat = {
+    .name = "stat",
+    .args = "URI…",
+    .help = "print what is known of resources",
+    .about = "Print what a server says of each resource: name, type, size, times. Where it has no\n"
+             "resources/metadata, what its list says.\n\n"
+             "--json prints the resource objects of the server, one per line.\n",
+    .min_args = 1,
+    .max_args = WORDS_MAX,
+    .has_target = true,
+    .ask = stat_all,
+};

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+//
+// The program explains itself: help of every command, mistakes with suggestions, exit statuses, names of
+// servers, and completions that real shells accept.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+
+import { BIN, cleanEnv, run } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const lines = (text) => text.split('\n').filter((line) => line !== '');
+
+test('every command of the list has help with a usage line', async (t) => {
+    const { stdout } = await run(t, ['help']);
+    const names = [...stdout.matchAll(/^ {2}([a-z-]+) +[a-z]/gm)].map((match) => match[1]);
+    assert.ok(names.includes('serve') && names.includes('read') && names.includes('entity'));
+    for (const name of names) {
+        const help = await run(t, ['help', name]);
+        assert.equal(help.code, 0, help.stderr);
+        assert.ok(help.stdout.startsWith(`usage: tidings ${name}`), help.stdout);
+        assert.equal((await run(t, [name, '--help'])).stdout, help.stdout);
+    }
+});
+
+test('the members of a group have help of their own', async (t) => {
+    const group = await run(t, ['help', 'entity']);
+    assert.match(group.stdout, /^ {2}entity get /m);
+    const member = await run(t, ['entity', 'log', '-h']);
+    assert.equal(member.code, 0);
+    assert.match(member.stdout, /^usage: tidings entity log /);
+    assert.equal((await run(t, ['help', 'entity', 'log'])).stdout, member.stdout);
+});
+
+test('the exit statuses are explained', async (t) => {
+    const { stdout } = await run(t, ['help', 'exit']);
+    for (const status of [0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 75, 77]) {
+        assert.match(stdout, new RegExp(`^ {2}${status} +[a-z]`, 'm'));
+    }
+});
+
+// arguments, what the message must say
+const MISTAKES = [
+    [['raed', 'x'], /did you mean 'read'/],
+    [['entity', 'gte', 'x'], /did you mean 'entity get'/],
+    [['read', 'x', 'y', '--jsno'], /'--json', but no option '--jsno'/],
+    [['read', '--color', 'red', 'x', 'y'], /auto, always or never, not 'red'/],
+    [['read', '--timeout', '5x', 'x', 'y'], /500ms.*not '5x'/],
+    [['read', '--timeout'], /value is missing behind '--timeout'/],
+    [['read', '--json=yes', 'x', 'y'], /takes no value/],
+    [['tree', '-d', '0', 'x'], /from 1 to 64, not '0'/],
+    [['read'], /needs a server/],
+    [['read', 'http://127.0.0.1:1/mcp'], /needs a server and URI/],
+    [['ls', 'http://127.0.0.1:1/mcp', 'a', 'b'], /what to do with 'b'/],
+    [['read', '-t', 'x', 'y', '--', 'cat'], /not both/],
+    [['read', 'y', '--'], /command is missing behind '--'/],
+    [['read', '--header', 'nonsense', 'http://127.0.0.1:1/mcp', 'a:b'], /'Name: value', not 'nonsense'/],
+    [['call', 'http://127.0.0.1:1/mcp', 'tool', 'a=1', '--args', '{}'], /not both/],
+    [['completions', 'tcsh'], /bash, zsh and fish/],
+    [['help', 'nothing'], /unknown command 'nothing'/],
+];
+
+for (const [args, says] of MISTAKES) {
+    test(`a mistake is explained: ${args.join(' ')}`, async (t) => {
+        const end = await run(t, args);
+        assert.equal(end.code, 64, end.stderr);
+        assert.match(end.stderr, says);
+        assert.equal(end.stdout, '');
+    });
+}
+
+/** A home and a project with a subdirectory, and `servers(args)` run in it. */
+function project(t, files) {
+    const tree = new Tree(t, { 'home/x': '', 'project/.git/HEAD': '', 'project/sub/x': '', ...files });
+    const env = { HOME: tree.at('home'), XDG_CONFIG_HOME: '' };
+    return {
+        tree,
+        in: (args, options = {}) => run(t, args, { cwd: tree.at('project/sub'), env, ...options }),
+    };
+}
+
+const named = (name, url) => JSON.stringify({ mcpServers: { [name]: { url } } });
+
+test('names of servers come from the user first, then from the project up to its root', async (t) => {
+    const here = project(t, {
+        'home/.config/tidings/servers.json': named('notes', 'http://own/'),
+        'project/sub/.mcp.json': named('notes', 'http://project/'),
+        'project/.vscode/mcp.json': '// editors allow this\n{"servers": {"docs": {"command": "npx", "args": ["docs"],},}}',
+        '.mcp.json': named('above', 'http://above/'),
+    });
+    const end = await here.in(['servers', '--json']);
+    assert.equal(end.code, 0, end.stderr);
+    const known = lines(end.stdout).map((line) => JSON.parse(line));
+    assert.deepEqual(
+        known.map(({ name, url, command }) => [name, url ?? command]),
+        [['notes', 'http://own/'], ['docs', 'npx docs']],
+    );
+    assert.equal(known[1].file, here.tree.at('project/.vscode/mcp.json'));
+    assert.deepEqual(lines((await here.in(['servers', '--quiet'])).stdout), ['notes', 'docs']);
+    assert.match((await here.in(['servers'])).stdout, /^notes +http:\/\/own\/ +\S+servers\.json$/m);
+});
+
+test('XDG_CONFIG_HOME moves the file of names', async (t) => {
+    const here = project(t, { 'config/tidings/servers.json': named('x', 'http://x/') });
+    const end = await here.in(['servers', '-q'], { env: { HOME: '/nowhere', XDG_CONFIG_HOME: here.tree.at('config') } });
+    assert.deepEqual(lines(end.stdout), ['x']);
+});
+
+test('a file of names that cannot be read says why, and the others are used', async (t) => {
+    const here = project(t, {
+        'project/sub/.mcp.json': '{"mcpServers": {\n\n!',
+        'project/.mcp.json': named('x', 'http://x/'),
+    });
+    const end = await here.in(['servers', '-q']);
+    assert.match(end.stderr, /sub\/\.mcp\.json: line 3/);
+    assert.deepEqual(lines(end.stdout), ['x']);
+});
+
+test('a server that is not known, or whose variable is not set, is explained', async (t) => {
+    const here = project(t, { 'project/.mcp.json': named('x', 'http://${NOT_SET_HERE}/') });
+    const unknown = await here.in(['read', 'y', 'a:b']);
+    assert.equal(unknown.code, 66);
+    assert.match(unknown.stderr, /no server is known by the name 'y'[^]*tidings servers/);
+    const unset = await here.in(['read', 'x', 'a:b']);
+    assert.equal(unset.code, 64);
+    assert.match(unset.stderr, /project\/\.mcp\.json: server 'x': the variable 'NOT_SET_HERE' is not set/);
+});
+
+const completions = (t, shell) => run(t, ['completions', shell]).then((end) => end.stdout);
+
+/** What bash offers for a command line whose last word is being written. */
+async function offered(t, ...words) {
+    const script = `${await completions(t, 'bash')}
+        tidings() { "$BIN" "$@"; }
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tidings; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    const env = cleanEnv({ BIN, HOME: '/nowhere' });
+    return lines(execFileSync('bash', ['-c', script, 'bash', 'tidings', ...words], { env, encoding: 'utf8' }));
+}
+
+test('bash completes commands, members of groups, options and their values', async (t) => {
+    assert.deepEqual(await offered(t, 'se'), ['serve', 'servers']);
+    assert.deepEqual(await offered(t, 'entity', 'un'), ['undelete']);
+    assert.deepEqual(await offered(t, 'watch', '--co'), ['--count', '--color']);
+    assert.deepEqual(await offered(t, 'entity', 'log', '--li'), ['--limit']);
+    assert.deepEqual(await offered(t, 'watch', '--era', ''), ['auto', 'modern', 'legacy']);
+    assert.deepEqual(await offered(t, 'watch', '--era', '=', 'mo'), ['modern']);
+    assert.deepEqual(await offered(t, 'serve', '--page-s'), ['--page-size']);
+    assert.deepEqual(await offered(t, 'serve', '--log-level', 'd'), ['debug']);
+    assert.deepEqual(await offered(t, 'completions', ''), ['bash', 'zsh', 'fish']);
+    assert.ok((await offered(t, 'help', '')).includes('entity'));
+});
+
+test('bash completes names of servers, and files behind them', async (t) => {
+    const tree = new Tree(t, { '.mcp.json': named('notes', 'http://x/'), 'file.txt': '' });
+    const was = process.cwd();
+    process.chdir(tree.path);
+    try {
+        assert.deepEqual(await offered(t, 'read', 'no'), ['notes']);
+        assert.deepEqual(await offered(t, 'read', '-t', ''), ['notes']);
+        assert.deepEqual(await offered(t, 'read', 'notes', 'fi'), ['file.txt']);
+    } finally {
+        process.chdir(was);
+    }
+});
+
+for (const [shell, check] of [['bash', ['-n']], ['zsh', ['-n']], ['fish', ['--no-execute']]]) {
+    const there = (process.env.PATH ?? '').split(':').some((dir) => fs.existsSync(path.join(dir, shell)));
+    test(`the completions are a script of ${shell}`, { skip: !there && `${shell} is not installed` }, async (t) => {
+        const tree = new Tree(t, { script: await completions(t, shell) });
+        execFileSync(shell, [...check, tree.at('script')]);
+    });
+}
+
+test('the completions of zsh and fish know every command', async (t) => {
+    const { stdout } = await run(t, ['help']);
+    const names = [...stdout.matchAll(/^ {2}([a-z-]+) +[a-z]/gm)].map((match) => match[1]);
+    const [zsh, fish] = [await completions(t, 'zsh'), await completions(t, 'fish')];
+    for (const name of names) {
+        assert.ok(zsh.includes(`'${name}:`), name);
+        assert.ok(fish.includes(`-a '${name}'`), name);
+    }
+});
