@@ -27,7 +27,17 @@
 #define LOWEST_OURS 16 /* our ends lie above what the child arranges */
 #define STATUS_FD 3
 
-enum { NULL_DEVICE, OUT_READ, OUT_WRITE, ERR_READ, ERR_WRITE, STATUS_READ, STATUS_WRITE, FDS };
+enum {
+    INPUT, /* what the program reads */
+    OUT_READ,
+    OUT_WRITE,
+    ERR_READ,
+    ERR_WRITE,
+    STATUS_READ,
+    STATUS_WRITE,
+    INPUT_WRITE,
+    FDS
+};
 
 static void close_fds(int fds[FDS])
 {
@@ -51,26 +61,37 @@ static int lift(int fd)
     return high;
 }
 
-static int open_fds(int fds[FDS])
+static bool open_pipe(int fds[FDS], int read_end, int write_end)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        return false;
+    }
+    fds[read_end] = lift(ends[0]);
+    fds[write_end] = lift(ends[1]);
+    return fds[read_end] >= 0 && fds[write_end] >= 0;
+}
+
+static int open_fds(int fds[FDS], const struct spawn_options *o)
 {
     for (size_t i = 0; i < FDS; i++) {
         fds[i] = -1;
     }
-    fds[NULL_DEVICE] = lift(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    for (int i = OUT_READ; i < FDS && fds[NULL_DEVICE] >= 0; i += 2) {
-        int ends[2];
-        if (pipe2(ends, O_CLOEXEC) < 0) {
-            break;
-        }
-        fds[i] = lift(ends[0]);
-        fds[i + 1] = lift(ends[1]);
+    bool ok = open_pipe(fds, OUT_READ, OUT_WRITE) && open_pipe(fds, STATUS_READ, STATUS_WRITE);
+    if (o->wants_input) {
+        ok = ok && open_pipe(fds, INPUT, INPUT_WRITE);
+    } else {
+        ok = ok && (fds[INPUT] = lift(open("/dev/null", O_RDONLY | O_CLOEXEC))) >= 0;
     }
-    for (size_t i = 0; i < FDS; i++) {
-        if (fds[i] < 0) {
-            int errnum = errno;
-            close_fds(fds);
-            return errnum;
-        }
+    if (o->shares_stderr) {
+        ok = ok && (fds[ERR_WRITE] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, LOWEST_OURS)) >= 0;
+    } else {
+        ok = ok && open_pipe(fds, ERR_READ, ERR_WRITE);
+    }
+    if (!ok) {
+        int errnum = errno;
+        close_fds(fds);
+        return errnum;
     }
     return 0;
 }
@@ -79,7 +100,7 @@ static int open_fds(int fds[FDS])
 
 static bool arrange_descriptors(const int fds[FDS])
 {
-    return dup2(fds[NULL_DEVICE], STDIN_FILENO) >= 0 && dup2(fds[OUT_WRITE], STDOUT_FILENO) >= 0 &&
+    return dup2(fds[INPUT], STDIN_FILENO) >= 0 && dup2(fds[OUT_WRITE], STDOUT_FILENO) >= 0 &&
            dup2(fds[ERR_WRITE], STDERR_FILENO) >= 0 &&
            dup3(fds[STATUS_WRITE], STATUS_FD, O_CLOEXEC) >= 0 &&
            close_range(STATUS_FD + 1, ~0u, 0) == 0;
@@ -146,16 +167,22 @@ static int read_status(int fd)
     return n == (ssize_t)sizeof(errnum) ? errnum : 0;
 }
 
-static int set_nonblocking(int fd)
+/* Those that are there. */
+static int set_nonblocking(const struct spawn *s)
 {
-    return fcntl(fd, F_SETFL, O_NONBLOCK);
+    int fds[] = {s->out, s->err, s->in};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]) && rc == 0; i++) {
+        rc = fds[i] > 0 ? fcntl(fds[i], F_SETFL, O_NONBLOCK) : 0;
+    }
+    return rc;
 }
 
 int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err)
 {
     int fds[FDS];
-    *s = (struct spawn){.pidfd = -1, .out = -1, .err = -1};
-    int errnum = open_fds(fds);
+    *s = (struct spawn){.pidfd = -1, .out = -1};
+    int errnum = open_fds(fds, o);
     if (errnum) {
         return error_errno(err, errnum, "open pipes");
     }
@@ -167,14 +194,15 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_e
         return error_errno(err, errnum, "start a process");
     }
     s->out = fds[OUT_READ];
-    s->err = fds[ERR_READ];
-    fds[OUT_READ] = fds[ERR_READ] = -1;
+    s->err = fds[ERR_READ] >= 0 ? fds[ERR_READ] : 0;
+    s->in = fds[INPUT_WRITE] >= 0 ? fds[INPUT_WRITE] : 0;
+    fds[OUT_READ] = fds[ERR_READ] = fds[INPUT_WRITE] = -1;
     close(fds[STATUS_WRITE]);
     fds[STATUS_WRITE] = -1;
     errnum = read_status(fds[STATUS_READ]);
     close_fds(fds);
     s->pidfd = errnum ? -1 : lift((int)syscall(SYS_pidfd_open, s->pid, 0));
-    if (!errnum && (s->pidfd < 0 || set_nonblocking(s->out) < 0 || set_nonblocking(s->err) < 0)) {
+    if (!errnum && (s->pidfd < 0 || set_nonblocking(s) < 0)) {
         errnum = errno;
     }
     if (errnum) {
@@ -184,11 +212,29 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_e
     return 0;
 }
 
-void spawn_kill(const struct spawn *s)
+void spawn_close_input(struct spawn *s)
+{
+    if (s->in > 0) {
+        close(s->in);
+        s->in = 0;
+    }
+}
+
+static void send_signal(const struct spawn *s, int number)
 {
     if (s->pid > 0) {
-        (void)kill(-s->pid, SIGKILL);
+        (void)kill(-s->pid, number);
     }
+}
+
+void spawn_terminate(const struct spawn *s)
+{
+    send_signal(s, SIGTERM);
+}
+
+void spawn_kill(const struct spawn *s)
+{
+    send_signal(s, SIGKILL);
 }
 
 bool spawn_reap(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
@@ -229,7 +275,7 @@ void spawn_deinit(struct spawn *s)
         spawn_kill(s);
         wait_for_end(s);
     }
-    int fds[] = {s->pidfd, s->out, s->err};
+    int fds[] = {s->pidfd, s->out, s->err, s->in};
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
         if (fds[i] > 0) {
             close(fds[i]);

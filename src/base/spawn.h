@@ -11,9 +11,9 @@
  * host are not touched. A host that ignores SIGCHLD, or reaps every child itself, takes the exit
  * status away; the program then counts as ended without one.
  *
- * The program has no descriptors but 0 (/dev/null), 1 and 2, default signal dispositions with none
- * blocked, and only the environment it is given. If the thread that started it ends, also by a
- * crash of the process, the kernel kills it (not what it started itself).
+ * The program has no descriptors but 0 (/dev/null, unless asked otherwise), 1 and 2, default signal
+ * dispositions with none blocked, and only the environment it is given. If the thread that started
+ * it ends, also by a crash of the process, the kernel kills it (not what it started itself).
  */
 #ifndef BASE_SPAWN_H
 #define BASE_SPAWN_H
@@ -26,7 +26,8 @@ struct spawn {
     pid_t pid; /* 0: none */
     int pidfd; /* readable once it has ended */
     int out;   /* its standard output, non-blocking */
-    int err;   /* its standard error, non-blocking */
+    int err;   /* its standard error, non-blocking; 0: it is ours */
+    int in;    /* its standard input, non-blocking; 0: it has none */
 };
 
 struct spawn_options {
@@ -34,6 +35,8 @@ struct spawn_options {
     char *const *argv;     /* NULL at the end */
     char *const *env;      /* "NAME=value", NULL at the end */
     const char *directory; /* to run in; NULL: that of this process */
+    bool wants_input;      /* `in` leads to it */
+    bool shares_stderr;    /* it writes to the standard error of this process */
 };
 
 enum spawn_ending {
@@ -45,6 +48,10 @@ enum spawn_ending {
 /* Start it; `s` need not be initialised, and after a failure (no such program, not executable, no
  * more processes) nothing is left. Waits until the program is being executed, which is soon. */
 int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err);
+/* It sees the end of its input. */
+void spawn_close_input(struct spawn *s);
+/* SIGTERM to the whole group, under the same condition as spawn_kill. */
+void spawn_terminate(const struct spawn *s);
 /* SIGKILL to the whole group. Only before spawn_reap succeeded: the group's name is ours till then.
  */
 void spawn_kill(const struct spawn *s);

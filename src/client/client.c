@@ -73,10 +73,23 @@ struct tidings_client *tidings_client_launch(const char *const *argv,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
 {
-    (void)argv;
-    (void)options;
-    tidings_fail(err, TIDINGS_E_UNSUPPORTED, "launching a server is not there yet");
-    return NULL;
+    if (!argv || !argv[0] || !argv[0][0]) {
+        tidings_fail(err, TIDINGS_E_INVALID, "no program to launch");
+        return NULL;
+    }
+    struct tidings_client *c = create(options, err);
+    char **copy = c ? settings_copy_list(argv) : NULL;
+    if (c && !copy) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (copy) {
+        c->link = link_child_create(c, copy, err);
+    }
+    if (c && !c->link) {
+        tidings_client_destroy(c);
+        return NULL;
+    }
+    return c;
 }
 
 void tidings_client_destroy(struct tidings_client *c)

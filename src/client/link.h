@@ -84,7 +84,15 @@ void link_lost(struct tidings_client *c, const struct tidings_error *why);
 /* The one that an address stands for; NULL with an error. */
 struct link *link_create(struct tidings_client *c, const char *address, struct tidings_error *err);
 
+/* `unix_path`: connect there instead of to the host of `url`; NULL: no. */
 struct link *link_http_create(struct tidings_client *c, const char *url, const char *unix_path,
                               struct tidings_error *err);
+/* `url` is http:// or https:// for what is TCP or TLS. */
+struct link *link_lines_create(struct tidings_client *c, const char *url, const char *unix_path,
+                               struct tidings_error *err);
+struct link *link_ws_create(struct tidings_client *c, const char *url, struct tidings_str host,
+                            struct tidings_str path, struct tidings_error *err);
+/* Takes `argv` over, also when it fails. */
+struct link *link_child_create(struct tidings_client *c, char **argv, struct tidings_error *err);
 
 #endif

@@ -293,20 +293,6 @@ static void put_era(struct header_lines *lines, const struct http_link *h,
     }
 }
 
-static void put_token(struct header_lines *lines, const struct client_settings *o)
-{
-    char *fresh = o->on_token ? o->on_token(o->token_user) : NULL;
-    const char *token = fresh ? fresh : o->on_token ? NULL : o->token;
-    bool is_fit = token && token[0];
-    for (const char *p = token; is_fit && *p; p++) {
-        is_fit = *p > ' ' && *p <= '~'; /* else it would be another header */
-    }
-    if (is_fit) {
-        buf_putf(next_line(lines), "Authorization: Bearer %s", token);
-    }
-    mem_free(fresh);
-}
-
 /* `m` NULL: GET or DELETE without a message. */
 static int start(struct exchange *x, const char *method, const struct link_message *m,
                  struct tidings_error *err)
@@ -337,10 +323,14 @@ static int start(struct exchange *x, const char *method, const struct link_messa
         r.headers[n++] = "Content-Type: application/json";
     }
     put_era(&lines, h, m);
-    put_token(&lines, o);
+    if (o->token || o->on_token) {
+        settings_put_token(o, next_line(&lines));
+    }
     for (size_t i = 0; i < lines.count; i++) {
         rc = rc < 0 ? rc : lines.lines[i].failed;
-        r.headers[n++] = lines.lines[i].ptr;
+        if (lines.lines[i].len > 0) {
+            r.headers[n++] = lines.lines[i].ptr;
+        }
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         r.headers[n++] = o->headers[i];

@@ -18,7 +18,7 @@ static bool take(char **at, const char *text)
     return !text || *at;
 }
 
-static void drop_list(char **list)
+void settings_drop_list(char **list)
 {
     for (size_t i = 0; list && list[i]; i++) {
         mem_free(list[i]);
@@ -36,7 +36,7 @@ char **settings_copy_list(const char *const *list)
     for (size_t i = 0; copy && i < count; i++) {
         copy[i] = str_dup(tidings_str(list[i]));
         if (!copy[i]) {
-            drop_list(copy);
+            settings_drop_list(copy);
             return NULL;
         }
     }
@@ -124,7 +124,21 @@ void settings_deinit(struct client_settings *s)
     mem_free(s->ca_file);
     mem_free(s->cert_file);
     mem_free(s->key_file);
-    drop_list(s->headers);
-    drop_list(s->env);
+    settings_drop_list(s->headers);
+    settings_drop_list(s->env);
     *s = (struct client_settings){0};
+}
+
+void settings_put_token(const struct client_settings *s, struct buf *out)
+{
+    char *fresh = s->on_token ? s->on_token(s->token_user) : NULL;
+    const char *token = s->on_token ? fresh : s->token;
+    bool is_fit = token && token[0];
+    for (const char *p = token; is_fit && *p; p++) {
+        is_fit = *p > ' ' && *p <= '~'; /* else it would be another header */
+    }
+    if (is_fit) {
+        buf_putf(out, "Authorization: Bearer %s", token);
+    }
+    mem_free(fresh);
 }

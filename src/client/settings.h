@@ -31,7 +31,10 @@ struct client_settings {
 int settings_init(struct client_settings *s, const struct tidings_client_options *options,
                   struct tidings_error *err);
 void settings_deinit(struct client_settings *s);
+/* "Authorization: Bearer …", or nothing. */
+void settings_put_token(const struct client_settings *s, struct buf *out);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
 char **settings_copy_list(const char *const *list);
+void settings_drop_list(char **list); /* NULL is fine */
 
 #endif

@@ -39,7 +39,7 @@ static bool is_key(struct tidings_str key, unsigned count)
     return ok;
 }
 
-static int write_accept(struct tidings_str key, char out[WS_ACCEPT_BYTES])
+int ws_write_accept(struct tidings_str key, char out[WS_ACCEPT_BYTES])
 {
     static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* §1.3 */
     char text[KEY_TEXT_BYTES + sizeof(guid) - 1];
@@ -108,7 +108,7 @@ int ws_check_handshake(const struct http_request *req, struct ws_handshake *ret,
         *why = "of the protocols in Sec-WebSocket-Protocol none is spoken here; offer mcp, or none";
         return 400;
     }
-    if (write_accept(key, ret->accept) < 0) {
+    if (ws_write_accept(key, ret->accept) < 0) {
         *why = "out of memory";
         return 503;
     }

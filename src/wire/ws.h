@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSocket (RFC 6455) for a server, without I/O: the handshake, frames out, messages in.
+ * WebSocket (RFC 6455) without I/O: the handshake, frames out, messages in. What is only a client's
+ * is in ws_client.h.
  *
  * What comes in is read with wslay, a frame at a time; a build without it can do the rest and says
  * so when a reader is asked for. What goes out is a header of 2, 4 or 10 bytes, written by whoever
@@ -24,6 +25,8 @@ struct ws_handshake {
 
 /* Does it ask to become a WebSocket? Whether rightly so, ws_check_handshake says. */
 bool ws_is_upgrade(const struct http_request *req);
+/* The proof that `key` was read. TIDINGS_E_NOMEM. */
+int ws_write_accept(struct tidings_str key, char out[WS_ACCEPT_BYTES]);
 /* 0, or the status to refuse with and *why, a sentence. 426 has to name the version (13). A client
  * that offers subprotocols must offer ours; one that offers none is taken at its word. */
 int ws_check_handshake(const struct http_request *req, struct ws_handshake *ret, const char **why);
@@ -79,6 +82,8 @@ struct ws_message {
 
 /* The library is loaded with the first one. NULL with err. */
 struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err);
+/* For what a server sends. */
+struct ws_reader *ws_reader_create_client(size_t max_message, struct tidings_error *err);
 void ws_reader_destroy(struct ws_reader *r); /* NULL is fine */
 /* Bytes to read, when those before were: they must stay until ws_reader_next gives WS_MORE, or
  * until ws_reader_keep. */

@@ -32,6 +32,7 @@ struct ws_reader {
     struct buf rest; /* where they lie when they were kept */
     size_t held;
     size_t max_message;
+    bool is_client;        /* what comes is a server's */
     struct buf message;    /* its fragments so far */
     uint64_t left;         /* of the frame being read */
     bool in_frame;         /* its header was seen, its end was not */
@@ -107,6 +108,15 @@ struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err
     return r;
 }
 
+struct ws_reader *ws_reader_create_client(size_t max_message, struct tidings_error *err)
+{
+    struct ws_reader *r = ws_reader_create(max_message, err);
+    if (r) {
+        r->is_client = true;
+    }
+    return r;
+}
+
 void ws_reader_destroy(struct ws_reader *r)
 {
     if (!r) {
@@ -166,13 +176,16 @@ static enum ws_event fail(struct ws_reader *r, unsigned code, const char *why)
 /* May this frame come here? WS_MORE: yes. */
 static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_iocb *f)
 {
-    if (!f->mask) {
-        return fail(r, WS_PROTOCOL_ERROR, "frames of a client are masked");
+    if ((f->mask != 0) == r->is_client) {
+        return fail(r, WS_PROTOCOL_ERROR,
+                    r->is_client ? "frames of a server are not masked"
+                                 : "frames of a client are masked");
     }
     if (f->rsv != 0) {
         return fail(r, WS_PROTOCOL_ERROR, "no extension was agreed on; reserved bits are 0");
     }
-    r->held -= ws_header_len(f->payload_length) + 4; /* lengths are minimal, wslay saw to it */
+    /* Lengths are minimal, wslay saw to it. */
+    r->held -= ws_header_len(f->payload_length) + (r->is_client ? 0 : 4);
     r->left = f->payload_length;
     r->in_frame = true;
     switch (f->opcode) {
@@ -198,7 +211,7 @@ static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_i
     }
     r->in_message = true;
     if (f->payload_length > r->max_message - r->message.len) {
-        return fail(r, WS_TOO_BIG, "the message is larger than this server accepts");
+        return fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
     }
     return WS_MORE;
 }

@@ -12,6 +12,11 @@ struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err
     return NULL;
 }
 
+struct ws_reader *ws_reader_create_client(size_t max_message, struct tidings_error *err)
+{
+    return ws_reader_create(max_message, err);
+}
+
 void ws_reader_destroy(struct ws_reader *r)
 {
     (void)r;

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WebSocket: a connection, a handshake, then a message per text message.
+ */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/carrier.h"
+#include "wire/ws_client.h"
+
+struct ws_link {
+    struct link base;
+    struct carrier *carrier;
+    char *host, *path;
+    char key[WS_KEY_BYTES];
+    struct buf head;          /* the answer to the handshake so far */
+    struct ws_reader *reader; /* NULL: not agreed yet */
+};
+
+static struct ws_link *ws_of(struct link *l)
+{
+    return (struct ws_link *)(void *)l;
+}
+
+static void fail(struct ws_link *l, int code, struct tidings_str text)
+{
+    struct tidings_error why;
+    tidings_fail(&why, code, "%.*s", STR_ARG(text));
+    carrier_close(l->carrier);
+    link_lost(l->base.client, &why);
+}
+
+static int put_frame(struct ws_link *l, enum ws_opcode opcode, struct tidings_str payload,
+                     struct tidings_error *err)
+{
+    struct buf frame;
+    buf_init(&frame, payload.len + 64);
+    int rc = ws_client_put(&frame, opcode, payload);
+    rc = rc < 0 ? tidings_fail(err, rc, "a frame cannot be made: %s", tidings_code_text(rc))
+                : carrier_send(l->carrier, buf_str(&frame), err);
+    buf_deinit(&frame);
+    return rc;
+}
+
+static void put_close(struct ws_link *l, unsigned code)
+{
+    char payload[2] = {(char)(code >> 8 & 0xff), (char)(code & 0xff)};
+    bool has_code = code != WS_NO_CODE;
+    (void)put_frame(l, WS_OP_CLOSE, tidings_strn(payload, has_code ? 2 : 0), NULL);
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static void closed_by_server(struct ws_link *l, const struct ws_message *m)
+{
+    char text[200];
+    put_close(l, m->code);
+    snprintf(text, sizeof(text), "the server ended the connection (%u%s%.*s)", m->code,
+             m->payload.len > 0 ? ": " : "", STR_ARG(m->payload));
+    /* 1008: it does not want us, and says why. */
+    fail(l, m->code == 1008 ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED, tidings_str(text));
+}
+
+static void hear(struct ws_link *l, struct tidings_str bytes)
+{
+    struct ws_message m;
+    enum ws_event event = WS_TEXT;
+    ws_reader_feed(l->reader, bytes.ptr, bytes.len);
+    while (l->carrier->is_open && (event = ws_reader_next(l->reader, &m)) != WS_MORE) {
+        if (event == WS_TEXT) {
+            link_message(l->base.client, m.payload, 0, 0);
+        } else if (event == WS_PING) {
+            (void)put_frame(l, WS_OP_PONG, m.payload, NULL);
+        } else if (event == WS_CLOSE) {
+            closed_by_server(l, &m);
+        } else if (event == WS_FAILED) {
+            put_close(l, m.code);
+            fail(l, m.code == WS_TOO_BIG ? TIDINGS_E_LIMIT : TIDINGS_E_CLOSED, m.payload);
+        }
+    }
+}
+
+static void shake_hands(struct ws_link *l, struct tidings_str bytes)
+{
+    struct tidings_error err = {0};
+    if (buf_puts(&l->head, bytes) < 0) {
+        fail(l, l->head.failed, STR("the server's answer to the handshake is too long"));
+        return;
+    }
+    ptrdiff_t len = ws_client_check(buf_str(&l->head), l->key, &err);
+    if (len > 0 &&
+        !(l->reader = ws_reader_create_client(l->base.client->settings.max_bytes, &err))) {
+        len = err.code;
+    }
+    if (len < 0) {
+        fail(l, err.code, tidings_str(err.text));
+    }
+    if (len <= 0) {
+        return;
+    }
+    struct buf rest = l->head;
+    buf_init(&l->head, WS_MAX_HEAD + 65536u);
+    buf_consume(&rest, (size_t)len);
+    link_opened(l->base.client);
+    if (l->carrier->is_open && rest.len > 0) {
+        hear(l, buf_str(&rest));
+    }
+    buf_deinit(&rest);
+}
+
+static void on_bytes(void *user, struct tidings_str bytes)
+{
+    struct ws_link *l = user;
+    if (l->reader) {
+        hear(l, bytes);
+    } else {
+        shake_hands(l, bytes);
+    }
+}
+
+static void on_end(void *user, const struct tidings_error *why)
+{
+    struct ws_link *l = user;
+    link_lost(l->base.client, why);
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+static void on_open(void *user)
+{
+    struct ws_link *l = user;
+    const struct client_settings *o = &l->base.client->settings;
+    const char *headers[CLIENT_MAX_HEADERS + 2] = {0};
+    struct tidings_error err = {0};
+    struct buf token, text;
+    size_t n = 0;
+    buf_init(&token, 16384);
+    settings_put_token(o, &token);
+    if (token.len > 0) {
+        headers[n++] = token.ptr;
+    }
+    for (size_t i = 0; o->headers && o->headers[i]; i++) {
+        headers[n++] = o->headers[i];
+    }
+    struct ws_client_request r = {.host = tidings_str(l->host),
+                                  .path = tidings_str(l->path),
+                                  .key = l->key,
+                                  .headers = headers};
+    buf_init(&text, 1u << 20);
+    ws_client_put_request(&text, &r);
+    int rc = text.failed ? tidings_fail(&err, text.failed, "the handshake is too long")
+                         : carrier_send(l->carrier, buf_str(&text), &err);
+    buf_deinit(&text);
+    buf_deinit(&token);
+    if (rc < 0) {
+        fail(l, rc, tidings_str(err.text));
+    }
+}
+
+static const struct carrier_events events = {
+    .on_open = on_open, .on_bytes = on_bytes, .on_end = on_end};
+
+static void forget_connection(struct ws_link *l)
+{
+    ws_reader_destroy(l->reader);
+    l->reader = NULL;
+    buf_deinit(&l->head);
+}
+
+static int ws_open(struct link *base, struct tidings_error *err)
+{
+    struct ws_link *l = ws_of(base);
+    forget_connection(l);
+    if (ws_client_key(l->key) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "no random bytes");
+    }
+    return carrier_open(l->carrier, err);
+}
+
+static int ws_send(struct link *base, const struct link_message *m, struct tidings_error *err)
+{
+    struct tidings_error none = {0};
+    int rc = put_frame(ws_of(base), WS_OP_TEXT, m->text, err);
+    if (rc == 0 && m->is_tracked) {
+        link_delivered(base->client, &none);
+    }
+    return rc;
+}
+
+static void ws_forget(struct link *base, int64_t id, bool is_answered)
+{
+    (void)base;
+    (void)id;
+    (void)is_answered;
+}
+
+/* The reader may be at work further up: it goes with the next opening. */
+static void ws_close(struct link *base)
+{
+    carrier_close(ws_of(base)->carrier);
+}
+
+static bool ws_leave(struct link *base)
+{
+    struct ws_link *l = ws_of(base);
+    if (l->reader && l->carrier->is_open) {
+        put_close(l, WS_NORMAL);
+    }
+    return true;
+}
+
+static void ws_destroy(struct link *base)
+{
+    struct ws_link *l = ws_of(base);
+    carrier_destroy(l->carrier);
+    forget_connection(l);
+    mem_free(l->host);
+    mem_free(l->path);
+    mem_free(l);
+}
+
+static const struct link_ops ws_ops = {
+    .transport = "websocket",
+    .open = ws_open,
+    .send = ws_send,
+    .forget = ws_forget,
+    .close = ws_close,
+    .leave = ws_leave,
+    .destroy = ws_destroy,
+};
+
+struct link *link_ws_create(struct tidings_client *c, const char *url, struct tidings_str host,
+                            struct tidings_str path, struct tidings_error *err)
+{
+    struct tunnel_address address = {.url = url};
+    struct carrier *carrier = tunnel_create(c, &address, err);
+    struct ws_link *l = carrier ? mem_zalloc(sizeof(*l)) : NULL;
+    if (!l) {
+        if (carrier) {
+            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        carrier_destroy(carrier);
+        return NULL;
+    }
+    l->base = (struct link){.ops = &ws_ops, .client = c};
+    l->carrier = carrier;
+    carrier->events = &events;
+    carrier->user = l;
+    buf_init(&l->head, WS_MAX_HEAD + 65536u);
+    l->host = str_dup(host);
+    l->path = str_dup(path.len > 0 ? path : STR("/"));
+    if (!l->host || !l->path) {
+        ws_destroy(&l->base);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    return &l->base;
+}
