@@ -223,6 +223,13 @@ static void on_initialized(void *user, const struct answer *a)
     if (c->stage != STAGE_ASKING) {
         return;
     }
+    bool is_elsewhere =
+        !a->result && !a->error && (a->status == 400 || a->status == 404 || a->status == 405);
+    if (is_elsewhere && c->link->ops->fall_back && c->link->ops->fall_back(c->link)) {
+        c->is_open = false;
+        begin(c);
+        return;
+    }
     int rc = a->result ? take_initialized(c, a->result, &why) : why.code;
     if (rc == 0) {
         rc = say_initialized(c, &why);

@@ -51,6 +51,9 @@ struct link_ops {
     /* Forget the session: another begins. NULL: there is none but the connection. */
     void (*forget_session)(struct link *l);
     const char *(*session)(struct link *l); /* its id; NULL: likewise */
+    /* There may be another way to the same server, to be tried by open: true. NULL: there is not.
+     */
+    bool (*fall_back)(struct link *l);
     /* Break off at once; open may be called again. Calls nothing. */
     void (*close)(struct link *l);
     /* End in order: begun by the first call; true once it is over. */

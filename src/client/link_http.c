@@ -5,6 +5,9 @@
  * stream for what the server says by itself, which is opened again by its last event id when it
  * ends in order.
  *
+ * Servers of 2024-11-05 know only the GET stream: its first event says where to POST, and all
+ * answers come on it (HTTP+SSE). They are tried when an address answers nothing else.
+ *
  * An exchange may be forgotten while a message of its own is handled: it is then only marked, and
  * goes when the stack is back here.
  */
@@ -13,6 +16,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/fetch.h"
+#include "client/http_headers.h"
 #include "client/private.h"
 #include "wire/sse.h"
 
@@ -32,6 +36,7 @@ struct http_link {
     struct buf last_event_id;
     struct exchange *leaving;
     bool has_left;
+    char *endpoint; /* HTTP+SSE: where to POST; NULL: not said yet */
 };
 
 struct exchange {
@@ -49,6 +54,13 @@ struct exchange {
     bool is_busy; /* one of its functions is running */
     bool is_over; /* … and is the last one */
 };
+
+static const struct link_ops http_ops, sse_ops;
+
+static bool is_sse_link(const struct http_link *h)
+{
+    return h->base.ops == &sse_ops;
+}
 
 static struct http_link *http_of(struct link *l)
 {
@@ -87,6 +99,23 @@ static void on_linger(void *user)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
+/* The first event of HTTP+SSE. */
+static void on_endpoint(struct exchange *x, struct tidings_str where)
+{
+    struct tidings_error why;
+    if (x->http->endpoint) {
+        return; /* said before */
+    }
+    x->http->endpoint = endpoint_resolve(x->http->url, where);
+    if (x->http->endpoint) {
+        link_opened(client_of(x));
+        return;
+    }
+    tidings_fail(&why, TIDINGS_E_PARSE, "the server sends its messages to another place");
+    x->is_over = true;
+    link_lost(client_of(x), &why);
+}
+
 static void on_event(const struct sse_event *event, void *user)
 {
     struct exchange *x = user;
@@ -94,7 +123,12 @@ static void on_event(const struct sse_event *event, void *user)
     if (x->is_over) {
         return;
     }
-    if (x->is_standalone && event->id.len > 0 && event->id.len < 4096) {
+    if (x->is_standalone && is_sse_link(h)) {
+        if (str_eq(event->event, STR("endpoint"))) {
+            on_endpoint(x, event->data);
+            return;
+        }
+    } else if (x->is_standalone && event->id.len > 0 && event->id.len < 4096) {
         buf_clear(&h->last_event_id);
         buf_puts(&h->last_event_id, event->id);
     }
@@ -165,6 +199,20 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
     struct http_link *h = x->http;
     struct tidings_error why = {0};
     h->stream = NULL;
+    if (is_sse_link(h)) {
+        if (!h->endpoint) {
+            h->base.ops = &http_ops; /* it was worth trying */
+        }
+        if (s->status == 200 && s->error.code == 0) {
+            tidings_fail(&why, h->endpoint ? TIDINGS_E_CLOSED : TIDINGS_E_PARSE,
+                         h->endpoint ? "the server ended the stream"
+                                     : "the answer is not one of an MCP server (HTTP 200)");
+        } else {
+            explain(s, &why);
+        }
+        link_lost(client_of(x), &why);
+        return;
+    }
     if (is_session_lost(x, s->status)) {
         link_session_lost(client_of(x), 0);
         return;
@@ -203,7 +251,7 @@ static void finished(struct exchange *x, const struct fetch_status *s)
     }
     if (x->is_tracked) {
         link_delivered(c, &s->error);
-    } else if (x->id > 0) {
+    } else if (x->id > 0 && (!is_sse_link(x->http) || s->error.code < 0 || s->status >= 300)) {
         explain(s, &why);
         link_unanswered(c, x->id, s->status, &why);
     }
@@ -222,7 +270,7 @@ static void on_change(void *user)
             client_of(x)->era == TIDINGS_ERA_LEGACY) {
             memcpy(h->session, s->session, sizeof(h->session));
         }
-        if (x->is_standalone && x->is_sse) {
+        if (x->is_standalone && x->is_sse && !is_sse_link(h)) {
             link_streaming(client_of(x), h->last_event_id.len > 0);
         }
     }
@@ -238,73 +286,18 @@ static void on_change(void *user)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-#define OWN_LINES 6u
-struct header_lines {
-    struct buf lines[OWN_LINES];
-    size_t count;
-};
-
-static struct buf *next_line(struct header_lines *h)
-{
-    struct buf *b = &h->lines[h->count++];
-    buf_init(b, 16384);
-    return b;
-}
-
-/* Mcp-Name travels as it is when a header can carry it, else in base64 between markers. */
-static void put_name(struct buf *out, struct tidings_str name)
-{
-    bool is_plain = !str_starts(name, STR("=?base64?"));
-    for (size_t i = 0; i < name.len; i++) {
-        is_plain = is_plain && name.ptr[i] > ' ' && name.ptr[i] <= '~';
-    }
-    buf_puts(out, STR("Mcp-Name: "));
-    if (is_plain) {
-        buf_puts(out, name);
-        return;
-    }
-    buf_puts(out, STR("=?base64?"));
-    base64_put(out, name);
-    buf_puts(out, STR("?="));
-}
-
-static void put_era(struct header_lines *lines, const struct http_link *h,
-                    const struct link_message *m)
-{
-    const struct tidings_client *c = h->base.client;
-    if (c->era != TIDINGS_ERA_LEGACY) {
-        buf_puts(next_line(lines), STR("MCP-Protocol-Version: " CLIENT_MODERN));
-        if (m && m->method) {
-            buf_putf(next_line(lines), "Mcp-Method: %s", m->method);
-        }
-        if (m && m->name.len > 0) {
-            put_name(next_line(lines), m->name);
-        }
-        return;
-    }
-    if (c->has_info) {
-        buf_putf(next_line(lines), "MCP-Protocol-Version: %s", c->info.version);
-    }
-    if (h->session[0]) {
-        buf_putf(next_line(lines), "Mcp-Session-Id: %s", h->session);
-    }
-    if (!m && h->last_event_id.len > 0) {
-        buf_putf(next_line(lines), "Last-Event-ID: %s", h->last_event_id.ptr);
-    }
-}
-
 /* `m` NULL: GET or DELETE without a message. */
 static int start(struct exchange *x, const char *method, const struct link_message *m,
                  struct tidings_error *err)
 {
     struct http_link *h = x->http;
     const struct client_settings *o = &client_of(x)->settings;
-    struct header_lines lines = {0};
+    struct header_lines lines;
     bool is_stream =
         x->is_standalone || (m && m->id > 0); /* requests have deadlines of their own */
     struct fetch_request r = {
         .method = method,
-        .url = h->url,
+        .url = m && h->endpoint ? h->endpoint : h->url,
         .unix_path = h->unix_path,
         .ca_file = o->ca_file,
         .cert_file = o->cert_file,
@@ -314,32 +307,21 @@ static int start(struct exchange *x, const char *method, const struct link_messa
         .on_bytes = on_bytes,
         .on_change = on_change,
         .user = x,
-        .headers = {m ? "Accept: application/json, text/event-stream" : "Accept: text/event-stream",
-                    "Expect:"},
     };
-    size_t n = 2;
-    int rc = 0;
-    if (m) {
-        r.headers[n++] = "Content-Type: application/json";
-    }
-    put_era(&lines, h, m);
-    if (o->token || o->on_token) {
-        settings_put_token(o, next_line(&lines));
-    }
-    for (size_t i = 0; i < lines.count; i++) {
-        rc = rc < 0 ? rc : lines.lines[i].failed;
-        if (lines.lines[i].len > 0) {
-            r.headers[n++] = lines.lines[i].ptr;
-        }
+    struct header_state state = {.session = h->session,
+                                 .last_event_id = x->is_standalone ? h->last_event_id.ptr : NULL};
+    int rc = header_lines_init(&lines, client_of(x), m, &state);
+    size_t n = 0;
+    while (rc == 0 && n < lines.count) {
+        r.headers[n] = lines.lines[n].ptr;
+        n++;
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         r.headers[n++] = o->headers[i];
     }
     rc = rc < 0 ? tidings_fail(err, rc, "a request cannot be written: %s", tidings_code_text(rc))
                 : fetch_start(h->fetch, &r, &x->call, err);
-    for (size_t i = 0; i < lines.count; i++) {
-        buf_deinit(&lines.lines[i]);
-    }
+    header_lines_deinit(&lines);
     return rc;
 }
 
@@ -420,6 +402,22 @@ static void on_reopen(void *user)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+static int sse_open(struct link *l, struct tidings_error *err)
+{
+    struct http_link *h = http_of(l);
+    struct tidings_error why = {0};
+    mem_free(h->endpoint);
+    h->endpoint = NULL;
+    h->stream = exchange(h, "GET", NULL, &why);
+    return h->stream ? 0 : tidings_fail(err, why.code, "%s", why.text);
+}
+
+static bool http_fall_back(struct link *l)
+{
+    l->ops = &sse_ops;
+    return true;
+}
+
 static int http_open(struct link *l, struct tidings_error *err)
 {
     (void)err;
@@ -493,6 +491,7 @@ static void http_destroy(struct link *l)
     pump_remove(&l->client->pump, &h->fd);
     fetch_destroy(h->fetch);
     buf_deinit(&h->last_event_id);
+    mem_free(h->endpoint);
     mem_free(h->url);
     mem_free(h->unix_path);
     mem_free(h);
@@ -517,6 +516,18 @@ static const struct link_ops http_ops = {
     .stream = http_stream,
     .forget_session = http_forget_session,
     .session = http_session,
+    .fall_back = http_fall_back,
+    .close = http_close,
+    .leave = http_leave,
+    .destroy = http_destroy,
+};
+
+/* Its session is the stream. */
+static const struct link_ops sse_ops = {
+    .transport = "http+sse",
+    .open = sse_open,
+    .send = http_send,
+    .forget = http_forget,
     .close = http_close,
     .leave = http_leave,
     .destroy = http_destroy,
