@@ -165,12 +165,13 @@ static void ask_log(struct look *look)
 /* Where it has looked at everything it was told of: done, or wait for more. */
 static void decide(struct look *look)
 {
+    bool waits = look->waits && look->peer->sub_count > 0; /* they may have been taken away */
     bool is_behind = look->again || look->heard > look->upto;
-    if (look->has_found || (!look->waits && !is_behind)) {
+    if (look->has_found || (!waits && !is_behind)) {
         finish_here(look, false);
     } else if (is_behind) {
         ask_log(look); /* out of memory: the next bell, or the end, comes back here */
-        if (!look->catchup && !look->waits) {
+        if (!look->catchup && !waits) {
             finish_here(look, false);
         }
     }

@@ -161,6 +161,21 @@ static void the_application_may_end_a_wait(void **state)
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
+static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
+{
+    (void)state;
+    struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\",\"mem:///b\"]");
+    struct core *core = &bench_changes.core[0];
+    struct peer *peer = list_entry(core->peers.next, struct peer, link);
+    struct listen *listen = list_entry(peer->listens.next, struct listen, link);
+    sub_withdraw(list_entry(listen->subs.next, struct sub, link));
+    bench_settle(&bench_changes);
+    assert_true(c->is_waiting);
+    sub_withdraw(list_entry(listen->subs.next, struct sub, link));
+    bench_settle(&bench_changes);
+    assert_json(end_call(c), FOUND "timedOut", "true");
+}
+
 static void lost_letters_make_it_look_again(void **state)
 {
     (void)state;
@@ -218,6 +233,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(stopping_ends_a_wait_with_its_cursor, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(the_application_may_end_a_wait, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(a_wait_whose_subscriptions_are_taken_away_ends,
+                                        changes_begin, changes_end),
         cmocka_unit_test_setup_teardown(lost_letters_make_it_look_again, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(waits_count_as_calls_and_as_broad_subscriptions,
