@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "core/call.h"
 #include "core/hub.h"
+#include "core/quota.h"
 #include "core/subscribing.h"
 #include "store/change.h"
 #include "uri/uri.h"
@@ -282,50 +283,86 @@ static void settled(struct subscribing *s, void *user)
     }
 }
 
-static bool copy_wishes(struct subscribing *s, struct json *uris, const struct log_cursor *since)
+static int copy_wishes(struct subscribing *s, struct json *uris, struct tidings_str since,
+                       struct tidings_error *err)
 {
-    bool is_copied = true;
+    struct tidings_str sealed = arena_dup(&s->arena, cursor_is_sealed(since) ? since : STR_EMPTY);
+    struct log_cursor cursor = {0};
+    if (since.len > 0 && sealed.len == 0 && !cursor_parse(since, &cursor)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "'cursor' must be one that an earlier answer gave; leave it out to "
+                            "begin now");
+    }
+    bool is_copied = sealed.ptr != NULL;
     for (size_t i = 0; i < s->count; i++) {
         struct wish *w = &s->wishes[i];
-        struct tidings_str uri = uris ? jv_str(jv_at(uris, i)) : STR(LOOK_EVERYTHING);
-        w->spelled = arena_dup(&s->arena, uri);
+        w->spelled = arena_dup(&s->arena, uris ? jv_str(jv_at(uris, i)) : STR("**"));
         is_copied = is_copied && w->spelled.ptr;
         options_init(&w->options);
-        w->options.given = OPTION_WINDOW; /* the bell rings at once */
-        if (since) {
-            w->options.given |= OPTION_SINCE;
-            w->options.since = *since;
-        }
+        w->options.given = OPTION_WINDOW | (since.len > 0 ? OPTION_SINCE : 0u);
+        w->options.window_ms = 0; /* the bell rings at once */
+        w->options.since = cursor;
+        w->options.sealed = sealed;
     }
-    return is_copied;
+    return is_copied ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-struct look *look_create(struct call *call, struct json *uris, const struct log_cursor *since,
-                         bool waits)
+static int check_rate(struct call *call, struct tidings_error *err)
 {
-    struct core *core = call->core;
-    struct look *look = mem_zalloc(sizeof(*look));
-    struct peer *peer = look ? peer_create(core, call->who) : NULL;
+    struct refusal why;
+    char text[REFUSAL_SENTENCE];
+    if (quota_take_subscribe(channel_quota(call->channel), loop_now_ms(call->core->loop), &why)) {
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_LIMIT, "%s", refusal_sentence(&why, text));
+}
+
+/* The peer with its one listen, or NULL. */
+static struct peer *create_peer(struct call *call, size_t count, struct subscribing **ret)
+{
+    struct peer *peer = peer_create(call->core, call->who);
     struct listen *listen = peer ? listen_create(peer, STR("0")) : NULL;
-    struct subscribing *s = listen ? subscribing_create(listen, uris ? jv_count(uris) : 1) : NULL;
-    if (!s || !subscribing_set_channel(s, call->channel) || !copy_wishes(s, uris, since)) {
-        if (s) {
-            subscribing_free(s);
+    *ret = listen ? subscribing_create(listen, count) : NULL;
+    if (!*ret || !subscribing_set_channel(*ret, call->channel)) {
+        if (*ret) {
+            subscribing_free(*ret);
         }
         peer_destroy(peer);
-        mem_free(look);
         return NULL;
     }
-    look->peer = peer;
-    look->wanted = s;
-    look->waits = waits && !core->stopping;
+    listen->live = true;
+    return peer;
+}
+
+struct look *look_create(struct call *call, struct json *uris, struct tidings_str since, bool waits,
+                         struct tidings_error *err)
+{
+    if (check_rate(call, err) < 0) {
+        return NULL;
+    }
+    struct look *look = mem_zalloc(sizeof(*look));
+    if (look) {
+        look->peer = create_peer(call, uris ? jv_count(uris) : 1, &look->wanted);
+    }
+    if (!look || !look->peer) {
+        mem_free(look);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    struct subscribing *s = look->wanted;
+    struct peer *peer = look->peer;
+    look->waits = waits && !call->core->stopping;
     look->sink.ops = &sink_nowhere;
     peer->owner = look;
     peer->ops = &look_peer_ops;
     peer_set_sink(peer, &look->sink);
-    listen->live = true;
     s->done = settled;
     s->done_user = look;
+    if (copy_wishes(s, uris, since, err) < 0) {
+        subscribing_free(s);
+        look_free(look);
+        return NULL;
+    }
     return look;
 }
 

@@ -17,10 +17,10 @@
 #ifndef CORE_LOOK_H
 #define CORE_LOOK_H
 
+#include <tidings/provider.h>
+
 #include "core/cursor.h"
 #include "json/json.h"
-
-#include <tidings/provider.h>
 
 struct call;
 struct change;
@@ -39,18 +39,16 @@ struct look_ops {
     void (*done)(void *user, const struct log_cursor *cursor, bool more);
 };
 
-/* `uris` is an array of texts, copied; those of `call` are subscribed with its principal. `since`
- * NULL: from now on. `waits`: not done before there is something to tell. NULL: out of memory. */
-struct look *look_create(struct call *call, struct json *uris, const struct log_cursor *since,
-                         bool waits);
+/* On behalf of `call`. `uris` is an array of texts, copied; NULL: everything there is. `since` is a
+ * cursor as its client was shown it; empty: from now on. `waits`: not done before there is
+ * something to tell. NULL with err: TIDINGS_E_INVALID (no cursor), _LIMIT (too often), _NOMEM. */
+struct look *look_create(struct call *call, struct json *uris, struct tidings_str since, bool waits,
+                         struct tidings_error *err);
 /* `done` may come before this returns. */
 void look_start(struct look *look, const struct look_ops *ops, void *user);
 /* Be done as soon as it is known what there is, also when that is nothing. */
 void look_hurry(struct look *look);
 /* Nobody wants to know any more; NULL is fine. */
 void look_cancel(struct look *look);
-
-/* The URI that stands for everything there is. */
-#define LOOK_EVERYTHING "**"
 
 #endif

@@ -9,18 +9,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/call.h"
 #include "core/core.h"
+#include "core/shown.h"
 #include "server/change_call.h"
 #include "store/change.h"
 
 /* Escaping may turn one byte into six. */
 #define ESCAPE 6u
-
-static const struct principal *who_of(const struct change_call *c)
-{
-    return c->call->call ? c->call->call->who : NULL;
-}
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -65,10 +60,14 @@ static void begin_row(struct change_call *c, const struct change_row *row)
     const struct change *change = row->change;
     struct json *metadata = jv_get(core_subject(c->core, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
+    enum tidings_change_kind kind = change_kind_of(change, row->kind);
+    if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->who, change)) {
+        kind = row->kind;
+    }
     struct jw *w = &c->w;
     jw_begin_object(w);
     jw_put_raw(w, STR("uri"), change->uri_json);
-    jw_put_string(w, STR("change"), tidings_str(change_type_name(change, row->kind)));
+    jw_put_string(w, STR("change"), tidings_str(change_kind_name(kind)));
     if (jv_is(at, JV_INT)) {
         char text[25];
         clock_format_iso(jv_int(at), text);
@@ -77,8 +76,7 @@ static void begin_row(struct change_call *c, const struct change_row *row)
     if (change->etag.len > 0) {
         jw_put_string(w, STR("etag"), change->etag);
     }
-    if (change_kind_of(change, row->kind) == TIDINGS_CHANGE_MOVED &&
-        access_allows(who_of(c), ACCESS_READ, change->from)) {
+    if (kind == TIDINGS_CHANGE_MOVED) {
         jw_put_string(w, STR("from"), change->from);
     }
     write_metadata(w, change, metadata);
@@ -125,7 +123,7 @@ static bool read_contents(struct change_call *c, const struct change_row *row)
     memset(&c->read, 0, sizeof(c->read));
     request_init(&c->read.base, c->core, on_read, c, row->change->uri);
     c->read.w = &c->w;
-    c->read.who = who_of(c);
+    c->read.who = c->call->who;
     c->read.own_only = true;
     c->read.max_bytes = c->core->limits->max_value_bytes;
     c->catalog = catalog_ref(c->core->catalog);
@@ -191,7 +189,7 @@ void change_answer(struct change_call *c)
     buf_init(&c->out, (4 * CHANGE_BYTES + c->core->limits->max_value_bytes) * ESCAPE);
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
-    jw_put_string(&c->w, STR("cursor"), cursor_print(&c->cursor, cursor));
+    jw_put_string(&c->w, STR("cursor"), shown_cursor(c->core, c->call->who, &c->cursor, cursor));
     jw_key(&c->w, STR("changes"));
     jw_begin_array(&c->w);
     write_rows(c);

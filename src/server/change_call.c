@@ -179,52 +179,42 @@ static void on_timer(struct loop_timer *timer, void *user)
 /* ---- begin ----------------------------------------------------------------------------------- */
 
 /* The schema has seen to types and counts; lengths it counts in characters. */
-static int read_arguments(struct change_call *c, struct json **ret_uris, struct log_cursor *since,
-                          bool *ret_has_cursor, struct tidings_error *err)
+static int check_uris(struct json *uris, struct tidings_error *err)
 {
-    const struct tidings_call *call = c->call;
-    struct json *uris = jv_get(call->arguments, "uris");
     for (size_t i = 0; i < jv_count(uris); i++) {
         if (jv_str(jv_at(uris, i)).len > URI_MAX) {
             return tidings_fail(err, TIDINGS_E_INVALID, "uris[%zu] may be at most %u bytes long", i,
                                 URI_MAX);
         }
     }
-    *ret_uris = uris;
-    *ret_has_cursor = tidings_call_has(call, "cursor");
-    if (*ret_has_cursor && !cursor_parse(tidings_call_string(call, "cursor"), since)) {
-        return tidings_fail(err, TIDINGS_E_INVALID,
-                            "'cursor' must be one that an earlier answer gave; leave it out to "
-                            "begin now");
-    }
-    c->limit = (size_t)tidings_call_integer(call, "limit", CHANGE_LIMIT);
-    c->wants_contents = tidings_call_boolean(call, "includeContent", false);
-    c->wait_ms = (uint64_t)tidings_call_integer(call, "timeoutMs", CHANGE_WAIT_MS);
     return 0;
 }
 
 static int start(struct change_call *c, struct tidings_error *err)
 {
-    struct json *uris = NULL;
-    struct log_cursor since;
-    bool has_cursor = false;
-    int rc = read_arguments(c, &uris, &since, &has_cursor, err);
+    struct tidings_call *call = c->call;
+    struct json *uris = jv_get(call->arguments, "uris");
+    c->limit = (size_t)tidings_call_integer(call, "limit", CHANGE_LIMIT);
+    c->wants_contents = tidings_call_boolean(call, "includeContent", false);
+    c->wait_ms = (uint64_t)tidings_call_integer(call, "timeoutMs", CHANGE_WAIT_MS);
+    bool waits = c->waits && c->wait_ms > 0;
+    int rc = check_uris(uris, err);
     if (rc < 0) {
         return rc;
     }
-    bool waits = c->waits && c->wait_ms > 0;
     c->timer = waits ? loop_timer_open(c->core->loop, on_timer, c) : NULL;
-    c->look = waits && !c->timer
-                  ? NULL
-                  : look_create(c->call->call, uris, has_cursor ? &since : NULL, waits);
-    if (!c->look) {
+    if (waits && !c->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    c->look = look_create(call->call, uris, tidings_call_string(call, "cursor"), waits, err);
+    if (!c->look) {
+        return err->code;
     }
     c->begun_ms = loop_now_ms(c->core->loop);
     if (waits) {
         set_timer(c, 0);
     }
-    tidings_call_on_cancel(c->call, on_cancel, c);
+    tidings_call_on_cancel(call, on_cancel, c);
     look_start(c->look, &look_ops, c);
     return 0;
 }

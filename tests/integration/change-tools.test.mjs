@@ -226,3 +226,40 @@ test('a cursor outlives a restart where a store keeps what changed', async (t) =
     assert.deepEqual(changes.map((row) => row.uri), ['published:///after']);
     assert.deepEqual(gap, [uris[1]], 'of files nobody knows what happened meanwhile');
 });
+
+test('nobody is told of what it may not read', async (t) => {
+    const tree = new Tree(t, { 'open/a.txt': 'a', 'secret/b.txt': 'b' });
+    const rule = { uri: tree.uri('open/'), allow: ['list', 'read', 'subscribe'] };
+    const args = ['--change-tools', 'on', '--access', JSON.stringify(rule)];
+    const server = await serve(t, { tree, args });
+    const tool = async (name, given) =>
+        (await call(server, 'tools/call', { name, arguments: given })).structuredContent;
+    const uris = [tree.uri('**'), tree.uri('secret/b.txt')];
+    let { cursor, changes, refused } = await tool('changes_since', { uris });
+    assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
+    assert.doesNotMatch(cursor, /\./, 'no number that counts what others did');
+    tree.replace('secret/b.txt', 'c');
+    tree.rename('secret/b.txt', 'open/b.txt');
+    const seen = new Map();
+    while (seen.size === 0) {
+        ({ cursor, changes } = await tool('wait_for_change', { uris, cursor, includeContent: true }));
+        changes.forEach((row) => seen.set(row.uri, row));
+    }
+    assert.deepEqual([...seen.keys()], [tree.uri('open/b.txt')]);
+    const { change, from, metadata, contents } = seen.get(tree.uri('open/b.txt'));
+    assert.deepEqual([change, from, metadata?.version], ['created', undefined, undefined]);
+    assert.equal(contents[0].text, 'c');
+    const { gap } = await tool('changes_since', { uris, cursor: '1.1' });
+    assert.deepEqual(gap, [uris[0]], 'numbers are not taken from who is shown none');
+});
+
+test('waiting counts as subscribing where that is limited', async (t) => {
+    const args = ['--change-tools', 'on', '--subscribe-rate', '1', '--subscribe-burst', '2'];
+    const server = await serve(t, { args });
+    const ask = () => call(server, 'tools/call', { name: 'changes_since', arguments: {} });
+    let result;
+    for (let n = 0; n < 100 && !result?.isError; n += 1) {
+        result = await ask();
+    }
+    assert.match(result.content[0].text, /subscribe-rate/);
+});

@@ -43,6 +43,10 @@ export class Tree {
         return this.uri(name);
     }
 
+    rename(from, to) {
+        fs.renameSync(this.at(from), this.at(to));
+    }
+
     /** A fresh path on the same file system but outside the tree. */
     aside() {
         Tree.#count += 1;
