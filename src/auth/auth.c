@@ -179,6 +179,7 @@ void auth_close(struct auth *a)
     }
     remote_stop(a->remote);
     shelf_destroy(a->shelf);
+    ledger_destroy_all(a->ledgers);
     settings_drop(a);
     mem_free(a);
 }

@@ -149,15 +149,21 @@ void auth_cancel(struct auth_question *question);
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-struct auth_counts {     /* of one desk */
+struct auth_counts {
     uint64_t verified;   /* tokens looked at and found good */
     uint64_t remembered; /* known from before */
     uint64_t malformed, invalid, unavailable;
-    size_t waiting;
+    uint64_t waiting; /* now */
 };
-const struct auth_counts *auth_desk_counts(const struct auth_desk *d);
+const struct auth_counts *auth_desk_counts(const struct auth_desk *d); /* of that desk */
 
-struct auth_fetches { /* of the server */
+/* Any thread: of all desks, those that are gone too. */
+void auth_get_counts(const struct auth *a, struct auth_counts *ret);
+/* Any thread: how often tokens were refused, for each reason (a description of an answer). */
+typedef void (*auth_refusal_fn)(void *user, const char *why, uint64_t count);
+void auth_each_refusal(const struct auth *a, auth_refusal_fn fn, void *user);
+
+struct auth_fetches {
     uint64_t keys, introspections, failures;
 };
 void auth_get_fetches(const struct auth *a, struct auth_fetches *ret); /* any thread */

@@ -12,6 +12,7 @@
 #include "auth/auth.h"
 #include "auth/claims.h"
 #include "auth/identity.h"
+#include "auth/ledger.h"
 #include "base/shelf.h"
 #include "base/str.h"
 
@@ -35,6 +36,7 @@ struct auth {
     struct remote *remote;       /* NULL: nothing has to be fetched, or not started */
     unsigned generation;         /* atomic */
     struct auth_fetches fetches; /* atomic, each of them */
+    struct ledger *ledgers;      /* atomic: of all desks there were */
     bool is_failing;             /* atomic: introspection does */
 };
 

@@ -17,7 +17,7 @@ struct auth_desk {
     unsigned generation;     /* of what is known */
     struct list questions;   /* that wait */
     struct identity *unkept; /* the answer to the last question, when it could not be remembered */
-    struct auth_counts counts;
+    struct ledger *ledger;
 };
 
 /* ---- what is known --------------------------------------------------------------------------- */
@@ -114,9 +114,7 @@ static bool is_token(struct tidings_str s)
 static void refuse(struct auth_desk *d, enum auth_outcome outcome, const char *why,
                    struct auth_answer *answer)
 {
-    d->counts.malformed += outcome == AUTH_MALFORMED;
-    d->counts.invalid += outcome == AUTH_INVALID;
-    d->counts.unavailable += outcome == AUTH_UNAVAILABLE;
+    ledger_refuse(d->ledger, outcome, why);
     *answer = (struct auth_answer){.outcome = outcome, .description = why};
 }
 
@@ -132,7 +130,7 @@ static void settle(struct auth_desk *d, const struct verdict *v, const unsigned 
         refuse(d, v->outcome, v->why, answer);
         return;
     }
-    d->counts.verified++;
+    ledger_add(&d->ledger->counts.verified, 1);
     remember(d, v->identity, digest);
     accept(v->identity, answer);
 }
@@ -182,7 +180,7 @@ void question_return(struct auth_question *q)
 void auth_cancel(struct auth_question *q)
 {
     if (q) {
-        q->desk->counts.waiting--;
+        ledger_add(&q->desk->ledger->counts.waiting, -1);
         q->desk = NULL;
         list_remove(&q->link);
     }
@@ -193,7 +191,7 @@ static struct auth_question *put_question(struct auth_desk *d, struct tidings_st
                                           const unsigned char *digest, const struct verdict *v)
 {
     struct auth_question *q = NULL;
-    if (d->auth->remote && d->counts.waiting < AUTH_DESK_WAITING) {
+    if (d->auth->remote && d->ledger->counts.waiting < AUTH_DESK_WAITING) {
         q = mem_zalloc(sizeof(*q) + token.len + 1);
     }
     if (!q) {
@@ -207,7 +205,7 @@ static struct auth_question *put_question(struct auth_desk *d, struct tidings_st
     q->generation = d->generation;
     q->desk = d;
     list_append(&d->questions, &q->link);
-    d->counts.waiting++;
+    ledger_add(&d->ledger->counts.waiting, 1);
     memcpy(q->digest, digest, SHA256_BYTES);
     q->token_len = token.len;
     memcpy(q->token, token.ptr, token.len);
@@ -251,7 +249,7 @@ bool auth_ask(struct auth_desk *d, struct tidings_str token, struct auth_answer 
     sha256_end(&hash, digest);
     struct identity *known = recall(d, digest, clock_wall_ms());
     if (known) {
-        d->counts.remembered++;
+        ledger_add(&d->ledger->counts.remembered, 1);
         accept(known, answer);
         return true;
     }
@@ -270,11 +268,14 @@ struct auth_desk *auth_desk_create(struct auth *a, struct mailbox *mailbox, auth
                                    struct tidings_error *err)
 {
     struct auth_desk *d = mem_zalloc(sizeof(*d));
-    if (!d) {
+    struct ledger *ledger = d ? ledger_create(&a->ledgers) : NULL;
+    if (!ledger) {
+        mem_free(d);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
     d->auth = a;
+    d->ledger = ledger;
     d->mailbox = mailbox_ref(mailbox);
     d->release = release;
     d->generation = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
@@ -301,5 +302,5 @@ void auth_desk_destroy(struct auth_desk *d)
 
 const struct auth_counts *auth_desk_counts(const struct auth_desk *d)
 {
-    return &d->counts;
+    return &d->ledger->counts;
 }

@@ -245,7 +245,13 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc == 0) {
         rc = doors_open(s, err);
     }
-    return rc < 0 ? rc : authority_open(&s->authority, c, doors_url(s), err);
+    if (rc == 0) {
+        rc = authority_open(&s->authority, c, doors_url(s), err);
+    }
+    if (rc == 0) {
+        self_set_auth(s->own, s->authority.http.auth);
+    }
+    return rc;
 }
 
 int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
@@ -281,6 +287,7 @@ void server_dismantle(struct tidings_server *s)
     }
     if (s->own) {
         self_set_cores(s->own, NULL, 0);
+        self_set_auth(s->own, NULL);
     }
     mem_free(s->workers);
     authority_close(&s->authority);

@@ -23,6 +23,7 @@ enum self_kind {
     SELF_PEERS,
     SELF_SUBSCRIPTIONS,
     SELF_LIMITS,
+    SELF_TOKENS,
     SELF_MOUNTS,
     SELF_SEMANTICS,
 };
@@ -42,6 +43,9 @@ static const struct {
     [SELF_LIMITS] = {{SELF_PREFIX "limits", 21},
                      {"limits", 6},
                      {"Limits, and how often they were reached", 39}},
+    [SELF_TOKENS] = {{SELF_PREFIX "tokens", 21},
+                     {"tokens", 6},
+                     {"Tokens that were verified, and why others were not", 50}},
     [SELF_MOUNTS] = {{SELF_PREFIX "mounts", 21},
                      {"mounts", 6},
                      {"Which provider serves what is below a URI", 41}},
@@ -57,7 +61,8 @@ struct self {
     struct loop_timer *timer;
     unsigned watched; /* bit per kind */
     unsigned needs[SELF_LIVE];
-    bool all; /* false: semantics alone */
+    const struct auth *auth; /* NULL: tokens are not looked at */
+    bool all;                /* false: semantics alone */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -184,8 +189,8 @@ static void write_mounts(struct jw *w, const struct catalog *catalog)
     jw_end_array(w);
 }
 
-/* What this worker knows by itself: its catalog, and the book of limits. */
-static void read_catalog(struct tidings_read *read, enum self_kind kind)
+/* What this worker knows by itself: its catalog, and what all of them count in one place. */
+static void read_catalog(const struct self *self, struct tidings_read *read, enum self_kind kind)
 {
     struct tidings_resource about;
     struct tidings_error err = {0};
@@ -196,6 +201,8 @@ static void read_catalog(struct tidings_read *read, enum self_kind kind)
     jw_init(&w, &text);
     if (kind == SELF_LIMITS) {
         self_write_limits(&w, read->base.core->book);
+    } else if (kind == SELF_TOKENS) {
+        self_write_tokens(&w, self->auth);
     } else if (kind == SELF_MOUNTS) {
         write_mounts(&w, read->base.core->catalog);
     } else {
@@ -238,7 +245,7 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
     }
     int kind = find_kind(self, uri);
     if (kind >= (int)SELF_LIMITS) {
-        read_catalog(read, (enum self_kind)kind);
+        read_catalog(self, read, (enum self_kind)kind);
         return;
     }
     if (kind < 0 || self->core_count == 0) {
@@ -269,7 +276,8 @@ static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
     static const enum self_kind order[] = {SELF_LIMITS,    SELF_MOUNTS, SELF_PEERS,
-                                           SELF_SEMANTICS, SELF_STATS,  SELF_SUBSCRIPTIONS};
+                                           SELF_SEMANTICS, SELF_STATS,  SELF_SUBSCRIPTIONS,
+                                           SELF_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {
@@ -366,6 +374,12 @@ void self_set_cores(struct tidings_provider *p, struct core *const *cores, size_
     struct self *self = tidings_provider_state(p);
     self->cores = cores;
     self->core_count = count;
+}
+
+void self_set_auth(struct tidings_provider *p, const struct auth *auth)
+{
+    struct self *self = tidings_provider_state(p);
+    self->auth = auth;
 }
 
 /* Nothing of it is announced. */

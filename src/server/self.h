@@ -4,15 +4,17 @@
  * that is gathered from all workers when it is read, and announced once a second while somebody
  * watches. Peers and subscriptions come in pages: `?after=` with the `row` of the last one gives
  * the next, which is empty behind the end. tidings://self/limits: what was ever refused, and how
- * often. tidings://self/mounts: which provider serves which
- * prefix. And tidings://self/semantics: what subscriptions cover, which can always be read, but is
- * listed only with the others; it changes with what is registered and is not announced.
+ * often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts: which provider
+ * serves which prefix. And tidings://self/semantics: what subscriptions cover, which can always be
+ * read, but is listed only with the others; it changes with what is registered and is not
+ * announced.
  */
 #ifndef SERVER_SELF_H
 #define SERVER_SELF_H
 
 #include <tidings/provider.h>
 
+struct auth;
 struct core;
 
 extern const struct tidings_provider_ops provider_self_ops;      /* all of it, listed */
@@ -22,5 +24,7 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* semantics al
 
 /* Which cores to ask; after workers exist and before clients can connect. */
 void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);
+/* What verifies tokens; NULL: nothing does (any more). */
+void self_set_auth(struct tidings_provider *provider, const struct auth *auth);
 
 #endif

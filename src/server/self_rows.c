@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "auth/auth.h"
 #include "base/str.h"
 #include "core/peer.h"
 #include "json/write.h"
@@ -176,4 +177,40 @@ bool self_write_rows(struct buf *out, const struct core *core, enum self_rows wh
     }
     jw_end_array(&p.w);
     return all;
+}
+
+static void put_refusal(void *user, const char *why, uint64_t count)
+{
+    struct jw *w = user;
+    jw_begin_object(w);
+    jw_put_string(w, STR("reason"), tidings_str(why));
+    put_count(w, "count", count);
+    jw_end_object(w);
+}
+
+void self_write_tokens(struct jw *w, const struct auth *auth)
+{
+    struct auth_counts c = {0};
+    struct auth_fetches f = {0};
+    if (auth) {
+        auth_get_counts(auth, &c);
+        auth_get_fetches(auth, &f);
+    }
+    jw_begin_object(w);
+    put_count(w, "verified", c.verified);
+    put_count(w, "remembered", c.remembered);
+    put_count(w, "waiting", c.waiting);
+    put_count(w, "malformed", c.malformed);
+    put_count(w, "invalid", c.invalid);
+    put_count(w, "unavailable", c.unavailable);
+    jw_key(w, STR("refused"));
+    jw_begin_array(w);
+    if (auth) {
+        auth_each_refusal(auth, put_refusal, w);
+    }
+    jw_end_array(w);
+    put_count(w, "keyFetches", f.keys);
+    put_count(w, "introspections", f.introspections);
+    put_count(w, "failedFetches", f.failures);
+    jw_end_object(w);
 }

@@ -36,4 +36,8 @@ bool self_write_rows(struct buf *out, const struct core *core, enum self_rows wh
 struct jw;
 void self_write_limits(struct jw *w, const struct limit_book *book);
 
+/* The object of counters of tokens; any thread. `auth` NULL: all of them are 0. */
+struct auth;
+void self_write_tokens(struct jw *w, const struct auth *auth);
+
 #endif

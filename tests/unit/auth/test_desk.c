@@ -167,6 +167,42 @@ static void a_mistake_in_the_file_leaves_all_as_it_was(void **state)
     assert_int_equal(ask(f, STR("abc")).outcome, AUTH_OK);
 }
 
+static void add_reason(void *user, const char *why, uint64_t count)
+{
+    struct buf *out = user;
+    buf_putf(out, "%s=%u;", why, (unsigned)count);
+}
+
+static void what_was_refused_is_counted_by_reason_over_all_desks(void **state)
+{
+    struct fixture *f = *state;
+    struct tidings_error err = {0, ""};
+    struct auth_desk *first = f->desk, *second = auth_desk_create(f->auth, f->mailbox, NULL, &err);
+    assert_non_null(second);
+    ask(f, STR("x"));
+    ask(f, STR("="));
+    ask(f, STR("abc"));
+    f->desk = second;
+    ask(f, STR("y"));
+    ask(f, STR("abc"));
+    ask(f, STR("abc"));
+    auth_desk_destroy(second); /* and nothing is lost with it */
+    f->desk = first;
+    struct auth_counts counts;
+    auth_get_counts(f->auth, &counts);
+    assert_int_equal(counts.verified, 2);
+    assert_int_equal(counts.remembered, 1);
+    assert_int_equal(counts.invalid, 2);
+    assert_int_equal(counts.malformed, 1);
+    assert_int_equal(counts.unavailable + counts.waiting, 0);
+    struct buf reasons;
+    buf_init(&reasons, 4096);
+    auth_each_refusal(f->auth, add_reason, &reasons);
+    assert_non_null(strstr(reasons.ptr, "the token is not known here=2;"));
+    assert_non_null(strstr(reasons.ptr, "that no token has=1;"));
+    buf_deinit(&reasons);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +214,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_reload_forgets, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_mistake_in_the_file_leaves_all_as_it_was, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_was_refused_is_counted_by_reason_over_all_desks,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
