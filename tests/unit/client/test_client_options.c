@@ -30,7 +30,7 @@ struct sent {
     struct tidings_subscription *first; /* of x://a */
     sem_t watching;                     /* posted by the state callback */
     char options[1024];
-    int updates, subscribed, streams;
+    int updates, subscribed, streams, in_effect;
 };
 
 /* From "dev.tidings/options" on, or nothing. */
@@ -139,7 +139,7 @@ static void stay(void *user, const struct tidings_client_update *u)
 static void stop_when_watching(void *user, const struct tidings_client_event *e)
 {
     struct sent *sent = user;
-    if (e->state == TIDINGS_CLIENT_WATCHING && e->uri.ptr[4] == 'b') {
+    if (e->state == TIDINGS_CLIENT_WATCHING && ++sent->in_effect == 2) {
         tidings_client_stop(sent->client);
     }
 }
@@ -158,7 +158,12 @@ static void a_legacy_subscription_carries_its_own(void **state)
     assert_int_equal(tidings_client_run(sent.client, &err), 0);
     scripted_stop(&server);
     tidings_client_destroy(sent.client);
-    assert_string_equal(sent.options, "\"dev.tidings/options\":{\"windowMs\":0\n\n");
+    /* One line for each, in the order in which they happened to arrive. */
+    if (sent.options[0] == '\n') {
+        assert_string_equal(sent.options, "\n\"dev.tidings/options\":{\"windowMs\":0\n");
+    } else {
+        assert_string_equal(sent.options, "\"dev.tidings/options\":{\"windowMs\":0\n\n");
+    }
 }
 
 /* It forgets the session after the first stream, and refuses the first subscription of the next. */
