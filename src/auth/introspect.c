@@ -81,7 +81,7 @@ int credentials_load(struct credentials **ret, const char *path, struct tidings_
         c = mem_zalloc(sizeof(*c) + header.len + 1);
         rc = c ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (rc == 0) {
+    if (c) {
         c->value = (struct shelf_value){CREDENTIALS_KEY, destroy, 1};
         memcpy(c->header, header.ptr, header.len);
         *ret = c;
