@@ -63,7 +63,7 @@ static void flush_dirty(void *user)
             sendq_batch_flush(&core->batch);
         }
     }
-    core->shown.is_valid = false;
+    shown_end_turn(core->shown);
     set_window_timer(core);
 }
 
@@ -132,26 +132,33 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
 
 /* ---- subjects and rates ---------------------------------------------------------------------- */
 
+struct json *core_make_subject(const struct core *core, const struct change *change,
+                               bool hides_from)
+{
+    struct json *subject = NULL;
+    struct buf text;
+    buf_init(&text, change->uri_json.len + change->metadata_json.len + 64);
+    buf_puts(&text, STR("{\"uri\":"));
+    buf_puts(&text, change->uri_json);
+    buf_puts(&text, STR(",\"metadata\":{"));
+    /* With rules a filter must not tell what its subscriber is not shown. Never empty. */
+    buf_puts(&text, core->access ? change_metadata_without_version(change) : change->metadata_json);
+    buf_putf(&text, ",\"change_type\":\"%s\"}}",
+             hides_from ? change_kind_name(change->kind) : change_type_name(change, change->kind));
+    if (!text.failed) {
+        (void)jv_parse(buf_str(&text), core->limits->max_depth + 2, &subject, NULL);
+    }
+    buf_deinit(&text);
+    return subject;
+}
+
 struct json *core_subject(struct core *core, const struct change *change)
 {
     if (core->parsed != change) {
         change_unref(core->parsed);
         jv_unref(core->subject);
         core->parsed = change_ref(change);
-        core->subject = NULL;
-        struct buf text;
-        buf_init(&text, change->uri_json.len + change->metadata_json.len + 64);
-        buf_puts(&text, STR("{\"uri\":"));
-        buf_puts(&text, change->uri_json);
-        buf_puts(&text, STR(",\"metadata\":{"));
-        /* With rules a filter must not tell what its subscriber is not shown. Never empty. */
-        buf_puts(&text,
-                 core->access ? change_metadata_without_version(change) : change->metadata_json);
-        buf_putf(&text, ",\"change_type\":\"%s\"}}", change_type_name(change, change->kind));
-        if (!text.failed) {
-            (void)jv_parse(buf_str(&text), core->limits->max_depth + 2, &core->subject, NULL);
-        }
-        buf_deinit(&text);
+        core->subject = core_make_subject(core, change, false);
     }
     return core->subject;
 }
@@ -242,6 +249,7 @@ void core_deinit(struct core *core)
     loop_timer_close(core->stop.timer);
     handlings_close(core);
     cursor_marks_deinit(&core->marks);
+    shown_free(core->shown);
     windows_deinit(&core->windows);
     values_deinit(&core->values);
     clear_rates(core);

@@ -69,9 +69,9 @@ struct core {
     unsigned index; /* this worker among the others; part of session ids */
 
     uint64_t epoch;
-    uint64_t last_seq;         /* of the newest change seen */
-    struct cursor_marks marks; /* where numbers stand in the store */
-    struct shown_cursor shown; /* of this turn */
+    uint64_t last_seq;           /* of the newest change seen */
+    struct cursor_marks marks;   /* where numbers stand in the store */
+    struct shown_cursors *shown; /* NULL: none yet */
 
     struct match match;
     struct access_rules *access;  /* a reference; NULL: everybody may do everything */
@@ -132,6 +132,9 @@ void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, v
 /* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out
  * of memory. */
 struct json *core_subject(struct core *core, const struct change *change);
+/* The same for those who may not know that it was moved; a reference. */
+struct json *core_make_subject(const struct core *core, const struct change *change,
+                               bool hides_from);
 /* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
  * come too. 0: as they asked. */
 void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);

@@ -1,12 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/shown.h"
 
+#include "base/mem.h"
 #include "base/seal.h"
 #include "core/core.h"
 #include "core/hub.h"
 
+_Static_assert(CURSOR_TEXT > 60, "the longest is 58 bytes");
+
 #define PURPOSE STR("cursor")
+#define PADDED                                                                                     \
+    60u /* bytes of what is sealed: else its length would tell how long the numbers are */
 #define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
+
+#define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
+
+struct shown_cursors {
+    unsigned turn;
+    struct {
+        unsigned turn; /* it was sealed in */
+        struct log_cursor cursor;
+        size_t len;
+        char text[CURSOR_SEALED];
+    } at[PLACES];
+};
+
+void shown_free(struct shown_cursors *all)
+{
+    mem_free(all);
+}
+
+void shown_end_turn(struct shown_cursors *all)
+{
+    if (all) {
+        all->turn++;
+    }
+}
 
 static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 {
@@ -14,28 +43,45 @@ static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
            a->position == b->position;
 }
 
+/* Into `out`; its length, 0: there is no randomness or memory. */
+static size_t seal(const struct core *core, const struct log_cursor *cursor,
+                   char out[CURSOR_SEALED])
+{
+    char plain[CURSOR_TEXT];
+    struct tidings_str text = cursor_print(cursor, plain);
+    memset(plain + text.len, ' ', PADDED - text.len);
+    struct buf sealed;
+    buf_init(&sealed, CURSOR_SEALED);
+    int rc = seal_put(&sealed, hub_seal(core->hub), PURPOSE, tidings_strn(plain, PADDED));
+    size_t len = rc < 0 ? 0 : sealed.len;
+    if (len > 0) {
+        memcpy(out, sealed.ptr, len);
+    }
+    buf_deinit(&sealed);
+    return len;
+}
+
 struct tidings_str shown_seal(struct core *core, const struct principal *who,
                               const struct log_cursor *cursor)
 {
-    struct shown_cursor *last = &core->shown;
     if (access_is_full(who)) {
         return STR_EMPTY;
     }
-    if (!last->is_valid || !is_equal(&last->cursor, cursor)) {
-        char plain[CURSOR_TEXT];
-        struct buf out;
-        buf_init(&out, CURSOR_SEALED);
-        if (seal_put(&out, hub_seal(core->hub), PURPOSE, cursor_print(cursor, plain)) < 0) {
-            buf_deinit(&out);
-            return NONE;
-        }
-        last->cursor = *cursor;
-        last->len = out.len;
-        last->is_valid = true;
-        memcpy(last->text, out.ptr, out.len);
-        buf_deinit(&out);
+    if (!core->shown) {
+        core->shown = mem_zalloc(sizeof(*core->shown));
+        shown_end_turn(core->shown); /* nothing is from this one yet */
     }
-    return tidings_strn(last->text, last->len);
+    struct shown_cursors *all = core->shown;
+    if (!all) {
+        return NONE;
+    }
+    size_t i = cursor->seq % PLACES;
+    if (all->at[i].turn != all->turn || !is_equal(&all->at[i].cursor, cursor)) {
+        all->at[i].len = seal(core, cursor, all->at[i].text);
+        all->at[i].cursor = *cursor;
+        all->at[i].turn = all->turn;
+    }
+    return all->at[i].len > 0 ? tidings_strn(all->at[i].text, all->at[i].len) : NONE;
 }
 
 struct tidings_str shown_cursor(struct core *core, const struct principal *who,
@@ -55,7 +101,7 @@ bool shown_open(const struct core *core, const struct principal *who, struct tid
     buf_init(&plain, CURSOR_SEALED);
     bool good = text.len <= CURSOR_SEALED &&
                 seal_open(&plain, hub_seal(core->hub), PURPOSE, text) == 0 &&
-                cursor_parse(buf_str(&plain), ret);
+                cursor_parse(str_trim(buf_str(&plain), " "), ret);
     buf_deinit(&plain);
     return good;
 }

@@ -72,20 +72,21 @@ void bench_is(struct bench *b, const char *name, const char *scopes)
 
 /* ---- transcripts ----------------------------------------------------------------------------- */
 
-/* Behind `key`, digits (or everything up to the closing quote) become one '#'. */
+/* Behind `key`, digits become one '#'; a text, which must be a seal (plain numbers are compared),
+ * as many as it has bytes. */
 static void mask(char *text, const char *key, bool is_text)
 {
     for (char *at = strstr(text, key); at; at = strstr(at, key)) {
         at += strlen(key);
         size_t len = 0;
         while (is_text ? at[len] && at[len] != '"' : isdigit((unsigned char)at[len]) != 0) {
-            len++;
+            at[len++] = '#';
         }
         if (is_text) {
-            assert_true(len > CURSOR_TEXT); /* a seal: plain numbers are compared */
+            assert_true(len > CURSOR_TEXT);
+        } else {
+            memmove(at + 1, at + len, strlen(at + len) + 1);
         }
-        memmove(at + 1, at + len, strlen(at + len) + 1);
-        *at = '#';
     }
 }
 
@@ -94,8 +95,7 @@ static void mask_id(char *id)
 {
     char *last = strrchr(id, '.');
     if (last && strlen(last + 1) > CURSOR_TEXT) {
-        last[1] = '#';
-        last[2] = '\0';
+        memset(last + 1, '#', strlen(last + 1));
     }
 }
 
