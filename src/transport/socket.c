@@ -413,6 +413,9 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
             limit_hit(sw->core->book, LIMIT_BODY_TIME);
             refuse(conn, 408, "the rest of the message did not arrive in time");
         } else {
+            if (state == LINE_SHAKING) {
+                limit_hit(sw->core->book, LIMIT_HEAD_TIME);
+            }
             close_conn(conn, "idle");
         }
     }

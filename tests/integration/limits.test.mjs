@@ -4,10 +4,12 @@
 // one that docs/limits.md names, the counter has moved, and nobody else notices.
 
 import assert from 'node:assert/strict';
+import { networkInterfaces } from 'node:os';
 import { test } from 'node:test';
 
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
-import { encodeRequest, request } from './lib/http.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { from, limitsOf, modernRequest, reached, refused, refusedWith } from './lib/limits.mjs';
 import { call, key, listen, modern, post, initialize, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
@@ -214,6 +216,25 @@ test('rates that nobody has set do not hold on this machine', async (t) => {
     const answers = await pipelined(flood, Array.from({ length: 6000 }, () => modernRequest('server/discover')));
     answers.forEach(({ status }) => assert.equal(status, 200));
     assert.equal((await limitsOf(t, server))['max-clients'].inUse, 0);
+});
+
+const outside = Object.values(networkInterfaces())
+    .flat()
+    .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
+
+test('… and do for whoever comes from another', { skip: outside ? false : 'there is no other address' }, async (t) => {
+    const args = ['--self', '--allow-remote', '--allow-host', outside];
+    const server = await serve(t, { files, http: '0.0.0.0:0', args });
+    const flood = await Connection.open(server, { host: outside, localAddress: outside });
+    defer(t, () => flood.close());
+    const headers = (one) => ({ ...one.headers, Host: `${outside}:${server.port}` });
+    const requests = Array.from({ length: 12000 }, () => modernRequest('server/discover'));
+    const answers = pipelined(flood, requests.map((one) => ({ ...one, headers: headers(one) })));
+    const refusals = (await answers).filter(({ status }) => status === 429);
+    const limits = await limitsOf(t, server);
+    assert.equal(limits['request-rate'].reached, refusals.length);
+    assert.equal(limits['max-clients'].inUse, 1, 'it alone is counted');
+    refusals.slice(0, 10).forEach((response) => refusedWith(response, 429, 'request-rate', 1000));
 });
 
 test('--block-after: who is refused too often is shut out, and comes back', async (t) => {
