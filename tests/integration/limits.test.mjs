@@ -52,6 +52,14 @@ test('--max-connections: 503, and the request that was sent does not take it bac
         refusedWith(await third.request(modernRequest('server/discover')), 503, 'max-connections', 2);
         assert.equal((await third.readToEnd()).length, 0);
     }
+    server.child.kill('SIGSTOP'); // so that the request is there when the connection is turned away
+    const early = await from(t, server, '127.0.0.3');
+    await early.send(encodeRequest(server.port, modernRequest('server/discover')));
+    server.child.kill('SIGCONT');
+    refusedWith(await early.readResponse(), 503, 'max-connections', 2);
+    assert.equal((await early.readToEnd()).length, 0);
+    const failed = await new Promise((resolve) => early.socket.write('x', resolve));
+    assert.ok(!failed, `what was sent before has reset it: ${failed}`);
     assert.equal((await first.request(modernRequest('server/discover'))).status, 200);
     second.close();
     const row = await eventually(async () => {

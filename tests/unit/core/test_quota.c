@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -237,6 +240,54 @@ static void a_client_that_finds_no_memory_changes_nothing(void **state)
     }
 }
 
+#define THREADS 4
+
+/* Clients come, ask and go on several threads, more of them than the table holds. */
+static void *come_and_go(void *arg)
+{
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    for (uint64_t i = 0; i < 20000; i++) {
+        char name[16];
+        struct quota *q = NULL;
+        struct refusal why;
+        uint64_t now = i * 10;
+        snprintf(name, sizeof(name), "c%d", rand_r(&seed) % 8);
+        if (quotas_enter(quotas, tidings_str(name), false, now, &q, &why) == 0) {
+            (void)quota_take_request(q, now, &why);
+            bool has_session = quota_open_session(q, &why);
+            quota_leave(q);
+            if (has_session) {
+                quota_close_session(q);
+            }
+        }
+        quota_release(quotas_find(quotas, tidings_str(name), now));
+    }
+    return NULL;
+}
+
+static void what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_end(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, (void *)(i + 1)), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_in_range(limit_in_use(&book, LIMIT_CLIENTS), 0, options.max_clients);
+    uint64_t later = UINT64_C(1000000000);
+    for (int i = 0; i < 4; i++) { /* nobody holds anything: all are forgotten, two come in */
+        quota_leave(enter("x", later + (uint64_t)i * 1000));
+        quota_leave(enter("y", later + (uint64_t)i * 1000));
+    }
+    assert_in_range(limit_in_use(&book, LIMIT_CLIENTS), 1, 2);
+    struct quota *one = enter("x", later + 10000), *two = enter("x", later + 10000);
+    assert_int_equal(turned_away("x", later + 10000).limit, LIMIT_CLIENT_CONNECTIONS);
+    quota_leave(one);
+    quota_leave(two);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -250,6 +301,7 @@ int main(void)
         TEST(what_was_used_up_is_not_forgotten_by_leaving),
         TEST(refusals_name_the_limit_its_value_and_when_to_try_again),
         TEST(a_client_that_finds_no_memory_changes_nothing),
+        TEST(what_threads_hold_is_never_more_than_the_table_and_nothing_in_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
