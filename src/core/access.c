@@ -205,11 +205,12 @@ bool access_shows_from(const struct principal *who, const struct change *change)
     return class->shows_from;
 }
 
-struct tidings_str access_scope_for(const struct principal *who, enum access_op op,
+/* The first that a rule for it asks for and it does not have; empty: no scope would do. */
+static struct tidings_str scope_for(const struct principal *who, enum access_op op,
                                     struct tidings_str uri)
 {
-    const struct access_rules *rules = who && who->class ? who->class->rules : NULL;
-    for (size_t i = 0; rules && i < rules->count; i++) {
+    const struct access_rules *rules = who->class->rules;
+    for (size_t i = 0; i < rules->count; i++) {
         const struct access_rule *rule = &rules->at[i];
         if (rule->scope.len > 0 && is_for(rule, who) && !holds(rule, who) &&
             allows(rule, op, uri)) {
@@ -217,4 +218,29 @@ struct tidings_str access_scope_for(const struct principal *who, enum access_op 
         }
     }
     return STR_EMPTY;
+}
+
+int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+                       struct buf *out)
+{
+    if (!who || !who->class || who->kind != PRINCIPAL_TOKEN) {
+        return 0;
+    }
+    struct tidings_str last = STR_EMPTY;
+    for (unsigned op = 0; op < ACCESS_OPS; op++) {
+        if ((ops & 1u << op) == 0 || access_allows(who, (enum access_op)op, uri)) {
+            continue;
+        }
+        struct tidings_str scope = scope_for(who, (enum access_op)op, uri);
+        if (scope.len == 0) {
+            buf_clear(out);
+            return 0;
+        }
+        if (!str_eq(scope, last)) {
+            buf_puts(out, last.len > 0 ? STR(" ") : STR_EMPTY);
+            buf_puts(out, scope);
+        }
+        last = scope;
+    }
+    return out->failed;
 }

@@ -104,10 +104,10 @@ static inline bool access_is_full(const struct principal *who)
 bool access_hears(const struct principal *who, const struct change *change);
 bool access_shows_from(const struct principal *who, const struct change *change);
 
-/* The scope that would allow `who` what it may not: the first that a rule for it asks for and it
- * does not have. Empty: no scope would. Says nothing of whether there is such a resource. Lives as
- * long as `who`. */
-struct tidings_str access_scope_for(const struct principal *who, enum access_op op,
-                                    struct tidings_str uri);
+/* Put the scopes, separated by blanks, that the token of `who` lacks to do all of `ops`
+ * (1u << enum access_op) with `uri`. Nothing: it may, it came without a token, or no scopes would
+ * do. Says nothing of whether there is such a resource. */
+int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+                       struct buf *out);
 
 #endif

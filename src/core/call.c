@@ -215,6 +215,7 @@ static void name_failure(const struct call *call, int code, struct dialect_error
 static void fail(struct call *call, int code, struct dialect_error *e)
 {
     name_failure(call, code, e);
+    call_name_scopes(call, code, e->uri);
     call_fail_with(call, e);
 }
 

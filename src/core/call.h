@@ -67,6 +67,9 @@ void call_fail_with(struct call *call, const struct dialect_error *e);
 /* A limit was reached: error data name it and say when to try again; over HTTP the status is 429 or
  * 503 with Retry-After, unless trying again does not help. Counting is the caller's. */
 void call_fail_limit(struct call *call, const struct refusal *why, struct tidings_str uri);
+/* call_scope.c: it fails with that code about `spelled`. Where the token lacks a scope for it, the
+ * answer will say which (headers.scope). */
+void call_name_scopes(struct call *call, int code, struct tidings_str spelled);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */
 void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json);
 /* Send a notification that belongs to this request, before its answer: over HTTP the exchange

@@ -22,6 +22,7 @@ struct quota;
 struct answer_headers {
     struct tidings_str session_id;
     struct tidings_str allow;
+    struct tidings_str scope; /* it was denied for want of these, separated by blanks */
     struct tidings_str extra; /* whole lines, each with its line break */
 };
 

@@ -11,6 +11,7 @@
 #include "uri/uri.h"
 
 #define ARENA_MAX (1u << 16)
+#define SCOPES_MAX 4096u
 
 void plain_init(struct plain *p, struct core *core, void (*done)(struct plain *p), void *user)
 {
@@ -223,9 +224,20 @@ static void start_write(struct plain *p, struct tidings_str uri, enum plain_op o
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool may(const struct principal *who, enum plain_op op, struct tidings_str uri)
+static bool may(struct plain *p, enum plain_op op, struct tidings_str uri)
 {
-    return op == PLAIN_READ ? access_allows(who, ACCESS_READ, uri) : access_writes(who, uri);
+    bool reads = op == PLAIN_READ;
+    if (reads ? access_allows(p->who, ACCESS_READ, uri) : access_writes(p->who, uri)) {
+        return true;
+    }
+    struct buf scopes;
+    buf_init(&scopes, SCOPES_MAX);
+    unsigned ops = reads ? 1u << ACCESS_READ : 1u << ACCESS_READ | 1u << ACCESS_WRITE;
+    if (access_put_missing(p->who, ops, uri, &scopes) == 0 && scopes.len > 0) {
+        p->scope = arena_dup(&p->arena, buf_str(&scopes));
+    }
+    buf_deinit(&scopes);
+    return false;
 }
 
 void plain_start(struct plain *p, enum plain_op op)
@@ -241,7 +253,7 @@ void plain_start(struct plain *p, enum plain_op op)
         finish(p);
     } else if (!uri.ptr) {
         fail(p, TIDINGS_E_NOMEM, "out of memory");
-    } else if (!may(p->who, op, uri) || !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
+    } else if (!may(p, op, uri) || !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
         fail(p, TIDINGS_E_NOTFOUND, "resource not found");
     } else if (op == PLAIN_READ) {
         start_read(p, uri);

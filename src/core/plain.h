@@ -44,6 +44,7 @@ struct plain {
     struct tidings_error err;
     struct tidings_str reason;  /* of a failed read (core/read.h), or empty */
     struct tidings_str details; /* of a failure: an object with what else is known; or empty */
+    struct tidings_str scope;   /* of a failure: what the token lacked, see access_put_missing */
     bool unchanged;             /* `etag` is held; there is no content */
     bool is_final;              /* it stays as it is */
     bool is_text, is_part;

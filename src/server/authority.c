@@ -9,6 +9,7 @@
 #include "json/write.h"
 
 #define TEXT_MAX (256u * 1024u)
+#define SCOPES_MAX 64u /* that clients are told of */
 
 /* "https://host:1/path" -> "https://host:1", "/path"; a lone '/' is no path. */
 static struct tidings_str split_path(struct tidings_str url, struct tidings_str *path)
@@ -54,8 +55,47 @@ static void put_strings(struct jw *w, struct tidings_str key, const struct confi
     jw_end_array(w);
 }
 
+/* A set of scopes, without the one that is between client and authorization server alone. */
+struct scopes {
+    struct tidings_str at[SCOPES_MAX];
+    size_t count;
+};
+
+static void add_scope(struct scopes *s, struct tidings_str scope)
+{
+    bool is_wanted =
+        scope.len > 0 && s->count < SCOPES_MAX && !str_eq(scope, STR("offline_access"));
+    for (size_t i = 0; is_wanted && i < s->count; i++) {
+        is_wanted = !str_eq(s->at[i], scope);
+    }
+    if (is_wanted) {
+        s->at[s->count++] = scope;
+    }
+}
+
+/* Those that every token needs, and those that rules ask for. */
+static void put_scopes(struct jw *w, const struct config *c, const struct access_rules *rules)
+{
+    struct scopes all = {.count = 0};
+    for (size_t i = 0; i < c->auth_scope.count; i++) {
+        add_scope(&all, tidings_str(c->auth_scope.items[i]));
+    }
+    for (size_t i = 0; rules && i < rules->count; i++) {
+        add_scope(&all, rules->at[i].scope);
+    }
+    if (all.count == 0) {
+        return;
+    }
+    jw_key(w, STR("scopes_supported"));
+    jw_begin_array(w);
+    for (size_t i = 0; i < all.count; i++) {
+        jw_string(w, all.at[i]);
+    }
+    jw_end_array(w);
+}
+
 static struct piece put_metadata(struct buf *out, const struct config *c,
-                                 struct tidings_str resource)
+                                 struct tidings_str resource, const struct access_rules *rules)
 {
     struct piece p = {.from = out->len};
     struct jw w;
@@ -63,9 +103,7 @@ static struct piece put_metadata(struct buf *out, const struct config *c,
     jw_begin_object(&w);
     jw_put_string(&w, STR("resource"), resource);
     put_strings(&w, STR("authorization_servers"), &c->auth_issuer);
-    if (c->auth_scope.count > 0) {
-        put_strings(&w, STR("scopes_supported"), &c->auth_scope);
-    }
+    put_scopes(&w, c, rules);
     jw_put_raw(&w, STR("bearer_methods_supported"), STR("[\"header\"]"));
     jw_end_object(&w);
     p.to = out->len;
@@ -90,7 +128,7 @@ static struct tidings_str slice(const struct buf *text, struct piece p)
 
 /* What is said to clients. `resource` empty: it has no name, and no issuer needs one. */
 static int describe(struct authority *a, const struct config *c, struct tidings_str resource,
-                    struct tidings_error *err)
+                    const struct access_rules *rules, struct tidings_error *err)
 {
     struct http_auth *h = &a->http;
     struct tidings_str path = STR_EMPTY;
@@ -98,7 +136,7 @@ static int describe(struct authority *a, const struct config *c, struct tidings_
     struct piece scope = put_scope(&a->text, &c->auth_scope);
     bool has_issuer = c->auth_issuer.count > 0;
     if (has_issuer) {
-        document = put_metadata(&a->text, c, resource);
+        document = put_metadata(&a->text, c, resource, rules);
         url = put_place(&a->text, resource, STR(AUTH_METADATA_PATH));
         server = put_place(&a->text, tidings_str(c->auth_issuer.items[0]), STR(AUTH_SERVER_PATH));
         (void)split_path(resource, &path);
@@ -153,7 +191,7 @@ static int open_auth(struct authority *a, const struct config *c, const char *re
 }
 
 int authority_open(struct authority *a, const struct config *c, const char *url,
-                   struct tidings_error *err)
+                   const struct access_rules *rules, struct tidings_error *err)
 {
     if (!config_wants_tokens(c)) {
         return 0;
@@ -165,7 +203,7 @@ int authority_open(struct authority *a, const struct config *c, const char *url,
                             "could be its name; name it with --auth-resource https://HOST/mcp");
     }
     buf_init(&a->text, TEXT_MAX);
-    int rc = describe(a, c, tidings_str(resource), err);
+    int rc = describe(a, c, tidings_str(resource), rules, err);
     if (rc == 0) {
         rc = open_auth(a, c, resource, err);
     }

@@ -7,6 +7,7 @@
 #ifndef SERVER_AUTHORITY_H
 #define SERVER_AUTHORITY_H
 
+#include "core/access.h"
 #include "server/config.h"
 #include "transport/http_auth.h"
 
@@ -17,10 +18,11 @@ struct authority {
 };
 
 /* `url`: of the endpoint, when the configuration does not name it; NULL: it has none that other
- * programs could know. Reads the files and begins to fetch keys. Nothing is left after a failure,
- * nor done when no tokens are configured. */
+ * programs could know. `rules` (NULL: none) name scopes that clients are told of. Reads the files
+ * and begins to fetch keys. Nothing is left after a failure, nor done when no tokens are
+ * configured. */
 int authority_open(struct authority *a, const struct config *c, const char *url,
-                   struct tidings_error *err);
+                   const struct access_rules *rules, struct tidings_error *err);
 /* Nobody asks it any more. One that was never opened is fine. */
 void authority_close(struct authority *a);
 

@@ -50,7 +50,8 @@ static void build_identity(struct tidings_server *s)
     s->self.ceiling = buf_str(&s->ceiling);
     s->self.list_changed = c->list_changed;
     s->self.no_subscriptions = !c->subscribe;
-    s->self.is_private = config_wants_tokens(c) || c->tls_client_auth != TLS_CLIENT_OFF;
+    s->self.is_private = config_wants_tokens(c) || c->tls_client_auth != TLS_CLIENT_OFF ||
+                         c->access.count > 0 || c->access_file[0] != '\0';
     s->self.has_rate = config_is_given(c, "rate");
     struct buf profile;
     buf_init(&profile, 64);
@@ -246,7 +247,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         rc = doors_open(s, err);
     }
     if (rc == 0) {
-        rc = authority_open(&s->authority, c, doors_url(s), err);
+        rc = authority_open(&s->authority, c, doors_url(s), s->access, err);
     }
     if (rc == 0) {
         self_set_auth(s->own, s->authority.http.auth);

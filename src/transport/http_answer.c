@@ -56,6 +56,9 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     if (headers->allow.len > 0) {
         http_put_header(head, "Allow", headers->allow);
     }
+    if (headers->scope.len > 0) {
+        conn_put_insufficient(conn, head, headers->scope);
+    }
     buf_puts(head, headers->extra);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
@@ -198,6 +201,7 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 static void answer(struct channel *channel, int status, const struct answer_headers *headers,
                    struct buf *text)
 {
+    status = headers->scope.len > 0 ? 403 : status;
     conn_answer(of_channel(channel), status, headers, STR("application/json"), text);
     conn_want(of_channel(channel));
 }

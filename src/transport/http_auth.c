@@ -45,6 +45,26 @@ static void refuse_token(struct http_conn *conn, int status, struct tidings_str 
     refuse(conn, status, &c, text);
 }
 
+/* All that the operation needs: what every token does, too. */
+void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes)
+{
+    const struct http_auth *auth = conn->hw->config->auth;
+    if (!auth) {
+        return;
+    }
+    struct buf all;
+    buf_init(&all, CHALLENGE_MAX);
+    buf_puts(&all, auth->scope);
+    buf_puts(&all, auth->scope.len > 0 ? STR(" ") : STR_EMPTY);
+    buf_puts(&all, scopes);
+    const struct bearer_challenge c = {.error = STR("insufficient_scope"),
+                                       .description = STR("the token lacks a scope for this"),
+                                       .scope = buf_str(&all),
+                                       .metadata = auth->metadata_url};
+    bearer_put_challenge(head, &c);
+    buf_deinit(&all);
+}
+
 static void refuse_for_now(struct http_conn *conn, const char *text)
 {
     refuse(conn, 503, NULL, text);

@@ -224,6 +224,8 @@ void resource_abandon(struct http_conn *conn);
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req);
 void conn_forget_question(struct http_conn *conn);
 void conn_give_up_question(struct http_conn *conn);
+/* The challenge to whoever lacks these scopes for what it asked; nothing without tokens. */
+void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
 /* The metadata: is it at that path (`auth` may be NULL)? */
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
 void conn_run_metadata(struct http_conn *conn, const struct http_request *req);

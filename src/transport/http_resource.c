@@ -55,6 +55,7 @@ struct failure {
     struct tidings_str details; /* an object: further members */
     int64_t size;               /* 416: of the whole; -1: not known */
     struct tidings_str allow;   /* 405 */
+    struct tidings_str scope;   /* 403: which were lacking; or empty */
 };
 
 static void answer_failure(struct http_conn *conn, const struct failure *f)
@@ -81,6 +82,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
         buf_putf(&fields, "Content-Range: bytes */%lld\r\n", (long long)f->size);
     }
     headers.extra = buf_str(&fields);
+    headers.scope = f->scope;
     if (f->status == 405) {
         headers.allow = f->allow;
     }
@@ -385,7 +387,8 @@ static void done(struct plain *p)
         p->reason = READ_OUT_OF_RANGE;
     }
     if (p->code < 0) {
-        struct failure f = {.status = status_of(p),
+        struct failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
+                            .scope = p->scope,
                             .text = tidings_str(p->err.text),
                             .reason = p->reason,
                             .details = p->details,

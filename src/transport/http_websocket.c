@@ -10,6 +10,7 @@
  */
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "transport/http_conn.h"
@@ -175,12 +176,22 @@ static void on_text(struct http_conn *conn, struct tidings_str text)
     buf_deinit(&inner);
 }
 
+/* It keeps the token it began with; when that is over, so is it. */
+static bool end_if_expired(struct http_conn *conn)
+{
+    if (!principal_is_expired(conn->channel.who, clock_wall_ms())) {
+        return false;
+    }
+    say_goodbye(conn, WS_POLICY, STR("the token has expired"), true);
+    return true;
+}
+
 static void on_message(struct http_conn *conn, enum ws_event event, const struct ws_message *m)
 {
     bool is_over = conn->state == CONN_LINGER; /* we have said goodbye */
     switch (event) {
     case WS_TEXT:
-        if (!is_over) {
+        if (!is_over && !end_if_expired(conn)) {
             on_text(conn, m->payload);
         }
         break;
@@ -393,6 +404,9 @@ static bool may_be_silent(const struct http_conn *conn)
 
 void websocket_ask(struct http_conn *conn)
 {
+    if (end_if_expired(conn)) {
+        return;
+    }
     if (may_be_silent(conn)) {
         conn_set_state(conn, CONN_SOCKET);
         return;

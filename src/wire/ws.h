@@ -58,6 +58,7 @@ enum ws_code {
     WS_UNSUPPORTED = 1003,
     WS_NO_CODE = 1005,
     WS_NOT_UTF8 = 1007,
+    WS_POLICY = 1008,
     WS_TOO_BIG = 1009,
     WS_INTERNAL = 1011,
 };

@@ -11,7 +11,7 @@ import { SignJWT, UnsecuredJWT } from 'jose';
 
 import { AuthorizationServer, start, statusOf } from './lib/authorization-server.mjs';
 import { request } from './lib/http.mjs';
-import { modern, post } from './lib/rpc.mjs';
+import { modern, post, Session } from './lib/rpc.mjs';
 import { as, challenge, reloaded } from './lib/tokens.mjs';
 
 const KNOWN = '/.well-known/oauth-protected-resource';
@@ -154,3 +154,44 @@ test('keys of a file are read again on SIGHUP', async (t) => {
     assert.deepEqual(authority.counts, {}, 'nobody asked the authorization server for anything');
 });
 
+
+test('what a further scope would allow is 403 with that scope, whether it is there or not', async (t) => {
+    const rule = (text) => ['--access', JSON.stringify(text)];
+    const { server, show, uri } = await start(t, {
+        args: [
+            ...['--auth-scope', 'in', '--publish', 'app:///', '--allow-write'],
+            ...rule({ scope: 'files:read', uri: 'file:///**', allow: ['list', 'read'] }),
+            ...rule({ scope: 'files:watch', uri: 'file:///**', allow: ['subscribe'] }),
+            ...rule({ scope: 'app:write', uri: 'app:///', allow: ['read', 'write'] }),
+            ...rule({ principal: 'root', uri: 'app:///secret/', allow: ['read'] }),
+        ],
+    });
+    const published = await request(server, { method: 'GET', path: KNOWN });
+    assert.deepEqual(published.json.scopes_supported, ['in', 'files:read', 'files:watch', 'app:write']);
+    const said = async (answer) => [(await answer).status, challenge(await answer).scope];
+    const none = await show({ scope: 'in' });
+    const reader = await show({ scope: 'in files:read' });
+    for (const name of [uri, server.uri('nothing.txt')]) {
+        const read = modern(none, 'resources/read', { uri: name });
+        assert.deepEqual(await said(read), [403, 'in files:read']);
+        assert.equal(challenge(await read).error, 'insufficient_scope');
+        assert.match(challenge(await read).resource_metadata, /\/mcp$/);
+        assert.equal((await read).json.error.code, -32602, 'and for those who look no further it is not there');
+        const path = `/resource?uri=${encodeURIComponent(name)}`;
+        assert.deepEqual(await said(request(none, { method: 'GET', path })), [403, 'in files:read']);
+        const session = await Session.open(none);
+        const both = [403, 'in files:read files:watch'];
+        assert.deepEqual(await said(session.send('resources/subscribe', { uri: name })), both);
+        session.server = reader;
+        const watch = session.send('resources/subscribe', { uri: name });
+        assert.deepEqual(await said(watch), [403, 'in files:watch']);
+    }
+    assert.equal(await statusOf(reader, uri), 200);
+    const missing = await modern(reader, 'resources/read', { uri: server.uri('nothing.txt') });
+    assert.deepEqual(await said(missing), [200, undefined], 'it may: then it is not found');
+    const put = { method: 'PUT', path: '/resource?uri=app%3A%2F%2F%2Fx', body: 'x' };
+    assert.deepEqual(await said(request(reader, put)), [403, 'in app:write']);
+    assert.equal((await request(await show({ scope: 'in app:write' }), put)).status, 201);
+    const hidden = { method: 'GET', path: '/resource?uri=other%3A%2F%2F%2Fx' };
+    assert.deepEqual(await said(request(reader, hidden)), [404, undefined], 'no scope would do');
+});

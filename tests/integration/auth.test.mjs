@@ -8,6 +8,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { SocketPeer } from '../contract/transport/lines.mjs';
+import { Certificates } from './lib/certs.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { call, freshId, initialize, listen, modern, post, Session, updates } from './lib/rpc.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
@@ -26,6 +27,18 @@ async function start(t, { args = [], scopes = ['files:read'] } = {}) {
     const needed = scopes.flatMap((scope) => ['--auth-scope', scope]);
     const server = await serve(t, { files, args: [...tokens.args, ...needed, ...args] });
     return { server, tokens, token, alice: as(server, token), uri: server.uri('a.txt') };
+}
+
+/** A file with the key of an issuer whose tokens nobody has (RFC 7517, A.1). */
+function keysFile(t) {
+    const key = {
+        kty: 'EC',
+        crv: 'P-256',
+        x: 'MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4',
+        y: '4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM',
+    };
+    const tree = new Tree(t, { 'keys.json': JSON.stringify({ keys: [key] }) });
+    return tree.at('keys.json');
 }
 
 /** Every way in. */
@@ -297,6 +310,30 @@ test('a Unix socket of HTTP asks for a token, one of lines knows its user', asyn
     assert.equal(await ask({}), 401);
     assert.equal(await ask({ Authorization: `Bearer ${token}` }), 200);
     const peer = await SocketPeer.connect(t, { path: lines });
+    const id = freshId();
+    await peer.write(JSON.stringify(initialize(undefined, { id })));
+    assert.ok((await peer.message((m) => m.id === id, 'the answer')).result);
+});
+
+test('through TLS a certificate does not replace the token, on lines it is who comes', async (t) => {
+    const certs = new Certificates(t).make('server').make('alice', { names: '' });
+    const tokens = new TokenFile(t);
+    const token = tokens.give('bob');
+    const server = await serve(t, {
+        files,
+        args: [...tokens.args, '--auth-issuer', 'https://as.example', '--auth-jwks', keysFile(t),
+            '--tcp', '127.0.0.1:0', ...certs.args('server'), '--tls-client-ca', certs.file('ca.pem'),
+            '--tls-client-auth', 'require'],
+        secure: certs.client('alice'),
+    });
+    const refused = await post(server, '{}');
+    assert.equal(refused.status, 401);
+    assert.match(challenge(refused).resource_metadata, /^https:\/\/127\.0\.0\.1:\d+\/\.well-known\//);
+    const known = await request(server, { method: 'GET', path: '/.well-known/oauth-protected-resource' });
+    assert.equal(known.json.resource, server.url);
+    assert.ok((await call(as(server, token), 'resources/list')).resources);
+    const [, port] = /tls:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);
+    const peer = await SocketPeer.connect(t, { host: '127.0.0.1', port: Number(port), secure: server.secure });
     const id = freshId();
     await peer.write(JSON.stringify(initialize(undefined, { id })));
     assert.ok((await peer.message((m) => m.id === id, 'the answer')).result);

@@ -282,6 +282,14 @@ export class Owner {
         return this.verifier;
     }
 
+    discoveryState() {
+        return this.discovered;
+    }
+
+    saveDiscoveryState(state) {
+        this.discovered = state;
+    }
+
     async redirectToAuthorization(url) {
         this.asked = url;
         const response = await fetch(url, { redirect: 'manual' });

@@ -126,6 +126,16 @@ static void what_no_rule_allows_is_denied(void **state)
     assert_false(may("bob", PRINCIPAL_TOKEN, "", ACCESS_LIST, "mem://x/a"));
 }
 
+static void assert_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+                           const char *expected)
+{
+    struct buf out;
+    buf_init(&out, 256);
+    assert_int_equal(access_put_missing(who, ops, uri, &out), 0);
+    assert_true(str_eq(buf_str(&out), tidings_str(expected)));
+    buf_deinit(&out);
+}
+
 static void the_scope_that_would_allow_it_can_be_named(void **state)
 {
     (void)state;
@@ -134,10 +144,11 @@ static void the_scope_that_would_allow_it_can_be_named(void **state)
     client_is(c, PRINCIPAL_TOKEN, "cleo", "res:read", 0);
     const struct principal *who = c->channel.who;
     struct tidings_str uri = STR("mem://x/open/nothing is there");
-    assert_true(str_eq(access_scope_for(who, ACCESS_WRITE, uri), STR("res:write")));
-    assert_int_equal(access_scope_for(who, ACCESS_READ, uri).len, 0); /* it has that */
-    assert_int_equal(access_scope_for(who, ACCESS_READ, STR("mem://x/hidden/b")).len, 0);
-    assert_int_equal(access_scope_for(NULL, ACCESS_READ, uri).len, 0);
+    assert_missing(who, 1u << ACCESS_WRITE, uri, "res:write");
+    assert_missing(who, 1u << ACCESS_READ | 1u << ACCESS_WRITE, uri, "res:write");
+    assert_missing(who, 1u << ACCESS_READ, uri, ""); /* it has that */
+    assert_missing(who, 1u << ACCESS_READ, STR("mem://x/hidden/b"), "");
+    assert_missing(NULL, 1u << ACCESS_READ, uri, "");
     client_free(c);
 }
 

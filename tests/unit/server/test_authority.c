@@ -79,7 +79,7 @@ static void describe(const char *const *settings, const char *url, struct author
     for (size_t i = 0; settings[i]; i += 2) {
         assert_int_equal(config_set(c, settings[i], settings[i + 1], CONFIG_FLAG, NULL), 0);
     }
-    int rc = authority_open(a, c, url, &err);
+    int rc = authority_open(a, c, url, NULL, &err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
         config_deinit(c);
         skip(); /* a build that cannot verify signatures */
@@ -165,7 +165,7 @@ static void an_issuer_needs_a_name_for_the_server_and_a_file_does_not(void **sta
     tidings_free(make_tokens("alice", path));
     assert_int_equal(config_init(&c, NULL), 0);
     config_set(&c, "auth-issuer", "https://as.example", CONFIG_FLAG, NULL);
-    assert_int_equal(authority_open(&a, &c, NULL, &err), TIDINGS_E_INVALID);
+    assert_int_equal(authority_open(&a, &c, NULL, NULL, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "--auth-resource"));
     config_deinit(&c);
     const char *const settings[] = {"auth-tokens", path, NULL};
