@@ -76,7 +76,7 @@ const updated = (message, uri) =>
         method: 'notifications/resources/updated',
         params: {
             uri,
-            subscribedUri: uri,
+            subscribedUri: WATCHED,
             _meta: {
                 'io.modelcontextprotocol/subscriptionId': message.id,
                 'dev.tidings/change': uri,
@@ -159,8 +159,9 @@ test('client: an answer without end is given up', async (t) => {
     const evil = await serveEvil(t, {
         otherwise: (message, res) => {
             res.writeHead(200, { 'Content-Type': 'application/json' });
+            res.write('{"jsonrpc":"');
             const more = () => {
-                while (!res.destroyed && res.write('[1,'.repeat(20_000))) {
+                while (!res.destroyed && res.write('x'.repeat(60_000))) {
                     // as much as it takes
                 }
             };

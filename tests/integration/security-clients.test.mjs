@@ -27,8 +27,8 @@ import { encodeFrame, FIN, OP, WebSocketRaw } from './lib/websocket.mjs';
 const CLIENTS = 12;
 const ROUNDS = 25;
 const names = Array.from({ length: CLIENTS }, (_, i) => `client-${i}.txt`);
-// Every other one is so large that it is read on another thread and answered later.
-const content = (name, i) => `only for ${name}${' '.repeat(i % 2 === 0 ? 0 : 80_000)}`;
+// Half of them are so large that they are read on another thread and answered later.
+const content = (name, i) => `only for ${name}${' '.repeat(i % 4 < 2 ? 0 : 80_000)}`;
 const files = Object.fromEntries(names.map((name, i) => [name, content(name, i)]));
 const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
 
@@ -78,12 +78,15 @@ test('routing: the same ids at the same time, in lines and WebSockets, reach who
     const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0'];
     const server = await serveDoors(t, doors, { tree, args: ['--workers', '3'] });
     const [web, lines] = server.doors.map((url) => ({ port: Number(new URL(url).port) }));
+    const open = (client) =>
+        client % 2 === 0
+            ? SocketPeer.connect(t, { host: '127.0.0.1', port: lines.port })
+            : WebSocketRaw.open(web);
+    const peers = await Promise.all(names.map((_, client) => open(client)));
     const work = names.map(async (name, client) => {
         const uri = tree.uri(name);
+        const peer = peers[client];
         const isSocket = client % 2 === 0;
-        const peer = isSocket
-            ? await SocketPeer.connect(t, { host: '127.0.0.1', port: lines.port })
-            : await WebSocketRaw.open(web);
         const ids = Array.from({ length: ROUNDS }, (_, i) => i + 1);
         const cancel = (id) => ({
             jsonrpc: '2.0',
@@ -148,6 +151,19 @@ test('routing: listens with the same id hear of their own resources alone', asyn
         const uris = events.messages.filter((m) => m.params?.uri).map((m) => m.params.uri);
         assert.deepEqual([...new Set(uris)], [server.uri(names[i])]);
     });
+});
+
+test('routing: no digit of a session id follows from those of others', async (t) => {
+    const server = await serve(t, { files, args: ['--workers', '1'] });
+    const ids = [];
+    for (let i = 0; i < 64; i++) {
+        ids.push((await Session.open(server)).id.split('-')[1]);
+    }
+    assert.ok(ids.every((id) => /^[0-9a-f]{32}$/.test(id)), ids[0]);
+    for (let at = 0; at < 32; at++) {
+        const digits = new Set(ids.map((id) => id[at]));
+        assert.ok(digits.size > 3, `digit ${at} is one of ${[...digits]}`);
+    }
 });
 
 // ---- clients that vanish, and messages that fit nowhere
