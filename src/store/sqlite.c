@@ -315,6 +315,10 @@ int sqlite_migrate(struct sqlite *db, const char *const *steps, int count,
     if (rc < 0) {
         return rc;
     }
+    if (version < 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the database has layout %lld: it is not ours",
+                            (long long)version);
+    }
     if (version > count) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "the database has layout %lld, made by a newer tidings; this one knows "
