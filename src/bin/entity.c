@@ -193,10 +193,11 @@ static int log_page(struct cli *cli, struct tidings_client *client, const char *
     if (!arguments) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    char *answer = tool_ask(cli, client, "get-entity-history", arguments, err);
+    char *answer = NULL;
+    int rc = tool_ask(cli, client, "get-entity-history", arguments, &answer, err);
     free(arguments);
-    if (!answer) {
-        return err->code;
+    if (rc != 0) {
+        return rc;
     }
     tidings_json_each(tidings_str(answer), "/versions", put_version, cli);
     *from = tidings_json_string(tidings_str(answer), "/next");
@@ -262,8 +263,9 @@ static int write_entity(struct cli *cli, struct tidings_client *client, const ch
     fprintf(t.out, "%s}", more);
     free(uri);
     char *arguments = json_text_take(&t);
-    tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    char *answer = arguments ? tool_ask(cli, client, tool, arguments, err) : NULL;
+    char *answer = NULL;
+    int rc = arguments ? tool_ask(cli, client, tool, arguments, &answer, err)
+                       : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     if (answer && cli->json) {
         put_json(stdout, tidings_str(answer));
     } else if (answer && !cli->quiet) {
@@ -272,7 +274,6 @@ static int write_entity(struct cli *cli, struct tidings_client *client, const ch
         puts(is_true_at(tidings_str(answer), "/changed") ? "" : " (it was so already)");
         tidings_free(from);
     }
-    int rc = answer ? 0 : err->code;
     tidings_free(answer);
     free(arguments);
     return rc;
@@ -342,7 +343,9 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
             e->keeping ? e->keeping : "");
     char *text = json_text_take(&t);
     char *arguments = text ? tidings_json_compact(tidings_str(text), err) : NULL;
-    char *answer = arguments ? tool_ask(cli, client, "add-entity-type", arguments, err) : NULL;
+    char *answer = NULL;
+    int rc =
+        arguments ? tool_ask(cli, client, "add-entity-type", arguments, &answer, err) : err->code;
     if (answer && cli->json) {
         put_json(stdout, tidings_str(answer));
     } else if (answer && !cli->quiet) {
@@ -351,7 +354,6 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
         fputc('\n', stdout);
         tidings_free(said);
     }
-    int rc = answer ? 0 : err->code;
     tidings_free(answer);
     tidings_free(arguments);
     free(text);

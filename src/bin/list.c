@@ -44,7 +44,7 @@ static void put_column(struct tidings_str item, const char *pointer, size_t max,
     s.len = s.len < max ? s.len : max;
     fputs("  ", stdout);
     size_t used = put_text(stdout, s.len > 0 ? s : TIDINGS_STR("-"));
-    put_gap(stdout, used, width);
+    printf("%*s", used < width ? (int)(width - used) : 0, "");
     tidings_free(text);
 }
 
@@ -56,7 +56,7 @@ static void put_resource(struct listing *l, struct tidings_str item)
         put_number(item);
         put_column(item, "/annotations/lastModified", 19, 19);
         put_column(item, "/mimeType", 40, 24);
-        fputc(' ', stdout);
+        fputs("  ", stdout);
     }
     put_style(&l->cli, stdout, is_container ? STYLE_NAME : STYLE_PLAIN);
     put_text(stdout, tidings_str(uri));

@@ -83,9 +83,9 @@ static int publish(struct cli *cli, struct tidings_client *client, struct tiding
     struct publishing *p = (struct publishing *)cli;
     tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     char *arguments = make_arguments(p, err);
-    char *answer = arguments
-                       ? tool_ask(cli, client, p->removes ? "unpublish" : "publish", arguments, err)
-                       : NULL;
+    const char *tool = p->removes ? "unpublish" : "publish";
+    char *answer = NULL;
+    int rc = arguments ? tool_ask(cli, client, tool, arguments, &answer, err) : err->code;
     if (answer && cli->json) {
         put_json(stdout, tidings_str(answer));
     } else if (answer && !cli->quiet) {
@@ -100,7 +100,6 @@ static int publish(struct cli *cli, struct tidings_client *client, struct tiding
         fputc('\n', stdout);
         tidings_free(etag);
     }
-    int rc = answer ? 0 : err->code;
     tidings_free(answer);
     free(arguments);
     return rc;

@@ -119,7 +119,7 @@ static int read_all(struct cli *cli, struct tidings_client *client, struct tidin
             return rc;
         }
         if (rc < 0) {
-            int told = remote_tell(cli, err);
+            int told = remote_tell(cli, client, err);
             status = status ? status : told;
         }
     }

@@ -9,9 +9,27 @@
 #include "output.h"
 #include "target.h"
 
-int remote_tell(const struct cli *cli, const struct tidings_error *err)
+/* What to do about a failure of something that was asked. */
+static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
 {
-    return command_fail(cli->command->name, err, target_hint(cli, err->code));
+    bool was_said = tidings_client_last_error(client) != NULL;
+    switch (code) {
+    case TIDINGS_E_NOTFOUND:
+    case TIDINGS_E_GONE:
+        return was_said ? "'tidings ls' lists what the server has" : NULL;
+    case TIDINGS_E_UNSUPPORTED:
+        return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
+    case TIDINGS_E_INVALID:
+        return NULL;
+    default:
+        return target_hint(cli, code);
+    }
+}
+
+int remote_tell(const struct cli *cli, struct tidings_client *client,
+                const struct tidings_error *err)
+{
+    return command_fail(cli->command->name, err, hint(cli, client, err->code));
 }
 
 int remote_run(struct cli *cli, remote_fn fn)
@@ -20,7 +38,9 @@ int remote_run(struct cli *cli, remote_fn fn)
     struct tidings_client *client = target_open(cli, &err);
     int rc = client ? fn(cli, client, &err) : err.code;
     int written = output_finish(cli->command->name);
-    int status = rc < 0 ? remote_tell(cli, &err) : rc;
+    int status = rc >= 0  ? rc
+                 : client ? remote_tell(cli, client, &err)
+                          : command_fail(cli->command->name, &err, target_hint(cli, rc));
     tidings_client_destroy(client);
     return status != 0 ? status : written;
 }

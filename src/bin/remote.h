@@ -17,7 +17,8 @@ typedef int (*remote_fn)(struct cli *cli, struct tidings_client *client, struct 
 int remote_run(struct cli *cli, remote_fn fn);
 
 /* Tell a failure of one of several things without ending: its exit status. */
-int remote_tell(const struct cli *cli, const struct tidings_error *err);
+int remote_tell(const struct cli *cli, struct tidings_client *client,
+                const struct tidings_error *err);
 
 /* The string at `pointer`, "" where there is none; tidings_free it. NULL: no memory. */
 char *text_at(struct tidings_str json, const char *pointer);

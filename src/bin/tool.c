@@ -192,17 +192,12 @@ static int code_of(const char *reason)
         const char *reason;
         int code;
     } known[] = {
-        {"conflict", TIDINGS_E_CONFLICT},
-        {"validation", TIDINGS_E_FORMAT},
-        {"exists", TIDINGS_E_EXISTS},
-        {"deleted", TIDINGS_E_GONE},
-        {"unknownEntity", TIDINGS_E_NOTFOUND},
-        {"unknownType", TIDINGS_E_NOTFOUND},
-        {"unknownBaseline", TIDINGS_E_NOTFOUND},
-        {"otherType", TIDINGS_E_CONFLICT},
-        {"unsupported", TIDINGS_E_UNSUPPORTED},
-        {"storage", TIDINGS_E_FULL},
-        {"not_found", TIDINGS_E_NOTFOUND},
+        {"invalid", TIDINGS_E_INVALID},      {"conflict", TIDINGS_E_CONFLICT},
+        {"validation", TIDINGS_E_FORMAT},    {"exists", TIDINGS_E_EXISTS},
+        {"deleted", TIDINGS_E_GONE},         {"unknownEntity", TIDINGS_E_NOTFOUND},
+        {"unknownType", TIDINGS_E_NOTFOUND}, {"unknownBaseline", TIDINGS_E_NOTFOUND},
+        {"otherType", TIDINGS_E_CONFLICT},   {"unsupported", TIDINGS_E_UNSUPPORTED},
+        {"storage", TIDINGS_E_FULL},         {"not_found", TIDINGS_E_NOTFOUND},
         {"denied", TIDINGS_E_DENIED},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -210,28 +205,25 @@ static int code_of(const char *reason)
             return known[i].code;
         }
     }
-    return TIDINGS_E_INVALID;
+    return 0;
 }
 
 /* The text of a failed call is a JSON object with a sentence and a reason, or a sentence. */
-static void explain(struct tidings_str result, struct tidings_error *err)
+static int explain(const struct cli *cli, struct tidings_str result, struct tidings_error *err)
 {
     char *text = text_at(result, "/content/0/text");
     char *sentence = tidings_json_string(tidings_str(text), "/error");
     char *reason = text_at(tidings_str(text), "/reason");
-    char *path = text_at(tidings_str(text), "/path");
-    char *current = text_at(tidings_str(text), "/current");
-    tidings_fail(err, code_of(reason ? reason : ""), "%.180s%s%.60s%s%.40s",
-                 sentence ? sentence
-                 : text   ? text
-                          : "it failed",
-                 path && *path ? " at " : "", path ? path : "",
-                 current && *current ? "; current is " : "", current ? current : "");
+    int code = code_of(reason ? reason : "");
+    tidings_fail(err, code, "%s", sentence ? sentence : text ? text : "it failed");
+    if (code == 0) {
+        command_fail(cli->command->name, err, NULL);
+        code = 1;
+    }
     tidings_free(text);
     tidings_free(sentence);
     tidings_free(reason);
-    tidings_free(path);
-    tidings_free(current);
+    return code;
 }
 
 /* Older revisions know no structured content: the text is the same. */
@@ -246,28 +238,29 @@ static char *structured(struct tidings_str result)
     return answer ? answer : tidings_json_get(TIDINGS_STR("{}"), "");
 }
 
-char *tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
-               const char *arguments, struct tidings_error *err)
+int tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
+             const char *arguments, char **ret, struct tidings_error *err)
 {
     struct tidings_error why = {0};
     char *result = tool_call(cli, client, tool, arguments, &why);
     if (!result) {
         const char *said = tidings_client_last_error(client);
-        bool is_absent = said && strstr(said, tool) &&
-                         (why.code == TIDINGS_E_INVALID || why.code == TIDINGS_E_NOTFOUND);
-        tidings_fail(err, is_absent ? TIDINGS_E_UNSUPPORTED : why.code, "%s%s", why.text,
-                     is_absent ? " (only a tidings server that allows it has this tool)" : "");
-        return NULL;
+        bool is_absent = (why.code == TIDINGS_E_UNSUPPORTED && said) ||
+                         (said && strstr(said, tool) &&
+                          (why.code == TIDINGS_E_INVALID || why.code == TIDINGS_E_NOTFOUND));
+        return is_absent ? tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                                        "the server has no tool '%s': it is none of ours, or was "
+                                        "not told to allow this",
+                                        tool)
+                         : tidings_fail(err, why.code, "%s", why.text);
     }
-    char *answer = NULL;
+    int rc = 0;
     if (is_true_at(tidings_str(result), "/isError")) {
-        explain(tidings_str(result), err);
+        rc = explain(cli, tidings_str(result), err);
     } else {
-        answer = structured(tidings_str(result));
-        if (!answer) {
-            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        }
+        *ret = structured(tidings_str(result));
+        rc = *ret ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     tidings_free(result);
-    return answer;
+    return rc;
 }

@@ -25,9 +25,10 @@ char *tool_call(const struct cli *cli, struct tidings_client *client, const char
  * rest. */
 void put_contents(FILE *out, struct tidings_str result, const char *pointer);
 
-/* Call a tool of ours: the structured answer, tidings_free it. NULL with `err` when it failed: a
- * reason that is known becomes a code. A server without the tool is TIDINGS_E_UNSUPPORTED. */
-char *tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
-               const char *arguments, struct tidings_error *err);
+/* Call a tool of ours: 0 with the structured answer (tidings_free it), or a negative code with
+ * `err`; a reason that is known becomes such a code, another failure of the tool is told and is 1.
+ * A server without the tool is TIDINGS_E_UNSUPPORTED. */
+int tool_ask(const struct cli *cli, struct tidings_client *client, const char *tool,
+             const char *arguments, char **ret, struct tidings_error *err);
 
 #endif

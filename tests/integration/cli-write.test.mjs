@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+//
+// The commands that write: publish and entity, through the tools of a server of ours.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const lines = (text) => text.split('\n').filter((line) => line !== '');
+
+async function good(t, args, options) {
+    const end = await run(t, args, options);
+    assert.equal(end.code, 0, `${args.join(' ')}: ${end.stderr}`);
+    return end.stdout;
+}
+
+async function bad(t, code, says, args, options) {
+    const end = await run(t, args, options);
+    assert.equal(end.code, code, `${end.stdout}${end.stderr}`);
+    assert.match(end.stderr, says);
+    assert.equal(end.stdout, '');
+}
+
+const publishing = (t) => serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
+
+test('publish creates, replaces and removes a resource, text or bytes', async (t) => {
+    const server = await publishing(t);
+    const tree = new Tree(t, { 'x.json': '{"a":1}', 'x.bin': Buffer.from([0, 255]) });
+    const publish = (...args) => good(t, ['publish', '-t', server.url, 'app:///x', ...args]);
+    const read = (...args) => good(t, ['read', server.url, 'app:///x', ...args]);
+    assert.match(await publish(tree.at('x.json'), '--mime', 'application/json', '--title', 'X'), /^created app:\/\/\/x \S+\n$/);
+    assert.equal(await read(), '{"a":1}');
+    const [content] = JSON.parse(await read('--json')).contents;
+    assert.equal(content.mimeType, 'application/json');
+    assert.equal(content.title, 'X');
+    const answer = JSON.parse(await publish(tree.at('x.bin'), '--json'));
+    assert.equal(answer.created, false);
+    assert.equal(JSON.parse(await read('--json')).contents[0].blob, 'AP8=');
+    await bad(t, 1, /./, ['publish', server.url, 'app:///x', '-', '--if-match', 'other'], { input: 'y' });
+    await bad(t, 1, /./, ['publish', server.url, 'app:///x', '-', '--if-absent'], { input: 'y' });
+    assert.match(await good(t, ['publish', server.url, 'app:///x', '--if-match', answer.etag], { input: 'piped' }), /^updated/);
+    assert.equal(await read(), 'piped');
+    assert.equal(await publish('--delete'), 'deleted app:///x\n');
+    await bad(t, 66, /app:\/\/\/x/, ['read', server.url, 'app:///x']);
+});
+
+test('publish says why it cannot', async (t) => {
+    const server = await publishing(t);
+    await bad(t, 1, /not below 'app:\/\/\/'/, ['publish', server.url, 'other:///x', '-'], { input: '' });
+    await bad(t, 66, /nowhere/, ['publish', server.url, 'app:///x', '/nowhere']);
+    await bad(t, 64, /no content: 'x'/, ['publish', server.url, 'app:///x', 'x', '--delete']);
+    const closed = await serve(t, {});
+    await bad(t, 69, /publish/, ['publish', closed.url, 'app:///x', '-'], { input: 'x' });
+});
+
+const schema = '{"type":"object","properties":{"age":{"type":"number"}},"additionalProperties":false}';
+
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: an entity is written, patched, read back, deleted and brought back`, async (t) => {
+        const server = await serve(t, { args: ['--entities', ':memory:'] });
+        const entity = (command, ...args) =>
+            good(t, ['entity', command, '--era', era, '-t', server.url, ...args]);
+        const ann = 'User@1.0/ann';
+        assert.match(await entity('add-type', 'User@1.0', schema, '--description', 'people'), /User@1\.0/);
+        assert.match(await entity('types'), /^User@1\.0 +people\n$/);
+        assert.equal(JSON.parse(await entity('types', '--json')).jsonSchema.type, 'object');
+
+        const first = (await entity('put', ann, '{"age":7}', '--changed-by', 'ada')).trim();
+        assert.match(first, /^\d{4}-.*Z$/);
+        assert.deepEqual(JSON.parse(await entity('get', ann)), { age: 7 });
+        assert.match(await entity('put', ann, '{"age":7}'), /it was so already/);
+        const version = JSON.parse(await entity('patch', ann, '{"age":8}', '--baseline', first, '--json'));
+        assert.equal(version.changed, true);
+        assert.deepEqual(JSON.parse(await entity('get', ann, '--since', first)), { age: 8 });
+        assert.deepEqual(JSON.parse(await entity('at', ann, first)), { age: 7 });
+        assert.equal(JSON.parse(await entity('get', `entity:///${ann}`, '--json')).validFrom, version.validFrom);
+
+        const log = lines(await entity('log', ann));
+        assert.deepEqual(log, [`${first} ada {"age":7}`, `${version.validFrom} anonymous {"age":8}`]);
+        const all = lines(await entity('log', ann, '--json')).map((line) => JSON.parse(line).value.age);
+        assert.deepEqual(all, [7, 8]);
+        assert.equal(lines(await entity('log', ann, '-n', '1', '-q')).length, 1);
+        assert.equal(lines(await entity('log', ann, '--from', version.validFrom)).length, 1);
+
+        await entity('rm', ann);
+        await bad(t, 66, /deleted/i, ['entity', 'get', server.url, ann]);
+        await entity('undelete', ann);
+        assert.deepEqual(JSON.parse(await entity('get', ann)), { age: 8 });
+        assert.match(lines(await entity('log', ann))[2], / deleted$/);
+    });
+}
+
+test('what an entity cannot be is explained, each with its status', async (t) => {
+    const server = await serve(t, { args: ['--entities', ':memory:'] });
+    const file = new Tree(t, { schema }).at('schema');
+    await good(t, ['entity', 'add-type', server.url, 'User@1.0', `@${file}`]);
+    const first = (await good(t, ['entity', 'put', server.url, 'User@1.0/ann'], { input: '{"age":1}' })).trim();
+    await good(t, ['entity', 'patch', server.url, 'User@1.0/ann', '{"age":2}']);
+    const rows = [
+        [75, /changed since/, ['patch', server.url, 'User@1.0/ann', '{"age":3}', '--baseline', first]],
+        [65, /age/, ['put', server.url, 'User@1.0/bob', '{"age":"old"}']],
+        [73, /exists/, ['put', server.url, 'User@1.0/ann', '{}', '--if-absent']],
+        [66, /nobody/, ['log', server.url, 'User@1.0/nobody']],
+        [66, /Other/, ['put', server.url, 'Other@1.0/x', '{}']],
+        [65, /line 1/, ['put', server.url, 'User@1.0/ann', '{']],
+        [64, /NAME@VERSION/, ['add-type', server.url, 'User', schema]],
+        [66, /nowhere/, ['put', server.url, 'User@1.0/ann', '@/nowhere']],
+    ];
+    for (const [code, says, args] of rows) {
+        await bad(t, code, says, ['entity', ...args]);
+    }
+    const closed = await serve(t, {});
+    await bad(t, 69, /upsert-entity/, ['entity', 'put', closed.url, 'User@1.0/ann', '{}']);
+});
