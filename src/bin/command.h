@@ -76,7 +76,7 @@ struct cli {
     const char *token, *token_file;
     struct words headers;
     const char *ca_file, *cert_file, *key_file;
-    unsigned era; /* auto, modern, legacy */
+    unsigned era; /* auto, modern, legacy, or a revision: target.c */
 };
 
 /* What shells complete an argument with. */

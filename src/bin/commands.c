@@ -47,7 +47,9 @@ const struct command *const commands[] = {
 };
 
 static const char *const colors[] = {"auto", "always", "never", NULL};
-static const char *const eras[] = {"auto", "modern", "legacy", NULL};
+static const char *const eras[] = {"auto",       "modern",     "legacy",
+                                   "2026-07-28", "2025-11-25", "2025-06-18",
+                                   "2025-03-26", "2024-11-05", NULL};
 
 #define AT(member) offsetof(struct cli, member)
 
@@ -94,7 +96,7 @@ const struct option target_options[] = {
      .kind = OPTION_CHOICE,
      .offset = AT(era),
      .metavar = "ERA",
-     .help = "what to speak: 2026-07-28 without sessions, or what was before",
+     .help = "the revision to speak: as the server does, the newest, or the last with sessions",
      .choices = eras},
     {.name = "token",
      .kind = OPTION_TEXT,

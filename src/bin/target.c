@@ -316,9 +316,17 @@ static void set_environment(const struct target *target)
     }
 }
 
+/* What a launched server says besides, when nobody wants to hear it. */
+static void drop(void *user, struct tidings_str bytes)
+{
+    (void)user;
+    (void)bytes;
+}
+
 struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err)
 {
-    static const char *const versions[] = {NULL, "2026-07-28", "2025-11-25"};
+    static const char *const versions[] = {NULL,         "2026-07-28", "2025-11-25", "2026-07-28",
+                                           "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"};
     struct target target = {0};
     struct tidings_client *client = NULL;
     struct tidings_error why = {0};
@@ -328,6 +336,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .cert_file = cli->cert_file,
         .key_file = cli->key_file,
         .version = versions[cli->era],
+        .on_stderr = cli->quiet ? drop : NULL,
     };
     char *token = find_token(cli, &why);
     const char **headers = NULL;

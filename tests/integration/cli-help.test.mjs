@@ -145,7 +145,7 @@ test('bash completes commands, members of groups, options and their values', asy
     assert.deepEqual(await offered(t, 'entity', 'un'), ['undelete']);
     assert.deepEqual(await offered(t, 'watch', '--co'), ['--count', '--color']);
     assert.deepEqual(await offered(t, 'entity', 'log', '--li'), ['--limit']);
-    assert.deepEqual(await offered(t, 'watch', '--era', ''), ['auto', 'modern', 'legacy']);
+    assert.deepEqual(await offered(t, 'watch', '--color', ''), ['auto', 'always', 'never']);
     assert.deepEqual(await offered(t, 'watch', '--era', '=', 'mo'), ['modern']);
     assert.deepEqual(await offered(t, 'serve', '--page-s'), ['--page-size']);
     assert.deepEqual(await offered(t, 'serve', '--log-level', 'd'), ['debug']);
