@@ -2,6 +2,7 @@
 #include "remote.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include <tidings/json.h>
@@ -32,16 +33,45 @@ int remote_tell(const struct cli *cli, struct tidings_client *client,
     return command_fail(cli->command->name, err, hint(cli, client, err->code));
 }
 
+/* A signal handler has no other way to know. */
+static struct tidings_client *volatile running;
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number)
+{
+    struct tidings_client *client = running;
+    caught = number;
+    if (client) {
+        tidings_client_stop(client);
+    }
+}
+
+/* The first one ends what waits, so that a launched server ends in order; a second one kills. */
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
 int remote_run(struct cli *cli, remote_fn fn)
 {
     struct tidings_error err = {0};
     struct tidings_client *client = target_open(cli, &err);
+    running = client;
+    catch_signals();
     int rc = client ? fn(cli, client, &err) : err.code;
     int written = output_finish(cli->command->name);
-    int status = rc >= 0  ? rc
-                 : client ? remote_tell(cli, client, &err)
-                          : command_fail(cli->command->name, &err, target_hint(cli, rc));
+    int status = rc >= 0 || caught ? rc
+                 : client          ? remote_tell(cli, client, &err)
+                                   : command_fail(cli->command->name, &err, target_hint(cli, rc));
+    running = NULL;
     tidings_client_destroy(client);
+    if (caught) {
+        signal(caught, SIG_DFL);
+        raise(caught);
+    }
     return status != 0 ? status : written;
 }
 

@@ -47,5 +47,13 @@ echo "find_package, both: ok"
 if [ -x "$build/tidings" ]; then
     [ -x "$prefix/bin/tidings" ] || { echo "the program was not installed" >&2; exit 1; }
     "$prefix/bin/tidings" --version >/dev/null
+    for file in bash-completion/completions/tidings zsh/site-functions/_tidings \
+        fish/vendor_completions.d/tidings.fish; do
+        [ -s "$prefix/share/$file" ] || { echo "share/$file was not installed" >&2; exit 1; }
+    done
+    for page in man1/tidings.1 man1/tidings-serve.1 man5/tidings.conf.5 man3/libtidings.3; do
+        [ -s "$prefix/share/man/$page" ] || ! command -v scdoc >/dev/null ||
+            { echo "the manual page $page was not installed" >&2; exit 1; }
+    done
     echo "program: ok"
 fi

@@ -8,8 +8,9 @@ import fs from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { BIN, Program, run, serve } from './lib/server.mjs';
+import { BIN, EXAMPLES, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
+import { eventually } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'hello\n' };
 const EVERYTHING = fileURLToPath(
@@ -125,6 +126,19 @@ test('on a terminal it is said what a project has launched', { skip: !fs.existsS
     const said = (await script('ls notes')).stdout;
     assert.match(said, /launching, as \S+\.mcp\.json says: \S+ serve --stdio \./);
     assert.doesNotMatch((await script('ls -q notes')).stdout, /launching/);
+});
+
+test('an interrupted command ends its launched server in order, and by the signal', async (t) => {
+    const tree = new Tree(t, { asked: '' });
+    const gone = tree.at('gone');
+    const script = `tee '${tree.at('asked')}' | '${EXAMPLES}/tools' --stdio --drain 0; echo bye >'${gone}'`;
+    const call = ['call', 'countdown', 'from=1000', 'step_ms=1000', '--', '/bin/sh', '-c', script];
+    const program = new Program(t, BIN, call, { mayFail: true });
+    await eventually(async () => fs.readFileSync(tree.at('asked'), 'utf8').includes('tools/call'), 'the call');
+    program.child.kill('SIGINT');
+    const end = await program.exited;
+    assert.equal(end.signal, 'SIGINT', program.stderr);
+    assert.equal(fs.readFileSync(gone, 'utf8'), 'bye\n');
 });
 
 // command, what is launched, exit status, what is said
