@@ -101,6 +101,10 @@ static void tell_log(struct turnaway *t, const char *sentence, const char *door)
     t->unlogged = 0;
 }
 
+/* A record with a fatal alert, internal_error (RFC 8446 §6.2): all that can be said before a
+ * handshake. */
+static const char alert[] = {21, 3, 3, 0, 2, 2, 80};
+
 static void say(int fd, enum door_kind kind, const struct refusal *why, const char *sentence)
 {
     char data[REFUSAL_JSON], body[512], text[SAID_MAX];
@@ -129,10 +133,11 @@ void turnaway_say(struct turnaway *t, int fd, enum door_kind kind, const struct 
     char sentence[REFUSAL_SENTENCE];
     tell_log(t, refusal_sentence(why, sentence), door);
     if (kind == DOOR_KINDS) {
-        close(fd);
-        return;
+        (void)!send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+    } else {
+        say(fd, kind, why, sentence);
     }
-    say(fd, kind, why, sentence);
     if (!discard(fd)) {
         close(fd);
         return;

@@ -18,8 +18,8 @@ struct turnaway;
 /* NULL: out of memory. */
 struct turnaway *turnaway_create(struct loop *loop);
 void turnaway_destroy(struct turnaway *t); /* NULL is fine */
-/* Takes the descriptor. `kind` DOOR_KINDS: behind TLS, where nothing can be said without a
- * handshake, which would cost more than letting it in: it is closed. `door` is for the log, which
+/* Takes the descriptor. `kind` DOOR_KINDS: it speaks TLS and gets an alert, because for more there
+ * would have to be a handshake, which costs more than letting it in. `door` is for the log, which
  * has one line a second. */
 void turnaway_say(struct turnaway *t, int fd, enum door_kind kind, const struct refusal *why,
                   const char *door);

@@ -17,7 +17,7 @@ import { call, key, listen, modern, Session, updates } from './lib/rpc.mjs';
 import { legacyClient, modernClient } from './lib/sdk.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
-import { DEADLINE, slow, within } from './lib/wait.mjs';
+import { DEADLINE, eventually, slow, within } from './lib/wait.mjs';
 
 const files = { 'a.txt': '1', 'b.txt': '1' };
 
@@ -391,4 +391,12 @@ test('a key that everybody can read is warned of', async (t) => {
     chmodSync(certs.file('server.key'), 0o644);
     const { server } = await start(t, { certs });
     assert.match(server.stderr, /server\.key.*everybody on this machine can read/);
+});
+
+test('who is not let in gets an alert in place of a handshake', async (t) => {
+    const { server } = await start(t, { args: ['--max-connections', '1'] });
+    const first = await connect(t, server);
+    await assert.rejects(connect(t, server), /alert internal error/);
+    first.destroy();
+    await eventually(() => connect(t, server).then(() => true, () => undefined), 'the place is free');
 });
