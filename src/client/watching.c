@@ -327,7 +327,7 @@ static void route(struct tidings_client *c, struct tidings_client_update *u)
 {
     struct watch *w =
         u->subscribed_uri.len > 0 ? watching_find(c, u->subscribed_uri) : watching_find(c, u->uri);
-    if (w) {
+    if (w && !w->is_ending) {
         tell(c, w, u);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {

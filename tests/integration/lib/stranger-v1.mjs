@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// A server on the official TypeScript SDK, version 1 (legacy era): one resource that can be
+// subscribed to, and then changes every 20 ms.
+// On standard input and output, or over HTTP when PORT is set (JSON=1: answers in JSON alone).
+
+import { randomUUID } from 'node:crypto';
+import http from 'node:http';
+
+import { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import {
+    ListResourcesRequestSchema,
+    ReadResourceRequestSchema,
+    SubscribeRequestSchema,
+    UnsubscribeRequestSchema,
+} from '@modelcontextprotocol/sdk/types.js';
+
+const URI = 'count://it';
+
+function build() {
+    let count = 0;
+    let timer;
+    const server = new Server({ name: 'stranger-v1', version: '1' }, { capabilities: { resources: { subscribe: true } } });
+    server.setRequestHandler(ListResourcesRequestSchema, ({ params }) =>
+        params?.cursor
+            ? { resources: [{ uri: URI, name: 'it' }] }
+            : { resources: [{ uri: 'count://other', name: 'other' }], nextCursor: 'more' },
+    );
+    server.setRequestHandler(ReadResourceRequestSchema, ({ params }) => ({
+        contents: [{ uri: params.uri, text: `${count}` }],
+    }));
+    server.setRequestHandler(SubscribeRequestSchema, ({ params }) => {
+        timer = setInterval(() => {
+            count += 1;
+            server.sendResourceUpdated({ uri: params.uri }).catch(() => {});
+        }, 20);
+        return {};
+    });
+    server.setRequestHandler(UnsubscribeRequestSchema, () => {
+        clearInterval(timer);
+        return {};
+    });
+    server.onclose = () => clearInterval(timer);
+    return server;
+}
+
+if (process.env.PORT === undefined) {
+    await build().connect(new StdioServerTransport());
+} else {
+    const sessions = new Map();
+    const listener = http.createServer(async (request, response) => {
+        const id = request.headers['mcp-session-id'];
+        let transport = sessions.get(id);
+        if (id && !transport) {
+            response.writeHead(404).end();
+            return;
+        }
+        if (!transport) {
+            transport = new StreamableHTTPServerTransport({
+                sessionIdGenerator: randomUUID,
+                enableJsonResponse: process.env.JSON === '1',
+                onsessioninitialized: (session) => sessions.set(session, transport),
+                onsessionclosed: (session) => sessions.delete(session),
+            });
+            await build().connect(transport);
+        }
+        await transport.handleRequest(request, response);
+    });
+    listener.listen(Number(process.env.PORT), '127.0.0.1', () => {
+        console.error(`at http://127.0.0.1:${listener.address().port}/mcp`);
+    });
+    /* A way to forget all sessions, as a restart would. */
+    process.on('SIGUSR2', () => {
+        for (const transport of sessions.values()) {
+            transport.close();
+        }
+        sessions.clear();
+        console.error('forgot');
+    });
+    process.on('SIGTERM', () => process.exit(0));
+}

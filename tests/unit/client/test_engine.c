@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The engine of the client over a link without a server: eras, requests, lists, walks.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+
+#include "base/mem.h"
+#include "support/fake_link.h"
+
+static void modern(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    (void)fake_modern(f, method, id);
+}
+
+static void legacy(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    (void)fake_legacy(f, method, id);
+}
+
+/* ---- eras ------------------------------------------------------------------------------------ */
+
+static void a_server_that_discovers_is_modern(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, modern, NULL, NULL);
+    assert_null(tidings_client_info(c));
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    const struct tidings_client_info *i = tidings_client_info(c);
+    assert_int_equal(i->era, TIDINGS_ERA_MODERN);
+    assert_string_equal(i->version, "2026-07-28");
+    assert_string_equal(i->server_name, "fake");
+    assert_string_equal(i->server_version, "7");
+    assert_string_equal(i->instructions, "be kind");
+    assert_string_equal(i->transport, "fake");
+    assert_true(i->can_subscribe);
+    assert_non_null(strstr(i->capabilities, "\"subscribe\":true"));
+    assert_string_equal(f.log, "server/discover 1\n");
+    tidings_client_destroy(c);
+}
+
+static void one_that_does_not_know_it_is_initialized(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, legacy, NULL, NULL);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    assert_string_equal(tidings_client_info(c)->version, "2025-06-18");
+    assert_string_equal(f.log, "server/discover 1\ninitialize 2\nnotifications/initialized 0\n");
+    tidings_client_destroy(c);
+}
+
+static void silent(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (strcmp(method, "server/discover") != 0) {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void so_is_one_that_is_silent(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_client_options quick = {.probe_ms = 1};
+    struct tidings_client *c = fake_client(&f, silent, NULL, &quick);
+    assert_int_equal(tidings_client_connect(c, NULL), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    tidings_client_destroy(c);
+}
+
+static void mortal(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (strcmp(method, "server/discover") == 0) {
+        fake_say(f, NULL);
+    } else {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void so_is_one_that_dies_of_the_question(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, mortal, NULL, NULL);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_int_equal(f.opened, 2);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    tidings_client_destroy(c);
+}
+
+static void a_version_that_was_asked_for_is_the_only_one(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.version = "2026-07-28"};
+    struct tidings_client *c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
+    tidings_client_destroy(c);
+    o.version = "2024-11-05";
+    c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
+    assert_string_equal(err.text, "the server speaks 2025-06-18, not 2024-11-05");
+    assert_string_equal(f.log, "initialize 1\n");
+    tidings_client_destroy(c);
+    o.version = "2025-06-18";
+    c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    tidings_client_destroy(c);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static void answering(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct json *params = jv_get(m, "params");
+    if (fake_modern(f, method, id)) {
+        return;
+    }
+    if (strcmp(method, "ok") == 0) {
+        assert_int_equal(jv_int(jv_get(params, "n")), 5);
+        assert_int_equal(jv_int(jv_get(jv_get(params, "_meta"), "mine")), 6);
+        assert_true(str_eq(
+            jv_str(jv_get(jv_get(params, "_meta"), "io.modelcontextprotocol/protocolVersion")),
+            STR("2026-07-28")));
+        fake_result(f, id, "{\"fine\":true}");
+    } else if (strcmp(method, "bad") == 0) {
+        fake_error(f, id, -32001, "x");
+    }
+}
+
+static void anything_can_be_asked(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, answering, NULL, NULL);
+    char *text = tidings_client_request(c, "ok", "{\"n\":5,\"_meta\":{\"mine\":6}}", &err);
+    assert_string_equal(text, "{\"fine\":true}");
+    mem_free(text);
+    assert_null(tidings_client_last_error(c));
+    assert_null(tidings_client_request(c, "bad", NULL, &err));
+    assert_int_equal(err.code, TIDINGS_E_NOTFOUND);
+    assert_string_equal(tidings_client_last_error(c), "{\"code\":-32001,\"message\":\"x\"}");
+    assert_null(tidings_client_request(c, "ok", "[1]", &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    assert_null(tidings_client_request(c, "ok", "{", &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    tidings_client_destroy(c);
+}
+
+static void what_is_missing_is_understood_in_every_dialect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *error;
+        int code;
+    } cases[] = {
+        {"{\"code\":-32002,\"message\":\"x\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32602,\"message\":\"Resource not found\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32602,\"message\":\"x\",\"data\":{\"uri\":\"a\"}}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32601,\"message\":\"Resource not found\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32001,\"message\":\"x\"}", TIDINGS_E_NOTFOUND},
+        {"{\"code\":-32602,\"message\":\"x\",\"data\":{\"reason\":\"deleted\"}}", TIDINGS_E_GONE},
+        {"{\"code\":-32602,\"message\":\"bad cursor\"}", TIDINGS_E_INVALID},
+        {"{\"code\":-32601,\"message\":\"x\"}", TIDINGS_E_UNSUPPORTED},
+        {"{\"code\":-32603,\"message\":\"x\"}", TIDINGS_E_BUSY},
+        {"{}", TIDINGS_E_INVALID},
+        {"7", TIDINGS_E_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct json *root = NULL;
+        struct tidings_error err = {0};
+        assert_int_equal(jv_parse(tidings_str(cases[i].error), 64, &root, NULL), 0);
+        if (error_from_answer(root, 0, &err) != cases[i].code) {
+            fail_msg("%s: %d", cases[i].error, err.code);
+        }
+        jv_unref(root);
+    }
+}
+
+static void an_answer_that_does_not_come_is_cancelled(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client_options quick = {.timeout_ms = 1};
+    struct tidings_client *c = fake_client(&f, answering, NULL, &quick);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_null(tidings_client_request(c, "never", NULL, &err));
+    assert_int_equal(err.code, TIDINGS_E_TIMEOUT);
+    assert_non_null(strstr(f.log, "never 2\nnotifications/cancelled 0\n"));
+    tidings_client_destroy(c);
+}
+
+/* Says how far it is four times, later than the time limit in all, then answers. */
+static void slow(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct json *token = jv_get(jv_get(jv_get(m, "params"), "_meta"), "progressToken");
+    if (fake_modern(f, method, id)) {
+        return;
+    }
+    assert_int_equal(jv_int(token), id);
+    for (int i = 1; i <= 4; i++) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":"
+                  "{\"progressToken\":%" PRId64 ",\"progress\":%d%s}}",
+                  id, i, i == 4 ? ",\"total\":4,\"message\":\"done\"" : "");
+    }
+    fake_result(f, id, "{\"content\":[]}");
+}
+
+static void on_progress(void *user, double progress, double total, struct tidings_str message)
+{
+    char *text = user;
+    snprintf(text, 64, "%g/%g %.*s", progress, total, (int)message.len, message.ptr);
+}
+
+static void a_call_tells_its_progress(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    char told[64] = "";
+    struct tidings_client *c = fake_client(&f, slow, NULL, NULL);
+    char *text = tidings_client_call(c, "dig", "{\"a\":1}", on_progress, told, &err);
+    assert_string_equal(text, "{\"content\":[]}");
+    mem_free(text);
+    assert_string_equal(told, "4/4 done");
+    tidings_client_destroy(c);
+}
+
+struct later {
+    struct tidings_client *client;
+    char text[256];
+    int left;
+};
+
+static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                      struct tidings_str error)
+{
+    struct later *l = user;
+    size_t len = strlen(l->text);
+    snprintf(l->text + len, sizeof(l->text) - len, "%.*s%s%.*s\n", (int)result.len, result.ptr,
+             err ? tidings_code_text(err->code) : "", (int)error.len, error.ptr);
+    if (--l->left == 0) {
+        tidings_client_stop(l->client);
+    }
+}
+
+static void questions_need_not_be_waited_for(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct later l = {.left = 2};
+    l.client = fake_client(&f, answering, NULL, NULL);
+    struct tidings_client_asking a = {.method = "never", .on_answer = on_answer, .user = &l};
+    int64_t given_up = tidings_client_ask(l.client, &a, &err);
+    assert_true(given_up > 0);
+    a.method = "bad";
+    assert_true(tidings_client_ask(l.client, &a, &err) > given_up);
+    a.method = "ok";
+    a.params = "{\"n\":5,\"_meta\":{\"mine\":6}}";
+    assert_true(tidings_client_ask(l.client, &a, &err) > given_up);
+    assert_int_equal(tidings_client_connect(l.client, &err), 0);
+    tidings_client_cancel(l.client, given_up);
+    tidings_client_cancel(l.client, given_up);
+    tidings_client_cancel(l.client, 1); /* not one of these */
+    assert_int_equal(tidings_client_run(l.client, &err), 0);
+    assert_string_equal(l.text, "not found{\"code\":-32001,\"message\":\"x\"}\n{\"fine\":true}\n");
+    assert_non_null(strstr(f.log, "notifications/cancelled"));
+    tidings_client_destroy(l.client);
+}
+
+static void the_descriptor_tells_when_to_step(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct later l = {.left = 1};
+    l.client = fake_client(&f, answering, NULL, NULL);
+    struct tidings_client_asking a = {.method = "bad", .on_answer = on_answer, .user = &l};
+    assert_true(tidings_client_ask(l.client, &a, &err) > 0);
+    int rc = 1;
+    while (rc == 1) {
+        struct pollfd p = {.fd = tidings_client_fd(l.client), .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 10000), 1);
+        rc = tidings_client_step(l.client, 0, &err);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(l.left, 0);
+    tidings_client_destroy(l.client);
+}
+
+/* ---- a server that asks ---------------------------------------------------------------------- */
+
+static void curious(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    char *heard = f->user;
+    if (strcmp(method, "notifications/initialized") == 0) {
+        fake_say(f, "[{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"method\":\"ping\"},"
+                    "{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"roots/list\"}]");
+        fake_say(f, "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"sampling/createMessage\"}");
+    } else if (method[0] == '\0') {
+        char *text = json_text_of(f->base.client, m, NULL);
+        strcat(heard, text);
+        strcat(heard, "\n");
+        mem_free(text);
+    } else if (!fake_legacy(f, method, id)) {
+        fake_result(f, id, "{}");
+    }
+}
+
+static void a_server_that_asks_is_answered(void **state)
+{
+    (void)state;
+    struct fake f;
+    char heard[512] = "";
+    struct tidings_client *c = fake_client(&f, curious, heard, NULL);
+    char *text = tidings_client_request(c, "anything", NULL, NULL);
+    assert_non_null(text);
+    mem_free(text);
+    assert_string_equal(heard, "{\"jsonrpc\":\"2.0\",\"id\":\"p\",\"result\":{}}\n"
+                               "{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":{\"roots\":[]}}\n"
+                               "{\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-32601,"
+                               "\"message\":\"method not found\"}}\n");
+    tidings_client_destroy(c);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+/* Page "b" follows the first, "c" follows "b", and with user set "b" follows "c". */
+static void paging(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct tidings_str cursor = jv_str(jv_get(jv_get(m, "params"), "cursor"));
+    if (fake_modern(f, method, id)) {
+        return;
+    }
+    assert_string_equal(method, "tools/list");
+    const char *next = cursor.len == 0 ? "b" : cursor.ptr[0] == 'b' ? "c" : f->user ? "b" : NULL;
+    fake_sayf(f,
+              "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{\"tools\":[{\"name\":\"%.*s1\"},"
+              "{\"name\":\"%.*s2\"}]%s%s%s}}",
+              id, (int)cursor.len, cursor.ptr, (int)cursor.len, cursor.ptr,
+              next ? ",\"nextCursor\":\"" : "", next ? next : "", next ? "\"" : "");
+}
+
+static int count_items(void *user, struct tidings_str item)
+{
+    int *left = user;
+    assert_int_equal(item.ptr[0], '{');
+    return --*left == 0 ? 77 : 0;
+}
+
+static void lists_come_whole_and_end(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    int left = 100;
+    struct tidings_client *c = fake_client(&f, paging, NULL, NULL);
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_TOOLS, count_items, &left, &err), 6);
+    assert_int_equal(left, 94);
+    left = 3;
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_TOOLS, count_items, &left, &err), 77);
+    tidings_client_destroy(c);
+    c = fake_client(&f, paging, &left, NULL);
+    left = 100;
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_TOOLS, count_items, &left, &err),
+                     TIDINGS_E_PARSE);
+    assert_string_equal(err.text, "the pages of tools/list go in a circle");
+    tidings_client_destroy(c);
+}
+
+/* Every folder has a file, itself, and folders "1" and "2" below it, without end. */
+static void maze(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct tidings_str uri = jv_str(jv_get(jv_get(m, "params"), "uri"));
+    if (fake_modern(f, method, id)) {
+        return;
+    }
+    assert_string_equal(method, "resources/list");
+    if (str_ends(uri, STR("2/"))) {
+        fake_error(f, id, -32602, "no");
+        return;
+    }
+    fake_sayf(f,
+              "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{\"resources\":["
+              "{\"uri\":\"%.*sf\"},{\"uri\":\"%.*s\"},{\"uri\":\"%.*s1/\",\"capabilities\":"
+              "{\"list\":true}},{\"uri\":\"%.*s2/\"},{}]}}",
+              id, STR_ARG(uri), STR_ARG(uri), STR_ARG(uri), STR_ARG(uri));
+}
+
+static int note_entry(void *user, const struct tidings_walk_entry *e)
+{
+    char *text = user;
+    size_t len = strlen(text);
+    snprintf(text + len, 1024 - len, "%u %.*s%s%s\n", e->depth, (int)e->uri.len, e->uri.ptr,
+             e->is_repeated ? " again" : "", e->is_cut ? " cut" : "");
+    return 0;
+}
+
+static void a_walk_ends_in_a_maze(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    char text[1024] = "";
+    struct tidings_walk_limits limits = {.depth = 2};
+    struct tidings_client *c = fake_client(&f, maze, NULL, NULL);
+    assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err), 8);
+    assert_string_equal(text, "1 m:/f\n1 m:/ again\n1 m:/1/\n2 m:/1/f\n2 m:/1/ again cut\n"
+                              "2 m:/1/1/ cut\n2 m:/1/2/ cut\n1 m:/2/\n");
+    limits = (struct tidings_walk_limits){.entries = 10};
+    text[0] = '\0';
+    assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err),
+                     TIDINGS_E_LIMIT);
+    tidings_client_destroy(c);
+}
+
+static void children_of_servers_that_have_none_are_not_asked_for(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    int left = 9;
+    struct tidings_client *c = fake_client(&f, legacy, NULL, NULL);
+    assert_int_equal(tidings_client_children(c, "x:/", count_items, &left, &err),
+                     TIDINGS_E_UNSUPPORTED);
+    assert_null(strstr(f.log, "resources/list"));
+    tidings_client_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_that_discovers_is_modern),
+        cmocka_unit_test(one_that_does_not_know_it_is_initialized),
+        cmocka_unit_test(so_is_one_that_is_silent),
+        cmocka_unit_test(so_is_one_that_dies_of_the_question),
+        cmocka_unit_test(a_version_that_was_asked_for_is_the_only_one),
+        cmocka_unit_test(anything_can_be_asked),
+        cmocka_unit_test(what_is_missing_is_understood_in_every_dialect),
+        cmocka_unit_test(an_answer_that_does_not_come_is_cancelled),
+        cmocka_unit_test(a_call_tells_its_progress),
+        cmocka_unit_test(questions_need_not_be_waited_for),
+        cmocka_unit_test(the_descriptor_tells_when_to_step),
+        cmocka_unit_test(a_server_that_asks_is_answered),
+        cmocka_unit_test(lists_come_whole_and_end),
+        cmocka_unit_test(a_walk_ends_in_a_maze),
+        cmocka_unit_test(children_of_servers_that_have_none_are_not_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
