@@ -234,7 +234,9 @@ struct link *link_ws_create(struct tidings_client *c, const char *url, struct ti
                             struct tidings_str path, struct tidings_error *err)
 {
     struct tunnel_address address = {.url = url};
-    struct carrier *carrier = tunnel_create(c, &address, err);
+    struct ws_reader *probe = ws_reader_create_client(1, err);
+    struct carrier *carrier = probe ? tunnel_create(c, &address, err) : NULL;
+    ws_reader_destroy(probe); /* better said now than after connecting */
     struct ws_link *l = carrier ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
         if (carrier) {

@@ -485,6 +485,49 @@ static void a_resource_is_read_with_its_name_in_the_header(void **state)
     scripted_stop(&server);
 }
 
+/* The stream of the read ends before its answer, twice; the answer is fetched. */
+static void polled_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    char text[256];
+    if (scripted_is(r, "server/discover")) {
+        scripted_reply(r, 400, "", "text/plain", "");
+    } else if (scripted_is(r, "initialize")) {
+        scripted_result(r, SESSION, INITIALIZED);
+    } else if (scripted_is(r, "resources/read")) {
+        s->user = (void *)(intptr_t)scripted_id(r);
+        scripted_stream(r, "");
+        scripted_send(r, "id: q-0\nretry: 1\ndata:\n\n");
+    } else if (strcmp(r->method, "GET") == 0) {
+        scripted_stream(r, "");
+        if (strcasestr(r->head, "Last-Event-ID: q-0\r\n")) {
+            scripted_send(r, "id: q-1\ndata:\n\n");
+            return;
+        }
+        has(r, "Last-Event-ID: q-1\r\n");
+        snprintf(text, sizeof(text),
+                 "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"contents\":[]}}\n\n",
+                 (int)(intptr_t)s->user);
+        scripted_send(r, text);
+    } else {
+        scripted_reply(r, 202, "", "text/plain", "");
+    }
+}
+
+static void an_answer_may_be_fetched_later(void **state)
+{
+    (void)state;
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    scripted_start(&server, polled_server, NULL);
+    struct tidings_client *c = tidings_client_create(server.url, NULL, &err);
+    char *text = tidings_client_read(c, "x://a", &err);
+    assert_string_equal(text, "{\"contents\":[]}");
+    mem_free(text);
+    tidings_client_destroy(c);
+    scripted_stop(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +542,7 @@ int main(void)
         cmocka_unit_test(nobody_there_is_reported_and_tried_again),
         cmocka_unit_test(addresses_that_are_none_are_refused),
         cmocka_unit_test(a_resource_is_read_with_its_name_in_the_header),
+        cmocka_unit_test(an_answer_may_be_fetched_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

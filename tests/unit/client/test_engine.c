@@ -322,8 +322,8 @@ static void curious(struct fake *f, const char *method, int64_t id, struct json 
         fake_say(f, "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"sampling/createMessage\"}");
     } else if (method[0] == '\0') {
         char *text = json_text_of(f->base.client, m, NULL);
-        strcat(heard, text);
-        strcat(heard, "\n");
+        size_t len = strlen(heard);
+        snprintf(heard + len, 512 - len, "%s\n", text);
         mem_free(text);
     } else if (!fake_legacy(f, method, id)) {
         fake_result(f, id, "{}");

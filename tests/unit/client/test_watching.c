@@ -182,8 +182,8 @@ static void listening(struct fake *f, const char *method, int64_t id, struct jso
     if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
         char *asked =
             json_text_of(f->base.client, jv_get(jv_get(m, "params"), "notifications"), NULL);
-        strcat(f->log, asked);
-        strcat(f->log, "\n");
+        size_t len = strlen(f->log);
+        snprintf(f->log + len, sizeof(f->log) - len, "%s\n", asked);
         mem_free(asked);
         acknowledge(f, id, m);
     }

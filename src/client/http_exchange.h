@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One HTTP request of the client and what comes back on it: one JSON message or a stream of events.
+ *
+ * An exchange may be ended while a message of its own is handled: it is then only marked, and goes
+ * when the stack is back.
+ */
+#ifndef CLIENT_HTTP_EXCHANGE_H
+#define CLIENT_HTTP_EXCHANGE_H
+
+#include "client/fetch.h"
+#include "client/private.h"
+#include "wire/sse.h"
+
+struct http_link {
+    struct link base;
+    char *url, *unix_path;
+    struct fetch *fetch;
+    struct pump_fd fd;
+    struct list exchanges;
+    struct exchange *stream; /* legacy: what the server says by itself */
+    struct pump_timer reopen;
+    int64_t retry_ms; /* what the server asked for; negative: nothing */
+    char session[512];
+    struct buf last_event_id;
+    struct exchange *leaving;
+    bool has_left;
+    bool is_sse;    /* HTTP+SSE */
+    char *endpoint; /* … where to POST; NULL: not said yet */
+};
+
+struct exchange {
+    struct list link;
+    struct http_link *http;
+    struct fetch_call *call;
+    int64_t id;      /* of the request; 0: none */
+    struct buf body; /* an answer in JSON */
+    struct sse_parser sse;
+    struct pump_timer linger; /* its end, or its next part */
+    struct buf last_event_id; /* of a request's stream: what it goes on after */
+    int64_t retry_ms;
+    bool has_head, is_sse;
+    bool is_standalone;
+    bool is_tracked;
+    bool had_session;
+    bool is_busy; /* one of its functions is running */
+    bool is_over; /* … and is the last one */
+};
+
+/* `m` NULL: GET (the stream) or DELETE, without a message. NULL with an error. */
+struct exchange *exchange_begin(struct http_link *h, const char *method,
+                                const struct link_message *m, struct tidings_error *err);
+void exchange_end(struct exchange *x);
+/* It may end by itself, for so long. */
+void exchange_linger(struct exchange *x, uint64_t ms);
+
+/* HTTP+SSE, or Streamable HTTP. */
+void http_use_sse(struct http_link *h, bool is_sse);
+
+#endif

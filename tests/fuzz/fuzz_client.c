@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Any lines as what a server says to a client that asks and watches, in both eras: no message makes
+ * it write what is no JSON (support/fake_link.c), answer a question twice, or keep more than it
+ * may. The first byte says who answers what connecting asks: '0' the lines alone, '1' a modern
+ * server, '2' a legacy one. The line "end" breaks the connection off.
+ */
+#include <stdlib.h>
+
+#include "client/private.h"
+#include "support/fake_link.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define QUESTIONS 3u
+
+static unsigned answered[QUESTIONS];
+static char mode;
+
+static void require(bool ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void hear(struct fake *f, const char *method, int64_t id, struct json *message)
+{
+    (void)message;
+    f->log[0] = '\0';
+    if (mode == '1') {
+        (void)fake_modern(f, method, id);
+    } else if (mode == '2') {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                      struct tidings_str error)
+{
+    unsigned *count = user;
+    require(++*count == 1 && (result.len > 0) == !err && (err || error.len == 0));
+}
+
+static void on_progress(void *user, double progress, double total, struct tidings_str message)
+{
+    (void)progress;
+    (void)total;
+    require(*(unsigned *)user == 0 && str_is_utf8(message));
+}
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    (void)user;
+    require(u->uri.len > 0 && u->change.len > 0 && u->params.ptr[0] == '{' && u->subscription);
+}
+
+static void on_state(void *user, const struct tidings_client_event *e)
+{
+    (void)user;
+    require(e->state <= TIDINGS_CLIENT_GAP);
+}
+
+static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
+{
+    (void)user;
+    require(method.len > 0 && params.len > 0);
+}
+
+/* Until nothing more happens by itself. */
+static void settle(struct tidings_client *c, struct fake *f)
+{
+    for (int i = 0; i < 8; i++) {
+        int rc = tidings_client_step(c, 0, NULL);
+        require(rc <= 1 && c->event_count <= CLIENT_MAX_EVENTS);
+        if (list_empty(&f->said) && list_empty(&c->events) && i > 1) {
+            break;
+        }
+    }
+}
+
+static struct tidings_client *begin(struct fake *f)
+{
+    struct tidings_client_options o = {.max_bytes = 4096, .retry_min_ms = 1, .retry_max_ms = 1};
+    struct tidings_subscribing on = {.fn = on_update};
+    struct tidings_client *c = fake_client(f, hear, NULL, &o);
+    tidings_client_on_state(c, on_state, NULL);
+    tidings_client_on_notification(c, on_notification, NULL);
+    require(tidings_client_subscribe(c, "x:/a/", &on, NULL) &&
+            tidings_client_subscribe(c, "x:/{b}", &on, NULL) &&
+            tidings_client_subscribe(c, "x:/*.c", &on, NULL));
+    for (unsigned i = 0; i < QUESTIONS; i++) {
+        struct tidings_client_asking a = {.method = "q",
+                                          .on_answer = on_answer,
+                                          .on_progress = on_progress,
+                                          .user = &answered[i]};
+        answered[i] = 0;
+        require(tidings_client_ask(c, &a, NULL) > 0);
+    }
+    return c;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct fake f;
+    if (size == 0 || size > 8192) {
+        return 0;
+    }
+    mode = (char)data[0];
+    struct tidings_str rest = tidings_strn((const char *)data + 1, size - 1);
+    struct tidings_client *c = begin(&f);
+    settle(c, &f);
+    while (rest.len > 0) {
+        struct tidings_str line = str_cut(rest, '\n', &rest, NULL);
+        char *text = str_eq(line, STR("end")) ? NULL : str_dup(line);
+        if (c->is_open) {
+            fake_say(&f, text);
+        }
+        tidings_free(text);
+        settle(c, &f);
+    }
+    tidings_client_destroy(c);
+    return 0;
+}
