@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+//
+// Whatever the documentation shows is done: commands are typed and must print what the page says,
+// JSON is parsed, configurations are loaded. C is the matter of tools/check-docs. How a page says
+// what is what: lib/pages.mjs.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import test from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { blocks, pages, steps, taken, Terminal } from './lib/pages.mjs';
+import { BIN, cleanEnv, EXAMPLES } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+/** Kinds that nobody runs: recipes for other programs, and pictures. */
+const NOT_OURS = {
+    text: 'a picture, or words',
+    c: 'compiled by tools/check-docs',
+    nginx: 'a recipe for nginx',
+    caddyfile: 'a recipe for Caddy',
+    ini: 'units of systemd',
+    cmake: 'compared with tests/install/consumer below',
+};
+
+/** Why a block is left out, as pages may say it. */
+const EXCEPTIONS = {
+    'needs root': 'installs packages or units',
+    'another machine': 'names machines that do not exist here',
+    'another program': 'a command of a program that is not installed for the tests',
+};
+
+/** What pages say, and what it is here: the page's own port and directory, the program under test. */
+function translator(directory, port) {
+    const table = [
+        [/127\.0\.0\.1:7777/g, `127.0.0.1:${port}`],
+        [/(^|[\s=:"'])\/(srv|etc\/tidings|var\/lib\/tidings|run\/user\/1000)(?=\/)/g, `$1${directory}/machine/$2`],
+        [/file:\/\/\/srv\//g, `file://${directory}/machine/srv/`],
+        [/(^|\s)build\/release\/(examples\/)?/gm, '$1'],
+    ];
+    return (text) => table.reduce((now, [from, to]) => now.replace(from, to), text);
+}
+
+const freePort = () => new Promise((resolve) => {
+    const server = net.createServer().listen(0, '127.0.0.1', () => {
+        const { port } = server.address();
+        server.close(() => resolve(port));
+    });
+});
+
+/** A directory as the pages suppose it: the demo, and ./run that needs not build anything any more. */
+function stage(t) {
+    const tree = new Tree(t);
+    fs.cpSync(path.join(root, 'demo'), tree.at('demo'), { recursive: true });
+    fs.cpSync(path.join(root, 'examples'), tree.at('examples'), { recursive: true });
+    fs.mkdirSync(tree.at('bin'));
+    fs.symlinkSync(BIN, tree.at('bin/tidings'));
+    fs.writeFileSync(tree.at('run'), '#!/bin/sh\nexec tidings serve "${1:-demo}"\n', { mode: 0o755 });
+    // As the installed library says it, which tests/install looks at.
+    const build = path.dirname(BIN);
+    const flags = `-I${root}include -L${build} -Wl,-rpath,${build} -ltidings`;
+    fs.writeFileSync(tree.at('bin/pkg-config'), `#!/bin/sh\necho '${flags}'\n`, { mode: 0o755 });
+    const absolute = ['srv', 'etc/tidings', 'var/lib/tidings', 'run/user/1000'];
+    absolute.forEach((name) => tree.mkdir(`machine/${name}`));
+    return tree;
+}
+
+async function runPage(t, text) {
+    const tree = stage(t);
+    const port = await freePort();
+    const translate = translator(tree.path, port);
+    const env = cleanEnv({
+        HOME: tree.path,
+        PATH: `${tree.at('bin')}:${EXAMPLES}:${process.env.PATH}`,
+        TIDINGS_HTTP: `127.0.0.1:${port}`,
+        XDG_CONFIG_HOME: tree.at('.config'),
+    });
+    const terminals = new Map();
+    for (const block of blocks(text)) {
+        const body = translate(block.lines.join('\n'));
+        if (block.file) {
+            const file = block.file.replace(/^~\//, '');
+            fs.mkdirSync(path.dirname(tree.at(file)), { recursive: true });
+            fs.writeFileSync(tree.at(file), `${body}\n`);
+        }
+        if (block.notRun) {
+            assert.ok(block.notRun in EXCEPTIONS, `line ${block.line}: '${block.notRun}' is no known reason`);
+        } else if (block.kind === 'json') {
+            checkJson(tree, block, body, env);
+        } else if (block.kind === 'console' || block.kind === 'sh') {
+            if (!terminals.has(block.terminal)) {
+                terminals.set(block.terminal, new Terminal(t, block.terminal, tree.path, env));
+            }
+            for (const step of steps({ ...block, lines: body.split('\n') })) {
+                await terminals.get(block.terminal).step(step).catch((error) => {
+                    throw new Error(`line ${step.line}: ${error.message}`);
+                });
+            }
+        } else {
+            assert.ok(block.kind in NOT_OURS, `line ${block.line}: a block of kind '${block.kind}', which nobody checks`);
+        }
+    }
+    for (const terminal of terminals.values()) {
+        await terminal.finish();
+    }
+}
+
+function checkJson(tree, block, body, env) {
+    try {
+        JSON.parse(body);
+    } catch (error) {
+        throw new Error(`line ${block.line}: ${error.message}`);
+    }
+    if (block.configuration) {
+        fs.writeFileSync(tree.at('page.json'), body);
+        execFileSync(BIN, ['config', '--config', tree.at('page.json')], { env, cwd: tree.path, stdio: 'pipe' });
+    }
+}
+
+test('every page does what it shows', async (t) => {
+    for (const page of pages(root)) {
+        await t.test(page, (inner) => runPage(inner, fs.readFileSync(path.join(root, page), 'utf8')));
+    }
+});
+
+test('what a page shows for CMake is what the installed library is tested with', () => {
+    const consumer = fs.readFileSync(path.join(root, 'tests/install/consumer/CMakeLists.txt'), 'utf8');
+    for (const page of pages(root)) {
+        const text = fs.readFileSync(path.join(root, page), 'utf8');
+        for (const block of blocks(text).filter(({ kind }) => kind === 'cmake')) {
+            block.lines.filter((line) => /find_package|tidings::/.test(line)).forEach((line) => {
+                const essence = line.match(/find_package\([^)]*\)|tidings::\w+/)[0];
+                assert.ok(consumer.includes(essence), `${page}:${block.line}: ${essence} is not in the consumer`);
+            });
+        }
+    }
+});
+
+// ---- what would make a page fail ------------------------------------------------------------------
+
+const wrong = [
+    ['output that does not come', '```console\n$ echo one\ntwo\n```', /the page shows\s+two\s+but this came:\s+one/],
+    ['output that is not shown', '```console\n$ printf "one\\ntwo\\n"\none\n```', /but this came:\s+one\s+two/],
+    ['a command that fails', '```console\n$ false\n```', /line 2: `false` ended with status 1/],
+    ['a command that does not exist', '```sh\ntidings frobnicate\n```', /status 64:\s+tidings: unknown command/],
+    ['JSON that is none', '```json\n{"a": }\n```', /line 2: Unexpected token/],
+    ['a configuration with an unknown key', '<!-- configuration -->\n```json\n{"colour": 1}\n```', /unknown key 'colour'/],
+    ['a block of no kind', '```\nanything\n```', /kind '', which nobody checks/],
+    ['a kind nobody knows', '```python\nprint(1)\n```', /kind 'python'/],
+    ['an indented block', 'text\n\n    $ false\n', /kind 'indented'/],
+    ['a reason nobody knows', '<!-- not run: boring -->\n```sh\nfalse\n```', /'boring' is no known reason/],
+];
+for (const [name, text, message] of wrong) {
+    test(`a page fails for ${name}`, (t) => assert.rejects(runPage(t, text), message));
+}
+
+const right = {
+    'a terminal beside another': '<!-- terminal 2 -->\n```console\n$ cat demo/notes/todo.md >/dev/null; echo x; sleep 60\nx\n```\n```console\n$ echo y\ny\n```\n<!-- terminal 2 -->\n```console\n^C\n$ echo z\nz\n```',
+    'instants and gaps': '```console\n$ date -u +%Y-%m-%dT%H:%M:%SZ; echo a b c; seq 5\n2026-01-01T00:00:00Z\na … c\n…\n5\n```',
+    'what is set up unseen': '<!-- before\nmkdir d\necho 1 >d/f\n-->\n```console\n$ cat d/f\n1\n```',
+};
+for (const [name, text] of Object.entries(right)) {
+    test(`a page may have ${name}`, (t) => runPage(t, text));
+}
+
+test('shown lines are compared in order', () => {
+    assert.equal(taken(['a', 'b'], ['a', 'b', 'c']), 2);
+    assert.equal(taken(['a', '…', 'c'], ['a', 'b', 'c']), 3);
+    assert.equal(taken(['b'], ['a', 'b']), -1);
+});
