@@ -39,7 +39,7 @@ const EXCEPTIONS = {
 function translator(directory, port) {
     const table = [
         [/127\.0\.0\.1:7777/g, `127.0.0.1:${port}`],
-        [/(^|[\s=:"'])\/(srv|etc\/tidings|var\/lib\/tidings|run\/user\/1000)(?=\/)/g, `$1${directory}/machine/$2`],
+        [/(^|[\s=:"'>])\/(srv|etc\/tidings|var\/lib\/tidings|run\/user\/1000)(?=\/)/g, `$1${directory}/machine/$2`],
         [/file:\/\/\/srv\//g, `file://${directory}/machine/srv/`],
         [/(^|\s)build\/release\/(examples\/)?/gm, '$1'],
     ];
