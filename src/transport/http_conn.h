@@ -239,6 +239,7 @@ struct tidings_str side_session(enum http_side side, const struct http_request *
 void side_open(struct http_conn *conn);
 void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
 void side_drain(struct http_worker *hw);
+void side_expire(struct http_worker *hw); /* … or their token is over */
 /* Long polls: the head is written; say what there is and end; at the end of a turn. */
 struct sink *poll_begin(struct http_conn *conn);
 void poll_finish(struct http_conn *conn);

@@ -11,6 +11,7 @@
  * whoever does not accept a stream, one answer with the messages there are, as soon as there is one
  * (a long poll). The session may also be named in the query, `sessionId`.
  */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "core/call.h"
 #include "core/inbound.h"
@@ -227,6 +228,18 @@ void side_drain(struct http_worker *hw)
     struct side_stream *s;
     while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
         if (core_is_done_with(hw->core, &s->conn->channel)) {
+            http_sink_ops.end(&s->conn->sink);
+        }
+    }
+}
+
+void side_expire(struct http_worker *hw)
+{
+    size_t pos = 0;
+    struct side_stream *s;
+    int64_t now = clock_wall_ms();
+    while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
+        if (principal_is_expired(s->conn->channel.who, now)) {
             http_sink_ops.end(&s->conn->sink);
         }
     }

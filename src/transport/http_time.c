@@ -99,6 +99,9 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
     expire(hw, CONN_LINGER, LINGER_MS, close_late);
     cut_stalled(hw);
+    if (config->auth) {
+        side_expire(hw);
+    }
     if (hw->draining) {
         websocket_drain(hw);
         side_drain(hw);

@@ -9,7 +9,7 @@ import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { AuthorizationServer, start, statusOf } from './lib/authorization-server.mjs';
-import { Connection, encodeRequest } from './lib/http.mjs';
+import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { call, listen, modern, Session, updates } from './lib/rpc.mjs';
 import { as, challenge, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -143,7 +143,7 @@ test('what is no JWT is asked about, with credentials, and remembered for a mome
 });
 
 test('a stream ends in order when its token does, and a session goes on with the next', async (t) => {
-    const { server, authority, show, uri } = await start(t, { args: ['--auth-leeway', '0'] });
+    const { server, authority, show, uri } = await start(t, { args: ['--auth-leeway', '0', '--legacy-sse'] });
     authority.seconds = 4;
     const brief = await show();
     const open = await listen(brief, { resourceSubscriptions: [uri] });
@@ -151,6 +151,8 @@ test('a stream ends in order when its token does, and a session goes on with the
     await session.subscribe(uri);
     const stream = await session.stream();
     const ws = await WebSocketRaw.open(server, { headers: brief.headers });
+    const accept = { Accept: 'text/event-stream' };
+    const sse = await request(brief, { method: 'GET', path: '/sse', headers: accept });
     server.tree.replace('a.txt', '2');
     await open.events.message(updates(uri), 'an update');
     await stream.message(updates(uri), 'an update');
@@ -159,6 +161,7 @@ test('a stream ends in order when its token does, and a session goes on with the
     assert.equal(end.result.resultType, 'complete');
     await within(open.events.over, 'the end of the listen', 30_000);
     await within(stream.over, 'the end of the stream', 30_000);
+    await within(sse.events.over, 'the end of HTTP+SSE', 30_000);
     await ws.write({ jsonrpc: '2.0', id: 1, method: 'ping' });
     const goodbye = await ws.frames.next((frame) => frame.code, 'the goodbye of the WebSocket');
     assert.deepEqual([goodbye.code, goodbye.reason], [1008, 'the token has expired']);
