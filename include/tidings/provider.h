@@ -142,6 +142,10 @@ TIDINGS_API bool tidings_read_unchanged(struct tidings_read *read, struct tiding
  * need not be made; given nevertheless, it is left out. */
 TIDINGS_API bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
                                     struct tidings_str mime_type);
+/* May whoever reads be told that there is `uri`? For containers whose own content names what is in
+ * them: a name that may not be told is left out of it. Of an empty `uri`: may all be told, so that
+ * nobody needs to ask? Any thread. */
+TIDINGS_API bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri);
 /* No answer larger than this many bytes of content is accepted. */
 TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
 /* The value a template variable took in the URI being read; empty when there is none. */

@@ -22,7 +22,8 @@
 struct value_key {
     const struct change *change;
     const struct baseline *from;
-    uintptr_t shape; /* enum value_shape */
+    uintptr_t shape;                  /* enum value_shape */
+    const struct access_class *class; /* who may see the same of it; NULL: everything */
 };
 
 enum value_shape {
@@ -37,6 +38,7 @@ struct value {
     struct value_key key;
     struct core *core;
     const struct change *change; /* a reference */
+    const struct principal *who; /* a reference to one of the class, or NULL */
     struct baseline *from, *to;  /* of a patch: references, or NULL */
     enum value_state state;
     bool is_too_large, is_whole; /* of a patch: it is; it was asked for without a baseline */
@@ -68,6 +70,7 @@ static void value_free(struct values *v, struct value *e)
     v->count -= e->state != VALUE_READING;
     v->bytes -= e->out.len;
     change_unref(e->change);
+    principal_unref(e->who);
     baseline_unref(e->from);
     baseline_unref(e->to);
     arena_deinit(&e->arena);
@@ -102,8 +105,14 @@ static struct value *find(struct values *v, struct value_key key)
     return map_find(&v->by_key, key_text(&key));
 }
 
+static const struct access_class *class_of(const struct principal *who)
+{
+    return access_is_full(who) ? NULL : who->class;
+}
+
 /* An entry that is being read. NULL: out of memory. */
-static struct value *add(struct core *core, const struct change *change, struct value_key key)
+static struct value *add(struct core *core, const struct principal *who,
+                         const struct change *change, struct value_key key)
 {
     struct values *v = &core->values;
     struct value *e = mem_zalloc(sizeof(*e));
@@ -117,6 +126,7 @@ static struct value *add(struct core *core, const struct change *change, struct 
     }
     e->core = core;
     e->change = change_ref(change);
+    e->who = key.class ? principal_ref(who) : NULL;
     e->state = VALUE_READING;
     arena_init(&e->arena, 1u << 16);
     buf_init(&e->out, core->limits->max_value_bytes * VALUE_ESCAPE + 4096);
@@ -171,23 +181,24 @@ static void ask(struct value *e)
     }
     request_init(&e->read.base, core, value_read, e, e->change->uri);
     e->read.w = &e->w;
+    e->read.who = e->who;
     e->read.own_only = true;
     e->read.max_bytes = core->limits->max_value_bytes;
     request_read(&e->read, &hit);
 }
 
-enum value_state values_get(struct core *core, const struct change *change,
-                            struct tidings_str *ret_json)
+enum value_state values_get(struct core *core, const struct principal *who,
+                            const struct change *change, struct tidings_str *ret_json)
 {
     *ret_json = STR_EMPTY;
     if (change->kind == TIDINGS_CHANGE_DELETED) {
         return VALUE_NONE;
     }
-    struct value_key key = {.change = change};
+    struct value_key key = {.change = change, .class = class_of(who)};
     struct value *e = find(&core->values, key);
     if (!e) {
         trim(&core->values);
-        e = add(core, change, key);
+        e = add(core, who, change, key);
         if (!e) {
             return VALUE_NONE;
         }
@@ -271,16 +282,17 @@ static void ask_patch(struct value *e)
 }
 
 /* From contents; whoever has none of them is told whole next time. */
-static enum value_state make_patch(struct core *core, const struct change *change,
-                                   struct value_key key, struct baseline *from, struct value **ret)
+static enum value_state make_patch(struct core *core, const struct principal *who,
+                                   const struct change *change, struct value_key key,
+                                   struct baseline *from, struct value **ret)
 {
     bool is_deleted = change->kind == TIDINGS_CHANGE_DELETED;
     struct tidings_str contents = STR_EMPTY;
-    enum value_state state = is_deleted ? VALUE_READY : values_get(core, change, &contents);
+    enum value_state state = is_deleted ? VALUE_READY : values_get(core, who, change, &contents);
     if (state != VALUE_READY) {
         return state;
     }
-    struct value *e = add(core, change, key);
+    struct value *e = add(core, who, change, key);
     if (!e) {
         return VALUE_NONE;
     }
@@ -297,22 +309,23 @@ static enum value_state make_patch(struct core *core, const struct change *chang
     return e->state;
 }
 
-enum value_state values_get_patch(struct core *core, const struct change *change,
-                                  struct baseline *from, struct tidings_str *ret_json,
-                                  struct baseline **ret_to)
+enum value_state values_get_patch(struct core *core, const struct principal *who,
+                                  const struct change *change, struct baseline *from,
+                                  struct tidings_str *ret_json, struct baseline **ret_to)
 {
-    struct value_key key = {.change = change, .from = from, .shape = SHAPE_PATCH};
+    struct value_key key = {
+        .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(who)};
     struct value *e = find(&core->values, key);
     *ret_json = STR_EMPTY;
     *ret_to = NULL;
     if (!e) {
         trim(&core->values);
         if (!find_patching(core, change->uri)) {
-            enum value_state state = make_patch(core, change, key, from, &e);
+            enum value_state state = make_patch(core, who, change, key, from, &e);
             if (!e) {
                 return state;
             }
-        } else if ((e = add(core, change, key)) != NULL) {
+        } else if ((e = add(core, who, change, key)) != NULL) {
             e->from = baseline_ref(from);
             ask_patch(e);
         } else {
@@ -343,13 +356,14 @@ static bool is_said(const struct sub *sub)
 }
 
 /* The same as `*json`, made once. */
-static enum value_state say(struct core *core, const struct change *change, struct value_key key,
+static enum value_state say(struct core *core, const struct principal *who,
+                            const struct change *change, struct value_key key,
                             struct tidings_str *json)
 {
     struct value *e = find(&core->values, key);
     if (!e) {
         trim(&core->values);
-        e = add(core, change, key);
+        e = add(core, who, change, key);
         if (!e) {
             *json = STR_EMPTY;
             return VALUE_NONE;
@@ -376,16 +390,19 @@ enum value_state sub_value(const struct sub *sub, const struct change *change,
     const struct chain *chain = chain_of(sub);
     struct baseline *from = chain ? chain_at(chain, change->uri) : NULL;
     *ret_to = NULL;
-    enum value_state state = chain ? values_get_patch(core, change, from, ret_json, ret_to)
-                                   : values_get(core, change, ret_json);
+    enum value_state state =
+        chain ? values_get_patch(core, sub->peer->who, change, from, ret_json, ret_to)
+              : values_get(core, sub->peer->who, change, ret_json);
     bool is_there =
         state == VALUE_READY || (state == VALUE_NONE && change->kind == TIDINGS_CHANGE_DELETED);
     if (!is_there || !is_said(sub)) {
         return state;
     }
-    struct value_key key = {
-        .change = change, .from = from, .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID};
-    return say(core, change, key, ret_json);
+    struct value_key key = {.change = change,
+                            .from = from,
+                            .shape = chain ? SHAPE_SAID_PATCH : SHAPE_SAID,
+                            .class = class_of(sub->peer->who)};
+    return say(core, sub->peer->who, change, key, ret_json);
 }
 
 void sub_told(const struct sub *sub, const struct change *change, struct baseline *to)

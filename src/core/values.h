@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The content behind a change, for subscriptions that want it in the notification: read once per
- * change and worker, kept for as long as somebody is likely to need it, bounded. Patches likewise:
- * made once per change and baseline, however many subscriptions are at that one.
+ * change, worker and class of those who may see the same, kept for as long as somebody is likely to
+ * need it, bounded. Patches likewise: made once per change and baseline, however many subscriptions
+ * are at that one.
  */
 #ifndef CORE_VALUES_H
 #define CORE_VALUES_H
@@ -12,6 +13,7 @@
 
 struct change;
 struct core;
+struct principal;
 struct sub;
 
 struct values {
@@ -31,14 +33,14 @@ enum value_state {
     VALUE_NONE,    /* gone, unreadable or too large: tell without it */
 };
 /* The content of what changed; asks for it when nobody has. */
-enum value_state values_get(struct core *core, const struct change *change,
-                            struct tidings_str *ret_json);
+enum value_state values_get(struct core *core, const struct principal *who,
+                            const struct change *change, struct tidings_str *ret_json);
 /* What became of it since `from` (NULL: everything), as an object (core/patches.h, or what the
  * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
  * NULL: nothing that a patch can begin at. */
-enum value_state values_get_patch(struct core *core, const struct change *change,
-                                  struct baseline *from, struct tidings_str *ret_json,
-                                  struct baseline **ret_to);
+enum value_state values_get_patch(struct core *core, const struct principal *who,
+                                  const struct change *change, struct baseline *from,
+                                  struct tidings_str *ret_json, struct baseline **ret_to);
 
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 

@@ -24,6 +24,8 @@ struct directory {
     struct tidings_read *read;
     struct tidings_str path;
     struct buf text;     /* the names */
+    struct buf uri;      /* of the directory, and … */
+    bool asks;           /* … whether its names may be told must be asked one by one */
     struct buf children; /* of the first: "d" or "f", the raw name, NUL */
     size_t name_count, child_count, child_max;
     size_t room; /* for the content of children */
@@ -34,6 +36,15 @@ static bool add_name(void *user, struct tidings_str name, struct tidings_str seg
 {
     struct directory *d = user;
     bool is_directory = str_ends(segment, STR("/"));
+    if (d->asks) {
+        size_t len = d->uri.len;
+        buf_puts(&d->uri, segment);
+        bool may = !d->uri.failed && tidings_read_shows(d->read, buf_str(&d->uri));
+        d->uri.len = len;
+        if (!may) {
+            return true;
+        }
+    }
     bool is_text = str_is_utf8(name) && str_find(name, '\n') < 0;
     buf_puts(&d->text, is_text ? name : segment);
     if (is_text && is_directory) {
@@ -51,12 +62,16 @@ static bool add_name(void *user, struct tidings_str name, struct tidings_str seg
 
 static void directory_init(struct directory *d, size_t max_text)
 {
+    buf_init(&d->uri, d->f->root.prefix_len + 2 * FILE_MAX_ENCODED);
+    file_path_to_uri(&d->f->root, d->path, true, &d->uri);
+    d->asks = !tidings_read_shows(d->read, STR_EMPTY);
     buf_init(&d->text, max_text);
     buf_init(&d->children, (FILE_MAX_PATH + 2) * (MAX_CHILDREN + 1));
 }
 
 static void directory_deinit(struct directory *d)
 {
+    buf_deinit(&d->uri);
     buf_deinit(&d->text);
     buf_deinit(&d->children);
 }
@@ -75,14 +90,9 @@ static int give_names(struct directory *d, const struct file_look *look, struct 
 {
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
-    struct buf uri;
-    buf_init(&uri, d->f->root.prefix_len + FILE_MAX_ENCODED);
-    file_path_to_uri(&d->f->root, d->path, true, &uri);
-    file_describe(d->f, buf_str(&uri), file_last_name(d->path), look, etag, &row);
-    int rc = uri.failed ? tidings_fail(err, uri.failed, "the URI is too long")
-                        : tidings_read_text(d->read, &row, buf_str(&d->text), err);
-    buf_deinit(&uri);
-    return rc;
+    file_describe(d->f, buf_str(&d->uri), file_last_name(d->path), look, etag, &row);
+    return d->uri.failed ? tidings_fail(err, d->uri.failed, "the URI is too long")
+                         : tidings_read_text(d->read, &row, buf_str(&d->text), err);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */

@@ -143,6 +143,7 @@ static int read_item(struct tidings_read *read, const struct published_item *ite
 }
 
 struct naming {
+    const struct tidings_read *read;
     struct buf text;
     size_t count;
 };
@@ -153,6 +154,9 @@ static int put_name(void *user, const struct tidings_resource *row,
     struct naming *n = user;
     (void)item;
     (void)err;
+    if (!tidings_read_shows(n->read, row->uri)) {
+        return 1;
+    }
     if (n->count++ >= NAMES_MAX) {
         return 0;
     }
@@ -184,7 +188,7 @@ static int give_child(void *user, const struct tidings_resource *row,
 static int read_container(struct tidings_provider *p, struct tidings_read *read,
                           struct tidings_str uri, struct tidings_error *err)
 {
-    struct naming n = {.count = 0};
+    struct naming n = {.read = read};
     struct tidings_resource row;
     describe_container(uri, &row);
     buf_init(&n.text, tidings_read_max_bytes(read));

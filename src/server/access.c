@@ -63,6 +63,14 @@ static const struct word whoms[] = {
     {NULL, 0},
 };
 
+static const struct word matches[] = {
+    {"literal", MATCH_LITERAL},
+    {"container", MATCH_CONTAINER},
+    {"glob", MATCH_GLOB},
+    {"template", MATCH_TEMPLATE},
+    {NULL, 0},
+};
+
 static const struct word *find_word(const struct word *words, struct tidings_str text)
 {
     while (words->name && !str_eq(tidings_str(words->name), text)) {
@@ -134,12 +142,17 @@ static int check_template(struct tidings_str text, struct tidings_error *err)
     return rc;
 }
 
-/* Kind and canonical text of the pattern. */
-static int read_uri(struct access_rule *rule, struct json *v, struct buf *canonical,
-                    struct tidings_error *err)
+/* Kind and canonical text of the pattern; `match` NULL: the kind is what it looks like. */
+static int read_uri(struct access_rule *rule, struct json *v, struct json *match,
+                    struct buf *canonical, struct tidings_error *err)
 {
     struct tidings_str given;
     int rc = read_text(v, "uri", URI_MAX, &given, err);
+    const struct word *word = find_word(matches, jv_str(match));
+    if (rc == 0 && match && !word) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "match: must be literal, container, glob or template");
+    }
     if (rc < 0) {
         return rc;
     }
@@ -147,6 +160,7 @@ static int read_uri(struct access_rule *rule, struct json *v, struct buf *canoni
                  : str_find(given, '*') >= 0 || has_class(given) ? MATCH_GLOB
                  : given.ptr[given.len - 1] == '/'               ? MATCH_CONTAINER
                                                                  : MATCH_LITERAL;
+    rule->kind = word ? (enum match_kind)word->value : rule->kind;
     bool is_pattern = rule->kind == MATCH_TEMPLATE || rule->kind == MATCH_GLOB;
     rc = is_pattern ? uri_canonical_pattern(given, canonical, err)
                     : uri_canonical(given, canonical, err);
@@ -163,8 +177,12 @@ static int read_members(struct access_rule *rule, struct json *v, struct buf *ca
                         struct tidings_error *err)
 {
     struct tidings_str key;
-    struct json *member = NULL;
-    int rc = 0;
+    struct json *member = NULL, *uri = jv_get(v, "uri"), *match = jv_get(v, "match");
+    int rc = uri ? read_uri(rule, uri, match, canonical, err) : 0;
+    if (match && !uri) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "match: says how 'uri' is meant, which is missing");
+    }
     for (void *at = NULL; rc == 0 && (at = jv_next(v, at, &key, &member)) != NULL;) {
         if (str_eq(key, STR("principal"))) {
             rc = read_principal(rule, member, err);
@@ -172,14 +190,13 @@ static int read_members(struct access_rule *rule, struct json *v, struct buf *ca
             rc = read_by(rule, member, err);
         } else if (str_eq(key, STR("scope"))) {
             rc = read_text(member, "scope", PRINCIPAL_SCOPE_MAX, &rule->scope, err);
-        } else if (str_eq(key, STR("uri"))) {
-            rc = read_uri(rule, member, canonical, err);
         } else if (str_eq(key, STR("allow"))) {
             rc = read_allow(rule, member, err);
-        } else {
-            rc = tidings_fail(err, TIDINGS_E_INVALID,
-                              "unknown key '%.*s' (accepted: principal, by, scope, uri, allow)",
-                              (int)(key.len < 64 ? key.len : 64), key.ptr);
+        } else if (!str_eq(key, STR("uri")) && !str_eq(key, STR("match"))) {
+            rc = tidings_fail(
+                err, TIDINGS_E_INVALID,
+                "unknown key '%.*s' (accepted: principal, by, scope, uri, match, allow)",
+                (int)(key.len < 64 ? key.len : 64), key.ptr);
         }
     }
     return rc;
@@ -192,7 +209,7 @@ static int read_rule(struct access_rule *rule, struct json *v, struct buf *canon
     *rule = (struct access_rule){.kinds = ALL_KINDS};
     if (!jv_is(v, JV_OBJECT)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
-                            "a rule is an object with principal, by, scope, uri and allow");
+                            "a rule is an object with principal, by, scope, uri, match and allow");
     }
     int rc = read_members(rule, v, canonical, err);
     bool is_proved = rule->kinds != ALL_KINDS;

@@ -4,13 +4,15 @@
  *
  * A rule is a JSON object:
  *
- *     {"principal": NAME, "by": KIND, "scope": SCOPE, "uri": PATTERN, "allow": [OPERATION, …]}
+ *     {"principal": NAME, "by": KIND, "scope": SCOPE, "uri": PATTERN, "match": HOW,
+ *      "allow": [OPERATION, …]}
  *
  * It allows the operations (`list`, `read`, `subscribe`, `write`) on what the pattern covers to
  * those it speaks of. NAME is that of one principal, `authenticated` (whoever proved who it is),
  * `anonymous` (whoever did not) or `*` (everybody); KIND (`token`, `certificate`, `user`) says by
  * what it must have been proved. Whoever was not given SCOPE is not meant. PATTERN is a URI, with a
- * slash at its end everything below it too, a glob or a template; without it everything is meant.
+ * slash at its end everything below it too, a glob or a template, or what HOW says it is; without
+ * it everything is meant.
  *
  * The file holds an array of rules, or an object with `access`; comments are allowed.
  */

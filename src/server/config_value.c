@@ -62,7 +62,7 @@ int config_put_accepted(struct buf *out, const struct config_row *row)
     case CONFIG_RULES:
         return buf_puts(out, STR("objects with uri, options and limits"));
     case CONFIG_ACCESS:
-        return buf_puts(out, STR("objects with principal, by, scope, uri and allow"));
+        return buf_puts(out, STR("objects with principal, by, scope, uri, match and allow"));
     case CONFIG_PREFIXES:
         return buf_puts(out, STR("URI prefixes that end in '/' such as app:///notes/"));
     case CONFIG_PATHS:

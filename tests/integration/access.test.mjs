@@ -346,10 +346,75 @@ test('without tokens, users of a Unix socket are known and the rest of the world
 test('a rule that cannot be understood keeps the server from starting', async (t) => {
     for (const [rule, says] of [
         ['{"allow":["look"]}', /--access.*list, read, subscribe and write/],
-        ['{"allow":["read"],"whom":"x"}', /unknown key 'whom'.*principal, by, scope, uri, allow/],
+        ['{"allow":["read"],"whom":"x"}', /unknown key 'whom'.*principal, by, scope, uri, match, allow/],
     ]) {
         const { code, stderr } = await run(t, ['serve', '--access', rule, '/tmp']);
         assert.notEqual(code, 0);
         assert.match(stderr, says);
     }
+});
+
+test('a directory names what one may list, in lists, contents and suggestions', async (t) => {
+    const tree = new Tree(t, { 'a.txt': '1', 'secret.txt': '2', 'sub/b.txt': '3', 'hidden/c.txt': '4' });
+    const rules = [
+        { uri: tree.uri(), match: 'literal', allow: SEE },
+        { uri: tree.uri('a.txt'), allow: SEE },
+        { uri: tree.uri('sub/'), allow: SEE },
+    ].map((rule) => ['--access', JSON.stringify(rule)]);
+    const open = await serve(t, { tree });
+    const server = await serve(t, { tree, args: rules.flat() });
+    const uri = tree.uri();
+    assert.deepEqual((await names(server, { uri })).sort(), [tree.uri('a.txt'), tree.uri('sub/')]);
+    const texts = async (who) => (await call(who, 'resources/read', { uri })).contents;
+    assert.match((await texts(open))[0].text, /secret/);
+    const contents = await texts(server);
+    assert.equal(contents[0].text, 'a.txt\nsub/\n');
+    assert.doesNotMatch(JSON.stringify(contents), /secret|hidden/);
+    const complete = async (who, value) => {
+        const ref = { type: 'ref/resource', uri: `${uri}{+path}` };
+        const { completion } = await call(who, 'completion/complete', { ref, argument: { name: 'path', value } });
+        return completion;
+    };
+    assert.ok((await complete(open, '')).values.includes('secret.txt'));
+    const { values, total } = await complete(server, '');
+    assert.deepEqual(values.sort(), ['a.txt', 'sub/']);
+    assert.ok(total === undefined || total === 2);
+    /* The same content told with a change: to each what is for it. */
+    const wish = { resourceSubscriptions: [uri] };
+    const params = { _meta: meta({ 'dev.tidings/options': { include: 'value', match: 'literal', initial: true } }) };
+    const { events } = await listen(server, wish, { params });
+    const first = await events.message(updates(uri), 'the directory as it is');
+    assert.equal(first.params._meta['dev.tidings/data'][0].text, 'a.txt\nsub/\n');
+    events.close();
+});
+
+test('entities are read and written by the type that rules name', async (t) => {
+    const rules = [
+        { uri: 'entity:///note@1.0/', allow: [...SEE, 'write'] },
+        { uri: 'entity:///types', allow: [...SEE, 'write'] },
+    ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
+    const path = new Tree(t).at('mcp.sock');
+    const own = ['--access', JSON.stringify({ principal: `uid:${process.getuid()}`, allow: [...SEE, 'write'] })];
+    const args = [...rules, ...own, '--entities', ':memory:', '--http-unix', path];
+    const server = await serve(t, { files: {}, args });
+    const tool = async (name, args_) => {
+        const { isError, structuredContent, content } = await call(server, 'tools/call', { name, arguments: args_ });
+        return isError ? JSON.parse(content[0].text) : structuredContent;
+    };
+    const schema = { type: 'object' };
+    for (const name of ['note', 'secret']) {
+        const made = await tool('add-entity-type', { name, version: '1.0', description: name, jsonSchema: schema });
+        assert.equal(made.success, true, JSON.stringify(made));
+    }
+    const write = (type, id) => ({ entityId: id, entityTypeName: type, entityTypeVersion: '1.0' });
+    const by = { changedBy: [{ userId: 'u' }], value: { a: 1 } };
+    assert.equal((await tool('upsert-entity', { ...write('note', 'one'), ...by })).error, undefined);
+    assert.match((await tool('upsert-entity', { ...write('secret', 'two'), ...by })).error, /may not write/);
+    assert.match((await tool('delete-entity', { entityId: 'one', changedBy: by.changedBy })).error, /entityTypeName/);
+    assert.match((await tool('get-entity-history', write('secret', 'one'))).error, /not found/);
+    const other = await tool('get-entity-history', { ...write('note', 'one') });
+    assert.equal(other.versions.length, 1);
+    const at_ = (where) => request(server, { method: 'GET', path: where });
+    assert.equal((await at_('/entity/note@1.0/one')).status, 200);
+    assert.equal((await at_('/entity/secret@1.0/one')).status, 404);
 });

@@ -41,9 +41,10 @@ static void rules_come_from_the_configuration_and_from_a_file(void **state)
         " {\"by\": \"certificate\", \"allow\": [\"write\"]}, {\"principal\": \"anonymous\","
         " \"uri\": \"app:///x/\", \"allow\": [\"read\"]}]}";
     assert_int_equal(config_load_text(&c, "tidings.json", tidings_str(text), &err), 0);
-    const char *path = write_file("[ // a comment\n {\"scope\":\"a:b\",\"uri\":\"app:///{id}\","
-                                  "\"allow\":[\"subscribe\"]}, {\"principal\":\"authenticated\","
-                                  "\"uri\":\"app:///one\",\"allow\":[\"read\"]}]");
+    const char *path =
+        write_file("[ // a comment\n {\"scope\":\"a:b\",\"uri\":\"app:///{id}\","
+                   "\"allow\":[\"subscribe\"]}, {\"principal\":\"authenticated\","
+                   "\"uri\":\"app:///one/\",\"match\":\"literal\",\"allow\":[\"read\"]}]");
     assert_int_equal(config_set(&c, "access-file", path, CONFIG_FLAG, &err), 0);
     assert_int_equal(access_load(&c, &rules, &err), 0);
     unlink(path);
@@ -99,12 +100,14 @@ static void what_is_wrong_with_a_rule_is_named(void **state)
         {"{\"allow\":[]}", "allow: must be"},
         {"{\"allow\":[\"look\"]}", "list, read, subscribe and write"},
         {"{\"allow\":\"read\"}", "allow: must be"},
-        {"{\"allow\":[\"read\"],\"who\":1}", "accepted: principal, by, scope, uri, allow"},
+        {"{\"allow\":[\"read\"],\"who\":1}", "accepted: principal, by, scope, uri, match, allow"},
         {"{\"allow\":[\"read\"],\"principal\":7}", "principal: must be a string"},
         {"{\"allow\":[\"read\"],\"principal\":\"\"}", "principal: must be a string"},
         {"{\"allow\":[\"read\"],\"scope\":[]}", "scope: must be a string"},
         {"{\"allow\":[\"read\"],\"by\":\"name\"}", "token, certificate or user"},
         {"{\"allow\":[\"read\"],\"by\":\"token\",\"principal\":\"anonymous\"}", "has proved"},
+        {"{\"allow\":[\"read\"],\"uri\":\"a:///\",\"match\":\"regex\"}", "match: must be"},
+        {"{\"allow\":[\"read\"],\"match\":\"glob\"}", "which is missing"},
         {"{\"allow\":[\"read\"],\"uri\":\"no uri\"}", "uri: "},
         {"{\"allow\":[\"read\"],\"uri\":\"a:///[z-a]\"}", "uri: "},
         {"{\"allow\":[\"read\"],\"uri\":\"a:///{\"}", "uri: "},
