@@ -16,8 +16,7 @@ struct call {
     char *schema;          /* of the tool, as far as known */
 };
 
-/* ---- call -------------------------------------------------------------------------------------
- */
+/* ---- call ------------------------------------------------------------------------------------ */
 
 static int find_schema(void *user, struct tidings_str item)
 {
@@ -91,8 +90,7 @@ static int run_call(struct cli *cli)
     return remote_run(cli, call);
 }
 
-/* ---- prompt -----------------------------------------------------------------------------------
- */
+/* ---- prompt ---------------------------------------------------------------------------------- */
 
 static int put_message(void *user, struct tidings_str key, struct tidings_str message)
 {
@@ -131,8 +129,7 @@ static int prompt(struct cli *cli, struct tidings_client *client, struct tidings
     return rc;
 }
 
-/* ---- complete ---------------------------------------------------------------------------------
- */
+/* ---- complete -------------------------------------------------------------------------------- */
 
 static int put_value(void *user, struct tidings_str key, struct tidings_str value)
 {
@@ -190,8 +187,7 @@ static int complete(struct cli *cli, struct tidings_client *client, struct tidin
     return rc;
 }
 
-/* ---- the rows ---------------------------------------------------------------------------------
- */
+/* ---- the rows -------------------------------------------------------------------------------- */
 
 static const struct option call_options[] = {
     {.name = "args",

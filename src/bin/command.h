@@ -25,8 +25,7 @@
 
 #include <tidings/types.h>
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 enum option_kind {
     OPTION_FLAG,   /* bool */
@@ -58,8 +57,7 @@ struct option {
 
 struct tidings_client;
 
-/* ---- commands ---------------------------------------------------------------------------------
- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 /* What the command line said, as far as all commands share it: the beginning of each command's own
  * struct, zeroed before the options are put in. */
@@ -115,8 +113,7 @@ bool command_is_group(const struct command *c);
 /* Is it the group's member? */
 bool command_is_in(const struct command *c, const struct command *group);
 
-/* ---- their steps ------------------------------------------------------------------------------
- */
+/* ---- their steps ----------------------------------------------------------------------------- */
 
 /* Fill the command's struct (which begins with `cli`) from its arguments: 0, or the exit status of
  * a misuse, which it has told. With `help` set nothing else is settled. cli_release in any case. */
@@ -138,8 +135,7 @@ int command_misuse(const char *command, const char *problem, const char *argumen
 /* Nothing of that name: says so, with the nearest. */
 int command_unknown(const char *name);
 
-/* ---- helpers ----------------------------------------------------------------------------------
- */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 /* The candidate (NULL-terminated list) at most two edits away from `word`, the nearest; or NULL. */
 const char *suggest(const char *word, const char *const *candidates);

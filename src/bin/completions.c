@@ -80,8 +80,7 @@ static void put_groups(void)
     }
 }
 
-/* ---- bash -------------------------------------------------------------------------------------
- */
+/* ---- bash ------------------------------------------------------------------------------------ */
 
 static void bash_value(const struct command *c, const struct flag *f)
 {
@@ -193,8 +192,7 @@ static void put_bash(void)
           stdout);
 }
 
-/* ---- zsh --------------------------------------------------------------------------------------
- */
+/* ---- zsh ------------------------------------------------------------------------------------- */
 
 /* Inside single quotes, with colons escaped for _describe. */
 static void put_described(const char *name, const char *help)
@@ -314,8 +312,7 @@ static void put_zsh(void)
           stdout);
 }
 
-/* ---- fish -------------------------------------------------------------------------------------
- */
+/* ---- fish ------------------------------------------------------------------------------------ */
 
 static void put_single_quoted(const char *text)
 {

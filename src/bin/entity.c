@@ -36,8 +36,7 @@ static char *uri_of(const char *entity, const char *behind)
     return uri;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* The JSON that is the resource's content; tidings_free it. NULL with `err`. */
 static char *read_json(struct tidings_client *client, const char *uri, struct tidings_error *err)
@@ -132,8 +131,7 @@ static int types(struct cli *cli, struct tidings_client *client, struct tidings_
     return rc;
 }
 
-/* ---- history ----------------------------------------------------------------------------------
- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 static int put_user(void *user, struct tidings_str key, struct tidings_str value)
 {
@@ -226,8 +224,7 @@ static int history(struct cli *cli, struct tidings_client *client, struct tiding
     return rc;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------
- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_member(FILE *out, const char *name, const char *value)
 {
@@ -361,8 +358,7 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
     return rc;
 }
 
-/* ---- the rows ---------------------------------------------------------------------------------
- */
+/* ---- the rows -------------------------------------------------------------------------------- */
 
 #define TEXT(n, member, mv, h)                                                                     \
     {                                                                                              \

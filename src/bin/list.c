@@ -21,8 +21,7 @@ static int go_on(void)
     return ferror(stdout) ? 1 : 0;
 }
 
-/* ---- resources --------------------------------------------------------------------------------
- */
+/* ---- resources ------------------------------------------------------------------------------- */
 
 static void put_number(struct tidings_str item)
 {
@@ -111,8 +110,7 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
     return rc < 0 ? rc : 0;
 }
 
-/* ---- the others -------------------------------------------------------------------------------
- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 /* The first line of a text. */
 static struct tidings_str first_line(const char *text)
@@ -206,8 +204,7 @@ static int list_prompts(struct cli *cli, struct tidings_client *client, struct t
     return rc < 0 ? rc : 0;
 }
 
-/* ---- the rows ---------------------------------------------------------------------------------
- */
+/* ---- the rows -------------------------------------------------------------------------------- */
 
 #define LONG(text)                                                                                 \
     {                                                                                              \

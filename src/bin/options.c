@@ -78,8 +78,7 @@ static int unknown_option(const struct command *c, const char *given)
     return command_misuse(c->name, problem, given);
 }
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static bool to_number(const char *text, uint64_t *ret, char **ret_end)
 {
@@ -202,8 +201,7 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
     return 0;
 }
 
-/* ---- the line ---------------------------------------------------------------------------------
- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 static int next_value(struct parsing *p, const struct option *o)
 {

@@ -11,8 +11,7 @@
 
 #include "command.h"
 
-/* ---- a stranger's text ------------------------------------------------------------------------
- */
+/* ---- a stranger's text ----------------------------------------------------------------------- */
 
 /* The character at the front and its length; 0: no UTF-8. */
 static size_t decode(struct tidings_str s, uint32_t *ret)
@@ -105,22 +104,21 @@ size_t text_columns(struct tidings_str text)
     return put_safe(NULL, text, false);
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 /* Such characters stand in strings alone, where \u may stand for them. */
-void put_json_text(FILE *out, struct tidings_str s)
+void put_json_text(FILE *out, struct tidings_str json)
 {
-    while (s.len > 0) {
+    while (json.len > 0) {
         uint32_t c = 0;
-        size_t n = decode(s, &c);
+        size_t n = decode(json, &c);
+        size_t step = n > 0 ? n : 1;
         if (n > 0 && is_unsafe(c) && c != '\n') {
             fprintf(out, "\\u%04x", (unsigned)c);
         } else {
-            fwrite(s.ptr, 1, n > 0 ? n : 1, out);
+            fwrite(json.ptr, 1, step, out);
         }
-        n = n > 0 ? n : 1;
-        s = tidings_strn(s.ptr + n, s.len - n);
+        json = tidings_strn(json.ptr + step, json.len - step);
     }
 }
 
@@ -144,8 +142,7 @@ void put_quoted(FILE *out, struct tidings_str text)
     tidings_free(quoted);
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------
- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 void put_time(FILE *out, int64_t ms)
 {

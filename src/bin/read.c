@@ -17,8 +17,9 @@ struct reading {
     const char *file; /* --output */
     bool raw, meta, all;
     FILE *out;
-    bool is_guarded; /* a terminal, and not --raw */
-    size_t index;    /* of the content at hand */
+    bool is_guarded;          /* a terminal, and not --raw */
+    size_t index;             /* of the content at hand */
+    struct tidings_error why; /* the file cannot be written */
 };
 
 /* What the server says of a content, on standard error. */
@@ -27,6 +28,18 @@ static void put_meta(struct tidings_str content)
     char *about = tidings_json_merge(content, TIDINGS_STR("{\"text\":null,\"blob\":null}"), NULL);
     put_json(stderr, about ? tidings_str(about) : content);
     tidings_free(about);
+}
+
+/* Opens the file when there is something to write: a read that fails leaves it as it was. */
+static bool open_output(struct reading *r)
+{
+    if (!r->out && !r->why.code) {
+        r->out = fopen(r->file, "wbe");
+        if (!r->out) {
+            tidings_fail(&r->why, TIDINGS_E_IO, "%.160s: %s", r->file, strerror(errno));
+        }
+    }
+    return r->out != NULL;
 }
 
 static void put_bytes(struct reading *r, struct tidings_str content)
@@ -53,6 +66,9 @@ static int put_content(void *user, struct tidings_str key, struct tidings_str co
     (void)key;
     if (r->index++ > 0 && !r->all) {
         return 0;
+    }
+    if (!open_output(r)) {
+        return 1;
     }
     if (r->meta) {
         put_meta(content);
@@ -113,7 +129,7 @@ static int read_all(struct cli *cli, struct tidings_client *client, struct tidin
 {
     struct reading *r = (struct reading *)cli;
     int status = 0;
-    for (size_t i = 0; i < cli->arg_count && !ferror(r->out); i++) {
+    for (size_t i = 0; i < cli->arg_count && !(r->out && ferror(r->out)); i++) {
         int rc = read_one(r, client, cli->args[i], err);
         if (rc < 0 && cli->arg_count == 1) {
             return rc;
@@ -129,21 +145,14 @@ static int read_all(struct cli *cli, struct tidings_client *client, struct tidin
 static int run(struct cli *cli)
 {
     struct reading *r = (struct reading *)cli;
-    bool has_file = r->file && strcmp(r->file, "-") != 0;
-    r->out = has_file && !cli->json ? fopen(r->file, "wbe") : stdout;
-    if (!r->out) {
-        struct tidings_error err = {TIDINGS_E_IO, ""};
-        snprintf(err.text, sizeof(err.text), "%.160s: %s", r->file, strerror(errno));
-        return command_fail("read", &err, NULL);
-    }
-    r->is_guarded = !r->raw && is_terminal(r->out);
+    bool has_file = r->file && strcmp(r->file, "-") != 0 && !cli->json;
+    r->out = has_file ? NULL : stdout;
+    r->is_guarded = !has_file && !r->raw && is_terminal(stdout);
     int status = remote_run(cli, read_all);
-    if (r->out != stdout && (ferror(r->out) | (fclose(r->out) != 0)) && status == 0) {
-        struct tidings_error err = {TIDINGS_E_IO, ""};
-        snprintf(err.text, sizeof(err.text), "%.160s: cannot be written", r->file);
-        status = command_fail("read", &err, NULL);
+    if (has_file && r->out && (ferror(r->out) | (fclose(r->out) != 0))) {
+        tidings_fail(&r->why, TIDINGS_E_IO, "%.160s: cannot be written", r->file);
     }
-    return status;
+    return status == 0 && r->why.code ? command_fail("read", &r->why, NULL) : status;
 }
 
 #define AT(member) offsetof(struct reading, member)

@@ -120,6 +120,9 @@ char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_e
                      strerror(errno));
         return NULL;
     }
+    if (is_input && is_terminal(stdin) && is_terminal(stderr)) {
+        fputs("(reading standard input; Ctrl-D ends it)\n", stderr);
+    }
     for (size_t n = 1; n > 0 && len <= max; len += n) {
         if (room - len < 2) {
             room = room > 0 ? 2 * room : 65536;

@@ -43,8 +43,7 @@ static int texts_add(struct texts *t, char *text, struct tidings_error *err)
     return 0;
 }
 
-/* ---- variables --------------------------------------------------------------------------------
- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 struct expanding {
     const struct servers_context *context;
@@ -95,40 +94,49 @@ static int put_variable(struct expanding *x, const char *text, size_t len,
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "the variable '%.80s' is not set", name);
 }
 
-/* A copy of `text` with its variables replaced, freed with tidings_free; NULL with `err`. */
-static char *expand(const struct servers_context *context, const char *text,
-                    struct tidings_error *err)
+static int put_expanded(struct expanding *x, const char *text, struct tidings_error *err)
 {
-    struct expanding x = {context, tidings_alloc(SERVERS_TEXT_MAX), 0};
-    int rc = x.out ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    if (x.out) {
-        x.out[0] = '\0';
-    }
+    int rc = 0;
     while (rc == 0 && *text) {
         const char *open = strstr(text, "${");
         const char *close = open ? strchr(open, '}') : NULL;
         if (!close) {
-            rc = put(&x, text, strlen(text), err);
-            break;
+            return put(x, text, strlen(text), err);
         }
-        rc = put(&x, text, (size_t)(open - text), err);
+        rc = put(x, text, (size_t)(open - text), err);
         if (rc == 0) {
-            rc = put_variable(&x, open + 2, (size_t)(close - open) - 2, err);
+            rc = put_variable(x, open + 2, (size_t)(close - open) - 2, err);
         }
         text = close + 1;
     }
-    char *result = rc == 0 ? tidings_alloc(x.len + 1) : NULL;
-    if (result) {
-        memcpy(result, x.out, x.len + 1);
-    } else if (rc == 0) {
+    return rc;
+}
+
+/* A copy of `text` with its variables replaced, freed with tidings_free; NULL with `err`. */
+static char *expand(const struct servers_context *context, const char *text,
+                    struct tidings_error *err)
+{
+    char *out = tidings_alloc(SERVERS_TEXT_MAX);
+    if (!out) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
     }
-    tidings_free(x.out);
+    struct expanding x = {context, out, 0};
+    out[0] = '\0';
+    char *result = NULL;
+    if (put_expanded(&x, text, err) == 0) {
+        result = tidings_alloc(x.len + 1);
+        if (result) {
+            memcpy(result, out, x.len + 1);
+        } else {
+            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+    }
+    tidings_free(out);
     return result;
 }
 
-/* ---- one server -------------------------------------------------------------------------------
- */
+/* ---- one server ------------------------------------------------------------------------------ */
 
 struct filling {
     const struct servers_context *context;
@@ -241,8 +249,7 @@ static int take_entry(const struct servers_context *context, struct tidings_str 
     return rc < 0 ? rc : take_texts(headers, entry, "/headers");
 }
 
-/* ---- the file ---------------------------------------------------------------------------------
- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 /* The object that names the servers, compact JSON text; NULL with `err`. Empty when there is none.
  */

@@ -15,8 +15,7 @@
 
 #define TOKEN_MAX 16384u
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* The whole file, freed with free. NULL with `err`; TIDINGS_E_NOTFOUND: it is not there. */
 static char *read_whole(const char *path, size_t max, size_t *ret_len, struct stat *ret_stat,
@@ -152,8 +151,7 @@ static int look(struct looking *l)
     return look_at_project(l);
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 struct naming {
     const struct cli *cli;
@@ -250,8 +248,7 @@ void target_each(const char *command, target_fn fn, void *user)
     look(&l);
 }
 
-/* ---- a client ---------------------------------------------------------------------------------
- */
+/* ---- a client -------------------------------------------------------------------------------- */
 
 /* The token, freed with free; NULL and `err` untouched: none. */
 static char *find_token(const struct cli *cli, struct tidings_error *err)

@@ -9,8 +9,7 @@
 
 #define INPUT_MAX (16u << 20)
 
-/* ---- arguments --------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 /* May the argument be something other than a string? `schema` is that of the whole input. */
 static bool wants_string(struct tidings_str schema, const char *name, size_t len)
@@ -100,8 +99,7 @@ char *given_json(const char *argument, struct tidings_error *err)
     return json;
 }
 
-/* ---- calling ----------------------------------------------------------------------------------
- */
+/* ---- calling --------------------------------------------------------------------------------- */
 
 static void on_progress(void *user, double progress, double total, struct tidings_str message)
 {
@@ -129,8 +127,7 @@ char *tool_call(const struct cli *cli, struct tidings_client *client, const char
     return result;
 }
 
-/* ---- answers ----------------------------------------------------------------------------------
- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 struct showing {
     FILE *out;
@@ -183,8 +180,7 @@ void put_contents(FILE *out, struct tidings_str result, const char *pointer)
     tidings_json_each(result, pointer, put_content, &s);
 }
 
-/* ---- tools of ours ----------------------------------------------------------------------------
- */
+/* ---- tools of ours --------------------------------------------------------------------------- */
 
 static int code_of(const char *reason)
 {

@@ -63,8 +63,7 @@ static bool add_node(struct tree *t, struct tidings_str label, uint32_t depth, c
     return true;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------
- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static void find_last(struct tree *t)
 {
@@ -99,8 +98,7 @@ static void draw(struct tree *t)
     }
 }
 
-/* ---- below a URI ------------------------------------------------------------------------------
- */
+/* ---- below a URI ----------------------------------------------------------------------------- */
 
 static void put_entry(struct tidings_str uri, uint32_t depth, struct tidings_str item)
 {
@@ -146,8 +144,7 @@ static int walk(struct tree *t, struct tidings_client *client, struct tidings_er
     return rc < 0 ? rc : 0;
 }
 
-/* ---- the list ---------------------------------------------------------------------------------
- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static int on_resource(void *user, struct tidings_str item)
 {

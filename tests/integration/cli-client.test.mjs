@@ -74,6 +74,8 @@ test('read writes to a file, and says what it will not print', async (t) => {
     const out = new Tree(t).at('out.bin');
     await good(t, ['read', '-o', out, server.url, server.uri('blob.bin')]);
     assert.deepEqual(fs.readFileSync(out), files['blob.bin']);
+    await bad(t, 66, /missing/, ['read', '-o', out, server.url, server.uri('missing')]);
+    assert.deepEqual(fs.readFileSync(out), files['blob.bin'], 'as it was');
     await bad(t, 74, /nowhere/, ['read', '-o', '/nowhere/x', server.url, server.uri('a.txt')]);
     const end = await run(t, ['read', server.url, server.uri('dir/')]);
     assert.equal(end.stdout, 'b.md\ndeep/\n');
