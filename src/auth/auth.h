@@ -37,8 +37,8 @@
 #define AUTH_SCOPE_BYTES 2048u /* … and their bytes together */
 #define AUTH_ISSUERS_MAX 8u
 #define AUTH_AUDIENCES_MAX 8u
-#define AUTH_DESK_REMEMBERS                                                                        \
-    4096u                      /* tokens; then the one not used for the longest time is forgotten */
+/* Tokens but those of the file; then the one not used for the longest time is forgotten. */
+#define AUTH_DESK_REMEMBERS 4096u
 #define AUTH_DESK_WAITING 256u /* questions; then UNAVAILABLE */
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -146,6 +146,12 @@ bool auth_ask(struct auth_desk *d, struct tidings_str token, struct auth_answer 
               struct auth_question **question, auth_answer_fn fn, void *user);
 /* `fn` will not be called. Not after it was. NULL is fine. */
 void auth_cancel(struct auth_question *question);
+
+/* Call it now and again (each second or so), never from inside an answer: `fn` is told what was
+ * attached to identities of the file of tokens whose lines are gone, or say something else now.
+ * What those had begun should end. */
+typedef void (*auth_revoked_fn)(void *user, void *attached);
+void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user);
 
 /* ---- counters -------------------------------------------------------------------------------- */
 

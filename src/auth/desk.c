@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * A worker's desk: what was verified is remembered by the digest of its token, so that the token
- * itself is kept nowhere. The list of identities has the one not used for the longest time first.
+ * itself is kept nowhere. Lists of identities have the one not used for the longest time first.
+ *
+ * Identities of the file of tokens are remembered as long as their lines stand in it, so that it is
+ * noticed when one is taken away; there are no more of them than lines.
  */
 #include "auth/remote.h"
+#include "auth/token_file.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -12,8 +16,11 @@ struct auth_desk {
     struct auth *auth;
     struct mailbox *mailbox;
     auth_release_fn release;
-    struct map known; /* digest -> struct identity */
-    struct list order;
+    struct map known;  /* digest -> struct identity */
+    struct list order; /* those that may be forgotten */
+    struct list lines; /* those of the file … */
+    size_t line_count;
+    struct list gone;        /* … and those it does not have any more: told by the next review */
     unsigned generation;     /* of what is known */
     struct list questions;   /* that wait */
     struct identity *unkept; /* the answer to the last question, when it could not be remembered */
@@ -38,22 +45,29 @@ static void let_go(struct auth_desk *d, struct identity *i)
 static void forget(struct auth_desk *d, struct identity *i)
 {
     map_remove(&d->known, key_of(i));
+    d->line_count -= i->is.kind == AUTH_BY_FILE;
     list_remove(&i->link);
     let_go(d, i);
 }
 
-static void forget_all(struct auth_desk *d)
+static void forget_all(struct auth_desk *d, struct list *some)
 {
-    list_each (it, next, &d->order) {
+    list_each (it, next, some) {
         forget(d, list_entry(it, struct identity, link));
     }
+}
+
+static struct list *list_of(struct auth_desk *d, const struct identity *i)
+{
+    return i->is.kind == AUTH_BY_FILE ? &d->lines : &d->order;
 }
 
 /* Takes it. Without memory it is good for this one answer. */
 static void remember(struct auth_desk *d, struct identity *i, const unsigned char *digest)
 {
     memcpy(i->digest, digest, SHA256_BYTES);
-    if (d->known.count >= AUTH_DESK_REMEMBERS) {
+    bool is_full = d->known.count - d->line_count >= AUTH_DESK_REMEMBERS;
+    if (i->is.kind != AUTH_BY_FILE && is_full) {
         forget(d, list_entry(d->order.next, struct identity, link));
     }
     void *old = NULL;
@@ -62,10 +76,61 @@ static void remember(struct auth_desk *d, struct identity *i, const unsigned cha
         return;
     }
     if (old) {
+        d->line_count -= ((struct identity *)old)->is.kind == AUTH_BY_FILE;
         list_remove(&((struct identity *)old)->link);
         let_go(d, old);
     }
-    list_append(&d->order, &i->link);
+    d->line_count += i->is.kind == AUTH_BY_FILE;
+    list_append(list_of(d, i), &i->link);
+}
+
+/* Does the file say the same of it as before? */
+static bool stands(const struct token_file *file, const struct identity *i)
+{
+    struct identity *now = NULL;
+    bool same = file && token_file_find(file, i->digest, &now) == 0 && now &&
+                str_eq(now->is.name, i->is.name) && now->is.scope_count == i->is.scope_count;
+    for (size_t n = 0; same && n < i->is.scope_count; n++) {
+        same = str_eq(now->is.scopes[n], i->is.scopes[n]);
+    }
+    identity_destroy(now);
+    return same;
+}
+
+/* Something has been loaded since: what is known from before counts no more, except lines that are
+ * still there. */
+static void look_again(struct auth_desk *d)
+{
+    unsigned generation = __atomic_load_n(&d->auth->generation, __ATOMIC_ACQUIRE);
+    if (generation == d->generation) {
+        return;
+    }
+    d->generation = generation;
+    forget_all(d, &d->order);
+    struct token_file *file = token_file_of(shelf_find(d->auth->shelf, TOKEN_FILE_KEY));
+    list_each (it, next, &d->lines) {
+        struct identity *i = list_entry(it, struct identity, link);
+        if (!stands(file, i)) {
+            map_remove(&d->known, key_of(i));
+            d->line_count--;
+            list_remove(it);
+            list_append(&d->gone, it);
+        }
+    }
+    shelf_value_unref(file ? token_file_value(file) : NULL);
+}
+
+void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user)
+{
+    look_again(d);
+    while (!list_empty(&d->gone)) {
+        struct identity *i = list_entry(d->gone.next, struct identity, link);
+        list_remove(&i->link);
+        if (i->is.attached) {
+            fn(user, i->is.attached);
+        }
+        let_go(d, i);
+    }
 }
 
 static bool is_over(int64_t when_ms, int64_t now_ms)
@@ -75,11 +140,7 @@ static bool is_over(int64_t when_ms, int64_t now_ms)
 
 static struct identity *recall(struct auth_desk *d, const unsigned char *digest, int64_t now_ms)
 {
-    unsigned generation = __atomic_load_n(&d->auth->generation, __ATOMIC_ACQUIRE);
-    if (generation != d->generation) {
-        forget_all(d);
-        d->generation = generation;
-    }
+    look_again(d);
     struct identity *i = map_find(&d->known, tidings_strn((const char *)digest, SHA256_BYTES));
     if (i && (is_over(i->until_ms, now_ms) || is_over(i->is.expires_ms, now_ms))) {
         forget(d, i);
@@ -87,7 +148,7 @@ static struct identity *recall(struct auth_desk *d, const unsigned char *digest,
     }
     if (i) {
         list_remove(&i->link);
-        list_append(&d->order, &i->link);
+        list_append(list_of(d, i), &i->link);
     }
     return i;
 }
@@ -281,6 +342,8 @@ struct auth_desk *auth_desk_create(struct auth *a, struct mailbox *mailbox, auth
     d->generation = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
     map_init(&d->known);
     list_init(&d->order);
+    list_init(&d->lines);
+    list_init(&d->gone);
     list_init(&d->questions);
     return d;
 }
@@ -293,7 +356,11 @@ void auth_desk_destroy(struct auth_desk *d)
     list_each (it, next, &d->questions) {
         auth_cancel(list_entry(it, struct auth_question, link));
     }
-    forget_all(d);
+    forget_all(d, &d->order);
+    forget_all(d, &d->lines);
+    list_each (it, next, &d->gone) {
+        let_go(d, list_entry(it, struct identity, link));
+    }
     let_go(d, d->unkept);
     map_deinit(&d->known);
     mailbox_unref(d->mailbox);

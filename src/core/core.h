@@ -146,6 +146,10 @@ void core_set_rules(struct core *core, struct option_rules *rules);
 void core_set_access(struct core *core, struct access_rules *rules);
 /* End the streams of those whose time is over. */
 void core_expire_principals(struct core *core);
+/* End the streams of everybody who is this one, by whatever rules: what made it somebody was taken
+ * back. */
+struct principal;
+void core_revoke_principal(struct core *core, const struct principal *who);
 /* The cursor of one who has heard of everything up to that number. */
 struct log_cursor core_cursor(const struct core *core, uint64_t seq);
 /* A change arrived from the hub. */

@@ -265,6 +265,11 @@ bool principal_is_same(const struct principal *a, const struct principal *b)
     return a == b || (a && b && a->kind == b->kind && str_eq(a->name, b->name));
 }
 
+bool principal_is_equal(const struct principal *a, const struct principal *b)
+{
+    return a == b || (a && b && str_eq(a->key, b->key));
+}
+
 bool principal_has_scope(const struct principal *p, struct tidings_str scope)
 {
     for (size_t i = 0; i < p->scope_count; i++) {

@@ -83,6 +83,8 @@ void principal_unref(const struct principal *p);                  /* … and her
 
 /* The same somebody: kind and name, not what it may do nor how long. NULL is only like NULL. */
 bool principal_is_same(const struct principal *a, const struct principal *b);
+/* … and with the same scopes and end: whatever rules either was made by. */
+bool principal_is_equal(const struct principal *a, const struct principal *b);
 /* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
  * same. TIDINGS_E_NOMEM: nothing happened. */
 int principal_renew(struct core *core, const struct principal **p);

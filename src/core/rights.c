@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What somebody may do changes while it is being told things: the rules were replaced, or the time
- * its principal had is over. Then its subscriptions are narrowed to what is left: one that names a
- * resource it may not hear of any more ends, which its client is told as of any that ends; a
- * pattern stays and covers less; what waits to be told is looked through again. Who may nothing at
- * all, or whose time is over, has its streams ended. A session stays: whoever comes back with a
- * good token finds it.
+ * What somebody may do changes while it is being told things: the rules were replaced, the time its
+ * principal had is over, or its token was taken back. Then its subscriptions are narrowed to what
+ * is left: one that names a resource it may not hear of any more ends, which its client is told as
+ * of any that ends; a pattern stays and covers less; what waits to be told is looked through again.
+ * Who may nothing at all, or is nobody any more, has its streams ended. A session stays: whoever
+ * comes back with a good token finds it.
  *
  * Requests under way are answered by the rules they began with.
  */
@@ -110,6 +110,16 @@ void core_expire_principals(struct core *core)
         }
     }
     principals_find_expiry(all, now);
+}
+
+void core_revoke_principal(struct core *core, const struct principal *who)
+{
+    list_each (it, next, &core->peers) {
+        struct peer *peer = list_entry(it, struct peer, link);
+        if (principal_is_equal(peer->who, who)) {
+            end_streams(peer);
+        }
+    }
 }
 
 /* ---- from the hub ---------------------------------------------------------------------------- */

@@ -213,6 +213,21 @@ void conn_give_up_question(struct http_conn *conn)
     refuse_for_now(conn, "the token could not be verified in time");
 }
 
+static void on_revoked(void *user, void *attached)
+{
+    struct http_worker *hw = user;
+    core_revoke_principal(hw->core, attached);
+    websocket_dismiss(hw, attached);
+    side_dismiss(hw, attached);
+}
+
+void http_review_tokens(struct http_worker *hw)
+{
+    if (hw->desk) {
+        auth_desk_review(hw->desk, on_revoked, hw);
+    }
+}
+
 /* ---- metadata -------------------------------------------------------------------------------- */
 
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path)

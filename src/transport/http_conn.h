@@ -210,6 +210,8 @@ void websocket_ask(struct http_conn *conn);
 void websocket_miss(struct http_conn *conn);
 /* Say goodbye to those that wait for no answer. */
 void websocket_drain(struct http_worker *hw);
+/* … and to those of somebody who is nobody any more. */
+void websocket_dismiss(struct http_worker *hw, const struct principal *who);
 /* http_resource.c: /resource?uri=…, and paths that are aliases of URIs */
 #define RESOURCE_PATH "/resource"
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
@@ -226,6 +228,8 @@ void conn_forget_question(struct http_conn *conn);
 void conn_give_up_question(struct http_conn *conn);
 /* The challenge to whoever lacks these scopes for what it asked; nothing without tokens. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
+/* Streams of tokens that were taken back end. */
+void http_review_tokens(struct http_worker *hw);
 /* The metadata: is it at that path (`auth` may be NULL)? */
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
 void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
@@ -240,6 +244,7 @@ void side_open(struct http_conn *conn);
 void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
 void side_drain(struct http_worker *hw);
 void side_expire(struct http_worker *hw); /* … or their token is over */
+void side_dismiss(struct http_worker *hw, const struct principal *who); /* … or taken back */
 /* Long polls: the head is written; say what there is and end; at the end of a turn. */
 struct sink *poll_begin(struct http_conn *conn);
 void poll_finish(struct http_conn *conn);

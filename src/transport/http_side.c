@@ -245,6 +245,17 @@ void side_expire(struct http_worker *hw)
     }
 }
 
+void side_dismiss(struct http_worker *hw, const struct principal *who)
+{
+    size_t pos = 0;
+    struct side_stream *s;
+    while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
+        if (principal_is_equal(s->conn->channel.who, who)) {
+            http_sink_ops.end(&s->conn->sink);
+        }
+    }
+}
+
 /* ---- long polls ------------------------------------------------------------------------------ */
 
 static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t len)

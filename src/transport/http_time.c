@@ -101,6 +101,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     cut_stalled(hw);
     if (config->auth) {
         side_expire(hw);
+        http_review_tokens(hw);
     }
     if (hw->draining) {
         websocket_drain(hw);

@@ -434,11 +434,25 @@ static bool is_done_with(const struct http_conn *conn)
            core_is_done_with(conn->hw->core, &conn->channel);
 }
 
+static const enum conn_state open_states[] = {CONN_SOCKET, CONN_ASKED};
+
+void websocket_dismiss(struct http_worker *hw, const struct principal *who)
+{
+    for (size_t i = 0; i < 2; i++) {
+        list_each (it, next, &hw->by_state[open_states[i]]) {
+            struct http_conn *conn = list_entry(it, struct http_conn, link);
+            if (principal_is_equal(conn->channel.who, who)) {
+                say_goodbye(conn, WS_POLICY, STR("the token was taken back"), true);
+                conn_want(conn);
+            }
+        }
+    }
+}
+
 void websocket_drain(struct http_worker *hw)
 {
-    static const enum conn_state open[] = {CONN_SOCKET, CONN_ASKED};
     for (size_t i = 0; i < 2; i++) {
-        list_each (it, next, &hw->by_state[open[i]]) {
+        list_each (it, next, &hw->by_state[open_states[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
             if (is_done_with(conn)) {
                 websocket_read(conn); /* whatever has come is still answered */

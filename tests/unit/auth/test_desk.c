@@ -150,10 +150,40 @@ static void a_reload_forgets(void **state)
     struct auth_answer answer = ask(f, STR("abc"));
     assert_true(str_eq(answer.identity->name, STR("bob")));
     assert_null(answer.identity->attached);
-    assert_int_equal(released, 1);
     write_file(f->path, "");
     reload(f);
     assert_int_equal(ask(f, STR("abc")).outcome, AUTH_INVALID);
+}
+
+static void on_revoked(void *user, void *attached)
+{
+    *(unsigned *)user += *(unsigned *)attached;
+}
+
+static void a_line_that_is_gone_is_told_once(void **state)
+{
+    struct fixture *f = *state;
+    static unsigned one = 1;
+    unsigned revoked = 0;
+    ask(f, STR("abc")).identity->attached = &one;
+    reload(f); /* the same file */
+    auth_desk_review(f->desk, on_revoked, &revoked);
+    assert_int_equal(revoked, 0);
+    assert_ptr_equal(ask(f, STR("abc")).identity->attached, &one);
+    write_file(f->path, "alice " ABC " read write\n"); /* may do something else now */
+    reload(f);
+    assert_int_equal(ask(f, STR("abc")).identity->scope_count, 2);
+    assert_int_equal(revoked, 0); /* not from inside an answer */
+    auth_desk_review(f->desk, on_revoked, &revoked);
+    auth_desk_review(f->desk, on_revoked, &revoked);
+    assert_int_equal(revoked, 1);
+    assert_int_equal(released, 1);
+    ask(f, STR("abc")).identity->attached = &one;
+    write_file(f->path, "");
+    reload(f);
+    auth_desk_review(f->desk, on_revoked, &revoked); /* without any question */
+    assert_int_equal(revoked, 2);
+    assert_int_equal(released, 2);
 }
 
 static void a_mistake_in_the_file_leaves_all_as_it_was(void **state)
@@ -212,6 +242,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_identity_is_remembered_with_what_was_attached, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_reload_forgets, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_line_that_is_gone_is_told_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_mistake_in_the_file_leaves_all_as_it_was, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_was_refused_is_counted_by_reason_over_all_desks,
