@@ -19,7 +19,6 @@ struct mirror {
     struct tidings_client *client;
     struct tidings_subscription *subscription;
     const char *uri, *path;
-    char watched[1024];
     char *from;  /* the version we have begins then; NULL: we have none */
     char *value; /* JSON */
     bool deleted;
@@ -69,12 +68,20 @@ static void load(struct mirror *m)
 
 /* ---- what we are told ------------------------------------------------------------------------ */
 
+/* The patches that follow the version we have. */
+static const char *options(const struct mirror *m, char text[128])
+{
+    snprintf(text, 128, "{\"baseline\":\"%s\"}", m->from);
+    return text;
+}
+
 /* From now on we have this. Whenever the connection is made again, it goes on from here. */
 static void keep(struct mirror *m)
 {
-    char options[128];
-    snprintf(options, sizeof(options), "{\"baseline\":\"%s\"}", m->from);
-    tidings_subscription_set_options(m->subscription, options, NULL);
+    char text[128];
+    if (m->subscription) {
+        tidings_subscription_set_options(m->subscription, options(m, text), NULL);
+    }
     if (!store(m)) {
         perror(m->path);
         tidings_client_stop(m->client);
@@ -172,15 +179,20 @@ static void on_signal(int number)
 static int follow(struct mirror *m, struct tidings_error *err)
 {
     struct tidings_subscribing on = {.fn = on_update, .user = m};
-    snprintf(m->watched, sizeof(m->watched), "%s/patch", m->uri);
+    char uri[1024], text[128];
+    int rc = 0;
+    snprintf(uri, sizeof(uri), "%s/patch", m->uri);
     load(m);
-    m->subscription = tidings_client_subscribe(m->client, m->watched, &on, err);
-    int rc = m->subscription ? 0 : err->code;
-    if (rc == 0 && m->from && m->value) {
+    if (m->from && m->value) {
         keep(m);
-    } else if (rc == 0) {
+    } else {
         set(&m->from, NULL);
         rc = catch_up(m);
+    }
+    if (rc == 0) {
+        on.options = options(m, text);
+        m->subscription = tidings_client_subscribe(m->client, uri, &on, err);
+        rc = m->subscription ? 0 : err->code;
     }
     tidings_client_on_state(m->client, on_state, m);
     while (rc == 0 && !is_ending) {

@@ -186,7 +186,8 @@ struct tidings_subscribing {
 };
 
 /* Watch a URI, or a pattern the server understands. Returns at once; the state callback tells what
- * the server says to it. Before or after connecting. The same URI may be subscribed to several
+ * the server says to it. Before or after connecting: it is asked for as soon as there is a
+ * connection, be it for a question. The same URI may be subscribed to several
  * times: the server is asked once, everybody is told. At most 1000 URIs.
  *
  * An update goes to the subscriptions that it names (`subscribedUri`). Where the server names none,

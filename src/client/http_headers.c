@@ -73,8 +73,9 @@ int header_lines_init(struct header_lines *h, const struct tidings_client *c,
         put_modern(h, m);
     }
     if (o->token || o->on_token) {
-        settings_put_token(o, next_line(h));
-        h->count -= h->lines[h->count - 1].len == 0 ? 1 : 0;
+        struct buf *line = next_line(h);
+        settings_put_token(o, line);
+        h->count -= line->len == 0 && !line->failed ? 1 : 0;
     }
     for (size_t i = 0; i < h->count && rc == 0; i++) {
         rc = h->lines[i].failed;

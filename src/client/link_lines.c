@@ -54,6 +54,11 @@ static void on_bytes(void *user, struct tidings_str bytes)
 static void on_end(void *user, const struct tidings_error *why)
 {
     struct lines_link *l = user;
+    struct tidings_str line;
+    /* A last line may lack its end. */
+    if (l->base.client->is_open && line_reader_finish(&l->reader, &line) == LINE_READY) {
+        link_message(l->base.client, line, 0, 0);
+    }
     link_lost(l->base.client, why);
 }
 

@@ -27,7 +27,7 @@ struct fake {
     unsigned opened;
 };
 
-/* A client of it; `options` may be NULL. Destroyed with tidings_client_destroy. */
+/* A client of it; `options` may be NULL. Destroyed with tidings_client_destroy. NULL: no memory. */
 struct tidings_client *fake_client(struct fake *f, fake_fn fn, void *user,
                                    const struct tidings_client_options *options);
 /* The server says this; NULL: it ends the connection. */

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Servers that are launched: shell scripts that say what a test wants.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "base/clock.h"
+
+/* A legacy server: it refuses the first request and is initialized by the second, whose ids are
+ * known (the program's own question is number 1). Then it does what comes after. */
+#define INITIALIZED                                                                                \
+    "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32601,"                \
+    "\"message\":\"x\"}}'\n"                                                                       \
+    "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"protocolVersion\":"           \
+    "\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"sh\",\"version\":\"1\"}}}'\n"   \
+    "read -r line; read -r line\n"
+
+static struct tidings_client *launch(const char *script, const struct tidings_client_options *o)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+    struct tidings_error err = {0};
+    struct tidings_client *c = tidings_client_launch(argv, o, &err);
+    assert_non_null(c);
+    return c;
+}
+
+static void a_script_can_be_a_server(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0};
+    static const char *const env[] = {"PATH=/usr/bin:/bin", "WHAT=it", NULL};
+    struct tidings_client_options o = {.env = env, .directory = "/"};
+    struct tidings_client *c =
+        launch(INITIALIZED
+               "echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"is\":\"'$WHAT' in '$PWD'\"}}'",
+               &o);
+    char *text = tidings_client_request(c, "q", NULL, &err);
+    assert_string_equal(text, "{\"is\":\"it in /\"}");
+    tidings_free(text);
+    assert_string_equal(tidings_client_info(c)->transport, "stdio");
+    tidings_client_destroy(c);
+}
+
+static void an_answer_without_a_line_end_counts_when_it_ends(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0};
+    struct tidings_client *c =
+        launch(INITIALIZED "printf '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}'", NULL);
+    char *text = tidings_client_request(c, "q", NULL, &err);
+    assert_string_equal(text, "{}");
+    tidings_free(text);
+    tidings_client_destroy(c);
+}
+
+static void how_it_ended_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script, *text;
+    } cases[] = {
+        {INITIALIZED "exit 7", "'sh' ended with status 7"},
+        {INITIALIZED "kill -9 $$", "'sh' was ended by signal 9"},
+        {INITIALIZED "exec >&-; read -r line", "'sh' closed its output"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tidings_error err = {0};
+        struct tidings_client *c = launch(cases[i].script, NULL);
+        assert_null(tidings_client_request(c, "q", NULL, &err));
+        assert_int_equal(err.code, TIDINGS_E_CLOSED);
+        assert_string_equal(err.text, cases[i].text);
+        tidings_client_destroy(c);
+    }
+}
+
+static void what_cannot_be_launched_is_told(void **state)
+{
+    (void)state;
+    const char *const none[] = {"/no/such/program", NULL};
+    const char *const empty[] = {NULL};
+    struct tidings_error err = {0};
+    assert_null(tidings_client_launch(empty, NULL, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    struct tidings_client *c = tidings_client_launch(none, NULL, &err);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_NOTFOUND);
+    tidings_client_destroy(c);
+}
+
+struct heard {
+    struct tidings_client *client;
+    char text[256];
+};
+
+static void on_stderr(void *user, struct tidings_str bytes)
+{
+    struct heard *h = user;
+    size_t len = strlen(h->text);
+    snprintf(h->text + len, sizeof(h->text) - len, "%.*s", (int)bytes.len, bytes.ptr);
+    if (strchr(h->text, '\n')) {
+        tidings_client_stop(h->client);
+    }
+}
+
+static void its_standard_error_can_be_heard(void **state)
+{
+    (void)state;
+    struct heard h = {.text = ""};
+    struct tidings_client_options o = {.on_stderr = on_stderr, .stderr_user = &h};
+    h.client = launch("echo trouble >&2; read -r line; read -r line", &o);
+    assert_int_equal(tidings_client_run(h.client, NULL), 0);
+    assert_string_equal(h.text, "trouble\n");
+    tidings_client_destroy(h.client);
+}
+
+/* It takes neither the end of its input nor SIGTERM for an answer. */
+static void one_that_will_not_end_is_killed(void **state)
+{
+    (void)state;
+    struct heard h = {.text = ""};
+    struct tidings_client_options o = {.on_stderr = on_stderr, .stderr_user = &h};
+    h.client = launch("trap '' TERM; echo $$ >&2; while :; do sleep 1; done", &o);
+    while (!strchr(h.text, '\n')) {
+        assert_true(tidings_client_step(h.client, -1, NULL) >= 0);
+    }
+    pid_t pid = (pid_t)strtol(h.text, NULL, 10);
+    assert_int_equal(kill(pid, 0), 0);
+    uint64_t before = clock_monotonic_ms();
+    tidings_client_destroy(h.client);
+    assert_true(clock_monotonic_ms() - before >= 4000);
+    assert_int_equal(kill(pid, 0), -1);
+}
+
+struct states {
+    struct tidings_client *client;
+    int disconnected;
+};
+
+static void on_state(void *user, const struct tidings_client_event *e)
+{
+    struct states *s = user;
+    if (e->state == TIDINGS_CLIENT_DISCONNECTED && ++s->disconnected == 3) {
+        tidings_client_stop(s->client);
+    }
+}
+
+static void one_that_ends_is_launched_again(void **state)
+{
+    (void)state;
+    struct states s = {0};
+    struct tidings_client_options o = {.retry_min_ms = 1, .retry_max_ms = 2};
+    s.client = launch("exit 1", &o);
+    tidings_client_on_state(s.client, on_state, &s);
+    assert_int_equal(tidings_client_run(s.client, NULL), 0);
+    assert_int_equal(s.disconnected, 3);
+    tidings_client_destroy(s.client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_script_can_be_a_server),
+        cmocka_unit_test(an_answer_without_a_line_end_counts_when_it_ends),
+        cmocka_unit_test(how_it_ended_is_told),
+        cmocka_unit_test(what_cannot_be_launched_is_told),
+        cmocka_unit_test(its_standard_error_can_be_heard),
+        cmocka_unit_test(one_that_will_not_end_is_killed),
+        cmocka_unit_test(one_that_ends_is_launched_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Links against servers that do not behave: WebSocket handshakes and frames, lines that never end;
+ * and what goes out with every request.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "support/scripted_server.h"
+#include "wire/ws.h"
+
+static void has(const struct scripted_request *r, const char *part)
+{
+    if (!strcasestr(r->head, part)) {
+        fprintf(stderr, "missing '%s' in\n%s\n", part, r->head);
+        abort(); /* cmocka's asserts belong to the main thread */
+    }
+}
+
+/* ---- headers --------------------------------------------------------------------------------- */
+
+static void wanting_headers(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    has(r, "\r\nAuthorization: Bearer fresh\r\n");
+    has(r, "\r\nX-Team: blue and green\r\n");
+    if (!scripted_discovered(r)) {
+        scripted_result(r, "", "{\"contents\":[]}");
+    }
+}
+
+static char *on_token(void *user)
+{
+    char *token = tidings_alloc(6);
+    ++*(int *)user;
+    if (token) {
+        snprintf(token, 6, "fresh");
+    }
+    return token;
+}
+
+static void token_and_headers_go_with_every_request(void **state)
+{
+    (void)state;
+    static const char *const headers[] = {"X-Team: blue and green", NULL};
+    struct scripted_server server;
+    int asked = 0;
+    struct tidings_client_options o = {
+        .headers = headers, .token = "stale", .on_token = on_token, .token_user = &asked};
+    scripted_start(&server, wanting_headers, NULL);
+    struct tidings_client *c = tidings_client_create(server.url, &o, NULL);
+    char *text = tidings_client_read(c, "x:/a", NULL);
+    assert_non_null(text);
+    tidings_free(text);
+    assert_int_equal(asked, 2);
+    tidings_client_destroy(c);
+    scripted_stop(&server);
+}
+
+static void options_that_cannot_be_sent_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {{"no colon"}, {": x"}, {"A: b\r\nC: d"}, {"A b: c"}};
+    struct tidings_error err = {0};
+    for (size_t i = 0; i < 4; i++) {
+        struct tidings_client_options o = {.headers = bad[i]};
+        assert_null(tidings_client_create("http://127.0.0.1:1/", &o, &err));
+        assert_int_equal(err.code, TIDINGS_E_INVALID);
+    }
+    struct tidings_client_options o = {.token = "a b"};
+    assert_null(tidings_client_create("http://127.0.0.1:1/", &o, &err));
+    o = (struct tidings_client_options){.version = "2099-01-01"};
+    assert_null(tidings_client_create("http://127.0.0.1:1/", &o, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+}
+
+static void addresses_are_what_they_claim(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "ws://h",      "wss://h:1/a?b", "ws://[::1]:1/",        "tcp://h:1",
+        "tls://h:443", "unix:/a b",     "http+unix:/run/x.sock"};
+    static const char *const bad[] = {
+        "ws://", "ws://u@h/",  "ws://h/a#b",  "ws://h:0/", "ws://h:99999/",
+        "ws:/h", "tcp://h",    "tcp://h:1/x", "tcp://:1",  "tls://",
+        "unix:", "http+unix:", "wss://h:x",   "ws://h?x"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct tidings_error err = {0};
+        struct tidings_client *c = tidings_client_create(good[i], NULL, &err);
+        if (!c && err.code != TIDINGS_E_UNSUPPORTED) {
+            fail_msg("%s: %s", good[i], err.text);
+        }
+        tidings_client_destroy(c);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct tidings_error err = {0};
+        if (tidings_client_create(bad[i], NULL, &err) || err.code != TIDINGS_E_INVALID) {
+            fail_msg("%s: %d", bad[i], err.code);
+        }
+    }
+}
+
+/* ---- WebSocket ------------------------------------------------------------------------------- */
+
+static void put(const struct scripted_request *r, const void *bytes, size_t len)
+{
+    if (send(r->fd, bytes, len, MSG_NOSIGNAL) != (ssize_t)len) {
+        return; /* the client has gone, as it may */
+    }
+}
+
+static void put_frame(const struct scripted_request *r, enum ws_opcode opcode, const char *text)
+{
+    char header[WS_MAX_HEADER];
+    size_t len = (size_t)(ws_write_header(header, opcode, strlen(text)) - header);
+    put(r, header, len);
+    put(r, text, strlen(text));
+}
+
+static void grant(const struct scripted_request *r)
+{
+    char accept[WS_ACCEPT_BYTES], head[256];
+    const char *key = strcasestr(r->head, "sec-websocket-key: ");
+    has(r, "Upgrade: websocket");
+    has(r, "Sec-WebSocket-Protocol: mcp");
+    if (!key || ws_write_accept(tidings_strn(key + 19, 24), accept) < 0) {
+        abort();
+    }
+    snprintf(head, sizeof(head),
+             "HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+             "Sec-WebSocket-Accept: %s\r\n\r\n",
+             accept);
+    scripted_send(r, head);
+}
+
+/* The next message of the client; its kind. */
+static enum ws_event hear(const struct scripted_request *r, struct ws_reader *reader,
+                          struct ws_message *m)
+{
+    static _Thread_local char bytes[4096];
+    enum ws_event event;
+    while ((event = ws_reader_next(reader, m)) == WS_MORE) {
+        ssize_t n = recv(r->fd, bytes, sizeof(bytes), 0);
+        if (n <= 0) {
+            return WS_FAILED;
+        }
+        ws_reader_feed(reader, bytes, (size_t)n);
+    }
+    return event;
+}
+
+/* Grants, answers the first question, pings, waits for the pong, says goodbye. */
+static void polite(struct scripted_server *s, const struct scripted_request *r)
+{
+    struct ws_reader *reader = ws_reader_create(65536, NULL);
+    struct ws_message m;
+    (void)s;
+    grant(r);
+    if (hear(r, reader, &m) != WS_TEXT) {
+        abort();
+    }
+    put_frame(r, WS_OP_PING, "there?");
+    if (hear(r, reader, &m) != WS_PONG || m.payload.len != 6) {
+        abort();
+    }
+    put_frame(r, WS_OP_TEXT, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":" DISCOVERED "}");
+    scripted_await_close(r);
+    ws_reader_destroy(reader);
+}
+
+static struct tidings_client *websocket(struct scripted_server *server, scripted_fn fn)
+{
+    char url[80];
+    struct tidings_client_options o = {.max_bytes = 1024, .timeout_ms = 10000, .probe_ms = 10000};
+    scripted_start(server, fn, NULL);
+    snprintf(url, sizeof(url), "ws%s", server->url + 4);
+    return tidings_client_create(url, &o, NULL);
+}
+
+static void a_websocket_is_agreed_on_and_pings_are_answered(void **state)
+{
+    (void)state;
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    struct tidings_client *c = websocket(&server, polite);
+    if (!c) {
+        scripted_stop(&server);
+        skip();
+    }
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_string_equal(tidings_client_info(c)->transport, "websocket");
+    tidings_client_destroy(c);
+    scripted_stop(&server);
+}
+
+static void wrong_proof(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    scripted_send(r, "HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                     "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n");
+    scripted_await_close(r);
+}
+
+static void no_websocket(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    scripted_reply(r, 404, "", "text/plain", "");
+}
+
+static void endless_head(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    scripted_send(r, "HTTP/1.1 101 x\r\n");
+    for (int i = 0; i < 3000; i++) {
+        scripted_send(r, "X-Padding: 01234567890123456789\r\n");
+    }
+    scripted_await_close(r);
+}
+
+static void too_large(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    grant(r);
+    put(r, "\x81\x7e\xff\xff{}", 6);
+    scripted_await_close(r);
+}
+
+static void masking(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    grant(r);
+    put(r, "\x81\x82\0\0\0\0{}", 8);
+    scripted_await_close(r);
+}
+
+static void unwilling(struct scripted_server *s, const struct scripted_request *r)
+{
+    char frame[2 + WS_MAX_CONTROL];
+    (void)s;
+    grant(r);
+    put(r, frame, ws_write_close(frame, 1008, STR("not you")));
+    scripted_await_close(r);
+}
+
+static void a_websocket_that_is_wrong_is_given_up(void **state)
+{
+    (void)state;
+    static const struct {
+        scripted_fn server;
+        int code;
+        const char *text;
+    } cases[] = {
+        {wrong_proof, TIDINGS_E_PARSE, "the server's WebSocket handshake is wrong"},
+        {no_websocket, TIDINGS_E_NOTFOUND, "no WebSocket at that address (HTTP 404)"},
+        {endless_head, TIDINGS_E_LIMIT, NULL},
+        {too_large, TIDINGS_E_LIMIT, "the message is larger than is accepted here"},
+        {unwilling, TIDINGS_E_DENIED, "the server ended the connection (1008: not you)"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct scripted_server server;
+        struct tidings_error err = {0};
+        struct tidings_client *c = websocket(&server, cases[i].server);
+        if (!c) {
+            scripted_stop(&server);
+            skip();
+        }
+        int rc = tidings_client_connect(c, &err);
+        if (rc != cases[i].code || (cases[i].text && strcmp(err.text, cases[i].text) != 0)) {
+            fail_msg("%zu: %d %s", i, rc, err.text);
+        }
+        tidings_client_destroy(c);
+        scripted_stop(&server);
+    }
+}
+
+/* Who breaks the rules of frames is no legacy server: it is asked once more, then given up. */
+static void masked_frames_of_a_server_are_an_error(void **state)
+{
+    (void)state;
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    struct tidings_client *c = websocket(&server, masking);
+    if (!c) {
+        scripted_stop(&server);
+        skip();
+    }
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_CLOSED);
+    assert_string_equal(err.text, "frames of a server are not masked");
+    tidings_client_destroy(c);
+    scripted_stop(&server);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void a_line_without_end_is_given_up(void **state)
+{
+    (void)state;
+    static const char *const argv[] = {"sh", "-c", "yes 012345678901234 | tr -d '\\n'", NULL};
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.max_bytes = 65536};
+    struct tidings_client *c = tidings_client_launch(argv, &o, &err);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_LIMIT);
+    tidings_client_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(token_and_headers_go_with_every_request),
+        cmocka_unit_test(options_that_cannot_be_sent_are_refused),
+        cmocka_unit_test(addresses_are_what_they_claim),
+        cmocka_unit_test(a_websocket_is_agreed_on_and_pings_are_answered),
+        cmocka_unit_test(a_websocket_that_is_wrong_is_given_up),
+        cmocka_unit_test(masked_frames_of_a_server_are_an_error),
+        cmocka_unit_test(a_line_without_end_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
