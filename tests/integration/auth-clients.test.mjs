@@ -15,7 +15,7 @@ import {
     UnauthorizedError as ModernUnauthorized,
 } from '@modelcontextprotocol/client';
 
-import { Owner, start } from './lib/authorization-server.mjs';
+import { BRIEF, EXPIRY, Owner, start } from './lib/authorization-server.mjs';
 import { defer } from './lib/cleanup.mjs';
 import { updates } from './lib/rpc.mjs';
 import { eventually, Inbox, within } from './lib/wait.mjs';
@@ -77,7 +77,7 @@ for (const era of ['legacy', 'modern']) {
 
 test('the official legacy client hears of changes, and again after its token has expired', async (t) => {
     const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
-    authority.seconds = 5;
+    authority.seconds = BRIEF;
     const { client, received, owner } = await connect(t, 'legacy', server);
     await client.subscribeResource({ uri });
     const first = owner.held.access_token;
@@ -85,28 +85,28 @@ test('the official legacy client hears of changes, and again after its token has
     await received.next(updates(uri), 'an update');
     authority.seconds = 3600;
     /* The stream ends with the token; whatever the client does next, it does with another one. */
-    await eventually(() => owner.held.access_token !== first, 'a new token was got', 60_000);
+    await eventually(() => owner.held.access_token !== first, 'a new token was got', EXPIRY);
     server.tree.replace('a.txt', '3');
-    await received.next(updates(uri), 'an update after the token expired', 60_000);
+    await received.next(updates(uri), 'an update after the token expired', EXPIRY);
     assert.equal((await client.readResource({ uri })).contents[0].text, '3');
     assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
 });
 
 test('the official modern client listens, and again after its token has expired', async (t) => {
     const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
-    authority.seconds = 5;
+    authority.seconds = BRIEF;
     const { client, received, owner } = await connect(t, 'modern', server);
     const first = owner.held.access_token;
     const open = await client.listen({ resourceSubscriptions: [uri] });
     server.tree.replace('a.txt', '2');
     await received.next(updates(uri), 'an update');
     authority.seconds = 3600;
-    const cause = await within(open.closed, 'the end of the listen', 60_000);
+    const cause = await within(open.closed, 'the end of the listen', EXPIRY);
     assert.equal(cause, 'graceful');
     const again = await client.listen({ resourceSubscriptions: [uri] });
     assert.notEqual(owner.held.access_token, first);
     server.tree.replace('a.txt', '3');
-    await received.next(updates(uri), 'an update after the token expired', 60_000);
+    await received.next(updates(uri), 'an update after the token expired', EXPIRY);
     assert.equal((await client.readResource({ uri })).contents[0].text, '3');
     assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
     await again.close();

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 
-import { AuthorizationServer, start, statusOf } from './lib/authorization-server.mjs';
+import { AuthorizationServer, BRIEF, EXPIRY, start, statusOf } from './lib/authorization-server.mjs';
 import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { call, listen, modern, Session, updates } from './lib/rpc.mjs';
 import { as, challenge, TokenFile } from './lib/tokens.mjs';
@@ -33,12 +33,14 @@ test('a flood of unknown keys costs the authorization server next to nothing', a
     const { authority, show, uri } = await start(t, { fetched: true });
     assert.equal(await statusOf(await show(), uri), 200);
     const before = authority.asked('/jwks');
+    const begun = Date.now();
     for (let i = 0; i < 60; i += 1) {
         const forged = await show({ header: { kid: `k${i}` } });
         assert.equal(await statusOf(forged, uri), 401);
     }
     const more = authority.asked('/jwks') - before;
-    assert.ok(more <= 4, `${more} fetches for 60 unknown keys`);
+    const allowed = 4 + (Date.now() - begun) / 30_000; // three at once, then one in 30 s
+    assert.ok(more <= allowed, `${more} fetches for 60 unknown keys`);
     assert.equal(await statusOf(await show({ sub: 'bob' }), uri), 200, 'others are not in their way');
 });
 
@@ -144,7 +146,7 @@ test('what is no JWT is asked about, with credentials, and remembered for a mome
 
 test('a stream ends in order when its token does, and a session goes on with the next', async (t) => {
     const { server, authority, show, uri } = await start(t, { args: ['--auth-leeway', '0', '--legacy-sse'] });
-    authority.seconds = 4;
+    authority.seconds = BRIEF;
     const brief = await show();
     const open = await listen(brief, { resourceSubscriptions: [uri] });
     const session = await Session.open(brief);
@@ -157,11 +159,11 @@ test('a stream ends in order when its token does, and a session goes on with the
     await open.events.message(updates(uri), 'an update');
     await stream.message(updates(uri), 'an update');
     const last = stream.seen.findLast((item) => item.id).id;
-    const end = await open.events.message((m) => m.id === open.id && m.result, 'the result of the listen', 30_000);
+    const end = await open.events.message((m) => m.id === open.id && m.result, 'the result of the listen', EXPIRY);
     assert.equal(end.result.resultType, 'complete');
-    await within(open.events.over, 'the end of the listen', 30_000);
-    await within(stream.over, 'the end of the stream', 30_000);
-    await within(sse.events.over, 'the end of HTTP+SSE', 30_000);
+    await within(open.events.over, 'the end of the listen', EXPIRY);
+    await within(stream.over, 'the end of the stream', EXPIRY);
+    await within(sse.events.over, 'the end of HTTP+SSE', EXPIRY);
     await ws.write({ jsonrpc: '2.0', id: 1, method: 'ping' });
     const goodbye = await ws.frames.next((frame) => frame.code, 'the goodbye of the WebSocket');
     assert.deepEqual([goodbye.code, goodbye.reason], [1008, 'the token has expired']);

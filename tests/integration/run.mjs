@@ -17,11 +17,11 @@ import { slow } from './lib/wait.mjs';
 const CORE = [
     'eras', 'sessions', 'listen', 'http', 'security-hosts', 'security-paths', 'security-input', 'watch',
     'options', 'subscriptions', 'churn', 'prompts', 'schemas', 'transport-tcp', 'transport-unix', 'sockets',
-    'legacy-sse', 'tls',
+    'legacy-sse', 'tls', 'auth', 'auth-keys',
 ];
 
 // What the thread of the turns does: watching directories is another's, signals are the program's.
-const STEPPED = CORE.filter((name) => !['watch', 'schemas', 'tls'].includes(name));
+const STEPPED = CORE.filter((name) => !['watch', 'schemas', 'tls', 'auth'].includes(name));
 const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
 
 const here = path.dirname(fileURLToPath(import.meta.url));

@@ -16,6 +16,7 @@ import { modern } from './rpc.mjs';
 import { serve } from './server.mjs';
 import { as } from './tokens.mjs';
 import { Tree } from './tree.mjs';
+import { slow } from './wait.mjs';
 
 const random = () => randomBytes(16).toString('base64url');
 const seconds = () => Math.floor(Date.now() / 1000);
@@ -316,6 +317,11 @@ export async function start(t, { issuer, fetched = false, args = [] } = {}) {
     const show = async (options) => as(server, await authority.token(server.url, options));
     return { server, authority, show, file, uri: server.uri('a.txt') };
 }
+
+/** Seconds for which a token is good that is to expire in a test, and ms to wait until it has: both are long, for
+ * everything before its end has to happen in time on a busy machine. */
+export const BRIEF = slow > 1 ? 30 : 10;
+export const EXPIRY = (BRIEF + 60) * 1000;
 
 /** What reading `uri` is answered with. */
 export const statusOf = async (server, uri) =>
