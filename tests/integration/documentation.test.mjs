@@ -141,6 +141,19 @@ test('what a page shows for CMake is what the installed library is tested with',
     }
 });
 
+test('every test that a page names is there, and every page it links to', () => {
+    for (const page of pages(root)) {
+        const text = fs.readFileSync(path.join(root, page), 'utf8');
+        for (const [, name] of text.matchAll(/`([a-z-]+\.test\.mjs)`/g)) {
+            assert.ok(fs.existsSync(path.join(root, 'tests/integration', name)), `${page} names ${name}`);
+        }
+        for (const [, link] of text.matchAll(/\]\(([^)#:\s]+)(#[^)]*)?\)/g)) {
+            const file = path.join(root, path.dirname(page), link);
+            assert.ok(fs.existsSync(file), `${page} links to ${link}`);
+        }
+    }
+});
+
 // ---- what would make a page fail ------------------------------------------------------------------
 
 const wrong = [
