@@ -7,6 +7,7 @@
 #include "core/core.h"
 #include "core/handling.h"
 #include "core/resource.h"
+#include "uri/uri.h"
 #include "json/pointer.h"
 
 #define BLOCK_DEPTH 32u /* nesting of JSON that a handler hands in */
@@ -26,6 +27,30 @@ struct tidings_str tidings_call_name(const struct tidings_call *h)
 struct tidings_str tidings_call_origin(const struct tidings_call *h)
 {
     return h->origin.len <= ORIGIN_MAX ? h->origin : STR_EMPTY;
+}
+
+struct tidings_str tidings_call_principal(const struct tidings_call *h)
+{
+    return h->who ? h->who->name : STR_EMPTY;
+}
+
+_Static_assert((int)TIDINGS_ACCESS_LIST == (int)ACCESS_LIST &&
+                   (int)TIDINGS_ACCESS_READ == (int)ACCESS_READ &&
+                   (int)TIDINGS_ACCESS_SUBSCRIBE == (int)ACCESS_SUBSCRIBE &&
+                   (int)TIDINGS_ACCESS_WRITE == (int)ACCESS_WRITE,
+               "one order");
+
+bool tidings_call_may(const struct tidings_call *h, enum tidings_access what,
+                      struct tidings_str uri)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    bool needs_read = what == TIDINGS_ACCESS_SUBSCRIBE || what == TIDINGS_ACCESS_WRITE;
+    bool may = uri_canonical(uri, &text, NULL) == 0 &&
+               access_allows(h->who, (enum access_op)what, buf_str(&text)) &&
+               (!needs_read || access_allows(h->who, ACCESS_READ, buf_str(&text)));
+    buf_deinit(&text);
+    return may;
 }
 
 static struct tidings_str as_text(struct buf *out, const struct json *value)

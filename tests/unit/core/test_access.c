@@ -21,6 +21,7 @@
 #include "support/bench_core.h"
 #include "support/bench_json.h"
 #include "support/bench_subs.h"
+#include "support/bench_tool.h"
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 #undef malloc
@@ -243,6 +244,41 @@ static void a_read_tells_no_number_to_who_may_not_see_everything(void **state)
     bench_is(&b, "bob", "");
     text = ask("resources/read", "\"uri\":\"mem://x/open/reg\"");
     assert_non_null(json_at(text, "result|_meta|dev.tidings/version"));
+}
+
+static void ask_what_it_may(void *user, struct tidings_call *h)
+{
+    (void)user;
+    static const char *const uris[] = {"MEM://x/open/d", "mem://x/hidden/b", "no uri"};
+    char text[128];
+    size_t len = (size_t)snprintf(text, sizeof(text), "%.*s", STR_ARG(tidings_call_principal(h)));
+    for (size_t i = 0; i < COUNT(uris); i++) {
+        for (unsigned op = TIDINGS_ACCESS_LIST; op <= TIDINGS_ACCESS_WRITE; op++) {
+            bool yes = tidings_call_may(h, (enum tidings_access)op, tidings_str(uris[i]));
+            text[len++] = yes ? '1' : '0';
+        }
+    }
+    tidings_call_done(h, tidings_call_text(h, tidings_strn(text, len), NULL), NULL);
+}
+
+static void a_handler_can_ask_who_calls_and_what_it_may(void **state)
+{
+    (void)state;
+    static const struct bench_rule rules[] = {
+        {"ada", NULL, "mem://x/open/**", 1u << ACCESS_LIST | 1u << ACCESS_WRITE},
+        {"cleo", NULL, "mem://x/open/**", BENCH_ALL}};
+    bench_rules(&b, rules, COUNT(rules));
+    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = ask_what_it_may});
+    bench_settle(&b);
+    static const char *const rows[][2] = {{"ada", "ada100000000000"},
+                                          {"cleo", "cleo111100000000"},
+                                          {"", "000000000000"},
+                                          {NULL, "111111110000"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        bench_is(&b, rows[i][0], "");
+        assert_json(ask("tools/call", "\"name\":\"t\",\"arguments\":{}"), "result|content|0|text",
+                    rows[i][1]);
+    }
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -480,6 +516,7 @@ int main(void)
         TEST(lists_hold_what_one_may_list_and_tell_of_nothing_else),
         TEST(denied_is_answered_like_absent),
         TEST(a_read_tells_no_number_to_who_may_not_see_everything),
+        TEST(a_handler_can_ask_who_calls_and_what_it_may),
         TEST(a_pattern_brings_what_one_may_hear_of),
         TEST(where_it_moved_from_is_told_to_those_who_may_know),
         cmocka_unit_test(hidden_changes_leave_no_trace_in_a_listen),
