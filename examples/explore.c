@@ -5,7 +5,7 @@
  *     explore http://127.0.0.1:7777/mcp info
  *     explore unix:/run/tidings.sock list resources
  *     explore wss://example.org/mcp read file:///docs/a.md
- *     explore -- npx some-server ; watch demo://a 3
+ *     explore -- npx some-server ; watch demo://a 3 [TOOL to call then]
  *
  * A launched server's command ends at a lone ";". Answers are printed as JSON, one per line.
  */
@@ -17,7 +17,8 @@
 #include <tidings/tidings.h>
 
 static struct tidings_client *client;
-static long left; /* updates to wait for */
+static long left;         /* updates to wait for */
+static const char *after; /* a tool to call once the server watches */
 
 static void print(struct tidings_str text)
 {
@@ -64,6 +65,10 @@ static void on_state(void *user, const struct tidings_client_event *event)
     (void)user;
     fprintf(stderr, "%s %.*s %.*s\n", names[event->state], (int)event->uri.len, event->uri.ptr,
             (int)event->reason.len, event->reason.ptr);
+    if (event->state == TIDINGS_CLIENT_WATCHING && after) {
+        tidings_free(tidings_client_call(client, after, NULL, NULL, NULL, NULL));
+        after = NULL;
+    }
 }
 
 static void on_signal(int number)
@@ -173,6 +178,7 @@ int main(int argc, char **argv)
         signal(SIGTERM, on_signal);
         signal(SIGINT, on_signal);
         const char *a = at + 1 < argc ? argv[at + 1] : NULL;
+        after = at + 3 < argc ? argv[at + 3] : NULL;
         rc = explore(argv[at], a, a && at + 2 < argc ? argv[at + 2] : NULL, &err);
     }
     if (rc < 0) {

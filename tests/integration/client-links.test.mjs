@@ -7,7 +7,8 @@ import path from 'node:path';
 import { test } from 'node:test';
 
 import { Certificates } from './lib/certs.mjs';
-import { explore, watched } from './lib/explore.mjs';
+import { explore, explorer, PATIENCE, watched } from './lib/explore.mjs';
+import { freePort } from './lib/port.mjs';
 import { BIN, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
@@ -98,6 +99,29 @@ test('a version the server does not speak is an error', async (t) => {
     const legacy = await explore(t, old.url, 'info', { env: { VERSION: '2025-11-25' }, status: 69 });
     assert.match(legacy.stderr, /speaks 2025-06-18, not 2025-11-25/);
 });
+
+for (const [name, scheme] of [['lines', 'tcp://'], ['websocket', 'ws://'], ['http', 'http://']]) {
+    test(`${name}: a server that died is watched again when it is back`, async (t) => {
+        const tree = new Tree(t, files);
+        const port = await freePort();
+        const args = name === 'lines' ? ['--tcp', `127.0.0.1:${port}`] : [];
+        const http = name === 'lines' ? '127.0.0.1:0' : `127.0.0.1:${port}`;
+        const start = () => serve(t, { tree, args, http });
+        const server = await start();
+        const watching = explorer(t, `${scheme}127.0.0.1:${port}${name === 'lines' ? '' : '/mcp'}`, ['watch', tree.uri('a.txt'), '1000000']);
+        const heard = (what) => watching.lines.next((line) => line.startsWith(what), what, PATIENCE);
+        await heard('watching');
+        tree.write('a.txt', 'two\n');
+        await watching.stdout.next(() => true, 'an update', PATIENCE);
+        await server.kill();
+        await heard('disconnected');
+        await start();
+        await heard('watching');
+        const before = watching.stdout.seen.length;
+        tree.write('a.txt', 'three\n');
+        await watching.stdout.next(() => watching.stdout.seen.length > before, 'another update', PATIENCE);
+    });
+}
 
 test('what is not there is not found, over every link', async (t) => {
     const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0'] });

@@ -65,6 +65,13 @@ test('server-everything over HTTP+SSE', async (t) => {
     await tour(t, `http://127.0.0.1:${port}/sse`, 'http+sse');
 });
 
+test('server-everything tells of a resource once its tool is called', async (t) => {
+    const uri = 'demo://resource/dynamic/text/1';
+    const target = [node, everything, 'stdio'];
+    const { lines } = await explore(t, target, 'watch', uri, '1', 'toggle-subscriber-updates');
+    assert.deepEqual(lines, [`updated ${uri} ${uri}`]);
+});
+
 /* ---- the official SDK ------------------------------------------------------------------------ */
 
 async function counted(t, target, expected) {
