@@ -159,7 +159,7 @@ static void on_update(void *user, const struct tidings_client_update *update)
 
 static void on_state(void *user, const struct tidings_client_event *event)
 {
-    if (event->state == TIDINGS_CLIENT_REFUSED) {
+    if (event->state == TIDINGS_CLIENT_REFUSED || event->state == TIDINGS_CLIENT_LOST) {
         catch_up(user); /* deleted, or our version is forgotten */
     }
 }

@@ -12,8 +12,8 @@
  * and spoken to over its standard input and output. Both eras of the protocol are spoken: the
  * client asks `server/discover` first and falls back to `initialize`, and remembers which it was. A
  * connection that is lost is made again, with growing pauses, and everything is subscribed to
- * again; changes in between may be missed unless the server keeps them, and the state callback says
- * so.
+ * again, from where it was: with the cursor of a server that has one, or Last-Event-ID. What the
+ * server then tells twice, by its version, the program hears once.
  *
  * Threads. One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
  *
@@ -171,7 +171,6 @@ struct tidings_client_update {
     struct tidings_str version; /* of the resource, as the server counts; empty: not said */
     struct tidings_str cursor;  /* everything up to here was told; empty: not said */
     bool synthetic; /* the server did not say it: the client found it out by comparing */
-    bool replayed;  /* it happened while the connection was lost, and was told afterwards */
     bool truncated; /* the server could not tell everything: there may have been more changes */
 };
 typedef void (*tidings_client_update_fn)(void *user, const struct tidings_client_update *update);

@@ -6,6 +6,7 @@
  *     inbound.c       a message that came: an answer, a notification, a request
  *     outbound.c       numbers, waiting requests, deadlines, cancellation
  *     connecting.c    opening, which era, the pause before the next attempt
+ *     resume.c        where the stream was, what was told
  *     watching.c      what is subscribed to; watching_modern.c and watching_legacy.c: how
  *     event.c         what the program hears, kept until a step hands it over
  *     client.c        life, running; ask.c, list.c, walk.c: questions that wait for their answer
@@ -28,6 +29,7 @@
 #include "base/map.h"
 #include "client/link.h"
 #include "client/pump.h"
+#include "client/resume.h"
 #include "client/settings.h"
 #include "json/json.h"
 
@@ -56,11 +58,13 @@ struct watch {
     char *uri;
     char *options; /* JSON object, or NULL */
     struct list subscriptions;
-    int64_t asked; /* legacy: number of the subscribe under way; modern: of the last listen that
-                    * names it */
+    uint64_t number; /* never used again */
+    int64_t asked;   /* legacy: number of the subscribe under way; modern: of the last listen that
+                      * names it */
     bool is_accepted;
-    bool is_judged; /* accepted or refused in the present connection */
-    bool is_ending; /* nobody is left */
+    bool is_judged;    /* accepted or refused in the present connection */
+    bool was_accepted; /* … or in one before: it goes on from there */
+    bool is_ending;    /* nobody is left */
 };
 
 struct tidings_subscription {
@@ -117,13 +121,18 @@ struct tidings_client {
     /* watching.c */
     struct list watches;
     size_t watch_count;
-    bool has_watched;         /* at least one URI was ever accepted */
-    bool is_interrupted;      /* … and the connection was lost since */
-    bool is_streaming;        /* legacy: the server can be heard */
-    bool is_stale;            /* modern: the set changed since `coming` began */
-    bool has_ended;           /* a subscription, in a callback */
-    int64_t listen, coming;   /* modern: the listen that is heard, the one that shall replace it */
-    struct pump_timer change; /* the set changed: another listen */
+    uint64_t last_watch;    /* number */
+    bool has_watched;       /* at least one URI was ever accepted */
+    bool is_interrupted;    /* … and the connection was lost since */
+    bool is_streaming;      /* legacy: the server can be heard */
+    bool is_stale;          /* modern: the set changed since `coming` began */
+    bool has_ended;         /* a subscription, in a callback */
+    int64_t listen, coming; /* modern: the listen that is heard, the one that shall replace it */
+    int64_t fading;         /* … the one that was replaced, heard a little longer */
+    struct pump_timer fade;
+    struct resume resume;
+    int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
+    struct pump_timer change;   /* the set changed: another listen */
     struct pump_timer patience; /* for the acknowledgement of `coming` */
 };
 

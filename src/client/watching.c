@@ -6,6 +6,9 @@
  * A subscription that ends inside a callback is only marked: lists that are being walked stay as
  * they are until watching_sweep.
  */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include <tidings/json.h>
 
 #include "base/error.h"
@@ -17,6 +20,7 @@
 void watching_init(struct tidings_client *c)
 {
     list_init(&c->watches);
+    resume_init(&c->resume);
     modern_init(c);
 }
 
@@ -44,6 +48,7 @@ void watching_deinit(struct tidings_client *c)
         }
         drop_watch(c, w);
     }
+    resume_deinit(&c->resume);
 }
 
 struct watch *watching_find(struct tidings_client *c, struct tidings_str uri)
@@ -91,6 +96,7 @@ static struct watch *add_watch(struct tidings_client *c, const char *uri, struct
         return NULL;
     }
     list_init(&w->subscriptions);
+    w->number = ++c->last_watch;
     list_append(&c->watches, &w->link);
     c->watch_count++;
     return w;
@@ -241,6 +247,7 @@ void watching_lost(struct tidings_client *c)
 {
     c->is_streaming = false;
     modern_lost(c);
+    resume_interrupted(&c->resume);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         int64_t asked = w->asked;
@@ -256,6 +263,18 @@ void watching_lost(struct tidings_client *c)
     }
 }
 
+static void report(struct tidings_client *c, const struct watch *w, enum tidings_client_state state,
+                   struct tidings_str reason)
+{
+    struct tidings_client_event e = {
+        .state = state,
+        .uri = tidings_str(w->uri),
+        .reason = reason,
+        .again = state == TIDINGS_CLIENT_WATCHING && c->is_interrupted,
+    };
+    event_state(c, &e);
+}
+
 void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
                     struct tidings_str reason)
 {
@@ -263,14 +282,13 @@ void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
     w->is_accepted = is_accepted;
     w->is_judged = true;
     if (is_news) {
-        struct tidings_client_event e = {
-            .state = is_accepted ? TIDINGS_CLIENT_WATCHING : TIDINGS_CLIENT_REFUSED,
-            .uri = tidings_str(w->uri),
-            .reason = reason,
-            .again = c->is_interrupted,
-        };
-        event_state(c, &e);
+        report(c, w,
+               is_accepted       ? TIDINGS_CLIENT_WATCHING
+               : w->was_accepted ? TIDINGS_CLIENT_LOST
+                                 : TIDINGS_CLIENT_REFUSED,
+               reason);
     }
+    w->was_accepted = w->was_accepted || is_accepted;
 }
 
 void watching_judged(struct tidings_client *c)
@@ -311,8 +329,13 @@ static bool covers(const struct watch *w, struct tidings_str uri)
            (strpbrk(w->uri, "*[") && pattern_matches(PATTERN_GLOB, own, uri));
 }
 
-static void tell(struct tidings_client *c, struct watch *w, struct tidings_client_update *u)
+/* What the server told before is not told again (ER-28). */
+static void tell(struct tidings_client *c, struct watch *w, struct tidings_client_update *u,
+                 bool is_guarded)
 {
+    if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
+        return;
+    }
     list_each (it, next, &w->subscriptions) {
         struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
         if (!s->is_ended && !client_is_stopping(c)) {
@@ -323,17 +346,17 @@ static void tell(struct tidings_client *c, struct watch *w, struct tidings_clien
 }
 
 /* Those it names; else that very URI; else whoever may cover it. */
-static void route(struct tidings_client *c, struct tidings_client_update *u)
+static void route(struct tidings_client *c, struct tidings_client_update *u, bool is_guarded)
 {
     struct watch *w =
         u->subscribed_uri.len > 0 ? watching_find(c, u->subscribed_uri) : watching_find(c, u->uri);
     if (w && !w->is_ending) {
-        tell(c, w, u);
+        tell(c, w, u, is_guarded);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
             if (covers(w, u->uri)) {
-                tell(c, w, u);
+                tell(c, w, u, is_guarded);
             }
         }
     }
@@ -344,9 +367,28 @@ static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
     return a.len > 0 ? a : b;
 }
 
+/* A text, or a number as some servers count. */
+static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24])
+{
+    struct json *plain = jv_get(metadata, "version");
+    if (jv_is(plain, JV_INT)) {
+        snprintf(number, 24, "%" PRId64, jv_int(plain));
+        return tidings_str(number);
+    }
+    return first_of(jv_str(jv_get(meta, "dev.tidings/version")), jv_str(plain));
+}
+
+/* Two streams are heard while one replaces the other: only the one that stays says how far. */
+static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
+{
+    struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
+    return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
+}
+
 void watching_updated(struct tidings_client *c, struct tidings_str method, struct json *params,
                       int64_t received_ms)
 {
+    char number[24];
     struct json *meta = jv_get(params, "_meta");
     struct json *metadata = jv_get(params, "metadata");
     struct tidings_client_update u = {
@@ -354,8 +396,7 @@ void watching_updated(struct tidings_client *c, struct tidings_str method, struc
         .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
                                    jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
         .change = jv_str(jv_get(meta, "dev.tidings/change")),
-        .version = first_of(jv_str(jv_get(meta, "dev.tidings/version")),
-                            jv_str(jv_get(metadata, "version"))),
+        .version = version_of(meta, metadata, number),
         .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
         .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
         .received_ms = received_ms,
@@ -372,6 +413,16 @@ void watching_updated(struct tidings_client *c, struct tidings_str method, struc
     jw_init(&w, &text);
     jw_value(&w, params);
     u.params = text.failed ? STR("{}") : buf_str(&text);
-    route(c, &u);
+    bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
+    bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
+    route(c, &u, !is_suspended && !is_state && !u.truncated);
+    if (is_told_by_ours(c, meta)) {
+        resume_take(&c->resume, u.cursor);
+    }
+    struct watch *over = is_suspended ? watching_find(c, u.subscribed_uri) : NULL;
+    if (over && over->is_accepted) {
+        over->is_accepted = false;
+        report(c, over, TIDINGS_CLIENT_LOST, STR("the server ended the subscription"));
+    }
     buf_deinit(&text);
 }

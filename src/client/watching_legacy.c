@@ -39,6 +39,9 @@ static void on_subscribed(void *user, const struct answer *a)
         client_lose(c, &a->why); /* not a word about the URI */
         return;
     }
+    if (c->resume.cursor[0] == '\0') { /* afterwards the stream says how far it is */
+        resume_take(&c->resume, jv_str(jv_get(jv_get(a->result, "_meta"), "dev.tidings/cursor")));
+    }
     watching_judge(c, w, a->result != NULL, tidings_str(a->why.text));
     if (!is_pending(c)) {
         watching_judged(c);
@@ -54,17 +57,25 @@ static int64_t ask_about(struct tidings_client *c, struct watch *w, const char *
     buf_init(&params, c->settings.max_bytes);
     jw_init(&j, &params);
     jw_begin_object(&j);
-    if (w->options && fn == on_subscribed) {
+    struct buf options;
+    buf_init(&options, c->settings.max_bytes);
+    if (fn == on_subscribed) {
+        resume_put_options(&c->resume, w->options, w->was_accepted, &options);
+    }
+    if (options.len > 0) {
         jw_key(&j, STR("_meta"));
         jw_begin_object(&j);
-        jw_put_raw(&j, STR("dev.tidings/options"), tidings_str(w->options));
+        jw_put_raw(&j, STR("dev.tidings/options"), buf_str(&options));
         jw_end_object(&j);
     }
+    int failed = options.failed;
+    buf_deinit(&options);
     jw_put_string(&j, STR("uri"), tidings_str(w->uri));
     jw_end_object(&j);
     struct asking a = {.method = method, .params = buf_str(&params), .fn = fn, .user = c};
-    int64_t id = params.failed ? tidings_fail(&err, params.failed, "the options are too long")
-                               : outbound_start(c, &a, &err);
+    failed = failed ? failed : params.failed;
+    int64_t id = failed ? tidings_fail(&err, failed, "the options are too long")
+                        : outbound_start(c, &a, &err);
     buf_deinit(&params);
     if (id < 0 && fn == on_subscribed) {
         watching_judge(c, w, false, tidings_str(err.text));

@@ -8,13 +8,21 @@
 #include "client/private.h"
 #include "json/write.h"
 
+#define MODERN_FADE_MS 2000u
+
 /* Options per URI, as far as there are any. */
 static void put_options(struct jw *j, const struct tidings_client *c)
 {
     bool is_first = true;
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        if (!w->options || w->is_ending) {
+        struct buf options;
+        buf_init(&options, c->settings.max_bytes);
+        if (!w->is_ending) {
+            resume_put_options(&c->resume, w->options, w->was_accepted, &options);
+        }
+        if (options.failed || options.len == 0) {
+            buf_deinit(&options);
             continue;
         }
         if (is_first) {
@@ -26,7 +34,8 @@ static void put_options(struct jw *j, const struct tidings_client *c)
             jw_begin_object(j);
         }
         is_first = false;
-        jw_put_raw(j, tidings_str(w->uri), tidings_str(w->options));
+        jw_put_raw(j, tidings_str(w->uri), buf_str(&options));
+        buf_deinit(&options);
     }
     if (!is_first) {
         jw_end_object(j);
@@ -84,9 +93,11 @@ void modern_lost(struct tidings_client *c)
 {
     pump_unset(&c->change);
     pump_unset(&c->patience);
+    pump_unset(&c->fade);
     c->is_stale = false;
     drop(c, &c->coming);
     drop(c, &c->listen);
+    drop(c, &c->fading);
 }
 
 static void ended(struct tidings_client *c)
@@ -100,6 +111,10 @@ static void on_listen_ended(void *user, const struct answer *a)
 {
     struct tidings_client *c = user;
     bool is_coming = a->id == c->coming;
+    if (a->id == c->fading) {
+        c->fading = 0;
+        return;
+    }
     if ((!is_coming && a->id != c->listen) || c->stage != STAGE_READY) {
         return;
     }
@@ -175,8 +190,30 @@ static void begin(void *user)
     }
 }
 
+/* The listen that `coming` replaces. With a cursor the new one begins where it was; else what it
+ * still holds back is waited for. */
+static void replace(struct tidings_client *c)
+{
+    drop(c, &c->fading);
+    if (c->resume.cursor[0] == '\0' && c->listen > 0) {
+        c->fading = c->listen;
+        pump_set(&c->pump, &c->fade, MODERN_FADE_MS);
+    } else {
+        drop(c, &c->listen);
+    }
+    c->listen = c->told_by = c->coming;
+    c->coming = 0;
+}
+
+static void on_faded(void *user)
+{
+    struct tidings_client *c = user;
+    drop(c, &c->fading);
+}
+
 void modern_init(struct tidings_client *c)
 {
+    pump_timer_init(&c->fade, on_faded, c);
     pump_timer_init(&c->change, begin, c);
     pump_timer_init(&c->patience, on_patience, c);
 }
@@ -228,9 +265,8 @@ void modern_acknowledged(struct tidings_client *c, struct json *params, int64_t 
         return;
     }
     pump_unset(&c->patience);
-    drop(c, &c->listen);
-    c->listen = c->coming;
-    c->coming = 0;
+    replace(c);
+    resume_take(&c->resume, jv_str(jv_get(meta, "dev.tidings/cursor")));
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->asked == id && !w->is_ending) {

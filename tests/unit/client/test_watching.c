@@ -78,7 +78,8 @@ static void acknowledge(struct fake *f, int64_t id, struct json *m)
     fake_sayf(f,
               "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
               "\"params\":{\"notifications\":%s,\"_meta\":"
-              "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
+              "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64
+              ",\"dev.tidings/cursor\":\"e.1\"}}}",
               asked, id);
     mem_free(asked);
 }

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What lets a client go on where it was: the cursor of the stream, and which version of what was
+ * told last.
+ *
+ * A cursor is the server's word that everything up to there has been written to us; given back as
+ * `since`, the server tells what came after. What it tells twice is found by its version: those of
+ * one resource only rise, within an epoch (`epoch.number`), or, where they are plain numbers, until
+ * the connection is lost: the server may be another one afterwards.
+ */
+#ifndef CLIENT_RESUME_H
+#define CLIENT_RESUME_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "json/json.h"
+
+#define RESUME_MAX_SEEN 100000u /* resources; the one told of longest ago is forgotten */
+#define RESUME_MAX_CURSOR 512u
+
+struct resume {
+    char cursor[RESUME_MAX_CURSOR]; /* empty: none */
+    char life[24];                  /* the epoch of plain numbers */
+    uint64_t lives;
+    struct map seen;   /* "watch URI" -> struct seen */
+    struct list order; /* of them, told of longest ago first */
+};
+
+void resume_init(struct resume *r);
+void resume_deinit(struct resume *r);
+
+/* What the newest message of the stream says; empty, or too long to be one: nothing changes. */
+void resume_take(struct resume *r, struct tidings_str cursor);
+/* The connection was lost. */
+void resume_interrupted(struct resume *r);
+
+/* Is this version of `uri`, told to the watch of that number, newer than the last one? It is the
+ * last one then. A version that is not said, or of another epoch, is new. */
+bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
+                   struct tidings_str version);
+
+/* `options` (a JSON object, or NULL) as they are to be sent to a server that `is_again` asked for
+ * the same: with the cursor as `since`, if there is one. Not with a baseline, which is the
+ * program's own way to go on. Appends; nothing when nothing is to be said. */
+void resume_put_options(const struct resume *r, const char *options, bool is_again,
+                        struct buf *out);
+
+#endif

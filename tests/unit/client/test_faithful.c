@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A client that misses nothing, against a scripted server that breaks off, repeats itself and
+ * begins again.
+ */
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <tidings/client.h>
+
+#include "support/scripted_server.h"
+
+/* ---- what the client told -------------------------------------------------------------------- */
+
+struct scene {
+    struct scripted_server server;
+    struct tidings_client *client;
+    char text[4096];  /* one line each */
+    const char *last; /* … until this one */
+    const char *then; /* at the first update: subscribe to this as well */
+    struct tidings_subscribing on;
+    sem_t watched; /* as often as the client said so */
+};
+
+static void say(struct scene *s, const char *what, struct tidings_str a, struct tidings_str b)
+{
+    size_t len = strlen(s->text);
+    snprintf(s->text + len, sizeof(s->text) - len, "%s %.*s%s%.*s\n", what, (int)a.len, a.ptr,
+             b.len > 0 ? " " : "", (int)b.len, b.ptr);
+    if (strcmp(s->text + len, s->last) == 0) {
+        tidings_client_stop(s->client);
+    }
+}
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    struct scene *s = user;
+    say(s, u->truncated ? "truncated" : "updated", u->uri, u->version);
+    if (s->then) {
+        const char *uri = s->then;
+        s->then = NULL;
+        assert_non_null(tidings_client_subscribe(s->client, uri, &s->on, NULL));
+    }
+}
+
+static void on_state(void *user, const struct tidings_client_event *e)
+{
+    struct scene *s = user;
+    if (e->state == TIDINGS_CLIENT_WATCHING) {
+        say(s, e->again ? "again" : "watching", e->uri, e->reason);
+        sem_post(&s->watched);
+    } else if (e->state == TIDINGS_CLIENT_LOST) {
+        say(s, "lost", e->uri, tidings_str(""));
+    }
+}
+
+static void play(struct scene *s, scripted_fn answer, const char *options)
+{
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.timeout_ms = 30000, .retry_min_ms = 2, .retry_max_ms = 20};
+    s->on = (struct tidings_subscribing){.fn = on_update, .user = s, .options = options};
+    sem_init(&s->watched, 0, 0);
+    scripted_start(&s->server, answer, s);
+    s->client = tidings_client_create(s->server.url, &o, &err);
+    assert_non_null(s->client);
+    tidings_client_on_state(s->client, on_state, s);
+    assert_non_null(tidings_client_subscribe(s->client, "x://a", &s->on, &err));
+    s->on.options = NULL;
+    assert_int_equal(tidings_client_run(s->client, &err), 0);
+    tidings_client_destroy(s->client);
+    scripted_stop(&s->server);
+    sem_destroy(&s->watched);
+}
+
+/* ---- what the server says -------------------------------------------------------------------- */
+
+#define ACK(uris, cursor)                                                                          \
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","          \
+    "\"params\":{\"notifications\":{\"resourceSubscriptions\":[" uris                              \
+    "]},\"_meta\":{\"dev.tidings/cursor\":\"" cursor "\"}}}\n\n"
+#define UPDATED(uri, version, more)                                                                \
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":"        \
+    "{\"uri\":\"" uri "\",\"subscribedUri\":\"" uri                                                \
+    "\",\"_meta\":{\"dev.tidings/version\":\"" version "\"" more "}}}\n\n"
+#define CURSOR(text) ",\"dev.tidings/cursor\":\"" text "\""
+
+/* Asserts of cmocka belong to the main thread. */
+static void check(const struct scripted_request *r, bool is_right, const char *part)
+{
+    if (!is_right) {
+        fprintf(stderr, "about '%s' in\n%s%s\n", part, r->head, r->body);
+        abort();
+    }
+}
+
+static void has(const struct scripted_request *r, const char *part)
+{
+    check(r, strcasestr(r->head, part) || strstr(r->body, part), part);
+}
+
+static void has_not(const struct scripted_request *r, const char *part)
+{
+    check(r, !strstr(r->body, part), part);
+}
+
+/* Breaks off in the middle of an event; tells once more what was told, then what was not. */
+static void cutting(struct scripted_server *server, const struct scripted_request *r)
+{
+    (void)server;
+    if (scripted_discovered(r)) {
+        return;
+    }
+    scripted_stream(r, "");
+    if (r->turn == 1) {
+        has_not(r, "since");
+        scripted_send(r, ACK("\"x://a\"", "e.5") UPDATED("x://a", "e.6", CURSOR("e.6")));
+        scripted_send(r, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resou");
+        return;
+    }
+    has(r, "\"dev.tidings/options\":{\"uris\":{\"x://a\":{\"windowMs\":7,\"since\":\"e.6\"}}}");
+    scripted_send(r, ACK("\"x://a\"", "e.6") UPDATED("x://a", "e.6", CURSOR("e.6")));
+    scripted_send(r, UPDATED("x://a", "e.7", CURSOR("e.7")));
+    scripted_await_close(r);
+}
+
+static void a_stream_that_was_cut_goes_on_and_repeats_nothing(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a e.7\n"};
+    play(&s, cutting, "{\"windowMs\":7}");
+    assert_string_equal(s.text,
+                        "watching x://a\nupdated x://a e.6\nagain x://a\nupdated x://a e.7\n");
+}
+
+/* The acknowledgement is lost twice, then the server is another one. */
+static void restarting(struct scripted_server *server, const struct scripted_request *r)
+{
+    (void)server;
+    if (scripted_discovered(r)) {
+        return;
+    }
+    scripted_stream(r, "");
+    if (r->turn == 1) {
+        scripted_send(r, ACK("\"x://a\"", "e.5") UPDATED("x://a", "e.6", CURSOR("e.6")));
+        return;
+    }
+    has(r, "\"since\":\"e.6\"");
+    if (r->turn == 3 || r->turn == 5) {
+        return;
+    }
+    scripted_send(r, ACK("\"x://a\"", "e.6"));
+    scripted_send(r, UPDATED("x://a", "", ",\"dev.tidings/truncated\":true" CURSOR("f.0")));
+    scripted_send(r, UPDATED("x://a", "f.1", CURSOR("f.1")));
+    scripted_await_close(r);
+}
+
+static void a_server_that_began_again_is_heard_from_its_beginning(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a f.1\n"};
+    play(&s, restarting, NULL);
+    assert_string_equal(s.text, "watching x://a\nupdated x://a e.6\nagain x://a\n"
+                                "truncated x://a\nupdated x://a f.1\n");
+}
+
+/* When the set changes, the new stream begins where the old one was; the old one ends only when the
+ * new one is acknowledged, and what both tell is told once. */
+static void growing(struct scripted_server *server, const struct scripted_request *r)
+{
+    (void)server;
+    if (scripted_discovered(r)) {
+        return;
+    }
+    scripted_stream(r, "");
+    if (r->turn == 1) {
+        scripted_send(r, ACK("\"x://a\"", "e.5") UPDATED("x://a", "e.6", CURSOR("e.6")));
+        scripted_await_close(r);
+        return;
+    }
+    has(r, "\"resourceSubscriptions\":[\"x://a\",\"x://b\"]");
+    has(r, "\"uris\":{\"x://a\":{\"since\":\"e.6\"}}");
+    scripted_send(r, ACK("\"x://a\",\"x://b\"", "e.6") UPDATED("x://a", "e.6", CURSOR("e.6")));
+    scripted_send(r, UPDATED("x://a", "e.7", CURSOR("e.7")) UPDATED("x://b", "e.8", ""));
+    scripted_await_close(r);
+}
+
+static void a_set_that_changes_has_no_gap(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://b e.8\n", .then = "x://b"};
+    play(&s, growing, NULL);
+    assert_string_equal(s.text, "watching x://a\nupdated x://a e.6\nwatching x://b\n"
+                                "updated x://a e.7\nupdated x://b e.8\n");
+}
+
+/* ---- legacy ---------------------------------------------------------------------------------- */
+
+static int count(struct scripted_server *server, const char *what)
+{
+    int n = 0;
+    pthread_mutex_lock(&server->lock);
+    for (const char *at = server->log; (at = strstr(at, what)) != NULL; at++) {
+        n++;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return n;
+}
+
+/* The session dies with its stream; the next one is asked to go on. */
+static void dying(struct scripted_server *server, const struct scripted_request *r)
+{
+    struct scene *s = server->user;
+    int sessions = count(server, "POST initialize\n");
+    if (scripted_is(r, "server/discover")) {
+        scripted_reply(r, 400, "", "text/plain", "");
+    } else if (scripted_is(r, "initialize")) {
+        scripted_result(r, "Mcp-Session-Id: s\r\n", INITIALIZED);
+    } else if (scripted_is(r, "resources/subscribe")) {
+        if (sessions == 1) {
+            has_not(r, "since");
+        } else {
+            has(r, "\"dev.tidings/options\":{\"since\":\"e.6\"}");
+        }
+        scripted_result(r, "", "{\"_meta\":{\"dev.tidings/cursor\":\"e.5\"}}");
+    } else if (strcmp(r->method, "GET") != 0) {
+        scripted_reply(r, 202, "", "text/plain", "");
+    } else if (count(server, "GET") == 2) {
+        scripted_reply(r, 404, "", "text/plain", "");
+    } else {
+        scripted_stream(r, "");
+        sem_wait(&s->watched);
+        scripted_send(r, UPDATED("x://a", "e.6", CURSOR("e.6")));
+        if (sessions > 1) {
+            scripted_send(r, UPDATED("x://a", "e.7", CURSOR("e.7")));
+            scripted_await_close(r);
+        }
+    }
+}
+
+static void a_session_that_ended_goes_on_in_the_next(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a e.7\n"};
+    play(&s, dying, NULL);
+    assert_string_equal(s.text,
+                        "watching x://a\nupdated x://a e.6\nagain x://a\nupdated x://a e.7\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_that_was_cut_goes_on_and_repeats_nothing),
+        cmocka_unit_test(a_server_that_began_again_is_heard_from_its_beginning),
+        cmocka_unit_test(a_set_that_changes_has_no_gap),
+        cmocka_unit_test(a_session_that_ended_goes_on_in_the_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where a client goes on, and what it was told before.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/resume.h"
+
+static int set_up(void **state)
+{
+    static struct resume r;
+    resume_init(&r);
+    *state = &r;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    resume_deinit(*state);
+    return 0;
+}
+
+static bool is_new(struct resume *r, uint64_t watch, const char *uri, const char *version)
+{
+    return resume_is_new(r, watch, tidings_str(uri), tidings_str(version));
+}
+
+static void a_version_is_told_once_and_never_after_a_newer_one(void **state)
+{
+    struct resume *r = *state;
+    assert_true(is_new(r, 1, "x://a", "e1.9"));
+    assert_false(is_new(r, 1, "x://a", "e1.9"));
+    assert_true(is_new(r, 1, "x://a", "e1.10"));
+    assert_false(is_new(r, 1, "x://a", "e1.9"));
+    assert_true(is_new(r, 1, "x://b", "e1.9"));
+    assert_true(is_new(r, 2, "x://a", "e1.9")); /* another watch, another handler */
+}
+
+static void another_epoch_begins_anew(void **state)
+{
+    struct resume *r = *state;
+    assert_true(is_new(r, 1, "x://a", "e1.9"));
+    assert_true(is_new(r, 1, "x://a", "e2.1"));
+    assert_false(is_new(r, 1, "x://a", "e2.1"));
+    assert_true(is_new(r, 1, "x://a", "e.2")); /* not a beginning of the same word */
+}
+
+static void what_cannot_be_compared_is_new(void **state)
+{
+    static const char *const texts[] = {
+        "", "1.2.3", "v7", ".5", "e1.", "e1.5x", "-3", "e1.99999999999999999999", "a.b",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        assert_true(is_new(*state, 1, "x://a", texts[i]));
+        assert_true(is_new(*state, 1, "x://a", texts[i]));
+    }
+    assert_int_equal(((struct resume *)*state)->seen.count, 0);
+}
+
+static void plain_numbers_count_until_the_connection_is_lost(void **state)
+{
+    struct resume *r = *state;
+    assert_true(is_new(r, 1, "x://a", "7"));
+    assert_false(is_new(r, 1, "x://a", "7"));
+    assert_false(is_new(r, 1, "x://a", "6"));
+    resume_interrupted(r);
+    assert_true(is_new(r, 1, "x://a", "1")); /* the server may have begun again */
+}
+
+static void the_table_forgets_what_was_told_longest_ago(void **state)
+{
+    struct resume *r = *state;
+    char uri[32];
+    for (unsigned i = 0; i <= RESUME_MAX_SEEN; i++) {
+        snprintf(uri, sizeof(uri), "x://%u", i);
+        assert_true(is_new(r, 1, uri, "e.5"));
+        if (i == 1) {
+            assert_true(is_new(r, 1, "x://0", "e.6")); /* told again: x://1 is older now */
+        }
+    }
+    assert_int_equal(r->seen.count, RESUME_MAX_SEEN);
+    assert_false(is_new(r, 1, "x://0", "e.6"));
+    assert_true(is_new(r, 1, "x://1", "e.5"));
+}
+
+static void put(const struct resume *r, const char *options, bool is_again, const char *expected)
+{
+    struct buf out;
+    buf_init(&out, 4096);
+    resume_put_options(r, options, is_again, &out);
+    assert_int_equal(out.len, strlen(expected));
+    assert_memory_equal(out.len > 0 ? buf_str(&out).ptr : "", expected, out.len);
+    buf_deinit(&out);
+}
+
+static void options_say_where_to_go_on(void **state)
+{
+    struct resume *r = *state;
+    put(r, NULL, true, "");
+    put(r, "{\"since\":\"u.1\"}", false, "{\"since\":\"u.1\"}");
+    resume_take(r, STR("e.5.2"));
+    put(r, NULL, false, "");
+    put(r, NULL, true, "{\"since\":\"e.5.2\"}");
+    put(r, "{\"since\":\"u.1\"}", false, "{\"since\":\"u.1\"}");
+    put(r, "{\"windowMs\":0,\"since\":\"u.1\",\"initial\":true}", true,
+        "{\"windowMs\":0,\"since\":\"e.5.2\"}");
+    put(r, "{\"baseline\":\"t\"}", true, "{\"baseline\":\"t\"}");
+}
+
+static void a_cursor_is_what_was_said_last(void **state)
+{
+    struct resume *r = *state;
+    char text[RESUME_MAX_CURSOR + 1];
+    memset(text, 'a', sizeof(text));
+    resume_take(r, STR("e.5"));
+    resume_take(r, STR("e.4")); /* another stream, which is there yet */
+    assert_string_equal(r->cursor, "e.4");
+    resume_take(r, STR_EMPTY);
+    resume_take(r, tidings_strn(text, RESUME_MAX_CURSOR));
+    resume_take(r, tidings_strn("a\0b", 3));
+    assert_string_equal(r->cursor, "e.4");
+    resume_take(r, tidings_strn(text, RESUME_MAX_CURSOR - 1));
+    assert_int_equal(strlen(r->cursor), RESUME_MAX_CURSOR - 1);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_version_is_told_once_and_never_after_a_newer_one),
+        CASE(another_epoch_begins_anew),
+        CASE(what_cannot_be_compared_is_new),
+        CASE(plain_numbers_count_until_the_connection_is_lost),
+        CASE(the_table_forgets_what_was_told_longest_ago),
+        CASE(options_say_where_to_go_on),
+        CASE(a_cursor_is_what_was_said_last),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
