@@ -95,7 +95,7 @@ struct tidings_client_options {
 
 /* A server by its address:
  *
- *     http://HOST[:PORT]/PATH, https://…   Streamable HTTP
+ *     http://HOST[:PORT]/PATH, https://…   Streamable HTTP, else HTTP+SSE of 2024-11-05
  *     ws://…, wss://…                      WebSocket
  *     tcp://HOST:PORT, tls://HOST:PORT     a message per line
  *     unix:PATH                            the same on a Unix socket
@@ -108,7 +108,8 @@ tidings_client_create(const char *address, const struct tidings_client_options *
                       struct tidings_error *err);
 /* A server that is launched, NULL at the end of `argv`; its program is looked for in PATH. It is
  * started when it is needed first and again when it ended; its end is asked for by closing its
- * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). */
+ * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). It dies with the thread
+ * that started it. */
 TIDINGS_API struct tidings_client *
 tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
                       struct tidings_error *err);

@@ -55,7 +55,10 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
     i.capabilities =
         jv_is(capabilities, JV_OBJECT) ? json_text_of(c, capabilities, NULL) : str_dup(STR("{}"));
     i.answer = result ? json_text_of(c, result, NULL) : str_dup(STR("{}"));
-    i.has_children = jv_get(extensions, "dev.tidings/resource-metadata") != NULL;
+    struct json *skills = jv_get(extensions, "io.modelcontextprotocol/skills");
+    i.children = jv_get(extensions, "dev.tidings/resource-metadata") ? "resources/list"
+                 : jv_is_true(jv_get(skills, "directoryRead"))       ? "resources/directory/read"
+                                                                     : NULL;
     if (!i.server_name || !i.server_version || !i.instructions || !i.capabilities || !i.answer) {
         info_deinit(&i);
         return TIDINGS_E_NOMEM;

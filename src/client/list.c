@@ -167,29 +167,26 @@ static int check_children(struct tidings_client *c, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    return c->info.has_children ? 0
-                                : tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                                               "the server does not list what is below a resource");
+    return c->info.children ? 0
+                            : tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                                           "the server does not list what is below a resource");
 }
 
 int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
                   struct tidings_error *err)
 {
-    struct listing l = {.client = c,
-                        .method = "resources/list",
-                        .member = "resources",
-                        .uri = uri,
-                        .fn = fn,
-                        .user = user};
+    struct listing l = {.client = c, .member = "resources", .uri = uri, .fn = fn, .user = user};
     int rc = check_children(c, err);
+    l.method = c->info.children;
     return rc < 0 ? rc : list_all(&l, err);
 }
 
 int tidings_client_children(struct tidings_client *c, const char *uri, tidings_client_item_fn fn,
                             void *user, struct tidings_error *err)
 {
-    struct listing l = {.client = c, .method = "resources/list", .member = "resources", .uri = uri};
+    struct listing l = {.client = c, .member = "resources", .uri = uri};
     int rc = check_children(c, err);
+    l.method = c->info.children;
     return rc < 0 ? rc : list_texts(&l, fn, user, err);
 }
 

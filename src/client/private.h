@@ -49,7 +49,7 @@ struct client_info {
     struct tidings_client_info public;
     char version[16];
     char *server_name, *server_version, *capabilities, *instructions, *answer;
-    bool has_children; /* resources/list takes a URI */
+    const char *children; /* the method that lists what is below a URI; NULL: there is none */
 };
 
 /* One URI that is watched, by one subscription or several. */

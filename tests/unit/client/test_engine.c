@@ -450,6 +450,29 @@ static void children_of_servers_that_have_none_are_not_asked_for(void **state)
     tidings_client_destroy(c);
 }
 
+static void skilled(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct tidings_str uri = jv_str(jv_get(jv_get(m, "params"), "uri"));
+    if (strcmp(method, "server/discover") == 0) {
+        fake_result(f, id,
+                    "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{\"extensions\":"
+                    "{\"io.modelcontextprotocol/skills\":{\"directoryRead\":true}}}}");
+    } else if (strcmp(method, "resources/directory/read") == 0 && str_eq(uri, STR("x:/"))) {
+        fake_result(f, id, "{\"resources\":[{\"uri\":\"x:/a\"}]}");
+    }
+}
+
+static void children_are_asked_for_the_way_a_server_offers_them(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    int left = 9;
+    struct tidings_client *c = fake_client(&f, skilled, NULL, NULL);
+    assert_int_equal(tidings_client_children(c, "x:/", count_items, &left, &err), 1);
+    tidings_client_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +491,7 @@ int main(void)
         cmocka_unit_test(lists_come_whole_and_end),
         cmocka_unit_test(a_walk_ends_in_a_maze),
         cmocka_unit_test(children_of_servers_that_have_none_are_not_asked_for),
+        cmocka_unit_test(children_are_asked_for_the_way_a_server_offers_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
