@@ -59,7 +59,9 @@ function stage(t) {
     fs.cpSync(path.join(root, 'demo'), tree.at('demo'), { recursive: true });
     fs.cpSync(path.join(root, 'examples'), tree.at('examples'), { recursive: true });
     fs.mkdirSync(tree.at('bin'));
-    fs.symlinkSync(BIN, tree.at('bin/tidings'));
+    // The page's port is the default of HTTP, which a server on stdio does not open by itself.
+    const program = `case " $* " in *" --stdio "*) unset TIDINGS_HTTP ;; esac\nexec '${BIN}' "$@"`;
+    fs.writeFileSync(tree.at('bin/tidings'), `#!/bin/sh\n${program}\n`, { mode: 0o755 });
     fs.writeFileSync(tree.at('run'), '#!/bin/sh\nexec tidings serve "${1:-demo}"\n', { mode: 0o755 });
     // As the installed library says it, which tests/install looks at.
     const build = path.dirname(BIN);
@@ -128,6 +130,13 @@ test('every page does what it shows', async (t) => {
     }
 });
 
+test('the recorded session of the README is what the commands print', (t) => {
+    const now = new Tree(t).at('session.svg');
+    execFileSync(path.join(root, 'tools/record'), [BIN, now], { env: cleanEnv(), stdio: 'pipe' });
+    const shown = (file) => fs.readFileSync(file, 'utf8').replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'INSTANT').split('\n');
+    assert.deepEqual(shown(path.join(root, 'docs/session.svg')), shown(now), 'run tools/record');
+});
+
 test('what a page shows for CMake is what the installed library is tested with', () => {
     const consumer = fs.readFileSync(path.join(root, 'tests/install/consumer/CMakeLists.txt'), 'utf8');
     for (const page of pages(root)) {
@@ -151,6 +160,13 @@ test('every test that a page names is there, and every page it links to', () => 
             const file = path.join(root, path.dirname(page), link);
             assert.ok(fs.existsSync(file), `${page} links to ${link}`);
         }
+    }
+});
+
+test('the index of the documentation has every page', () => {
+    const index = fs.readFileSync(path.join(root, 'docs/README.md'), 'utf8');
+    for (const name of fs.readdirSync(path.join(root, 'docs')).filter((file) => /\.md$/.test(file) && file !== 'README.md')) {
+        assert.ok(index.includes(`](${name})`), `docs/README.md does not link to ${name}`);
     }
 });
 
