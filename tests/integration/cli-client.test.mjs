@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 
+import { bad, good, lines, objects } from './lib/cli.mjs';
 import { BIN, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
@@ -17,22 +18,6 @@ const files = {
     'dir/b.md': '# b',
     'dir/deep/c.json': '{}',
 };
-const lines = (text) => text.split('\n').filter((line) => line !== '');
-const objects = (text) => lines(text).map((line) => JSON.parse(line));
-
-/** Run to success. */
-async function good(t, args, options) {
-    const end = await run(t, args, options);
-    assert.equal(end.code, 0, `${args.join(' ')}: ${end.stderr}`);
-    return end.stdout;
-}
-
-async function bad(t, code, says, args, options) {
-    const end = await run(t, args, options);
-    assert.equal(end.code, code, `${end.stdout}${end.stderr}`);
-    assert.match(end.stderr, says);
-    return end;
-}
 
 /** The same on a terminal. */
 const onTerminal = (t, args) => {

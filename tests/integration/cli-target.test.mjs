@@ -8,6 +8,7 @@ import fs from 'node:fs';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { good } from './lib/cli.mjs';
 import { BIN, EXAMPLES, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
@@ -16,12 +17,6 @@ const files = { 'a.txt': 'hello\n' };
 const EVERYTHING = fileURLToPath(
     new URL('./node_modules/@modelcontextprotocol/server-everything/dist/index.js', import.meta.url),
 );
-
-async function good(t, args, options) {
-    const end = await run(t, args, options);
-    assert.equal(end.code, 0, `${args.join(' ')}: ${end.stderr}`);
-    return end.stdout;
-}
 
 /** A server with a door besides HTTP: `args(folder)`. */
 async function doors(t, args) {

@@ -5,21 +5,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { run, serve } from './lib/server.mjs';
+import { bad as failing, good, lines } from './lib/cli.mjs';
+import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-const lines = (text) => text.split('\n').filter((line) => line !== '');
-
-async function good(t, args, options) {
-    const end = await run(t, args, options);
-    assert.equal(end.code, 0, `${args.join(' ')}: ${end.stderr}`);
-    return end.stdout;
-}
-
-async function bad(t, code, says, args, options) {
-    const end = await run(t, args, options);
-    assert.equal(end.code, code, `${end.stdout}${end.stderr}`);
-    assert.match(end.stderr, says);
+/** … having printed nothing. */
+async function bad(...args) {
+    const end = await failing(...args);
     assert.equal(end.stdout, '');
 }
 

@@ -18,6 +18,21 @@
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 
+void bench_access_start(struct bench *b, struct place *place)
+{
+    bench_init(b);
+    b->options.list_changed_ms = 0;
+    bench_start(b);
+    memset(place, 0, sizeof(*place));
+    place_mount(place, b, "mem://x/", PLACE_UNWATCHED | PLACE_QUERY);
+    place_add(place, "mem://x/a", false);
+    place_add(place, "mem://x/hidden/b", false);
+    place_add(place, "mem://x/hidden/c", false);
+    place_add(place, "mem://x/open/d", false);
+    place_add(place, "mem://x/open/e", false);
+    b->who.name = NULL;
+}
+
 struct kept_rules {
     struct access_rules base;
     struct access_rule at[32];

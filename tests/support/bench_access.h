@@ -6,6 +6,7 @@
 #define SUPPORT_BENCH_ACCESS_H
 
 #include "support/bench_client.h"
+#include "support/bench_subs.h"
 
 #define BENCH_SEE (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
 #define BENCH_ALL (BENCH_SEE | 1u << ACCESS_WRITE)
@@ -17,6 +18,9 @@ struct bench_rule {
 };
 /* On all cores, as the hub does it; `count` 0: nobody may do anything. */
 void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count);
+/* A core with mem://x/a, and two each below hidden/ and open/, where list changes are told at once
+ * and nobody has a name yet. */
+void bench_access_start(struct bench *b, struct place *place);
 /* The rights of whoever comes from now on. */
 void bench_is(struct bench *b, const char *name, const char *scopes);
 

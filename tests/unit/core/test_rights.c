@@ -28,17 +28,7 @@ static struct place place;
 
 static void start(void)
 {
-    bench_init(&b);
-    b.options.list_changed_ms = 0;
-    bench_start(&b);
-    memset(&place, 0, sizeof(place));
-    place_mount(&place, &b, "mem://x/", PLACE_UNWATCHED | PLACE_QUERY);
-    place_add(&place, "mem://x/a", false);
-    place_add(&place, "mem://x/hidden/b", false);
-    place_add(&place, "mem://x/hidden/c", false);
-    place_add(&place, "mem://x/open/d", false);
-    place_add(&place, "mem://x/open/e", false);
-    b.who.name = NULL;
+    bench_access_start(&b, &place);
 }
 
 static int begin(void **state)
