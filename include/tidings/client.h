@@ -337,6 +337,35 @@ TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *u
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);
 
+/* ---- HTTP as it is --------------------------------------------------------------------------- */
+
+/* One HTTP request to the server's address with just these headers and this body, whatever they
+ * are, for programs that find out how a server behaves. The client's token and `headers` of its
+ * options go along; its session and revision do not, and its own connection does not hear of it. */
+struct tidings_client_http {
+    const char *method;         /* "GET", "POST", "DELETE" */
+    const char *const *headers; /* "Name: value", NULL at the end; NULL: none; at most 8 */
+    const char *body;           /* POST; NULL: an empty one */
+    uint32_t timeout_ms;        /* for all of it; 0: that of the client */
+    /* Called with `status` when the head of the answer has come, then with what comes of its body,
+     * and with nothing (an empty `bytes`) when 100 ms went by without. Not 0: enough. NULL: not
+     * needed. It may do whatever callbacks may. */
+    int (*on_bytes)(void *user, long status, struct tidings_str bytes);
+    void *user;
+};
+struct tidings_client_http_answer {
+    long status;           /* 0: none came */
+    char content_type[64]; /* lower case, without parameters; "": not said */
+    char session[512];     /* Mcp-Session-Id; "": none */
+    bool is_complete;      /* it came to its end; false: on_bytes had enough */
+};
+/* Waits for the answer. Where it fails after the head came, as by TIDINGS_E_TIMEOUT, `ret` has
+ * that. TIDINGS_E_UNSUPPORTED: the server is not reached over HTTP. */
+TIDINGS_API int tidings_client_http(struct tidings_client *client,
+                                    const struct tidings_client_http *request,
+                                    struct tidings_client_http_answer *ret,
+                                    struct tidings_error *err);
+
 /* ---- about ----------------------------------------------------------------------------------- */
 
 /* What the client is built on, as "libcurl/7.88.1 OpenSSL/3.0.11"; loads it. Free the text with

@@ -334,6 +334,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .key_file = cli->key_file,
         .version = versions[cli->era],
         .on_stderr = cli->quiet ? drop : NULL,
+        .list_changes = cli->list_changes,
     };
     char *token = find_token(cli, &why);
     const char **headers = NULL;

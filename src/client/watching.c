@@ -294,9 +294,14 @@ void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
 void watching_judged(struct tidings_client *c)
 {
     struct tidings_error err;
-    size_t accepted = 0;
+    size_t accepted = 0, open = 0;
     list_each (it, next, &c->watches) {
-        accepted += list_entry(it, struct watch, link)->is_accepted ? 1 : 0;
+        const struct watch *w = list_entry(it, struct watch, link);
+        accepted += w->is_accepted ? 1 : 0;
+        open += !w->is_judged && !w->is_ending ? 1 : 0;
+    }
+    if (accepted == 0 && open > 0) {
+        return; /* they were not part of what was asked */
     }
     if (accepted > 0 || c->watch_count == 0) {
         c->has_watched = c->has_watched || accepted > 0;

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The stream itself: whether it lives through silence, what is lost when it is cut, and the end of
+ * a session. Over HTTP it is looked at as it comes, keep-alives included.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "output.h"
+#include "probe.h"
+#include "remote.h"
+
+#define LINE_BYTES 4096u
+#define HEADER_BYTES 640u
+#define OPENING_MS 500u /* comments in the beginning keep nothing alive */
+
+/* A stream of events as it comes. */
+struct stream {
+    struct run *run;
+    struct tidings_client *by; /* whose session it is */
+    char line[LINE_BYTES];
+    size_t len;
+    char last_id[512];
+    unsigned updates, comments;
+    uint64_t begun, spoke; /* when it began; when something came last */
+    uint64_t gap;          /* the longest time without a byte */
+    bool is_changed;       /* the change was made */
+    uint64_t change_after; /* ms; UINT64_MAX: not at all */
+    uint64_t enough_after; /* ms: whatever came */
+    struct tidings_error err;
+};
+
+static void take_line(struct stream *s)
+{
+    s->line[s->len] = '\0';
+    s->comments += s->line[0] == ':' && probe_now() - s->begun >= OPENING_MS ? 1 : 0;
+    if (strncmp(s->line, "id:", 3) == 0) {
+        const char *id = s->line + 3 + (s->line[3] == ' ');
+        snprintf(s->last_id, sizeof(s->last_id), "%.500s", id);
+    }
+    if (strncmp(s->line, "data:", 5) == 0 && strstr(s->line, "notifications/resources/updated")) {
+        s->updates++;
+    }
+    s->len = 0;
+}
+
+static void take(struct stream *s, struct tidings_str bytes)
+{
+    for (size_t i = 0; i < bytes.len; i++) {
+        if (bytes.ptr[i] == '\n') {
+            s->len -= s->len > 0 && s->line[s->len - 1] == '\r' ? 1 : 0;
+            take_line(s);
+        } else if (s->len + 1 < sizeof(s->line)) {
+            s->line[s->len++] = bytes.ptr[i];
+        }
+    }
+}
+
+static int on_bytes(void *user, long status, struct tidings_str bytes)
+{
+    struct stream *s = user;
+    uint64_t now = probe_now();
+    if (status != 200) {
+        return 1;
+    }
+    if (s->begun == 0) {
+        s->begun = s->spoke = now;
+    }
+    if (bytes.len > 0) {
+        s->gap = now - s->spoke > s->gap ? now - s->spoke : s->gap;
+        s->spoke = now;
+        take(s, bytes);
+    }
+    if (!s->is_changed && now - s->begun >= s->change_after) {
+        s->is_changed = true;
+        s->updates = 0;
+        s->gap = now - s->spoke > s->gap ? now - s->spoke : s->gap;
+        return probe_change(s->run, s->by, &s->err) < 0;
+    }
+    return (s->updates > 0 && (s->is_changed || s->change_after == UINT64_MAX) && s->len == 0 &&
+            s->enough_after == 0) ||
+           (s->enough_after > 0 && now - s->begun >= s->enough_after);
+}
+
+static char *listen_body(const struct run *r)
+{
+    struct json_text t;
+    if (!json_text_begin(&t)) {
+        return NULL;
+    }
+    fputs("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{"
+          "\"notifications\":{\"resourceSubscriptions\":[",
+          t.out);
+    put_quoted(t.out, tidings_str(r->uri));
+    fprintf(t.out,
+            "]},\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"%s\","
+            "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"tidings\",\"version\":\"0\"},"
+            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+            r->version);
+    return json_text_take(&t);
+}
+
+/* Hear the server until `s` has enough, at most so long: what tidings_client_http returns. */
+static int stream(struct stream *s, const char *after, uint64_t ms,
+                  struct tidings_client_http_answer *ret, struct tidings_error *err)
+{
+    const struct run *r = s->run;
+    char version[HEADER_BYTES], session[HEADER_BYTES], last[HEADER_BYTES];
+    const struct tidings_client_info *info = tidings_client_info(s->by);
+    snprintf(version, sizeof(version), "MCP-Protocol-Version: %s", r->version);
+    snprintf(session, sizeof(session), "Mcp-Session-Id: %s", info ? info->session : "");
+    snprintf(last, sizeof(last), "Last-Event-ID: %s", after ? after : "");
+    const char *modern[] = {"Content-Type: application/json",
+                            "Accept: application/json, text/event-stream", version,
+                            "Mcp-Method: subscriptions/listen", NULL};
+    const char *legacy[] = {"Accept: text/event-stream", version, session, after ? last : NULL,
+                            NULL};
+    char *body = r->is_modern ? listen_body(r) : NULL;
+    struct tidings_client_http request = {
+        .method = r->is_modern ? "POST" : "GET",
+        .headers = r->is_modern ? modern : legacy,
+        .body = body,
+        .timeout_ms = (uint32_t)(ms < 86400000 ? ms : 86400000),
+        .on_bytes = on_bytes,
+        .user = s,
+    };
+    int rc = tidings_client_http(s->by, &request, ret, err);
+    free(body);
+    return rc;
+}
+
+/* A client whose stream is still to be opened; legacy: it has subscribed. */
+static struct tidings_client *open_subscribed(struct run *r, struct tidings_error *err)
+{
+    struct json_text t;
+    struct tidings_client *client = probe_open(r, false, err);
+    if (!client || r->is_modern || !json_text_begin(&t)) {
+        return client;
+    }
+    fputs("{\"uri\":", t.out);
+    put_quoted(t.out, tidings_str(r->uri));
+    fputc('}', t.out);
+    char *params = json_text_take(&t);
+    char *answer = tidings_client_request(client, "resources/subscribe", params, err);
+    free(params);
+    if (!answer) {
+        tidings_client_destroy(client);
+        return NULL;
+    }
+    tidings_free(answer);
+    return client;
+}
+
+static void pause_for(uint64_t ms)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&ts, NULL);
+}
+
+/* ---- interruption -----------------------------------------------------------------------------
+ */
+
+/* Cut the stream, change something, come back. */
+static void cut(struct run *r, struct tidings_client *by)
+{
+    struct tidings_client_http_answer answer;
+    struct tidings_error err = {0};
+    struct stream first = {.run = r, .by = by};
+    if (stream(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 || first.updates == 0) {
+        probe_found(r, "resume", VERDICT_SKIP, "nothing came on the stream itself (HTTP %ld)",
+                    answer.status);
+        return;
+    }
+    if (probe_change(r, by, &err) < 0) {
+        probe_found(r, "resume", VERDICT_SKIP, "%.150s", err.text);
+        return;
+    }
+    pause_for(probe_silence(r)); /* so that it happens while nobody listens */
+    struct stream second = {.run = r, .by = by, .change_after = UINT64_MAX};
+    const char *after = first.last_id[0] ? first.last_id : NULL;
+    int rc = stream(&second, after, probe_silence(r), &answer, &err);
+    if (second.updates > 0) {
+        probe_found(r, "resume", VERDICT_PASS, "what changed meanwhile was told %s",
+                    after ? "after Last-Event-ID" : "when the stream came back");
+    } else if (rc < 0 && answer.status == 0) {
+        probe_found(r, "resume", VERDICT_FAIL, "the stream could not be opened again: %.120s",
+                    err.text);
+    } else {
+        probe_found(r, "resume", VERDICT_WARN, "%s: what changes while the stream is cut is lost",
+                    after ? "Last-Event-ID brings nothing back" : "events have no ids");
+    }
+}
+
+static void check_resume(struct run *r)
+{
+    struct tidings_error err = {0};
+    if (r->is_modern) {
+        probe_found(r, "resume", VERDICT_SKIP, "this revision resumes nothing%s",
+                    r->has_cursor ? "; updates carry dev.tidings/cursor to come back with"
+                                  : ": what changes while the stream is cut is lost");
+    } else if (!r->is_http) {
+        probe_found(r, "resume", VERDICT_SKIP, "only HTTP resumes streams");
+    } else if (!r->is_told || !probe_can_change(r) || r->toggled) {
+        probe_found(r, "resume", VERDICT_SKIP, "needs changes at a known moment");
+    } else {
+        struct tidings_client *by = open_subscribed(r, &err);
+        if (by) {
+            cut(r, by);
+        } else {
+            probe_found(r, "resume", VERDICT_SKIP, "%.150s", err.text);
+        }
+        tidings_client_destroy(by);
+    }
+}
+
+/* ---- silence ----------------------------------------------------------------------------------
+ */
+
+static void report_idle(struct run *r, const struct stream *s, bool is_ended)
+{
+    double lived = s->begun ? (double)(probe_now() - s->begun) / 1000 : 0;
+    char alive[80] = "no keep-alive meanwhile";
+    if (s->comments > 0) {
+        snprintf(alive, sizeof(alive), "keep-alives: %u, longest silence %.1f s", s->comments,
+                 (double)s->gap / 1000);
+    }
+    if (is_ended) {
+        probe_found(r, "idle", VERDICT_FAIL, "the stream ended after %.1f s; %s", lived, alive);
+    } else if (s->err.code < 0) {
+        probe_found(r, "idle", VERDICT_SKIP, "%.150s", s->err.text);
+    } else if (s->is_changed && s->updates == 0) {
+        probe_found(r, "idle", VERDICT_FAIL, "open, but the change after %.1f s was not told; %s",
+                    lived, alive);
+    } else {
+        probe_found(r, "idle", VERDICT_PASS, "lived %.1f s%s; %s", lived,
+                    s->is_changed ? " and told the next change" : "", alive);
+    }
+}
+
+static void idle_http(struct run *r)
+{
+    struct tidings_error err = {0};
+    struct tidings_client_http_answer answer = {0};
+    struct tidings_client *by = open_subscribed(r, &err);
+    if (!by) {
+        probe_found(r, "idle", VERDICT_SKIP, "%.150s", err.text);
+        return;
+    }
+    uint64_t idle = r->probe->idle_ms;
+    bool can_change = probe_can_change(r);
+    struct stream s = {.run = r,
+                       .by = by,
+                       .change_after = can_change ? idle : UINT64_MAX,
+                       .enough_after = can_change ? 0 : idle};
+    int rc = stream(&s, NULL, idle + r->probe->wait_ms, &answer, &err);
+    if (answer.status != 200) {
+        probe_found(r, "idle", VERDICT_SKIP, "there is no stream: HTTP %ld", answer.status);
+    } else {
+        report_idle(r, &s, answer.is_complete || (rc < 0 && err.code != TIDINGS_E_TIMEOUT));
+    }
+    tidings_client_destroy(by);
+}
+
+/* Updates are counted where all notifications are heard. */
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    (void)user;
+    (void)u;
+}
+
+/* Elsewhere the connection is the stream. */
+static void idle_connection(struct run *r)
+{
+    struct tidings_error err = {0};
+    struct tidings_subscribing on = {.fn = on_update};
+    struct stream s = {.run = r, .begun = probe_now()};
+    memset(&r->heard, 0, sizeof(r->heard));
+    struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
+    probe_listen(r, r->probe->idle_ms, false);
+    bool is_lost = r->heard.losses > 0;
+    if (sub && !is_lost && probe_can_change(r)) {
+        s.is_changed = true;
+        unsigned before = r->heard.updates;
+        if (probe_change(r, r->client, &s.err) == 0) {
+            probe_listen(r, r->probe->wait_ms, true);
+        }
+        s.updates = r->heard.updates - before;
+    }
+    report_idle(r, &s, is_lost);
+    tidings_subscription_end(sub);
+}
+
+static void check_idle(struct run *r)
+{
+    if (r->probe->idle_ms == 0) {
+        probe_found(r, "idle", VERDICT_SKIP, "--idle TIME stays silent for so long");
+    } else if (r->is_http) {
+        idle_http(r);
+    } else {
+        idle_connection(r);
+    }
+}
+
+/* ---- the end of a session ---------------------------------------------------------------------
+ */
+
+static void check_session_end(struct run *r)
+{
+    struct tidings_error err = {0};
+    char version[HEADER_BYTES], session[HEADER_BYTES];
+    struct tidings_client_http_answer answer = {0};
+    struct tidings_client *by = probe_open(r, false, &err);
+    const struct tidings_client_info *info = by ? tidings_client_info(by) : NULL;
+    if (!info || !info->session[0]) {
+        probe_found(r, "session-end", VERDICT_SKIP, "no session");
+        tidings_client_destroy(by);
+        return;
+    }
+    snprintf(version, sizeof(version), "MCP-Protocol-Version: %s", r->version);
+    snprintf(session, sizeof(session), "Mcp-Session-Id: %s", info->session);
+    const char *lines[] = {"Content-Type: application/json",
+                           "Accept: application/json, text/event-stream", version, session, NULL};
+    struct tidings_client_http end = {.method = "DELETE", .headers = lines + 2};
+    (void)tidings_client_http(by, &end, &answer, &err);
+    if (answer.status == 405) {
+        probe_found(r, "session-end", VERDICT_SKIP, "the server lets no client end it (HTTP 405)");
+    } else if (answer.status < 200 || answer.status > 299) {
+        probe_found(r, "session-end", VERDICT_FAIL, "DELETE: HTTP %ld", answer.status);
+    } else {
+        struct raw_answer a = probe_post(
+            r, lines, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{}}");
+        probe_found(r, "session-end", a.status == 404 ? VERDICT_PASS : VERDICT_FAIL,
+                    "DELETE: HTTP %ld, afterwards HTTP %ld", answer.status, a.status);
+    }
+    tidings_client_destroy(by);
+}
+
+void probe_streams(struct run *r)
+{
+    if (r->is_http && !r->is_modern && r->session[0]) {
+        check_session_end(r);
+    }
+    if (r->uri) {
+        check_resume(r);
+        check_idle(r);
+    }
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tidings_client_http: one request on a connection of its own, waited for.
+ */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/http_exchange.h"
+
+#define TICK_MS 100
+#define MAX_GIVEN 8u
+
+struct raw {
+    struct tidings_client *client;
+    const struct tidings_client_http *request;
+    const struct fetch_call *call;
+    bool had_head, had_bytes, is_enough;
+};
+
+static void tell(struct raw *r, struct tidings_str bytes)
+{
+    const struct tidings_client_http *q = r->request;
+    if (q->on_bytes && !r->is_enough && !client_is_stopping(r->client)) {
+        r->is_enough = q->on_bytes(q->user, fetch_status(r->call)->status, bytes) != 0;
+    }
+}
+
+static void tell_head(struct raw *r)
+{
+    if (!r->had_head && fetch_status(r->call)->status > 0) {
+        r->had_head = true;
+        tell(r, STR_EMPTY);
+    }
+}
+
+static int on_bytes(void *user, struct tidings_str bytes)
+{
+    struct raw *r = user;
+    tell_head(r);
+    r->had_bytes = true;
+    tell(r, bytes);
+    return 0;
+}
+
+static int step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_error *err)
+{
+    uint64_t now = clock_monotonic_ms();
+    if (now >= due) {
+        return tidings_fail(err, TIDINGS_E_TIMEOUT, "no end of the answer in time");
+    }
+    uint64_t until = now + TICK_MS < due ? now + TICK_MS : due;
+    r->had_bytes = false;
+    do {
+        int rc = fetch_step(f, (int)(until - now), err);
+        if (rc < 0) {
+            return rc;
+        }
+        tell_head(r);
+        if (client_is_stopping(r->client)) {
+            return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
+        }
+        now = clock_monotonic_ms();
+    } while (now < until && !r->had_bytes && !r->is_enough && !fetch_status(r->call)->finished);
+    if (!r->had_bytes && r->had_head && !fetch_status(r->call)->finished) {
+        tell(r, STR_EMPTY);
+    }
+    return 0;
+}
+
+static int finish(const struct raw *r, int rc, struct tidings_client_http_answer *ret,
+                  struct tidings_error *err)
+{
+    const struct fetch_status *s = fetch_status(r->call);
+    ret->status = s->status;
+    snprintf(ret->content_type, sizeof(ret->content_type), "%s", s->content_type);
+    snprintf(ret->session, sizeof(ret->session), "%s", s->session);
+    ret->is_complete = s->finished && s->error.code == 0;
+    if (rc == 0 && !r->is_enough && s->error.code < 0) {
+        return tidings_fail(err, s->error.code, "%s", s->error.text);
+    }
+    return rc;
+}
+
+/* What goes out: the client's own headers, its token, those given. */
+static int fill(struct fetch_request *q, const struct tidings_client *c,
+                const struct tidings_client_http *request, const char *token,
+                struct tidings_error *err)
+{
+    size_t n = 0;
+    q->headers[n++] = "Expect:"; /* the library's own is not wanted */
+    if (token && *token) {
+        q->headers[n++] = token;
+    }
+    for (size_t i = 0; c->settings.headers && c->settings.headers[i]; i++) {
+        q->headers[n++] = c->settings.headers[i];
+    }
+    for (size_t i = 0; request->headers && request->headers[i]; i++) {
+        if (i == MAX_GIVEN) {
+            return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u headers", MAX_GIVEN);
+        }
+        q->headers[n++] = request->headers[i];
+    }
+    return 0;
+}
+
+static int run(struct raw *r, struct fetch *f, const struct fetch_request *q,
+               struct tidings_client_http_answer *ret, struct tidings_error *err)
+{
+    struct fetch_call *call = NULL;
+    uint32_t ms =
+        r->request->timeout_ms > 0 ? r->request->timeout_ms : r->client->settings.timeout_ms;
+    uint64_t due = clock_monotonic_ms() + ms;
+    int rc = fetch_start(f, q, &call, err);
+    if (rc < 0) {
+        return rc;
+    }
+    r->call = call;
+    while (rc == 0 && !r->is_enough && !fetch_status(call)->finished) {
+        rc = step(r, f, due, err);
+    }
+    rc = finish(r, rc, ret, err);
+    fetch_close(call);
+    return rc;
+}
+
+int tidings_client_http(struct tidings_client *c, const struct tidings_client_http *request,
+                        struct tidings_client_http_answer *ret, struct tidings_error *err)
+{
+    struct raw r = {.client = c, .request = request};
+    memset(ret, 0, sizeof(*ret));
+    if (strcmp(c->link->ops->transport, "http") != 0) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server is not reached over HTTP");
+    }
+    const struct http_link *h = (const struct http_link *)(const void *)c->link;
+    struct fetch_request q = {.method = request->method,
+                              .url = h->url,
+                              .unix_path = h->unix_path,
+                              .ca_file = c->settings.ca_file,
+                              .cert_file = c->settings.cert_file,
+                              .key_file = c->settings.key_file,
+                              .body = tidings_str(request->body),
+                              .on_bytes = on_bytes,
+                              .user = &r};
+    struct fetch *f = NULL;
+    struct buf token;
+    buf_init(&token, 65536);
+    settings_put_token(&c->settings, &token);
+    buf_putc(&token, '\0');
+    int rc = token.failed ? tidings_fail(err, token.failed, "the token is too long")
+                          : fill(&q, c, request, token.ptr, err);
+    if (rc == 0) {
+        rc = fetch_create(c->wake_fd, c->settings.max_bytes, &f, err);
+    }
+    if (rc == 0) {
+        rc = run(&r, f, &q, ret, err);
+    }
+    fetch_destroy(f);
+    buf_deinit(&token);
+    return rc;
+}
