@@ -150,15 +150,20 @@ test('what a page shows for CMake is what the installed library is tested with',
     }
 });
 
+/** Where links into a page may lead: its headings, as they are spelled in addresses. */
+const anchors = (file) => new Set([...fs.readFileSync(file, 'utf8').matchAll(/^#+ (.*)$/gm)]
+    .map(([, heading]) => `#${heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')}`));
+
 test('every test that a page names is there, and every page it links to', () => {
     for (const page of pages(root)) {
         const text = fs.readFileSync(path.join(root, page), 'utf8');
         for (const [, name] of text.matchAll(/`([a-z-]+\.test\.mjs)`/g)) {
             assert.ok(fs.existsSync(path.join(root, 'tests/integration', name)), `${page} names ${name}`);
         }
-        for (const [, link] of text.matchAll(/\]\(([^)#:\s]+)(#[^)]*)?\)/g)) {
-            const file = path.join(root, path.dirname(page), link);
+        for (const [, link, place] of text.matchAll(/\]\(([^)#:\s]*)(#[^)]*)?\)/g)) {
+            const file = link ? path.join(root, path.dirname(page), link) : path.join(root, page);
             assert.ok(fs.existsSync(file), `${page} links to ${link}`);
+            assert.ok(!place || anchors(file).has(place), `${page} links to ${link}${place}`);
         }
     }
 });
