@@ -13,7 +13,8 @@
  * client asks `server/discover` first and falls back to `initialize`, and remembers which it was. A
  * connection that is lost is made again, with growing pauses, and everything is subscribed to
  * again, from where it was: with the cursor of a server that has one, or Last-Event-ID. What the
- * server then tells twice, by its version, the program hears once.
+ * server then tells twice, by its version, the program hears once. Where the server has neither,
+ * what is watched is read or listed before and after, and what changed is told as `synthetic`.
  *
  * Threads. One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
  *
@@ -91,6 +92,11 @@ struct tidings_client_options {
     tidings_client_stderr_fn on_stderr; /* (its standard error is that of this process) */
     void *stderr_user;
     bool list_changes; /* ask to be told when lists change: tidings_client_on_notification */
+    /* Do not read or list what is watched in order to find out, after an interruption, what a
+     * server without cursors could not tell. */
+    bool no_compare;
+    uint32_t verify_ms; /* about so often (a quarter more or less) do so anyway, whatever the
+                         * server, and tell what it did not (never) */
 };
 
 /* A server by its address:
@@ -136,6 +142,7 @@ struct tidings_client_info {
     const char *answer;         /* JSON: the whole result of server/discover or initialize */
     bool can_subscribe;
     const char *session; /* legacy HTTP: the session's id; "": none */
+    uint64_t found;      /* updates so far that the client found by comparing */
 };
 /* Who answered; NULL: nobody yet. Valid until the next call that asks the server something, and
  * until the callback returns. */

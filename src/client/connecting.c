@@ -89,6 +89,7 @@ static void publish(struct tidings_client *c)
         .answer = i->answer,
         .can_subscribe = c->can_subscribe,
         .session = c->link->ops->session ? c->link->ops->session(c->link) : "",
+        .found = c->compare.found,
     };
 }
 

@@ -12,6 +12,7 @@
 enum event_kind {
     EVENT_STATE,
     EVENT_NOTIFICATION,
+    EVENT_FOUND,
     EVENT_ANSWER,
     EVENT_PROGRESS,
     EVENT_STDERR,
@@ -21,7 +22,7 @@ struct event {
     struct list link;
     enum event_kind kind;
     size_t bytes;
-    struct json *root; /* NOTIFICATION, PROGRESS: a message of ours to hold on to */
+    struct json *root; /* NOTIFICATION, FOUND, PROGRESS: a message of ours to hold on to */
     int64_t received_ms;
     struct tidings_client_event state;
     char *text, *error; /* STATE: URI and reason; ANSWER: result and error; STDERR: what it said */
@@ -105,6 +106,15 @@ void event_notification(struct tidings_client *c, struct json *root, size_t byte
         return;
     }
     struct event *e = create(c, EVENT_NOTIFICATION);
+    if (e) {
+        e->root = jv_ref(root);
+        append(c, e, bytes);
+    }
+}
+
+void event_found(struct tidings_client *c, struct json *root, size_t bytes)
+{
+    struct event *e = create(c, EVENT_FOUND);
     if (e) {
         e->root = jv_ref(root);
         append(c, e, bytes);
@@ -206,7 +216,7 @@ static void deliver_notification(struct tidings_client *c, const struct event *e
         mem_free(text);
     }
     if (is_update(method) && !client_is_stopping(c)) {
-        watching_updated(c, method, params, e->received_ms);
+        watching_updated(c, e->root, e->received_ms, false);
     }
 }
 
@@ -229,6 +239,9 @@ static void deliver(struct tidings_client *c, struct event *e)
         break;
     case EVENT_NOTIFICATION:
         deliver_notification(c, e);
+        break;
+    case EVENT_FOUND:
+        watching_updated(c, e->root, e->received_ms, true);
         break;
     case EVENT_ANSWER:
         e->asking.on_answer(e->asking.user, text, e->why.code < 0 ? &e->why : NULL,

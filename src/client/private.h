@@ -7,6 +7,7 @@
  *     outbound.c       numbers, waiting requests, deadlines, cancellation
  *     connecting.c    opening, which era, the pause before the next attempt
  *     resume.c        where the stream was, what was told
+ *     compare.c       what the server did not tell; view.c: how something was
  *     watching.c      what is subscribed to; watching_modern.c and watching_legacy.c: how
  *     event.c         what the program hears, kept until a step hands it over
  *     client.c        life, running; ask.c, list.c, walk.c: questions that wait for their answer
@@ -27,6 +28,7 @@
 #include <stdatomic.h>
 
 #include "base/map.h"
+#include "client/compare.h"
 #include "client/link.h"
 #include "client/pump.h"
 #include "client/resume.h"
@@ -62,9 +64,13 @@ struct watch {
     int64_t asked;   /* legacy: number of the subscribe under way; modern: of the last listen that
                       * names it */
     bool is_accepted;
-    bool is_judged;    /* accepted or refused in the present connection */
-    bool was_accepted; /* … or in one before: it goes on from there */
-    bool is_ending;    /* nobody is left */
+    bool is_judged;        /* accepted or refused in the present connection */
+    bool was_accepted;     /* … or in one before: it goes on from there */
+    bool is_fresh;         /* accepted for the first time, just now */
+    bool is_ending;        /* nobody is left */
+    struct view *view;     /* how it was; NULL: not known */
+    enum look look;        /* … or wanted */
+    unsigned broken_looks; /* the connection was lost during so many in a row */
 };
 
 struct tidings_subscription {
@@ -131,6 +137,7 @@ struct tidings_client {
     int64_t fading;         /* … the one that was replaced, heard a little longer */
     struct pump_timer fade;
     struct resume resume;
+    struct compare compare;
     int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
     struct pump_timer change;   /* the set changed: another listen */
     struct pump_timer patience; /* for the acknowledgement of `coming` */
@@ -222,8 +229,10 @@ void watching_ready(struct tidings_client *c);
 void watching_lost(struct tidings_client *c);
 bool watching_wants(const struct tidings_client *c); /* is there a reason to stay connected? */
 /* An update is routed to those it concerns. */
-void watching_updated(struct tidings_client *c, struct tidings_str method, struct json *params,
-                      int64_t received_ms);
+void watching_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
+                      bool is_synthetic);
+/* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */
+bool watching_covers(const struct watch *w, struct tidings_str uri);
 void watching_sweep(struct tidings_client *c); /* what ended in callbacks */
 struct watch *watching_find(struct tidings_client *c, struct tidings_str uri);
 /* A watch was accepted or refused. */
@@ -247,6 +256,8 @@ void legacy_unsubscribe(struct tidings_client *c, struct watch *w);
 void event_state(struct tidings_client *c, const struct tidings_client_event *e);
 /* Keeps a reference to the message. */
 void event_notification(struct tidings_client *c, struct json *root, size_t bytes);
+/* The same, for what the client found out by itself: an update. */
+void event_found(struct tidings_client *c, struct json *root, size_t bytes);
 /* Of a request that is not waited for. */
 void event_answer(struct tidings_client *c, const struct tidings_client_asking *asking,
                   const struct answer *a);

@@ -101,6 +101,8 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .on_stderr = o->on_stderr,
         .stderr_user = o->stderr_user,
         .list_changes = o->list_changes,
+        .no_compare = o->no_compare,
+        .verify_ms = o->verify_ms,
     };
     int rc = check(o, err);
     if (rc < 0) {

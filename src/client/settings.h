@@ -21,9 +21,9 @@ struct client_settings {
     tidings_client_token_fn on_token;
     tidings_client_stderr_fn on_stderr;
     void *token_user, *stderr_user;
-    uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms;
+    uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms;
     size_t max_bytes;
-    bool list_changes;
+    bool list_changes, no_compare;
 };
 
 /* `options` may be NULL. After a failure (TIDINGS_E_INVALID, TIDINGS_E_NOMEM) too there is

@@ -21,11 +21,13 @@ void watching_init(struct tidings_client *c)
 {
     list_init(&c->watches);
     resume_init(&c->resume);
+    compare_init(c);
     modern_init(c);
 }
 
 static void drop_watch(struct tidings_client *c, struct watch *w)
 {
+    compare_forget(c, w);
     list_remove(&w->link);
     c->watch_count--;
     mem_free(w->uri);
@@ -248,6 +250,7 @@ void watching_lost(struct tidings_client *c)
     c->is_streaming = false;
     modern_lost(c);
     resume_interrupted(&c->resume);
+    compare_lost(c);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         int64_t asked = w->asked;
@@ -288,6 +291,7 @@ void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
                                  : TIDINGS_CLIENT_REFUSED,
                reason);
     }
+    w->is_fresh = w->is_fresh || (is_accepted && !w->was_accepted);
     w->was_accepted = w->was_accepted || is_accepted;
 }
 
@@ -305,6 +309,7 @@ void watching_judged(struct tidings_client *c)
     }
     if (accepted > 0 || c->watch_count == 0) {
         c->has_watched = c->has_watched || accepted > 0;
+        compare_judged(c);
         c->is_interrupted = false;
         c->failures = 0;
         return;
@@ -321,9 +326,7 @@ void watching_judged(struct tidings_client *c)
 
 /* ---- routing --------------------------------------------------------------------------------- */
 
-/* Could an update of `uri` be due to this watch? For servers that do not say so; what cannot be
- * known counts as yes. */
-static bool covers(const struct watch *w, struct tidings_str uri)
+bool watching_covers(const struct watch *w, struct tidings_str uri)
 {
     struct tidings_str own = tidings_str(w->uri);
     if (strchr(w->uri, '?') || (w->options && strstr(w->options, "\"match\""))) {
@@ -340,6 +343,9 @@ static void tell(struct tidings_client *c, struct watch *w, struct tidings_clien
 {
     if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
         return;
+    }
+    if (!u->synthetic) {
+        compare_told(c, w, u->uri, str_eq(u->change, STR("deleted")));
     }
     list_each (it, next, &w->subscriptions) {
         struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
@@ -360,7 +366,7 @@ static void route(struct tidings_client *c, struct tidings_client_update *u, boo
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
-            if (covers(w, u->uri)) {
+            if (watching_covers(w, u->uri)) {
                 tell(c, w, u, is_guarded);
             }
         }
@@ -390,10 +396,12 @@ static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
     return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
 }
 
-void watching_updated(struct tidings_client *c, struct tidings_str method, struct json *params,
-                      int64_t received_ms)
+void watching_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
+                      bool is_synthetic)
 {
     char number[24];
+    struct json *params = jv_get(message, "params");
+    struct tidings_str method = jv_str(jv_get(message, "method"));
     struct json *meta = jv_get(params, "_meta");
     struct json *metadata = jv_get(params, "metadata");
     struct tidings_client_update u = {
@@ -405,6 +413,7 @@ void watching_updated(struct tidings_client *c, struct tidings_str method, struc
         .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
         .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
         .received_ms = received_ms,
+        .synthetic = is_synthetic,
     };
     if (u.uri.len == 0) {
         return;

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See compare.h. A literal URI is read; of patterns and containers the server's list is taken, and
+ * what it says of each resource.
+ */
+#include "client/compare.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/private.h"
+#include "client/view.h"
+#include "json/write.h"
+
+static void ask_page(struct tidings_client *c, struct tidings_str cursor);
+
+enum kind {
+    KIND_LITERAL,
+    KIND_LIST,
+    KIND_OPAQUE, /* only the server knows what it covers */
+};
+
+static enum kind kind_of(const struct watch *w)
+{
+    if (w->options && strstr(w->options, "\"match\"")) {
+        return KIND_OPAQUE;
+    }
+    bool is_pattern = strpbrk(w->uri, "*[{") || str_ends(tidings_str(w->uri), STR("/"));
+    return !is_pattern ? KIND_LITERAL : strchr(w->uri, '?') ? KIND_OPAQUE : KIND_LIST;
+}
+
+/* An answer that is too large for the client may end the connection. */
+static bool can_look(const struct watch *w)
+{
+    return kind_of(w) != KIND_OPAQUE && w->broken_looks < COMPARE_MAX_BROKEN;
+}
+
+static void drop_view(struct tidings_client *c, struct view **v)
+{
+    c->compare.entries -= *v ? (*v)->entries.count : 0;
+    view_destroy(*v);
+    *v = NULL;
+}
+
+static bool has_room(const struct tidings_client *c, const struct view *v)
+{
+    return v->entries.count < COMPARE_MAX_ENTRIES && c->compare.entries < COMPARE_MAX_ALL;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void tell(struct tidings_client *c, const struct watch *w, struct tidings_str uri,
+                 const char *change)
+{
+    struct buf text;
+    struct jw j;
+    struct json *root = NULL;
+    bool is_gap = !change;
+    buf_init(&text, 8 * (uri.len + strlen(w->uri)) + 1024);
+    jw_init(&j, &text);
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("method"), STR("notifications/resources/updated"));
+    jw_key(&j, STR("params"));
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("uri"), uri);
+    jw_put_string(&j, STR("subscribedUri"), tidings_str(w->uri));
+    jw_key(&j, STR("_meta"));
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("dev.tidings/change"), tidings_str(is_gap ? "updated" : change));
+    if (is_gap) {
+        jw_put_bool(&j, STR("dev.tidings/truncated"), true);
+    }
+    jw_end_object(&j);
+    jw_end_object(&j);
+    jw_end_object(&j);
+    if (!text.failed && jv_parse(buf_str(&text), JSON_MAX_DEPTH, &root, NULL) == 0) {
+        c->info.public.found = ++c->compare.found;
+        event_found(c, root, text.len);
+        jv_unref(root);
+    }
+    buf_deinit(&text);
+}
+
+static void tell_gap(struct tidings_client *c, const struct watch *w)
+{
+    struct tidings_client_event e = {
+        .state = TIDINGS_CLIENT_GAP,
+        .uri = tidings_str(w->uri),
+        .reason = STR("the server cannot tell what changed meanwhile, nor can it be compared"),
+    };
+    event_state(c, &e);
+    tell(c, w, tidings_str(w->uri), NULL);
+}
+
+/* NULL: nothing to tell. */
+static const char *change_of(const struct watch *w, const struct view_entry *old,
+                             const struct view_entry *fresh)
+{
+    bool is_again = w->look == LOOK_AGAIN;
+    if (!fresh) {
+        /* What was told of and is in no list may be gone, or never was in one. */
+        return old->is_known ? "deleted" : is_again ? "updated" : NULL;
+    }
+    if (!old->is_known || old->told_at > 0) {
+        return is_again ? "updated" : NULL;
+    }
+    bool is_other = memcmp(old->digest, fresh->digest, SHA256_BYTES) != 0;
+    return is_other || (is_again && w->view->is_unsettled) ? "updated" : NULL;
+}
+
+/* How many; told unless `is_counted` only. */
+static size_t differences(struct tidings_client *c, const struct watch *w, bool is_counted)
+{
+    struct view_entry *e;
+    size_t n = 0;
+    const struct view *old = w->view, *fresh = c->compare.fresh;
+    for (size_t at = 0; (e = map_next(&old->entries, &at)) != NULL;) {
+        const char *change = change_of(w, e, view_find(fresh, e->uri));
+        n += change ? 1 : 0;
+        if (change && !is_counted) {
+            tell(c, w, e->uri, change);
+        }
+    }
+    for (size_t at = 0; (e = map_next(&fresh->entries, &at)) != NULL;) {
+        bool is_new = !view_find(old, e->uri);
+        n += is_new ? 1 : 0;
+        if (is_new && !is_counted) {
+            tell(c, w, e->uri, "created");
+        }
+    }
+    return n;
+}
+
+/* ---- one look -------------------------------------------------------------------------------- */
+
+static void schedule(struct tidings_client *c)
+{
+    if (!pump_is_set(&c->compare.next)) {
+        pump_set(&c->pump, &c->compare.next, 0);
+    }
+}
+
+/* What was told of while it was looked at may be newer than what was seen. */
+static void carry_over(struct tidings_client *c, const struct watch *w)
+{
+    struct view_entry *e;
+    for (size_t at = 0; w->view && (e = map_next(&w->view->entries, &at)) != NULL;) {
+        struct view_entry *fresh =
+            e->told_at >= c->compare.began ? view_find(c->compare.fresh, e->uri) : NULL;
+        if (fresh) {
+            fresh->told_at = e->told_at;
+            pump_set(&c->pump, &c->compare.quiet, COMPARE_QUIET_MS);
+        }
+    }
+}
+
+static void finish(struct tidings_client *c)
+{
+    struct compare *m = &c->compare;
+    struct watch *w = m->watch;
+    if (w->view && w->look != LOOK_FIRST) {
+        bool is_vague = w->look == LOOK_AGAIN && w->view->is_unsettled && kind_of(w) == KIND_LIST;
+        if (is_vague || differences(c, w, true) > COMPARE_MAX_CHANGES) {
+            tell_gap(c, w);
+        } else {
+            (void)differences(c, w, false);
+        }
+    }
+    carry_over(c, w);
+    drop_view(c, &w->view);
+    w->view = m->fresh;
+    w->view->read_at = clock_monotonic_ms();
+    w->look = LOOK_NONE;
+    w->broken_looks = 0;
+    m->fresh = NULL;
+    m->watch = NULL;
+    schedule(c);
+}
+
+/* Nothing to compare with next time either. */
+static void fail(struct tidings_client *c)
+{
+    struct compare *m = &c->compare;
+    struct watch *w = m->watch;
+    if (w->look == LOOK_AGAIN) {
+        tell_gap(c, w);
+    }
+    if (w->look != LOOK_CHECK) {
+        drop_view(c, &w->view);
+    }
+    w->look = LOOK_NONE;
+    drop_view(c, &m->fresh);
+    m->watch = NULL;
+    schedule(c);
+}
+
+static bool put(struct tidings_client *c, struct tidings_str uri, const struct json *value)
+{
+    struct view *v = c->compare.fresh;
+    size_t before = v->entries.count;
+    bool ok = has_room(c, v) && view_put(v, uri, value, c->settings.max_bytes) == 0;
+    c->compare.entries += v->entries.count - before;
+    return ok;
+}
+
+static void on_read(void *user, const struct answer *a)
+{
+    struct tidings_client *c = user;
+    struct compare *m = &c->compare;
+    struct watch *w = m->watch;
+    struct json *contents = jv_get(a->result, "contents");
+    m->request = 0;
+    bool is_absent =
+        a->error && (a->why.code == TIDINGS_E_NOTFOUND || a->why.code == TIDINGS_E_GONE);
+    if (contents ? put(c, tidings_str(w->uri), contents) : is_absent && w->view) {
+        finish(c);
+    } else {
+        fail(c); /* what cannot be read may be a pattern of the server's own */
+    }
+}
+
+static void on_page(void *user, const struct answer *a)
+{
+    struct tidings_client *c = user;
+    struct compare *m = &c->compare;
+    struct json *items = jv_get(a->result, "resources");
+    struct json *next = jv_get(a->result, "nextCursor");
+    bool ok = jv_is(items, JV_ARRAY);
+    m->request = 0;
+    for (size_t i = 0; ok && i < jv_count(items); i++) {
+        struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
+        ok = uri.len == 0 || !watching_covers(m->watch, uri) || put(c, uri, jv_at(items, i));
+    }
+    if (!ok || (jv_is(next, JV_STRING) && ++m->pages >= COMPARE_MAX_PAGES)) {
+        fail(c);
+    } else if (jv_is(next, JV_STRING)) {
+        ask_page(c, jv_str(next));
+    } else {
+        finish(c);
+    }
+}
+
+static void send(struct tidings_client *c, const char *method, const char *key,
+                 struct tidings_str value, answer_fn fn)
+{
+    struct buf params;
+    struct jw j;
+    struct tidings_error err = {0};
+    buf_init(&params, 8 * value.len + 64);
+    jw_init(&j, &params);
+    jw_begin_object(&j);
+    if (value.len > 0) {
+        jw_put_string(&j, tidings_str(key), value);
+    }
+    jw_end_object(&j);
+    struct asking a = {.method = method, .params = buf_str(&params), .fn = fn, .user = c};
+    int64_t id = params.failed ? params.failed : outbound_start(c, &a, &err);
+    buf_deinit(&params);
+    c->compare.request = id > 0 ? id : 0;
+    if (id < 0) {
+        fail(c);
+    }
+}
+
+static void ask_page(struct tidings_client *c, struct tidings_str cursor)
+{
+    send(c, "resources/list", "cursor", cursor, on_page);
+}
+
+static void start(struct tidings_client *c, struct watch *w)
+{
+    struct compare *m = &c->compare;
+    m->watch = w;
+    m->pages = 0;
+    m->began = clock_monotonic_ms();
+    m->fresh = view_create();
+    if (!m->fresh) {
+        fail(c);
+    } else if (kind_of(w) == KIND_LITERAL) {
+        send(c, "resources/read", "uri", tidings_str(w->uri), on_read);
+    } else {
+        ask_page(c, STR_EMPTY);
+    }
+}
+
+/* The next watch that wants it. A program that does not take what it is told comes first. */
+static void on_next(void *user)
+{
+    struct tidings_client *c = user;
+    if (c->compare.watch || c->stage != STAGE_READY) {
+        return;
+    }
+    if (c->event_count > CLIENT_MAX_EVENTS / 2) {
+        pump_set(&c->pump, &c->compare.next, 100);
+        return;
+    }
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->look != LOOK_NONE && w->is_accepted && !w->is_ending) {
+            start(c, w);
+            return;
+        }
+    }
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static void want(struct tidings_client *c, struct watch *w, enum look look)
+{
+    w->look = look > w->look ? look : w->look;
+    schedule(c);
+}
+
+static void on_quiet(void *user)
+{
+    struct tidings_client *c = user;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        struct view_entry *e =
+            w->view && kind_of(w) == KIND_LITERAL ? view_find(w->view, tidings_str(w->uri)) : NULL;
+        if (e && e->told_at > 0) {
+            want(c, w, LOOK_FIRST);
+        }
+    }
+}
+
+static void set_verify(struct tidings_client *c)
+{
+    uint32_t chance = 0;
+    uint32_t period = c->settings.verify_ms;
+    if (random_bytes(&chance, sizeof(chance)) < 0) {
+        chance = 0;
+    }
+    pump_set(&c->pump, &c->compare.verify, period - period / 4 + chance % (period / 2 + 1));
+}
+
+static void on_verify(void *user)
+{
+    struct tidings_client *c = user;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->is_accepted && can_look(w)) {
+            want(c, w, w->view ? LOOK_CHECK : LOOK_FIRST);
+        }
+    }
+    set_verify(c);
+}
+
+void compare_judged(struct tidings_client *c)
+{
+    bool resumes = c->resume.cursor[0] != '\0' || c->settings.no_compare;
+    bool is_kept = !resumes || c->settings.verify_ms > 0;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        bool was_interrupted = c->is_interrupted && !w->is_fresh && !resumes;
+        if (!w->is_accepted || w->is_ending) {
+            continue;
+        }
+        w->is_fresh = false;
+        if (!can_look(w)) {
+            drop_view(c, &w->view);
+            w->look = LOOK_NONE;
+        }
+        if (was_interrupted && !w->view) {
+            tell_gap(c, w);
+        } else if (was_interrupted) {
+            want(c, w, LOOK_AGAIN);
+        }
+        if (is_kept && !w->view && can_look(w)) {
+            want(c, w, LOOK_FIRST);
+        }
+    }
+    if (c->settings.verify_ms > 0 && !pump_is_set(&c->compare.verify)) {
+        set_verify(c);
+    }
+    schedule(c);
+}
+
+/* The look that is under way is taken up again when the watch is accepted again. */
+static void cancel(struct tidings_client *c)
+{
+    struct compare *m = &c->compare;
+    if (m->request > 0) {
+        outbound_forget(c, m->request);
+    }
+    m->request = 0;
+    m->watch = NULL;
+    drop_view(c, &m->fresh);
+}
+
+void compare_lost(struct tidings_client *c)
+{
+    if (c->compare.watch) {
+        c->compare.watch->broken_looks++;
+    }
+    cancel(c);
+    pump_unset(&c->compare.next);
+    pump_unset(&c->compare.quiet);
+    pump_unset(&c->compare.verify);
+    list_each (it, next, &c->watches) {
+        struct view *v = list_entry(it, struct watch, link)->view;
+        if (v && v->read_at + COMPARE_SETTLE_MS > clock_monotonic_ms()) {
+            v->is_unsettled = true;
+        }
+    }
+}
+
+void compare_told(struct tidings_client *c, struct watch *w, struct tidings_str uri,
+                  bool is_deleted)
+{
+    if (!w->view) {
+        return;
+    }
+    bool is_literal = kind_of(w) == KIND_LITERAL;
+    struct view_entry *e = view_find(w->view, is_literal ? tidings_str(w->uri) : uri);
+    size_t before = w->view->entries.count;
+    if (is_literal) {
+        pump_set(&c->pump, &c->compare.quiet, COMPARE_QUIET_MS);
+    }
+    if (is_deleted && e && !is_literal) {
+        view_remove(w->view, uri);
+    } else if (!e && (is_literal || has_room(c, w->view))) {
+        e = view_add(w->view, is_literal ? tidings_str(w->uri) : uri);
+    }
+    c->compare.entries += w->view->entries.count - before; /* modulo 2^64, so less as well */
+    if (e && (is_literal || !is_deleted)) {
+        e->told_at = clock_monotonic_ms();
+    }
+}
+
+void compare_forget(struct tidings_client *c, struct watch *w)
+{
+    if (c->compare.watch == w) {
+        cancel(c);
+        if (c->stage == STAGE_READY) {
+            schedule(c);
+        }
+    }
+    drop_view(c, &w->view);
+    w->look = LOOK_NONE;
+}
+
+void compare_init(struct tidings_client *c)
+{
+    pump_timer_init(&c->compare.next, on_next, c);
+    pump_timer_init(&c->compare.quiet, on_quiet, c);
+    pump_timer_init(&c->compare.verify, on_verify, c);
+}
