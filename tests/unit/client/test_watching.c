@@ -275,6 +275,43 @@ static void changes_of_lists_are_heard_when_asked_for(void **state)
     tidings_client_destroy(t.client);
 }
 
+/* Acknowledges the first listen only when asked to. */
+static void hesitating(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    int64_t *first = f->user;
+    if (strcmp(method, "subscriptions/listen") == 0 && *first == 0) {
+        *first = id;
+    } else if (strcmp(method, "go on") == 0) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                  "\"params\":{\"notifications\":{\"resourcesListChanged\":true},\"_meta\":"
+                  "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
+                  *first);
+        fake_result(f, id, "{}");
+    } else {
+        listening(f, method, id, m);
+    }
+}
+
+static void what_a_listen_did_not_ask_for_is_not_refused_by_it(void **state)
+{
+    (void)state;
+    struct fake f;
+    int64_t first = 0;
+    struct told t = {.until = 1000};
+    struct tidings_client_options o = {.list_changes = true};
+    t.client = fake_client(&f, hesitating, &first, &o);
+    tidings_client_on_state(t.client, on_state, &t);
+    while (first == 0) {
+        assert_int_equal(tidings_client_step(t.client, -1, NULL), 1);
+    }
+    add(&t, "x:/a");
+    tidings_free(tidings_client_request(t.client, "go on", NULL, NULL));
+    step_until(&t, "watching x:/a\n");
+    assert_string_equal(t.text, "watching x:/a\n");
+    tidings_client_destroy(t.client);
+}
+
 /* ---- limits ---------------------------------------------------------------------------------- */
 
 static void flooding(struct fake *f, const char *method, int64_t id, struct json *m)
@@ -333,6 +370,7 @@ int main(void)
         cmocka_unit_test(another_listen_is_heard_before_the_old_one_ends),
         cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),
         cmocka_unit_test(changes_of_lists_are_heard_when_asked_for),
+        cmocka_unit_test(what_a_listen_did_not_ask_for_is_not_refused_by_it),
         cmocka_unit_test(what_nobody_takes_breaks_the_connection_off),
         cmocka_unit_test(a_thousand_uris_are_enough),
     };

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+//
+// `tidings bench`: what it counts adds up, in both eras, over several transports, and it says when something is
+// missing. How fast is not decided here.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { PATIENCE } from './lib/explore.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { eventually } from './lib/wait.mjs';
+
+const here = (name) => fileURLToPath(new URL(name, import.meta.url));
+const files = { 'a.txt': 'one\n' };
+
+async function bench(t, args, code = 0) {
+    const end = await run(t, ['bench', '--json', '--duration', '1s', ...args], { ms: 4 * PATIENCE });
+    assert.equal(end.code, code, `${end.stdout}${end.stderr}`);
+    return JSON.parse(end.stdout);
+}
+
+function checkTimes({ us, count }) {
+    assert.ok(count > 0);
+    const order = [us.min, us.p50, us.p90, us.p99, us.p999, us.max];
+    assert.deepEqual(order, [...order].sort((a, b) => a - b));
+}
+
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: as many requests as asked for, and every client hears of every change`, async (t) => {
+        const server = await serve(t, { files });
+        const change = `printf x >>'${server.tree.at('a.txt')}'`;
+        const args = ['--era', era, '-c', '4', '-n', '100', '-l', '20', '--change', change, server.url, server.uri('a.txt')];
+        const { requests, fanout } = await bench(t, args);
+        assert.equal(requests.count, 100);
+        assert.equal(requests.clients, 4);
+        assert.equal(requests.errors + requests.missed + fanout.errors + fanout.missed, 0);
+        assert.equal(fanout.clients, 20);
+        assert.equal(fanout.count, 20 * fanout.changes);
+        assert.ok(requests.clientCpu >= 0 && typeof requests.clientBound === 'boolean');
+        checkTimes(requests);
+        checkTimes(fanout);
+    });
+}
+
+test('a resource is changed by the publish tool, over WebSocket', async (t) => {
+    const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
+    await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
+    const url = server.url.replace('http', 'ws');
+    const { uri, fanout } = await bench(t, ['-c', '2', '-n', '10', '-l', '5', '--touch', url, 'app:///x']);
+    assert.equal(uri, 'app:///x');
+    assert.equal(fanout.count, 5 * fanout.changes);
+});
+
+test('a server on the official SDK is measured as well', async (t) => {
+    const program = new Program(t, process.execPath, [here('lib/stranger-v2.mjs')], { env: { PORT: '0' }, mayFail: true });
+    const [, url] = await eventually(() => program.stderr.match(/^at (\S+)/m), 'it serves', PATIENCE);
+    const { uri, requests, fanout } = await bench(t, ['-c', '2', '-n', '20', url]);
+    assert.equal(uri, 'count://it');
+    assert.equal(requests.count, 20);
+    assert.match(fanout.skipped, /--change or --touch/);
+});
+
+test('what fails or does not come is counted, and is status 1', async (t) => {
+    const server = await serve(t, { files });
+    const { requests } = await bench(t, ['-c', '1', '-n', '3', server.url, server.uri('missing')], 1);
+    assert.equal(requests.errors, 3);
+    const { fanout } = await bench(t, ['-c', '1', '-n', '1', '-l', '2', '--change', 'exit 1', server.url, server.uri('a.txt')], 1);
+    assert.equal(fanout.errors, 1);
+    const silent = await bench(t, ['-c', '1', '-n', '1', '-l', '2', '--change', 'true', server.url, server.uri('a.txt')], 1);
+    assert.equal(silent.fanout.missed, 2);
+});
+
+test('for people there are percentiles, bars, and what the client itself cost', async (t) => {
+    const server = await serve(t, { files });
+    const end = await run(t, ['bench', '-n', '50', '-c', '2', server.url, server.uri('a.txt')]);
+    assert.equal(end.code, 0, end.stderr);
+    assert.match(end.stdout, /^requests: 50 in \d+\.\d s over 2 clients, \d+ in a second$/m);
+    assert.match(end.stdout, /^ {2}median [\d.]+ ms, 90 % [\d.]+, 99 % [\d.]+, longest [\d.]+$/m);
+    assert.match(end.stdout, /^ {2}below +[\d.]+ ms +\d+ #+$/m);
+    assert.match(end.stdout, /^ {2}the client used \d+ % of a core meanwhile/m);
+    assert.match(end.stdout, /^fan-out: not measured: --change or --touch/m);
+    assert.equal(end.stderr, '');
+});
+
+test('misuse is told', async (t) => {
+    const launched = await run(t, ['bench', '--', BIN, 'serve', '--stdio', '/']);
+    assert.equal(launched.code, 64);
+    const server = await serve(t, { files });
+    assert.equal((await run(t, ['bench', '--touch', '--change', 'true', server.url])).code, 64);
+    assert.equal((await run(t, ['bench', '-c', '0', server.url])).code, 64);
+});
