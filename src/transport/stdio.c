@@ -15,7 +15,7 @@ struct stdio {
     struct line line;
     struct stdio_options options;
     struct loop_poll *poll_in, *poll_out;
-    struct loop_timer *pump; /* for input that cannot be polled: a file */
+    struct loop_timer *pump; /* another turn: for what rests, and input that is a file */
     struct loop_hook end_hook;
     bool draining, ended;
     char scratch[65536];
@@ -75,7 +75,9 @@ static void on_pump(struct loop_timer *timer, void *user)
     struct stdio *s = user;
     s->line.rests = false; /* it is another turn */
     line_pump(&s->line);
-    read_input(s);
+    if (!s->poll_in) { /* else reading might wait: the descriptor is not ours to change */
+        read_input(s);
+    }
     want(s);
 }
 
