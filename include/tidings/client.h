@@ -95,6 +95,10 @@ struct tidings_client_options {
     /* Do not read or list what is watched in order to find out, after an interruption, what a
      * server without cursors could not tell. */
     bool no_compare;
+    /* Without a byte on the stream for so long the connection counts as dead (three times the
+     * longest pause between comments or pings of the server, and 5 seconds; never, if it sends
+     * none). */
+    uint32_t silence_ms;
     uint32_t verify_ms; /* about so often (a quarter more or less) do so anyway, whatever the
                          * server, and tell what it did not (never) */
 };

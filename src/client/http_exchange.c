@@ -107,6 +107,9 @@ static int on_bytes(void *user, struct tidings_str bytes)
     x->is_busy = true;
     int rc = x->is_sse ? sse_parser_feed(&x->sse, bytes.ptr, bytes.len, on_event, x)
                        : buf_puts(&x->body, bytes);
+    if (x->is_sse && bytes.len > 0) {
+        link_heard(client_of(x), x->id, bytes.ptr[0] == ':'); /* a comment */
+    }
     x->is_busy = false;
     if (x->is_over) {
         exchange_end(x);

@@ -27,6 +27,9 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
         return;
     }
     if (m.kind == RPC_REQUEST) {
+        if (str_eq(m.method, STR("ping"))) {
+            silence_heard(c, true);
+        }
         reply_send(c, m.method, m.id);
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
@@ -34,6 +37,13 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
         (void)outbound_answered(c, exchange, root, status); /* it answers what came that way */
     } else if (jv_is(m.id, JV_INT)) {
         (void)outbound_answered(c, jv_int(m.id), root, status);
+    }
+}
+
+void link_heard(struct tidings_client *c, int64_t exchange, bool is_beat)
+{
+    if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
+        silence_heard(c, is_beat);
     }
 }
 

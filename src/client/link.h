@@ -48,6 +48,8 @@ struct link_ops {
     void (*forget)(struct link *l, int64_t id, bool is_answered);
     /* link_streaming or link_lost follows, perhaps from inside. NULL: nothing has to be done. */
     int (*stream)(struct link *l, struct tidings_error *err);
+    /* Break off that stream, not the session. NULL: likewise. */
+    void (*hang_up)(struct link *l);
     /* Forget the session: another begins. NULL: there is none but the connection. */
     void (*forget_session)(struct link *l);
     const char *(*session)(struct link *l); /* its id; NULL: likewise */
@@ -80,6 +82,9 @@ void link_session_lost(struct tidings_client *c, int64_t id);
 /* The server can be heard; `is_seamless`: nothing since the stream before was missed. */
 void link_streaming(struct tidings_client *c, bool is_seamless);
 void link_delivered(struct tidings_client *c, const struct tidings_error *why); /* code 0: it is */
+/* Bytes came on the exchange of that request, 0: none; `is_beat`: only to show that the server is
+ * there. */
+void link_heard(struct tidings_client *c, int64_t exchange, bool is_beat);
 void link_lost(struct tidings_client *c, const struct tidings_error *why);
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

@@ -63,6 +63,15 @@ static int http_stream(struct link *l, struct tidings_error *err)
     return h->stream ? 0 : tidings_fail(err, why.code, "%s", why.text);
 }
 
+static void http_hang_up(struct link *l)
+{
+    struct http_link *h = http_of(l);
+    if (h->stream) {
+        exchange_end(h->stream);
+        h->stream = NULL;
+    }
+}
+
 static void on_reopen(void *user)
 {
     struct http_link *h = user;
@@ -107,10 +116,7 @@ static void http_forget_session(struct link *l)
 {
     struct http_link *h = http_of(l);
     pump_unset(&h->reopen);
-    if (h->stream) {
-        exchange_end(h->stream);
-        h->stream = NULL;
-    }
+    http_hang_up(l);
     h->session[0] = '\0';
     h->retry_ms = -1;
     buf_clear(&h->last_event_id);
@@ -180,6 +186,7 @@ static const struct link_ops http_ops = {
     .send = http_send,
     .forget = http_forget,
     .stream = http_stream,
+    .hang_up = http_hang_up,
     .forget_session = http_forget_session,
     .session = http_session,
     .fall_back = http_fall_back,

@@ -49,6 +49,7 @@ static void on_bytes(void *user, struct tidings_str bytes)
     if (l->carrier->is_open && result == LINE_TOO_LONG) {
         fail(l, TIDINGS_E_LIMIT, "a message of the server is too large");
     }
+    link_heard(l->base.client, 0, false);
 }
 
 static void on_end(void *user, const struct tidings_error *why)

@@ -71,6 +71,7 @@ static void hear(struct ws_link *l, struct tidings_str bytes)
         if (event == WS_TEXT) {
             link_message(l->base.client, m.payload, 0, 0);
         } else if (event == WS_PING) {
+            link_heard(l->base.client, 0, true);
             (void)put_frame(l, WS_OP_PONG, m.payload, NULL);
         } else if (event == WS_CLOSE) {
             closed_by_server(l, &m);
@@ -79,6 +80,7 @@ static void hear(struct ws_link *l, struct tidings_str bytes)
             fail(l, m.code == WS_TOO_BIG ? TIDINGS_E_LIMIT : TIDINGS_E_CLOSED, m.payload);
         }
     }
+    link_heard(l->base.client, 0, false);
 }
 
 static void shake_hands(struct ws_link *l, struct tidings_str bytes)

@@ -9,6 +9,7 @@
  *     resume.c        where the stream was, what was told
  *     compare.c       what the server did not tell; view.c: how something was
  *     watching.c      what is subscribed to; watching_modern.c and watching_legacy.c: how
+ *     silence.c       a connection that is dead without a word
  *     event.c         what the program hears, kept until a step hands it over
  *     client.c        life, running; ask.c, list.c, walk.c: questions that wait for their answer
  *
@@ -33,6 +34,7 @@
 #include "client/pump.h"
 #include "client/resume.h"
 #include "client/settings.h"
+#include "client/silence.h"
 #include "json/json.h"
 
 #define CLIENT_MAX_WATCHES 1000u
@@ -138,6 +140,7 @@ struct tidings_client {
     struct pump_timer fade;
     struct resume resume;
     struct compare compare;
+    struct silence silence;
     int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
     struct pump_timer change;   /* the set changed: another listen */
     struct pump_timer patience; /* for the acknowledgement of `coming` */

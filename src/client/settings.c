@@ -103,6 +103,7 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .list_changes = o->list_changes,
         .no_compare = o->no_compare,
         .verify_ms = o->verify_ms,
+        .silence_ms = o->silence_ms,
     };
     int rc = check(o, err);
     if (rc < 0) {

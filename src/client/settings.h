@@ -21,7 +21,7 @@ struct client_settings {
     tidings_client_token_fn on_token;
     tidings_client_stderr_fn on_stderr;
     void *token_user, *stderr_user;
-    uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms;
+    uint32_t timeout_ms, retry_min_ms, retry_max_ms, probe_ms, verify_ms, silence_ms;
     size_t max_bytes;
     bool list_changes, no_compare;
 };

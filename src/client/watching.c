@@ -22,6 +22,7 @@ void watching_init(struct tidings_client *c)
     list_init(&c->watches);
     resume_init(&c->resume);
     compare_init(c);
+    silence_init(c);
     modern_init(c);
 }
 
@@ -251,6 +252,7 @@ void watching_lost(struct tidings_client *c)
     modern_lost(c);
     resume_interrupted(&c->resume);
     compare_lost(c);
+    silence_end(c);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         int64_t asked = w->asked;
@@ -310,6 +312,7 @@ void watching_judged(struct tidings_client *c)
     if (accepted > 0 || c->watch_count == 0) {
         c->has_watched = c->has_watched || accepted > 0;
         compare_judged(c);
+        silence_begin(c);
         c->is_interrupted = false;
         c->failures = 0;
         return;

@@ -25,6 +25,7 @@ struct scene {
     struct tidings_client *client;
     char text[4096];  /* one line each */
     const char *last; /* … until this one */
+    uint32_t silence_ms;
     const char *then; /* at the first update: subscribe to this as well */
     struct tidings_subscribing on;
     sem_t watched; /* as often as the client said so */
@@ -66,6 +67,7 @@ static void play(struct scene *s, scripted_fn answer, const char *options)
 {
     struct tidings_error err = {0};
     struct tidings_client_options o = {.timeout_ms = 30000, .retry_min_ms = 2, .retry_max_ms = 20};
+    o.silence_ms = s->silence_ms;
     s->on = (struct tidings_subscribing){.fn = on_update, .user = s, .options = options};
     sem_init(&s->watched, 0, 0);
     scripted_start(&s->server, answer, s);
@@ -201,6 +203,31 @@ static void a_set_that_changes_has_no_gap(void **state)
                                 "updated x://a e.7\nupdated x://b e.8\n");
 }
 
+/* The first stream falls silent without an end. */
+static void falling_silent(struct scripted_server *server, const struct scripted_request *r)
+{
+    (void)server;
+    if (scripted_discovered(r)) {
+        return;
+    }
+    scripted_stream(r, "");
+    scripted_send(r, ACK("\"x://a\"", "e.5"));
+    if (r->turn > 1) {
+        has(r, "\"since\":\"e.5\"");
+        scripted_send(r, UPDATED("x://a", "e.6", ""));
+    }
+    scripted_await_close(r);
+}
+
+static void silence_is_an_end(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a e.6\n", .silence_ms = 500};
+    play(&s, falling_silent, NULL);
+    /* On a slow machine it may have been silent more often. */
+    assert_non_null(strstr(s.text, "again x://a\nupdated x://a e.6\n"));
+}
+
 /* ---- legacy ---------------------------------------------------------------------------------- */
 
 static int count(struct scripted_server *server, const char *what)
@@ -232,6 +259,15 @@ static void dying(struct scripted_server *server, const struct scripted_request 
         scripted_result(r, "", "{\"_meta\":{\"dev.tidings/cursor\":\"e.5\"}}");
     } else if (strcmp(r->method, "GET") != 0) {
         scripted_reply(r, 202, "", "text/plain", "");
+    } else if (s->silence_ms > 0) { /* it is the stream that falls silent, not the session */
+        scripted_stream(r, "");
+        scripted_send(r, "id: p-1\ndata:\n\n");
+        if (count(server, "GET") > 1) {
+            has(r, "Last-Event-ID: p-1\r\n");
+            sem_wait(&s->watched);
+            scripted_send(r, UPDATED("x://a", "e.7", ""));
+        }
+        scripted_await_close(r);
     } else if (count(server, "GET") == 2) {
         scripted_reply(r, 404, "", "text/plain", "");
     } else {
@@ -254,12 +290,23 @@ static void a_session_that_ended_goes_on_in_the_next(void **state)
                         "watching x://a\nupdated x://a e.6\nagain x://a\nupdated x://a e.7\n");
 }
 
+static void a_silent_stream_of_a_session_is_opened_again(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a e.7\n", .silence_ms = 500};
+    play(&s, dying, NULL);
+    assert_non_null(strstr(s.text, "watching x://a\nwatching x://a\nupdated x://a e.7\n"));
+    assert_int_equal(count(&s.server, "POST initialize\n"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_that_was_cut_goes_on_and_repeats_nothing),
         cmocka_unit_test(a_server_that_began_again_is_heard_from_its_beginning),
         cmocka_unit_test(a_set_that_changes_has_no_gap),
+        cmocka_unit_test(silence_is_an_end),
+        cmocka_unit_test(a_silent_stream_of_a_session_is_opened_again),
         cmocka_unit_test(a_session_that_ended_goes_on_in_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
