@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+//
+// `tidings watch` beyond its lines: contents, differences, commands, where it begins and when it ends.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE, eventually } from './lib/wait.mjs';
+
+const files = { 'a.txt': 'one\ntwo\nthree\n', 'b.txt': 'b\n', 'blob.bin': Buffer.from([0, 255]) };
+
+/** A watch of names below the server's tree that is there. */
+async function watching(t, server, names, args, options = {}) {
+    const uris = names.map(server.uri);
+    const program = new Program(t, BIN, ['watch', ...args, server.url, ...uris], options);
+    program.out = program.output();
+    for (const uri of uris) {
+        await program.lines.next((line) => line === `watching ${uri}`, `${uri} to be watched`);
+    }
+    return program;
+}
+
+const ended = async (program) => {
+    const { code } = await program.closed;
+    return code;
+};
+
+test('--diff shows the lines that changed, and how large what is no text became', async (t) => {
+    const server = await serve(t, { files });
+    const watch = await watching(t, server, ['a.txt', 'blob.bin'], ['--diff']);
+    server.tree.write('a.txt', 'one\n2\x1b\nthree\n');
+    await watch.out.next((line) => line === '     three', 'the last line of the difference');
+    const at = watch.out.seen.findIndex((line) => line.endsWith(server.uri('a.txt')));
+    assert.deepEqual(watch.out.seen.slice(at + 1, at + 6), [
+        '    @@ -1,3 +1,3 @@', '     one', '    -two', '    +2\\x1b', '     three',
+    ]);
+    fs.writeFileSync(server.tree.at('blob.bin'), Buffer.from([0, 1, 255]));
+    await watch.out.next((line) => line === '    2 B → 3 B', 'the sizes');
+});
+
+test('--diff of a directory knows what its files held, and new files', async (t) => {
+    const server = await serve(t, { files });
+    const watch = await watching(t, server, [''], ['--diff', '--json']);
+    server.tree.write('a.txt', 'one\n');
+    const of = (name) => (line) => JSON.parse(line).uri === server.uri(name);
+    const change = JSON.parse(await watch.out.next(of('a.txt'), 'the change'));
+    assert.equal(change.diff, '@@ -1,3 +1 @@\n one\n-two\n-three\n');
+    assert.deepEqual([change.before, change.after], [14, 4]);
+    assert.equal(change.contents, undefined);
+    server.tree.write('new.txt', 'n');
+    const made = JSON.parse(await watch.out.next(of('new.txt'), 'the new file'));
+    assert.equal(made.diff, '@@ -0,0 +1 @@\n+n\n\\ No newline at end of file\n');
+});
+
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: --read has the content with the change`, async (t) => {
+        const server = await serve(t, { files });
+        const text = await watching(t, server, ['a.txt'], ['--read', '-1', '--era', era]);
+        const json = await watching(t, server, ['a.txt'], ['--read', '--json', '--until-first', '--era', era]);
+        server.tree.write('a.txt', 'new\n\ttext');
+        assert.equal(await ended(text), 0);
+        assert.deepEqual(text.out.seen.slice(1), ['    new', '    \ttext']);
+        assert.equal(await ended(json), 0);
+        const [change] = json.out.seen.map((line) => JSON.parse(line));
+        assert.equal(change.contents[0].text, 'new\n\ttext');
+        assert.equal(change.uri, server.uri('a.txt'));
+        assert.equal(typeof change.cursor, 'string');
+        assert.equal(typeof change.version, 'string');
+    });
+}
+
+test('--exec runs a command with the change in variables and on its input, as data', async (t) => {
+    const name = '$(touch evil) `touch evil`; touch evil #.txt';
+    const server = await serve(t, { files: { [name]: '1' } });
+    const cwd = new Tree(t).path;
+    const command = 'printf "%s\\n" "$TIDINGS_CHANGE" "$TIDINGS_URI" "$TIDINGS_VERSION" "$TIDINGS_MERGED"; cat';
+    const watch = await watching(t, server, [name], ['--exec', command, '-1', '--read'], { cwd });
+    server.tree.write(name, 'two');
+    assert.equal(await ended(watch), 0);
+    const [change, uri, version, merged, input] = watch.out.seen;
+    assert.deepEqual([change, uri, merged], ['updated', server.uri(name), '1']);
+    const object = JSON.parse(input);
+    assert.equal(object.version, version);
+    assert.equal(object.contents[0].text, 'two');
+    assert.deepEqual(fs.readdirSync(cwd), []);
+});
+
+test('--exec runs one command at a time for a URI, and once more for all that came meanwhile', async (t) => {
+    const server = await serve(t, { files });
+    const gate = new Tree(t);
+    // Says that it began, then waits until it may end.
+    const command = `echo "begin $TIDINGS_MERGED $(sed 's/.*"text":"\\([0-9a-z]*\\)".*/\\1/')"
+        while ! [ -e "${gate.path}/open" ]; do sleep 0.02; done; echo end`;
+    const args = ['--read', '--exec', command, '--options', '{"windowMs": 0}'];
+    const watch = await watching(t, server, ['a.txt', 'b.txt'], args);
+    const told = await watching(t, server, ['a.txt', 'b.txt'], ['--json', '--options', '{"windowMs": 0}']);
+    let count = 0;
+    const change = async (name, text) => {
+        count += 1;
+        server.tree.write(name, text);
+        await told.out.next((line) => line.includes(`/${name}"`), `change ${count}`);
+    };
+    await change('a.txt', 'first');
+    await watch.out.next((line) => line === 'begin 1 first', 'the first run');
+    await change('a.txt', 'x2');
+    await change('a.txt', 'x3');
+    await change('a.txt', 'last');
+    await change('b.txt', 'other');
+    await watch.out.next((line) => line === 'begin 1 other', 'another URI, beside it');
+    assert.deepEqual(watch.out.seen, ['begin 1 first', 'begin 1 other']);
+    gate.write('open', '');
+    await watch.out.next((line) => /^begin [1-3] last$/.test(line), 'one run for the rest');
+    await eventually(() => watch.out.seen.filter((line) => line === 'end').length === 3, 'all to end');
+    await watch.stop();
+    assert.equal(watch.out.seen.filter((line) => line.startsWith('begin')).length, 3);
+});
+
+test('--exec: a command that fails is told, and so is the status', async (t) => {
+    const server = await serve(t, { files });
+    const watch = await watching(t, server, ['a.txt'], ['--exec', 'exit 3', '-1'], { mayFail: true });
+    server.tree.write('a.txt', 'x');
+    assert.equal(await ended(watch), 1);
+    assert.match(watch.stderr, /the command for file:.*a\.txt ended with status 3/);
+});
+
+test('--exec: a signal ends what runs', async (t) => {
+    const server = await serve(t, { files });
+    const watch = await watching(t, server, ['a.txt'], ['--exec', 'echo began $$; exec sleep 1000']);
+    server.tree.write('a.txt', 'x');
+    const [, pid] = (await watch.out.next((line) => line.startsWith('began'), 'the command')).split(' ');
+    await watch.stop();
+    assert.throws(() => process.kill(Number(pid), 0), { code: 'ESRCH' });
+});
+
+test('--since begins with what changed after the cursor', async (t) => {
+    const server = await serve(t, { files });
+    const first = await watching(t, server, ['a.txt', 'b.txt'], ['--json', '-1']);
+    server.tree.write('a.txt', 'x');
+    await ended(first);
+    const { cursor } = JSON.parse(first.out.seen[0]);
+    server.tree.write('b.txt', 'while nobody watched');
+    const second = await run(t, ['watch', '--json', '-n', '1', '--since', cursor, server.url, server.uri('b.txt')]);
+    assert.equal(second.code, 0, second.stderr);
+    assert.equal(JSON.parse(second.stdout).uri, server.uri('b.txt'));
+});
+
+test('options of the subscription go to the server, and what is none is refused', async (t) => {
+    const server = await serve(t, { files });
+    const watch = await watching(t, server, ['a.txt'], ['--json', '-1', '--options', '{"include": "value"}']);
+    server.tree.write('a.txt', 'with it');
+    assert.equal(await ended(watch), 0);
+    assert.match(watch.out.seen[0], /with it/);
+    const none = await run(t, ['watch', '--options', '[]', server.url, server.uri('a.txt')]);
+    assert.equal(none.code, 64);
+    assert.match(none.stderr, /--options takes a JSON object/);
+    const bad = await run(t, ['watch', '--options', '{"windowMs": "x"}', server.url, server.uri('a.txt')]);
+    assert.notEqual(bad.code, 0);
+    assert.match(bad.stderr, /windowMs/);
+});
+
+test('--for ends it: with 0, or with 75 when more changes were wanted', async (t) => {
+    const server = await serve(t, { files });
+    const quiet = await run(t, ['watch', '--for', '100ms', server.url, server.uri('a.txt')]);
+    assert.equal(quiet.code, 0, quiet.stderr);
+    const wanting = await run(t, ['watch', '--for', '100ms', '-n', '2', server.url, server.uri('a.txt')]);
+    assert.equal(wanting.code, 75);
+    assert.match(wanting.stderr, /not all changes came/);
+});
+
+test('a server that is not there at first is a failure, unless it is waited for', async (t) => {
+    const server = await serve(t, { files });
+    await server.stop();
+    const gone = await run(t, ['watch', server.url, server.uri('a.txt')], { ms: 6 * DEADLINE });
+    assert.equal(gone.code, 74);
+    assert.match(gone.stderr, /no connection within 10 seconds; --wait/);
+    const brief = await run(t, ['watch', '--for', '100ms', server.url, server.uri('a.txt')]);
+    assert.equal(brief.code, 75);
+    assert.match(brief.stderr, /nothing could be watched/);
+    const waiting = new Program(t, BIN, ['watch', '--wait', '-1', server.url, server.uri('a.txt')]);
+    await waiting.lines.next((line) => /disconnected/.test(line), 'the first attempt');
+    await serve(t, { tree: server.tree, http: `127.0.0.1:${server.port}` });
+    await eventually(async () => {
+        server.tree.write('a.txt', String(Date.now()));
+        return !waiting.running;
+    }, 'a change');
+});
