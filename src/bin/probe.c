@@ -176,6 +176,8 @@ static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
         probe_streams(r);
     } else if (rc == 0) {
         probe_found(r, "era", VERDICT_SKIP, "%s: %.150s", r->era, err->text);
+    } else if (p->spoken_count > 0) {
+        probe_found(r, "era", VERDICT_FAIL, "%s: %.150s", r->era, err->text);
     }
     tidings_client_destroy(r->client);
     free(r->uri);
@@ -201,10 +203,8 @@ static int run(struct cli *cli)
     for (size_t i = 0; i < PROBE_MAX_ERAS && eras[i] && rc >= 0; i++) {
         rc = probe_era(p, eras[i], &err);
     }
-    int status = probe_finish(p);
-    if (rc < 0 || p->spoken_count == 0) {
-        status = command_fail("probe", &err, target_hint(cli, err.code));
-    }
+    int status = p->spoken_count > 0 ? probe_finish(p)
+                                     : command_fail("probe", &err, target_hint(cli, err.code));
     for (size_t i = 0; i < p->spoken_count; i++) {
         free(p->spoken[i].capabilities);
     }

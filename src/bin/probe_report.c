@@ -44,7 +44,9 @@ static const struct check checks[] = {
     {"session-missing", "HTTP 400 for a request without the session",
      "Transports: Session Management"},
     {"session-end", "DELETE ends the session: 404 from then on", "Transports: Session Management"},
-    {"resume", "what changed while the stream was cut is told after Last-Event-ID",
+    {"resume",
+     "what changed while the stream was cut is told after Last-Event-ID, or after the cursor of a "
+     "server that has one",
      "Transports: Resumability and Redelivery"},
     {"idle", "the stream lives through the silence, and tells the next change",
      "Transports: Listening for Messages"},

@@ -20,7 +20,7 @@ struct stream {
     struct tidings_client *by; /* whose session it is */
     char line[LINE_BYTES];
     size_t len;
-    char last_id[512];
+    char last_id[512], cursor[128];
     unsigned updates, comments;
     uint64_t begun, spoke; /* when it began; when something came last */
     uint64_t gap;          /* the longest time without a byte */
@@ -29,6 +29,17 @@ struct stream {
     uint64_t enough_after; /* ms: whatever came */
     struct tidings_error err;
 };
+
+/* How ours says up to where everything was told. */
+static void take_cursor(struct stream *s)
+{
+    static const char name[] = "\"dev.tidings/cursor\":\"";
+    const char *at = strstr(s->line, name);
+    if (at) {
+        at += sizeof(name) - 1;
+        snprintf(s->cursor, sizeof(s->cursor), "%.*s", (int)strcspn(at, "\"\\"), at);
+    }
+}
 
 static void take_line(struct stream *s)
 {
@@ -40,6 +51,7 @@ static void take_line(struct stream *s)
     }
     if (strncmp(s->line, "data:", 5) == 0 && strstr(s->line, "notifications/resources/updated")) {
         s->updates++;
+        take_cursor(s);
     }
     s->len = 0;
 }
@@ -82,7 +94,7 @@ static int on_bytes(void *user, long status, struct tidings_str bytes)
            (s->enough_after > 0 && now - s->begun >= s->enough_after);
 }
 
-static char *listen_body(const struct run *r)
+static char *listen_body(const struct run *r, const char *since)
 {
     struct json_text t;
     if (!json_text_begin(&t)) {
@@ -95,8 +107,12 @@ static char *listen_body(const struct run *r)
     fprintf(t.out,
             "]},\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"%s\","
             "\"io.modelcontextprotocol/clientInfo\":{\"name\":\"tidings\",\"version\":\"0\"},"
-            "\"io.modelcontextprotocol/clientCapabilities\":{}}}}",
+            "\"io.modelcontextprotocol/clientCapabilities\":{}",
             r->version);
+    if (since) {
+        fprintf(t.out, ",\"dev.tidings/options\":{\"since\":\"%s\"}", since);
+    }
+    fputs("}}}", t.out);
     return json_text_take(&t);
 }
 
@@ -115,7 +131,7 @@ static int stream(struct stream *s, const char *after, uint64_t ms,
                             "Mcp-Method: subscriptions/listen", NULL};
     const char *legacy[] = {"Accept: text/event-stream", version, session, after ? last : NULL,
                             NULL};
-    char *body = r->is_modern ? listen_body(r) : NULL;
+    char *body = r->is_modern ? listen_body(r, after) : NULL;
     struct tidings_client_http request = {
         .method = r->is_modern ? "POST" : "GET",
         .headers = r->is_modern ? modern : legacy,
@@ -177,29 +193,33 @@ static void cut(struct run *r, struct tidings_client *by)
     }
     pause_for(probe_silence(r)); /* so that it happens while nobody listens */
     struct stream second = {.run = r, .by = by, .change_after = UINT64_MAX};
-    const char *after = first.last_id[0] ? first.last_id : NULL;
+    const char *after = r->is_modern ? first.cursor : first.last_id;
+    after = after[0] ? after : NULL;
     int rc = stream(&second, after, probe_silence(r), &answer, &err);
     if (second.updates > 0) {
         probe_found(r, "resume", VERDICT_PASS, "what changed meanwhile was told %s",
-                    after ? "after Last-Event-ID" : "when the stream came back");
+                    r->is_modern ? "after dev.tidings/cursor"
+                    : after      ? "after Last-Event-ID"
+                                 : "when the stream came back");
     } else if (rc < 0 && answer.status == 0) {
         probe_found(r, "resume", VERDICT_FAIL, "the stream could not be opened again: %.120s",
                     err.text);
     } else {
         probe_found(r, "resume", VERDICT_WARN, "%s: what changes while the stream is cut is lost",
-                    after ? "Last-Event-ID brings nothing back" : "events have no ids");
+                    r->is_modern ? "the cursor brings nothing back"
+                    : after      ? "Last-Event-ID brings nothing back"
+                                 : "events have no ids");
     }
 }
 
 static void check_resume(struct run *r)
 {
     struct tidings_error err = {0};
-    if (r->is_modern) {
-        probe_found(r, "resume", VERDICT_SKIP, "this revision resumes nothing%s",
-                    r->has_cursor ? "; updates carry dev.tidings/cursor to come back with"
-                                  : ": what changes while the stream is cut is lost");
+    if (r->is_modern && !r->has_cursor) {
+        probe_found(r, "resume", VERDICT_SKIP,
+                    "this revision resumes nothing: what changes while the stream is cut is lost");
     } else if (!r->is_http) {
-        probe_found(r, "resume", VERDICT_SKIP, "only HTTP resumes streams");
+        probe_found(r, "resume", VERDICT_SKIP, "only tried over HTTP");
     } else if (!r->is_told || !probe_can_change(r) || r->toggled) {
         probe_found(r, "resume", VERDICT_SKIP, "needs changes at a known moment");
     } else {

@@ -15,6 +15,8 @@
 #define SETTLE_MS 300u   /* for what belongs to the change before */
 #define SILENCE_MS 1000u /* at least, before nothing counts as nothing */
 #define SLOW_MS 1000u
+/* The client keeps a listen that was replaced for two seconds, where no cursor bridges the gap. */
+#define FADE_MS 2500u
 
 uint64_t probe_now(void)
 {
@@ -295,7 +297,7 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
     probe_listen(r, SETTLE_MS, false);
     char *answer = tidings_client_request(r->client, "resources/list", "{}", &err);
     tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
-    probe_listen(r, SETTLE_MS, false);
+    probe_listen(r, r->is_modern && !r->has_cursor ? FADE_MS : SETTLE_MS, false);
     if (!r->is_told) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "nothing was told before");
         return;

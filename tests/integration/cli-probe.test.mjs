@@ -148,6 +148,7 @@ test('what cannot be probed is said, with a status of its own', async (t) => {
     const unreachable = await run(t, ['probe', `http://127.0.0.1:${port}/mcp`]);
     assert.equal(unreachable.code, 74);
     assert.match(unreachable.stderr, /tidings probe: /);
+    assert.equal(unreachable.stdout, '');
     const both = await run(t, ['probe', '--touch', '--change', 'true', `http://127.0.0.1:${port}/mcp`]);
     assert.equal(both.code, 64);
     const server = await serve(t, { files });
