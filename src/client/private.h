@@ -40,6 +40,7 @@
 #define CLIENT_MAX_WATCHES 1000u
 #define CLIENT_MAX_REQUESTS 65536u
 #define CLIENT_MAX_EVENTS 65536u
+#define CLIENT_MAX_FADING 8u /* beyond: the oldest ends at once */
 
 enum client_stage {
     STAGE_IDLE,    /* nothing is wanted, or it failed for good */
@@ -136,7 +137,7 @@ struct tidings_client {
     bool is_stale;          /* modern: the set changed since `coming` began */
     bool has_ended;         /* a subscription, in a callback */
     int64_t listen, coming; /* modern: the listen that is heard, the one that shall replace it */
-    int64_t fading;         /* … the one that was replaced, heard a little longer */
+    int64_t fading[CLIENT_MAX_FADING]; /* … those that were replaced, heard a little longer */
     struct pump_timer fade;
     struct resume resume;
     struct compare compare;

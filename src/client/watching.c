@@ -275,7 +275,7 @@ static void report(struct tidings_client *c, const struct watch *w, enum tidings
         .state = state,
         .uri = tidings_str(w->uri),
         .reason = reason,
-        .again = state == TIDINGS_CLIENT_WATCHING && c->is_interrupted,
+        .again = state == TIDINGS_CLIENT_WATCHING && c->is_interrupted && w->was_accepted,
     };
     event_state(c, &e);
 }

@@ -89,6 +89,26 @@ static void drop(struct tidings_client *c, int64_t *listen)
     }
 }
 
+static void drop_fading(void *user)
+{
+    struct tidings_client *c = user;
+    for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
+        drop(c, &c->fading[i]);
+    }
+}
+
+/* Was it one of those? It is none any more. */
+static bool has_faded(struct tidings_client *c, int64_t id)
+{
+    for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
+        if (c->fading[i] == id) {
+            c->fading[i] = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
 void modern_lost(struct tidings_client *c)
 {
     pump_unset(&c->change);
@@ -97,7 +117,7 @@ void modern_lost(struct tidings_client *c)
     c->is_stale = false;
     drop(c, &c->coming);
     drop(c, &c->listen);
-    drop(c, &c->fading);
+    drop_fading(c);
 }
 
 static void ended(struct tidings_client *c)
@@ -111,8 +131,7 @@ static void on_listen_ended(void *user, const struct answer *a)
 {
     struct tidings_client *c = user;
     bool is_coming = a->id == c->coming;
-    if (a->id == c->fading) {
-        c->fading = 0;
+    if (has_faded(c, a->id)) {
         return;
     }
     if ((!is_coming && a->id != c->listen) || c->stage != STAGE_READY) {
@@ -194,9 +213,11 @@ static void begin(void *user)
  * still holds back is waited for. */
 static void replace(struct tidings_client *c)
 {
-    drop(c, &c->fading);
+    const size_t last = CLIENT_MAX_FADING - 1;
     if (c->resume.cursor[0] == '\0' && c->listen > 0) {
-        c->fading = c->listen;
+        drop(c, &c->fading[last]);
+        memmove(&c->fading[1], &c->fading[0], last * sizeof(c->fading[0]));
+        c->fading[0] = c->listen;
         pump_set(&c->pump, &c->fade, MODERN_FADE_MS);
     } else {
         drop(c, &c->listen);
@@ -205,15 +226,9 @@ static void replace(struct tidings_client *c)
     c->coming = 0;
 }
 
-static void on_faded(void *user)
-{
-    struct tidings_client *c = user;
-    drop(c, &c->fading);
-}
-
 void modern_init(struct tidings_client *c)
 {
-    pump_timer_init(&c->fade, on_faded, c);
+    pump_timer_init(&c->fade, drop_fading, c);
     pump_timer_init(&c->change, begin, c);
     pump_timer_init(&c->patience, on_patience, c);
 }
