@@ -41,8 +41,8 @@ async function probe(t, args) {
 const told = ({ report }) => report.checks.map((check) => `${check.era} ${check.id} ${check.verdict}: ${check.came}`);
 const failed = (result) => told(result).filter((line) => / fail: /.test(line));
 
-/** A command that changes a file, in a way that is seen each time. */
-const change = (tree, name = 'a.txt') => `printf x >>'${tree.at(name)}'`;
+/** A command that changes the file that is subscribed to, and another one, of which nothing must be told. */
+const change = (tree) => `printf x >>'${tree.at('b.txt')}'; printf x >>'${tree.at('a.txt')}'`;
 
 // ---- ours ----------------------------------------------------------------------------------------
 
