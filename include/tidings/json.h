@@ -29,6 +29,9 @@ TIDINGS_API char *tidings_json_get(struct tidings_str json, const char *pointer)
  * no string, or holds a NUL. */
 TIDINGS_API char *tidings_json_string(struct tidings_str json, const char *pointer);
 
+/* The same with its length, not counting the NUL behind it: it may hold others. */
+TIDINGS_API char *tidings_json_text(struct tidings_str json, const char *pointer, size_t *ret_len);
+
 /* The same for a string that holds base64: its bytes, `*ret_len` of them, and a NUL behind. NULL
  * also when it is no base64. */
 TIDINGS_API char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *ret_len);

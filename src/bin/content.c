@@ -109,9 +109,13 @@ static void keep(struct content_kept *k, struct tidings_str uri, char *text, siz
 /* The text of a content, or NULL and the number of its bytes. False: it has neither. */
 static bool take(struct tidings_str content, char **ret_text, size_t *ret_len)
 {
-    *ret_text = tidings_json_string(content, "/text");
+    *ret_text = tidings_json_text(content, "/text", ret_len);
+    if (*ret_text && strlen(*ret_text) != *ret_len) {
+        tidings_free(*ret_text); /* with a NUL in it it is none that can be told by lines */
+        *ret_text = NULL;
+        return true;
+    }
     if (*ret_text) {
-        *ret_len = strlen(*ret_text);
         return true;
     }
     char *bytes = tidings_json_bytes(content, "/blob", ret_len);

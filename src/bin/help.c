@@ -110,7 +110,7 @@ void help_exits(void)
 {
     fputs("exit statuses\n\n", stdout);
     put_row("0", "done");
-    put_row("1", "the server did as asked, but a tool failed, a check, or a command of --exec");
+    put_row("1", "the server did as asked, but a tool, check, command or file failed");
     for (int status = 64; status < 79; status++) {
         char left[8], help[256] = "";
         for (size_t i = 0; i < EXIT_COUNT; i++) {

@@ -73,12 +73,12 @@ static int put_content(void *user, struct tidings_str key, struct tidings_str co
     if (r->meta) {
         put_meta(content);
     }
-    char *text = tidings_json_string(content, "/text");
-    size_t len = text ? strlen(text) : 0;
+    size_t len = 0;
+    char *text = tidings_json_text(content, "/text", &len);
     if (!text) {
         put_bytes(r, content);
     } else if (r->is_guarded) {
-        put_lines(r->out, tidings_str(text));
+        put_lines(r->out, tidings_strn(text, len));
         fputs(len > 0 && text[len - 1] != '\n' ? "\n" : "", r->out);
     } else {
         fwrite(text, 1, len, r->out);

@@ -43,7 +43,7 @@ char *tidings_json_get(struct tidings_str json, const char *pointer)
     return text;
 }
 
-char *tidings_json_string(struct tidings_str json, const char *pointer)
+char *tidings_json_text(struct tidings_str json, const char *pointer, size_t *ret_len)
 {
     struct json *root = NULL;
     if (jv_parse(json, JSON_MAX_DEPTH, &root, NULL) < 0) {
@@ -51,9 +51,20 @@ char *tidings_json_string(struct tidings_str json, const char *pointer)
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
     struct tidings_str s = jv_str(value);
-    bool is_plain = jv_is(value, JV_STRING) && (s.len == 0 || !memchr(s.ptr, '\0', s.len));
-    char *text = is_plain ? str_dup(s) : NULL;
+    char *text = jv_is(value, JV_STRING) ? str_dup(s) : NULL;
+    *ret_len = s.len;
     jv_unref(root);
+    return text;
+}
+
+char *tidings_json_string(struct tidings_str json, const char *pointer)
+{
+    size_t len = 0;
+    char *text = tidings_json_text(json, pointer, &len);
+    if (text && strlen(text) != len) {
+        mem_free(text);
+        text = NULL;
+    }
     return text;
 }
 

@@ -92,6 +92,21 @@ static void base64_is_given_as_its_bytes(void **state)
     assert_null(tidings_json_bytes(tidings_str("{"), "/n", &len));
 }
 
+static void a_text_may_hold_nuls(void **state)
+{
+    (void)state;
+    struct tidings_str json = tidings_str("{\"t\":\"a\\u0000b\",\"n\":1}");
+    size_t len = 99;
+    char *held = tidings_json_text(json, "/t", &len);
+    assert_non_null(held);
+    assert_int_equal(len, 3);
+    assert_memory_equal(held, "a\0b", 4); /* and a NUL */
+    tidings_free(held);
+    assert_null(tidings_json_text(json, "/n", &len));
+    assert_null(tidings_json_text(json, "/none", &len));
+    assert_null(tidings_json_text(tidings_str("{"), "/t", &len));
+}
+
 struct heard {
     char text[256];
     int stop_after;
@@ -169,6 +184,7 @@ int main(void)
         cmocka_unit_test(members_are_found_by_pointer),
         cmocka_unit_test(strings_are_given_as_they_read),
         cmocka_unit_test(base64_is_given_as_its_bytes),
+        cmocka_unit_test(a_text_may_hold_nuls),
         cmocka_unit_test(members_and_elements_are_told_in_order),
         cmocka_unit_test(text_is_quoted),
         cmocka_unit_test(what_people_write_becomes_json),

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `tidings sync`: a directory kept like what is below a URI. It subscribes first and then goes over
+ * everything, so that nothing is missed in between; afterwards it follows the changes. After an
+ * interruption, and where the server could not tell everything, it goes over everything again:
+ * etags tell what needs no reading.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tidings/client.h>
+#include <tidings/json.h>
+
+#include "folder.h"
+#include "mirror.h"
+#include "output.h"
+#include "remote.h"
+
+#define CHANGES_MAX 10000u /* that wait; more of them: everything is gone over */
+#define RETRY_MS 5000      /* after a pass that failed, unless the connection is back before */
+
+/* A resource to go to. */
+struct stop {
+    char *uri, *etag;
+    bool is_directory, is_gone;
+};
+
+struct stops {
+    struct stop *items;
+    size_t count, room;
+};
+
+struct sync {
+    struct cli cli;
+    bool once, forces;
+    /* state: */
+    struct mirror mirror;
+    char *base;
+    struct stops ahead;   /* of a pass */
+    struct stops changes; /* that were told of */
+    bool needs_pass, is_watching;
+    int64_t retry_ms; /* monotonic: no pass before */
+    bool shows_progress;
+    size_t done, counts[MIRROR_FAILED + 1];
+};
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void clear(struct stops *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->items[i].uri);
+        tidings_free(s->items[i].etag);
+    }
+    free(s->items);
+    *s = (struct stops){0};
+}
+
+/* Takes `etag`. */
+static bool add(struct stops *s, struct tidings_str uri, char *etag, bool is_directory,
+                bool is_gone)
+{
+    if (s->count == s->room) {
+        size_t room = s->room > 0 ? 2 * s->room : 256;
+        struct stop *more = realloc(s->items, room * sizeof(*more));
+        if (!more) {
+            tidings_free(etag);
+            return false;
+        }
+        s->items = more;
+        s->room = room;
+    }
+    char *copy = strndup(uri.ptr, uri.len);
+    if (!copy) {
+        tidings_free(etag);
+        return false;
+    }
+    s->items[s->count++] = (struct stop){copy, etag, is_directory, is_gone};
+    return true;
+}
+
+/* ---- what is told ---------------------------------------------------------------------------- */
+
+static void clear_progress(const struct sync *s)
+{
+    if (s->shows_progress) {
+        fputs("\r\x1b[K", stderr);
+    }
+}
+
+static void put_progress(const struct sync *s)
+{
+    char bar[] = "                              ";
+    size_t total = s->ahead.count;
+    if (s->shows_progress && total > 0) {
+        memset(bar, '#', (sizeof(bar) - 1) * s->done / total);
+        fprintf(stderr, "\r\x1b[K[%s] %zu/%zu", bar, s->done, total);
+        fflush(stderr);
+    }
+}
+
+static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, const char *reason)
+{
+    static const char *const names[] = {"created", "updated", "removed",
+                                        "kept",    "refused", "failed"};
+    struct sync *s = user;
+    bool is_bad = deed >= MIRROR_KEPT;
+    FILE *out = is_bad && !s->cli.json ? stderr : stdout;
+    s->counts[deed]++;
+    clear_progress(s);
+    if (s->cli.json) {
+        fprintf(out, "{\"action\":\"%s\",\"uri\":", names[deed]);
+        put_quoted(out, uri);
+        if (reason) {
+            fputs(",\"reason\":", out);
+            put_quoted(out, tidings_str(reason));
+        }
+        fputs("}\n", out);
+    } else if (is_bad || !s->cli.quiet) {
+        put_style(&s->cli, out, is_bad ? STYLE_BAD : STYLE_GOOD);
+        fputs(names[deed], out);
+        put_style(&s->cli, out, STYLE_PLAIN);
+        fputc(' ', out);
+        put_text(out, uri);
+        fputs(reason ? ": " : "", out);
+        put_text(out, tidings_str(reason ? reason : ""));
+        fputc('\n', out);
+    }
+    fflush(out);
+    put_progress(s);
+}
+
+/* ---- everything ------------------------------------------------------------------------------ */
+
+static int on_entry(void *user, const struct tidings_walk_entry *e)
+{
+    struct sync *s = user;
+    char *etag = tidings_json_string(e->item, "/_meta/dev.tidings~1etag");
+    return e->is_repeated || add(&s->ahead, e->uri, etag, e->has_children, false) ? 0
+                                                                                  : TIDINGS_E_NOMEM;
+}
+
+/* For servers that cannot list what is below: everything whose URI begins so. */
+static int on_item(void *user, struct tidings_str item)
+{
+    struct sync *s = user;
+    char *uri = tidings_json_string(item, "/uri");
+    size_t len = uri ? strlen(uri) : 0;
+    bool is_below = len > strlen(s->base) && strncmp(uri, s->base, strlen(s->base)) == 0;
+    int rc = 0;
+    if (is_below && s->ahead.count >= MIRROR_MAX) {
+        rc = TIDINGS_E_LIMIT;
+    } else if (is_below) {
+        char *etag = tidings_json_string(item, "/_meta/dev.tidings~1etag");
+        rc = add(&s->ahead, tidings_strn(uri, len), etag, uri[len - 1] == '/', false)
+                 ? 0
+                 : TIDINGS_E_NOMEM;
+    }
+    tidings_free(uri);
+    return rc;
+}
+
+static int look(struct sync *s, struct tidings_error *err)
+{
+    int rc = tidings_client_walk(s->mirror.client, s->base, NULL, on_entry, s, err);
+    if (rc == TIDINGS_E_UNSUPPORTED) {
+        clear(&s->ahead);
+        rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, on_item, s, err);
+    }
+    if (rc < 0 && !err->code) {
+        tidings_fail(err, rc, "%s",
+                     rc == TIDINGS_E_LIMIT ? "there are too many resources" : "out of memory");
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int go_over(struct sync *s, struct tidings_error *err)
+{
+    s->needs_pass = false;
+    s->mirror.pass++;
+    s->done = 0;
+    clear(&s->ahead);
+    int rc = look(s, err);
+    for (size_t i = 0; i < s->ahead.count && rc == 0; i++) {
+        const struct stop *it = &s->ahead.items[i];
+        rc = mirror_take(&s->mirror, tidings_str(it->uri), it->etag ? it->etag : "",
+                         it->is_directory, err);
+        s->done++;
+        put_progress(s);
+    }
+    clear_progress(s);
+    if (rc == 0) {
+        mirror_sweep(&s->mirror);
+        rc = mirror_state_compact(&s->mirror.state, err);
+    }
+    clear(&s->ahead);
+    if (rc == 0 && !s->cli.quiet) {
+        fprintf(stderr, "tidings sync: in step, %zu files and directories\n",
+                s->mirror.state.count);
+    }
+    return rc;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    struct sync *s = user;
+    bool is_gone = tidings_str_eq(u->change, TIDINGS_STR("deleted"));
+    bool is_directory = u->uri.len > 0 && u->uri.ptr[u->uri.len - 1] == '/';
+    /* A directory that is new or changed: what is in it may not be told one by one. */
+    if (u->truncated || (is_directory && !is_gone) || s->changes.count >= CHANGES_MAX ||
+        !add(&s->changes, u->uri, NULL, is_directory, is_gone)) {
+        s->needs_pass = true;
+    }
+}
+
+static void on_state(void *user, const struct tidings_client_event *e)
+{
+    struct sync *s = user;
+    if (e->state == TIDINGS_CLIENT_WATCHING || e->state == TIDINGS_CLIENT_GAP) {
+        s->is_watching = true;
+        s->needs_pass = true;
+        s->retry_ms = 0;
+    } else if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+        clear_progress(s);
+        fputs("tidings sync: disconnected: ", stderr);
+        put_text(stderr, e->reason);
+        fprintf(stderr, "; next attempt in %.1f s\n", e->retry_ms / 1000.0);
+    }
+}
+
+/* Those that were told of until now, the oldest first. */
+static int follow(struct sync *s, struct tidings_error *err)
+{
+    struct stops now = s->changes;
+    int rc = 0;
+    s->changes = (struct stops){0};
+    for (size_t i = 0; i < now.count && rc == 0; i++) {
+        struct tidings_str uri = tidings_str(now.items[i].uri);
+        if (now.items[i].is_gone) {
+            mirror_remove(&s->mirror, uri);
+        } else {
+            rc = mirror_take(&s->mirror, uri, "", false, err);
+        }
+    }
+    clear(&now);
+    return rc;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* May trying again help? */
+static bool may_pass(int code)
+{
+    return code == TIDINGS_E_IO || code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT ||
+           code == TIDINGS_E_BUSY;
+}
+
+/* One turn of what is to be done. */
+static int work(struct sync *s, struct tidings_error *err)
+{
+    int rc = 0;
+    if (s->needs_pass && s->is_watching && now_ms() >= s->retry_ms) {
+        rc = go_over(s, err);
+    }
+    if (rc == 0 && !s->needs_pass) {
+        rc = follow(s, err);
+    }
+    if (rc < 0 && may_pass(rc)) {
+        s->needs_pass = true;
+        s->retry_ms = now_ms() + RETRY_MS;
+        rc = 0;
+    }
+    return rc;
+}
+
+/* Until it is stopped. */
+static int keep_up(struct sync *s, struct tidings_error *err)
+{
+    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    if (!tidings_client_subscribe(s->mirror.client, s->base, &on, err)) {
+        return err->code;
+    }
+    for (;;) {
+        bool is_waiting = s->needs_pass && s->is_watching;
+        int rc = tidings_client_step(s->mirror.client, is_waiting ? RETRY_MS : -1, err);
+        if (rc <= 0) {
+            return rc;
+        }
+        rc = work(s, err);
+        if (rc < 0) {
+            return rc == TIDINGS_E_CANCELLED ? 0 : rc;
+        }
+    }
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int open_mirror(struct sync *s, struct tidings_error *err)
+{
+    const char *dir = s->cli.args[1];
+    int errnum = folder_open(dir, &s->mirror.root);
+    if (errnum) {
+        s->mirror.root = -1;
+        bool is_held = errnum == EWOULDBLOCK;
+        return tidings_fail(err, is_held ? TIDINGS_E_BUSY : TIDINGS_E_IO, "%.160s: %s", dir,
+                            is_held ? "another 'tidings sync' is at work there" : strerror(errnum));
+    }
+    return mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
+}
+
+/* The URI with a slash at its end. */
+static char *base_of(const char *argument, struct tidings_error *err)
+{
+    char *uri = uri_of_argument(argument, err);
+    size_t len = uri ? strlen(uri) : 0;
+    char *base = uri ? realloc(uri, len + 2) : NULL;
+    if (!base) {
+        free(uri);
+        return NULL;
+    }
+    if (len == 0 || base[len - 1] != '/') {
+        memcpy(base + len, "/", 2);
+    }
+    return base;
+}
+
+static int run_sync(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    struct sync *s = (struct sync *)cli;
+    s->base = base_of(cli->args[0], err);
+    s->shows_progress = is_terminal(stderr) && !cli->quiet && !cli->json;
+    s->mirror = (struct mirror){
+        .client = client, .root = -1, .forces = s->forces, .tell = on_deed, .user = s};
+    int rc = s->base ? open_mirror(s, err) : err->code;
+    if (rc == 0) {
+        tidings_client_on_state(client, on_state, s);
+        rc = tidings_client_connect(client, err);
+    }
+    if (rc == 0) {
+        rc = s->once ? go_over(s, err) : keep_up(s, err);
+    }
+    tidings_client_on_state(client, NULL, NULL);
+    mirror_state_close(&s->mirror.state);
+    if (s->mirror.root >= 0) {
+        close(s->mirror.root);
+    }
+    clear(&s->ahead);
+    clear(&s->changes);
+    free(s->base);
+    bool is_whole =
+        s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED] == 0;
+    return rc < 0 ? rc : is_whole ? 0 : 1;
+}
+
+#define AT(member) offsetof(struct sync, member)
+
+static const struct option options[] = {
+    {.name = "once",
+     .letter = '1',
+     .kind = OPTION_FLAG,
+     .offset = AT(once),
+     .help = "end when everything is there, instead of following changes"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = OPTION_FLAG,
+     .offset = AT(forces),
+     .help = "replace and remove files although they were changed here"},
+    {0},
+};
+
+const struct command command_sync = {
+    .name = "sync",
+    .args = "URI DIR",
+    .help = "keep a directory like what is below a resource",
+    .about = "Make DIR like what is below the URI, then follow its changes. Only files it made "
+             "itself are\nreplaced or removed, and only while nobody else changed them; others are "
+             "kept and told.\nWhat it made is remembered in DIR/.tidings-sync: started again, it "
+             "reads only what differs.\n\n"
+             "--json prints an object per file: action (created, updated, removed, kept, refused, "
+             "failed),\nuri, and reason for the last three. They make the status 1.\n",
+    .options = options,
+    .size = sizeof(struct sync),
+    .min_args = 2,
+    .max_args = 2,
+    .has_target = true,
+    .ask = run_sync,
+};

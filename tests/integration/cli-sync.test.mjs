@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+//
+// `tidings sync`: a directory like what is below a URI, whatever the server calls things, whoever is killed.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import http from 'node:http';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { MODERN } from './lib/rpc.mjs';
+import { BIN, Program, run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
+import { eventually } from './lib/wait.mjs';
+
+const files = {
+    'a.txt': 'a\n',
+    'odd %?#\n name': 'odd',
+    'dir/b.bin': Buffer.from([0, 1, 255, 0]),
+    'dir/nul.txt': 'a\0b',
+    'dir/deep/c.json': '{}',
+};
+
+/** Everything in a directory but the mirror's own: path → bytes, directories with null. */
+function contents(path, below = '') {
+    const all = {};
+    for (const entry of fs.readdirSync(`${path}/${below}`, { withFileTypes: true })) {
+        const name = `${below}${entry.name}`;
+        if (entry.isDirectory()) {
+            Object.assign(all, { [`${name}/`]: null }, contents(path, `${name}/`));
+        } else if (!name.startsWith('.tidings-')) {
+            all[name] = fs.readFileSync(`${path}/${name}`).toString('latin1');
+        }
+    }
+    return all;
+}
+
+const same = (one, other) => JSON.stringify(contents(one), Object.keys(contents(one)).sort()) ===
+    JSON.stringify(contents(other), Object.keys(contents(other)).sort()) &&
+    Object.keys(contents(one)).length === Object.keys(contents(other)).length;
+
+const actions = (stdout) => stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+
+/** `sync --once`; what it did, and its status. */
+async function once(t, server, dir, ...args) {
+    const end = await run(t, ['sync', '--once', '--json', ...args, server.url, server.uri(''), dir]);
+    return { ...end, did: actions(end.stdout) };
+}
+
+for (const era of ['modern', 'legacy']) {
+    test(`${era}: a mirror is made, and only what differs is read again`, async (t) => {
+        const server = await serve(t, { files });
+        const dir = new Tree(t).at('mirror');
+        const first = await once(t, server, dir, '--era', era);
+        assert.equal(first.code, 0, first.stderr);
+        assert.deepEqual(contents(dir), contents(server.tree.path));
+        assert.equal(first.did.length, 7);
+        server.tree.write('a.txt', 'changed');
+        server.tree.remove('dir/deep/c.json');
+        server.tree.write('new', '');
+        const second = await once(t, server, dir, '--era', era);
+        assert.equal(second.code, 0, second.stderr);
+        assert.deepEqual(contents(dir), contents(server.tree.path));
+        assert.deepEqual(second.did.map(({ action, uri }) => [action, uri]).sort(), [
+            ['created', server.uri('new')], ['removed', server.uri('dir/deep/c.json')], ['updated', server.uri('a.txt')],
+        ]);
+        assert.deepEqual((await once(t, server, dir)).did, []);
+    });
+}
+
+test('changes are followed, also after the server was restarted', async (t) => {
+    const server = await serve(t, { files });
+    const dir = new Tree(t).at('mirror');
+    const sync = new Program(t, BIN, ['sync', server.url, server.uri(''), dir], { mayFail: true });
+    const inStep = (what) => eventually(() => same(dir, server.tree.path), `${what}\n${sync.stderr}`);
+    await sync.lines.next((line) => /in step/.test(line), 'the first pass');
+    await inStep('all of it');
+    server.tree.write('a.txt', 'two');
+    server.tree.write('more/and/more.txt', 'more');
+    server.tree.remove('dir/deep/c.json');
+    await inStep('what changed');
+    fs.rmSync(server.tree.at('dir'), { recursive: true });
+    fs.renameSync(server.tree.at('more'), server.tree.at('moved'));
+    await inStep('directories that went and moved');
+    await server.stop();
+    server.tree.write('a.txt', 'while it was away');
+    server.tree.remove('moved/and/more.txt');
+    await serve(t, { tree: server.tree, http: `127.0.0.1:${server.port}` });
+    await inStep('what happened meanwhile');
+    server.tree.write('last', 'last');
+    await inStep('and what happens now');
+});
+
+test('what was changed here is kept and told, unless it is forced', async (t) => {
+    const server = await serve(t, { files });
+    const mirror = new Tree(t, { 'dir/b.bin': 'was here', 'own/file': 'mine', 'a.txt': 'a\n' });
+    const first = await once(t, server, mirror.path);
+    assert.equal(first.code, 1);
+    const kept = first.did.filter(({ action }) => action === 'kept');
+    assert.deepEqual(kept, [{ action: 'kept', uri: server.uri('dir/b.bin'), reason: 'it was there before' }]);
+    mirror.write('a.txt', 'edited here');
+    mirror.write('dir/deep/c.json', 'edited too');
+    server.tree.write('a.txt', 'edited there');
+    server.tree.remove('dir/deep/c.json');
+    const second = await once(t, server, mirror.path);
+    assert.equal(second.code, 1);
+    assert.deepEqual(second.did.map(({ action, uri }) => `${action} ${uri}`).sort(), [
+        `kept ${server.uri('a.txt')}`, `kept ${server.uri('dir/b.bin')}`, `kept ${server.uri('dir/deep/c.json')}`,
+    ]);
+    assert.equal(fs.readFileSync(mirror.at('a.txt'), 'utf8'), 'edited here');
+    const third = await once(t, server, mirror.path, '--force');
+    assert.equal(third.code, 0, third.stdout);
+    assert.equal(fs.readFileSync(mirror.at('a.txt'), 'utf8'), 'edited there');
+    assert.equal(fs.readFileSync(mirror.at('own/file'), 'utf8'), 'mine', 'what nobody mirrors is left alone');
+    assert.equal(fs.readFileSync(mirror.at('dir/deep/c.json'), 'utf8'), 'edited too', 'nobody\'s but the user\'s now');
+});
+
+test('symbolic links in the directory are not followed', async (t) => {
+    const server = await serve(t, { files });
+    const outside = new Tree(t, { 'a.txt': 'outside' });
+    const mirror = new Tree(t);
+    fs.symlinkSync(outside.path, mirror.at('dir'));
+    fs.symlinkSync(outside.at('a.txt'), mirror.at('a.txt'));
+    const kept = await once(t, server, mirror.path);
+    assert.equal(kept.code, 1);
+    await once(t, server, mirror.path, '--force');
+    assert.deepEqual(contents(outside.path), { 'a.txt': 'outside' });
+    assert.equal(fs.readFileSync(mirror.at('a.txt'), 'utf8'), 'a\n', 'forced: in place of the link');
+    assert.ok(fs.lstatSync(mirror.at('dir')).isSymbolicLink());
+});
+
+test('a file that becomes a directory, and the reverse', async (t) => {
+    const server = await serve(t, { files: { one: 'file', 'two/x': 'x' } });
+    const dir = new Tree(t).at('mirror');
+    assert.equal((await once(t, server, dir)).code, 0);
+    server.tree.remove('one');
+    fs.rmSync(server.tree.at('two'), { recursive: true });
+    server.tree.write('one/x', 'x');
+    server.tree.write('two', 'file');
+    const end = await once(t, server, dir);
+    assert.equal(end.code, 0, end.stdout);
+    assert.deepEqual(contents(dir), contents(server.tree.path));
+});
+
+test('killed in the middle and started again, it goes on', async (t) => {
+    const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`d${i % 7}/f${i}`, `content ${i}`]));
+    const server = await serve(t, { files: many });
+    const dir = new Tree(t).at('mirror');
+    const sync = new Program(t, BIN, ['sync', '--json', server.url, server.uri(''), dir], { mayFail: true });
+    await sync.output().next((line) => line.includes('/f5'), 'the middle');
+    await sync.kill();
+    const made = Object.values(contents(dir)).filter((text) => text !== null);
+    assert.ok(made.every((text) => /^content \d+$/.test(text)), 'no file is there in part');
+    const end = await once(t, server, dir);
+    assert.equal(end.code, 0, end.stdout);
+    assert.ok(end.did.every(({ action }) => action === 'created'));
+    assert.ok(end.did.length < 307, 'what was there is not made again');
+    assert.deepEqual(contents(dir), contents(server.tree.path));
+    fs.appendFileSync(`${dir}/.tidings-sync`, '{"uri":"file:///to');
+    assert.equal((await once(t, server, dir)).code, 0, 'a line that was cut');
+    assert.deepEqual(fs.readdirSync(dir).filter((name) => name.startsWith('.')), ['.tidings-sync']);
+});
+
+test('a directory belongs to one URI, and to one sync at a time', async (t) => {
+    const server = await serve(t, { files });
+    const dir = new Tree(t).at('mirror');
+    const sync = new Program(t, BIN, ['sync', server.url, server.uri('dir/'), dir], { mayFail: true });
+    await sync.lines.next((line) => /in step/.test(line), 'the first pass');
+    const second = await run(t, ['sync', '--once', server.url, server.uri('dir/'), dir]);
+    assert.equal(second.code, 75);
+    assert.match(second.stderr, /another 'tidings sync' is at work/);
+    await sync.kill();
+    const other = await run(t, ['sync', '--once', server.url, server.uri(''), dir]);
+    assert.equal(other.code, 73);
+    assert.match(other.stderr, /the mirror of file:.*dir\//);
+});
+
+test('what is not there is an error, and removes nothing', async (t) => {
+    const server = await serve(t, { files });
+    const dir = new Tree(t).at('mirror');
+    assert.equal((await once(t, server, dir)).code, 0);
+    const before = contents(dir);
+    await server.stop();
+    const end = await once(t, server, dir);
+    assert.equal(end.code, 74);
+    assert.deepEqual(contents(dir), before);
+    const none = await serve(t, { files: {} });
+    const missing = await run(t, ['sync', '--once', none.url, none.uri('none/'), new Tree(t).at('x')]);
+    assert.equal(missing.code, 66, missing.stderr);
+});
+
+/** A server that lists these URIs below app:///, whatever they are; each reads as its own URI. */
+async function serveNames(t, uris) {
+    const answers = {
+        'server/discover': () => ({
+            supportedVersions: [MODERN],
+            capabilities: { resources: { subscribe: true } },
+            serverInfo: { name: 'names', version: '1' },
+            resultType: 'complete',
+        }),
+        'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })), resultType: 'complete' }),
+        'resources/read': ({ params: { uri } }) => ({ contents: [{ uri, text: 'evil' }], resultType: 'complete' }),
+    };
+    const server = http.createServer((req, res) => {
+        let body = '';
+        req.setEncoding('utf8').on('data', (text) => (body += text));
+        req.on('end', () => {
+            const { id, method, params } = JSON.parse(body);
+            const result = answers[method]?.({ params });
+            const error = { code: -32601, message: 'no such method' };
+            res.writeHead(result ? 200 : 404, { 'Content-Type': 'application/json' });
+            res.end(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
+        });
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { url: `http://127.0.0.1:${server.address().port}/mcp`, uri: (name) => `app:///${name}` };
+}
+
+test('names of an evil server lead nowhere else', async (t) => {
+    const evil = [
+        '../out', '..', '%2e%2e/out', 'a/../../out', '/etc/out', 'a//b', '%2fetc%2fout', 'nul%00', 'x?y', 'x#y',
+        '.tidings-sync', '.tidings-tmp', '%2etidings-sync', 'a/./b', 'bad%zz', 'n'.repeat(256), 'd/'.repeat(65) + 'x',
+        '\x1b[2J%zz',
+    ];
+    const good = ['good', 'sub/good', 'esc%1b'];
+    const server = await serveNames(t, [...evil, ...good].map((name) => `app:///${name}`));
+    const tree = new Tree(t);
+    const end = await once(t, server, tree.at('inside/'.slice(0, -1)));
+    assert.equal(end.code, 1, end.stderr);
+    assert.deepEqual(fs.readdirSync(tree.path), ['inside']);
+    assert.deepEqual(contents(tree.at('inside')), { good: 'evil', 'sub/': null, 'sub/good': 'evil', 'esc\x1b': 'evil' });
+    const refused = end.did.filter(({ action }) => action === 'refused').map(({ uri }) => uri.slice('app:///'.length));
+    assert.deepEqual(refused.sort(), [...evil].sort());
+    const text = await run(t, ['sync', '--once', server.url, 'app:///', tree.at('again')]);
+    assert.doesNotMatch(text.stdout + text.stderr, /\x1b/);
+});
+
+test('two resources of one name: the first has it', async (t) => {
+    const server = await serveNames(t, ['app:///A', 'app:///%41']);
+    const end = await once(t, server, new Tree(t).at('m'));
+    assert.equal(end.code, 1);
+    assert.deepEqual(end.did.map(({ action, uri }) => [action, uri]), [['created', 'app:///A'], ['refused', 'app:///%41']]);
+});
+
+test('progress is for terminals', { skip: !fs.existsSync('/usr/bin/script') && 'no script(1)' }, async (t) => {
+    const server = await serve(t, { files });
+    const dir = new Tree(t).at('m');
+    const words = [BIN, 'sync', '--once', server.url, server.uri(''), dir].map((word) => `'${word}'`).join(' ');
+    const end = await run(t, ['-qec', words, '/dev/null'], { file: '/usr/bin/script', env: { TERM: 'xterm' } });
+    assert.match(end.stdout, /\[#{30}\] 7\/7/);
+    assert.doesNotMatch((await run(t, ['sync', '--once', server.url, server.uri(''), dir])).stderr, /\[#/);
+});
