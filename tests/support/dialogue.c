@@ -204,7 +204,8 @@ void dialogue_open(enum dialogue_door door)
     }
     snprintf(to.sun_path, sizeof(to.sun_path), "%s", door == DIALOGUE_LINES ? d.lines : d.http);
     d.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    dialogue_require(connect(d.fd, (struct sockaddr *)&to, sizeof(to)) == 0, "a connection");
+    int rc = connect(d.fd, (struct sockaddr *)&to, sizeof(to));
+    dialogue_require(rc == 0, rc == 0 ? "" : strerror(errno));
     d.over = false;
     buf_deinit(&d.heard);
     buf_init(&d.heard, SIZE_MAX / 2);
