@@ -349,7 +349,7 @@ static bool may_pass(int code)
 }
 
 /* Doubling from the shortest to the longest, the upper half of it by chance so that many clients do
- * not come back in step. */
+ * not come back in step; not sooner than the server wants it. */
 static uint32_t next_pause(struct tidings_client *c)
 {
     uint64_t pause = c->settings.retry_min_ms;
@@ -362,7 +362,10 @@ static uint32_t next_pause(struct tidings_client *c)
         chance = 0;
     }
     c->failures++;
-    return (uint32_t)(pause / 2 + chance % (pause / 2 + 1));
+    uint32_t own = (uint32_t)(pause / 2 + chance % (pause / 2 + 1));
+    uint32_t told = c->told_ms;
+    c->told_ms = 0;
+    return own > told ? own : told;
 }
 
 static void on_retry(void *user)

@@ -186,6 +186,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     struct tidings_str value;
     if (str_starts(line, STR("HTTP/"))) {
         s->content_type[0] = s->session[0] = '\0';
+        s->retry_after_s = 0;
         return size * count;
     }
     struct tidings_str name = str_cut(line, ':', &value, NULL);
@@ -194,6 +195,10 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
         take_type(value, s->content_type, sizeof(s->content_type));
     } else if (str_eq_nocase(name, STR("mcp-session-id"))) {
         take_value(value, s->session, sizeof(s->session));
+    } else if (str_eq_nocase(name, STR("retry-after"))) {
+        uint64_t seconds = 0; /* a date is not understood */
+        s->retry_after_s =
+            str_to_u64(value, &seconds) && seconds <= UINT32_MAX ? (uint32_t)seconds : 0;
     } else if (line.len == 0) {
         long status = 0;
         call->fetch->curl.easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);

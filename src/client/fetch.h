@@ -60,6 +60,7 @@ struct fetch_status {
     long status;                /* of the answer; 0 until its head is complete */
     char content_type[64];      /* lower case, without parameters */
     char session[512];          /* Mcp-Session-Id; empty: none (or one that is no visible ASCII) */
+    uint32_t retry_after_s;     /* Retry-After, in seconds; 0: none */
     bool finished;              /* all bytes were handed over */
     bool connected;             /* a tunnel, until it is closed */
     struct tidings_error error; /* finished: code 0, or why it failed */

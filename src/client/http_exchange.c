@@ -8,6 +8,8 @@
 #include "base/mem.h"
 #include "client/http_headers.h"
 
+#define MAX_TOLD_S 300u /* a server that wants to be left alone for longer is asked then */
+
 static struct tidings_client *client_of(const struct exchange *x)
 {
     return x->http->base.client;
@@ -223,6 +225,9 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
 {
     struct tidings_client *c = client_of(x);
     struct tidings_error why = {0};
+    if (s->status == 429 || s->status == 503) {
+        c->told_ms = 1000 * (s->retry_after_s < MAX_TOLD_S ? s->retry_after_s : MAX_TOLD_S);
+    }
     if (x->is_standalone) {
         stream_ended(x, s);
         return false;

@@ -103,6 +103,7 @@ struct tidings_client {
     bool is_resumed;      /* … and was so before this attempt */
     bool is_eager;        /* somebody runs it: worth connecting without being asked anything */
     unsigned failures;    /* attempts in a row that led nowhere */
+    uint32_t told_ms;     /* how long the server asked to be left alone; 0: it did not */
     struct pump_timer retry;
     struct tidings_error failure; /* for good; code 0: none */
     struct tidings_error loss;    /* why it was lost last */

@@ -36,6 +36,7 @@ struct seen {
     int watched, until;      /* … and so many accepted URIs */
     bool stop_when_disconnected;
     const char *read_uri; /* read this inside the update */
+    uint32_t retry_ms;
 };
 
 static void say(struct seen *s, const char *what, struct tidings_str a, struct tidings_str b)
@@ -424,6 +425,37 @@ static void a_busy_server_is_asked_again(void **state)
     assert_int_equal(strncmp(s.text, "disconnected \nwatching x://a\n", 29), 0);
 }
 
+static void later_server(struct scripted_server *s, const struct scripted_request *r)
+{
+    (void)s;
+    scripted_reply(r, 503, "Retry-After: 7\r\n", "application/json",
+                   "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,\"message\":\"busy\"}}");
+}
+
+static void keep_pause(void *user, const struct tidings_client_event *e)
+{
+    struct seen *s = user;
+    s->retry_ms = e->state == TIDINGS_CLIENT_DISCONNECTED ? e->retry_ms : s->retry_ms;
+    tidings_client_stop(s->client);
+}
+
+static void a_server_is_left_alone_as_long_as_it_asks_for(void **state)
+{
+    (void)state;
+    struct scripted_server server;
+    struct tidings_error err = {0};
+    struct seen s = {0};
+    struct tidings_subscribing on = {.fn = on_update, .user = &s};
+    scripted_start(&server, later_server, NULL);
+    s.client = tidings_client_create(server.url, NULL, &err);
+    tidings_client_on_state(s.client, keep_pause, &s);
+    assert_non_null(tidings_client_subscribe(s.client, "x://a", &on, &err));
+    assert_int_equal(tidings_client_run(s.client, &err), 0);
+    assert_int_equal(s.retry_ms, 7000);
+    tidings_client_destroy(s.client);
+    scripted_stop(&server);
+}
+
 static void nobody_there_is_reported_and_tried_again(void **state)
 {
     (void)state;
@@ -542,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_session_that_ended_is_begun_again),
         cmocka_unit_test(run_fails_when_trying_again_would_not_help),
         cmocka_unit_test(a_busy_server_is_asked_again),
+        cmocka_unit_test(a_server_is_left_alone_as_long_as_it_asks_for),
         cmocka_unit_test(nobody_there_is_reported_and_tried_again),
         cmocka_unit_test(addresses_that_are_none_are_refused),
         cmocka_unit_test(a_resource_is_read_with_its_name_in_the_header),
