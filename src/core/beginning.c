@@ -116,7 +116,7 @@ static void ask_log(struct listen *listen)
         sub->owes_since = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
             sub->since = peer->core->last_seq;
-            rewind_peer(peer, 0);
+            rewind_peer(peer, SINCE_UNKNOWN);
             peer_owe_truncated(peer, sub, 1);
             continue;
         }

@@ -148,7 +148,8 @@ struct peer_ops {
     void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
     size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX]);
-    /* … and must know when a subscription goes back to a number (0: to where nothing is known). */
+    /* … and must know when a subscription goes back to a number, or to where
+     * nothing is known of (SINCE_UNKNOWN). */
     void (*rewound)(struct peer *peer, uint64_t since);
     void (*destroyed)(struct peer *peer);
     /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */

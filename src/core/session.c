@@ -66,6 +66,8 @@ static void make_tag(struct session *session)
 static void rewound(struct peer *peer, uint64_t since)
 {
     struct session *session = peer->owner;
+    session->rewind_lost = session->rewind_lost || since == SINCE_UNKNOWN;
+    since = since == SINCE_UNKNOWN ? 0 : since;
     if (session->rewind_event == 0 || since < session->rewind_to) {
         session->rewind_to = since;
     }
@@ -421,7 +423,7 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
     if (event <= session->rewind_event && session->rewind_to < ret->cursor) {
         ret->rewound = true;
         ret->cursor = session->rewind_to;
-        remembered = remembered && session->rewind_to > 0;
+        remembered = remembered && !session->rewind_lost;
     }
     return remembered;
 }

@@ -44,7 +44,8 @@ struct session {
     } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
     uint64_t rewind_event; /* ids up to this one were given out before a subscription went back … */
-    uint64_t rewind_to;    /* … to this number (0: nothing is known), the lowest of all */
+    uint64_t rewind_to;    /* … to this number, the lowest of all … */
+    bool rewind_lost;      /* … or to where nothing is known of */
     struct peer_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
     char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
