@@ -124,22 +124,18 @@ static int read_one(struct reading *r, struct tidings_client *client, const char
     return rc;
 }
 
-/* Each of them; a failure does not keep the others back. */
-static int read_all(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+/* Nothing more is asked for once it cannot be written. */
+static int read_next(struct cli *cli, struct tidings_client *client, size_t index,
+                     struct tidings_error *err)
 {
     struct reading *r = (struct reading *)cli;
-    int status = 0;
-    for (size_t i = 0; i < cli->arg_count && !(r->out && ferror(r->out)); i++) {
-        int rc = read_one(r, client, cli->args[i], err);
-        if (rc < 0 && cli->arg_count == 1) {
-            return rc;
-        }
-        if (rc < 0) {
-            int told = remote_tell(cli, client, err);
-            status = status ? status : told;
-        }
-    }
-    return status;
+    bool is_over = r->out && ferror(r->out);
+    return is_over ? 0 : read_one(r, client, cli->args[index], err);
+}
+
+static int read_all(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+{
+    return remote_each(cli, client, read_next, err);
 }
 
 static int run(struct cli *cli)

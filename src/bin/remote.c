@@ -35,21 +35,24 @@ int remote_tell(const struct cli *cli, struct tidings_client *client,
 
 /* A signal handler has no other way to know. */
 static struct tidings_client *volatile running;
-static volatile sig_atomic_t caught;
+volatile int remote_caught;
 
 static void on_signal(int number)
 {
     struct tidings_client *client = running;
-    caught = number;
+    remote_caught = number;
     if (client) {
         tidings_client_stop(client);
     }
 }
 
-/* The first one ends what waits, so that a launched server ends in order; a second one kills. */
-static void catch_signals(void)
+void remote_interruptible(struct tidings_client *client)
 {
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+    running = client;
+    if (!client) {
+        return;
+    }
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
@@ -59,20 +62,36 @@ int remote_run(struct cli *cli, remote_fn fn)
 {
     struct tidings_error err = {0};
     struct tidings_client *client = target_open(cli, &err);
-    running = client;
-    catch_signals();
+    remote_interruptible(client);
     int rc = client ? fn(cli, client, &err) : err.code;
     int written = output_finish(cli->command->name);
-    int status = rc >= 0 || caught ? rc
-                 : client          ? remote_tell(cli, client, &err)
-                                   : command_fail(cli->command->name, &err, target_hint(cli, rc));
-    running = NULL;
+    int status = rc >= 0 || remote_caught ? rc
+                 : client                 ? remote_tell(cli, client, &err)
+                          : command_fail(cli->command->name, &err, target_hint(cli, rc));
+    remote_interruptible(NULL);
     tidings_client_destroy(client);
-    if (caught) {
-        signal(caught, SIG_DFL);
-        raise(caught);
+    if (remote_caught) {
+        signal(remote_caught, SIG_DFL);
+        raise(remote_caught);
     }
     return status != 0 ? status : written;
+}
+
+int remote_each(struct cli *cli, struct tidings_client *client, remote_each_fn fn,
+                struct tidings_error *err)
+{
+    int status = 0;
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        int rc = fn(cli, client, i, err);
+        if (rc < 0 && cli->arg_count == 1) {
+            return rc;
+        }
+        if (rc < 0) {
+            int told = remote_tell(cli, client, err);
+            status = status ? status : told;
+        }
+    }
+    return status;
 }
 
 char *text_at(struct tidings_str json, const char *pointer)

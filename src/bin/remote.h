@@ -20,6 +20,19 @@ int remote_run(struct cli *cli, remote_fn fn);
 int remote_tell(const struct cli *cli, struct tidings_client *client,
                 const struct tidings_error *err);
 
+/* With each argument of the command; the failure of one is told and does not keep the others back,
+ * unless it is the only one. The status of the first failure. */
+typedef int (*remote_each_fn)(struct cli *cli, struct tidings_client *client, size_t index,
+                              struct tidings_error *err);
+int remote_each(struct cli *cli, struct tidings_client *client, remote_each_fn fn,
+                struct tidings_error *err);
+
+/* SIGINT and SIGTERM stop this client from now on, so that a launched server ends in order; a
+ * second one kills. NULL: no client any more. */
+void remote_interruptible(struct tidings_client *client);
+/* The signal that came; 0: none. */
+extern volatile int remote_caught;
+
 /* The string at `pointer`, "" where there is none; tidings_free it. NULL: no memory. */
 char *text_at(struct tidings_str json, const char *pointer);
 /* Is there a true at `pointer`? */

@@ -39,23 +39,18 @@ static int stat_one(struct cli *cli, struct tidings_client *client, const char *
     return rc;
 }
 
+static int stat_next(struct cli *cli, struct tidings_client *client, size_t index,
+                     struct tidings_error *err)
+{
+    if (index > 0 && !cli->json) {
+        fputc('\n', stdout);
+    }
+    return stat_one(cli, client, cli->args[index], err);
+}
+
 static int stat_all(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
-    int status = 0;
-    for (size_t i = 0; i < cli->arg_count; i++) {
-        if (i > 0 && !cli->json) {
-            fputc('\n', stdout);
-        }
-        int rc = stat_one(cli, client, cli->args[i], err);
-        if (rc < 0 && cli->arg_count == 1) {
-            return rc;
-        }
-        if (rc < 0) {
-            int told = remote_tell(cli, client, err);
-            status = status ? status : told;
-        }
-    }
-    return status;
+    return remote_each(cli, client, stat_next, err);
 }
 
 const struct command command_stat = {

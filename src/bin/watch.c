@@ -4,7 +4,6 @@
  * the connection fares is said on standard error. What a server sends is a stranger's text: control
  * characters never reach the terminal.
  */
-#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
@@ -40,28 +39,6 @@ struct watch {
     bool is_late;                /* --for is over, and not enough happened */
     struct tidings_error absent; /* the server was not there at first */
 };
-
-/* A signal handler has no other way to know. */
-static struct tidings_client *volatile running;
-static volatile int caught;
-
-/* The first one ends it in order; a second one kills. */
-static void on_signal(int number)
-{
-    struct tidings_client *client = running;
-    caught = number;
-    if (client) {
-        tidings_client_stop(client);
-    }
-}
-
-static void catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGINT, &act, NULL);
-}
 
 static int64_t now_ms(void)
 {
@@ -311,13 +288,12 @@ static int watch(struct watch *w)
         tidings_client_destroy(w->client);
         return command_fail("watch", &err, NULL);
     }
-    running = w->client;
-    catch_signals();
+    remote_interruptible(w->client);
     rc = turn(w, &err);
     if (w->jobs) {
-        jobs_finish(w->jobs, &caught);
+        jobs_finish(w->jobs, &remote_caught);
     }
-    running = NULL;
+    remote_interruptible(NULL);
     int status = judge(w, rc, &err);
     tidings_client_destroy(w->client);
     return status;

@@ -31,15 +31,10 @@
 static struct bench b;
 static struct place place;
 
-static void start(void)
-{
-    bench_access_start(&b, &place);
-}
-
 static int begin(void **state)
 {
     (void)state;
-    start();
+    bench_access_start(&b, &place);
     return 0;
 }
 
@@ -326,7 +321,7 @@ static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
 /* What a watcher sees and does, with hidden things going on around it or not. */
 static char *run_listen(bool hidden)
 {
-    start();
+    bench_access_start(&b, &place);
     set_usual();
     bench_is(&b, "ada", "");
     struct client *c = client_http(&b);
@@ -364,7 +359,7 @@ static char *run_listen(bool hidden)
 
 static char *run_session(bool hidden)
 {
-    start();
+    bench_access_start(&b, &place);
     set_usual();
     bench_is(&b, "ada", "");
     struct bench_session s;

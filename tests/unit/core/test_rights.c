@@ -26,15 +26,10 @@
 static struct bench b;
 static struct place place;
 
-static void start(void)
-{
-    bench_access_start(&b, &place);
-}
-
 static int begin(void **state)
 {
     (void)state;
-    start();
+    bench_access_start(&b, &place);
     return 0;
 }
 
