@@ -59,7 +59,7 @@ static int load(const struct auth *a, struct auth_files *files, struct tidings_e
 {
     int rc = a->tokens ? token_file_load(&files->tokens, a->tokens, err) : 0;
     if (rc < 0) {
-        return error_wrap(err, rc, "tokens");
+        return error_wrap(err, rc, "file of tokens");
     }
     for (size_t i = 0; i < a->issuer_count && rc == 0; i++) {
         const struct issuer *issuer = &a->issuers[i];

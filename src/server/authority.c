@@ -209,7 +209,7 @@ int authority_open(struct authority *a, const struct config *c, const char *url,
     }
     if (rc < 0) {
         authority_close(a);
-        return error_wrap(err, rc, "tokens");
+        return error_wrap(err, rc, "authorization");
     }
     return 0;
 }
