@@ -106,8 +106,22 @@ struct command {
 };
 
 extern const struct command *const commands[]; /* ends with NULL */
-/* The rows of commands that print something, of those that talk to a server, and of all. */
-extern const struct option output_options[], target_options[], help_options[];
+
+/* The options of a command, one after the other, NULL behind the last. A row of its own hides a
+ * common one of the same name. */
+enum option_section {
+    SECTION_OWN,
+    SECTION_SERVER, /* of all that talk to one */
+    SECTION_OUTPUT, /* of all that print something */
+    SECTION_HELP,
+};
+struct option_walk {
+    const struct command *command; /* begin with this; the rest zeroed */
+    enum option_section section;   /* of the row that was given */
+    size_t next;
+};
+const struct option *option_next(struct option_walk *walk);
+
 /* The command of that name ("entity get"), or NULL. */
 const struct command *command_find(const char *name);
 bool command_is_group(const struct command *c);

@@ -57,7 +57,7 @@ static const char *const eras[] = {"auto",       "modern",     "legacy",
 
 #define AT(member) offsetof(struct cli, member)
 
-const struct option output_options[] = {
+static const struct option output_options[] = {
     {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print JSON, for programs"},
     {.name = "quiet",
      .letter = 'q',
@@ -73,7 +73,7 @@ const struct option output_options[] = {
     {0},
 };
 
-const struct option help_options[] = {
+static const struct option help_options[] = {
     {.name = "help",
      .letter = 'h',
      .kind = OPTION_FLAG,
@@ -82,7 +82,7 @@ const struct option help_options[] = {
     {0},
 };
 
-const struct option target_options[] = {
+static const struct option target_options[] = {
     {.name = "target",
      .letter = 't',
      .kind = OPTION_TEXT,
@@ -136,6 +136,40 @@ const struct option target_options[] = {
      .help = "TLS: its key, when it is not in the same file"},
     {0},
 };
+
+/* Is there a row of the command's own with that name? */
+static bool is_hidden(const struct command *c, const char *name)
+{
+    const struct option *o = c->options;
+    while (o && o->name && strcmp(o->name, name) != 0) {
+        o++;
+    }
+    return o && o->name;
+}
+
+const struct option *option_next(struct option_walk *w)
+{
+    const struct command *c = w->command;
+    const struct option *tables[] = {
+        [SECTION_OWN] = c->options,
+        [SECTION_SERVER] = c->has_target ? target_options : NULL,
+        [SECTION_OUTPUT] = c->is_plain || c->run_raw ? NULL : output_options,
+        [SECTION_HELP] = help_options,
+    };
+    while (!command_is_group(c) && w->section <= SECTION_HELP) {
+        const struct option *table = tables[w->section];
+        if (!table || !table[w->next].name) {
+            w->section++;
+            w->next = 0;
+            continue;
+        }
+        const struct option *o = &table[w->next++];
+        if (w->section == SECTION_OWN || !is_hidden(c, o->name)) {
+            return o;
+        }
+    }
+    return NULL;
+}
 
 const struct command *command_find(const char *name)
 {

@@ -24,30 +24,20 @@ static bool is_path(const char *metavar)
     return metavar && (strcmp(metavar, "FILE") == 0 || strcmp(metavar, "PATH") == 0);
 }
 
-static void each_row(const struct command *c, const struct option *o, flag_fn fn)
-{
-    for (; o && o->name; o++) {
-        struct flag flag = {o->name, o->letter, o->kind != OPTION_FLAG, o->kind == OPTION_FILE,
-                            o->help, o->choices};
-        fn(c, &flag);
-    }
-}
-
 static void each_flag(const struct command *c, flag_fn fn)
 {
     struct tidings_config_option row;
-    if (command_is_group(c)) {
-        return;
-    }
+    struct option_walk walk = {.command = c};
     for (size_t i = 0; c->run_raw && tidings_config_option(i, &row); i++) {
         struct flag flag = {row.name, 0,          row.metavar != NULL, is_path(row.metavar),
                             row.help, row.choices};
         fn(c, &flag);
     }
-    each_row(c, c->options, fn);
-    each_row(c, c->has_target ? target_options : NULL, fn);
-    each_row(c, c->is_plain || c->run_raw ? NULL : output_options, fn);
-    each_row(c, help_options, fn);
+    for (const struct option *o; (o = option_next(&walk)) != NULL;) {
+        struct flag flag = {o->name, o->letter, o->kind != OPTION_FLAG, o->kind == OPTION_FILE,
+                            o->help, o->choices};
+        fn(c, &flag);
+    }
 }
 
 /* Names of commands: all of a group, or those that stand alone. */

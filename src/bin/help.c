@@ -44,27 +44,35 @@ static void put_row(const char *left, const char *help)
     putchar('\n');
 }
 
-static void put_options(const struct option *table, const char *title)
+static void put_option(const struct option *o)
 {
-    char left[80], help[480];
-    if (!table || !table->name) {
-        return;
+    char left[80], help[480], letter[5] = "";
+    if (o->letter) {
+        snprintf(letter, sizeof(letter), "-%c, ", o->letter);
     }
-    printf("\n%s\n", title);
-    for (; table->name; table++) {
-        char letter[5] = "";
-        if (table->letter) {
-            snprintf(letter, sizeof(letter), "-%c, ", table->letter);
+    snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->metavar ? " " : "",
+             o->metavar ? o->metavar : "");
+    int n = snprintf(help, sizeof(help), "%s", o->help);
+    for (size_t i = 0; o->choices && o->choices[i] && n > 0; i++) {
+        size_t at = (size_t)n < sizeof(help) ? (size_t)n : sizeof(help) - 1;
+        n += snprintf(help + at, sizeof(help) - at, "%s%s%s", i == 0 ? " (" : ", ", o->choices[i],
+                      o->choices[i + 1] ? "" : ")");
+    }
+    put_row(left, help);
+}
+
+static void put_options(const struct command *c)
+{
+    static const char *const titles[] = {
+        [SECTION_OWN] = "options", [SECTION_SERVER] = "the server", [SECTION_OUTPUT] = "output"};
+    struct option_walk walk = {.command = c};
+    int told = -1;
+    for (const struct option *o; (o = option_next(&walk)) != NULL && walk.section < SECTION_HELP;) {
+        if (told != (int)walk.section) {
+            told = (int)walk.section;
+            printf("\n%s\n", titles[told]);
         }
-        snprintf(left, sizeof(left), "%s--%s%s%s", letter, table->name, table->metavar ? " " : "",
-                 table->metavar ? table->metavar : "");
-        int n = snprintf(help, sizeof(help), "%s", table->help);
-        for (size_t i = 0; table->choices && table->choices[i] && n > 0; i++) {
-            size_t at = (size_t)n < sizeof(help) ? (size_t)n : sizeof(help) - 1;
-            n += snprintf(help + at, sizeof(help) - at, "%s%s%s", i == 0 ? " (" : ", ",
-                          table->choices[i], table->choices[i + 1] ? "" : ")");
-        }
-        put_row(left, help);
+        put_option(o);
     }
 }
 
@@ -149,9 +157,7 @@ void help_print(const struct command *c)
         tidings_free(options);
         return;
     }
-    put_options(c->options, "options");
-    put_options(c->has_target ? target_options : NULL, "the server");
-    put_options(c->is_plain ? NULL : output_options, "output");
+    put_options(c);
     if (c->has_target) {
         fputs("\nSERVER is a URL (http, https, ws, wss, tcp, unix:PATH, http+unix:PATH) or a name "
               "that\n'tidings servers' lists; 'tidings help servers' says where names come from.\n",

@@ -14,61 +14,38 @@ struct parsing {
     char **argv;
 };
 
-/* The tables of a command, one after the other; NULL behind the last. */
-static const struct option *table_of(const struct command *c, unsigned i)
-{
-    const struct option *tables[4];
-    unsigned count = 0;
-    if (c->options) {
-        tables[count++] = c->options;
-    }
-    if (c->has_target) {
-        tables[count++] = target_options;
-    }
-    if (!c->is_plain) {
-        tables[count++] = output_options;
-    }
-    tables[count++] = help_options;
-    return i < count ? tables[i] : NULL;
-}
-
 static const struct option *find_name(const struct command *c, const char *name, size_t len)
 {
-    const struct option *table;
-    for (unsigned t = 0; (table = table_of(c, t)) != NULL; t++) {
-        for (; table->name; table++) {
-            if (strncmp(table->name, name, len) == 0 && table->name[len] == '\0') {
-                return table;
-            }
-        }
+    struct option_walk walk = {.command = c};
+    const struct option *o = option_next(&walk);
+    while (o && (strncmp(o->name, name, len) != 0 || o->name[len] != '\0')) {
+        o = option_next(&walk);
     }
-    return NULL;
+    return o;
 }
 
 static const struct option *find_letter(const struct command *c, char letter)
 {
-    const struct option *table;
-    for (unsigned t = 0; (table = table_of(c, t)) != NULL; t++) {
-        for (; table->name; table++) {
-            if (table->letter == letter) {
-                return table;
-            }
-        }
+    struct option_walk walk = {.command = c};
+    const struct option *o = option_next(&walk);
+    while (o && o->letter != letter) {
+        o = option_next(&walk);
     }
-    return NULL;
+    return o;
 }
 
 static int unknown_option(const struct command *c, const char *given)
 {
     const char *names[128];
     size_t count = 0;
-    const struct option *table;
+    struct option_walk walk = {.command = c};
     char problem[96] = "unknown option";
     const char *word = given + strspn(given, "-");
-    for (unsigned t = 0; (table = table_of(c, t)) != NULL; t++) {
-        for (; table->name && count + 1 < sizeof(names) / sizeof(names[0]); table++) {
-            names[count++] = table->name;
+    for (const struct option *o; count + 1 < sizeof(names) / sizeof(names[0]);) {
+        if ((o = option_next(&walk)) == NULL) {
+            break;
         }
+        names[count++] = o->name;
     }
     names[count] = NULL;
     const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
@@ -331,12 +308,10 @@ int cli_parse(struct cli *cli, const struct command *command, int argc, char **a
 
 void cli_release(struct cli *cli)
 {
-    const struct option *table;
-    for (unsigned t = 0; (table = table_of(cli->command, t)) != NULL; t++) {
-        for (; table->name; table++) {
-            if (table->kind == OPTION_LIST) {
-                free(((struct words *)((char *)cli + table->offset))->items);
-            }
+    struct option_walk walk = {.command = cli->command};
+    for (const struct option *o; (o = option_next(&walk)) != NULL;) {
+        if (o->kind == OPTION_LIST) {
+            free(((struct words *)((char *)cli + o->offset))->items);
         }
     }
     free(cli->args);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 #include <tidings/json.h>
 
@@ -56,6 +57,31 @@ void remote_interruptible(struct tidings_client *client)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+}
+
+volatile int remote_late;
+
+static void on_alarm(int number)
+{
+    struct tidings_client *client = running;
+    (void)number;
+    remote_late = 1;
+    if (client) {
+        tidings_client_stop(client);
+    }
+}
+
+void remote_end_after(uint64_t ms)
+{
+    struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval timer = {
+        .it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)},
+    };
+    if (ms > 0) {
+        sigemptyset(&act.sa_mask);
+        sigaction(SIGALRM, &act, NULL);
+        setitimer(ITIMER_REAL, &timer, NULL);
+    }
 }
 
 int remote_run(struct cli *cli, remote_fn fn)

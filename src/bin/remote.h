@@ -32,6 +32,10 @@ int remote_each(struct cli *cli, struct tidings_client *client, remote_each_fn f
 void remote_interruptible(struct tidings_client *client);
 /* The signal that came; 0: none. */
 extern volatile int remote_caught;
+/* Stop that client too when this time is over, whatever it waits for then. 0: never. */
+void remote_end_after(uint64_t ms);
+/* The time was over. */
+extern volatile int remote_late;
 
 /* The string at `pointer`, "" where there is none; tidings_free it. NULL: no memory. */
 char *text_at(struct tidings_str json, const char *pointer);

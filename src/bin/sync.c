@@ -36,12 +36,13 @@ struct stops {
 struct sync {
     struct cli cli;
     bool once, forces;
+    uint64_t end_ms;
     /* state: */
     struct mirror mirror;
     char *base;
     struct stops ahead;   /* of a pass */
     struct stops changes; /* that were told of */
-    bool needs_pass, is_watching;
+    bool needs_pass, is_watching, is_in_step;
     int64_t retry_ms; /* monotonic: no pass before */
     bool shows_progress;
     size_t done, counts[MIRROR_FAILED + 1];
@@ -179,7 +180,7 @@ static int look(struct sync *s, struct tidings_error *err)
 
 static int go_over(struct sync *s, struct tidings_error *err)
 {
-    s->needs_pass = false;
+    s->needs_pass = s->is_in_step = false;
     s->mirror.pass++;
     s->done = 0;
     clear(&s->ahead);
@@ -197,6 +198,7 @@ static int go_over(struct sync *s, struct tidings_error *err)
         rc = mirror_state_compact(&s->mirror.state, err);
     }
     clear(&s->ahead);
+    s->is_in_step = rc == 0;
     if (rc == 0 && !s->cli.quiet) {
         fprintf(stderr, "tidings sync: in step, %zu files and directories\n",
                 s->mirror.state.count);
@@ -247,6 +249,7 @@ static int follow(struct sync *s, struct tidings_error *err)
             rc = mirror_take(&s->mirror, uri, "", false, err);
         }
     }
+    s->is_in_step = s->is_in_step && rc == 0;
     clear(&now);
     return rc;
 }
@@ -342,6 +345,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     s->mirror = (struct mirror){
         .client = client, .root = -1, .forces = s->forces, .tell = on_deed, .user = s};
     int rc = s->base ? open_mirror(s, err) : err->code;
+    remote_end_after(s->end_ms);
     if (rc == 0) {
         tidings_client_on_state(client, on_state, s);
         rc = tidings_client_connect(client, err);
@@ -357,6 +361,9 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     clear(&s->ahead);
     clear(&s->changes);
     free(s->base);
+    if (remote_late && !s->is_in_step) {
+        rc = tidings_fail(err, TIDINGS_E_TIMEOUT, "the time is over, and not everything is there");
+    }
     bool is_whole =
         s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED] == 0;
     return rc < 0 ? rc : is_whole ? 0 : 1;
@@ -375,6 +382,14 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(forces),
      .help = "replace and remove files although they were changed here"},
+    {.name = "timeout",
+     .kind = OPTION_TIME,
+     .offset = AT(end_ms),
+     .metavar = "TIME",
+     .help = "end after that long, not the wait for an answer as elsewhere; status 75 if not "
+             "everything is there",
+     .min = 1,
+     .max = 31536000000},
     {0},
 };
 

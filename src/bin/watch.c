@@ -24,7 +24,7 @@ struct watch {
     struct cli cli;
     /* options: */
     uint64_t left; /* changes until the end; 0: no end */
-    uint64_t for_ms;
+    uint64_t end_ms;
     uint64_t parallel;
     const char *command, *since, *options;
     bool until_first, waits, reads, diffs;
@@ -36,7 +36,6 @@ struct watch {
     size_t count;
     int64_t begun_ms;
     bool has_watched;            /* the server accepted something once */
-    bool is_late;                /* --for is over, and not enough happened */
     struct tidings_error absent; /* the server was not there at first */
 };
 
@@ -233,13 +232,8 @@ static int turn(struct watch *w, struct tidings_error *err)
         if (rc <= 0) {
             return rc;
         }
-        int64_t rest = w->for_ms > 0 ? w->begun_ms + (int64_t)w->for_ms - now_ms() : 3600000;
-        if (rest <= 0) {
-            w->is_late = w->left > 0 || !w->has_watched;
-            return 0;
-        }
         fds[0] = (struct pollfd){.fd = tidings_client_fd(w->client), .events = POLLIN};
-        poll(fds, (nfds_t)count + 1, rest < 3600000 ? (int)rest : 3600000);
+        poll(fds, (nfds_t)count + 1, -1);
     }
 }
 
@@ -262,7 +256,7 @@ static int judge(struct watch *w, int rc, struct tidings_error *err)
     if (rc >= 0 && w->absent.code) {
         *err = w->absent;
         rc = err->code;
-    } else if (rc >= 0 && w->is_late) {
+    } else if (rc >= 0 && remote_late && (w->left > 0 || !w->has_watched)) {
         const char *missing =
             w->has_watched ? "not all changes came that were wanted" : "nothing could be watched";
         tidings_fail(err, TIDINGS_E_TIMEOUT, "the time is over, and %s", missing);
@@ -289,6 +283,7 @@ static int watch(struct watch *w)
         return command_fail("watch", &err, NULL);
     }
     remote_interruptible(w->client);
+    remote_end_after(w->end_ms);
     rc = turn(w, &err);
     if (w->jobs) {
         jobs_finish(w->jobs, &remote_caught);
@@ -341,11 +336,12 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(until_first),
      .help = "end after the first change"},
-    {.name = "for",
+    {.name = "timeout",
      .kind = OPTION_TIME,
-     .offset = AT(for_ms),
+     .offset = AT(end_ms),
      .metavar = "TIME",
-     .help = "end after that long; status 75 if more changes were wanted",
+     .help = "end the watch after that long, not the wait for an answer as elsewhere; status 75 if "
+             "more changes were wanted",
      .min = 1,
      .max = 31536000000},
     {.name = "wait",

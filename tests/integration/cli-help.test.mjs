@@ -35,6 +35,17 @@ test('the members of a group have help of their own', async (t) => {
     assert.equal((await run(t, ['help', 'entity', 'log'])).stdout, member.stdout);
 });
 
+test("an option of a command's own hides the common one of that name", async (t) => {
+    const count = (text) => text.split('--timeout').length - 1;
+    const { stdout } = await run(t, ['help', 'watch']);
+    assert.match(stdout, /^ {2}--timeout TIME +end the watch/m);
+    assert.doesNotMatch(stdout, /wait for an answer \(/);
+    assert.match((await run(t, ['help', 'read'])).stdout, /^ {2}--timeout TIME +how long to wait for an answer/m);
+    assert.deepEqual(await offered(t, 'watch', '--time'), ['--timeout']);
+    const zsh = lines(await completions(t, 'zsh')).find((line) => line.includes('--until-first:'));
+    assert.equal(count(zsh), 1);
+});
+
 test('the exit statuses are explained', async (t) => {
     const { stdout } = await run(t, ['help', 'exit']);
     for (const status of [0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 75, 77]) {

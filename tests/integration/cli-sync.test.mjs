@@ -47,6 +47,16 @@ async function once(t, server, dir, ...args) {
     return { ...end, did: actions(end.stdout) };
 }
 
+test('--timeout ends it, with status 0 when everything is there', async (t) => {
+    const server = await serve(t, { files });
+    const dir = new Tree(t).at('mirror');
+    const sync = new Program(t, BIN, ['sync', '--timeout', '1h', server.url, server.uri(''), dir]);
+    await sync.lines.next((line) => /in step/.test(line), 'the mirror');
+    sync.child.kill('SIGALRM'); // what its timer sends
+    assert.equal((await sync.closed).code, 0, sync.stderr);
+    assert.deepEqual(contents(dir), contents(server.tree.path));
+});
+
 for (const era of ['modern', 'legacy']) {
     test(`${era}: a mirror is made, and only what differs is read again`, async (t) => {
         const server = await serve(t, { files });

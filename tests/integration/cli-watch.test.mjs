@@ -161,13 +161,39 @@ test('options of the subscription go to the server, and what is none is refused'
     assert.match(bad.stderr, /windowMs/);
 });
 
-test('--for ends it: with 0, or with 75 when more changes were wanted', async (t) => {
+/** Stands for the time that is over: the timer of `--timeout` is that signal. */
+const TIME = 'SIGALRM';
+
+test('--timeout ends it: with 0, or with 75 when more changes were wanted', async (t) => {
     const server = await serve(t, { files });
-    const quiet = await run(t, ['watch', '--for', '100ms', server.url, server.uri('a.txt')]);
-    assert.equal(quiet.code, 0, quiet.stderr);
-    const wanting = await run(t, ['watch', '--for', '100ms', '-n', '2', server.url, server.uri('a.txt')]);
-    assert.equal(wanting.code, 75);
+    const quiet = await watching(t, server, ['a.txt'], ['--timeout', '1h']);
+    quiet.child.kill(TIME);
+    assert.equal(await ended(quiet), 0, quiet.stderr);
+    const wanting = await watching(t, server, ['a.txt'], ['--timeout', '1h', '-n', '2'], { mayFail: true });
+    wanting.child.kill(TIME);
+    assert.equal(await ended(wanting), 75);
     assert.match(wanting.stderr, /not all changes came/);
+});
+
+for (const args of [['watch', '--timeout', '50ms', 'a:b'], ['sync', '--timeout', '50ms', 'a:b/', '@']]) {
+    test(`--timeout ends a ${args[0]} whose server says nothing`, async (t) => {
+        const dir = new Tree(t).at('mirror');
+        const silent = ['--', '/bin/sh', '-c', 'cat >/dev/null'];
+        const end = await run(t, [...args.map((arg) => (arg === '@' ? dir : arg)), ...silent]);
+        assert.equal(end.code, 75, end.stderr);
+        assert.match(end.stderr, /the time is over, and (nothing could be watched|not everything is there)/);
+    });
+}
+
+test('--timeout ends a read that hangs, too', async (t) => {
+    const tree = new Tree(t, { asked: '' });
+    // Answers of a server of ours, but for those to reads.
+    const mute = `tee '${tree.at('asked')}' | grep --line-buffered -v resources/read | '${BIN}' serve --stdio '${tree.path}'`;
+    const args = ['watch', '--diff', '--timeout', '1h', tree.uri('asked'), '--', '/bin/sh', '-c', mute];
+    const watch = new Program(t, BIN, args);
+    await eventually(async () => fs.readFileSync(tree.at('asked'), 'utf8').includes('resources/read'), 'the read');
+    watch.child.kill(TIME);
+    assert.equal(await ended(watch), 0, watch.stderr);
 });
 
 test('a server that is not there at first is a failure, unless it is waited for', async (t) => {
@@ -176,7 +202,7 @@ test('a server that is not there at first is a failure, unless it is waited for'
     const gone = await run(t, ['watch', server.url, server.uri('a.txt')], { ms: 6 * DEADLINE });
     assert.equal(gone.code, 74);
     assert.match(gone.stderr, /no connection within 10 seconds; --wait/);
-    const brief = await run(t, ['watch', '--for', '100ms', server.url, server.uri('a.txt')]);
+    const brief = await run(t, ['watch', '--timeout', '100ms', server.url, server.uri('a.txt')]);
     assert.equal(brief.code, 75);
     assert.match(brief.stderr, /nothing could be watched/);
     const waiting = new Program(t, BIN, ['watch', '--wait', '-1', server.url, server.uri('a.txt')]);
