@@ -338,12 +338,16 @@ struct tidings_walk_entry {
     bool has_children;         /* it can be listed itself */
     bool is_repeated;          /* it was met before: nothing below it is told again */
     bool is_cut;               /* it is at the depth limit: nothing below it is told */
+    /* NULL, or why its children could not be listed to the end: what is told below it, if anything,
+     * need not be all. */
+    const struct tidings_error *failure;
 };
 /* Not 0: end the walk. */
 typedef int (*tidings_walk_fn)(void *user, const struct tidings_walk_entry *entry);
-/* Everything below a resource; no resource is entered twice, so that cycles end. What cannot be
- * listed on the way counts as empty. How many entries were told, or what `fn` returned;
- * TIDINGS_E_LIMIT: there are more entries than allowed. */
+/* Everything below a resource; no resource is entered twice, so that cycles end. What the server
+ * refuses to list on the way is told with its `failure`, and the walk goes on; it fails where the
+ * first resource cannot be listed, or the server cannot be asked any more. How many entries were
+ * told, or what `fn` returned; TIDINGS_E_LIMIT: there are more entries than allowed. */
 TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *uri,
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);

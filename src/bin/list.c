@@ -14,6 +14,7 @@ struct listing {
     struct cli cli;
     bool is_long, is_recursive;
     const char *prefix; /* only what is below it; NULL: all */
+    int status;         /* of the last one that could not be listed on the way */
 };
 
 static int go_on(void)
@@ -85,7 +86,12 @@ static int on_resource(void *user, struct tidings_str item)
 
 static int on_entry(void *user, const struct tidings_walk_entry *entry)
 {
-    return entry->is_repeated ? 0 : on_resource(user, entry->item);
+    struct listing *l = user;
+    int rc = entry->is_repeated ? 0 : on_resource(user, entry->item);
+    if (rc == 0 && entry->failure) {
+        l->status = command_fail(l->cli.command->name, entry->failure, NULL);
+    }
+    return rc;
 }
 
 static int ls(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
@@ -107,7 +113,7 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
         rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
     }
     free(uri);
-    return rc < 0 ? rc : 0;
+    return rc < 0 ? rc : l->status;
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */

@@ -43,17 +43,21 @@ static int deeper_first(const void *a, const void *b)
     return strcmp((*y)->path, (*x)->path);
 }
 
+static bool is_within(const struct mirrored *it, const char *path)
+{
+    size_t len = strlen(path);
+    return strncmp(it->path, path, len) == 0 && (it->path[len] == '\0' || it->path[len] == '/');
+}
+
 /* All that were not met in this pass, or all at and below `path`. */
 static void remove_all(struct mirror *m, const char *path)
 {
     struct mirror_state *s = &m->state;
     struct mirrored **all = calloc(s->count + 1, sizeof(struct mirrored *));
-    size_t count = 0, len = path ? strlen(path) : 0;
-    for (size_t i = 0; all && i < sizeof(s->buckets) / sizeof(s->buckets[0]); i++) {
+    size_t count = 0;
+    for (size_t i = 0; all && i < MIRROR_BUCKETS; i++) {
         for (struct mirrored *it = s->buckets[i]; it; it = it->next) {
-            bool is_below = path && strncmp(it->path, path, len) == 0 &&
-                            (it->path[len] == '\0' || it->path[len] == '/');
-            if (path ? is_below : it->pass != m->pass) {
+            if (path ? is_within(it, path) : it->pass != m->pass) {
                 all[count++] = it;
             }
         }
@@ -70,6 +74,23 @@ static void remove_all(struct mirror *m, const char *path)
 void mirror_sweep(struct mirror *m)
 {
     remove_all(m, NULL);
+}
+
+void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
+{
+    char path[LOCAL_NAME_MAX];
+    char reason[sizeof(((struct tidings_error *)0)->text) + 64];
+    if (local_name(tidings_str(m->state.base), uri, path)) {
+        return; /* nothing of it is here */
+    }
+    for (size_t i = 0; i < MIRROR_BUCKETS; i++) {
+        for (struct mirrored *it = m->state.buckets[i]; it; it = it->next) {
+            it->pass = is_within(it, path) ? m->pass : it->pass;
+        }
+    }
+    snprintf(reason, sizeof(reason),
+             "what is below it stays as it was, since it cannot be listed: %s", why);
+    tell(m, MIRROR_FAILED, uri, reason);
 }
 
 void mirror_remove(struct mirror *m, struct tidings_str uri)
@@ -161,10 +182,27 @@ static void put(struct mirror *m, const char *path, struct tidings_str uri,
     }
 }
 
-static bool is_of_connection(int code)
+/* Would the next one fail as well? Where nobody speaks MCP any more, HTTP's "not found" and
+ * "denied" say nothing of the resource. */
+static bool is_of_connection(struct tidings_client *client, int code)
 {
-    return code == TIDINGS_E_IO || code == TIDINGS_E_CLOSED || code == TIDINGS_E_CANCELLED ||
-           code == TIDINGS_E_NOMEM;
+    bool is_status = (code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED) &&
+                     !tidings_client_last_error(client);
+    return is_status || code == TIDINGS_E_IO || code == TIDINGS_E_CLOSED ||
+           code == TIDINGS_E_CANCELLED || code == TIDINGS_E_NOMEM;
+}
+
+/* Is what cannot be read really not there? A server may say "not found" of what it may not read
+ * itself, or does not show; one that can still describe it has it. */
+static bool is_gone(struct mirror *m, const char *uri, const struct tidings_error *why)
+{
+    if (why->code != TIDINGS_E_NOTFOUND || !tidings_client_last_error(m->client)) {
+        return why->code == TIDINGS_E_GONE;
+    }
+    struct tidings_error err = {0};
+    char *item = tidings_client_metadata(m->client, uri, &err);
+    tidings_free(item);
+    return !item && (err.code == TIDINGS_E_NOTFOUND || err.code == TIDINGS_E_GONE);
 }
 
 /* Read it and put it there. */
@@ -174,12 +212,14 @@ static int fetch(struct mirror *m, const char *path, struct tidings_str uri,
     struct tidings_error why = {0};
     char *name = strndup(uri.ptr, uri.len);
     char *result = name ? tidings_client_read(m->client, name, &why) : NULL;
-    free(name);
-    if (!result && is_of_connection(why.code)) {
+    if (!result && (!name || is_of_connection(m->client, why.code))) {
         *err = why;
-        return why.code;
+        free(name);
+        return name ? why.code : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    if (!result && (why.code == TIDINGS_E_NOTFOUND || why.code == TIDINGS_E_GONE)) {
+    bool is_over = !result && is_gone(m, name, &why);
+    free(name);
+    if (is_over) {
         mirror_remove(m, uri);
         return 0;
     }

@@ -40,7 +40,9 @@ int mirror_take(struct mirror *m, struct tidings_str uri, const char *etag, bool
                 struct tidings_error *err);
 /* The resource, and what is below it, is gone. */
 void mirror_remove(struct mirror *m, struct tidings_str uri);
-/* Remove what was not taken since `pass` was raised. */
+/* What is below the resource is not known: it stays as it was, which is told as a failure. */
+void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why);
+/* Remove what was neither taken nor held since `pass` was raised. */
 void mirror_sweep(struct mirror *m);
 
 #endif

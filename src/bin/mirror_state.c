@@ -20,7 +20,7 @@ static struct mirrored **bucket_of(struct mirror_state *s, const char *path)
     for (; *path; path++) {
         hash = (hash ^ (unsigned char)*path) * 16777619u;
     }
-    return &s->buckets[hash % (sizeof(s->buckets) / sizeof(s->buckets[0]))];
+    return &s->buckets[hash % (MIRROR_BUCKETS)];
 }
 
 struct mirrored *mirror_find(struct mirror_state *s, const char *path)
@@ -176,7 +176,7 @@ int mirror_state_compact(struct mirror_state *s, struct tidings_error *err)
     fputs("{\"mirror\":", out);
     put_quoted(out, tidings_str(s->base));
     fputs("}\n", out);
-    for (size_t i = 0; i < sizeof(s->buckets) / sizeof(s->buckets[0]); i++) {
+    for (size_t i = 0; i < MIRROR_BUCKETS; i++) {
         for (struct mirrored *m = s->buckets[i]; m; m = m->next) {
             put_entry(out, m, false);
         }
@@ -209,7 +209,7 @@ int mirror_state_open(struct mirror_state *s, int root, const char *base, struct
 
 void mirror_state_close(struct mirror_state *s)
 {
-    for (size_t i = 0; i < sizeof(s->buckets) / sizeof(s->buckets[0]); i++) {
+    for (size_t i = 0; i < MIRROR_BUCKETS; i++) {
         while (s->buckets[i]) {
             forget(s, s->buckets[i]);
         }

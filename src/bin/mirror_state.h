@@ -13,6 +13,7 @@
 #include <tidings/types.h>
 
 #define MIRROR_MAX 100000u
+#define MIRROR_BUCKETS 4096u
 
 struct mirrored {
     struct mirrored *next;
@@ -26,7 +27,7 @@ struct mirrored {
 struct mirror_state {
     int root;
     const char *base;
-    struct mirrored *buckets[4096];
+    struct mirrored *buckets[MIRROR_BUCKETS];
     size_t count;
     FILE *journal;
 };

@@ -15,6 +15,7 @@
 #include <tidings/json.h>
 
 #include "folder.h"
+#include "local_name.h"
 #include "mirror.h"
 #include "output.h"
 #include "remote.h"
@@ -25,6 +26,7 @@
 /* A resource to go to. */
 struct stop {
     char *uri, *etag;
+    char *failure; /* NULL, or why what is below it is not known */
     bool is_directory, is_gone;
 };
 
@@ -50,36 +52,37 @@ struct sync {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
+static void release(struct stop *it)
+{
+    free(it->uri);
+    tidings_free(it->etag);
+    free(it->failure);
+}
+
 static void clear(struct stops *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        free(s->items[i].uri);
-        tidings_free(s->items[i].etag);
+        release(&s->items[i]);
     }
     free(s->items);
     *s = (struct stops){0};
 }
 
-/* Takes `etag`. */
-static bool add(struct stops *s, struct tidings_str uri, char *etag, bool is_directory,
-                bool is_gone)
+/* Takes what `it` has, its URI excepted: that is `uri`. */
+static bool add(struct stops *s, struct tidings_str uri, struct stop it)
 {
-    if (s->count == s->room) {
+    it.uri = strndup(uri.ptr, uri.len);
+    if (it.uri && s->count == s->room) {
         size_t room = s->room > 0 ? 2 * s->room : 256;
         struct stop *more = realloc(s->items, room * sizeof(*more));
-        if (!more) {
-            tidings_free(etag);
-            return false;
-        }
-        s->items = more;
-        s->room = room;
+        s->items = more ? more : s->items;
+        s->room = more ? room : s->room;
     }
-    char *copy = strndup(uri.ptr, uri.len);
-    if (!copy) {
-        tidings_free(etag);
+    if (!it.uri || s->count == s->room) {
+        release(&it);
         return false;
     }
-    s->items[s->count++] = (struct stop){copy, etag, is_directory, is_gone};
+    s->items[s->count++] = it;
     return true;
 }
 
@@ -139,9 +142,16 @@ static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, c
 static int on_entry(void *user, const struct tidings_walk_entry *e)
 {
     struct sync *s = user;
-    char *etag = tidings_json_string(e->item, "/_meta/dev.tidings~1etag");
-    return e->is_repeated || add(&s->ahead, e->uri, etag, e->has_children, false) ? 0
-                                                                                  : TIDINGS_E_NOMEM;
+    struct stop it = {.is_directory = e->has_children};
+    if (e->is_repeated) {
+        return 0;
+    }
+    const char *why = e->failure ? e->failure->text : e->is_cut ? "it is too deep" : NULL;
+    if (why && !(it.failure = strdup(why))) {
+        return TIDINGS_E_NOMEM;
+    }
+    it.etag = tidings_json_string(e->item, "/_meta/dev.tidings~1etag");
+    return add(&s->ahead, e->uri, it) ? 0 : TIDINGS_E_NOMEM;
 }
 
 /* For servers that cannot list what is below: everything whose URI begins so. */
@@ -155,10 +165,9 @@ static int on_item(void *user, struct tidings_str item)
     if (is_below && s->ahead.count >= MIRROR_MAX) {
         rc = TIDINGS_E_LIMIT;
     } else if (is_below) {
-        char *etag = tidings_json_string(item, "/_meta/dev.tidings~1etag");
-        rc = add(&s->ahead, tidings_strn(uri, len), etag, uri[len - 1] == '/', false)
-                 ? 0
-                 : TIDINGS_E_NOMEM;
+        struct stop it = {.etag = tidings_json_string(item, "/_meta/dev.tidings~1etag"),
+                          .is_directory = uri[len - 1] == '/'};
+        rc = add(&s->ahead, tidings_strn(uri, len), it) ? 0 : TIDINGS_E_NOMEM;
     }
     tidings_free(uri);
     return rc;
@@ -166,7 +175,8 @@ static int on_item(void *user, struct tidings_str item)
 
 static int look(struct sync *s, struct tidings_error *err)
 {
-    int rc = tidings_client_walk(s->mirror.client, s->base, NULL, on_entry, s, err);
+    struct tidings_walk_limits limits = {.depth = LOCAL_DEPTH_MAX, .entries = MIRROR_MAX};
+    int rc = tidings_client_walk(s->mirror.client, s->base, &limits, on_entry, s, err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
         clear(&s->ahead);
         rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, on_item, s, err);
@@ -178,8 +188,14 @@ static int look(struct sync *s, struct tidings_error *err)
     return rc < 0 ? rc : 0;
 }
 
+static size_t not_done(const struct sync *s)
+{
+    return s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED];
+}
+
 static int go_over(struct sync *s, struct tidings_error *err)
 {
+    size_t before = not_done(s);
     s->needs_pass = s->is_in_step = false;
     s->mirror.pass++;
     s->done = 0;
@@ -189,6 +205,9 @@ static int go_over(struct sync *s, struct tidings_error *err)
         const struct stop *it = &s->ahead.items[i];
         rc = mirror_take(&s->mirror, tidings_str(it->uri), it->etag ? it->etag : "",
                          it->is_directory, err);
+        if (rc == 0 && it->failure) {
+            mirror_hold(&s->mirror, tidings_str(it->uri), it->failure);
+        }
         s->done++;
         put_progress(s);
     }
@@ -200,8 +219,12 @@ static int go_over(struct sync *s, struct tidings_error *err)
     clear(&s->ahead);
     s->is_in_step = rc == 0;
     if (rc == 0 && !s->cli.quiet) {
-        fprintf(stderr, "tidings sync: in step, %zu files and directories\n",
-                s->mirror.state.count);
+        size_t bad = not_done(s) - before;
+        fprintf(stderr,
+                bad > 0 ? "tidings sync: incomplete, %zu files and directories; %zu not as "
+                          "the server has them\n"
+                        : "tidings sync: in step, %zu files and directories\n",
+                s->mirror.state.count, bad);
     }
     return rc;
 }
@@ -213,9 +236,11 @@ static void on_update(void *user, const struct tidings_client_update *u)
     struct sync *s = user;
     bool is_gone = tidings_str_eq(u->change, TIDINGS_STR("deleted"));
     bool is_directory = u->uri.len > 0 && u->uri.ptr[u->uri.len - 1] == '/';
-    /* A directory that is new or changed: what is in it may not be told one by one. */
-    if (u->truncated || (is_directory && !is_gone) || s->changes.count >= CHANGES_MAX ||
-        !add(&s->changes, u->uri, NULL, is_directory, is_gone)) {
+    /* A directory that is new or changed: what is in it may not be told one by one. What was found
+     * by comparing is not the server's word: a pass looks for itself. */
+    if (u->truncated || (is_directory && !is_gone) || (u->synthetic && is_gone) ||
+        s->changes.count >= CHANGES_MAX ||
+        !add(&s->changes, u->uri, (struct stop){.is_gone = is_gone})) {
         s->needs_pass = true;
     }
 }
@@ -364,9 +389,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     if (remote_late && !s->is_in_step) {
         rc = tidings_fail(err, TIDINGS_E_TIMEOUT, "the time is over, and not everything is there");
     }
-    bool is_whole =
-        s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED] == 0;
-    return rc < 0 ? rc : is_whole ? 0 : 1;
+    return rc < 0 ? rc : not_done(s) > 0 ? 1 : 0;
 }
 
 #define AT(member) offsetof(struct sync, member)

@@ -100,13 +100,18 @@ static void draw(struct tree *t)
 
 /* ---- below a URI ----------------------------------------------------------------------------- */
 
-static void put_entry(struct tidings_str uri, uint32_t depth, struct tidings_str item)
+static void put_entry(struct tidings_str uri, uint32_t depth, struct tidings_str item,
+                      const struct tidings_error *failure)
 {
     printf("{\"depth\":%u,\"uri\":", (unsigned)depth);
     put_quoted(stdout, uri);
     if (item.len > 0) {
         fputs(",\"resource\":", stdout);
         put_json_text(stdout, item);
+    }
+    if (failure) {
+        fputs(",\"error\":", stdout);
+        put_quoted(stdout, tidings_str(failure->text));
     }
     fputs("}\n", stdout);
 }
@@ -115,7 +120,7 @@ static int on_entry(void *user, const struct tidings_walk_entry *e)
 {
     struct tree *t = user;
     if (t->cli.json) {
-        put_entry(e->uri, e->depth, e->item);
+        put_entry(e->uri, e->depth, e->item, e->failure);
         return ferror(stdout) ? 1 : 0;
     }
     struct tidings_str label = e->uri;
@@ -127,6 +132,7 @@ static int on_entry(void *user, const struct tidings_walk_entry *e)
     uint32_t depth = e->depth <= DEPTH_MAX ? e->depth : DEPTH_MAX;
     const char *note = e->is_repeated                 ? " (shown above)"
                        : e->is_cut && e->has_children ? " …"
+                       : e->failure                   ? " (cannot be listed)"
                                                       : NULL;
     return add_node(t, label, depth, note) ? 0 : TIDINGS_E_LIMIT;
 }
@@ -185,7 +191,7 @@ static bool add_uri(struct tree *t, const char *before, const char *uri)
         size_t n = segment(uri + at, at == 0);
         is_new = is_new || strncmp(before, uri, at + n) != 0;
         if (is_new && t->cli.json) {
-            put_entry(tidings_strn(uri, at + n), depth, tidings_str(NULL));
+            put_entry(tidings_strn(uri, at + n), depth, tidings_str(NULL), NULL);
         } else if (is_new && !add_node(t, tidings_strn(uri + at, n), depth, NULL)) {
             return false;
         }

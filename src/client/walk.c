@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Everything below a resource, without trust in its shape: the graph of a server may be infinite or
- * go in circles. Depth first, and the children of one resource are listed before the first of them
- * is told, so that the program may ask whatever it likes meanwhile.
+ * go in circles. Depth first, and the children of one resource are listed before it is told, so
+ * that the program hears whether they could be, and may ask whatever it likes meanwhile.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -111,11 +111,13 @@ static int enter(struct walk *w, const char *uri, uint32_t depth)
     return rc;
 }
 
-/* On the way, what cannot be listed (any more) is empty; the connection must live, though. */
-static bool is_passable(int code)
+/* Is it the server's word on this resource alone? Where it said nothing, as when an HTTP status is
+ * all that came, the others would fare no better. */
+static bool is_passable(const struct walk *w, int code)
 {
-    return code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_GONE || code == TIDINGS_E_INVALID ||
-           code == TIDINGS_E_DENIED || code == TIDINGS_E_UNSUPPORTED;
+    return tidings_client_last_error(w->client) &&
+           (code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_GONE || code == TIDINGS_E_INVALID ||
+            code == TIDINGS_E_DENIED || code == TIDINGS_E_UNSUPPORTED || code == TIDINGS_E_BUSY);
 }
 
 /* 0, or what the walk ends with. */
@@ -130,13 +132,17 @@ static int visit(struct walk *w, struct place *p, tidings_walk_fn fn, void *user
         .is_repeated = map_find(&w->entered, tidings_str(p->uri)) != NULL,
         .is_cut = p->has_children && p->depth >= w->max_depth,
     };
+    struct tidings_error failure;
     w->told++;
-    int rc = fn(user, &e);
-    if (rc != 0 || !e.has_children || e.is_repeated || e.is_cut) {
-        return rc;
+    if (e.has_children && !e.is_repeated && !e.is_cut) {
+        int rc = enter(w, p->uri, p->depth + 1);
+        if (rc < 0 && !is_passable(w, rc)) {
+            return rc;
+        }
+        failure = w->why;
+        e.failure = rc < 0 ? &failure : NULL;
     }
-    rc = enter(w, p->uri, p->depth + 1);
-    return rc < 0 && !is_passable(rc) ? rc : 0;
+    return fn(user, &e);
 }
 
 int tidings_client_walk(struct tidings_client *c, const char *uri,

@@ -4,11 +4,9 @@
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import http from 'node:http';
 import { test } from 'node:test';
 
-import { defer } from './lib/cleanup.mjs';
-import { MODERN } from './lib/rpc.mjs';
+import { contents, once, same, serveAnswers } from './lib/mirror.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
@@ -20,32 +18,6 @@ const files = {
     'dir/nul.txt': 'a\0b',
     'dir/deep/c.json': '{}',
 };
-
-/** Everything in a directory but the mirror's own: path → bytes, directories with null. */
-function contents(path, below = '') {
-    const all = {};
-    for (const entry of fs.readdirSync(`${path}/${below}`, { withFileTypes: true })) {
-        const name = `${below}${entry.name}`;
-        if (entry.isDirectory()) {
-            Object.assign(all, { [`${name}/`]: null }, contents(path, `${name}/`));
-        } else if (!name.startsWith('.tidings-')) {
-            all[name] = fs.readFileSync(`${path}/${name}`).toString('latin1');
-        }
-    }
-    return all;
-}
-
-const same = (one, other) => JSON.stringify(contents(one), Object.keys(contents(one)).sort()) ===
-    JSON.stringify(contents(other), Object.keys(contents(other)).sort()) &&
-    Object.keys(contents(one)).length === Object.keys(contents(other)).length;
-
-const actions = (stdout) => stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
-
-/** `sync --once`; what it did, and its status. */
-async function once(t, server, dir, ...args) {
-    const end = await run(t, ['sync', '--once', '--json', ...args, server.url, server.uri(''), dir]);
-    return { ...end, did: actions(end.stdout) };
-}
 
 test('--timeout ends it, with status 0 when everything is there', async (t) => {
     const server = await serve(t, { files });
@@ -200,36 +172,10 @@ test('what is not there is an error, and removes nothing', async (t) => {
 });
 
 /** A server that lists these URIs below app:///, whatever they are; each reads as its own URI. */
-async function serveNames(t, uris) {
-    const answers = {
-        'server/discover': () => ({
-            supportedVersions: [MODERN],
-            capabilities: { resources: { subscribe: true } },
-            serverInfo: { name: 'names', version: '1' },
-            resultType: 'complete',
-        }),
-        'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })), resultType: 'complete' }),
-        'resources/read': ({ params: { uri } }) => ({ contents: [{ uri, text: 'evil' }], resultType: 'complete' }),
-    };
-    const server = http.createServer((req, res) => {
-        let body = '';
-        req.setEncoding('utf8').on('data', (text) => (body += text));
-        req.on('end', () => {
-            const { id, method, params } = JSON.parse(body);
-            const result = answers[method]?.({ params });
-            const error = { code: -32601, message: 'no such method' };
-            res.writeHead(result ? 200 : 404, { 'Content-Type': 'application/json' });
-            res.end(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
-        });
-    });
-    server.listen(0, '127.0.0.1');
-    await new Promise((resolve) => server.once('listening', resolve));
-    defer(t, () => {
-        server.closeAllConnections();
-        server.close();
-    });
-    return { url: `http://127.0.0.1:${server.address().port}/mcp`, uri: (name) => `app:///${name}` };
-}
+const serveNames = (t, uris) => serveAnswers(t, {
+    'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })) }),
+    'resources/read': ({ uri }) => ({ contents: [{ uri, text: 'evil' }] }),
+});
 
 test('names of an evil server lead nowhere else', async (t) => {
     const evil = [

@@ -414,8 +414,9 @@ static int note_entry(void *user, const struct tidings_walk_entry *e)
 {
     char *text = user;
     size_t len = strlen(text);
-    snprintf(text + len, 1024 - len, "%u %.*s%s%s\n", e->depth, (int)e->uri.len, e->uri.ptr,
-             e->is_repeated ? " again" : "", e->is_cut ? " cut" : "");
+    snprintf(text + len, 1024 - len, "%u %.*s%s%s%s%s\n", e->depth, (int)e->uri.len, e->uri.ptr,
+             e->is_repeated ? " again" : "", e->is_cut ? " cut" : "", e->failure ? " failed: " : "",
+             e->failure ? e->failure->text : "");
     return 0;
 }
 
@@ -429,7 +430,7 @@ static void a_walk_ends_in_a_maze(void **state)
     struct tidings_client *c = fake_client(&f, maze, NULL, NULL);
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err), 8);
     assert_string_equal(text, "1 m:/f\n1 m:/ again\n1 m:/1/\n2 m:/1/f\n2 m:/1/ again cut\n"
-                              "2 m:/1/1/ cut\n2 m:/1/2/ cut\n1 m:/2/\n");
+                              "2 m:/1/1/ cut\n2 m:/1/2/ cut\n1 m:/2/ failed: no (-32602)\n");
     limits = (struct tidings_walk_limits){.entries = 10};
     text[0] = '\0';
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, note_entry, text, &err),

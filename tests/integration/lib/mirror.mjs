@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// `tidings sync` and what it made; servers that answer it as a test likes.
+
+import fs from 'node:fs';
+import http from 'node:http';
+
+import { defer } from './cleanup.mjs';
+import { MODERN } from './rpc.mjs';
+import { run } from './server.mjs';
+
+/** Everything in a directory but the mirror's own: path → bytes, directories with null. */
+export function contents(path, below = '') {
+    const all = {};
+    for (const entry of fs.readdirSync(`${path}/${below}`, { withFileTypes: true })) {
+        const name = `${below}${entry.name}`;
+        if (entry.isDirectory()) {
+            Object.assign(all, { [`${name}/`]: null }, contents(path, `${name}/`));
+        } else if (!name.startsWith('.tidings-')) {
+            all[name] = fs.readFileSync(`${path}/${name}`).toString('latin1');
+        }
+    }
+    return all;
+}
+
+export const same = (one, other) => JSON.stringify(contents(one), Object.keys(contents(one)).sort()) ===
+    JSON.stringify(contents(other), Object.keys(contents(other)).sort()) &&
+    Object.keys(contents(one)).length === Object.keys(contents(other)).length;
+
+const actions = (stdout) => stdout.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+
+/** `sync --once`; what it did, and its status. */
+export async function once(t, server, dir, ...args) {
+    const end = await run(t, ['sync', '--once', '--json', ...args, server.url, server.uri(''), dir]);
+    return { ...end, did: actions(end.stdout) };
+}
+
+/**
+ * A modern server over HTTP that answers with these functions: method → (params) => result, which may be a promise. What
+ * they throw is the answer: an error object, or for a number nothing but that HTTP status. With `children` it lists what is
+ * below a resource.
+ */
+export async function serveAnswers(t, answers, { children = false } = {}) {
+    const list = children ? { extensions: { 'dev.tidings/resource-metadata': {} } } : {};
+    const all = {
+        'server/discover': () => ({
+            supportedVersions: [MODERN],
+            capabilities: { resources: { subscribe: true }, ...list },
+            serverInfo: { name: 'answers', version: '1' },
+        }),
+        ...answers,
+    };
+    const answer = async ({ method, params }) => {
+        if (!all[method]) {
+            return { error: { code: -32601, message: 'no such method' } };
+        }
+        try {
+            return { result: { resultType: 'complete', ...await all[method](params) } };
+        } catch (error) {
+            return { error };
+        }
+    };
+    const server = http.createServer((req, res) => {
+        let body = '';
+        req.setEncoding('utf8').on('data', (text) => (body += text));
+        req.on('end', async () => {
+            const message = JSON.parse(body);
+            const said = await answer(message);
+            const status = typeof said.error === 'number' ? said.error : said.error?.code === -32601 ? 404 : 200;
+            res.writeHead(status, { 'Content-Type': 'application/json' });
+            res.end(typeof said.error === 'number' ? '' : JSON.stringify({ jsonrpc: '2.0', id: message.id, ...said }));
+        });
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { url: `http://127.0.0.1:${server.address().port}/mcp`, uri: (name) => `app:///${name}` };
+}
