@@ -170,6 +170,29 @@ TIDINGS_API int tidings_client_fd(const struct tidings_client *client);
 TIDINGS_API int tidings_client_step(struct tidings_client *client, int timeout_ms,
                                     struct tidings_error *err);
 
+/* ---- how it stands --------------------------------------------------------------------------- */
+
+enum tidings_client_state {
+    TIDINGS_CLIENT_WATCHING = 0,     /* the server accepted `uri` */
+    TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
+    TIDINGS_CLIENT_DISCONNECTED = 2, /* `reason`; the next attempt is `retry_ms` away */
+    TIDINGS_CLIENT_CONNECTED = 3,    /* see tidings_client_info */
+    TIDINGS_CLIENT_LOST = 4, /* `uri` was accepted once and is not any more: `reason`. An alert */
+    TIDINGS_CLIENT_GAP = 5,  /* changes of `uri` were missed, and what they were cannot be known */
+};
+/* Everything is borrowed for the call. */
+struct tidings_client_event {
+    enum tidings_client_state state;
+    struct tidings_str uri;    /* WATCHING, REFUSED, LOST, GAP: which of those asked for */
+    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
+    uint32_t retry_ms;         /* DISCONNECTED */
+    bool again; /* WATCHING: after an interruption; changes in between may have been missed */
+};
+typedef void (*tidings_client_state_fn)(void *user, const struct tidings_client_event *event);
+/* Hear how it stands. NULL: no more. */
+TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_client_state_fn fn,
+                                         void *user);
+
 /* ---- subscriptions --------------------------------------------------------------------------- */
 
 /* One change. Everything is borrowed for the call. */
@@ -194,6 +217,9 @@ struct tidings_subscribing {
     /* A JSON object such as {"windowMs":0,"baseline":"…"}: what the server's documentation calls
      * `dev.tidings/options`; servers that know none pass over them. NULL: none. */
     const char *options;
+    /* What becomes of this one: WATCHING, REFUSED, LOST, GAP, after what tidings_client_on_state
+     * set has heard it. NULL: not needed. */
+    tidings_client_state_fn on_state;
 };
 
 /* Watch a URI, or a pattern the server understands. Returns at once; the state callback tells what
@@ -217,27 +243,6 @@ TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscripti
  * TIDINGS_E_INVALID: not a JSON object. */
 TIDINGS_API int tidings_subscription_set_options(struct tidings_subscription *subscription,
                                                  const char *options, struct tidings_error *err);
-
-enum tidings_client_state {
-    TIDINGS_CLIENT_WATCHING = 0,     /* the server accepted `uri` */
-    TIDINGS_CLIENT_REFUSED = 1,      /* it did not; `reason` says why as far as known */
-    TIDINGS_CLIENT_DISCONNECTED = 2, /* `reason`; the next attempt is `retry_ms` away */
-    TIDINGS_CLIENT_CONNECTED = 3,    /* see tidings_client_info */
-    TIDINGS_CLIENT_LOST = 4, /* `uri` was accepted once and is not any more: `reason`. An alert */
-    TIDINGS_CLIENT_GAP = 5,  /* changes of `uri` were missed, and what they were cannot be known */
-};
-/* Everything is borrowed for the call. */
-struct tidings_client_event {
-    enum tidings_client_state state;
-    struct tidings_str uri;    /* WATCHING, REFUSED, LOST, GAP: which of those asked for */
-    struct tidings_str reason; /* REFUSED, DISCONNECTED, LOST, GAP: a sentence */
-    uint32_t retry_ms;         /* DISCONNECTED */
-    bool again; /* WATCHING: after an interruption; changes in between may have been missed */
-};
-typedef void (*tidings_client_state_fn)(void *user, const struct tidings_client_event *event);
-/* Hear how it stands. NULL: no more. */
-TIDINGS_API void tidings_client_on_state(struct tidings_client *client, tidings_client_state_fn fn,
-                                         void *user);
 
 /* Hear every notification of the server as it came, updates too (before their subscriptions do).
  * NULL: no more. */

@@ -10,6 +10,7 @@
  *     tool.h         tools, prompt.h prompts and completion: what such functions are
  *     subscribers.h  who is subscribed to what
  *     client.h       watch and read what another server has
+ *     copy.h         keep a live copy of an entity of another server
  *     json.h         take apart what it says; merge patches
  *
  * Since 0.1.
@@ -19,6 +20,7 @@
 
 #include <tidings/call.h>
 #include <tidings/client.h>
+#include <tidings/copy.h>
 #include <tidings/http.h>
 #include <tidings/json.h>
 #include <tidings/prompt.h>

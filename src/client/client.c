@@ -39,6 +39,7 @@ static struct tidings_client *create(const struct tidings_client_options *option
     list_init(&c->unsent);
     list_init(&c->flight);
     list_init(&c->events);
+    list_init(&c->copies);
     map_init(&c->requests);
     pump_timer_init(&c->nudge, on_nudge, c);
     connecting_init(c);
@@ -97,6 +98,7 @@ void tidings_client_destroy(struct tidings_client *c)
     if (!c) {
         return;
     }
+    copies_end(c);
     if (c->link) {
         client_leave(c);
         c->link->ops->destroy(c->link);

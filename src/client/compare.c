@@ -347,10 +347,11 @@ static void on_verify(void *user)
 
 void compare_judged(struct tidings_client *c)
 {
-    bool resumes = c->resume.cursor[0] != '\0' || c->settings.no_compare;
-    bool is_kept = !resumes || c->settings.verify_ms > 0;
+    bool all_resume = c->resume.cursor[0] != '\0' || c->settings.no_compare;
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
+        bool resumes = all_resume || resume_has_baseline(w->options);
+        bool is_kept = !resumes || c->settings.verify_ms > 0;
         bool was_interrupted = c->is_interrupted && !w->is_fresh && !resumes;
         if (!w->is_accepted || w->is_ending) {
             continue;

@@ -236,6 +236,7 @@ static void deliver(struct tidings_client *c, struct event *e)
         if (c->on_state) {
             c->on_state(c->state_user, &e->state);
         }
+        watching_tell_state(c, &e->state);
         break;
     case EVENT_NOTIFICATION:
         deliver_notification(c, e);

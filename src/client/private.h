@@ -10,6 +10,7 @@
  *     compare.c       what the server did not tell; view.c: how something was
  *     watching.c      what is subscribed to; watching_modern.c and watching_legacy.c: how
  *     silence.c       a connection that is dead without a word
+ *     copy.c          live copies of entities, on top of subscriptions and questions
  *     event.c         what the program hears, kept until a step hands it over
  *     client.c        life, running; ask.c, list.c, walk.c: questions that wait for their answer
  *
@@ -71,6 +72,7 @@ struct watch {
     bool was_accepted;     /* … or in one before: it goes on from there */
     bool is_fresh;         /* accepted for the first time, just now */
     bool is_ending;        /* nobody is left */
+    bool is_patient;       /* refused, it is no reason to give up: it is asked for again */
     struct view *view;     /* how it was; NULL: not known */
     enum look look;        /* … or wanted */
     unsigned broken_looks; /* the connection was lost during so many in a row */
@@ -81,6 +83,7 @@ struct tidings_subscription {
     struct tidings_client *client;
     struct watch *watch;
     tidings_client_update_fn fn;
+    tidings_client_state_fn on_state;
     void *user;
     bool is_ended; /* in a callback; freed after it */
 };
@@ -146,6 +149,10 @@ struct tidings_client {
     int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
     struct pump_timer change;   /* the set changed: another listen */
     struct pump_timer patience; /* for the acknowledgement of `coming` */
+
+    /* copy.c */
+    struct list copies;
+    size_t copy_count;
 };
 
 bool client_is_stopping(const struct tidings_client *c);
@@ -239,6 +246,8 @@ void watching_updated(struct tidings_client *c, struct json *message, int64_t re
 /* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */
 bool watching_covers(const struct watch *w, struct tidings_str uri);
 void watching_sweep(struct tidings_client *c); /* what ended in callbacks */
+/* The subscriptions of the event's URI hear of it. */
+void watching_tell_state(struct tidings_client *c, const struct tidings_client_event *e);
 struct watch *watching_find(struct tidings_client *c, struct tidings_str uri);
 /* A watch was accepted or refused. */
 void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
@@ -255,6 +264,10 @@ void modern_lost(struct tidings_client *c);
 void legacy_subscribe_all(struct tidings_client *c);
 void legacy_subscribe(struct tidings_client *c, struct watch *w);
 void legacy_unsubscribe(struct tidings_client *c, struct watch *w);
+
+/* ---- copy.c ---------------------------------------------------------------------------------- */
+
+void copies_end(struct tidings_client *c);
 
 /* ---- event.c --------------------------------------------------------------------------------- */
 

@@ -142,8 +142,7 @@ bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
 
 /* ---- asking again ---------------------------------------------------------------------------- */
 
-/* A baseline is where to go on from, too, and the program's own. */
-static bool has_baseline(const char *options)
+bool resume_has_baseline(const char *options)
 {
     return options && strstr(options, "\"baseline\"");
 }
@@ -154,7 +153,7 @@ void resume_put_options(const struct resume *r, const char *options, bool is_aga
     struct tidings_str key;
     struct json *value;
     struct jw w;
-    if (!is_again || r->cursor[0] == '\0' || has_baseline(options)) {
+    if (!is_again || r->cursor[0] == '\0' || resume_has_baseline(options)) {
         buf_puts(out, options ? tidings_str(options) : STR_EMPTY);
         return;
     }

@@ -40,6 +40,9 @@ void resume_interrupted(struct resume *r);
 bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
                    struct tidings_str version);
 
+/* Do they name a baseline? That is where to go on from, too, and the program's own. */
+bool resume_has_baseline(const char *options);
+
 /* `options` (a JSON object, or NULL) as they are to be sent to a server that `is_again` asked for
  * the same: with the cursor as `since`, if there is one. Not with a baseline, which is the
  * program's own way to go on. Appends; nothing when nothing is to be said. */

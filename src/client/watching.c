@@ -147,10 +147,15 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
         return NULL;
     }
     *s = (struct tidings_subscription){
-        .client = c, .watch = w, .fn = about->fn, .user = about->user};
+        .client = c,
+        .watch = w,
+        .fn = about->fn,
+        .on_state = about->on_state,
+        .user = about->user,
+    };
     list_append(&w->subscriptions, &s->link);
     if (is_new || w->is_ending) {
-        w->is_ending = false;
+        w->is_ending = w->is_judged = false; /* whoever asks again is answered again */
         ask_for(c, w);
     }
     return s;
@@ -301,15 +306,17 @@ void watching_judged(struct tidings_client *c)
 {
     struct tidings_error err;
     size_t accepted = 0, open = 0;
+    bool is_patient = false;
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
         accepted += w->is_accepted ? 1 : 0;
         open += !w->is_judged && !w->is_ending ? 1 : 0;
+        is_patient = is_patient || w->is_patient;
     }
     if (accepted == 0 && open > 0) {
         return; /* they were not part of what was asked */
     }
-    if (accepted > 0 || c->watch_count == 0) {
+    if (accepted > 0 || c->watch_count == 0 || is_patient) {
         c->has_watched = c->has_watched || accepted > 0;
         compare_judged(c);
         silence_begin(c);
@@ -324,6 +331,20 @@ void watching_judged(struct tidings_client *c)
     } else {
         tidings_fail(&err, TIDINGS_E_NOTFOUND, "the server accepted none of the URIs");
         client_give_up(c, &err);
+    }
+}
+
+void watching_tell_state(struct tidings_client *c, const struct tidings_client_event *e)
+{
+    struct watch *w = e->uri.len > 0 ? watching_find(c, e->uri) : NULL;
+    if (!w) {
+        return;
+    }
+    list_each (it, next, &w->subscriptions) {
+        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        if (s->on_state && !s->is_ended && !client_is_stopping(c)) {
+            s->on_state(s->user, e);
+        }
     }
 }
 

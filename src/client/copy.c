@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Live copies, <tidings/copy.h>: a subscription to the patches of an entity, and reads of what they
+ * left out.
+ *
+ * A copy stands on subscriptions and requests as a program would. It moves only to a version that
+ * was told whole, or by a patch from the one it is at, so its value never is one that the entity
+ * did not have. One read at a time; what does not fit meanwhile makes it be done again.
+ */
+#include <stdio.h>
+
+#include <tidings/copy.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/private.h"
+#include "json/merge_patch.h"
+#include "json/write.h"
+
+#define MAX_INSTANT 40u
+#define MAX_URI 8000u
+
+struct tidings_copy {
+    struct list link;
+    struct tidings_client *client;
+    tidings_copy_fn fn;
+    void *user;
+    char *uri;
+    struct json *value;
+    char from[MAX_INSTANT];  /* the version it is at; empty: none */
+    char heard[MAX_INSTANT]; /* the newest that was told of */
+    bool is_deleted;
+    struct tidings_subscription *subscription;
+    int64_t reading;   /* number of the request; 0: none */
+    bool is_whole;     /* … for the entity, not for what became of `from` */
+    bool is_wanted;    /* … once more */
+    unsigned refusals; /* of the subscription, in a row */
+    unsigned pauses;   /* in a row */
+    struct pump_timer next;
+    int problem;   /* the code that was told last; 0: none */
+    bool is_busy;  /* in a function that calls the program, */
+    bool is_ended; /* which frees it then */
+};
+
+static void destroy(struct tidings_copy *y)
+{
+    jv_unref(y->value);
+    mem_free(y->uri);
+    mem_free(y);
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* `text` is the value; `problem` NULL: there is none. */
+static void tell(struct tidings_copy *y, struct tidings_str text,
+                 const struct tidings_error *problem)
+{
+    struct tidings_copy_state state = {
+        .copy = y,
+        .uri = y->uri,
+        .value = text,
+        .valid_from = tidings_str(y->from),
+        .is_deleted = y->is_deleted,
+        .problem = problem,
+    };
+    y->problem = problem ? problem->code : 0;
+    if (!y->is_ended && !client_is_stopping(y->client)) {
+        y->fn(y->user, &state);
+    }
+}
+
+static void tell_again(struct tidings_copy *y, const struct tidings_error *problem)
+{
+    size_t len = 0;
+    char *text = y->value ? json_text_of(y->client, y->value, &len) : NULL;
+    tell(y, tidings_strn(text ? text : "", len), problem);
+    mem_free(text);
+}
+
+/* Once, not with each attempt. What happens to the connection is not the copy's to tell. */
+static void tell_problem(struct tidings_copy *y, const struct tidings_error *problem)
+{
+    int code = problem->code;
+    bool is_passing = code == TIDINGS_E_CLOSED || code == TIDINGS_E_IO || code == TIDINGS_E_BUSY ||
+                      code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_CANCELLED;
+    if (!is_passing && code != y->problem) {
+        tell_again(y, problem);
+    }
+}
+
+/* ---- versions -------------------------------------------------------------------------------- */
+
+/* It becomes part of URIs; those of this form are in order as texts. */
+static bool is_instant(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] == '\0' || !strchr("0123456789-:.TZ", s.ptr[i])) {
+            return false;
+        }
+    }
+    return s.len > 0 && s.len < MAX_INSTANT;
+}
+
+static void set_instant(char instant[MAX_INSTANT], struct tidings_str s)
+{
+    memcpy(instant, s.ptr, s.len);
+    instant[s.len] = '\0';
+}
+
+static const char *options_of(const struct tidings_copy *y, char text[64])
+{
+    snprintf(text, 64, "{\"baseline\":\"%s\"}", y->from);
+    return text;
+}
+
+/* From now on this is what it has; takes the reference. */
+static void move_to(struct tidings_copy *y, struct tidings_str from, struct json *value)
+{
+    char options[64];
+    size_t len = 0;
+    char *text = json_text_of(y->client, value, &len);
+    if (!text || len > y->client->settings.max_bytes) {
+        struct tidings_error why = {0};
+        tidings_fail(&why, TIDINGS_E_LIMIT, "the value is larger than %zu bytes",
+                     y->client->settings.max_bytes);
+        tell_problem(y, &why);
+        jv_unref(value);
+    } else {
+        jv_unref(y->value);
+        y->value = value;
+        y->is_deleted = false;
+        set_instant(y->from, from);
+        if (y->subscription) {
+            tidings_subscription_set_options(y->subscription, options_of(y, options), NULL);
+        }
+        tell(y, tidings_strn(text, len), NULL);
+    }
+    mem_free(text);
+}
+
+/* The entity is deleted. If it returns, it goes on from the version the copy has. */
+static void take_deletion(struct tidings_copy *y)
+{
+    if (!y->is_deleted) {
+        y->is_deleted = true;
+        tell_again(y, NULL);
+    }
+}
+
+/* What the server says of a version: all of it, or the patch that leads there. False: something
+ * before it is missing (LU-12). */
+static bool take(struct tidings_copy *y, struct json *told)
+{
+    struct tidings_str from = jv_str(jv_get(told, "validFrom"));
+    struct json *patch = jv_get(told, "patch"), *value = jv_get(told, "value");
+    bool has_version = y->from[0] != '\0';
+    bool fits = has_version && str_eq(jv_str(jv_get(told, "baseline")), tidings_str(y->from));
+    if (!is_instant(from)) {
+        return false;
+    }
+    if (str_cmp(from, tidings_str(y->heard)) > 0) {
+        set_instant(y->heard, from);
+    }
+    if (jv_is_true(jv_get(told, "deleted"))) {
+        if (fits) {
+            take_deletion(y);
+        }
+        return fits;
+    }
+    if (!y->is_deleted && has_version && str_cmp(from, tidings_str(y->from)) <= 0) {
+        return true; /* it is there, or beyond */
+    }
+    struct json *fresh = value             ? jv_ref(value)
+                         : (patch && fits) ? merge_apply(y->value, patch)
+                                           : NULL;
+    if (fresh) {
+        move_to(y, from, fresh);
+    }
+    return fresh != NULL;
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                      struct tidings_str error);
+static void on_update(void *user, const struct tidings_client_update *u);
+static void on_state(void *user, const struct tidings_client_event *e);
+
+/* Something is to be tried again, not at once. */
+static void wait_for_next(struct tidings_copy *y)
+{
+    const struct client_settings *s = &y->client->settings;
+    uint64_t ms = (uint64_t)s->retry_min_ms << (y->pauses < 10 ? y->pauses : 10);
+    y->pauses++;
+    pump_set(&y->client->pump, &y->next, ms < s->retry_max_ms ? ms : s->retry_max_ms);
+}
+
+/* What became of the version it has, or all of it. */
+static void read_it(struct tidings_copy *y)
+{
+    struct buf uri, params;
+    struct jw w;
+    if (y->reading > 0 || y->is_ended) {
+        y->is_wanted = true;
+        return;
+    }
+    y->is_wanted = false;
+    y->is_whole = y->from[0] == '\0';
+    buf_init(&uri, 2 * MAX_URI);
+    buf_putf(&uri, "%s%s%s", y->uri, y->is_whole ? "" : "/patch/", y->from);
+    buf_init(&params, 16 * MAX_URI);
+    jw_init(&w, &params);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("uri"), buf_str(&uri));
+    jw_end_object(&w);
+    bool ok = !uri.failed && !params.failed;
+    struct tidings_client_asking a = {
+        .method = "resources/read", .params = params.ptr, .on_answer = on_answer, .user = y};
+    int64_t number = ok ? tidings_client_ask(y->client, &a, NULL) : TIDINGS_E_NOMEM;
+    buf_deinit(&params);
+    buf_deinit(&uri);
+    y->reading = number > 0 ? number : 0;
+    if (number < 0) {
+        wait_for_next(y);
+    }
+}
+
+static int subscribe(struct tidings_copy *y, struct tidings_error *err)
+{
+    char options[64];
+    struct buf uri;
+    buf_init(&uri, 2 * MAX_URI);
+    buf_putf(&uri, "%s/patch", y->uri);
+    if (uri.failed) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    struct tidings_subscribing how = {
+        .fn = on_update, .on_state = on_state, .user = y, .options = options_of(y, options)};
+    bool is_shared = watching_find(y->client, buf_str(&uri)) != NULL;
+    y->subscription = tidings_client_subscribe(y->client, uri.ptr, &how, err);
+    buf_deinit(&uri);
+    if (!y->subscription) {
+        return TIDINGS_E_LIMIT;
+    }
+    y->subscription->watch->is_patient = true;
+    if (is_shared) {
+        read_it(y); /* the server tells the patches that follow another version */
+    }
+    return 0;
+}
+
+/* The pause is over. */
+static void on_next(void *user)
+{
+    struct tidings_copy *y = user;
+    if (y->from[0] == '\0' || y->subscription) {
+        read_it(y);
+    } else if (subscribe(y, NULL) < 0) {
+        wait_for_next(y);
+    }
+}
+
+/* ---- hearing --------------------------------------------------------------------------------- */
+
+static void leave(struct tidings_copy *y)
+{
+    y->is_busy = false;
+    if (y->is_ended) {
+        destroy(y);
+    }
+}
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    struct tidings_copy *y = user;
+    struct json *root = NULL;
+    y->is_busy = true;
+    (void)jv_parse(u->params, JSON_MAX_DEPTH, &root, NULL);
+    struct json *told = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
+    if (!told || !take(y, told)) {
+        read_it(y);
+    }
+    jv_unref(root);
+    leave(y);
+}
+
+/* What it says of the subscription. */
+static void on_state(void *user, const struct tidings_client_event *e)
+{
+    struct tidings_copy *y = user;
+    switch (e->state) {
+    case TIDINGS_CLIENT_WATCHING:
+        y->refusals = y->pauses = 0;
+        break;
+    case TIDINGS_CLIENT_REFUSED: /* it is deleted, or that version forgotten */
+    case TIDINGS_CLIENT_LOST:
+        y->refusals++;
+        tidings_subscription_end(y->subscription);
+        y->subscription = NULL;
+        read_it(y);
+        break;
+    case TIDINGS_CLIENT_GAP:
+        read_it(y);
+        break;
+    case TIDINGS_CLIENT_CONNECTED:
+    case TIDINGS_CLIENT_DISCONNECTED:
+        break;
+    }
+}
+
+/* The content of the answer: 0, or why there is none. */
+static int take_content(struct tidings_copy *y, struct tidings_str result,
+                        struct tidings_error *err)
+{
+    struct json *root = NULL, *told = NULL;
+    bool is_whole = y->is_whole && y->from[0] == '\0';
+    (void)jv_parse(result, JSON_MAX_DEPTH, &root, NULL);
+    struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
+    int rc = jv_parse(text, JSON_MAX_DEPTH, &told, NULL);
+    if (rc < 0 || (!take(y, told) && is_whole)) {
+        rc = tidings_fail(err, TIDINGS_E_PARSE, "what '%.200s' reads as is no entity", y->uri);
+    }
+    jv_unref(told);
+    jv_unref(root);
+    return rc;
+}
+
+/* A read has failed. */
+static void take_failure(struct tidings_copy *y, const struct tidings_error *err)
+{
+    bool has_version = y->from[0] != '\0';
+    if (err->code == TIDINGS_E_INVALID && has_version && !y->is_whole) {
+        y->from[0] = '\0'; /* the server knows that version no more */
+        read_it(y);
+        return;
+    }
+    if (err->code == TIDINGS_E_GONE && has_version) {
+        take_deletion(y);
+    } else {
+        tell_problem(y, err);
+    }
+    if (y->is_ended) {
+        return;
+    }
+    if (!y->subscription || !y->subscription->watch->is_accepted) {
+        wait_for_next(y); /* nobody will tell when it is back */
+    }
+}
+
+static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                      struct tidings_str error)
+{
+    struct tidings_copy *y = user;
+    struct tidings_error why = {0};
+    (void)error;
+    y->is_busy = true;
+    y->reading = 0;
+    if (err) {
+        take_failure(y, err);
+    } else if (take_content(y, result, &why) < 0) {
+        take_failure(y, &why);
+    } else if (y->is_ended) {
+        /* by the program, when it was told */
+    } else if (y->is_wanted && strcmp(y->heard, y->from) > 0) {
+        read_it(y);
+    } else if (!y->subscription && y->refusals == 0) {
+        on_next(y);
+    } else if (!y->subscription) {
+        if (y->refusals > 1) {
+            tidings_fail(&why, TIDINGS_E_DENIED, "the server does not let '%.200s' be watched",
+                         y->uri);
+            tell_problem(y, &why);
+        }
+        wait_for_next(y);
+    }
+    leave(y);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static int take_kept(struct tidings_copy *y, const struct tidings_copying *kept,
+                     struct tidings_error *err)
+{
+    if (!kept->value && !kept->valid_from) {
+        return 0;
+    }
+    if (!kept->value || !is_instant(tidings_str(kept->valid_from)) ||
+        jv_parse(tidings_str(kept->value), JSON_MAX_DEPTH, &y->value, NULL) < 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "what was kept of '%.200s' is no JSON value with the validFrom it had",
+                            y->uri);
+    }
+    set_instant(y->from, tidings_str(kept->valid_from));
+    y->is_deleted = kept->is_deleted;
+    return 0;
+}
+
+struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *uri,
+                                        const struct tidings_copying *how,
+                                        struct tidings_error *err)
+{
+    if (!uri || !uri[0] || strlen(uri) > MAX_URI || !how || !how->fn) {
+        tidings_fail(err, TIDINGS_E_INVALID,
+                     "a copy needs a URI of at most %u bytes and a function", MAX_URI);
+        return NULL;
+    }
+    if (c->copy_count >= CLIENT_MAX_WATCHES) {
+        tidings_fail(err, TIDINGS_E_LIMIT, "%u copies are kept already", CLIENT_MAX_WATCHES);
+        return NULL;
+    }
+    struct tidings_copy *y = mem_zalloc(sizeof(*y));
+    int rc = y && (y->uri = str_dup(tidings_str(uri)))
+                 ? take_kept(y, how, err)
+                 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == 0) {
+        y->client = c;
+        y->fn = how->fn;
+        y->user = how->user;
+        pump_timer_init(&y->next, on_next, y);
+        rc = y->from[0] != '\0' ? subscribe(y, err) : 0;
+    }
+    if (rc < 0) {
+        if (y) {
+            destroy(y);
+        }
+        return NULL;
+    }
+    list_append(&c->copies, &y->link);
+    c->copy_count++;
+    if (!y->subscription) {
+        read_it(y);
+    }
+    return y;
+}
+
+void tidings_copy_end(struct tidings_copy *y)
+{
+    if (!y || y->is_ended) {
+        return;
+    }
+    y->is_ended = true;
+    list_remove(&y->link);
+    y->client->copy_count--;
+    pump_unset(&y->next);
+    tidings_subscription_end(y->subscription);
+    if (y->reading > 0) {
+        tidings_client_cancel(y->client, y->reading);
+    }
+    if (!y->is_busy) {
+        destroy(y);
+    }
+}
+
+void copies_end(struct tidings_client *c)
+{
+    list_each (it, next, &c->copies) {
+        tidings_copy_end(list_entry(it, struct tidings_copy, link));
+    }
+}
