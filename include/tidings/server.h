@@ -73,6 +73,9 @@ TIDINGS_API int tidings_server_args(struct tidings_server *server, int argc, cha
  * either with tidings_free. NULL when out of memory. */
 TIDINGS_API char *tidings_config_help(void);
 TIDINGS_API char *tidings_config_print(struct tidings_server *server);
+/* The effective configuration for programs: {"settings": what tidings.json would hold, "origins":
+ * {key: where its value came from}}. Free it with tidings_free. NULL when out of memory. */
+TIDINGS_API char *tidings_config_json(struct tidings_server *server);
 
 /* One option of a command line as `--help` has it, for programs that make something of it. */
 struct tidings_config_option {
@@ -80,6 +83,8 @@ struct tidings_config_option {
     const char *metavar; /* what its value is called; NULL: it takes none */
     const char *help;
     const char *const *choices; /* all values it accepts, NULL at the end; NULL: others */
+    const char *value;          /* without it; NULL: none, or a list that is empty */
+    bool is_list;               /* may be repeated */
 };
 /* The option of that number, from 0 on. False: there are not so many. */
 TIDINGS_API bool tidings_config_option(size_t index, struct tidings_config_option *ret);

@@ -53,6 +53,7 @@ struct option {
     const char *help;           /* lower case, no full stop */
     const char *const *choices; /* ends with NULL */
     uint64_t min, max;          /* max 0: any */
+    const char *value;          /* what holds without it, for people; NULL: nothing */
 };
 
 struct tidings_client;
@@ -96,7 +97,7 @@ struct command {
     unsigned min_args, max_args;  /* without the target */
     enum arg_kind arg_kind;
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
-    bool is_plain;               /* no --json, --quiet and --color */
+    bool is_plain;               /* no --json, --quiet and --color: it prints a program */
     int (*run)(struct cli *cli); /* the exit status */
     /* Instead of `run`, with a client of its target, see remote.h. A row with none of the three is
      * the name of a group. */
@@ -139,16 +140,27 @@ void cli_release(struct cli *cli);
 void help_print(const struct command *command);
 /* All names, on `out`. */
 void help_usage(FILE *out);
-/* What the exit statuses mean. */
-void help_exits(void);
+/* The same for programs, as an object. */
+void help_json(const struct command *command);
+void help_json_exits(void);
+/* What an exit status means. False: it is none. */
+#define EXIT_TEXT_MAX 256u
+bool help_exit(int status, char out[EXIT_TEXT_MAX]);
 
-/* Say what failed and what to do next on standard error; returns the exit status. `hint` may be
- * NULL. Nothing is said of an output that nobody reads any more. */
+/* Say what failed and what to do next on standard error, with --json as an object; returns the exit
+ * status. `hint` may be NULL. */
 int command_fail(const char *command, const struct tidings_error *err, const char *hint);
 /* The same for misuse of the command line (exit 64). `argument` may be NULL. */
 int command_misuse(const char *command, const char *problem, const char *argument);
 /* Nothing of that name: says so, with the nearest. */
 int command_unknown(const char *name);
+/* Is that option among the arguments, before a "--"? For what must be known before they are parsed.
+ */
+bool has_flag(int argc, char **argv, const char *flag);
+/* Take it out. */
+bool take_flag(int *argc, char **argv, const char *flag);
+/* The row of those that read the configuration of a server. */
+extern const struct option json_options[];
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 

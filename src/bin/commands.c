@@ -57,8 +57,14 @@ static const char *const eras[] = {"auto",       "modern",     "legacy",
 
 #define AT(member) offsetof(struct cli, member)
 
+#define JSON_ROW                                                                                   \
+    {                                                                                              \
+        .name = "json", .kind = OPTION_FLAG, .offset = AT(json),                                   \
+        .help = "print JSON, for programs"                                                         \
+    }
+const struct option json_options[] = {JSON_ROW, {0}};
 static const struct option output_options[] = {
-    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .help = "print JSON, for programs"},
+    JSON_ROW,
     {.name = "quiet",
      .letter = 'q',
      .kind = OPTION_FLAG,
@@ -93,7 +99,8 @@ static const struct option target_options[] = {
      .kind = OPTION_TIME,
      .offset = AT(timeout_ms),
      .metavar = "TIME",
-     .help = "how long to wait for an answer (default 30s)",
+     .help = "how long to wait for an answer",
+     .value = "30s",
      .min = 1,
      .max = 86400000},
     {.name = "era",

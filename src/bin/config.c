@@ -8,35 +8,29 @@
 #include <tidings/server.h>
 
 #include "command.h"
-
-#define ARGS_MAX 1024
+#include "output.h"
 
 static int run(int argc, char **argv)
 {
     struct tidings_error err = {0};
-    char *rest[ARGS_MAX];
-    int count = 0;
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--print") == 0) {
-            continue; /* what it does anyway */
-        }
-        if (count == ARGS_MAX) {
-            return command_misuse("config", "too many arguments", NULL);
-        }
-        rest[count++] = argv[i];
-    }
+    take_flag(&argc, argv, "--print"); /* what it does anyway */
+    bool is_json = take_flag(&argc, argv, "--json");
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("config", &err, NULL);
     }
-    int rc = tidings_server_args(server, count, rest, &err);
+    int rc = tidings_server_args(server, argc, argv, &err);
     int status = 0;
     if (rc < 0) {
         status = command_fail("config", &err, "see 'tidings help serve' for the options");
     } else {
-        char *text = tidings_config_print(server);
-        fputs(text ? text : "", stdout);
-        status = text && fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+        char *text = is_json ? tidings_config_json(server) : tidings_config_print(server);
+        if (is_json && text) {
+            put_json(stdout, tidings_str(text));
+        } else {
+            fputs(text ? text : "", stdout);
+        }
+        status = text ? output_finish("config") : tidings_code_exit(TIDINGS_E_NOMEM);
         tidings_free(text);
     }
     tidings_server_destroy(server);
@@ -48,7 +42,10 @@ const struct command command_config = {
     .args = "[--print] [DIR…]",
     .help = "print the configuration in effect",
     .about = "Print the configuration 'tidings serve' would use with the same arguments, in the "
-             "form\nof tidings.json, with the origin of each value.\n",
+             "form\nof tidings.json, with the origin of each value. --json prints an object: "
+             "settings, as the "
+             "file\nwould hold them, and origins.\n",
+    .options = json_options,
     .arg_kind = ARG_FILE,
     .run_raw = run,
 };

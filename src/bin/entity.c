@@ -395,7 +395,7 @@ static const struct option log_options[] = {
      .kind = OPTION_NUMBER,
      .offset = offsetof(struct entity, limit),
      .metavar = "N",
-     .help = "at most so many (default all)",
+     .help = "at most so many; all without it",
      .min = 1,
      .max = 1000},
     {0},

@@ -7,6 +7,7 @@
 #include <tidings/server.h>
 
 #include "command.h"
+#include "output.h"
 
 #define COLUMN 24u /* where explanations begin */
 #define WIDTH 96u
@@ -57,6 +58,9 @@ static void put_option(const struct option *o)
         size_t at = (size_t)n < sizeof(help) ? (size_t)n : sizeof(help) - 1;
         n += snprintf(help + at, sizeof(help) - at, "%s%s%s", i == 0 ? " (" : ", ", o->choices[i],
                       o->choices[i + 1] ? "" : ")");
+    }
+    if (o->value && n > 0 && (size_t)n < sizeof(help)) {
+        snprintf(help + n, sizeof(help) - (size_t)n, " (default %s)", o->value);
     }
     put_row(left, help);
 }
@@ -114,20 +118,27 @@ static const struct {
 };
 #define EXIT_COUNT (sizeof(exits) / sizeof(exits[0]))
 
-void help_exits(void)
+bool help_exit(int status, char out[EXIT_TEXT_MAX])
+{
+    snprintf(out, EXIT_TEXT_MAX, "%s",
+             status == 0   ? "done"
+             : status == 1 ? "the server did as asked, but a tool, check, command or file failed"
+                           : "");
+    for (size_t i = 0; i < EXIT_COUNT; i++) {
+        size_t at = strlen(out);
+        if (exits[i].status == status) {
+            snprintf(out + at, EXIT_TEXT_MAX - at, "%s%s", at > 0 ? "; " : "", exits[i].text);
+        }
+    }
+    return out[0] != '\0';
+}
+
+static void put_exits(void)
 {
     fputs("exit statuses\n\n", stdout);
-    put_row("0", "done");
-    put_row("1", "the server did as asked, but a tool, check, command or file failed");
-    for (int status = 64; status < 79; status++) {
-        char left[8], help[256] = "";
-        for (size_t i = 0; i < EXIT_COUNT; i++) {
-            size_t at = strlen(help);
-            if (exits[i].status == status) {
-                snprintf(help + at, sizeof(help) - at, "%s%s", at > 0 ? "; " : "", exits[i].text);
-            }
-        }
-        if (help[0]) {
+    for (int status = 0; status < 128; status++) {
+        char left[8], help[EXIT_TEXT_MAX];
+        if (help_exit(status, help)) {
             snprintf(left, sizeof(left), "%d", status);
             put_row(left, help);
         }
@@ -155,7 +166,6 @@ void help_print(const struct command *c)
         char *options = tidings_config_help();
         printf("\n%s", options ? options : "");
         tidings_free(options);
-        return;
     }
     put_options(c);
     if (c->has_target) {
@@ -168,29 +178,36 @@ void help_print(const struct command *c)
 static int run(struct cli *cli)
 {
     char name[64] = "";
-    if (cli->arg_count == 1 && strcmp(cli->args[0], "exit") == 0) {
-        help_exits();
-        return 0;
-    }
+    bool is_exit = cli->arg_count == 1 && strcmp(cli->args[0], "exit") == 0;
     for (size_t i = 0; i < cli->arg_count; i++) {
         size_t n = strlen(name);
         snprintf(name + n, sizeof(name) - n, "%s%s", n > 0 ? " " : "", cli->args[i]);
     }
     const struct command *c = cli->arg_count > 0 ? command_find(name) : NULL;
-    if (cli->arg_count > 0 && !c) {
+    if (cli->arg_count > 0 && !c && !is_exit) {
         return command_unknown(name);
     }
-    help_print(c);
-    return 0;
+    if (is_exit) {
+        cli->json ? help_json_exits() : put_exits();
+    } else if (cli->json) {
+        help_json(c);
+    } else {
+        help_print(c);
+    }
+    return output_finish("help");
 }
 
 const struct command command_help = {
     .name = "help",
     .args = "[COMMAND]",
     .help = "explain a command",
-    .about = "Explain a command; 'tidings help exit' explains the exit statuses.\n",
+    .about = "Explain a command; 'tidings help exit' explains the exit statuses.\n\n"
+             "--json prints the command as an object: name, help, about, server (does it talk to "
+             "one?),\narguments, minArguments, maxArguments, and options with name, letter, kind "
+             "(flag, text, file,\nnumber, time, size, choice), metavar, default, choices, min and "
+             "max (of times in ms),\nrepeatable, help. Without a COMMAND: version, commands, "
+             "exitStatuses.\n",
     .max_args = 2,
     .arg_kind = ARG_COMMAND,
-    .is_plain = true,
     .run = run,
 };

@@ -49,7 +49,10 @@ static int unknown_option(const struct command *c, const char *given)
     }
     names[count] = NULL;
     const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
-    if (near) {
+    if (c->is_plain && strcmp(given, "--json") == 0) {
+        snprintf(problem, sizeof(problem),
+                 "what it prints is a program for a shell, so there is no");
+    } else if (near) {
         snprintf(problem, sizeof(problem), "there is '--%s', but no option", near);
     }
     return command_misuse(c->name, problem, given);

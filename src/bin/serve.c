@@ -7,11 +7,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tidings/server.h>
 
 #include "command.h"
+#include "output.h"
+#include "remote.h"
 #include "systemd.h"
 
 /* A signal handler has no other way to know. */
@@ -38,8 +42,63 @@ static void on_signal(int number)
     errno = saved;
 }
 
+static bool is_json;
+
+/* An object on standard error by one write, so that lines of several threads stay whole. */
+static void put_line(struct json_text *t)
+{
+    char *text = json_text_take(t);
+    fputs(text ? text : "{\"level\":\"error\",\"message\":\"out of memory\"}\n", stderr);
+    free(text);
+}
+
+/* A line of the log: "TIME LEVEL MESSAGE". */
+static void put_log(void *user, int level, struct tidings_str line)
+{
+    static const char *const names[] = {"time", "level", "message"};
+    struct json_text t;
+    (void)user;
+    (void)level;
+    if (!json_text_begin(&t)) {
+        return;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        const char *blank = i < 2 ? memchr(line.ptr, ' ', line.len) : NULL;
+        size_t n = blank ? (size_t)(blank - line.ptr) : line.len;
+        fprintf(t.out, "%s\"%s\":", i > 0 ? "," : "{", names[i]);
+        put_quoted(t.out, tidings_strn(line.ptr, n));
+        line = blank ? tidings_strn(blank + 1, line.len - n - 1) : tidings_strn("", 0);
+    }
+    fputs("}\n", t.out);
+    put_line(&t);
+}
+
+static void put_ready(struct tidings_server *server, const char *url)
+{
+    struct timespec now;
+    struct json_text t;
+    if (!json_text_begin(&t)) {
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    fputs("{\"time\":\"", t.out);
+    put_time(t.out, (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    fputs("\",\"level\":\"info\",\"message\":\"serving\",\"addresses\":[", t.out);
+    for (size_t i = 0; url; url = tidings_server_door(server, ++i)) {
+        fputs(i > 0 ? "," : "", t.out);
+        put_quoted(t.out, tidings_str(url));
+    }
+    fputs("]}\n", t.out);
+    put_line(&t);
+}
+
 static void on_ready(void *user, const char *url)
 {
+    if (is_json) {
+        put_ready(user, url);
+        systemd_ready();
+        return;
+    }
     fputs("tidings: serving on", stderr);
     for (size_t i = 0; url; url = tidings_server_door(user, ++i)) {
         bool is_pipe = strcmp(url, "stdio") == 0;
@@ -88,6 +147,10 @@ static const char *hint_for(int code)
 static int run(int argc, char **argv)
 {
     struct tidings_error err = {0};
+    is_json = take_flag(&argc, argv, "--json");
+    if (is_json) {
+        tidings_set_log(0, put_log, NULL); /* its level comes with the arguments */
+    }
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("serve", &err, NULL);
@@ -121,7 +184,10 @@ const struct command command_serve = {
         "door is\nnamed (--stdio, --tcp, --unix).\n\n"
         "Sizes take k, m, g; times take ms, s, m, h, without a unit seconds. Every option is also "
         "a\nvariable (--page-size: TIDINGS_PAGE_SIZE) and a key of tidings.json (pageSize); "
-        "options win\nover variables, variables over the file.\n",
+        "options win\nover variables, variables over the file.\n\n"
+        "With --json each line of the log on standard error is an object: time, level, message; "
+        "once it\nserves, one of them has addresses too.\n",
+    .options = json_options,
     .arg_kind = ARG_FILE,
     .run_raw = run,
 };

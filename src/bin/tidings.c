@@ -9,61 +9,116 @@
 #include "output.h"
 #include "remote.h"
 
+/* Failures are objects then. Known before anything is parsed: a mistake may come first. */
+static bool is_json;
+
+static void put_member(const char *name, const char *text)
+{
+    fprintf(stderr, "\"%s\":", name);
+    put_quoted(stderr, tidings_str(text));
+    fputc(',', stderr);
+}
+
+/* `command` and `hint` may be NULL. */
+static int fail(const char *command, int code, const char *message, const char *hint)
+{
+    const char *blank = command ? " " : "", *name = command ? command : "";
+    int status = tidings_code_exit(code);
+    if (is_json) {
+        fputc('{', stderr);
+        if (command) {
+            put_member("command", command);
+        }
+        put_member("error", tidings_code_text(code));
+        put_member("message", message);
+        if (hint) {
+            put_member("hint", hint);
+        }
+        fprintf(stderr, "\"status\":%d}\n", status);
+        return status;
+    }
+    fprintf(stderr, "tidings%s%s: ", blank, name);
+    put_text(stderr, tidings_str(message)); /* a server may have said it */
+    fputc('\n', stderr);
+    if (hint) {
+        fprintf(stderr, "tidings%s%s: %s\n", blank, name, hint);
+    }
+    return status;
+}
+
 int command_unknown(const char *name)
 {
     const char *names[128];
+    char message[192];
     size_t count = 0;
     for (; commands[count] && count + 1 < sizeof(names) / sizeof(names[0]); count++) {
         names[count] = commands[count]->name;
     }
     names[count] = NULL;
     const char *near = suggest(name, names);
-    if (near) {
-        fprintf(stderr, "tidings: unknown command '%.60s', did you mean '%s'?\n", name, near);
-    } else {
-        fprintf(stderr, "tidings: unknown command '%.60s'\n", name);
-    }
-    fputs("tidings: 'tidings help' lists the commands\n", stderr);
-    return tidings_code_exit(TIDINGS_E_INVALID);
+    snprintf(message, sizeof(message), "unknown command '%.60s'%s%s%s", name,
+             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return fail(NULL, TIDINGS_E_INVALID, message, "'tidings help' lists the commands");
 }
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
 {
-    fprintf(stderr, "tidings %s: ", command);
-    put_text(stderr, tidings_str(err->text)); /* a server may have said it */
-    fputc('\n', stderr);
-    if (hint) {
-        fprintf(stderr, "tidings %s: %s\n", command, hint);
-    }
-    return tidings_code_exit(err->code);
+    return fail(command, err->code, err->text, hint);
 }
 
 int command_misuse(const char *command, const char *problem, const char *argument)
 {
-    fprintf(stderr, "tidings %s: %s", command, problem);
-    if (argument) {
-        fprintf(stderr, " '%.60s'", argument);
-    }
-    fprintf(stderr, "\ntidings %s: see 'tidings help %s'\n", command, command);
-    return tidings_code_exit(TIDINGS_E_INVALID);
+    char message[512], hint[96];
+    snprintf(message, sizeof(message), "%s%s%.60s%s", problem, argument ? " '" : "",
+             argument ? argument : "", argument ? "'" : "");
+    snprintf(hint, sizeof(hint), "see 'tidings help %s'", command);
+    return fail(command, TIDINGS_E_INVALID, message, hint);
 }
 
-/* Is --help or -h among the arguments (before a "--")? */
-static bool wants_help(int argc, char **argv)
+bool has_flag(int argc, char **argv, const char *flag)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+        if (strcmp(argv[i], flag) == 0) {
             return true;
         }
     }
     return false;
 }
 
+bool take_flag(int *argc, char **argv, const char *flag)
+{
+    int kept = 0;
+    bool is_behind = false; /* a "--" */
+    for (int i = 0; i < *argc; i++) {
+        is_behind = is_behind || strcmp(argv[i], "--") == 0;
+        if (is_behind || strcmp(argv[i], flag) != 0) {
+            argv[kept++] = argv[i];
+        }
+    }
+    bool is_there = kept < *argc;
+    *argc = kept;
+    return is_there;
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    return has_flag(argc, argv, "--help") || has_flag(argc, argv, "-h");
+}
+
+static int explain(const struct command *c)
+{
+    if (is_json) {
+        help_json(c);
+    } else {
+        help_print(c);
+    }
+    return output_finish(c->name);
+}
+
 static int run_raw(const struct command *c, int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        help_print(c);
-        return 0;
+        return explain(c);
     }
     return c->run_raw(argc, argv);
 }
@@ -77,7 +132,7 @@ static int run(const struct command *c, int argc, char **argv)
     }
     int status = cli_parse(cli, c, argc, argv);
     if (status == 0 && cli->help) {
-        help_print(c);
+        status = explain(c);
     } else if (status == 0) {
         status = c->run ? c->run(cli) : remote_run(cli, c->ask);
     }
@@ -90,9 +145,11 @@ static int run(const struct command *c, int argc, char **argv)
 static int run_group(const struct command *group, int argc, char **argv)
 {
     char name[64];
-    if (argc == 0 || wants_help(1, argv)) {
-        help_print(group);
-        return argc == 0 ? tidings_code_exit(TIDINGS_E_INVALID) : 0;
+    if (argc == 0) {
+        return command_misuse(group->name, "needs one of its commands", NULL);
+    }
+    if (wants_help(1, argv)) {
+        return explain(group);
     }
     snprintf(name, sizeof(name), "%s %.40s", group->name, argv[0]);
     const struct command *c = command_find(name);
@@ -111,6 +168,7 @@ int main(int argc, char **argv)
     } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         name = "version";
     }
+    is_json = has_flag(argc, argv, "--json");
     const struct command *c = command_find(name);
     if (!c) {
         return command_unknown(name);

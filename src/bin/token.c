@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * `tidings token NAME`: make a token. The line for the file of tokens goes to standard output, so
- * that it can be appended there; the token itself to standard error, for whoever it is.
+ * that it can be appended there; the token itself to standard error, for whoever it is. With --json
+ * both are in one object.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <tidings/server.h>
 
 #include "command.h"
+#include "output.h"
 
 #define SCOPES_MAX 4096
 
@@ -23,6 +25,35 @@ static bool add_scope(char *scopes, const char *scope)
     size_t len = strlen(scopes);
     int n = snprintf(scopes + len, SCOPES_MAX - len, "%s%s", len > 0 ? " " : "", scope);
     return n > 0 && (size_t)n < SCOPES_MAX - len;
+}
+
+/* Who cannot have the line must not have the token either. */
+static int put_both(const char *token, const char *line)
+{
+    printf("%s\n", line);
+    int status = output_finish("token");
+    if (status == 0 && !ferror(stdout)) {
+        fprintf(stderr, "%s\n", token);
+    }
+    return status;
+}
+
+static int put_object(const char *name, const struct words *scopes, const char *token,
+                      const char *line)
+{
+    fputs("{\"name\":", stdout);
+    put_quoted(stdout, tidings_str(name));
+    fputs(",\"scopes\":[", stdout);
+    for (size_t i = 0; i < scopes->count; i++) {
+        fputs(i > 0 ? "," : "", stdout);
+        put_quoted(stdout, tidings_str(scopes->items[i]));
+    }
+    fputs("],\"token\":", stdout);
+    put_quoted(stdout, tidings_str(token));
+    fputs(",\"line\":", stdout);
+    put_quoted(stdout, tidings_str(line));
+    fputs("}\n", stdout);
+    return output_finish("token");
 }
 
 static int run(struct cli *cli)
@@ -41,14 +72,10 @@ static int run(struct cli *cli)
     if (rc < 0) {
         return command_fail("token", &err, NULL);
     }
-    /* Who cannot have the line must not have the token either. */
-    bool ok = printf("%s\n", line) > 0 && fflush(stdout) == 0;
-    if (ok) {
-        fprintf(stderr, "%s\n", token);
-    }
+    int status = cli->json ? put_object(cli->args[0], given, token, line) : put_both(token, line);
     tidings_free(token);
     tidings_free(line);
-    return ok ? 0 : tidings_code_exit(TIDINGS_E_IO);
+    return status;
 }
 
 static const struct option options[] = {
@@ -64,13 +91,15 @@ const struct command command_token = {
     .name = "token",
     .args = "NAME >>FILE",
     .help = "make a bearer token and its line for a file",
-    .about = "Make a bearer token for NAME. Standard output gets the line for the file of\n"
-             "'tidings serve --auth-tokens FILE', which holds only a hash; standard error gets "
-             "the\ntoken itself, this once.\n",
+    .about =
+        "Make a bearer token for NAME. Standard output gets the line for the file of\n"
+        "'tidings serve --auth-tokens FILE', which holds only a hash; standard error gets "
+        "the\ntoken itself, this once.\n\n"
+        "--json prints an object: name, scopes, token, line. Careful: the token is on standard "
+        "output\nthen, not only on standard error.\n",
     .options = options,
     .size = sizeof(struct token),
     .min_args = 1,
     .max_args = 1,
-    .is_plain = true,
     .run = run,
 };

@@ -470,3 +470,34 @@ int config_print(const struct config *c, struct buf *out)
     }
     return buf_puts(out, STR("}\n"));
 }
+
+static int put_key(struct buf *out, size_t row)
+{
+    char key[CONFIG_NAME_MAX];
+    config_spell(&config_rows[row], CONFIG_AS_KEY, key);
+    return buf_putf(out, "%s\"%s\":", row > 0 ? "," : "", key);
+}
+
+int config_json(const struct config *c, struct buf *out)
+{
+    buf_puts(out, STR("{\"settings\":{"));
+    for (size_t i = 0; i < config_row_count; i++) {
+        put_key(out, i);
+        int rc = print_value(c, &config_rows[i], out);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    buf_puts(out, STR("},\"origins\":{"));
+    for (size_t i = 0; i < config_row_count; i++) {
+        struct buf origin;
+        struct jw w;
+        put_key(out, i);
+        buf_init(&origin, CONFIG_NAME_MAX + CONFIG_SHOWN_MAX);
+        print_origin(c, &config_rows[i], &origin);
+        jw_init(&w, out);
+        jw_string(&w, buf_str(&origin));
+        buf_deinit(&origin);
+    }
+    return buf_puts(out, STR("}}"));
+}

@@ -210,5 +210,8 @@ int config_help(struct buf *out);
 /* All values in effect as a configuration file, each with a comment that says where it came from.
  */
 int config_print(const struct config *c, struct buf *out);
+/* The same as JSON without comments: {"settings": what the file would hold, "origins": where each
+ * came from}. */
+int config_json(const struct config *c, struct buf *out);
 
 #endif

@@ -243,8 +243,8 @@ int config_help(struct buf *out)
 bool tidings_config_option(size_t index, struct tidings_config_option *ret)
 {
     static const struct tidings_config_option others[] = {
-        {"config", "FILE", "read FILE instead of ./" CONFIG_FILE_NAME, NULL},
-        {"no-config", NULL, "read no file", NULL},
+        {"config", "FILE", "read FILE instead of ./" CONFIG_FILE_NAME, NULL, NULL, false},
+        {"no-config", NULL, "read no file", NULL, NULL, false},
     };
     if (index >= config_row_count) {
         index -= config_row_count;
@@ -260,5 +260,7 @@ bool tidings_config_option(size_t index, struct tidings_config_option *ret)
     ret->metavar = row->metavar;
     ret->help = row->help;
     ret->choices = row->choices;
+    ret->value = row->metavar && row->value[0] ? row->value : NULL;
+    ret->is_list = config_is_list(row->type);
     return true;
 }

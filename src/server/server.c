@@ -124,6 +124,15 @@ char *tidings_config_print(struct tidings_server *s)
     return buf_detach(&out, &len);
 }
 
+char *tidings_config_json(struct tidings_server *s)
+{
+    struct buf out;
+    buf_init(&out, 1u << 20);
+    config_json(&s->config, &out);
+    size_t len = 0;
+    return buf_detach(&out, &len);
+}
+
 /* Two passes over the same slices: measure, then copy. */
 int tidings_server_set_info(struct tidings_server *s, const struct tidings_server_info *info,
                             struct tidings_error *err)

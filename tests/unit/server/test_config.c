@@ -15,6 +15,7 @@
 #include "server/config.h"
 #include "server/config_table.h"
 #include "support/fail_alloc.h"
+#include "json/json.h"
 
 static void assert_value(const struct config *c, const char *name, const char *expected)
 {
@@ -490,6 +491,34 @@ static void the_printed_configuration_reads_back_to_itself(void **state)
     config_deinit(&again);
 }
 
+static void the_configuration_as_json_has_every_value_and_its_origin(void **state)
+{
+    (void)state;
+    struct config c;
+    struct buf out;
+    buf_init(&out, 65536);
+    assert_int_equal(config_init(&c, NULL), 0);
+    assert_int_equal(config_set(&c, "title", "a \"b\"", CONFIG_FLAG, NULL), 0);
+    assert_int_equal(load(&c, "\n{\"pageSize\": 9}", NULL), 0);
+    assert_int_equal(config_json(&c, &out), 0);
+    struct json *whole = NULL;
+    assert_int_equal(jv_parse(buf_str(&out), 8, &whole, NULL), 0);
+    struct json *settings = jv_get(whole, "settings"), *origins = jv_get(whole, "origins");
+    for (size_t i = 0; i < config_row_count; i++) {
+        char key[CONFIG_NAME_MAX];
+        config_spell(&config_rows[i], CONFIG_AS_KEY, key);
+        assert_non_null(jv_get(settings, key));
+        assert_non_null(jv_get(origins, key));
+    }
+    assert_true(str_eq(jv_str(jv_get(settings, "title")), STR("a \"b\"")));
+    assert_true(str_eq(jv_str(jv_get(origins, "title")), STR("flag")));
+    assert_true(str_eq(jv_str(jv_get(origins, "pageSize")), STR("tidings.json:2")));
+    assert_true(str_eq(jv_str(jv_get(origins, "http")), STR("default")));
+    jv_unref(whole);
+    buf_deinit(&out);
+    config_deinit(&c);
+}
+
 static void the_help_names_every_option_in_eighty_columns_or_so(void **state)
 {
     (void)state;
@@ -551,6 +580,7 @@ int main(void)
         cmocka_unit_test(a_remote_address_is_served_when_allowed),
         cmocka_unit_test(a_relative_directory_becomes_absolute),
         cmocka_unit_test(the_printed_configuration_reads_back_to_itself),
+        cmocka_unit_test(the_configuration_as_json_has_every_value_and_its_origin),
         cmocka_unit_test(the_help_names_every_option_in_eighty_columns_or_so),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
