@@ -61,8 +61,14 @@ struct tidings_subscription;
 
 /* What a launched server writes to its standard error, as it comes. */
 typedef void (*tidings_client_stderr_fn)(void *user, struct tidings_str bytes);
-/* The token to show, asked for before each request that carries one; memory of tidings_alloc, which
- * the client releases. NULL: none. It must not call the client. */
+/* The token to show, asked for before each request that carries one, and once more when the server
+ * refused it (401): another one is shown at once. Memory of tidings_alloc, which the client
+ * releases. NULL: none. It must not call the client.
+ *
+ * So a token may expire. When something has been watched and no good one is at hand, that is an
+ * interruption like others, DISCONNECTED with pauses in between, until one is accepted; what was
+ * missed is then told. What was never watched, a `token` that does not change, and 403 fail at
+ * once: TIDINGS_E_DENIED. */
 typedef char *(*tidings_client_token_fn)(void *user);
 
 /* Zeroed fields mean the default in parentheses. Everything is copied. */
@@ -156,7 +162,8 @@ tidings_client_info(const struct tidings_client *client);
 /* ---- running --------------------------------------------------------------------------------- */
 
 /* Connect, watch and tell, until stopped: 0. Fails when trying again would not help: not an MCP
- * server, access denied, no subscriptions offered, every URI refused at the first attempt. */
+ * server, access denied (but see tidings_client_token_fn), no subscriptions offered, every URI
+ * refused at the first attempt. */
 TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings_error *err);
 /* End tidings_client_run, and whatever waits for an answer, soon. From any thread and from signal
  * handlers. Stays so: a client that was stopped does nothing more. */

@@ -250,31 +250,52 @@ void target_each(const char *command, target_fn fn, void *user)
 
 /* ---- a client -------------------------------------------------------------------------------- */
 
-/* The token, freed with free; NULL and `err` untouched: none. */
-static char *find_token(const struct cli *cli, struct tidings_error *err)
+/* The token of the file as it was last read: the process has one. */
+static char token_read[TOKEN_MAX + 1];
+
+static int read_token(const char *path, struct tidings_error *err)
 {
-    const char *variable = getenv("TIDINGS_TOKEN");
     struct stat st;
     size_t len = 0;
-    char *token = NULL;
-    if (cli->token || (!cli->token_file && variable && *variable)) {
-        token = strdup(cli->token ? cli->token : variable);
-        if (!token) {
-            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        }
-    } else if (cli->token_file) {
-        token = read_whole(cli->token_file, TOKEN_MAX, &len, &st, err);
-        while (token && len > 0 && isspace((unsigned char)token[len - 1])) {
-            token[--len] = '\0';
-        }
-        if (token && len == 0) {
-            free(token);
-            token = NULL;
-            tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it",
-                         cli->token_file);
-        }
+    char *text = read_whole(path, TOKEN_MAX, &len, &st, err);
+    while (text && len > 0 && isspace((unsigned char)text[len - 1])) {
+        text[--len] = '\0';
     }
-    return token;
+    int rc = !text ? err->code
+             : len == 0
+                 ? tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path)
+                 : 0;
+    if (rc == 0) {
+        memcpy(token_read, text, len + 1);
+    }
+    free(text);
+    return rc;
+}
+
+/* Whoever renews a token replaces the file, so it is read for each request. One that cannot be read
+ * is about to be replaced: the token before counts. */
+static char *on_token(void *user)
+{
+    const struct cli *cli = user;
+    struct tidings_error err = {0};
+    (void)read_token(cli->token_file, &err);
+    size_t size = strlen(token_read) + 1;
+    char *token = tidings_alloc(size);
+    return token ? memcpy(token, token_read, size) : NULL;
+}
+
+static int take_token(const struct cli *cli, struct tidings_client_options *options,
+                      struct tidings_error *err)
+{
+    const char *variable = getenv("TIDINGS_TOKEN");
+    if (cli->token || !cli->token_file) {
+        options->token = cli->token ? cli->token : variable && *variable ? variable : NULL;
+        return 0;
+    }
+    options->token = token_read; /* is checked, and then asked for */
+    options->on_token = on_token;
+    options->token_user = (void *)(uintptr_t)cli;
+    return read_token(cli->token_file, err);
 }
 
 /* Those of the file and those of the line, NULL at the end; freed with free. */
@@ -336,19 +357,20 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .on_stderr = cli->quiet ? drop : NULL,
         .list_changes = cli->list_changes,
     };
-    char *token = find_token(cli, &why);
     const char **headers = NULL;
-    if (why.code == 0 && !cli->launch) {
+    if (!cli->launch) {
         resolve(cli, cli->target, &target, &why);
     }
     if (why.code == 0) {
         headers = all_headers(cli, &target, &why);
     }
     if (why.code == 0) {
-        options.token = token;
         options.headers = headers;
         options.directory = target.directory;
         set_environment(&target);
+        take_token(cli, &options, &why);
+    }
+    if (why.code == 0) {
         const char *const *launch = cli->launch ? (const char *const *)cli->launch
                                                 : (const char *const *)target.command.items;
         client = target.url ? tidings_client_create(target.url, &options, &why)
@@ -358,7 +380,6 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         *err = why;
     }
     free(headers);
-    free(token);
     target_deinit(&target);
     return client;
 }

@@ -18,7 +18,7 @@
 #include "servers_file.h"
 
 /* The client of a command's target, not connected yet. NULL with `err`. What of it lies in files
- * (names, tokens) is read here. */
+ * (names, tokens) is read here, and the token again for each request: `cli` must outlive it. */
 struct tidings_client *target_open(const struct cli *cli, struct tidings_error *err);
 
 /* What to do about a failure of the client, or NULL. */

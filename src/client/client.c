@@ -35,6 +35,7 @@ static struct tidings_client *create(const struct tidings_client_options *option
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
+    c->challenge = "";
     c->wake = (struct pump_fd){.fd = -1, .fn = on_wake, .user = c};
     list_init(&c->unsent);
     list_init(&c->flight);

@@ -342,6 +342,14 @@ void client_fall_back(struct tidings_client *c)
 
 /* ---- losing ---------------------------------------------------------------------------------- */
 
+/* A token that has expired is followed by another, sooner or later; one that was never good, or
+ * that no program renews, is not. */
+static bool is_between_tokens(const struct tidings_client *c, int code)
+{
+    return code == TIDINGS_E_DENIED && c->is_token_refused && c->settings.on_token &&
+           c->has_watched;
+}
+
 static bool may_pass(int code)
 {
     return code == TIDINGS_E_IO || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY ||
@@ -427,7 +435,7 @@ void client_lose(struct tidings_client *c, const struct tidings_error *why)
     if (client_is_stopping(c) || c->stage != STAGE_IDLE) {
         return;
     }
-    if (!may_pass(reason.code)) {
+    if (!may_pass(reason.code) && !is_between_tokens(c, reason.code)) {
         c->era = 0;
         client_give_up(c, &reason);
     } else if (watching_wants(c) || c->is_eager) {

@@ -7,16 +7,17 @@
 #include <strings.h>
 
 #include "client/private.h"
+#include "wire/bearer.h"
 
 static bool is_busy(long status)
 {
     return status == 408 || status == 429 || status >= 500;
 }
 
-int error_from_status(long status, struct tidings_error *err)
+int error_from_status(long status, struct tidings_str challenge, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "the server denies access (HTTP %ld)", status);
+        return bearer_refused(status, challenge, err);
     }
     if (status == 404) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND,

@@ -10,6 +10,7 @@
 #ifdef TIDINGS_HAVE_CURL
 
 #include <errno.h>
+#include <stdio.h>
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -177,6 +178,15 @@ static void take_type(struct tidings_str value, char *out, size_t size)
     }
 }
 
+/* Fields of one name are one list (RFC 9110 §5.3). What does not fit is left out. */
+static void add_value(struct tidings_str value, char *out, size_t size)
+{
+    size_t len = strlen(out);
+    if (len + value.len + 3 <= size) {
+        snprintf(out + len, size - len, "%s%.*s", len > 0 ? ", " : "", STR_ARG(value));
+    }
+}
+
 /* Called per line of the head, once more for each interim (1xx) one. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *user)
 {
@@ -185,7 +195,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     struct tidings_str line = str_trim(tidings_strn(bytes, size * count), " \t\r\n");
     struct tidings_str value;
     if (str_starts(line, STR("HTTP/"))) {
-        s->content_type[0] = s->session[0] = '\0';
+        s->content_type[0] = s->session[0] = s->challenge[0] = '\0';
         s->retry_after_s = 0;
         return size * count;
     }
@@ -195,6 +205,8 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
         take_type(value, s->content_type, sizeof(s->content_type));
     } else if (str_eq_nocase(name, STR("mcp-session-id"))) {
         take_value(value, s->session, sizeof(s->session));
+    } else if (str_eq_nocase(name, STR("www-authenticate"))) {
+        add_value(value, s->challenge, sizeof(s->challenge));
     } else if (str_eq_nocase(name, STR("retry-after"))) {
         uint64_t seconds = 0; /* a date is not understood */
         s->retry_after_s =
@@ -319,6 +331,34 @@ static void detach(struct fetch_call *call)
         call->fetch->curl.multi_remove_handle(call->fetch->multi, call->easy);
         call->ended = true;
     }
+}
+
+int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err)
+{
+    const struct curl_api *curl = &call->fetch->curl;
+    struct curl_slist *all = curl->slist_append(NULL, header), *more = all;
+    bool is_replaced = false;
+    for (const struct curl_slist *at = call->headers; at && more; at = at->next) {
+        if (!is_replaced && strncasecmp(at->data, header, strcspn(header, ":") + 1) == 0) {
+            is_replaced = true;
+        } else if ((more = curl->slist_append(all, at->data)) != NULL) {
+            all = more;
+        }
+    }
+    if (!more || curl->easy_setopt(call->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
+        curl->slist_free_all(all);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    curl->slist_free_all(call->headers);
+    call->headers = all;
+    detach(call);
+    if (curl->multi_add_handle(call->fetch->multi, call->easy) != CURLM_OK) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "cannot set up a request again");
+    }
+    buf_clear(&call->in);
+    call->status = (struct fetch_status){0};
+    call->head_complete = call->ended = call->told = false;
+    return 0;
 }
 
 void fetch_close(struct fetch_call *call)

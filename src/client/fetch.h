@@ -54,12 +54,15 @@ struct fetch_call; /* one request under way, or finished and not yet closed */
 
 int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
                 struct tidings_error *err);
+/* Once more a call that is finished, with `header` in place of the first one of that name. */
+int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err);
 void fetch_close(struct fetch_call *call); /* breaks it off when it is not finished; NULL is fine */
 
 struct fetch_status {
     long status;                /* of the answer; 0 until its head is complete */
     char content_type[64];      /* lower case, without parameters */
     char session[512];          /* Mcp-Session-Id; empty: none (or one that is no visible ASCII) */
+    char challenge[1024];       /* WWW-Authenticate, several joined; empty: none that fits */
     uint32_t retry_after_s;     /* Retry-After, in seconds; 0: none */
     bool finished;              /* all bytes were handed over */
     bool connected;             /* a tunnel, until it is closed */

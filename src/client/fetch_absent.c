@@ -37,6 +37,13 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
 }
 
+int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err)
+{
+    (void)call;
+    (void)header;
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
+}
+
 void fetch_close(struct fetch_call *call)
 {
     (void)call;

@@ -31,6 +31,7 @@ void exchange_end(struct exchange *x)
     list_remove(&x->link);
     fetch_close(x->call);
     buf_deinit(&x->body);
+    buf_deinit(&x->token);
     buf_deinit(&x->last_event_id);
     sse_parser_deinit(&x->sse);
     mem_free(x);
@@ -144,7 +145,7 @@ static void explain(const struct fetch_status *s, struct tidings_error *why)
     } else if (s->status == 200 || s->status == 202) {
         tidings_fail(why, TIDINGS_E_CLOSED, "the connection ended without an answer");
     } else {
-        error_from_status(s->status, why);
+        error_from_status(s->status, tidings_str(s->challenge), why);
     }
 }
 
@@ -220,11 +221,28 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
     link_lost(client_of(x), &why);
 }
 
+/* A token that was refused may have been replaced just now: once more, with the new one. */
+static bool show_another(struct exchange *x)
+{
+    if (x->is_renewed || !settings_renew_token(&client_of(x)->settings, &x->token)) {
+        return false;
+    }
+    x->is_renewed = true;
+    x->has_head = false;
+    buf_clear(&x->body);
+    return fetch_again(x->call, x->token.ptr, NULL) == 0;
+}
+
 /* True: it goes on. */
 static bool finished(struct exchange *x, const struct fetch_status *s)
 {
     struct tidings_client *c = client_of(x);
     struct tidings_error why = {0};
+    if (s->status == 401 && show_another(x)) {
+        return true;
+    }
+    c->is_token_refused = s->status == 401;
+    c->challenge = s->challenge;
     if (s->status == 429 || s->status == 503) {
         c->told_ms = 1000 * (s->retry_after_s < MAX_TOLD_S ? s->retry_after_s : MAX_TOLD_S);
     }
@@ -269,7 +287,9 @@ static void on_change(void *user)
         }
     }
     if (s->finished && !x->is_over) {
+        struct tidings_client *c = client_of(x);
         x->is_over = !finished(x, s);
+        c->challenge = "";
     }
     x->is_busy = false;
     if (x->is_over) {
@@ -300,14 +320,20 @@ static int start(struct exchange *x, const char *method, const struct link_messa
         .on_change = on_change,
         .user = x,
     };
+    x->is_renewed = false;
+    buf_clear(&x->token);
+    settings_put_token(o, &x->token);
     struct header_state state = {.session = h->session,
                                  .last_event_id = x->is_standalone ? h->last_event_id.ptr
                                                                    : x->last_event_id.ptr};
     int rc = header_lines_init(&lines, client_of(x), m, &state);
+    rc = rc < 0 ? rc : x->token.failed;
     size_t n = 0;
-    while (rc == 0 && n < lines.count) {
-        r.headers[n] = lines.lines[n].ptr;
-        n++;
+    if (x->token.len > 0) {
+        r.headers[n++] = x->token.ptr; /* the first: the one that fetch_again replaces */
+    }
+    for (size_t i = 0; rc == 0 && i < lines.count; i++) {
+        r.headers[n++] = lines.lines[i].ptr;
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         r.headers[n++] = o->headers[i];
@@ -334,6 +360,7 @@ struct exchange *exchange_begin(struct http_link *h, const char *method,
     x->had_session = h->session[0] != '\0';
     x->retry_ms = -1;
     buf_init(&x->body, max);
+    buf_init(&x->token, CLIENT_MAX_TOKEN_LINE);
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
     pump_timer_init(&x->linger, on_linger, x);

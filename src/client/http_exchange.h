@@ -37,14 +37,16 @@ struct exchange {
     struct buf body; /* an answer in JSON */
     struct sse_parser sse;
     struct pump_timer linger; /* its end, or its next part */
+    struct buf token;         /* "Authorization: …" as it was shown; empty: none was */
     struct buf last_event_id; /* of a request's stream: what it goes on after */
     int64_t retry_ms;
     bool has_head, is_sse;
     bool is_standalone;
     bool is_tracked;
     bool had_session;
-    bool is_busy; /* one of its functions is running */
-    bool is_over; /* … and is the last one */
+    bool is_renewed; /* another token was shown, since the first was refused */
+    bool is_busy;    /* one of its functions is running */
+    bool is_over;    /* … and is the last one */
 };
 
 /* `m` NULL: GET (the stream) or DELETE, without a message. NULL with an error. */

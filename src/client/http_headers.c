@@ -58,7 +58,6 @@ static void put_legacy(struct header_lines *h, const struct tidings_client *c,
 int header_lines_init(struct header_lines *h, const struct tidings_client *c,
                       const struct link_message *m, const struct header_state *state)
 {
-    const struct client_settings *o = &c->settings;
     int rc = 0;
     h->count = 0;
     buf_puts(next_line(h), m ? STR("Accept: application/json, text/event-stream")
@@ -71,11 +70,6 @@ int header_lines_init(struct header_lines *h, const struct tidings_client *c,
         put_legacy(h, c, state);
     } else {
         put_modern(h, m);
-    }
-    if (o->token || o->on_token) {
-        struct buf *line = next_line(h);
-        settings_put_token(o, line);
-        h->count -= line->len == 0 && !line->failed ? 1 : 0;
     }
     for (size_t i = 0; i < h->count && rc == 0; i++) {
         rc = h->lines[i].failed;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The header fields that a message of MCP wants over HTTP, by its era; and where a server of
- * 2024-11-05 wants its messages.
+ * The header fields that a message of MCP wants over HTTP, by its era (but the token); and where a
+ * server of 2024-11-05 wants its messages.
  */
 #ifndef CLIENT_HTTP_HEADERS_H
 #define CLIENT_HTTP_HEADERS_H
 
 #include "client/private.h"
 
-#define HEADER_LINES 9u
+#define HEADER_LINES 8u
 
 struct header_lines {
     struct buf lines[HEADER_LINES]; /* "Name: value" */

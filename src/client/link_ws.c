@@ -14,6 +14,8 @@ struct ws_link {
     struct carrier *carrier;
     char *host, *path;
     char key[WS_KEY_BYTES];
+    struct buf token;         /* "Authorization: …" as it is shown; empty: none */
+    bool is_renewed;          /* … since the first was refused */
     struct buf head;          /* the answer to the handshake so far */
     struct ws_reader *reader; /* NULL: not agreed yet */
 };
@@ -22,6 +24,8 @@ static struct ws_link *ws_of(struct link *l)
 {
     return (struct ws_link *)(void *)l;
 }
+
+static int connect(struct ws_link *l, struct tidings_error *err);
 
 static void fail(struct ws_link *l, int code, struct tidings_str text)
 {
@@ -58,8 +62,9 @@ static void closed_by_server(struct ws_link *l, const struct ws_message *m)
     put_close(l, m->code);
     snprintf(text, sizeof(text), "the server ended the connection (%u%s%.*s)", m->code,
              m->payload.len > 0 ? ": " : "", STR_ARG(m->payload));
-    /* 1008: it does not want us, and says why. */
-    fail(l, m->code == 1008 ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED, tidings_str(text));
+    /* 1008: it does not want us, and says why; our servers, that the token has expired. */
+    l->base.client->is_token_refused = m->code == WS_POLICY;
+    fail(l, m->code == WS_POLICY ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED, tidings_str(text));
 }
 
 static void hear(struct ws_link *l, struct tidings_str bytes)
@@ -83,6 +88,22 @@ static void hear(struct ws_link *l, struct tidings_str bytes)
     link_heard(l->base.client, 0, false);
 }
 
+/* The handshake failed like this. A token that was refused may have been replaced just now: once
+ * more, with the new one. */
+static void refused(struct ws_link *l, struct tidings_error *why)
+{
+    struct tidings_client *c = l->base.client;
+    c->is_token_refused = ws_client_status(buf_str(&l->head)) == 401;
+    if (c->is_token_refused && !l->is_renewed && settings_renew_token(&c->settings, &l->token)) {
+        l->is_renewed = true;
+        carrier_close(l->carrier);
+        if (connect(l, why) == 0) {
+            return;
+        }
+    }
+    fail(l, why->code, tidings_str(why->text));
+}
+
 static void shake_hands(struct ws_link *l, struct tidings_str bytes)
 {
     struct tidings_error err = {0};
@@ -96,7 +117,7 @@ static void shake_hands(struct ws_link *l, struct tidings_str bytes)
         len = err.code;
     }
     if (len < 0) {
-        fail(l, err.code, tidings_str(err.text));
+        refused(l, &err);
     }
     if (len <= 0) {
         return;
@@ -124,6 +145,7 @@ static void on_bytes(void *user, struct tidings_str bytes)
 static void on_end(void *user, const struct tidings_error *why)
 {
     struct ws_link *l = user;
+    l->base.client->is_token_refused = false;
     link_lost(l->base.client, why);
 }
 
@@ -135,12 +157,10 @@ static void on_open(void *user)
     const struct client_settings *o = &l->base.client->settings;
     const char *headers[CLIENT_MAX_HEADERS + 2] = {0};
     struct tidings_error err = {0};
-    struct buf token, text;
+    struct buf text;
     size_t n = 0;
-    buf_init(&token, 16384);
-    settings_put_token(o, &token);
-    if (token.len > 0) {
-        headers[n++] = token.ptr;
+    if (l->token.len > 0) {
+        headers[n++] = l->token.ptr;
     }
     for (size_t i = 0; o->headers && o->headers[i]; i++) {
         headers[n++] = o->headers[i];
@@ -154,7 +174,6 @@ static void on_open(void *user)
     int rc = text.failed ? tidings_fail(&err, text.failed, "the handshake is too long")
                          : carrier_send(l->carrier, buf_str(&text), &err);
     buf_deinit(&text);
-    buf_deinit(&token);
     if (rc < 0) {
         fail(l, rc, tidings_str(err.text));
     }
@@ -170,14 +189,23 @@ static void forget_connection(struct ws_link *l)
     buf_deinit(&l->head);
 }
 
-static int ws_open(struct link *base, struct tidings_error *err)
+static int connect(struct ws_link *l, struct tidings_error *err)
 {
-    struct ws_link *l = ws_of(base);
     forget_connection(l);
     if (ws_client_key(l->key) < 0) {
         return tidings_fail(err, TIDINGS_E_IO, "no random bytes");
     }
     return carrier_open(l->carrier, err);
+}
+
+static int ws_open(struct link *base, struct tidings_error *err)
+{
+    struct ws_link *l = ws_of(base);
+    l->is_renewed = false;
+    buf_clear(&l->token);
+    settings_put_token(&base->client->settings, &l->token);
+    return l->token.failed ? tidings_fail(err, l->token.failed, "the token is too long")
+                           : connect(l, err);
 }
 
 static int ws_send(struct link *base, const struct link_message *m, struct tidings_error *err)
@@ -217,6 +245,7 @@ static void ws_destroy(struct link *base)
     struct ws_link *l = ws_of(base);
     carrier_destroy(l->carrier);
     forget_connection(l);
+    buf_deinit(&l->token);
     mem_free(l->host);
     mem_free(l->path);
     mem_free(l);
@@ -252,6 +281,7 @@ struct link *link_ws_create(struct tidings_client *c, const char *url, struct ti
     carrier->events = &events;
     carrier->user = l;
     buf_init(&l->head, WS_MAX_HEAD + 65536u);
+    buf_init(&l->token, CLIENT_MAX_TOKEN_LINE);
     l->host = str_dup(host);
     l->path = str_dup(path.len > 0 ? path : STR("/"));
     if (!l->host || !l->path) {

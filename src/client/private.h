@@ -100,13 +100,15 @@ struct tidings_client {
 
     /* connecting.c */
     enum client_stage stage;
-    enum tidings_era era; /* 0: not known */
-    bool is_open;         /* the link */
-    bool has_session;     /* legacy: initialized */
-    bool is_resumed;      /* … and was so before this attempt */
-    bool is_eager;        /* somebody runs it: worth connecting without being asked anything */
-    unsigned failures;    /* attempts in a row that led nowhere */
-    uint32_t told_ms;     /* how long the server asked to be left alone; 0: it did not */
+    enum tidings_era era;  /* 0: not known */
+    bool is_open;          /* the link */
+    bool has_session;      /* legacy: initialized */
+    bool is_resumed;       /* … and was so before this attempt */
+    bool is_eager;         /* somebody runs it: worth connecting without being asked anything */
+    unsigned failures;     /* attempts in a row that led nowhere */
+    bool is_token_refused; /* by the answer at hand (401), or the last one */
+    const char *challenge; /* WWW-Authenticate of the answer at hand; "": none */
+    uint32_t told_ms;      /* how long the server asked to be left alone; 0: it did not */
     struct pump_timer retry;
     struct tidings_error failure; /* for good; code 0: none */
     struct tidings_error loss;    /* why it was lost last */
@@ -214,8 +216,8 @@ void reply_send(struct tidings_client *c, struct tidings_str method, const struc
 
 /* errors.c: what an error object means; `status` as in struct answer. */
 int error_from_answer(struct json *error, long status, struct tidings_error *err);
-/* … and a status without one. */
-int error_from_status(long status, struct tidings_error *err);
+/* … and a status without one; `challenge`: WWW-Authenticate, or empty. */
+int error_from_status(long status, struct tidings_str challenge, struct tidings_error *err);
 
 /* ---- connecting.c ---------------------------------------------------------------------------- */
 

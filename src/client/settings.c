@@ -145,3 +145,19 @@ void settings_put_token(const struct client_settings *s, struct buf *out)
     }
     mem_free(fresh);
 }
+
+bool settings_renew_token(const struct client_settings *s, struct buf *line)
+{
+    struct buf fresh;
+    buf_init(&fresh, CLIENT_MAX_TOKEN_LINE);
+    if (s->on_token) {
+        settings_put_token(s, &fresh);
+    }
+    bool is_another = fresh.len > 0 && !str_eq(buf_str(&fresh), buf_str(line));
+    if (is_another) {
+        buf_clear(line);
+        buf_puts(line, buf_str(&fresh));
+    }
+    buf_deinit(&fresh);
+    return is_another && !line->failed;
+}

@@ -12,6 +12,7 @@
 #define CLIENT_MODERN "2026-07-28"
 #define CLIENT_LEGACY "2025-11-25"
 #define CLIENT_MAX_HEADERS 32u
+#define CLIENT_MAX_TOKEN_LINE 16384u /* with the name of the header */
 
 /* tidings_client_options, owned and with the defaults in place; see there. */
 struct client_settings {
@@ -31,8 +32,10 @@ struct client_settings {
 int settings_init(struct client_settings *s, const struct tidings_client_options *options,
                   struct tidings_error *err);
 void settings_deinit(struct client_settings *s);
-/* "Authorization: Bearer …", or nothing. */
+/* "Authorization: Bearer …", or nothing; NUL-terminated, as every struct buf. */
 void settings_put_token(const struct client_settings *s, struct buf *out);
+/* The server refused the token in `line`: does the program have another one? It is there then. */
+bool settings_renew_token(const struct client_settings *s, struct buf *line);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
 char **settings_copy_list(const char *const *list);
 void settings_drop_list(char **list); /* NULL is fine */

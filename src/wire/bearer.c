@@ -132,6 +132,113 @@ int bearer_put_challenge(struct buf *out, const struct bearer_challenge *c)
     return out->failed;
 }
 
+static void skip_blanks(struct tidings_str *rest)
+{
+    while (rest->len > 0 && (rest->ptr[0] == ' ' || rest->ptr[0] == '\t')) {
+        *rest = str_skip(*rest, 1);
+    }
+}
+
+/* The characters of a token that `rest` begins with, and the blanks around them, are cut off. */
+static struct tidings_str cut_word(struct tidings_str *rest)
+{
+    size_t n = 0;
+    skip_blanks(rest);
+    while (n < rest->len && is_token_char(rest->ptr[n])) {
+        n++;
+    }
+    struct tidings_str word = tidings_strn(rest->ptr, n);
+    *rest = str_skip(*rest, n);
+    skip_blanks(rest);
+    return word;
+}
+
+/* The same for a value, quoted or not. */
+static struct tidings_str cut_value(struct tidings_str *rest)
+{
+    size_t n = 1;
+    skip_blanks(rest);
+    if (rest->len == 0 || rest->ptr[0] != '"') {
+        return cut_word(rest);
+    }
+    while (n < rest->len && rest->ptr[n] != '"') {
+        n += rest->ptr[n] == '\\' && n + 1 < rest->len ? 2 : 1;
+    }
+    struct tidings_str value = tidings_strn(rest->ptr + 1, n - 1);
+    *rest = str_skip(*rest, n + 1);
+    return value;
+}
+
+static void keep_parameter(struct bearer_challenge *c, struct tidings_str name,
+                           struct tidings_str value)
+{
+    struct tidings_str *at = str_eq_nocase(name, STR("error"))               ? &c->error
+                             : str_eq_nocase(name, STR("error_description")) ? &c->description
+                             : str_eq_nocase(name, STR("scope"))             ? &c->scope
+                             : str_eq_nocase(name, STR("resource_metadata")) ? &c->metadata
+                                                                             : NULL;
+    if (at && at->len == 0) {
+        *at = value;
+    }
+}
+
+bool bearer_read_challenge(struct tidings_str field, struct bearer_challenge *ret)
+{
+    struct tidings_str rest = field;
+    bool is_bearer = false;
+    *ret = (struct bearer_challenge){0};
+    while (rest.len > 0) {
+        struct tidings_str word = cut_word(&rest);
+        if (word.len == 0) {
+            rest = str_skip(rest, 1); /* a comma, or what nobody knows */
+        } else if (rest.len > 0 && rest.ptr[0] == '=') {
+            rest = str_skip(rest, 1);
+            struct tidings_str value = cut_value(&rest);
+            if (is_bearer) {
+                keep_parameter(ret, word, value);
+            }
+        } else if (is_bearer) {
+            return true; /* the next scheme */
+        } else {
+            is_bearer = str_eq_nocase(word, STR("Bearer"));
+        }
+    }
+    return is_bearer;
+}
+
+/* `quoted` without its backslashes, behind `before`; at most `max` bytes of it. */
+static void put_plain(struct buf *out, const char *before, struct tidings_str quoted, size_t max)
+{
+    if (quoted.len > 0) {
+        buf_puts(out, tidings_str(before));
+    }
+    for (size_t i = 0, n = 0; i < quoted.len && n < max; i++, n++) {
+        i += quoted.ptr[i] == '\\' && i + 1 < quoted.len ? 1 : 0;
+        char c = quoted.ptr[i];
+        buf_putc(out, c < ' ' || c > '~' ? '?' : c);
+    }
+}
+
+int bearer_refused(long status, struct tidings_str field, struct tidings_error *err)
+{
+    struct bearer_challenge c;
+    struct buf text;
+    buf_init(&text, 1024);
+    if (bearer_read_challenge(field, &c)) {
+        /* Half a URL is worth nothing, so it comes first. */
+        bool is_url = c.metadata.len <= 120 && (str_starts(c.metadata, STR("https://")) ||
+                                                str_starts(c.metadata, STR("http://")));
+        put_plain(&text, "; see ", is_url ? c.metadata : STR_EMPTY, 120);
+        put_plain(&text, "; scope wanted: ", c.scope, 80);
+        put_plain(&text, "; ", c.description.len > 0 ? c.description : c.error, 80);
+    }
+    tidings_fail(err, TIDINGS_E_DENIED, "%s (HTTP %ld)%.*s",
+                 status == 401 ? "the server wants a good token" : "the server denies access",
+                 status, STR_ARG(buf_str(&text)));
+    buf_deinit(&text);
+    return TIDINGS_E_DENIED;
+}
+
 bool bearer_is_scope(struct tidings_str s)
 {
     for (size_t i = 0; i < s.len; i++) {

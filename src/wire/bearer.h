@@ -35,6 +35,13 @@ struct bearer_challenge {
 /* `WWW-Authenticate: Bearer …\r\n`. Values are quoted; what cannot stand in them (anything but
  * visible ASCII and blanks) becomes '?'. */
 int bearer_put_challenge(struct buf *out, const struct bearer_challenge *challenge);
+/* The first Bearer challenge of a WWW-Authenticate field, which may hold those of other schemes
+ * too. Slices point into the field; what was quoted is as it stands there, backslashes and all.
+ * Whatever is not understood is passed over. false: there is none. */
+bool bearer_read_challenge(struct tidings_str field, struct bearer_challenge *ret);
+/* TIDINGS_E_DENIED with a sentence for whoever was refused with 401 or 403, of visible ASCII: what
+ * the field says they lack, and where to get it. */
+int bearer_refused(long status, struct tidings_str field, struct tidings_error *err);
 
 /* May `scope` be a scope: visible ASCII but " and \ (RFC 6749 §3.3), at least one byte? */
 bool bearer_is_scope(struct tidings_str scope);

@@ -6,6 +6,7 @@
 #include "wire/ws_client.h"
 
 #include "base/clock.h"
+#include "wire/bearer.h"
 #include "wire/http_fields.h"
 
 int ws_client_key(char out[WS_KEY_BYTES])
@@ -51,9 +52,10 @@ static size_t head_len(struct tidings_str bytes)
 }
 
 /* "HTTP/1.1 101 …": the status, 0: no such line. */
-static unsigned status_of(struct tidings_str line)
+unsigned ws_client_status(struct tidings_str bytes)
 {
     uint64_t status = 0;
+    struct tidings_str line = str_trim(str_cut(bytes, '\n', &bytes, NULL), "\r");
     if (!str_starts(line, STR("HTTP/1.1 ")) || line.len < 12 ||
         !str_to_u64(tidings_strn(line.ptr + 9, 3), &status) ||
         (line.len > 12 && line.ptr[12] != ' ')) {
@@ -62,10 +64,23 @@ static unsigned status_of(struct tidings_str line)
     return (unsigned)status;
 }
 
-static int refuse(unsigned status, struct tidings_error *err)
+/* What the field of that name says first. */
+static struct tidings_str field_of(struct tidings_str head, struct tidings_str wanted)
+{
+    struct tidings_str value = STR_EMPTY;
+    while (head.len > 0) {
+        struct tidings_str line = str_trim(str_cut(head, '\n', &head, NULL), "\r");
+        if (str_eq_nocase(str_cut(line, ':', &value, NULL), wanted)) {
+            return str_trim(value, " \t");
+        }
+    }
+    return STR_EMPTY;
+}
+
+static int refuse(unsigned status, struct tidings_str head, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {
-        return tidings_fail(err, TIDINGS_E_DENIED, "the server denies access (HTTP %u)", status);
+        return bearer_refused(status, field_of(head, STR("www-authenticate")), err);
     }
     if (status == 404) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "no WebSocket at that address (HTTP 404)");
@@ -114,9 +129,10 @@ ptrdiff_t ws_client_check(struct tidings_str bytes, const char *key, struct tidi
         return 0;
     }
     struct tidings_str rest = tidings_strn(bytes.ptr, len - 2); /* without the empty line */
-    unsigned status = status_of(str_trim(str_cut(rest, '\n', &rest, NULL), "\r"));
+    unsigned status = ws_client_status(rest);
+    str_cut(rest, '\n', &rest, NULL);
     if (status != 101) {
-        return refuse(status, err);
+        return refuse(status, rest, err);
     }
     if (ws_write_accept(tidings_str(key), accept) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

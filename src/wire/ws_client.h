@@ -26,6 +26,8 @@ void ws_client_put_request(struct buf *out, const struct ws_client_request *r);
  * needed. Else an error: TIDINGS_E_DENIED (401, 403), TIDINGS_E_NOTFOUND (404), TIDINGS_E_BUSY
  * (5xx, 408, 429), TIDINGS_E_PARSE, TIDINGS_E_LIMIT. */
 ptrdiff_t ws_client_check(struct tidings_str bytes, const char *key, struct tidings_error *err);
+/* Its status; 0: none, or not yet. */
+unsigned ws_client_status(struct tidings_str bytes);
 
 /* One message in one frame, masked with fresh bytes. TIDINGS_E_IO: no randomness. */
 int ws_client_put(struct buf *out, enum ws_opcode opcode, struct tidings_str payload);

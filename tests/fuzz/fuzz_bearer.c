@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as an Authorization field, as a query, and as what a challenge says: a token lies
- * inside the field, a challenge is one line of visible ASCII.
+ * Any bytes as an Authorization field, as a query, as what a challenge says, and as a challenge: a
+ * token lies inside the field, a challenge is one line of visible ASCII and read as it was
+ * written, what is told of one has no control characters.
  */
 #include <stdlib.h>
 
@@ -14,6 +15,33 @@ static void require(bool ok)
     if (!ok) {
         abort();
     }
+}
+
+static bool is_visible(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < ' ' || s.ptr[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_inside(struct tidings_str part, struct tidings_str s)
+{
+    return part.len == 0 || (part.ptr >= s.ptr && part.ptr + part.len <= s.ptr + s.len);
+}
+
+static void check_challenge(struct tidings_str field)
+{
+    struct bearer_challenge c;
+    struct tidings_error err = {0};
+    bool is_one = bearer_read_challenge(field, &c);
+    require(is_inside(c.error, field) && is_inside(c.description, field) &&
+            is_inside(c.scope, field) && is_inside(c.metadata, field));
+    require(is_one || (c.error.len == 0 && c.metadata.len == 0));
+    require(bearer_refused(401, field, &err) == TIDINGS_E_DENIED);
+    require(is_visible(tidings_str(err.text)));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -30,9 +58,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct buf out;
     buf_init(&out, SIZE_MAX);
     require(bearer_put_challenge(&out, &c) == 0);
-    for (size_t i = 0; i + 2 < out.len; i++) {
-        require(out.ptr[i] >= ' ' && out.ptr[i] <= '~');
-    }
+    struct tidings_str line = tidings_strn(out.ptr, out.len - 2);
+    require(is_visible(line));
+    struct bearer_challenge again;
+    require(bearer_read_challenge(str_skip(line, strlen("WWW-Authenticate: ")), &again));
+    require((again.scope.len > 0) == (s.len > 0) && str_eq(again.scope, again.metadata));
     buf_deinit(&out);
+    check_challenge(s);
     return 0;
 }

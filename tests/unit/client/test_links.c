@@ -178,13 +178,16 @@ static void polite(struct scripted_server *s, const struct scripted_request *r)
     ws_reader_destroy(reader);
 }
 
-static struct tidings_client *websocket(struct scripted_server *server, scripted_fn fn)
+static const struct tidings_client_options small = {
+    .max_bytes = 1024, .timeout_ms = 10000, .probe_ms = 10000};
+
+static struct tidings_client *websocket(struct scripted_server *server, scripted_fn fn,
+                                        const struct tidings_client_options *o)
 {
     char url[80];
-    struct tidings_client_options o = {.max_bytes = 1024, .timeout_ms = 10000, .probe_ms = 10000};
     scripted_start(server, fn, NULL);
     snprintf(url, sizeof(url), "ws%s", server->url + 4);
-    return tidings_client_create(url, &o, NULL);
+    return tidings_client_create(url, o, NULL);
 }
 
 static void a_websocket_is_agreed_on_and_pings_are_answered(void **state)
@@ -192,7 +195,7 @@ static void a_websocket_is_agreed_on_and_pings_are_answered(void **state)
     (void)state;
     struct scripted_server server;
     struct tidings_error err = {0};
-    struct tidings_client *c = websocket(&server, polite);
+    struct tidings_client *c = websocket(&server, polite, &small);
     if (!c) {
         scripted_stop(&server);
         skip();
@@ -201,6 +204,50 @@ static void a_websocket_is_agreed_on_and_pings_are_answered(void **state)
     assert_string_equal(tidings_client_info(c)->transport, "websocket");
     tidings_client_destroy(c);
     scripted_stop(&server);
+}
+
+/* The first token is refused, and the next one is good. */
+static void wanting_another(struct scripted_server *s, const struct scripted_request *r)
+{
+    if (strcasestr(r->head, "\r\nAuthorization: Bearer 2\r\n")) {
+        polite(s, r);
+    } else {
+        scripted_reply(r, 401, "WWW-Authenticate: Bearer scope=\"a b\"\r\n", "text/plain", "");
+    }
+}
+
+/* "1", "2", …, up to the number there is. */
+static char *count_up(void *user)
+{
+    int *left = user;
+    char *token = tidings_alloc(2);
+    if (token) {
+        snprintf(token, 2, "%d", left[0] < left[1] ? ++left[0] : left[0]);
+    }
+    return token;
+}
+
+static void a_websocket_shows_another_token_when_one_is_refused(void **state)
+{
+    (void)state;
+    for (int last = 1; last <= 2; last++) {
+        struct scripted_server server;
+        struct tidings_error err = {0};
+        int tokens[2] = {0, last};
+        struct tidings_client_options o = {
+            .probe_ms = 10000, .on_token = count_up, .token_user = tokens};
+        struct tidings_client *c = websocket(&server, wanting_another, &o);
+        if (!c) {
+            scripted_stop(&server);
+            skip();
+        }
+        assert_int_equal(tidings_client_connect(c, &err), last == 2 ? 0 : TIDINGS_E_DENIED);
+        assert_string_equal(err.text, last == 2 ? ""
+                                                : "the server wants a good token (HTTP 401); "
+                                                  "scope wanted: a b");
+        tidings_client_destroy(c);
+        scripted_stop(&server);
+    }
 }
 
 static void wrong_proof(struct scripted_server *s, const struct scripted_request *r)
@@ -269,7 +316,7 @@ static void a_websocket_that_is_wrong_is_given_up(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct scripted_server server;
         struct tidings_error err = {0};
-        struct tidings_client *c = websocket(&server, cases[i].server);
+        struct tidings_client *c = websocket(&server, cases[i].server, &small);
         if (!c) {
             scripted_stop(&server);
             skip();
@@ -289,7 +336,7 @@ static void masked_frames_of_a_server_are_an_error(void **state)
     (void)state;
     struct scripted_server server;
     struct tidings_error err = {0};
-    struct tidings_client *c = websocket(&server, masking);
+    struct tidings_client *c = websocket(&server, masking, &small);
     if (!c) {
         scripted_stop(&server);
         skip();
@@ -320,6 +367,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be_sent_are_refused),
         cmocka_unit_test(addresses_are_what_they_claim),
         cmocka_unit_test(a_websocket_is_agreed_on_and_pings_are_answered),
+        cmocka_unit_test(a_websocket_shows_another_token_when_one_is_refused),
         cmocka_unit_test(a_websocket_that_is_wrong_is_given_up),
         cmocka_unit_test(masked_frames_of_a_server_are_an_error),
         cmocka_unit_test(a_line_without_end_is_given_up),

@@ -128,6 +128,49 @@ static void a_challenge_says_what_there_is_and_quotes_it(void **state)
     check_challenge(&c, "WWW-Authenticate: Bearer\r\n");
 }
 
+static void the_challenge_of_a_refusal_is_told_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *text;
+    } rows[] = {
+        {"", "the server wants a good token (HTTP 401)"},
+        {"Basic realm=\"Bearer\"", "the server wants a good token (HTTP 401)"},
+        {"Bearer", "the server wants a good token (HTTP 401)"},
+        {"bearer error=invalid_token", "the server wants a good token (HTTP 401); invalid_token"},
+        {"Basic realm=\"a, Bearer scope=b\", Bearer Scope = \"c d\" ,error=\"e\", Digest scope=f",
+         "the server wants a good token (HTTP 401); scope wanted: c d; e"},
+        {"Negotiate YQ==, Bearer scope=\"a\", scope=\"b\", error_description=\"say \\\"no\\\\\"",
+         "the server wants a good token (HTTP 401); scope wanted: a; say \"no\\"},
+        {"Bearer resource_metadata=\"https://h/m\", error=\"x\", error_description=\"y\"",
+         "the server wants a good token (HTTP 401); see https://h/m; y"},
+        {"Bearer resource_metadata=\"javascript:x\", scope=\"\x1b[2J\xc2\x9b\n",
+         "the server wants a good token (HTTP 401); scope wanted: ?[2J???"},
+        {"Bearer error=\"\\", "the server wants a good token (HTTP 401); \\"},
+        {"Bearer =, = x \"", "the server wants a good token (HTTP 401)"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tidings_error err = {0};
+        assert_int_equal(bearer_refused(401, tidings_str(rows[i].field), &err), TIDINGS_E_DENIED);
+        assert_string_equal(err.text, rows[i].text);
+    }
+}
+
+static void a_challenge_without_end_is_cut(void **state)
+{
+    (void)state;
+    char field[1000];
+    struct tidings_error err = {0};
+    memset(field, 'a', sizeof(field));
+    memcpy(field, "Bearer scope=\"", 14);
+    bearer_refused(403, tidings_strn(field, sizeof(field)), &err);
+    assert_int_equal(strlen(err.text),
+                     strlen("the server denies access (HTTP 403); scope wanted: ") + 80);
+    memcpy(field, "Bearer resource_metadata=\"https://", 34);
+    bearer_refused(403, tidings_strn(field, sizeof(field)), &err);
+    assert_string_equal(err.text, "the server denies access (HTTP 403)");
+}
+
 static void scopes_are_visible_and_without_quotes(void **state)
 {
     (void)state;
@@ -147,6 +190,8 @@ int main(void)
         cmocka_unit_test(a_token_that_is_too_long_is_refused),
         cmocka_unit_test(several_fields_and_tokens_in_the_query_are_refused),
         cmocka_unit_test(a_challenge_says_what_there_is_and_quotes_it),
+        cmocka_unit_test(the_challenge_of_a_refusal_is_told_in_words),
+        cmocka_unit_test(a_challenge_without_end_is_cut),
         cmocka_unit_test(scopes_are_visible_and_without_quotes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+//
+// A watch that outlives its tokens: the file of --token-file is replaced, before the token in it is refused or after,
+// and no change is missed.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { test } from 'node:test';
+
+import { BRIEF, EXPIRY, start } from './lib/authorization-server.mjs';
+import { bad } from './lib/cli.mjs';
+import { BIN, Program, serve } from './lib/server.mjs';
+import { reloaded, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
+import { DEADLINE } from './lib/wait.mjs';
+
+const REFUSED = /disconnected: the server wants a good token \(HTTP 401\)/;
+const WATCHING = /^watching /;
+
+/** The file of --token-file, replaced as careful programs do. */
+class Held {
+    constructor(t, token) {
+        this.tree = new Tree(t, { token: `${token}\n` });
+        this.path = this.tree.at('token');
+    }
+
+    replace(token) {
+        this.tree.replace('token', `${token}\n`);
+    }
+}
+
+/** `tidings watch` of everything below the served directory, watching. */
+async function watch(t, server, held, { url = server.url, args = [] } = {}) {
+    const all = ['watch', '--json', '--token-file', held.path, ...args, url, server.uri('')];
+    const program = new Program(t, BIN, all);
+    const changes = program.output();
+    const told = (name) =>
+        changes.next((line) => JSON.parse(line).uri === server.uri(name), `a change of ${name}`, 3 * DEADLINE);
+    const said = (pattern, ms = 3 * DEADLINE) =>
+        program.lines.next((line) => pattern.test(line), `a line like ${pattern}`, ms);
+    await said(WATCHING);
+    return { program, told, said };
+}
+
+const ways = {
+    'over HTTP': {},
+    'over HTTP in a session': { args: ['--era', 'legacy'], isSeamless: true }, // Last-Event-ID: nothing to say
+    'over WebSocket': { ws: true },
+    'over WebSocket in the legacy era': { ws: true, args: ['--era', 'legacy'] },
+};
+
+for (const [how, { ws, args, isSeamless }] of Object.entries(ways)) {
+    test(`a watch ${how} goes over three new tokens and misses nothing`, async (t) => {
+        const tokens = new TokenFile(t);
+        let token = tokens.give('ada');
+        const held = new Held(t, token);
+        const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
+        const url = ws ? server.url.replace('http', 'ws') : server.url;
+        const { told, said, program } = await watch(t, server, held, { url, args });
+        for (const turn of [1, 2, 3]) {
+            const next = tokens.give('ada');
+            tokens.take(token);
+            held.replace(next);
+            await reloaded(server);
+            server.tree.write(`${turn}.txt`, 'x'); // as it ends, or before, or after
+            if (!isSeamless) {
+                await said(WATCHING);
+            }
+            await told(`${turn}.txt`);
+            server.tree.write(`${turn}-later.txt`, 'x');
+            await told(`${turn}-later.txt`);
+            token = next;
+        }
+        assert.doesNotMatch(program.stderr, REFUSED);
+    });
+
+    test(`a watch ${how} waits for a token that comes late and misses nothing`, async (t) => {
+        const tokens = new TokenFile(t);
+        const token = tokens.give('ada');
+        const held = new Held(t, token);
+        const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
+        const url = ws ? server.url.replace('http', 'ws') : server.url;
+        const { told, said } = await watch(t, server, held, { url, args });
+        tokens.take(token);
+        await reloaded(server);
+        await said(REFUSED);
+        server.tree.write('meanwhile.txt', 'x');
+        fs.rmSync(held.path); // as while it is being replaced
+        await said(REFUSED);
+        const next = tokens.give('ada');
+        await reloaded(server);
+        server.tree.write('still.txt', 'x');
+        held.replace(next);
+        await said(WATCHING);
+        await Promise.all([told('meanwhile.txt'), told('still.txt')]);
+        server.tree.write('after.txt', 'x');
+        await told('after.txt');
+    });
+}
+
+test('a token that expires before the next one is there interrupts a watch and no more', async (t) => {
+    const { authority, server } = await start(t, { args: ['--auth-leeway', '0'] });
+    const token = (exp) => authority.token(server.url, { claims: { exp: Math.floor(Date.now() / 1000) + exp } });
+    const held = new Held(t, await token(BRIEF));
+    const { told, said } = await watch(t, server, held);
+    const line = await said(REFUSED, EXPIRY);
+    assert.match(line, /oauth-protected-resource\/mcp; the token has expired/);
+    server.tree.write('meanwhile.txt', 'x');
+    held.replace(await token(3600));
+    await said(WATCHING);
+    await told('meanwhile.txt');
+});
+
+test('a watch that begins with a bad token, or none in the file, fails at once', async (t) => {
+    const tokens = new TokenFile(t);
+    const held = new Held(t, 'wrong');
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
+    const watching = ['watch', '--token-file', held.path, server.url, server.uri('')];
+    await bad(t, 77, /wants a good token \(HTTP 401\); the token is not known here[^]*--token-file/, watching);
+    fs.rmSync(held.path);
+    await bad(t, 66, /token: No such file/, watching);
+});
+
+test('a refusal says what is lacking and where it is to be had', async (t) => {
+    const rules = JSON.stringify({ scope: 'files:read', uri: 'file:///**', allow: ['list', 'read'] });
+    const { server, authority } = await start(t, { args: ['--auth-scope', 'in', '--access', rules] });
+    const read = ['read', server.url, server.uri('a.txt')];
+    const see = 'see http://127\\.0\\.0\\.1:\\d+/\\.well-known/oauth-protected-resource/mcp';
+    const shows = async (scope) => [...read, '--token', await authority.token(server.url, { scope })];
+    await bad(t, 77, new RegExp(`wants a good token \\(HTTP 401\\); ${see}; scope wanted: in\n`), read);
+    const some = new RegExp(`denies access \\(HTTP 403\\); ${see}; scope wanted: in; the token lacks`);
+    await bad(t, 77, some, await shows('out'));
+    const more = new RegExp(`denies access \\(HTTP 403\\); ${see}; scope wanted: in files:read; the token lacks`);
+    await bad(t, 77, more, await shows('in'));
+});
