@@ -75,7 +75,7 @@ typedef char *(*tidings_client_token_fn)(void *user);
 struct tidings_client_options {
     const char *name;      /* what the client calls itself ("tidings") */
     uint32_t timeout_ms;   /* for one answer (30000) */
-    uint32_t retry_min_ms; /* first pause before connecting again (1000) */
+    uint32_t retry_min_ms; /* the first pause before connecting again is 0 … this, evenly (1000) */
     uint32_t retry_max_ms; /* longest pause (30000); a Retry-After of up to 5 minutes counts more */
     size_t max_bytes;      /* largest message that is accepted (16 MiB) */
     /* PEM files for TLS: */

@@ -108,3 +108,12 @@ int random_bytes(void *out, size_t len)
     }
     return 0;
 }
+
+uint32_t random_upto(uint32_t max)
+{
+    uint64_t chance = 0;
+    if (random_bytes(&chance, sizeof(chance)) < 0) {
+        return 0;
+    }
+    return (uint32_t)(chance % ((uint64_t)max + 1));
+}

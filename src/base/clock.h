@@ -26,5 +26,7 @@ void clock_format_iso(int64_t wall_ms, char out[25]);
 
 /* Fill from getrandom(2); cannot fail once the system is up, returns TIDINGS_E_IO otherwise. */
 int random_bytes(void *out, size_t len) TIDINGS_MUST_CHECK;
+/* 0 … `max`, to spread what would else happen at once; 0 where there is no randomness. */
+uint32_t random_upto(uint32_t max);
 
 #endif

@@ -325,12 +325,8 @@ static void on_quiet(void *user)
 
 static void set_verify(struct tidings_client *c)
 {
-    uint32_t chance = 0;
     uint32_t period = c->settings.verify_ms;
-    if (random_bytes(&chance, sizeof(chance)) < 0) {
-        chance = 0;
-    }
-    pump_set(&c->pump, &c->compare.verify, period - period / 4 + chance % (period / 2 + 1));
+    pump_set(&c->pump, &c->compare.verify, period - period / 4 + random_upto(period / 2));
 }
 
 static void on_verify(void *user)

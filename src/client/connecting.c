@@ -6,6 +6,10 @@
  * The versioning page's rule: ask `server/discover`; its result, or an error only a modern server
  * gives, means modern, everything else `initialize`. What it was is remembered: a legacy server is
  * not asked again, a modern one is, since its answer may have changed with the server.
+ *
+ * A connection that breaks before the answer says nothing of the server, so it is asked again; but
+ * some servers end rather than answer what they do not know. The second time `initialize` is tried,
+ * and what that leads to is a guess, good for that connection alone.
  */
 #include <stdio.h>
 
@@ -14,6 +18,8 @@
 #include "base/mem.h"
 #include "client/private.h"
 #include "json/write.h"
+
+#define PROBES 2u /* broken ones in a row, before `initialize` is tried */
 
 static void begin(struct tidings_client *c);
 static void initialize(struct tidings_client *c);
@@ -155,6 +161,7 @@ static void on_discovered(void *user, const struct answer *a)
     if (c->stage != STAGE_ASKING) {
         return;
     }
+    c->broken_probes = 0;
     int verdict = judge(c, a);
     if (verdict == 0 && c->settings.version) {
         verdict = tidings_fail(&why, TIDINGS_E_UNSUPPORTED, "the server does not speak %s",
@@ -356,8 +363,9 @@ static bool may_pass(int code)
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_LIMIT;
 }
 
-/* Doubling from the shortest to the longest, the upper half of it by chance so that many clients do
- * not come back in step; not sooner than the server wants it. */
+/* The first is soon, anywhere within the shortest: an end may be no more than a server that moves
+ * its clients. Then doubling up to the longest, the upper half by chance. So many clients do not
+ * come back in step; and none sooner than the server wants it. */
 static uint32_t next_pause(struct tidings_client *c)
 {
     uint64_t pause = c->settings.retry_min_ms;
@@ -365,12 +373,8 @@ static uint32_t next_pause(struct tidings_client *c)
         pause *= 2;
     }
     pause = pause < c->settings.retry_max_ms ? pause : c->settings.retry_max_ms;
-    uint32_t chance = 0;
-    if (random_bytes(&chance, sizeof(chance)) < 0) {
-        chance = 0;
-    }
-    c->failures++;
-    uint32_t own = (uint32_t)(pause / 2 + chance % (pause / 2 + 1));
+    uint32_t least = c->failures++ == 0 ? 0 : (uint32_t)(pause / 2);
+    uint32_t own = least + random_upto((uint32_t)pause - least);
     uint32_t told = c->told_ms;
     c->told_ms = 0;
     return own > told ? own : told;
@@ -394,12 +398,20 @@ void client_give_up(struct tidings_client *c, const struct tidings_error *why)
     c->failure = *why;
 }
 
-/* A server that ends rather than answer what it does not know is as legacy as one that is silent.
- */
-static bool died_of_question(const struct tidings_client *c, enum client_stage stage)
+/* Before it was known what the server is. */
+static bool broke_in_probe(const struct tidings_client *c, enum client_stage stage)
 {
     return stage == STAGE_ASKING && c->is_open && !c->link->ops->has_exchanges &&
            c->era == TIDINGS_ERA_MODERN && !c->has_info && !c->settings.version;
+}
+
+static void forget_guess(struct tidings_client *c)
+{
+    if (c->broken_probes >= PROBES) {
+        c->broken_probes = PROBES - 1;
+        c->era = 0;
+        c->has_info = false;
+    }
 }
 
 static void drop_connection(struct tidings_client *c, const struct tidings_error *why)
@@ -421,17 +433,18 @@ void client_lose(struct tidings_client *c, const struct tidings_error *why)
         return;
     }
     c->stage = STAGE_IDLE;
-    if (died_of_question(c, stage)) {
+    if (broke_in_probe(c, stage)) {
         c->link->ops->close(c->link);
         c->is_open = false;
         outbound_fail_all(c, &reason, OUTBOUND_SENT);
-        c->era = TIDINGS_ERA_LEGACY;
+        c->era = ++c->broken_probes < PROBES ? 0 : TIDINGS_ERA_LEGACY;
         begin(c);
         return;
     }
     c->is_interrupted = c->has_watched;
     c->loss = reason;
     drop_connection(c, &reason);
+    forget_guess(c);
     if (client_is_stopping(c) || c->stage != STAGE_IDLE) {
         return;
     }

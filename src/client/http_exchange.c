@@ -4,6 +4,7 @@
  */
 #include "client/http_exchange.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/http_headers.h"
@@ -153,7 +154,8 @@ static void explain(const struct fetch_status *s, struct tidings_error *why)
 static uint64_t pause_of(const struct http_link *h, int64_t told)
 {
     const struct client_settings *o = &h->base.client->settings;
-    return told >= 0 && told < o->retry_max_ms ? (uint64_t)told : o->retry_min_ms;
+    return told < 0 ? random_upto(o->retry_min_ms)
+                    : (uint64_t)(told < o->retry_max_ms ? told : o->retry_max_ms);
 }
 
 /* A stream that ended in order is only the server's way of saving connections. */

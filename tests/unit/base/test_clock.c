@@ -78,6 +78,19 @@ static void random_bytes_fill_everything(void **state)
     assert_int_equal(random_bytes(bytes, 0), 0);
 }
 
+static void numbers_by_chance_reach_both_ends(void **state)
+{
+    (void)state;
+    unsigned seen = 0;
+    assert_int_equal(random_upto(0), 0);
+    for (int i = 0; i < 200; i++) {
+        uint32_t n = random_upto(3);
+        assert_true(n <= 3);
+        seen |= 1u << n;
+    }
+    assert_int_equal(seen, 15); /* by chance once in 2^81 runs */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -85,6 +98,7 @@ int main(void)
         cmocka_unit_test(the_fake_rules_until_reset),
         cmocka_unit_test(iso_form_is_utc_with_milliseconds),
         cmocka_unit_test(random_bytes_fill_everything),
+        cmocka_unit_test(numbers_by_chance_reach_both_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

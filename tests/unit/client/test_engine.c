@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The engine of the client over a link without a server: eras, requests, lists, walks.
+ * The engine of the client over a link without a server: requests, lists, walks.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -17,114 +17,10 @@
 #include "base/mem.h"
 #include "support/fake_link.h"
 
-static void modern(struct fake *f, const char *method, int64_t id, struct json *m)
-{
-    (void)m;
-    (void)fake_modern(f, method, id);
-}
-
 static void legacy(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     (void)m;
     (void)fake_legacy(f, method, id);
-}
-
-/* ---- eras ------------------------------------------------------------------------------------ */
-
-static void a_server_that_discovers_is_modern(void **state)
-{
-    (void)state;
-    struct fake f;
-    struct tidings_error err = {0};
-    struct tidings_client *c = fake_client(&f, modern, NULL, NULL);
-    assert_null(tidings_client_info(c));
-    assert_int_equal(tidings_client_connect(c, &err), 0);
-    const struct tidings_client_info *i = tidings_client_info(c);
-    assert_int_equal(i->era, TIDINGS_ERA_MODERN);
-    assert_string_equal(i->version, "2026-07-28");
-    assert_string_equal(i->server_name, "fake");
-    assert_string_equal(i->server_version, "7");
-    assert_string_equal(i->instructions, "be kind");
-    assert_string_equal(i->transport, "fake");
-    assert_true(i->can_subscribe);
-    assert_non_null(strstr(i->capabilities, "\"subscribe\":true"));
-    assert_string_equal(f.log, "server/discover 1\n");
-    tidings_client_destroy(c);
-}
-
-static void one_that_does_not_know_it_is_initialized(void **state)
-{
-    (void)state;
-    struct fake f;
-    struct tidings_error err = {0};
-    struct tidings_client *c = fake_client(&f, legacy, NULL, NULL);
-    assert_int_equal(tidings_client_connect(c, &err), 0);
-    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
-    assert_string_equal(tidings_client_info(c)->version, "2025-06-18");
-    assert_string_equal(f.log, "server/discover 1\ninitialize 2\nnotifications/initialized 0\n");
-    tidings_client_destroy(c);
-}
-
-static void silent(struct fake *f, const char *method, int64_t id, struct json *m)
-{
-    (void)m;
-    if (strcmp(method, "server/discover") != 0) {
-        (void)fake_legacy(f, method, id);
-    }
-}
-
-static void so_is_one_that_is_silent(void **state)
-{
-    (void)state;
-    struct fake f;
-    struct tidings_client_options quick = {.probe_ms = 1};
-    struct tidings_client *c = fake_client(&f, silent, NULL, &quick);
-    assert_int_equal(tidings_client_connect(c, NULL), 0);
-    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
-    tidings_client_destroy(c);
-}
-
-static void mortal(struct fake *f, const char *method, int64_t id, struct json *m)
-{
-    (void)m;
-    if (strcmp(method, "server/discover") == 0) {
-        fake_say(f, NULL);
-    } else {
-        (void)fake_legacy(f, method, id);
-    }
-}
-
-static void so_is_one_that_dies_of_the_question(void **state)
-{
-    (void)state;
-    struct fake f;
-    struct tidings_error err = {0};
-    struct tidings_client *c = fake_client(&f, mortal, NULL, NULL);
-    assert_int_equal(tidings_client_connect(c, &err), 0);
-    assert_int_equal(f.opened, 2);
-    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
-    tidings_client_destroy(c);
-}
-
-static void a_version_that_was_asked_for_is_the_only_one(void **state)
-{
-    (void)state;
-    struct fake f;
-    struct tidings_error err = {0};
-    struct tidings_client_options o = {.version = "2026-07-28"};
-    struct tidings_client *c = fake_client(&f, legacy, NULL, &o);
-    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
-    tidings_client_destroy(c);
-    o.version = "2024-11-05";
-    c = fake_client(&f, legacy, NULL, &o);
-    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
-    assert_string_equal(err.text, "the server speaks 2025-06-18, not 2024-11-05");
-    assert_string_equal(f.log, "initialize 1\n");
-    tidings_client_destroy(c);
-    o.version = "2025-06-18";
-    c = fake_client(&f, legacy, NULL, &o);
-    assert_int_equal(tidings_client_connect(c, &err), 0);
-    tidings_client_destroy(c);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -477,11 +373,6 @@ static void children_are_asked_for_the_way_a_server_offers_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_that_discovers_is_modern),
-        cmocka_unit_test(one_that_does_not_know_it_is_initialized),
-        cmocka_unit_test(so_is_one_that_is_silent),
-        cmocka_unit_test(so_is_one_that_dies_of_the_question),
-        cmocka_unit_test(a_version_that_was_asked_for_is_the_only_one),
         cmocka_unit_test(anything_can_be_asked),
         cmocka_unit_test(what_is_missing_is_understood_in_every_dialect),
         cmocka_unit_test(an_answer_that_does_not_come_is_cancelled),
