@@ -96,6 +96,8 @@ static void publish(struct tidings_client *c)
         .can_subscribe = c->can_subscribe,
         .session = c->link->ops->session ? c->link->ops->session(c->link) : "",
         .found = c->compare.found,
+        .beats = c->silence.all,
+        .beat_ms = c->silence.all_max,
     };
 }
 

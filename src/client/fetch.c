@@ -402,9 +402,12 @@ static void end_call(struct fetch_call *call, CURLcode result)
                    ? TIDINGS_E_INVALID
                : call->in.failed ? call->in.failed
                                  : TIDINGS_E_IO;
-    const char *text = call->in.failed   ? "the answer is too large"
-                       : call->reason[0] ? call->reason
-                                         : call->fetch->curl.easy_strerror(result);
+    /* The library's own words for this one leave open who did what. */
+    const char *text = call->in.failed                ? "the answer is too large"
+                       : result == CURLE_PARTIAL_FILE ? "the connection was closed in the middle "
+                                                        "of the answer, without its end"
+                       : call->reason[0]              ? call->reason
+                                                      : call->fetch->curl.easy_strerror(result);
     tidings_fail(&call->status.error, code, "%s", text);
 }
 

@@ -85,6 +85,9 @@ void silence_heard(struct tidings_client *c, bool is_beat)
     if (is_beat && past >= SILENCE_SHORTEST_MS) {
         s->beats += s->beats < SILENCE_BEATS;
         s->longest = past > s->longest ? past : s->longest;
+        s->all_max = past > s->all_max ? past : s->all_max;
+        c->info.public.beats = ++s->all;
+        c->info.public.beat_ms = s->all_max;
     }
     arm(c);
 }

@@ -19,8 +19,9 @@ struct tidings_client;
 struct silence {
     bool is_listening;
     unsigned beats;
-    uint64_t longest;  /* ms before one of them */
-    uint64_t heard_at; /* clock_monotonic_ms */
+    uint64_t longest;      /* ms before one of them */
+    uint64_t all, all_max; /* … over all connections: tidings_client_info */
+    uint64_t heard_at;     /* clock_monotonic_ms */
     struct pump_timer timer;
 };
 

@@ -55,8 +55,15 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     is_about(silence_limit(c), 3 * 30000 + SILENCE_MORE_MS);
     heard_after(c, 80000, false);
     is_about(silence_limit(c), 3 * 30000 + SILENCE_MORE_MS);
+    assert_int_equal(c->info.public.beats, 3);
+    is_about(c->info.public.beat_ms, 30000);
     silence_end(c);
     assert_int_equal(silence_limit(c), 0); /* the next connection has its own */
+    silence_begin(c);
+    heard_after(c, 1000, true);
+    assert_int_equal(c->info.public.beats, 4);
+    is_about(c->info.public.beat_ms, 30000);
+    silence_end(c);
     assert_false(pump_is_set(&c->silence.timer));
     tidings_client_destroy(c);
 }
