@@ -98,7 +98,9 @@ static int meet(struct run *r, struct tidings_error *err)
     }
     for (unsigned era = first; era <= last && !r->client; era++) {
         r->cli.era = era;
-        r->client = probe_open(r, true, err);
+        /* Modern: one who asks for resources alone. Legacy: the stream stays when nothing is
+         * subscribed to any more, and what still comes is heard. */
+        r->client = probe_open(r, !r->is_modern, err);
         if (!r->client && err->code != TIDINGS_E_UNSUPPORTED) {
             return err->code;
         }
@@ -135,16 +137,16 @@ static int on_resource(void *user, struct tidings_str item)
 
 static void choose(struct run *r)
 {
-    struct tidings_error err = {0};
-    struct looking l = {.wanted = r->cli.arg_count > 0 ? r->cli.args[0] : NULL};
+    struct tidings_error err = {0}, wrong = {0};
+    bool is_given = r->cli.arg_count > 0;
+    r->uri = is_given ? uri_of_argument(r->cli.args[0], &wrong) : NULL;
+    struct looking l = {.wanted = r->uri};
     int rc = tidings_client_list(r->client, TIDINGS_LISTING_RESOURCES, on_resource, &l, &err);
-    if (l.wanted) {
-        r->uri = uri_of_argument(l.wanted, &err);
-    } else {
+    if (!is_given) {
         r->uri = l.first ? strdup(l.first) : NULL;
     }
-    if (rc < 0) {
-        probe_found(r, "list", VERDICT_FAIL, "%.150s", err.text);
+    if (rc < 0 || wrong.code < 0) {
+        probe_found(r, "list", VERDICT_FAIL, "%.150s", rc < 0 ? err.text : wrong.text);
     } else if (l.count == 0 && !r->uri) {
         probe_found(r, "list", VERDICT_WARN, "no resources; a URI on the command line is tried");
     } else {
@@ -189,9 +191,12 @@ static int run(struct cli *cli)
 {
     struct probe *p = (struct probe *)cli;
     struct tidings_error err = {0};
-    if (p->change && p->touches) {
-        return command_misuse("probe", "there is one way to change something: --change or --touch",
-                              NULL);
+    if ((p->change ? 1 : 0) + (p->call ? 1 : 0) + (p->touches ? 1 : 0) > 1) {
+        return command_misuse(
+            "probe", "there is one way to change something: --change, --call or --touch", NULL);
+    }
+    if (probe_check_call(p, &err) < 0) {
+        return command_misuse("probe", err.text, NULL);
     }
     p->wait_ms = p->wait_ms > 0 ? p->wait_ms : 10000;
     unsigned eras[PROBE_MAX_ERAS] = {cli->era, 0};
@@ -219,10 +224,20 @@ static const struct option options[] = {
      .offset = AT(change),
      .metavar = "COMMAND",
      .help = "a command for the shell that changes the resource"},
+    {.name = "call",
+     .kind = OPTION_TEXT,
+     .offset = AT(call),
+     .metavar = "TOOL",
+     .help = "a tool that changes it, and its arguments: 'NAME {\"value\":{n}}'; {n} counts"},
     {.name = "touch",
      .kind = OPTION_FLAG,
      .offset = AT(touches),
      .help = "change it by a tool of the server: publish, or toggle-subscriber-updates"},
+    {.name = "change-list",
+     .kind = OPTION_TEXT,
+     .offset = AT(change_list),
+     .metavar = "COMMAND",
+     .help = "a command for the shell that adds a resource to the list, or removes one"},
     {.name = "wait",
      .kind = OPTION_TIME,
      .offset = AT(wait_ms),
@@ -249,7 +264,7 @@ const struct command command_probe = {
         "Use a server as a client would, in each era it speaks: subscribe to the URI, or to the\n"
         "first resource listed, change it three times, and see whether updates come, only those,\n"
         "and none after unsubscribing; then ask wrong things, cut the stream and end the session.\n"
-        "Changes are made by --change or --touch; without, they are waited for.\n\n"
+        "Changes are made by --change, --call or --touch; without, they are waited for.\n\n"
         "A line for each check: pass, fail (against the specification), warn (allowed, but "
         "clients\n"
         "will feel it) or skip, and what came. The exit status is 1 when a check failed.\n\n"

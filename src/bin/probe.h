@@ -6,8 +6,9 @@
  *     probe_report.c    findings: the table of checks, how they are printed
  *     probe_change.c    how a change is brought about
  *     probe_updates.c   subscribed, told, not told too much, not told any more
+ *     probe_others.c    a second client, and lists that change
  *     probe_errors.c    what is answered to what is wrong
- *     probe_stream.c    HTTP: silence, interruption, the end of a session
+ *     probe_stream.c    silence, interruption, the end of a session
  */
 #ifndef BIN_PROBE_H
 #define BIN_PROBE_H
@@ -43,7 +44,7 @@ struct spoken {
 
 struct probe {
     struct cli cli;
-    const char *change;
+    const char *change, *call, *change_list;
     bool touches;
     uint64_t wait_ms, idle_ms;
 
@@ -60,11 +61,16 @@ struct heard {
     unsigned foreign;      /* of something else … */
     char foreign_uri[120]; /* … such as */
     unsigned bare;         /* updates that do not say which subscription they belong to */
-    unsigned lists;        /* that a list changed */
+    unsigned wrong;        /* … that name one which is not ours … */
+    char wrong_id[64];     /* … such as */
+    unsigned early;        /* … that came before the acknowledgement */
+    unsigned lists;        /* that the list of resources changed */
     unsigned losses;       /* of the connection */
-    bool is_watching, is_refused;
+    bool is_watching, is_refused, is_acknowledged;
+    char id[64]; /* of the subscription, JSON, as acknowledged; "": it was not said */
     char reason[PROBE_TEXT];
-    uint64_t last_ms; /* when the last update came, monotonic */
+    uint64_t last_ms;             /* when the last update came, monotonic */
+    uint64_t watched_ms, lost_ms; /* when it was accepted; when the connection was lost first */
 };
 
 /* One era of the server. */
@@ -83,6 +89,15 @@ struct run {
     uint64_t delay_ms;              /* the longest that an update took to come; 0: not known */
     bool is_told;                   /* at least one update came */
     bool has_cursor;                /* updates say how to come back */
+    uint64_t watched_ms;            /* how long the stream was listened to, all in all */
+};
+
+/* A second client: it does not subscribe, and wants to hear of lists. */
+struct other {
+    struct tidings_client *client;   /* NULL: there is none */
+    unsigned updates, lists, losses; /* … of the connection */
+    char uri[120];                   /* of an update */
+    bool is_acknowledged;
 };
 
 /* ---- probe_report.c ---------------------------------------------------------------------------
@@ -104,6 +119,16 @@ bool probe_can_change(const struct run *r);
 /* Change the resource, `by` means of its tools where they are to do it (a session that is made to
  * change by itself is that of `by`). */
 int probe_change(struct run *r, struct tidings_client *by, struct tidings_error *err);
+/* Is --call, if there is one, a name and perhaps a JSON object? */
+int probe_check_call(const struct probe *p, struct tidings_error *err);
+/* Change the list of resources: 1; 0: there is no way to. */
+int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_error *err);
+/* Take back what that left behind. */
+void probe_restore_list(struct run *r, struct tidings_client *by);
+/* Something that differs when the content of the resource does, or the list. 0: it cannot be known.
+ */
+uint64_t probe_content(struct run *r);
+uint64_t probe_list(struct run *r);
 
 /* ---- probe_updates.c --------------------------------------------------------------------------
  */
@@ -112,11 +137,26 @@ uint64_t probe_now(void); /* monotonic ms */
 /* Another client in the run's era. NULL with `err`. `hears`: it wants to be told when lists change,
  * and so opens a stream by itself. */
 struct tidings_client *probe_open(const struct run *r, bool hears, struct tidings_error *err);
+/* Let `client` do what there is to do for so long, or until `*enough` is not 0 (NULL: no). */
+int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enough,
+               struct tidings_error *err);
+/* Subscribe the run's client and see what the server says to it: r->heard. NULL: not subscribed,
+ * and r->heard.reason says why. */
+struct tidings_subscription *probe_subscribe(struct run *r);
 /* Let it hear, into r->heard, for so long, or until an update came. */
 void probe_listen(struct run *r, uint64_t ms, bool until_update);
 /* How long nothing must come before it counts as nothing. */
 uint64_t probe_silence(const struct run *r);
 void probe_updates(struct run *r);
+
+/* ---- probe_others.c ---------------------------------------------------------------------------
+ */
+
+#define PROBE_SETTLE_MS 300u /* for what belongs to the change before */
+
+void probe_other_open(struct run *r, struct other *o);
+void probe_other_report(struct run *r, const struct other *o);
+void probe_lists(struct run *r, struct other *o);
 
 /* ---- probe_errors.c, probe_stream.c -----------------------------------------------------------
  */

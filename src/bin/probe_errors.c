@@ -9,6 +9,7 @@
 #include "probe.h"
 #include "remote.h"
 
+#define NO_METHOD "tidings-probe/nothing"
 #define NOWHERE "tidings-probe://no/such/resource"
 #define META                                                                                       \
     "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"%s\","                               \
@@ -120,16 +121,15 @@ static void judge(struct run *r, const struct expected *e, struct raw_answer a)
 }
 
 /* A request that is fine in itself. */
-static void put_request(const struct run *r, const char *version, char *out, size_t room)
+static void put_request(const struct run *r, const char *method, const char *version, char *out,
+                        size_t room)
 {
+    size_t n =
+        (size_t)snprintf(out, room, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",", method);
     if (r->is_modern) {
-        snprintf(out, room,
-                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{" META
-                 "}}",
-                 version);
+        snprintf(out + n, room - n, "\"params\":{" META "}}", version);
     } else {
-        snprintf(out, room,
-                 "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\",\"params\":{}}");
+        snprintf(out + n, room - n, "\"params\":{}}");
     }
 }
 
@@ -140,7 +140,7 @@ static void check_raw(struct run *r)
     snprintf(session, sizeof(session), "Mcp-Session-Id: %s", r->session);
     const char *method = r->is_modern ? "Mcp-Method: resources/list" : NULL;
     const char *last = r->is_modern ? method : r->session[0] ? session : NULL;
-    put_request(r, r->version, body, sizeof(body));
+    put_request(r, "resources/list", r->version, body, sizeof(body));
 
     const char *fine[] = {TYPE, ACCEPT, version, last, NULL};
     judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN},
@@ -153,9 +153,13 @@ static void check_raw(struct run *r)
         judge(r, &(struct expected){"headers", 400, -32020, VERDICT_FAIL},
               probe_post(r, other, body));
         const char *future[] = {TYPE, ACCEPT, "MCP-Protocol-Version: 2999-01-01", method, NULL};
-        put_request(r, "2999-01-01", body, sizeof(body));
+        put_request(r, "resources/list", "2999-01-01", body, sizeof(body));
         judge(r, &(struct expected){"version", 400, -32022, VERDICT_FAIL},
               probe_post(r, future, body));
+        const char *nothing[] = {TYPE, ACCEPT, version, "Mcp-Method: " NO_METHOD, NULL};
+        put_request(r, NO_METHOD, r->version, body, sizeof(body));
+        judge(r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL},
+              probe_post(r, nothing, body));
         return;
     }
     if (!r->session[0]) {
@@ -173,8 +177,9 @@ static void check_raw(struct run *r)
 
 void probe_errors(struct run *r)
 {
-    check_code(
-        r, &(struct wrong){"unknown-method", "tidings-probe/nothing", "{}", -32601, VERDICT_FAIL});
+    if (!r->is_http || !r->is_modern) { /* else its status counts too */
+        check_code(r, &(struct wrong){"unknown-method", NO_METHOD, "{}", -32601, VERDICT_FAIL});
+    }
     check_code(r, &(struct wrong){"bad-params", "resources/list", "{\"cursor\":{}}", -32602,
                                   VERDICT_WARN});
     check_code(r, &(struct wrong){"unknown-resource", "resources/read", "{\"uri\":\"" NOWHERE "\"}",

@@ -27,10 +27,17 @@ static const struct check checks[] = {
      "modern: each update carries subscriptionId; legacy: it can be told which "
      "subscription an update belongs to",
      "Subscriptions: Notifications"},
+    {"acknowledged", "the acknowledgement comes first, and carries subscriptionId",
+     "Subscriptions: Acknowledgement"},
     {"bystander", "nothing for a client that did not subscribe", "Resources: Subscriptions"},
     {"unsubscribe", "nothing after unsubscribing", "Resources: Subscriptions"},
-    {"list-changed", "list_changed only when advertised", "Resources: List Changed Notification"},
-    {"unknown-method", "error -32601", "JSON-RPC 2.0, 5.1"},
+    {"list-changed", "list_changed when the list changes, and only when advertised",
+     "Resources: List Changed Notification"},
+    {"list-unasked", "no list_changed for a client that did not ask for it",
+     "Subscriptions: Notifications"},
+    {"stream", "the stream lives as long as it is listened to",
+     "Transports: Listening for Messages"},
+    {"unknown-method", "error -32601, over modern HTTP with status 404", "JSON-RPC 2.0, 5.1"},
     {"bad-params", "error -32602", "JSON-RPC 2.0, 5.1"},
     {"unknown-resource", "modern: error -32602; legacy: error -32002", "Resources: Error Handling"},
     {"malformed", "HTTP 400 with error -32700", "JSON-RPC 2.0, 5.1"},
@@ -48,6 +55,8 @@ static const struct check checks[] = {
      "what changed while the stream was cut is told after Last-Event-ID, or after the cursor of a "
      "server that has one",
      "Transports: Resumability and Redelivery"},
+    {"keep-alive", "comments or pings, so that nothing between takes the stream for dead",
+     "none: only recommended"},
     {"idle", "the stream lives through the silence, and tells the next change",
      "Transports: Listening for Messages"},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The stream itself: whether it lives through silence, what is lost when it is cut, and the end of
- * a session. Over HTTP it is looked at as it comes, keep-alives included.
+ * a session.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -12,7 +12,7 @@
 
 #define LINE_BYTES 4096u
 #define HEADER_BYTES 640u
-#define OPENING_MS 500u /* comments in the beginning keep nothing alive */
+#define PATIENT_MS 60000u /* what stands between closes silent streams about then */
 
 /* A stream of events as it comes. */
 struct stream {
@@ -21,13 +21,8 @@ struct stream {
     char line[LINE_BYTES];
     size_t len;
     char last_id[512], cursor[128];
-    unsigned updates, comments;
-    uint64_t begun, spoke; /* when it began; when something came last */
-    uint64_t gap;          /* the longest time without a byte */
-    bool is_changed;       /* the change was made */
-    uint64_t change_after; /* ms; UINT64_MAX: not at all */
-    uint64_t enough_after; /* ms: whatever came */
-    struct tidings_error err;
+    unsigned updates;
+    bool changes; /* as soon as it is open, something is changed */
 };
 
 /* How ours says up to where everything was told. */
@@ -44,7 +39,6 @@ static void take_cursor(struct stream *s)
 static void take_line(struct stream *s)
 {
     s->line[s->len] = '\0';
-    s->comments += s->line[0] == ':' && probe_now() - s->begun >= OPENING_MS ? 1 : 0;
     if (strncmp(s->line, "id:", 3) == 0) {
         const char *id = s->line + 3 + (s->line[3] == ' ');
         snprintf(s->last_id, sizeof(s->last_id), "%.500s", id);
@@ -71,27 +65,17 @@ static void take(struct stream *s, struct tidings_str bytes)
 static int on_bytes(void *user, long status, struct tidings_str bytes)
 {
     struct stream *s = user;
-    uint64_t now = probe_now();
+    struct tidings_error err = {0};
     if (status != 200) {
         return 1;
     }
-    if (s->begun == 0) {
-        s->begun = s->spoke = now;
-    }
-    if (bytes.len > 0) {
-        s->gap = now - s->spoke > s->gap ? now - s->spoke : s->gap;
-        s->spoke = now;
-        take(s, bytes);
-    }
-    if (!s->is_changed && now - s->begun >= s->change_after) {
-        s->is_changed = true;
+    take(s, bytes);
+    if (s->changes) {
+        s->changes = false;
         s->updates = 0;
-        s->gap = now - s->spoke > s->gap ? now - s->spoke : s->gap;
-        return probe_change(s->run, s->by, &s->err) < 0;
+        return probe_change(s->run, s->by, &err) < 0;
     }
-    return (s->updates > 0 && (s->is_changed || s->change_after == UINT64_MAX) && s->len == 0 &&
-            s->enough_after == 0) ||
-           (s->enough_after > 0 && now - s->begun >= s->enough_after);
+    return s->updates > 0 && s->len == 0;
 }
 
 static char *listen_body(const struct run *r, const char *since)
@@ -181,7 +165,7 @@ static void cut(struct run *r, struct tidings_client *by)
 {
     struct tidings_client_http_answer answer;
     struct tidings_error err = {0};
-    struct stream first = {.run = r, .by = by};
+    struct stream first = {.run = r, .by = by, .changes = true};
     if (stream(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 || first.updates == 0) {
         probe_found(r, "resume", VERDICT_SKIP, "nothing came on the stream itself (HTTP %ld)",
                     answer.status);
@@ -192,7 +176,7 @@ static void cut(struct run *r, struct tidings_client *by)
         return;
     }
     pause_for(probe_silence(r)); /* so that it happens while nobody listens */
-    struct stream second = {.run = r, .by = by, .change_after = UINT64_MAX};
+    struct stream second = {.run = r, .by = by};
     const char *after = r->is_modern ? first.cursor : first.last_id;
     after = after[0] ? after : NULL;
     int rc = stream(&second, after, probe_silence(r), &answer, &err);
@@ -236,88 +220,63 @@ static void check_resume(struct run *r)
 /* ---- silence ----------------------------------------------------------------------------------
  */
 
-static void report_idle(struct run *r, const struct stream *s, bool is_ended)
+/* Listen, and after so long change something. */
+static void stay_silent(struct run *r)
 {
-    double lived = s->begun ? (double)(probe_now() - s->begun) / 1000 : 0;
-    char alive[80] = "no keep-alive meanwhile";
-    if (s->comments > 0) {
-        snprintf(alive, sizeof(alive), "keep-alives: %u, longest silence %.1f s", s->comments,
-                 (double)s->gap / 1000);
-    }
-    if (is_ended) {
-        probe_found(r, "idle", VERDICT_FAIL, "the stream ended after %.1f s; %s", lived, alive);
-    } else if (s->err.code < 0) {
-        probe_found(r, "idle", VERDICT_SKIP, "%.150s", s->err.text);
-    } else if (s->is_changed && s->updates == 0) {
-        probe_found(r, "idle", VERDICT_FAIL, "open, but the change after %.1f s was not told; %s",
-                    lived, alive);
-    } else {
-        probe_found(r, "idle", VERDICT_PASS, "lived %.1f s%s; %s", lived,
-                    s->is_changed ? " and told the next change" : "", alive);
-    }
-}
-
-static void idle_http(struct run *r)
-{
+    const struct heard *h = &r->heard;
     struct tidings_error err = {0};
-    struct tidings_client_http_answer answer = {0};
-    struct tidings_client *by = open_subscribed(r, &err);
-    if (!by) {
-        probe_found(r, "idle", VERDICT_SKIP, "%.150s", err.text);
+    struct tidings_subscription *sub = probe_subscribe(r);
+    if (!sub) {
+        probe_found(r, "idle", VERDICT_SKIP, "%.150s", h->reason);
         return;
     }
-    uint64_t idle = r->probe->idle_ms;
-    bool can_change = probe_can_change(r);
-    struct stream s = {.run = r,
-                       .by = by,
-                       .change_after = can_change ? idle : UINT64_MAX,
-                       .enough_after = can_change ? 0 : idle};
-    int rc = stream(&s, NULL, idle + r->probe->wait_ms, &answer, &err);
-    if (answer.status != 200) {
-        probe_found(r, "idle", VERDICT_SKIP, "there is no stream: HTTP %ld", answer.status);
+    (void)probe_step(r->client, r->probe->idle_ms, &h->losses, NULL);
+    unsigned before = h->updates;
+    bool is_changed = h->losses == 0 && probe_can_change(r) && r->toggled != r->client;
+    if (is_changed && probe_change(r, r->client, &err) == 0) {
+        probe_listen(r, r->probe->wait_ms, true);
+    }
+    double lived = (double)((h->losses > 0 ? h->lost_ms : probe_now()) - h->watched_ms) / 1000;
+    r->watched_ms += (uint64_t)(lived * 1000);
+    if (h->losses > 0) {
+        probe_found(r, "idle", VERDICT_FAIL, "the stream ended after %.1f s: %.120s", lived,
+                    h->reason);
+    } else if (err.code < 0) {
+        probe_found(r, "idle", VERDICT_SKIP, "%.150s", err.text);
+    } else if (is_changed && h->updates == before) {
+        probe_found(r, "idle", VERDICT_FAIL, "open, but a change after %.1f s was not told",
+                    (double)r->probe->idle_ms / 1000);
     } else {
-        report_idle(r, &s, answer.is_complete || (rc < 0 && err.code != TIDINGS_E_TIMEOUT));
+        probe_found(r, "idle", VERDICT_PASS, "lived %.1f s%s", lived,
+                    is_changed ? " and told the next change" : "");
     }
-    tidings_client_destroy(by);
-}
-
-/* Updates are counted where all notifications are heard. */
-static void on_update(void *user, const struct tidings_client_update *u)
-{
-    (void)user;
-    (void)u;
-}
-
-/* Elsewhere the connection is the stream. */
-static void idle_connection(struct run *r)
-{
-    struct tidings_error err = {0};
-    struct tidings_subscribing on = {.fn = on_update};
-    struct stream s = {.run = r, .begun = probe_now()};
-    memset(&r->heard, 0, sizeof(r->heard));
-    struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
-    probe_listen(r, r->probe->idle_ms, false);
-    bool is_lost = r->heard.losses > 0;
-    if (sub && !is_lost && probe_can_change(r)) {
-        s.is_changed = true;
-        unsigned before = r->heard.updates;
-        if (probe_change(r, r->client, &s.err) == 0) {
-            probe_listen(r, r->probe->wait_ms, true);
-        }
-        s.updates = r->heard.updates - before;
-    }
-    report_idle(r, &s, is_lost);
     tidings_subscription_end(sub);
+}
+
+static void check_keep_alive(struct run *r)
+{
+    const struct tidings_client_info *info = tidings_client_info(r->client);
+    double watched = (double)r->watched_ms / 1000;
+    if (info && info->beats > 0) {
+        probe_found(r, "keep-alive", VERDICT_PASS, "%llu, after silence of at most %.1f s",
+                    (unsigned long long)info->beats, (double)info->beat_ms / 1000);
+    } else if (r->watched_ms < PATIENT_MS) {
+        probe_found(r, "keep-alive", VERDICT_SKIP, "none within %.1f s; --idle listens for longer",
+                    watched);
+    } else {
+        probe_found(r, "keep-alive", VERDICT_WARN, "none within %.1f s", watched);
+    }
 }
 
 static void check_idle(struct run *r)
 {
     if (r->probe->idle_ms == 0) {
         probe_found(r, "idle", VERDICT_SKIP, "--idle TIME stays silent for so long");
-    } else if (r->is_http) {
-        idle_http(r);
     } else {
-        idle_connection(r);
+        stay_silent(r);
+    }
+    if (r->watched_ms > 0) {
+        check_keep_alive(r);
     }
 }
 

@@ -12,11 +12,8 @@
 #include "target.h"
 
 #define CHANGES 3u       /* how many are made */
-#define SETTLE_MS 300u   /* for what belongs to the change before */
 #define SILENCE_MS 1000u /* at least, before nothing counts as nothing */
 #define SLOW_MS 1000u
-/* The client keeps a listen that was replaced for two seconds, where no cursor bridges the gap. */
-#define FADE_MS 2500u
 
 uint64_t probe_now(void)
 {
@@ -48,19 +45,38 @@ static bool is_ours(const struct run *r, const char *uri)
     return strcmp(uri, r->uri) == 0 || (is_container && strncmp(uri, r->uri, n) == 0);
 }
 
+/* Whose it is, in the modern era. */
+static void take_id(struct heard *h, const char *id)
+{
+    h->early += !h->is_acknowledged ? 1 : 0;
+    h->bare += !id ? 1 : 0;
+    if (id && h->id[0] && strcmp(id, h->id) != 0) {
+        snprintf(h->wrong_id, sizeof(h->wrong_id), "%.60s", id);
+        h->wrong++;
+    }
+}
+
 static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
 {
     struct run *r = user;
     struct heard *h = &r->heard;
-    if (method.len > 13 && strncmp(method.ptr + method.len - 13, "/list_changed", 13) == 0) {
+    if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/list_changed"))) {
         h->lists++;
         return;
     }
-    if (strncmp(method.ptr, "notifications/resources/", 24) != 0) {
+    bool is_acknowledgement =
+        tidings_str_eq(method, TIDINGS_STR("notifications/subscriptions/acknowledged"));
+    if (strncmp(method.ptr, "notifications/resources/", 24) != 0 && !is_acknowledgement) {
+        return;
+    }
+    char *id = tidings_json_get(params, "/_meta/io.modelcontextprotocol~1subscriptionId");
+    if (is_acknowledgement) {
+        h->is_acknowledged = true;
+        snprintf(h->id, sizeof(h->id), "%.60s", id ? id : "");
+        tidings_free(id);
         return;
     }
     char *uri = text_at(params, "/uri");
-    char *id = tidings_json_get(params, "/_meta/io.modelcontextprotocol~1subscriptionId");
     bool mine = uri && is_ours(r, uri);
     h->last_ms = probe_now();
     h->updates += mine ? 1 : 0;
@@ -68,7 +84,9 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     if (!mine) {
         snprintf(h->foreign_uri, sizeof(h->foreign_uri), "%.100s", uri ? uri : "(none)");
     }
-    h->bare += mine && r->is_modern && !id ? 1 : 0;
+    if (r->is_modern) {
+        take_id(h, id);
+    }
     tidings_free(uri);
     tidings_free(id);
 }
@@ -84,27 +102,40 @@ static void on_update(void *user, const struct tidings_client_update *u)
 static void on_state(void *user, const struct tidings_client_event *e)
 {
     struct run *r = user;
-    r->heard.is_watching = r->heard.is_watching || e->state == TIDINGS_CLIENT_WATCHING;
+    if (e->state == TIDINGS_CLIENT_WATCHING && !r->heard.is_watching) {
+        r->heard.is_watching = true;
+        r->heard.watched_ms = probe_now();
+    }
     r->heard.is_refused = r->heard.is_refused || e->state == TIDINGS_CLIENT_REFUSED;
-    r->heard.losses += e->state == TIDINGS_CLIENT_DISCONNECTED ? 1 : 0;
-    if (e->reason.len > 0) {
+    if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
+        r->heard.is_acknowledged = false;
+        r->heard.lost_ms = r->heard.losses++ == 0 ? probe_now() : r->heard.lost_ms;
+    }
+    if (e->reason.len > 0 && (r->heard.losses <= 1 || e->state == TIDINGS_CLIENT_REFUSED)) {
         snprintf(r->heard.reason, sizeof(r->heard.reason), "%.*s", (int)e->reason.len,
                  e->reason.ptr);
     }
 }
 
+int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enough,
+               struct tidings_error *err)
+{
+    uint64_t due = probe_now() + ms;
+    unsigned before = enough ? *enough : 0;
+    int rc = 1;
+    for (uint64_t now = probe_now(); now < due && rc > 0; now = probe_now()) {
+        if (enough && *enough > before) {
+            return rc;
+        }
+        rc = tidings_client_step(client, (int)(due - now < 100 ? due - now : 100), err);
+    }
+    return rc;
+}
+
 void probe_listen(struct run *r, uint64_t ms, bool until_update)
 {
     struct tidings_error err = {0};
-    uint64_t due = probe_now() + ms;
-    unsigned before = r->heard.updates;
-    int rc = 1;
-    for (uint64_t now = probe_now(); now < due && rc > 0; now = probe_now()) {
-        if (until_update && r->heard.updates > before) {
-            return;
-        }
-        rc = tidings_client_step(r->client, (int)(due - now < 100 ? due - now : 100), &err);
-    }
+    int rc = probe_step(r->client, ms, until_update ? &r->heard.updates : NULL, &err);
     if (rc < 0 && !r->heard.reason[0]) {
         snprintf(r->heard.reason, sizeof(r->heard.reason), "%.150s", err.text);
     }
@@ -112,96 +143,60 @@ void probe_listen(struct run *r, uint64_t ms, bool until_update)
 
 uint64_t probe_silence(const struct run *r)
 {
-    uint64_t ms = 2 * r->delay_ms + SETTLE_MS;
+    uint64_t ms = 2 * r->delay_ms + PROBE_SETTLE_MS;
     ms = ms < SILENCE_MS ? SILENCE_MS : ms;
     return ms < r->probe->wait_ms ? ms : r->probe->wait_ms;
-}
-
-/* ---- somebody who did not subscribe -----------------------------------------------------------
- */
-
-static void on_stray(void *user, struct tidings_str method, struct tidings_str params)
-{
-    (void)params;
-    unsigned *count = user;
-    *count += tidings_str_eq(method, TIDINGS_STR("notifications/resources/updated")) ? 1 : 0;
-}
-
-static void step_for(struct tidings_client *client, uint64_t ms)
-{
-    uint64_t due = probe_now() + ms;
-    int rc = 1;
-    for (uint64_t now = probe_now(); now < due && rc > 0; now = probe_now()) {
-        rc = tidings_client_step(client, (int)(due - now < 100 ? due - now : 100), NULL);
-    }
-}
-
-/* NULL where there can be none. */
-static struct tidings_client *bystander_open(struct run *r, unsigned *strays)
-{
-    struct tidings_error err = {0};
-    if (r->cli.launch) {
-        return NULL; /* it would talk to another process */
-    }
-    struct tidings_client *client = probe_open(r, true, &err);
-    if (client) {
-        tidings_client_on_notification(client, on_stray, strays);
-        step_for(client, SETTLE_MS);
-    }
-    return client;
-}
-
-static void bystander_close(struct run *r, struct tidings_client *client, const unsigned *strays)
-{
-    if (!client) {
-        probe_found(r, "bystander", VERDICT_SKIP, "%s",
-                    r->cli.launch ? "a launched server has one client"
-                                  : "no second client could connect");
-        return;
-    }
-    step_for(client, SETTLE_MS);
-    if (!r->is_told) {
-        probe_found(r, "bystander", VERDICT_SKIP, "nothing changed");
-    } else if (*strays > 0) {
-        probe_found(r, "bystander", VERDICT_FAIL, "%u updates for a client that never subscribed",
-                    *strays);
-    } else {
-        probe_found(r, "bystander", VERDICT_PASS, "a client that did not subscribe heard nothing");
-    }
-    tidings_client_destroy(client);
 }
 
 /* ---- the checks -------------------------------------------------------------------------------
  */
 
-static struct tidings_subscription *subscribe(struct run *r)
+/* The acknowledgement of something else is not waited beyond. */
+static bool is_astray(const struct heard *h, uint64_t *since)
+{
+    if (h->is_acknowledged && *since == 0) {
+        *since = probe_now();
+    }
+    return *since > 0 && probe_now() - *since >= SILENCE_MS;
+}
+
+struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
     struct tidings_subscribing on = {.fn = on_update, .user = r};
+    struct heard *h = &r->heard;
+    memset(h, 0, sizeof(*h));
     tidings_client_on_state(r->client, on_state, r);
     tidings_client_on_notification(r->client, on_notification, r);
     struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
-    uint64_t begun = probe_now();
-    uint64_t due = begun + r->probe->wait_ms;
+    uint64_t due = probe_now() + r->probe->wait_ms, since = 0;
     int rc = sub ? 1 : err.code;
-    while (rc > 0 && !r->heard.is_watching && !r->heard.is_refused && probe_now() < due) {
+    while (rc > 0 && !h->is_watching && !h->is_refused && !is_astray(h, &since) &&
+           probe_now() < due) {
         rc = tidings_client_step(r->client, 100, &err);
     }
-    if (r->heard.is_watching) {
-        probe_found(r, "subscribe", VERDICT_PASS, "%.120s, accepted", r->uri);
+    if (h->is_watching) {
         return sub;
     }
-    probe_found(r, "subscribe", VERDICT_FAIL, "%.80s: %.100s", r->uri,
-                rc < 0                ? err.text
-                : r->heard.reason[0]  ? r->heard.reason
-                : r->heard.is_refused ? "refused"
-                                      : "no acknowledgement in time");
+    if (rc < 0 && !h->reason[0]) {
+        snprintf(h->reason, sizeof(h->reason), "%.150s", err.text);
+    } else if (h->is_acknowledged && !h->is_refused) {
+        snprintf(h->reason, sizeof(h->reason),
+                 "the acknowledgement names subscription %s, not the request it answers",
+                 h->id[0] ? h->id : "(none)");
+    } else if (!h->reason[0]) {
+        snprintf(h->reason, sizeof(h->reason), "%s",
+                 h->is_refused ? "refused" : "no acknowledgement in time");
+    }
+    tidings_subscription_end(sub);
     return NULL;
 }
 
 struct told {
     unsigned made, heard;
     uint64_t best, worst; /* ms */
+    bool is_changed;      /* what was not told: it reads differently … */
+    bool is_same;         /* … or not; neither: it cannot be read */
 };
 
 /* Make changes and see them told. */
@@ -210,6 +205,7 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
     bool is_made = probe_can_change(r);
     for (t->made = 0; t->made < CHANGES;) {
         unsigned before = r->heard.updates;
+        uint64_t content = is_made ? probe_content(r) : 0;
         uint64_t begun = probe_now();
         int rc = probe_change(r, r->client, err);
         if (rc < 0) {
@@ -221,6 +217,9 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
         t->made++;
         probe_listen(r, r->probe->wait_ms, true);
         if (r->heard.updates == before) {
+            uint64_t after = content ? probe_content(r) : 0;
+            t->is_changed = after != 0 && after != content;
+            t->is_same = after != 0 && after == content;
             break;
         }
         uint64_t took = r->heard.last_ms > begun ? r->heard.last_ms - begun : 0;
@@ -228,7 +227,7 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
         t->best = t->heard == 1 || took < t->best ? took : t->best;
         t->worst = took > t->worst ? took : t->worst;
         if (is_made && r->toggled != r->client) {
-            probe_listen(r, SETTLE_MS, false);
+            probe_listen(r, PROBE_SETTLE_MS, false);
         }
     }
     r->is_told = t->heard > 0;
@@ -241,12 +240,15 @@ static void report_told(struct run *r, const struct told *t)
     bool is_made = probe_can_change(r) && r->toggled != r->client;
     if (t->heard == 0 && !probe_can_change(r)) {
         probe_found(r, "updates", VERDICT_SKIP,
-                    "nothing changed within %.1f s; --change or --touch brings changes about",
+                    "nothing changed within %.1f s; --change, --call or --touch brings that about",
                     (double)r->probe->wait_ms / 1000);
     } else if (t->heard < t->made && is_made) {
-        probe_found(r, "updates", VERDICT_FAIL, "%u of %u changes were told within %.1f s%s%.80s",
+        probe_found(r, "updates", VERDICT_FAIL, "%u of %u changes were told within %.1f s; %.100s",
                     t->heard, t->made, (double)r->probe->wait_ms / 1000,
-                    r->heard.reason[0] ? "; " : "", r->heard.reason);
+                    r->heard.reason[0] ? r->heard.reason
+                    : t->is_changed    ? "the resource reads differently now"
+                    : t->is_same       ? "the resource reads as before: was it changed?"
+                                       : "it cannot be read, so whether it changed is not known");
     } else if (t->heard == 0) {
         probe_found(r, "updates", VERDICT_FAIL, "nothing within %.1f s",
                     (double)r->probe->wait_ms / 1000);
@@ -277,16 +279,48 @@ static void report_heard(struct run *r)
     } else {
         probe_found(r, "filtered", VERDICT_SKIP, "nothing was told");
     }
-    if (h->updates == 0) {
+    unsigned all = h->updates + h->foreign;
+    if (all == 0) {
         probe_found(r, "correlated", VERDICT_SKIP, "nothing was told");
+    } else if (h->wrong > 0) {
+        probe_found(r, "correlated", VERDICT_FAIL,
+                    "%u of %u updates name subscription %s; it was acknowledged as %s", h->wrong,
+                    all, h->wrong_id, h->id);
     } else if (h->bare > 0) {
         probe_found(r, "correlated", r->is_modern ? VERDICT_FAIL : VERDICT_WARN,
-                    "%u of %u updates do not say which subscription they belong to", h->bare,
-                    h->updates);
+                    "%u of %u updates do not say which subscription they belong to", h->bare, all);
     } else {
         probe_found(r, "correlated", VERDICT_PASS, "each of %u updates names its subscription",
-                    h->updates);
+                    all);
     }
+}
+
+/* Modern: the acknowledgement. */
+static void report_acknowledged(struct run *r)
+{
+    const struct heard *h = &r->heard;
+    if (h->early > 0) {
+        probe_found(r, "acknowledged", VERDICT_FAIL, "%u updates came before the acknowledgement",
+                    h->early);
+    } else if (!h->id[0]) {
+        probe_found(r, "acknowledged", VERDICT_FAIL, "the acknowledgement has no subscriptionId");
+    } else {
+        probe_found(r, "acknowledged", VERDICT_PASS, "first, as subscription %s", h->id);
+    }
+}
+
+/* How the connection did meanwhile. */
+static void report_stream(struct run *r)
+{
+    const struct heard *h = &r->heard;
+    double lived = (double)((h->losses > 0 ? h->lost_ms : probe_now()) - h->watched_ms) / 1000;
+    if (h->losses > 0) {
+        probe_found(r, "stream", VERDICT_FAIL, "lost %u times, first after %.1f s: %.120s",
+                    h->losses, lived, h->reason);
+    } else {
+        probe_found(r, "stream", VERDICT_PASS, "open for %.1f s", lived);
+    }
+    r->watched_ms += (uint64_t)(lived * 1000);
 }
 
 /* Ending it, and what is heard then. */
@@ -294,10 +328,10 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
 {
     struct tidings_error err = {0};
     tidings_subscription_end(sub);
-    probe_listen(r, SETTLE_MS, false);
+    probe_listen(r, PROBE_SETTLE_MS, false);
     char *answer = tidings_client_request(r->client, "resources/list", "{}", &err);
     tidings_free(answer); /* whatever it is: what was sent before has been dealt with */
-    probe_listen(r, r->is_modern && !r->has_cursor ? FADE_MS : SETTLE_MS, false);
+    probe_listen(r, PROBE_SETTLE_MS, false);
     if (!r->is_told) {
         probe_found(r, "unsubscribe", VERDICT_SKIP, "nothing was told before");
         return;
@@ -314,37 +348,32 @@ static void check_unsubscribe(struct run *r, struct tidings_subscription *sub)
                 "%u updates within %.1f s after it", late, (double)silence / 1000);
 }
 
-static void check_list_changed(struct run *r, unsigned lists)
-{
-    const struct tidings_client_info *info = tidings_client_info(r->client);
-    bool is_said = info && strstr(info->capabilities, "\"listChanged\":true");
-    if (lists > 0) {
-        probe_found(r, "list-changed", is_said ? VERDICT_PASS : VERDICT_WARN, "%u came, %s", lists,
-                    is_said ? "as advertised" : "though it is not advertised");
-    } else {
-        probe_found(r, "list-changed", VERDICT_SKIP, "%sadvertised; no list changed meanwhile",
-                    is_said ? "" : "not ");
-    }
-}
-
 void probe_updates(struct run *r)
 {
     struct tidings_error err = {0};
     struct told told = {0};
-    unsigned strays = 0;
-    struct tidings_subscription *sub = r->uri ? subscribe(r) : NULL;
+    struct other other = {0};
+    struct tidings_subscription *sub = r->uri ? probe_subscribe(r) : NULL;
     if (!sub) {
+        if (r->uri) {
+            probe_found(r, "subscribe", VERDICT_FAIL, "%.80s: %.100s", r->uri, r->heard.reason);
+        }
         return;
     }
-    struct tidings_client *bystander = bystander_open(r, &strays);
+    probe_found(r, "subscribe", VERDICT_PASS, "%.120s, accepted", r->uri);
+    probe_other_open(r, &other);
     if (change_and_hear(r, &told, &err) < 0) {
         probe_found(r, "updates", VERDICT_SKIP, "no change was made: %.150s", err.text);
     } else {
         report_told(r, &told);
     }
     report_heard(r);
-    bystander_close(r, bystander, &strays);
-    unsigned lists = r->heard.lists;
+    if (r->is_modern) {
+        report_acknowledged(r);
+    }
+    probe_other_report(r, &other);
+    probe_lists(r, &other);
+    tidings_client_destroy(other.client);
+    report_stream(r);
     check_unsubscribe(r, sub);
-    check_list_changed(r, lists + r->heard.lists);
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings probe` against our own server over every transport, and against servers that nobody here
-// wrote. The table in docs/probe.md is what comes out; TIDINGS_UPDATE=1 writes it.
+// `tidings probe` against our own server over every transport, against servers that nobody here wrote, and against
+// faulty ones. The tables in docs/probe.md are what comes out; TIDINGS_UPDATE=1 writes them.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { test } from 'node:test';
+import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { Certificates } from './lib/certs.mjs';
 import { PATIENCE } from './lib/explore.mjs';
+import { faulty } from './lib/faulty.mjs';
 import { freePort } from './lib/port.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -22,10 +23,14 @@ const page = here('../../docs/probe.md');
 const node = process.execPath;
 const files = { 'a.txt': 'one\n', 'b.txt': 'two\n' };
 const LONG = 4 * PATIENCE;
+const often = ['--keepalive', '1s'];
+
+/** A probe hardly does anything but wait, so many run at a time. */
+const together = { concurrency: 8 };
 
 /** Run it: { code, report, verdict(era, id), came(era, id) }. */
-async function probe(t, args) {
-    const end = await run(t, ['probe', '--json', '--wait', '20s', ...args], { ms: LONG });
+async function probe(t, args, options = {}) {
+    const end = await run(t, ['probe', '--json', '--wait', '20s', ...args], { ms: LONG, ...options });
     assert.ok(end.stdout, `nothing was reported: ${end.stderr}`);
     const report = JSON.parse(end.stdout);
     const find = (era, id) => report.checks.find((check) => check.era === era && check.id === id);
@@ -41,12 +46,34 @@ async function probe(t, args) {
 const told = ({ report }) => report.checks.map((check) => `${check.era} ${check.id} ${check.verdict}: ${check.came}`);
 const failed = (result) => told(result).filter((line) => / fail: /.test(line));
 
-/** A command that changes the file that is subscribed to, and another one, of which nothing must be told. */
-const change = (tree) => `printf x >>'${tree.at('b.txt')}'; printf x >>'${tree.at('a.txt')}'`;
+/** Commands that change what is subscribed to (and something else, of which nothing must be told), and the list. */
+const changes = (tree) => [
+    '--change', `printf x >>'${tree.at('b.txt')}'; printf x >>'${tree.at('a.txt')}'`,
+    '--change-list', `rm '${tree.at('c.txt')}' 2>/dev/null || touch '${tree.at('c.txt')}'`,
+];
 
-// ---- ours ----------------------------------------------------------------------------------------
+// ---- in order ------------------------------------------------------------------------------------
 
 const ways = {
+    http: async (t) => {
+        const { tree, url } = await serve(t, { files, args: often });
+        return { tree, target: [url] };
+    },
+    https: async (t) => {
+        const certs = new Certificates(t).make('server');
+        const { tree, url } = await serve(t, { files, args: [...often, ...certs.args('server')] });
+        return { tree, target: ['--cacert', certs.file('ca.pem'), url.replace('127.0.0.1', 'localhost')] };
+    },
+    'http+unix': async (t) => {
+        const tree = new Tree(t, files);
+        const socket = path.join(tree.path, '..', `${path.basename(tree.path)}.http`);
+        await serve(t, { tree, args: [...often, '--http-unix', socket] });
+        return { tree, target: [`http+unix:${socket}`] };
+    },
+    websocket: async (t) => {
+        const server = await serve(t, { files, args: often });
+        return { tree: server.tree, target: [server.url.replace('http', 'ws')] };
+    },
     tcp: async (t) => {
         const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0'] });
         return { tree: server.tree, target: [server.stderr.match(/tcp:\/\/[^\s,]+/)[0]] };
@@ -57,153 +84,257 @@ const ways = {
         await serve(t, { tree, args: ['--unix', socket] });
         return { tree, target: [`unix:${socket}`] };
     },
-    'http+unix': async (t) => {
-        const tree = new Tree(t, files);
-        const socket = path.join(tree.path, '..', `${path.basename(tree.path)}.http`);
-        await serve(t, { tree, args: ['--http-unix', socket] });
-        return { tree, target: [`http+unix:${socket}`] };
-    },
-    websocket: async (t) => {
-        const server = await serve(t, { files });
-        return { tree: server.tree, target: [server.url.replace('http', 'ws')] };
-    },
-    https: async (t) => {
-        const certs = new Certificates(t).make('server');
-        const { tree, url } = await serve(t, { files, args: certs.args('server') });
-        return { tree, target: ['--cacert', certs.file('ca.pem'), url.replace('127.0.0.1', 'localhost')] };
-    },
     stdio: (t) => {
         const tree = new Tree(t, files);
         return { tree, target: [], launch: ['--', BIN, 'serve', '--stdio', tree.path] };
     },
 };
-
-for (const [name, open] of Object.entries(ways)) {
-    test(`our own server over ${name}: nothing fails in either era`, async (t) => {
-        const { tree, target, launch = [] } = await open(t);
-        const result = await probe(t, ['--change', change(tree), '--idle', '1s', ...target, tree.uri('a.txt'), ...launch]);
-        assert.deepEqual(failed(result), []);
-        assert.equal(result.code, 0);
-        assert.equal(result.report.verdict, 'pass');
-        for (const era of ['modern', 'legacy']) {
-            const needed = ['subscribe', 'updates', 'filtered', 'correlated', 'unsubscribe', 'unknown-method', 'idle'];
-            assert.deepEqual(needed.filter((id) => result.verdict(era, id) !== 'pass'), [], told(result).join('\n'));
-        }
-    });
-}
-
-test('a resource is changed by the publish tool', async (t) => {
-    const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
-    await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
-    const result = await probe(t, ['--touch', server.url, 'app:///x']);
-    assert.deepEqual(failed(result), []);
-    assert.equal(result.came('modern', 'updates'), '3 changes, each was told');
-    assert.equal(result.verdict('legacy', 'resume'), 'pass');
-});
-
-test('one era alone is probed on demand', async (t) => {
-    const server = await serve(t, { files });
-    const { report } = await probe(t, ['--era', 'legacy', '--wait', '1s', server.url]);
-    assert.deepEqual(report.eras.map(({ era, version }) => [era, version]), [['legacy', '2025-11-25']]);
-    assert.deepEqual([...new Set(report.checks.map(({ era }) => era))], ['legacy']);
-    assert.equal(report.checks.find(({ id }) => id === 'updates').verdict, 'skip');
-});
-
-test('an older revision is found and probed', async (t) => {
-    const server = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
-    const { report } = await probe(t, ['--wait', '1s', server.url]);
-    assert.deepEqual(report.eras.map(({ version }) => version), ['2025-06-18']);
-});
-
-// ---- others --------------------------------------------------------------------------------------
-
-test('a careless server is caught', async (t) => {
-    const result = await probe(t, ['--wait', '3s', '--', node, here('lib/careless.mjs')]);
-    assert.equal(result.code, 1);
-    assert.equal(result.report.verdict, 'fail');
-    assert.deepEqual(failed(result).map((line) => line.split(' ')[1]), ['filtered', 'unsubscribe']);
-    assert.match(result.came('legacy', 'filtered'), /of something else, as careless:\/\/other/);
-    assert.equal(result.verdict('legacy', 'list-changed'), 'warn');
-    assert.equal(result.verdict('legacy', 'unknown-resource'), 'warn');
-});
-
-test('a server that never tells anything fails, and is not waited for without end', async (t) => {
-    const server = await serve(t, { files });
-    const args = ['--era', 'modern', '--wait', '1s', '--change', 'true', server.url, server.uri('a.txt')];
-    const result = await probe(t, args);
-    assert.equal(result.code, 1);
-    assert.equal(result.came('modern', 'updates'), '0 of 1 changes were told within 1.0 s');
-});
-
-test('for people there is a line for each check, and what was expected where it matters', async (t) => {
-    const end = await run(t, ['probe', '--wait', '3s', '--', node, here('lib/careless.mjs')], { ms: LONG });
-    assert.match(end.stdout, /^legacy 2025-11-25 over stdio: careless 1$/m);
-    assert.match(end.stdout, /^ {2}pass {2}updates +3 updates came by themselves$/m);
-    assert.match(end.stdout, /^ {2}fail {2}unsubscribe .*\n +expected: nothing after unsubscribing \(Resources: Subscriptions\)$/m);
-    assert.match(end.stdout, /^\d+ passed, 2 failed, \d+ warnings, \d+ skipped\n$/m);
-});
-
-test('what cannot be probed is said, with a status of its own', async (t) => {
-    const port = await freePort();
-    const unreachable = await run(t, ['probe', `http://127.0.0.1:${port}/mcp`]);
-    assert.equal(unreachable.code, 74);
-    assert.match(unreachable.stderr, /tidings probe: /);
-    assert.equal(unreachable.stdout, '');
-    const both = await run(t, ['probe', '--touch', '--change', 'true', `http://127.0.0.1:${port}/mcp`]);
-    assert.equal(both.code, 64);
-    const server = await serve(t, { files });
-    const broken = await probe(t, ['--era', 'modern', '--change', 'exit 3', server.url, server.uri('a.txt')]);
-    assert.match(broken.came('modern', 'updates'), /the command of --change ended with status 3/);
-});
-
-// ---- the table -----------------------------------------------------------------------------------
-
+/** Other people's. */
 async function stranger(t, args, env, ready) {
     const program = new Program(t, node, args, { env, mayFail: true });
     const isReady = () => program.stderr.match(ready);
     return (await eventually(isReady, `${args[0]} serves`, PATIENCE))[1];
 }
 
-/** Column by column: how the server is started and probed, and which era the column is about. */
-async function columns(t) {
-    const ours = await serve(t, { files });
-    const v1 = await stranger(t, [here('lib/stranger-v1.mjs')], { PORT: '0' }, /^at (\S+)/m);
-    const v2 = await stranger(t, [here('lib/stranger-v2.mjs')], { PORT: '0' }, /^at (\S+)/m);
-    const port = await freePort();
-    await stranger(t, [everything, 'streamableHttp'], { PORT: `${port}` }, /(listening)/);
-    const own = await probe(t, ['--idle', '1s', '--change', change(ours.tree), ours.url, ours.uri('a.txt')]);
-    const first = await probe(t, ['--idle', '1s', v1, 'count://it']);
-    const second = await probe(t, ['--idle', '1s', v2, 'count://it']);
-    const third = await probe(t, ['--idle', '1s', '--touch', `http://127.0.0.1:${port}/mcp`]);
-    return [
-        ['tidings, modern', own, 'modern'],
-        ['tidings, legacy', own, 'legacy'],
-        ['SDK 2, modern', second, 'modern'],
-        ['SDK 2, legacy', second, 'legacy'],
-        ['SDK 1, legacy', first, 'legacy'],
-        ['server-everything, legacy', third, 'legacy'],
-    ];
+/** On the SDK, counting by itself. */
+async function counting(t, name) {
+    const url = await stranger(t, [here(`lib/${name}.mjs`)], { PORT: '0' }, /^at (\S+)/m);
+    const add = `'${node}' -e 'fetch("${url.replace('/mcp', '/add')}", { method: "POST" })'`;
+    return ['--change-list', add, url, 'count://it'];
 }
 
-test('the table of docs/probe.md is what comes out', async (t) => {
-    const found = await columns(t);
-    // How soon depends on the machine.
-    const ids = found.flatMap(([, { report }]) => report.checks.map(({ id }) => id)).filter((id) => id !== 'latency');
-    const rows = [...new Set(ids)].map((id) => {
-        const cells = found.map(([, result, era]) => {
-            const verdict = result.verdict(era, id) ?? '–';
-            return verdict === 'fail' ? '**fail**' : verdict;
+const strangers = {
+    'server-everything': async (t) => {
+        const port = await freePort();
+        await stranger(t, [everything, 'streamableHttp'], { PORT: `${port}` }, /(listening)/);
+        return ['--touch', `http://127.0.0.1:${port}/mcp`];
+    },
+    'SDK 1': (t) => counting(t, 'stranger-v1'),
+    'SDK 2': (t) => counting(t, 'stranger-v2'),
+};
+
+/** What came out, for the tables. */
+const ours = {};
+const theirs = {};
+
+describe('a server', together, () => {
+    for (const [name, open] of Object.entries(strangers)) {
+        test(`of others, ${name}, tells`, async (t) => {
+            const result = await probe(t, ['--idle', '1s', ...await open(t)]);
+            theirs[name] = result;
+            const eras = result.report.eras.map(({ era }) => era);
+            assert.ok(eras.some((era) => result.verdict(era, 'updates') === 'pass'), told(result).join('\n'));
         });
+    }
+
+    for (const [name, open] of Object.entries(ways)) {
+        test(`of ours, over ${name}: nothing fails in either era`, async (t) => {
+            const { tree, target, launch = [] } = await open(t);
+            const result = await probe(t, [...changes(tree), '--idle', '3s', ...target, tree.uri('a.txt'), ...launch]);
+            ours[name] = result;
+            assert.deepEqual(failed(result), []);
+            assert.equal(result.code, 0);
+            assert.equal(result.report.verdict, 'pass');
+        });
+    }
+
+    test('a resource, and the list, are changed by the publish tool', async (t) => {
+        const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
+        await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
+        const result = await probe(t, ['--touch', server.url, 'app:///x']);
+        assert.deepEqual(failed(result), []);
+        assert.equal(result.came('modern', 'updates'), '3 changes, each was told');
+        assert.equal(result.verdict('legacy', 'resume'), 'pass');
+        for (const era of ['modern', 'legacy']) {
+            assert.match(result.came(era, 'list-changed'), /^told \d+ ms after the list changed$/);
+        }
+        const { stdout } = await run(t, ['ls', '-q', server.url]);
+        assert.equal(stdout.trim(), 'app:///x', 'what was added is gone');
+    });
+
+    test('a resource is changed by any tool, with arguments that count', async (t) => {
+        const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
+        await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
+        const call = 'publish {"uri":"app:///x","text":"change {n}"}';
+        const result = await probe(t, ['--era', 'modern', '--call', call, server.url, 'app:///x']);
+        assert.deepEqual(failed(result), []);
+        assert.equal(result.came('modern', 'updates'), '3 changes, each was told');
+        const { stdout } = await run(t, ['read', server.url, 'app:///x']);
+        assert.match(stdout, /^change \d$/);
+        const missing = await probe(t, ['--era', 'modern', '--call', 'nothing', server.url, 'app:///x']);
+        assert.match(missing.came('modern', 'updates'), /^no change was made: .*nothing/);
+    });
+
+    test('one era alone is probed on demand', async (t) => {
+        const server = await serve(t, { files });
+        const { report } = await probe(t, ['--era', 'legacy', '--wait', '1s', server.url]);
+        assert.deepEqual(report.eras.map(({ era, version }) => [era, version]), [['legacy', '2025-11-25']]);
+        assert.deepEqual([...new Set(report.checks.map(({ era }) => era))], ['legacy']);
+        assert.equal(report.checks.find(({ id }) => id === 'updates').verdict, 'skip');
+    });
+
+    test('an older revision is found and probed', async (t) => {
+        const server = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
+        const { report } = await probe(t, ['--wait', '1s', server.url]);
+        assert.deepEqual(report.eras.map(({ version }) => version), ['2025-06-18']);
+    });
+
+    test('what cannot be probed is said, with a status of its own', async (t) => {
+        const nowhere = `http://127.0.0.1:${await freePort()}/mcp`;
+        const unreachable = await run(t, ['probe', nowhere]);
+        assert.equal(unreachable.code, 74);
+        assert.match(unreachable.stderr, /tidings probe: /);
+        assert.equal(unreachable.stdout, '');
+        const wrong = async (...args) => {
+            const end = await run(t, ['probe', ...args, nowhere]);
+            assert.equal(end.code, 64);
+            return end.stderr;
+        };
+        assert.match(await wrong('--touch', '--change', 'true'), /--change, --call or --touch/);
+        assert.match(await wrong('--call', 'x', '--change', 'true'), /--change, --call or --touch/);
+        assert.match(await wrong('--call', 'set [1]'), /behind 'set' comes a JSON object, not '\[1\]'/);
+        assert.match(await wrong('--call', ' {}'), /the name of a tool/);
+        const server = await serve(t, { files });
+        const broken = await probe(t, ['--era', 'modern', '--change', 'exit 3', '--change-list', 'exit 4', server.url, server.uri('a.txt')]);
+        assert.match(broken.came('modern', 'updates'), /the command of --change ended with status 3/);
+        assert.match(broken.came('modern', 'list-changed'), /the command of --change-list ended with status 4/);
+    });
+
+    test('a change that is none is told apart from one that was not told', async (t) => {
+        const server = await serve(t, { files });
+        const commands = ['--change', 'true', '--change-list', 'true'];
+        const result = await probe(t, ['--era', 'modern', '--wait', '1s', ...commands, server.url, server.uri('a.txt')]);
+        assert.equal(result.code, 1);
+        assert.equal(result.came('modern', 'updates'), '0 of 1 changes were told within 1.0 s; the resource reads as before: was it changed?');
+        assert.equal(result.came('modern', 'list-changed'), 'nothing within 1.0 s; the list reads as before: was it changed?');
+    });
+});
+
+// ---- faulty ones ---------------------------------------------------------------------------------
+
+/** What must be found to be wrong, besides what follows from it; nothing else may fail. */
+const faults = {
+    none: {},
+    unfiltered: {
+        filtered: /^\d updates of something else, as faulty:\/\/other$/,
+        bystander: /^\d updates for a client that never subscribed, as faulty:\/\/other$/,
+        'list-unasked': /^\d came to a client that asked for updates of resources alone$/,
+    },
+    early: { acknowledged: /^1 updates came before the acknowledgement$/ },
+    misnamed: { subscribe: /the acknowledgement names subscription 4711, not the request it answers$/ },
+    astray: { correlated: /^(\d) of \1 updates name subscription "somebody else"; it was acknowledged as \d+$/ },
+    silent: {
+        updates: /^0 of 1 changes were told within 1\.0 s; the resource reads differently now$/,
+        'list-changed': /^nothing within 1\.0 s; the list reads differently now$/,
+        idle: /^open, but a change after 3\.0 s was not told$/,
+    },
+    cutting: { idle: /^the stream ended after \d+\.\d s: the connection was closed in the middle of the answer, without its end$/ },
+    resetting: { idle: /^the stream ended after \d+\.\d s: .*reset by peer$/ },
+    ending: { idle: /^the stream ended after \d+\.\d s: the server ended the stream$/ },
+    gateway: { subscribe: /\(HTTP 504\)$/ },
+    sloppy: {
+        'unknown-resource': /^error -32000$/,
+        headers: /^HTTP 200 with error -32000$/,
+        version: /^HTTP 200 with error -32000$/,
+        'unknown-method': /^HTTP 200 with error -32000$/,
+    },
+};
+/** Streams that are cut take more with them, depending on when. */
+const isShort = (fault) => ['cutting', 'resetting', 'ending'].includes(fault);
+
+describe('a faulty server', together, () => {
+    for (const [fault, expected] of Object.entries(faults)) {
+        test(`that is ${fault} is found out`, async (t) => {
+            const url = await faulty(t, fault);
+            const add = `'${BIN}' call --quiet ${url} add`;
+            const result = await probe(t, ['--era', 'modern', '--wait', '1s', '--idle', '3s', '--call', 'change', '--change-list', add, url]);
+            assert.equal(result.code, fault === 'none' ? 0 : 1, told(result).join('\n'));
+            for (const [id, words] of Object.entries(expected)) {
+                assert.equal(result.verdict('modern', id), 'fail', told(result).join('\n'));
+                assert.match(result.came('modern', id), words);
+            }
+            if (!isShort(fault)) {
+                assert.deepEqual(failed(result).map((line) => line.split(' ')[1]).sort(), Object.keys(expected).sort());
+            }
+        });
+    }
+
+    test('that is careless is found out in the legacy era', async (t) => {
+        const result = await probe(t, ['--wait', '3s', '--', node, here('lib/careless.mjs')]);
+        assert.equal(result.code, 1);
+        assert.equal(result.report.verdict, 'fail');
+        assert.deepEqual(failed(result).map((line) => line.split(' ')[1]), ['filtered', 'unsubscribe']);
+        assert.match(result.came('legacy', 'filtered'), /of something else, as careless:\/\/other/);
+        assert.equal(result.verdict('legacy', 'list-changed'), 'warn');
+        assert.equal(result.verdict('legacy', 'unknown-resource'), 'warn');
+    });
+
+    test('that is careless is found out in the modern era, where nothing but its pipe tells the end', async (t) => {
+        const args = ['--era', 'modern', '--wait', '3s', '--', node, here('lib/careless.mjs')];
+        const result = await probe(t, args, { env: { MODERN: '1' } });
+        const wrong = ['filtered', 'list-unasked', 'unknown-resource', 'unsubscribe'];
+        assert.deepEqual(failed(result).map((line) => line.split(' ')[1]).sort(), wrong, told(result).join('\n'));
+    });
+
+    test('for people there is a line for each check, and what was expected where it matters', async (t) => {
+        const end = await run(t, ['probe', '--wait', '3s', '--', node, here('lib/careless.mjs')], { ms: LONG });
+        assert.match(end.stdout, /^legacy 2025-11-25 over stdio: careless 1$/m);
+        assert.match(end.stdout, /^ {2}pass {2}updates +3 updates came by themselves$/m);
+        assert.match(end.stdout, /^ {2}fail {2}unsubscribe .*\n +expected: nothing after unsubscribing \(Resources: Subscriptions\)$/m);
+        assert.match(end.stdout, /^\d+ passed, 2 failed, \d+ warnings, \d+ skipped\n$/m);
+    });
+
+    test('that only asks whether one is there is heard to do so', async (t) => {
+        const args = ['--wait', '1s', '--idle', '3s', '--', node, here('lib/careless.mjs')];
+        const result = await probe(t, args, { env: { PING: '1' } });
+        assert.match(result.came('legacy', 'keep-alive'), /^\d+, after silence of at most \d\.\d s$/);
+    });
+});
+
+// ---- the tables ----------------------------------------------------------------------------------
+
+/** `columns`: [name, report, (report, id) → verdict]. How soon depends on the machine. */
+function makeTable(columns) {
+    const ids = columns.flatMap(([, { report }]) => report.checks.map(({ id }) => id)).filter((id) => id !== 'latency');
+    const rows = [...new Set(ids)].map((id) => {
+        const cells = columns.map(([, result, cell]) => cell(result, id).replace('fail', '**fail**'));
         return `| \`${id}\` | ${cells.join(' | ')} |`;
     });
-    const head = ['', ...found.map(([name]) => name)].join(' | ');
-    const table = [`| ${head} |`.replace('|  |', '| |'), `|${'---|'.repeat(found.length + 1)}`, ...rows].join('\n');
+    const head = ['| |', ...columns.map(([name]) => ` ${name} |`)].join('');
+    return [head, `|${'---|'.repeat(columns.length + 1)}`, ...rows].join('\n');
+}
+
+/** The part of the page between two comments is what it should be, or becomes it. */
+function compare(name, table, why) {
     const text = fs.readFileSync(page, 'utf8');
-    const between = /(<!-- table -->\n)[^]*?(\n<!-- end of the table -->)/;
+    const between = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(\n<!-- end of the table -->)`);
     if (process.env.TIDINGS_UPDATE) {
         fs.writeFileSync(page, text.replace(between, (_, before, after) => before + table + after));
     } else {
-        assert.equal(text.match(between)[0], `<!-- table -->\n${table}\n<!-- end of the table -->`,
-            found.flatMap(([name, result]) => [name, ...told(result)]).join('\n'));
+        assert.equal(text.match(between)[0], `<!-- table: ${name} -->\n${table}\n<!-- end of the table -->`, why);
     }
+}
+
+const everyLine = (columns) => columns.flatMap(([name, result]) => [name, ...told(result)]).join('\n');
+
+test('the table of our transports is what comes out', () => {
+    const cell = (result, id) => {
+        const [modern, legacy] = ['modern', 'legacy'].map((era) => result.verdict(era, id) ?? '–');
+        return modern === legacy ? modern : `${modern} / ${legacy}`;
+    };
+    const columns = Object.keys(ways).map((name) => [name, ours[name], cell]);
+    compare('ours', makeTable(columns), everyLine(columns));
+});
+
+test('the table of servers is what comes out', () => {
+    const of = (era) => (result, id) => result.verdict(era, id) ?? '–';
+    const columns = [
+        ['tidings, modern', ours.http, of('modern')],
+        ['tidings, legacy', ours.http, of('legacy')],
+        ['SDK 2, modern', theirs['SDK 2'], of('modern')],
+        ['SDK 2, legacy', theirs['SDK 2'], of('legacy')],
+        ['SDK 1, legacy', theirs['SDK 1'], of('legacy')],
+        ['server-everything, legacy', theirs['server-everything'], of('legacy')],
+    ];
+    compare('servers', makeTable(columns), everyLine(columns));
 });

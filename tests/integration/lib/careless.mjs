@@ -1,38 +1,66 @@
 // SPDX-License-Identifier: MIT
 //
-// A legacy server on standard input and output that does what it must not: once somebody has
-// subscribed to something, it tells of that and of something else, and goes on after unsubscribing.
+// A server on standard input and output that does what it must not: once somebody has subscribed to something, it
+// tells of that and of something else, and goes on after unsubscribing. Legacy; with MODERN=1 modern.
+// With PING=1 it tells nothing, but asks now and then whether the client is there.
 
 import readline from 'node:readline';
 
 const URI = 'careless://it';
+const resources = { subscribe: true };
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
-const updated = (uri) => say({ method: 'notifications/resources/updated', params: { uri } });
 
-const answers = {
+/** Tell everything from now on; `_meta` is the modern way to say to whom. */
+function tellAll(_meta) {
+    const tell = (what, params) => say({ method: `notifications/resources/${what}`, params: { ...params, _meta } });
+    setInterval(() => {
+        tell('updated', { uri: URI });
+        tell('updated', { uri: 'careless://other' });
+        tell('list_changed');
+    }, 50);
+}
+
+const legacy = {
     initialize: () => ({
         protocolVersion: '2025-11-25',
-        capabilities: { resources: { subscribe: true } },
+        capabilities: { resources },
         serverInfo: { name: 'careless', version: '1' },
     }),
-    'resources/list': () => ({ resources: [{ uri: URI, name: 'it' }] }),
-    'resources/read': () => ({ contents: [] }),
     'resources/subscribe': () => {
-        setInterval(() => {
-            updated(URI);
-            updated('careless://other');
-            say({ method: 'notifications/resources/list_changed' });
-        }, 50);
+        if (process.env.PING) {
+            setInterval(() => say({ id: 'are you there?', method: 'ping' }), 600);
+        } else {
+            tellAll();
+        }
         return {};
     },
     'resources/unsubscribe': () => ({}),
 };
 
+const modern = {
+    'server/discover': () => ({ resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: { resources } }),
+    'subscriptions/listen': ({ notifications }, id) => {
+        const _meta = { 'io.modelcontextprotocol/subscriptionId': id };
+        say({ method: 'notifications/subscriptions/acknowledged', params: { notifications, _meta } });
+        tellAll(_meta);
+        return undefined; // not before it ends
+    },
+};
+
+const answers = {
+    ...(process.env.MODERN ? modern : legacy),
+    'resources/list': () => ({ resultType: 'complete', resources: [{ uri: URI, name: 'it' }] }),
+    'resources/read': () => ({ resultType: 'complete', contents: [] }),
+};
+
 readline.createInterface({ input: process.stdin }).on('line', (line) => {
-    const { id, method } = JSON.parse(line);
-    if (id !== undefined && answers[method]) {
-        say({ id, result: answers[method]() });
-    } else if (id !== undefined) {
+    const { id, method, params } = JSON.parse(line);
+    if (id !== undefined && method && !answers[method]) {
         say({ id, error: { code: -32601, message: 'what?' } });
+    } else if (id !== undefined && method) {
+        const result = answers[method](params, id);
+        if (result) {
+            say({ id, result });
+        }
     }
 }).on('close', () => process.exit(0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A server on the official TypeScript SDK, version 1 (legacy era): one resource that can be
-// subscribed to, and then changes every 20 ms.
+// subscribed to, and then changes every 20 ms. A POST to /add adds another.
 // On standard input and output, or over HTTP when PORT is set (JSON=1: answers in JSON alone).
 
 import { randomUUID } from 'node:crypto';
@@ -18,14 +18,17 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 
 const URI = 'count://it';
+const added = [];
+const servers = new Set();
 
 function build() {
     let count = 0;
     let timer;
-    const server = new Server({ name: 'stranger-v1', version: '1' }, { capabilities: { resources: { subscribe: true } } });
+    const capabilities = { resources: { subscribe: true, listChanged: true } };
+    const server = new Server({ name: 'stranger-v1', version: '1' }, { capabilities });
     server.setRequestHandler(ListResourcesRequestSchema, ({ params }) =>
         params?.cursor
-            ? { resources: [{ uri: URI, name: 'it' }] }
+            ? { resources: [{ uri: URI, name: 'it' }, ...added] }
             : { resources: [{ uri: 'count://other', name: 'other' }], nextCursor: 'more' },
     );
     server.setRequestHandler(ReadResourceRequestSchema, ({ params }) => ({
@@ -42,7 +45,11 @@ function build() {
         clearInterval(timer);
         return {};
     });
-    server.onclose = () => clearInterval(timer);
+    server.onclose = () => {
+        clearInterval(timer);
+        servers.delete(server);
+    };
+    servers.add(server);
     return server;
 }
 
@@ -51,6 +58,12 @@ if (process.env.PORT === undefined) {
 } else {
     const sessions = new Map();
     const listener = http.createServer(async (request, response) => {
+        if (request.url === '/add') {
+            added.push({ uri: `count://more/${added.length}`, name: 'more' });
+            servers.forEach((server) => server.sendResourceListChanged().catch(() => {}));
+            response.end();
+            return;
+        }
         const id = request.headers['mcp-session-id'];
         let transport = sessions.get(id);
         if (id && !transport) {

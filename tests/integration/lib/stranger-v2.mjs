@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A server on the official TypeScript SDK, version 2, which speaks the modern era too: a resource
-// that counts, and says so every 20 ms. On standard input and output, or over HTTP when PORT is set.
+// that counts, and says so every 20 ms; a POST to /add adds another. On standard input and output, or over HTTP when PORT is set.
 
 import http from 'node:http';
 
@@ -11,6 +11,7 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 
 const URI = 'count://it';
 let count = 0;
+let added = 0;
 
 function build() {
     const server = new McpServer(
@@ -20,6 +21,9 @@ function build() {
     server.registerResource('it', URI, { mimeType: 'text/plain' }, (uri) => ({
         contents: [{ uri: uri.href, text: `${count}` }],
     }));
+    for (let i = 0; i < added; i++) {
+        server.registerResource(`more ${i}`, `count://more/${i}`, {}, (uri) => ({ contents: [{ uri: uri.href, text: '' }] }));
+    }
     return server;
 }
 
@@ -39,7 +43,16 @@ if (process.env.PORT === undefined) {
         count += 1;
         handler.notify.resourceUpdated(URI);
     }, 20);
-    const listener = http.createServer(toNodeHandler(handler));
+    const mcp = toNodeHandler(handler);
+    const listener = http.createServer((request, response) => {
+        if (request.url !== '/add') {
+            mcp(request, response);
+            return;
+        }
+        added += 1;
+        handler.notify.resourcesChanged();
+        response.end();
+    });
     listener.listen(Number(process.env.PORT), '127.0.0.1', () => {
         console.error(`at http://127.0.0.1:${listener.address().port}/mcp`);
     });
