@@ -164,7 +164,8 @@ extern const struct option json_options[];
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
-/* The candidate (NULL-terminated list) at most two edits away from `word`, the nearest; or NULL. */
+/* The candidate (NULL-terminated list) at most two edits away from `word`, fewer than it has
+ * letters, the nearest; or NULL. */
 const char *suggest(const char *word, const char *const *candidates);
 
 /* A URI as it is; a path as file:///absolute/path, with a slash at the end for an existing

@@ -8,6 +8,7 @@
 #include <tidings/server.h>
 
 #include "command.h"
+#include "output.h"
 
 /* An option, whichever table it comes from. */
 struct flag {
@@ -386,7 +387,7 @@ static int run(struct cli *cli)
     for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
         if (strcmp(cli->args[0], shells[i].shell) == 0) {
             shells[i].put();
-            return fflush(stdout) == 0 ? 0 : tidings_code_exit(TIDINGS_E_IO);
+            return output_finish("completions");
         }
     }
     return command_misuse("completions", "there are some for bash, zsh and fish, not for",

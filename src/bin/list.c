@@ -112,6 +112,9 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
         l->prefix = uri;
         rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
     }
+    if (rc < 0 && err->code) {
+        remote_about(client, uri, err);
+    }
     free(uri);
     return rc < 0 ? rc : l->status;
 }

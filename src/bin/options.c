@@ -90,6 +90,21 @@ static bool to_time(const char *text, uint64_t *ret)
     return false;
 }
 
+/* As one would write it: 24h, 500ms. */
+static const char *time_text(uint64_t ms, char out[32])
+{
+    static const struct {
+        const char *unit;
+        uint64_t ms;
+    } units[] = {{"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t i = 0;
+    while (ms % units[i].ms != 0) {
+        i++;
+    }
+    snprintf(out, 32, "%llu%s", (unsigned long long)(ms / units[i].ms), units[i].unit);
+    return out;
+}
+
 /* "--count takes a number from 1 on, not 'x'" */
 static int refuse(const struct command *c, const struct option *o, const char *value)
 {
@@ -109,7 +124,12 @@ static int refuse(const struct command *c, const struct option *o, const char *v
         at = at < sizeof(problem) ? at : sizeof(problem) - 1;
         snprintf(problem + at, sizeof(problem) - at, ", not");
     } else if (o->kind == OPTION_TIME) {
-        snprintf(problem + at, sizeof(problem) - at, "a time such as 5s, 500ms or 2m, not");
+        char least[32], most[32];
+        snprintf(problem + at, sizeof(problem) - at,
+                 "a time from %s to %s, such as 5s, 500ms or 2m, not", time_text(o->min, least),
+                 time_text(o->max, most));
+    } else if (o->kind != OPTION_NUMBER) {
+        snprintf(problem + at, sizeof(problem) - at, "%s, and must not be empty:", o->metavar);
     } else if (o->max > 0) {
         snprintf(problem + at, sizeof(problem) - at, "a number from %llu to %llu, not",
                  (unsigned long long)o->min, (unsigned long long)o->max);
@@ -155,6 +175,10 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
     uint64_t n = 0;
     char *end = NULL;
     bool is_good = true;
+    bool is_text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE || o->kind == OPTION_LIST;
+    if (is_text && value[0] == '\0') {
+        return refuse(c, o, value); /* a variable that is not set, most likely */
+    }
     switch (o->kind) {
     case OPTION_FLAG:
         *(bool *)place = true;
@@ -267,6 +291,13 @@ static int check_args(const struct cli *cli)
         snprintf(problem, sizeof(problem), "needs %s%s", c->has_target ? "a server and " : "",
                  c->args);
         return command_misuse(c->name, problem, NULL);
+    }
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        if (cli->args[i][0] == '\0') {
+            snprintf(problem, sizeof(problem), "takes %s, and argument %zu is empty:", c->args,
+                     i + 1);
+            return command_misuse(c->name, problem, cli->args[i]);
+        }
     }
     return 0;
 }

@@ -103,6 +103,15 @@ int remote_run(struct cli *cli, remote_fn fn)
     return status != 0 ? status : written;
 }
 
+int remote_about(struct tidings_client *client, const char *uri, struct tidings_error *err)
+{
+    struct tidings_error why = *err;
+    if (!tidings_client_last_error(client)) {
+        return err->code;
+    }
+    return tidings_fail(err, why.code, "'%.80s': %s", uri, why.text);
+}
+
 int remote_each(struct cli *cli, struct tidings_client *client, remote_each_fn fn,
                 struct tidings_error *err)
 {
@@ -163,6 +172,7 @@ char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_e
     if (!in) {
         tidings_fail(err, errno == ENOENT ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
                      strerror(errno));
+        target_is_innocent();
         return NULL;
     }
     if (is_input && is_terminal(stdin) && is_terminal(stderr)) {
@@ -192,6 +202,7 @@ char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_e
     }
     return text;
 fail:
+    target_is_innocent();
     if (!is_input) {
         fclose(in);
     }

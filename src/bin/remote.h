@@ -20,6 +20,9 @@ int remote_run(struct cli *cli, remote_fn fn);
 int remote_tell(const struct cli *cli, struct tidings_client *client,
                 const struct tidings_error *err);
 
+/* Say of which resource it was that the server refused something; returns the code. */
+int remote_about(struct tidings_client *client, const char *uri, struct tidings_error *err);
+
 /* With each argument of the command; the failure of one is told and does not keep the others back,
  * unless it is the only one. The status of the first failure. */
 typedef int (*remote_each_fn)(struct cli *cli, struct tidings_client *client, size_t index,

@@ -33,7 +33,7 @@ static int stat_one(struct cli *cli, struct tidings_client *client, const char *
     } else if (about) {
         tidings_json_each(tidings_str(about), "", put_member, cli);
     }
-    int rc = about ? 0 : err->code;
+    int rc = about ? 0 : uri ? remote_about(client, uri, err) : err->code;
     tidings_free(about);
     free(uri);
     return rc;

@@ -35,8 +35,9 @@ static unsigned distance(const char *a, const char *b)
 const char *suggest(const char *word, const char *const *candidates)
 {
     const char *best = NULL;
-    unsigned best_distance = 3;
-    if (strlen(word) > WORD_MAX) {
+    size_t len = strlen(word);
+    unsigned best_distance = len < 3 ? (unsigned)len : 3; /* something of the word must be left */
+    if (len > WORD_MAX) {
         return NULL;
     }
     for (size_t i = 0; candidates[i]; i++) {

@@ -19,6 +19,7 @@
 #include "mirror.h"
 #include "output.h"
 #include "remote.h"
+#include "target.h"
 
 #define CHANGES_MAX 10000u /* that wait; more of them: everything is gone over */
 #define RETRY_MS 5000      /* after a pass that failed, unless the connection is back before */
@@ -252,6 +253,12 @@ static void on_state(void *user, const struct tidings_client_event *e)
         s->is_watching = true;
         s->needs_pass = true;
         s->retry_ms = 0;
+    } else if (e->state == TIDINGS_CLIENT_REFUSED) {
+        fputs("tidings sync: refused ", stderr);
+        put_text(stderr, e->uri);
+        fputs(": ", stderr);
+        put_text(stderr, e->reason);
+        fputc('\n', stderr);
     } else if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
         clear_progress(s);
         fputs("tidings sync: disconnected: ", stderr);
@@ -339,6 +346,7 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
     int errnum = folder_open(dir, &s->mirror.root);
     if (errnum) {
         s->mirror.root = -1;
+        target_is_innocent();
         bool is_held = errnum == EWOULDBLOCK;
         return tidings_fail(err, is_held ? TIDINGS_E_BUSY : TIDINGS_E_IO, "%.160s: %s", dir,
                             is_held ? "another 'tidings sync' is at work there" : strerror(errnum));

@@ -361,7 +361,8 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
     if (!cli->launch) {
         resolve(cli, cli->target, &target, &why);
     }
-    if (why.code == 0) {
+    bool is_resolved = why.code == 0;
+    if (is_resolved) {
         headers = all_headers(cli, &target, &why);
     }
     if (why.code == 0) {
@@ -369,6 +370,9 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         options.directory = target.directory;
         set_environment(&target);
         take_token(cli, &options, &why);
+    }
+    if (is_resolved && why.code != 0) {
+        target_is_innocent();
     }
     if (why.code == 0) {
         const char *const *launch = cli->launch ? (const char *const *)cli->launch
@@ -384,9 +388,20 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
     return client;
 }
 
+static bool is_innocent;
+
+void target_is_innocent(void)
+{
+    is_innocent = true;
+}
+
 const char *target_hint(const struct cli *cli, int code)
 {
     bool by_name = cli->target && is_name(cli->target);
+    if (is_innocent) {
+        is_innocent = false;
+        return NULL;
+    }
     switch (code) {
     case TIDINGS_E_INVALID:
         return by_name ? NULL : "a server is a URL such as http://127.0.0.1:7777/mcp, or a name";
@@ -394,8 +409,10 @@ const char *target_hint(const struct cli *cli, int code)
         return by_name ? "'tidings servers' lists the names that are known"
                        : "check the address and the URIs; 'tidings ls' lists what a server has";
     case TIDINGS_E_DENIED:
-        return "a token is given by --token-file or TIDINGS_TOKEN; certificates by --cacert, "
-               "--cert";
+        return cli->launch
+                   ? "check that the program can be run"
+                   : "a token is given by --token-file or TIDINGS_TOKEN; certificates by --cacert, "
+                     "--cert";
     case TIDINGS_E_TIMEOUT:
         return "--timeout gives it more time";
     case TIDINGS_E_IO:

@@ -23,6 +23,8 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
 
 /* What to do about a failure of the client, or NULL. */
 const char *target_hint(const struct cli *cli, int code);
+/* What failed is on this side (a file, an option): the next target_hint is NULL. */
+void target_is_innocent(void);
 
 /* Each server that is known by name, and the file it comes from, those first that win; a name that
  * is hidden by an earlier one is told too. What cannot be read is told on standard error. */

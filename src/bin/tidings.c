@@ -2,6 +2,7 @@
  *
  * The program: find the command, run it, failures in one tone of voice.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -156,8 +157,20 @@ static int run_group(const struct command *group, int argc, char **argv)
     return c ? run(c, argc - 1, argv + 1) : command_unknown(name);
 }
 
+/* A standard descriptor that is closed would be given to the next socket, and our output with it.
+ * Opened the wrong way round, so that using it fails. */
+static void fill_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) {
+            return;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    fill_descriptors();
     if (argc < 2) {
         help_usage(stderr);
         return tidings_code_exit(TIDINGS_E_INVALID);

@@ -63,6 +63,7 @@ char *tool_arguments(const char *const *words, size_t count, struct tidings_str 
                      struct tidings_error *err)
 {
     struct json_text t;
+    struct tidings_error why = {0};
     int rc = 0;
     if (!json_text_begin(&t)) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -75,16 +76,20 @@ char *tool_arguments(const char *const *words, size_t count, struct tidings_str 
     }
     fputc('}', t.out);
     char *text = json_text_take(&t);
-    char *compact = rc == 0 && text ? tidings_json_compact(tidings_str(text), err) : NULL;
+    /* This also finds names that come twice. */
+    char *compact = rc == 0 && text ? tidings_json_compact(tidings_str(text), &why) : NULL;
     if (!text) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    } else if (rc == 0 && !compact) {
+        tidings_fail(err, why.code, "the arguments as JSON, %.100s: %s", text, why.text);
     }
     free(text);
-    return compact; /* which also finds names that come twice */
+    return compact;
 }
 
 char *given_json(const char *argument, struct tidings_error *err)
 {
+    struct tidings_error why = {0};
     size_t len = 0;
     char *input = NULL;
     if (strcmp(argument, "-") == 0 || argument[0] == '@') {
@@ -94,7 +99,14 @@ char *given_json(const char *argument, struct tidings_error *err)
         }
     }
     char *json =
-        tidings_json_compact(input ? tidings_strn(input, len) : tidings_str(argument), err);
+        tidings_json_compact(input ? tidings_strn(input, len) : tidings_str(argument), &why);
+    if (!json) {
+        tidings_fail(err, why.code, "%s%.60s%s: %s", input ? "" : "'",
+                     argument[0] == '@'           ? argument + 1
+                     : strcmp(argument, "-") == 0 ? "standard input"
+                                                  : argument,
+                     input ? "" : "'", why.text);
+    }
     free(input);
     return json;
 }

@@ -146,6 +146,9 @@ static int walk(struct tree *t, struct tidings_client *client, struct tidings_er
         put_text(stdout, tidings_str(uri));
         fputc('\n', stdout);
     }
+    if (rc < 0 && uri && err->code) {
+        remote_about(client, uri, err);
+    }
     free(uri);
     return rc < 0 ? rc : 0;
 }

@@ -178,9 +178,6 @@ static int take_uris(struct watch *w)
 {
     struct tidings_error err = {0};
     for (size_t i = 0; i < w->cli.arg_count; i++) {
-        if (w->cli.args[i][0] == '\0') {
-            return command_misuse("watch", "cannot watch", w->cli.args[i]);
-        }
         w->uris[i] = uri_of_argument(w->cli.args[i], &err);
         if (!w->uris[i]) {
             return command_fail("watch", &err, NULL);
@@ -265,7 +262,8 @@ static int judge(struct watch *w, int rc, struct tidings_error *err)
     if (rc < 0) {
         return command_fail("watch", err, target_hint(&w->cli, rc));
     }
-    return w->jobs && jobs_failed(w->jobs) > 0 ? 1 : 0;
+    int written = output_finish("watch");
+    return written == 0 && w->jobs && jobs_failed(w->jobs) > 0 ? 1 : written;
 }
 
 static int watch(struct watch *w)

@@ -9,9 +9,10 @@
 #include "client/private.h"
 #include "wire/bearer.h"
 
+/* 501: it never will. */
 static bool is_busy(long status)
 {
-    return status == 408 || status == 429 || status >= 500;
+    return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
 int error_from_status(long status, struct tidings_str challenge, struct tidings_error *err)

@@ -14,6 +14,7 @@
 #include <strings.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -47,6 +48,7 @@ struct fetch_call {
     bool handing; /* a callback is running */
     bool closed;  /* … and closed it */
     char reason[CURL_ERROR_SIZE];
+    char socket[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* Unix; empty: none */
 };
 
 /* ---- the library's sockets and timer --------------------------------------------------------- */
@@ -285,6 +287,7 @@ static int set_options(struct fetch_call *call, const struct fetch_request *requ
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 30L);
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 10L);
     if (request->unix_path) {
+        snprintf(call->socket, sizeof(call->socket), "%s", request->unix_path);
         bad += curl->easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_path) != CURLE_OK;
     }
     if (request->is_tunnel) {
@@ -385,8 +388,26 @@ const struct fetch_status *fetch_status(const struct fetch_call *call)
     return &call->status;
 }
 
+/* What the library says without names: it knows no sockets but those of hosts. */
+static void explain(struct fetch_call *call, CURLcode result)
+{
+    const struct curl_api *curl = &call->fetch->curl;
+    struct tidings_error why = {0};
+    char *url = NULL;
+    long number = 0;
+    if (result == CURLE_COULDNT_CONNECT && call->socket[0]) {
+        curl->easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
+        error_errno(&why, number > 0 ? (int)number : ECONNREFUSED, "connect to '%s'", call->socket);
+        snprintf(call->reason, sizeof(call->reason), "%s", why.text);
+    } else if (result == CURLE_URL_MALFORMAT &&
+               curl->easy_getinfo(call->easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url) {
+        snprintf(call->reason, sizeof(call->reason), "'%.160s' is not a URL", url);
+    }
+}
+
 static void end_call(struct fetch_call *call, CURLcode result)
 {
+    explain(call, result);
     if (result == CURLE_OK && call->is_tunnel) {
         call->status.connected = true; /* as long as the library has it */
         return;
