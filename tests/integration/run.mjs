@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Run the integration tests: `node run.mjs [--core | --delivery | --stepped] [FILE…]`. `--core` is the
-// quick subset over HTTP that also runs under the sanitizers, `--delivery` the part of it about what
-// subscribers are sent, which also runs without io_uring, `--stepped` the part that also runs against a
-// host that steps the server. Ends with `# failed in FILE` for each file in which a test failed,
+// Run the integration tests: `node run.mjs [--core] [--client] [--delivery] [--stepped] [FILE…]`. `--core`
+// is the quick subset over HTTP that also runs under the sanitizers, `--client` what the client side adds
+// to that, `--delivery` the part about what subscribers are sent, which also runs without io_uring,
+// `--stepped` the part that also runs against a host that steps the server. Ends with `# failed in FILE` for each file in which a test failed,
 // `# skip K`, `# pass N` and `# fail M`; fails if any did.
 
 import { readdirSync } from 'node:fs';
@@ -20,6 +20,9 @@ const CORE = [
     'legacy-sse', 'tls', 'auth', 'auth-keys',
 ];
 
+// One thread, but strangers' messages.
+const CLIENT = ['cli-client', 'cli-watch', 'cli-sync', 'cli-write', 'client-faithful', 'client-links', 'mirror'];
+
 // What the thread of the turns does: watching directories is another's, signals are the program's.
 const STEPPED = CORE.filter((name) => !['watch', 'schemas', 'tls', 'auth'].includes(name));
 const DELIVERY = ['sessions', 'listen', 'watch', 'options', 'subscriptions'];
@@ -28,9 +31,9 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
 const named = args.filter((arg) => !arg.startsWith('--'));
 const all = readdirSync(here).filter((name) => name.endsWith('.test.mjs'));
-const subsets = { '--core': CORE, '--delivery': DELIVERY, '--stepped': STEPPED };
-const subset = subsets[args.find((arg) => arg in subsets)] ?? null;
-const files = subset?.map((name) => `${name}.test.mjs`) ?? all;
+const subsets = { '--core': CORE, '--client': CLIENT, '--delivery': DELIVERY, '--stepped': STEPPED };
+const subset = args.flatMap((arg) => subsets[arg] ?? []).map((name) => `${name}.test.mjs`);
+const files = subset.length > 0 ? subset : all;
 const chosen = named.length > 0 ? named : files;
 
 const counts = { pass: 0, fail: 0, skip: 0 };
