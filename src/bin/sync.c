@@ -293,11 +293,12 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* May trying again help? */
-static bool may_pass(int code)
+/* May trying again help? The token of a file may be replaced; where that is not what is lacking the
+ * watch ends too. */
+static bool may_pass(const struct sync *s, int code)
 {
-    return code == TIDINGS_E_IO || code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT ||
-           code == TIDINGS_E_BUSY;
+    return (code == TIDINGS_E_DENIED && s->cli.token_file) || code == TIDINGS_E_IO ||
+           code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY;
 }
 
 /* One turn of what is to be done. */
@@ -310,7 +311,7 @@ static int work(struct sync *s, struct tidings_error *err)
     if (rc == 0 && !s->needs_pass) {
         rc = follow(s, err);
     }
-    if (rc < 0 && may_pass(rc)) {
+    if (rc < 0 && may_pass(s, rc)) {
         s->needs_pass = true;
         s->retry_ms = now_ms() + RETRY_MS;
         rc = 0;

@@ -256,7 +256,8 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
         link_session_lost(c, x->id);
         return false;
     }
-    if (!x->is_sse && x->body.len > 0) {
+    /* Of a 401 the body is no answer: it was not the request that was judged. */
+    if (!x->is_sse && x->body.len > 0 && s->status != 401) {
         link_message(c, buf_str(&x->body), x->id, s->status);
     }
     if (x->is_over || resume_later(x, s)) {

@@ -377,7 +377,7 @@ bool outbound_answered(struct tidings_client *c, int64_t id, struct json *root, 
     struct answer a = {.error = jv_get(root, "error"), .status = status};
     if (a.error) {
         error_from_answer(a.error, status, &a.why);
-        if (c->challenge[0] && (status == 401 || status == 403)) { /* says what would help */
+        if (c->challenge[0] && status == 403) { /* says what would help */
             error_from_status(status, tidings_str(c->challenge), &a.why);
         }
     } else {

@@ -35,7 +35,7 @@ static void on_subscribed(void *user, const struct answer *a)
         c->has_watched = c->has_watched || w->is_accepted;
         return;
     }
-    if (a->why.code < 0 && (!a->error || a->status == 401)) {
+    if (a->why.code < 0 && !a->error) {
         client_lose(c, &a->why); /* not a word about the URI */
         return;
     }

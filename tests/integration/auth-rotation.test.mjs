@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 //
-// A watch that outlives its tokens: the file of --token-file is replaced, before the token in it is refused or after,
+// A watch, or a sync, that outlives its tokens: the file of --token-file is replaced, before the token in it is refused or after,
 // and no change is missed.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
+import http from 'node:http';
 import { test } from 'node:test';
 
 import { BRIEF, EXPIRY, start } from './lib/authorization-server.mjs';
+import { defer } from './lib/cleanup.mjs';
 import { bad } from './lib/cli.mjs';
+import { contents } from './lib/mirror.mjs';
+import { MODERN } from './lib/rpc.mjs';
 import { BIN, Program, serve } from './lib/server.mjs';
 import { reloaded, TokenFile } from './lib/tokens.mjs';
 import { Tree } from './lib/tree.mjs';
-import { DEADLINE } from './lib/wait.mjs';
+import { DEADLINE, Inbox } from './lib/wait.mjs';
 
 const REFUSED = /disconnected: the server wants a good token \(HTTP 401\)/;
 const WATCHING = /^watching /;
@@ -109,6 +113,80 @@ test('a token that expires before the next one is there interrupts a watch and n
     held.replace(await token(3600));
     await said(WATCHING);
     await told('meanwhile.txt');
+});
+
+test('a sync whose token expires is in step again when there is another', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('ada');
+    const held = new Held(t, token);
+    const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
+    const mirror = new Tree(t);
+    const args = ['sync', '--token-file', held.path, server.url, server.uri(''), mirror.path];
+    const program = new Program(t, BIN, args, { mayFail: true });
+    const said = (pattern) => program.lines.next((line) => pattern.test(line), `a line like ${pattern}`, 3 * DEADLINE);
+    await said(/in step/);
+    tokens.take(token);
+    await reloaded(server);
+    await said(REFUSED);
+    server.tree.write('b.txt', '2');
+    held.replace(tokens.give('ada'));
+    await reloaded(server);
+    await said(/in step/);
+    assert.deepEqual(contents(mirror.path), { 'a.txt': '1', 'b.txt': '2' });
+});
+
+/** A server with one resource, of which `old` opens everything but its content; `refused` has who tried. */
+async function serveWithout(t, old) {
+    const refused = new Inbox('refusals');
+    const answers = {
+        'server/discover': { supportedVersions: [MODERN], capabilities: { resources: { subscribe: true } } },
+        'resources/list': { resources: [{ uri: 'app:///a', name: 'a' }] },
+        'resources/read': { contents: [{ uri: 'app:///a', text: 'x' }] },
+    };
+    const server = http.createServer(async (req, res) => {
+        let body = '';
+        for await (const part of req.setEncoding('utf8')) {
+            body += part;
+        }
+        const { id, method } = JSON.parse(body);
+        if (method === 'resources/read' && req.headers.authorization === `Bearer ${old}`) {
+            res.writeHead(401, { 'Content-Type': 'application/json', 'WWW-Authenticate': 'Bearer error="invalid_token"' });
+            res.end(JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32001, message: 'no' } }));
+            refused.push(id);
+        } else if (method === 'subscriptions/listen') {
+            const params = { notifications: { resourceSubscriptions: ['app:///'] } };
+            const message = { jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params };
+            res.writeHead(200, { 'Content-Type': 'text/event-stream' }).write(`data: ${JSON.stringify(message)}\n\n`);
+        } else if (answers[method]) {
+            res.writeHead(200, { 'Content-Type': 'application/json' });
+            res.end(JSON.stringify({ jsonrpc: '2.0', id, result: { resultType: 'complete', ...answers[method] } }));
+        } else {
+            res.writeHead(404, { 'Content-Type': 'application/json' });
+            res.end(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: 'no such method' } }));
+        }
+    });
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { url: `http://127.0.0.1:${server.address().port}/mcp`, refused };
+}
+
+test('a sync whose token expires in the middle of a pass makes another, and fails without a file', async (t) => {
+    const { url, refused } = await serveWithout(t, 'old');
+    const held = new Held(t, 'old');
+    const mirror = new Tree(t);
+    const sync = ['sync', url, 'app:///', mirror.path];
+    await bad(t, 77, /wants a good token/, [...sync, '--token', 'old']);
+    await refused.next(() => true, 'a read with the old token');
+    const program = new Program(t, BIN, [...sync, '--token-file', held.path], { mayFail: true });
+    for (const pass of ['first', 'second']) {
+        await refused.next(() => true, `a read with the old token in the ${pass} pass`, 3 * DEADLINE);
+    }
+    held.replace('new');
+    await program.lines.next((line) => line.includes('in step'), 'a whole pass', 3 * DEADLINE);
+    assert.deepEqual(contents(mirror.path), { a: 'x' });
 });
 
 test('a watch that begins with a bad token, or none in the file, fails at once', async (t) => {
