@@ -155,6 +155,7 @@ struct tidings_client_info {
     uint64_t found;      /* updates so far that the client found by comparing */
     uint64_t beats;      /* comments and pings so far, after half a second of silence or more */
     uint64_t beat_ms;    /* the longest silence before one of them; 0: none came */
+    uint64_t reopened; /* legacy HTTP: streams so far that ended in order and were taken up again */
 };
 /* Who answered; NULL: nobody yet. Valid until the next call that asks the server something, and
  * until the callback returns. */

@@ -98,6 +98,7 @@ static void publish(struct tidings_client *c)
         .found = c->compare.found,
         .beats = c->silence.all,
         .beat_ms = c->silence.all_max,
+        .reopened = c->reopened,
     };
 }
 

@@ -78,6 +78,8 @@ static void on_reopen(void *user)
     struct tidings_error why = {0};
     if (http_stream(&h->base, &why) < 0) {
         link_lost(h->base.client, &why);
+    } else {
+        h->base.client->info.public.reopened = ++h->base.client->reopened;
     }
 }
 

@@ -141,6 +141,7 @@ struct tidings_client {
     bool has_watched;       /* at least one URI was ever accepted */
     bool is_interrupted;    /* … and the connection was lost since */
     bool is_streaming;      /* legacy: the server can be heard */
+    uint64_t reopened;      /* streams: tidings_client_info */
     bool is_stale;          /* modern: the set changed since `coming` began */
     bool has_ended;         /* a subscription, in a callback */
     int64_t listen, coming; /* modern: the listen that is heard, the one that shall replace it */

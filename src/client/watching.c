@@ -246,6 +246,7 @@ void link_streaming(struct tidings_client *c, bool is_seamless)
 {
     c->is_interrupted = c->is_interrupted && !is_seamless;
     c->is_streaming = true;
+    silence_heard(c, false); /* what it begins with is no sign of a rhythm */
     if (c->stage == STAGE_READY) {
         legacy_subscribe_all(c);
     }

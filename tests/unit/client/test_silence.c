@@ -61,6 +61,9 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     assert_int_equal(silence_limit(c), 0); /* the next connection has its own */
     silence_begin(c);
     heard_after(c, 1000, true);
+    c->silence.heard_at -= 90000;
+    link_streaming(c, true);
+    silence_heard(c, true); /* it begins with a comment */
     assert_int_equal(c->info.public.beats, 4);
     is_about(c->info.public.beat_ms, 30000);
     silence_end(c);
