@@ -71,6 +71,7 @@ struct heard {
     char reason[PROBE_TEXT];
     uint64_t last_ms;             /* when the last update came, monotonic */
     uint64_t watched_ms, lost_ms; /* when it was accepted; when the connection was lost first */
+    uint64_t reopened;            /* streams before */
 };
 
 /* One era of the server. */
@@ -96,6 +97,7 @@ struct run {
 struct other {
     struct tidings_client *client;   /* NULL: there is none */
     unsigned updates, lists, losses; /* … of the connection */
+    unsigned bare;                   /* lists that do not say whom they are for */
     char uri[120];                   /* of an update */
     bool is_acknowledged;
 };
@@ -143,6 +145,8 @@ int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enoug
 /* Subscribe the run's client and see what the server says to it: r->heard. NULL: not subscribed,
  * and r->heard.reason says why. */
 struct tidings_subscription *probe_subscribe(struct run *r);
+/* How often its stream ended in order and was taken up again since. */
+unsigned probe_reopened(const struct run *r);
 /* Let it hear, into r->heard, for so long, or until an update came. */
 void probe_listen(struct run *r, uint64_t ms, bool until_update);
 /* How long nothing must come before it counts as nothing. */

@@ -5,6 +5,8 @@
  */
 #include <stdlib.h>
 
+#include <tidings/json.h>
+
 #include "probe.h"
 #include "remote.h"
 
@@ -14,7 +16,10 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
 {
     struct other *o = user;
     if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/list_changed"))) {
+        char *id = tidings_json_get(params, "/_meta/io.modelcontextprotocol~1subscriptionId");
         o->lists++;
+        o->bare += id ? 0 : 1;
+        tidings_free(id);
     } else if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/updated"))) {
         char *uri = text_at(params, "/uri");
         snprintf(o->uri, sizeof(o->uri), "%.100s", uri && *uri ? uri : "(none)");
@@ -124,6 +129,9 @@ static void report_lists(struct run *r, const struct other *o, int provoked, boo
     unsigned n = told(r, o);
     if (n > 0 && !is_said) {
         probe_found(r, "list-changed", VERDICT_WARN, "%u came, though it is not advertised", n);
+    } else if (r->is_modern && o->bare > 0) {
+        probe_found(r, "list-changed", VERDICT_FAIL,
+                    "%u of %u came without the subscriptionId of who asked", o->bare, n);
     } else if (n > 0 && provoked) {
         probe_found(r, "list-changed", VERDICT_PASS, "told %llu ms after the list changed",
                     (unsigned long long)took);

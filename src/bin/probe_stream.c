@@ -246,6 +246,10 @@ static void stay_silent(struct run *r)
     } else if (is_changed && h->updates == before) {
         probe_found(r, "idle", VERDICT_FAIL, "open, but a change after %.1f s was not told",
                     (double)r->probe->idle_ms / 1000);
+    } else if (probe_reopened(r) > 0) {
+        probe_found(r, "idle", VERDICT_WARN,
+                    "ended %u times within %.1f s, and was taken up again after Last-Event-ID",
+                    probe_reopened(r), lived);
     } else {
         probe_found(r, "idle", VERDICT_PASS, "lived %.1f s%s", lived,
                     is_changed ? " and told the next change" : "");

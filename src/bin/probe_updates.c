@@ -71,6 +71,9 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     }
     char *id = tidings_json_get(params, "/_meta/io.modelcontextprotocol~1subscriptionId");
     if (is_acknowledgement) {
+        char *cursor = text_at(params, "/_meta/dev.tidings~1cursor");
+        r->has_cursor = r->has_cursor || (cursor && *cursor);
+        tidings_free(cursor);
         h->is_acknowledged = true;
         snprintf(h->id, sizeof(h->id), "%.60s", id ? id : "");
         tidings_free(id);
@@ -160,12 +163,24 @@ static bool is_astray(const struct heard *h, uint64_t *since)
     return *since > 0 && probe_now() - *since >= SILENCE_MS;
 }
 
+static uint64_t reopened(const struct run *r)
+{
+    const struct tidings_client_info *info = tidings_client_info(r->client);
+    return info ? info->reopened : 0;
+}
+
+unsigned probe_reopened(const struct run *r)
+{
+    return (unsigned)(reopened(r) - r->heard.reopened);
+}
+
 struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
     struct tidings_subscribing on = {.fn = on_update, .user = r};
     struct heard *h = &r->heard;
     memset(h, 0, sizeof(*h));
+    h->reopened = reopened(r);
     tidings_client_on_state(r->client, on_state, r);
     tidings_client_on_notification(r->client, on_notification, r);
     struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
@@ -317,6 +332,10 @@ static void report_stream(struct run *r)
     if (h->losses > 0) {
         probe_found(r, "stream", VERDICT_FAIL, "lost %u times, first after %.1f s: %.120s",
                     h->losses, lived, h->reason);
+    } else if (probe_reopened(r) > 0) {
+        probe_found(r, "stream", VERDICT_WARN,
+                    "ended %u times within %.1f s, and was taken up again after Last-Event-ID",
+                    probe_reopened(r), lived);
     } else {
         probe_found(r, "stream", VERDICT_PASS, "open for %.1f s", lived);
     }

@@ -13,6 +13,7 @@ import { Certificates } from './lib/certs.mjs';
 import { PATIENCE } from './lib/explore.mjs';
 import { faulty } from './lib/faulty.mjs';
 import { freePort } from './lib/port.mjs';
+import { relay } from './lib/proxy.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { eventually } from './lib/wait.mjs';
@@ -223,6 +224,10 @@ const faults = {
     early: { acknowledged: /^1 updates came before the acknowledgement$/ },
     misnamed: { subscribe: /the acknowledgement names subscription 4711, not the request it answers$/ },
     astray: { correlated: /^(\d) of \1 updates name subscription "somebody else"; it was acknowledged as \d+$/ },
+    anonymous: {
+        correlated: /^(\d) of \1 updates do not say which subscription they belong to$/,
+        'list-changed': /^1 of 1 came without the subscriptionId of who asked$/,
+    },
     silent: {
         updates: /^0 of 1 changes were told within 1\.0 s; the resource reads differently now$/,
         'list-changed': /^nothing within 1\.0 s; the list reads differently now$/,
@@ -243,6 +248,16 @@ const faults = {
 const isShort = (fault) => ['cutting', 'resetting', 'ending'].includes(fault);
 
 describe('a faulty server', together, () => {
+    test('that is behind a proxy which cuts what is silent is found out', async (t) => {
+        const server = await serve(t, { files });
+        const { url } = await relay(t, server, { idle: 700 });
+        const result = await probe(t, ['--wait', '3s', ...changes(server.tree), '--idle', '3s', url, server.uri('a.txt')]);
+        assert.equal(result.verdict('modern', 'idle'), 'fail', told(result).join('\n'));
+        assert.match(result.came('modern', 'idle'), /^the stream ended after \d\.\d s: the server ended the stream$/);
+        assert.equal(result.verdict('legacy', 'idle'), 'warn', told(result).join('\n'));
+        assert.match(result.came('legacy', 'idle'), /^ended \d times within \d\.\d s, and was taken up again after Last-Event-ID$/);
+    });
+
     for (const [fault, expected] of Object.entries(faults)) {
         test(`that is ${fault} is found out`, async (t) => {
             const url = await faulty(t, fault);

@@ -6,7 +6,8 @@
 //     unfiltered  everybody is told of everything
 //     early       an update comes before the acknowledgement
 //     misnamed    the acknowledgement names another subscription
-//     astray      updates name another subscription
+//     astray      updates name another subscription …
+//     anonymous   … or none
 //     silent      nothing is ever told
 //     cutting     streams are cut in the middle after a while, as by a proxy …
 //     resetting   … or reset
@@ -40,7 +41,8 @@ export async function faulty(t, fault) {
     const put = (stream, message) => stream.res.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`);
     const tell = (stream, method, params = {}) => {
         const id = fault === 'astray' ? 'somebody else' : stream.id;
-        put(stream, { method: `notifications/resources/${method}`, params: { ...params, _meta: { [MINE]: id } } });
+        const _meta = fault === 'anonymous' ? undefined : { [MINE]: id };
+        put(stream, { method: `notifications/resources/${method}`, params: { ...params, _meta } });
     };
     const tellAll = (wants, method, params) => {
         const all = fault === 'silent' ? [] : [...streams];

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// A TCP relay in front of a server that can break every connection at once, as a network does.
+// A TCP relay in front of a server that can break every connection at once, as a network does, and on demand
+// those that are silent for `idle` ms, as proxies do.
 
 import net from 'node:net';
 
 import { defer } from './cleanup.mjs';
 
-export async function relay(t, target) {
+export async function relay(t, target, { idle = 0 } = {}) {
     const pairs = new Set();
     const listener = net.createServer((near) => {
         const far = net.connect(target.port, '127.0.0.1');
         const pair = [near, far];
         pairs.add(pair);
+        near.setTimeout(idle, () => near.destroy());
         for (const socket of pair) {
             socket.on('error', () => {});
             socket.on('close', () => {
