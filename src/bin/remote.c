@@ -11,6 +11,15 @@
 #include "output.h"
 #include "target.h"
 
+/* What the server may have refused: a name, or arguments, that it lists. */
+static const char *refused_hint(const struct cli *cli)
+{
+    const char *name = cli->command->name;
+    return strcmp(name, "call") == 0     ? "'tidings tools -l' lists tools and their arguments"
+           : strcmp(name, "prompt") == 0 ? "'tidings prompts -l' lists prompts and their arguments"
+                                         : NULL;
+}
+
 /* What to do about a failure of something that was asked. */
 static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
 {
@@ -22,7 +31,7 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
     case TIDINGS_E_UNSUPPORTED:
         return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
     case TIDINGS_E_INVALID:
-        return NULL;
+        return was_said ? refused_hint(cli) : NULL;
     default:
         return target_hint(cli, code);
     }

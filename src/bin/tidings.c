@@ -50,7 +50,7 @@ static int fail(const char *command, int code, const char *message, const char *
 int command_unknown(const char *name)
 {
     const char *names[128];
-    char message[192];
+    char message[192], hint[96] = "'tidings help' lists the commands";
     size_t count = 0;
     for (; commands[count] && count + 1 < sizeof(names) / sizeof(names[0]); count++) {
         names[count] = commands[count]->name;
@@ -59,7 +59,14 @@ int command_unknown(const char *name)
     const char *near = suggest(name, names);
     snprintf(message, sizeof(message), "unknown command '%.60s'%s%s%s", name,
              near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
-    return fail(NULL, TIDINGS_E_INVALID, message, "'tidings help' lists the commands");
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(names[i]);
+        if (command_is_group(commands[i]) && strncmp(name, names[i], len) == 0 &&
+            name[len] == ' ') {
+            snprintf(hint, sizeof(hint), "'tidings help %s' lists its commands", names[i]);
+        }
+    }
+    return fail(NULL, TIDINGS_E_INVALID, message, hint);
 }
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)

@@ -27,6 +27,7 @@ const EMPTY = [
     [['read', NOWHERE, 'a:b', '-H', ''], /--header takes LINE, and must not be empty/],
     [['watch', NOWHERE, 'a:b', '--exec', ''], /--exec takes COMMAND, and must not be empty/],
     [['read', '-t', '', 'a:b'], /--target takes SERVER, and must not be empty/],
+    [['entity', 'nope'], /unknown command 'entity nope'\n.*'tidings help entity' lists its commands/],
     [['entity'], /needs one of its commands/],
     [['ls', NOWHERE, '--timeout', '0'], /a time from 1ms to 24h, .*not '0'/],
     [['watch', NOWHERE, 'a:b', '--timeout', '9000h'], /a time from 1ms to 8760h, .*not '9000h'/],
@@ -61,10 +62,11 @@ test('what fails on this side is not blamed on the server', async (t) => {
 });
 
 test('what the server does not have is named', async (t) => {
-    const server = await serve(t, { files: { 'a.txt': '' } });
+    const server = await serve(t, { files: { 'a.txt': '' }, args: ['--change-tools', 'on'] });
     for (const args of [['ls'], ['ls', '-R'], ['tree'], ['stat'], ['read']]) {
         await bad(t, 66, /'x:y': resource not found/, [...args, server.url, 'x:y']);
     }
+    await bad(t, 64, /unknown tool 'nope'.*\n.*'tidings tools -l'/, ['call', server.url, 'nope']);
     const mirror = new Tree(t).at('mirror');
     await bad(t, 66, /refused x:y\/: \S/, ['sync', server.url, 'x:y', mirror]);
 });
