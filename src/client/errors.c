@@ -39,9 +39,8 @@ static int reason_code(struct json *error)
         const char *reason;
         int code;
     } known[] = {
-        {"deleted", TIDINGS_E_GONE},
-        {"not_found", TIDINGS_E_NOTFOUND},
-        {"unknownEntity", TIDINGS_E_NOTFOUND},
+        {"deleted", TIDINGS_E_GONE},         {"not_found", TIDINGS_E_NOTFOUND},
+        {"too_large", TIDINGS_E_LIMIT},      {"unknownEntity", TIDINGS_E_NOTFOUND},
         {"unknownType", TIDINGS_E_NOTFOUND},
     };
     struct tidings_str reason = jv_str(jv_get(jv_get(error, "data"), "reason"));

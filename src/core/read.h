@@ -39,6 +39,7 @@
 #define READ_OUT_OF_RANGE STR("out_of_range")
 #define READ_NOT_ACCEPTABLE STR("not_acceptable")
 #define READ_RULE STR("contents_rule")
+#define READ_TOO_LARGE STR("too_large")
 
 struct read_element {
     const struct tidings_resource *about; /* complete; `size` is that of the whole, -1: not known */

@@ -403,6 +403,9 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
     } else if (code == TIDINGS_E_INVALID && read->options->has_range) {
         read->reason = READ_OUT_OF_RANGE; /* nothing else in a read can be invalid there */
     }
+    if (code == TIDINGS_E_LIMIT) {
+        read->reason = READ_TOO_LARGE;
+    }
     if (code >= 0 && read->unchanged && read->count > 0) {
         read->taker->forget(read);
         read->count = 0;

@@ -23,6 +23,10 @@ test('a read above the cap is a clear error', async (t) => {
     const response = await modern(server, 'resources/read', { uri: server.uri('big.txt') });
     assert.ok(response.json.error, response.text);
     assert.match(response.json.error.message, /4096|large|cap|limit/i);
+    assert.equal(response.json.error.data.reason, 'too_large');
+    const range = { from: 0, to: 4097 };
+    const part = await modern(server, 'resources/read', { uri: server.uri('big.txt'), _meta: { ...meta(), 'dev.tidings/range': range } });
+    assert.equal(part.json.error.data.reason, 'too_large', part.text);
 });
 
 test('JSON nested too deep is refused, the connection lives', async (t) => {

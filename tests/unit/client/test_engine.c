@@ -76,6 +76,8 @@ static void what_is_missing_is_understood_in_every_dialect(void **state)
         {"{\"code\":-32601,\"message\":\"Resource not found\"}", TIDINGS_E_NOTFOUND},
         {"{\"code\":-32001,\"message\":\"x\"}", TIDINGS_E_NOTFOUND},
         {"{\"code\":-32602,\"message\":\"x\",\"data\":{\"reason\":\"deleted\"}}", TIDINGS_E_GONE},
+        {"{\"code\":-32602,\"message\":\"x\",\"data\":{\"uri\":\"a\",\"reason\":\"too_large\"}}",
+         TIDINGS_E_LIMIT},
         {"{\"code\":-32602,\"message\":\"bad cursor\"}", TIDINGS_E_INVALID},
         {"{\"code\":-32601,\"message\":\"x\"}", TIDINGS_E_UNSUPPORTED},
         {"{\"code\":-32603,\"message\":\"x\"}", TIDINGS_E_BUSY},
