@@ -75,8 +75,9 @@ struct cli {
     const char *token, *token_file;
     struct words headers;
     const char *ca_file, *cert_file, *key_file;
-    unsigned era;      /* auto, modern, legacy, or a revision: target.c */
-    bool list_changes; /* set by commands that want to be told when lists change */
+    unsigned era;         /* auto, modern, legacy, or a revision: target.c */
+    uint64_t max_message; /* MiB; 0: that of the client */
+    bool list_changes;    /* set by commands that want to be told when lists change */
 };
 
 /* What shells complete an argument with. */

@@ -63,32 +63,16 @@ int folder_stat(int root, const char *path, struct stat *ret)
     return errnum;
 }
 
-bool folder_holds(int root, const char *path, struct tidings_str bytes)
+/* ---- a file in one step ---------------------------------------------------------------------- */
+
+int folder_begin(int root, int *ret_fd)
 {
-    const char *last;
-    struct stat st;
-    char part[65536];
-    size_t done = 0;
-    int at = open_parent(root, path, &last);
-    int fd = at < 0 ? -1 : openat(at, last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    bool holds =
-        fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes.len;
-    while (holds && done < bytes.len) {
-        ssize_t n = read(fd, part, sizeof(part));
-        holds = n > 0 && (size_t)n <= bytes.len - done &&
-                memcmp(part, bytes.ptr + done, (size_t)n) == 0;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    if (at >= 0) {
-        close(at);
-    }
-    return holds;
+    unlinkat(root, TEMPORARY, 0); /* of one that was killed */
+    *ret_fd = openat(root, TEMPORARY, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return *ret_fd < 0 ? errno : 0;
 }
 
-static int write_all(int fd, struct tidings_str bytes)
+int folder_add(int fd, struct tidings_str bytes)
 {
     while (bytes.len > 0) {
         ssize_t n = write(fd, bytes.ptr, bytes.len);
@@ -101,28 +85,101 @@ static int write_all(int fd, struct tidings_str bytes)
     return 0;
 }
 
-int folder_write(int root, const char *path, struct tidings_str bytes, struct stat *ret)
+/* Up to `len` bytes from the beginning of which `at` were read; 0 also when they cannot be. */
+static size_t read_at(int fd, char *part, size_t len, off_t at)
+{
+    size_t done = 0;
+    for (ssize_t n = 1; n > 0 && done<len; done += n> 0 ? (size_t)n : 0) {
+        n = pread(fd, part + done, len - done, at + (off_t)done);
+    }
+    return done;
+}
+
+static bool same_bytes(int one, int other, off_t size)
+{
+    char a[32768], b[32768];
+    for (off_t at = 0; at < size;) {
+        size_t n = read_at(one, a, sizeof(a), at);
+        if (n == 0 || read_at(other, b, sizeof(b), at) != n || memcmp(a, b, n) != 0) {
+            return false;
+        }
+        at += (off_t)n;
+    }
+    return true;
+}
+
+bool folder_holds(int root, const char *path, int fd)
+{
+    const char *last;
+    struct stat here, there;
+    int at = open_parent(root, path, &last);
+    int own = at < 0 ? -1 : openat(at, last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool holds = own >= 0 && fstat(own, &here) == 0 && S_ISREG(here.st_mode) &&
+                 fstat(fd, &there) == 0 && here.st_size == there.st_size &&
+                 same_bytes(own, fd, here.st_size);
+    if (own >= 0) {
+        close(own);
+    }
+    if (at >= 0) {
+        close(at);
+    }
+    return holds;
+}
+
+/* Is it still what was seen? */
+static bool is_still(int at, const char *name, const struct stat *seen)
+{
+    struct stat st;
+    return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == seen->st_ino &&
+           st.st_size == seen->st_size && st.st_mtim.tv_sec == seen->st_mtim.tv_sec &&
+           st.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
+}
+
+/* Where nothing is; 0 or an errno. */
+static int put_new(int root, int at, const char *name)
+{
+    struct stat st;
+    if (renameat2(root, TEMPORARY, at, name, RENAME_NOREPLACE) == 0) {
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+        return errno;
+    }
+    /* The file system does not know how. */
+    return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? EEXIST
+           : renameat(root, TEMPORARY, at, name) < 0        ? errno
+                                                            : 0;
+}
+
+int folder_put(int root, const char *path, int fd, const struct stat *seen)
 {
     const char *last;
     int at = open_parent(root, path, &last);
-    if (at < 0) {
-        return errno;
-    }
-    unlinkat(root, TEMPORARY, 0); /* of one that was killed */
-    int fd = openat(root, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    int errnum = fd < 0 ? errno : write_all(fd, bytes);
-    if (!errnum && (fstat(fd, ret) < 0 || renameat(root, TEMPORARY, at, last) < 0)) {
-        errnum = errno;
-    }
-    if (fd >= 0) {
-        close(fd);
+    int errnum = at < 0 ? errno : 0;
+    if (errnum == 0 && !seen) {
+        errnum = put_new(root, at, last);
+    } else if (errnum == 0) {
+        errnum = !is_still(at, last, seen)                 ? EEXIST
+                 : renameat(root, TEMPORARY, at, last) < 0 ? errno
+                                                           : 0;
     }
     if (errnum) {
         unlinkat(root, TEMPORARY, 0);
     }
-    close(at);
+    close(fd);
+    if (at >= 0) {
+        close(at);
+    }
     return errnum;
 }
+
+void folder_drop(int root, int fd)
+{
+    unlinkat(root, TEMPORARY, 0);
+    close(fd);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 int folder_make(int root, const char *path)
 {

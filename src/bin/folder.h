@@ -16,11 +16,19 @@
 int folder_open(const char *dir, int *ret_fd);
 
 int folder_stat(int root, const char *path, struct stat *ret);
-/* Does the regular file hold exactly these bytes? */
-bool folder_holds(int root, const char *path, struct tidings_str bytes);
-/* Put a file there in one step: whoever looks sees what was there, or all of it. Its directory has
- * to be there. */
-int folder_write(int root, const char *path, struct tidings_str bytes, struct stat *ret);
+
+/* A file is put there in one step: whoever looks sees what was there, or all of it. Begin one,
+ * which nobody sees under any name of the mirror's, add to it, then put it in its place or drop it.
+ * The descriptor may also be written and read otherwise; close it with one of the two. */
+int folder_begin(int root, int *ret_fd);
+int folder_add(int fd, struct tidings_str bytes);
+/* Does the regular file hold exactly what `fd` does? */
+bool folder_holds(int root, const char *path, int fd);
+/* `seen` is what is to be replaced, NULL: nothing. Where something else is found there in the end,
+ * it stays: EEXIST. The directory of `path` has to be there. */
+int folder_put(int root, const char *path, int fd, const struct stat *seen);
+void folder_drop(int root, int fd);
+
 int folder_make(int root, const char *path);
 int folder_remove(int root, const char *path, bool is_directory);
 

@@ -28,21 +28,39 @@ struct mirror {
     struct tidings_client *client;
     int root;
     bool forces;
+    uint64_t max_message; /* bytes */
     mirror_tell_fn tell;
     void *user;
+    /* state: */
     struct mirror_state state;
     unsigned pass;
+    bool is_passing; /* everything is gone over: what was met since then is there now */
+    char **held;     /* paths below which nothing is known */
+    size_t held_count;
+    bool holds_all;
+    /* for whoever goes over everything: */
+    bool needs_pass; /* what was told does not fit what is known */
+    bool is_broken;  /* an answer was too large, which may have ended the connection */
 };
 
-/* Make it like the resource, reading it unless `etag` ("": not known) says that it is the same.
- * Fails only when the server cannot be asked any more; everything else is told. */
-int mirror_take(struct mirror *m, struct tidings_str uri, const char *etag, bool is_directory,
-                struct tidings_error *err);
-/* The resource, and what is below it, is gone. */
-void mirror_remove(struct mirror *m, struct tidings_str uri);
+/* Go over everything: begin, take and hold, then end it, which removes what was neither taken nor
+ * held; or give it up. */
+void mirror_begin(struct mirror *m);
+void mirror_end(struct mirror *m);
+void mirror_give_up(struct mirror *m);
+
+struct mirror_item {
+    struct tidings_str uri;
+    const char *etag; /* "": not known */
+    int64_t size;     /* -1: not known */
+    bool is_directory;
+};
+/* Make it like the resource, reading it unless the etag says that it is the same. Fails only when
+ * the server cannot be asked any more; everything else is told. */
+int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings_error *err);
 /* What is below the resource is not known: it stays as it was, which is told as a failure. */
 void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why);
-/* Remove what was neither taken nor held since `pass` was raised. */
-void mirror_sweep(struct mirror *m);
+/* The resource, and what is below it, is gone. */
+void mirror_remove(struct mirror *m, struct tidings_str uri);
 
 #endif

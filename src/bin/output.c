@@ -142,6 +142,23 @@ void put_quoted(FILE *out, struct tidings_str text)
     tidings_free(quoted);
 }
 
+bool json_text_begin(struct json_text *t)
+{
+    *t = (struct json_text){0};
+    t->out = open_memstream(&t->text, &t->len);
+    return t->out != NULL;
+}
+
+char *json_text_take(struct json_text *t)
+{
+    bool failed = ferror(t->out) != 0;
+    if (fclose(t->out) != 0 || failed) {
+        free(t->text);
+        t->text = NULL;
+    }
+    return t->text;
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 void put_time(FILE *out, int64_t ms)

@@ -25,6 +25,16 @@ void put_json_text(FILE *out, struct tidings_str json);
 void put_pretty(FILE *out, struct tidings_str json);
 /* A JSON string of this text. */
 void put_quoted(FILE *out, struct tidings_str text);
+/* A JSON text that is put together with put_quoted and the like: begin, write to the stream, take
+ * the text (free it). NULL: no memory. */
+struct json_text {
+    FILE *out;
+    char *text;
+    size_t len;
+};
+bool json_text_begin(struct json_text *t);
+char *json_text_take(struct json_text *t);
+
 /* Unix time as 2026-07-28T10:00:00.012Z. */
 void put_time(FILE *out, int64_t ms);
 /* Blanks up to a column, at least one. */

@@ -155,23 +155,6 @@ bool is_true_at(struct tidings_str json, const char *pointer)
     return is_true;
 }
 
-bool json_text_begin(struct json_text *t)
-{
-    *t = (struct json_text){0};
-    t->out = open_memstream(&t->text, &t->len);
-    return t->out != NULL;
-}
-
-char *json_text_take(struct json_text *t)
-{
-    bool failed = ferror(t->out) != 0;
-    if (fclose(t->out) != 0 || failed) {
-        free(t->text);
-        t->text = NULL;
-    }
-    return t->text;
-}
-
 char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
 {
     bool is_input = strcmp(path, "-") == 0;

@@ -45,16 +45,6 @@ char *text_at(struct tidings_str json, const char *pointer);
 /* Is there a true at `pointer`? */
 bool is_true_at(struct tidings_str json, const char *pointer);
 
-/* A JSON text that is put together with put_quoted and the like: begin, write to the stream, take
- * the text (free it). NULL: no memory. */
-struct json_text {
-    FILE *out;
-    char *text;
-    size_t len;
-};
-bool json_text_begin(struct json_text *t);
-char *json_text_take(struct json_text *t);
-
 /* All of a file, or of standard input for "-", up to `max` bytes; free it. NULL with `err`. */
 char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err);
 

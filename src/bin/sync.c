@@ -21,13 +21,17 @@
 #include "remote.h"
 #include "target.h"
 
-#define CHANGES_MAX 10000u /* that wait; more of them: everything is gone over */
-#define RETRY_MS 5000      /* after a pass that failed, unless the connection is back before */
+#define CHANGES_MAX 10000u   /* that wait; more of them: everything is gone over */
+#define RETRY_MS 5000        /* after a pass that failed, unless the connection is back before */
+#define CALM_MS 60000        /* … after one in which an answer was too large, which may end it */
+#define AGAIN_MAX_MS 3600000 /* what failed is tried again after RETRY_MS, then twice as long … */
+#define MESSAGE_MIB 16u
 
 /* A resource to go to. */
 struct stop {
     char *uri, *etag;
     char *failure; /* NULL, or why what is below it is not known */
+    int64_t size;  /* -1: not known */
     bool is_directory, is_gone;
 };
 
@@ -46,7 +50,9 @@ struct sync {
     struct stops ahead;   /* of a pass */
     struct stops changes; /* that were told of */
     bool needs_pass, is_watching, is_in_step;
-    int64_t retry_ms; /* monotonic: no pass before */
+    int64_t retry_ms;              /* monotonic: no pass before */
+    int64_t calm_ms;               /* … although the connection is back */
+    int64_t again_ms, again_pause; /* when what failed is tried again; 0: nothing did */
     bool shows_progress;
     size_t done, counts[MIRROR_FAILED + 1];
 };
@@ -138,12 +144,37 @@ static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, c
     put_progress(s);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* The state without what is over; else the longer one stays in use. */
+static void compact(struct sync *s)
+{
+    struct tidings_error err = {0};
+    if (mirror_state_compact(&s->mirror.state, &err) < 0) {
+        on_deed(s, MIRROR_FAILED, tidings_str(s->base), err.text);
+    }
+}
+
 /* ---- everything ------------------------------------------------------------------------------ */
+
+static int64_t size_of(struct tidings_str item)
+{
+    char *text = tidings_json_get(item, "/size"), *end = NULL;
+    long long size = text ? strtoll(text, &end, 10) : -1;
+    bool is_known = text && *end == '\0' && size >= 0;
+    tidings_free(text);
+    return is_known ? size : -1;
+}
 
 static int on_entry(void *user, const struct tidings_walk_entry *e)
 {
     struct sync *s = user;
-    struct stop it = {.is_directory = e->has_children};
+    struct stop it = {.is_directory = e->has_children, .size = size_of(e->item)};
     if (e->is_repeated) {
         return 0;
     }
@@ -167,6 +198,7 @@ static int on_item(void *user, struct tidings_str item)
         rc = TIDINGS_E_LIMIT;
     } else if (is_below) {
         struct stop it = {.etag = tidings_json_string(item, "/_meta/dev.tidings~1etag"),
+                          .size = size_of(item),
                           .is_directory = uri[len - 1] == '/'};
         rc = add(&s->ahead, tidings_strn(uri, len), it) ? 0 : TIDINGS_E_NOMEM;
     }
@@ -194,18 +226,27 @@ static size_t not_done(const struct sync *s)
     return s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED];
 }
 
+static int take(struct sync *s, const struct stop *it, struct tidings_error *err)
+{
+    const struct mirror_item item = {.uri = tidings_str(it->uri),
+                                     .etag = it->etag ? it->etag : "",
+                                     .size = it->size,
+                                     .is_directory = it->is_directory};
+    return mirror_take(&s->mirror, &item, err);
+}
+
 static int go_over(struct sync *s, struct tidings_error *err)
 {
     size_t before = not_done(s);
     s->needs_pass = s->is_in_step = false;
-    s->mirror.pass++;
     s->done = 0;
     clear(&s->ahead);
+    clear(&s->changes); /* what was told before is what is looked at now */
+    mirror_begin(&s->mirror);
     int rc = look(s, err);
     for (size_t i = 0; i < s->ahead.count && rc == 0; i++) {
         const struct stop *it = &s->ahead.items[i];
-        rc = mirror_take(&s->mirror, tidings_str(it->uri), it->etag ? it->etag : "",
-                         it->is_directory, err);
+        rc = take(s, it, err);
         if (rc == 0 && it->failure) {
             mirror_hold(&s->mirror, tidings_str(it->uri), it->failure);
         }
@@ -214,8 +255,12 @@ static int go_over(struct sync *s, struct tidings_error *err)
     }
     clear_progress(s);
     if (rc == 0) {
-        mirror_sweep(&s->mirror);
-        rc = mirror_state_compact(&s->mirror.state, err);
+        mirror_end(&s->mirror);
+        compact(s);
+    }
+    mirror_give_up(&s->mirror);
+    if (s->mirror.is_broken) {
+        s->calm_ms = now_ms() + CALM_MS;
     }
     clear(&s->ahead);
     s->is_in_step = rc == 0;
@@ -241,7 +286,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
      * by comparing is not the server's word: a pass looks for itself. */
     if (u->truncated || (is_directory && !is_gone) || (u->synthetic && is_gone) ||
         s->changes.count >= CHANGES_MAX ||
-        !add(&s->changes, u->uri, (struct stop){.is_gone = is_gone})) {
+        !add(&s->changes, u->uri, (struct stop){.size = -1, .is_gone = is_gone})) {
         s->needs_pass = true;
     }
 }
@@ -252,7 +297,7 @@ static void on_state(void *user, const struct tidings_client_event *e)
     if (e->state == TIDINGS_CLIENT_WATCHING || e->state == TIDINGS_CLIENT_GAP) {
         s->is_watching = true;
         s->needs_pass = true;
-        s->retry_ms = 0;
+        s->retry_ms = s->calm_ms;
     } else if (e->state == TIDINGS_CLIENT_REFUSED) {
         fputs("tidings sync: refused ", stderr);
         put_text(stderr, e->uri);
@@ -278,19 +323,16 @@ static int follow(struct sync *s, struct tidings_error *err)
         if (now.items[i].is_gone) {
             mirror_remove(&s->mirror, uri);
         } else {
-            rc = mirror_take(&s->mirror, uri, "", false, err);
+            rc = take(s, &now.items[i], err);
         }
+    }
+    s->needs_pass = s->needs_pass || s->mirror.needs_pass;
+    if (mirror_state_is_long(&s->mirror.state)) {
+        compact(s);
     }
     s->is_in_step = s->is_in_step && rc == 0;
     clear(&now);
     return rc;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* May trying again help? The token of a file may be replaced; where that is not what is lacking the
@@ -301,22 +343,47 @@ static bool may_pass(const struct sync *s, int code)
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY;
 }
 
+/* What failed may be mended by then: a disk that was full, a directory that was denied. */
+static void try_again(struct sync *s, bool is_pass, size_t failed)
+{
+    bool did_fail = s->counts[MIRROR_FAILED] > failed;
+    if (is_pass) {
+        int64_t pause = s->again_pause > 0 ? 2 * s->again_pause : RETRY_MS;
+        s->again_pause = !did_fail ? 0 : pause < AGAIN_MAX_MS ? pause : AGAIN_MAX_MS;
+        s->again_ms = did_fail ? now_ms() + s->again_pause : 0;
+    } else if (did_fail && s->again_ms == 0) {
+        s->again_ms = now_ms() + RETRY_MS;
+    }
+}
+
 /* One turn of what is to be done. */
 static int work(struct sync *s, struct tidings_error *err)
 {
     int rc = 0;
-    if (s->needs_pass && s->is_watching && now_ms() >= s->retry_ms) {
+    size_t failed = s->counts[MIRROR_FAILED];
+    s->needs_pass = s->needs_pass || (s->again_ms > 0 && now_ms() >= s->again_ms);
+    bool is_pass = s->needs_pass && s->is_watching && now_ms() >= s->retry_ms;
+    if (is_pass) {
         rc = go_over(s, err);
     }
     if (rc == 0 && !s->needs_pass) {
         rc = follow(s, err);
     }
+    try_again(s, is_pass, failed);
     if (rc < 0 && may_pass(s, rc)) {
         s->needs_pass = true;
         s->retry_ms = now_ms() + RETRY_MS;
         rc = 0;
     }
     return rc;
+}
+
+/* How long there is nothing to do by itself; negative: for ever. */
+static int idle_ms(const struct sync *s)
+{
+    int64_t at = s->needs_pass && s->is_watching ? s->retry_ms : s->again_ms > 0 ? s->again_ms : -1;
+    int64_t left = at - now_ms();
+    return at < 0 ? -1 : left < 0 ? 0 : left < AGAIN_MAX_MS ? (int)left : AGAIN_MAX_MS;
 }
 
 /* Until it is stopped. */
@@ -327,8 +394,7 @@ static int keep_up(struct sync *s, struct tidings_error *err)
         return err->code;
     }
     for (;;) {
-        bool is_waiting = s->needs_pass && s->is_watching;
-        int rc = tidings_client_step(s->mirror.client, is_waiting ? RETRY_MS : -1, err);
+        int rc = tidings_client_step(s->mirror.client, idle_ms(s), err);
         if (rc <= 0) {
             return rc;
         }
@@ -352,7 +418,15 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
         return tidings_fail(err, is_held ? TIDINGS_E_BUSY : TIDINGS_E_IO, "%.160s: %s", dir,
                             is_held ? "another 'tidings sync' is at work there" : strerror(errnum));
     }
-    return mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
+    int rc = mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
+    if (rc == 0 && s->mirror.state.damaged > 0) {
+        fprintf(
+            stderr,
+            "tidings sync: %zu lines of .tidings-sync are damaged: the files they told of count "
+            "as yours\n",
+            s->mirror.state.damaged);
+    }
+    return rc;
 }
 
 /* The URI with a slash at its end. */
@@ -376,8 +450,13 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     struct sync *s = (struct sync *)cli;
     s->base = base_of(cli->args[0], err);
     s->shows_progress = is_terminal(stderr) && !cli->quiet && !cli->json;
-    s->mirror = (struct mirror){
-        .client = client, .root = -1, .forces = s->forces, .tell = on_deed, .user = s};
+    s->mirror = (struct mirror){.client = client,
+                                .root = -1,
+                                .forces = s->forces,
+                                .max_message =
+                                    (cli->max_message > 0 ? cli->max_message : MESSAGE_MIB) << 20,
+                                .tell = on_deed,
+                                .user = s};
     int rc = s->base ? open_mirror(s, err) : err->code;
     remote_end_after(s->end_ms);
     if (rc == 0) {
@@ -414,6 +493,13 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(forces),
      .help = "replace and remove files although they were changed here"},
+    {.name = "max-message",
+     .kind = OPTION_NUMBER,
+     .offset = AT(cli.max_message),
+     .metavar = "MIB",
+     .help = "largest message accepted, for large files of servers that give no parts (16)",
+     .min = 1,
+     .max = 4096},
     {.name = "timeout",
      .kind = OPTION_TIME,
      .offset = AT(end_ms),

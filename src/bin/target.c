@@ -353,6 +353,7 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .ca_file = cli->ca_file,
         .cert_file = cli->cert_file,
         .key_file = cli->key_file,
+        .max_bytes = (size_t)cli->max_message << 20,
         .version = versions[cli->era],
         .on_stderr = cli->quiet ? drop : NULL,
         .list_changes = cli->list_changes,
