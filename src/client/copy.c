@@ -34,7 +34,8 @@ struct tidings_copy {
     int64_t reading;   /* number of the request; 0: none */
     bool is_whole;     /* … for the entity, not for what became of `from` */
     bool is_wanted;    /* … once more */
-    unsigned refusals; /* of the subscription, in a row */
+    bool is_refused;   /* the subscription was, the last time */
+    unsigned refusals; /* in a row, though the entity can be read */
     unsigned pauses;   /* in a row */
     struct pump_timer next;
     int problem;   /* the code that was told last; 0: none */
@@ -291,10 +292,11 @@ static void on_state(void *user, const struct tidings_client_event *e)
     switch (e->state) {
     case TIDINGS_CLIENT_WATCHING:
         y->refusals = y->pauses = 0;
+        y->is_refused = false;
         break;
     case TIDINGS_CLIENT_REFUSED: /* it is deleted, or that version forgotten */
     case TIDINGS_CLIENT_LOST:
-        y->refusals++;
+        y->is_refused = true;
         tidings_subscription_end(y->subscription);
         y->subscription = NULL;
         read_it(y);
@@ -329,6 +331,7 @@ static int take_content(struct tidings_copy *y, struct tidings_str result,
 static void take_failure(struct tidings_copy *y, const struct tidings_error *err)
 {
     bool has_version = y->from[0] != '\0';
+    y->refusals = 0;
     if (err->code == TIDINGS_E_INVALID && has_version && !y->is_whole) {
         y->from[0] = '\0'; /* the server knows that version no more */
         read_it(y);
@@ -363,10 +366,10 @@ static void on_answer(void *user, struct tidings_str result, const struct tiding
         /* by the program, when it was told */
     } else if (y->is_wanted && strcmp(y->heard, y->from) > 0) {
         read_it(y);
-    } else if (!y->subscription && y->refusals == 0) {
+    } else if (!y->subscription && !y->is_refused) {
         on_next(y);
     } else if (!y->subscription) {
-        if (y->refusals > 1) {
+        if (++y->refusals > 1) {
             tidings_fail(&why, TIDINGS_E_DENIED, "the server does not let '%.200s' be watched",
                          y->uri);
             tell_problem(y, &why);

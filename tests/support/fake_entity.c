@@ -141,6 +141,10 @@ static bool accept(struct entity *e, struct json *options)
     }
     bool ok = !e->refuses && !e->is_deleted && from >= e->oldest && from <= e->current && from > 0;
     e->told = from;
+    if (e->is_deleted && e->returns_after > 0 && --e->returns_after == 0) {
+        e->is_deleted = false;
+        e->current++;
+    }
     return ok;
 }
 

@@ -19,9 +19,10 @@ struct entity {
     int oldest;  /* what was before it is forgotten */
     int told;    /* where the next patch begins */
     bool is_deleted;
-    bool refuses;   /* every subscription */
-    bool is_open;   /* somebody is subscribed */
-    bool overtakes; /* versions come while one is read, and are heard of before it */
+    bool refuses;      /* every subscription */
+    bool is_open;      /* somebody is subscribed */
+    bool overtakes;    /* versions come while one is read, and are heard of before it */
+    int returns_after; /* so many refusals, once it is deleted; 0: it does not */
     int64_t listen;
     char log[4096]; /* what was read, and the baselines of subscriptions */
 };

@@ -217,10 +217,13 @@ static void return_later(bool is_legacy)
     while (e.fake.opened < 2) {
         step(&w);
     }
-    e.is_deleted = false;
-    e.current = 4;
+    e.returns_after = 3; /* so it can be read right after it was refused */
     until(&w, "4\n");
-    assert_string_equal(w.text, "deleted 2\n4\n");
+    until_log(&w, &e, "subscribe 2024-01-01T10:04:00.000Z\n");
+    e.current = 5;
+    entity_tell(&e, true);
+    until(&w, "5\n");
+    assert_string_equal(w.text, "deleted 2\n4\n5\n");
     tidings_client_destroy(w.client);
 }
 
