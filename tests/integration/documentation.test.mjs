@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Whatever the documentation shows is done: commands are typed and must print what the page says,
-// JSON is parsed, configurations are loaded. C is the matter of tools/check-docs. How a page says
-// what is what: lib/pages.mjs.
+// JSON is parsed, configurations are loaded. C, links and names of tests are the matter of
+// tools/check-docs. How a page says what is what: lib/pages.mjs.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -147,31 +147,6 @@ test('what a page shows for CMake is what the installed library is tested with',
                 assert.ok(consumer.includes(essence), `${page}:${block.line}: ${essence} is not in the consumer`);
             });
         }
-    }
-});
-
-/** Where links into a page may lead: its headings, as they are spelled in addresses. */
-const anchors = (file) => new Set([...fs.readFileSync(file, 'utf8').matchAll(/^#+ (.*)$/gm)]
-    .map(([, heading]) => `#${heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')}`));
-
-test('every test that a page names is there, and every page it links to', () => {
-    for (const page of pages(root)) {
-        const text = fs.readFileSync(path.join(root, page), 'utf8');
-        for (const [, name] of text.matchAll(/`([a-z-]+\.test\.mjs)`/g)) {
-            assert.ok(fs.existsSync(path.join(root, 'tests/integration', name)), `${page} names ${name}`);
-        }
-        for (const [, link, place] of text.matchAll(/\]\(([^)#:\s]*)(#[^)]*)?\)/g)) {
-            const file = link ? path.join(root, path.dirname(page), link) : path.join(root, page);
-            assert.ok(fs.existsSync(file), `${page} links to ${link}`);
-            assert.ok(!place || anchors(file).has(place), `${page} links to ${link}${place}`);
-        }
-    }
-});
-
-test('the index of the documentation has every page', () => {
-    const index = fs.readFileSync(path.join(root, 'docs/README.md'), 'utf8');
-    for (const name of fs.readdirSync(path.join(root, 'docs')).filter((file) => /\.md$/.test(file) && file !== 'README.md')) {
-        assert.ok(index.includes(`](${name})`), `docs/README.md does not link to ${name}`);
     }
 });
 
