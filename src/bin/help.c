@@ -169,8 +169,9 @@ void help_print(const struct command *c)
     }
     put_options(c);
     if (c->has_target) {
-        fputs("\nSERVER is a URL (http, https, ws, wss, tcp, unix:PATH, http+unix:PATH) or a name "
-              "that\n'tidings servers' lists; 'tidings help servers' says where names come from.\n",
+        fputs("\nSERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH) or a "
+              "name\nthat 'tidings servers' lists; 'tidings help servers' says where names come "
+              "from.\n",
               stdout);
     }
 }
