@@ -19,8 +19,7 @@
 #include "local_name.h"
 #include "output.h"
 
-#define STATE LOCAL_RESERVED "sync"
-#define STATE_NEW LOCAL_RESERVED "sync-new"
+#define STATE_NEW MIRROR_STATE "-new"
 #define LINE_MAX_BYTES (128u << 10) /* a URI of the longest path, each byte escaped twice */
 #define SPARE_LINES 1000u           /* that are over, before it is worth while to write it anew */
 
@@ -185,7 +184,8 @@ int mirror_state_compact(struct mirror_state *s, struct tidings_error *err)
                     O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     int journal = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     FILE *out = journal >= 0 ? fdopen(fd, "a") : NULL;
-    bool is_good = out && write_all(s, out) && renameat(s->root, STATE_NEW, s->root, STATE) == 0;
+    bool is_good =
+        out && write_all(s, out) && renameat(s->root, STATE_NEW, s->root, MIRROR_STATE) == 0;
     int errnum = errno;
     if (out) {
         fclose(out);
@@ -198,7 +198,8 @@ int mirror_state_compact(struct mirror_state *s, struct tidings_error *err)
         if (journal >= 0) {
             close(journal);
         }
-        return tidings_fail(err, TIDINGS_E_IO, "cannot write %s: %s", STATE, strerror(errnum));
+        return tidings_fail(err, TIDINGS_E_IO, "cannot write %s: %s", MIRROR_STATE,
+                            strerror(errnum));
     }
     if (s->journal >= 0) {
         close(s->journal);
@@ -346,7 +347,7 @@ static int check_base(struct mirror_state *s, struct tidings_str line, struct ti
         rc = tidings_fail(err, TIDINGS_E_PARSE,
                           "%s is damaged: its first line does not say what the directory is the "
                           "mirror of; without that file all that is there counts as yours",
-                          STATE);
+                          MIRROR_STATE);
     } else if (strcmp(w.mirror, s->base) != 0) {
         rc = tidings_fail(err, TIDINGS_E_EXISTS, "the directory is the mirror of %.200s", w.mirror);
     }
@@ -369,7 +370,8 @@ static int load(struct mirror_state *s, FILE *in, struct tidings_error *err)
         s->damaged += is_good ? 0 : 1;
     }
     free(line);
-    return rc == 0 && ferror(in) ? tidings_fail(err, TIDINGS_E_IO, "cannot read %s", STATE) : rc;
+    return rc == 0 && ferror(in) ? tidings_fail(err, TIDINGS_E_IO, "cannot read %s", MIRROR_STATE)
+                                 : rc;
 }
 
 int mirror_state_open(struct mirror_state *s, int root, const char *base, struct tidings_error *err)
@@ -379,14 +381,14 @@ int mirror_state_open(struct mirror_state *s, int root, const char *base, struct
     if (getrandom(&s->seed, sizeof(s->seed), GRND_NONBLOCK) < 0) {
         s->seed = (uint32_t)(uintptr_t)s;
     }
-    int fd = openat(root, STATE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(root, MIRROR_STATE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
         close(fd);
-        return tidings_fail(err, TIDINGS_E_IO, "%s is not a file", STATE);
+        return tidings_fail(err, TIDINGS_E_IO, "%s is not a file", MIRROR_STATE);
     }
     FILE *in = fd >= 0 ? fdopen(fd, "r") : NULL;
     if (!in && errno != ENOENT) {
-        return tidings_fail(err, TIDINGS_E_IO, "cannot read %s: %s", STATE, strerror(errno));
+        return tidings_fail(err, TIDINGS_E_IO, "cannot read %s: %s", MIRROR_STATE, strerror(errno));
     }
     int rc = in ? load(s, in, err) : 0;
     if (in) {

@@ -11,6 +11,7 @@
 
 #include <tidings/types.h>
 
+#define MIRROR_STATE ".tidings-sync"
 #define MIRROR_MAX 100000u
 #define MIRROR_BUCKETS 4096u
 

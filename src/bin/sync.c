@@ -420,13 +420,36 @@ static int open_mirror(struct sync *s, struct tidings_error *err)
     }
     int rc = mirror_state_open(&s->mirror.state, s->mirror.root, s->base, err);
     if (rc == 0 && s->mirror.state.damaged > 0) {
-        fprintf(
-            stderr,
-            "tidings sync: %zu lines of .tidings-sync are damaged: the files they told of count "
-            "as yours\n",
-            s->mirror.state.damaged);
+        fprintf(stderr,
+                "tidings sync: %zu lines of " MIRROR_STATE
+                " are damaged: the files they told of count "
+                "as yours\n",
+                s->mirror.state.damaged);
     }
     return rc;
+}
+
+/* A directory within what it is to be the mirror of would be mirrored into itself without end. That
+ * the server sees this very one, and not one of that name on its machine, shows in our own file. */
+static int check_apart(struct sync *s, struct tidings_error *err)
+{
+    struct tidings_error why = {0};
+    struct stat st;
+    char *uri = NULL, *item = NULL;
+    char *dir = uri_of_argument(s->cli.args[1], &why);
+    if (dir && strncmp(dir, s->base, strlen(s->base)) == 0 &&
+        asprintf(&uri, "%s" MIRROR_STATE, dir) > 0) {
+        item = tidings_client_metadata(s->mirror.client, uri, &why);
+        free(uri);
+    }
+    bool is_within = item && folder_stat(s->mirror.root, MIRROR_STATE, &st) == 0 &&
+                     size_of(tidings_str(item)) == st.st_size;
+    tidings_free(item);
+    free(dir);
+    return is_within
+               ? tidings_fail(err, TIDINGS_E_INVALID,
+                              "%.160s is within what it is to be the mirror of", s->cli.args[1])
+               : 0;
 }
 
 /* The URI with a slash at its end. */
@@ -462,6 +485,9 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     if (rc == 0) {
         tidings_client_on_state(client, on_state, s);
         rc = tidings_client_connect(client, err);
+    }
+    if (rc == 0) {
+        rc = check_apart(s, err);
     }
     if (rc == 0) {
         rc = s->once ? go_over(s, err) : keep_up(s, err);

@@ -419,3 +419,18 @@ test('a damaged state is told, and costs nobody a file', async (t) => {
     fs.writeFileSync(mirror.at('.tidings-sync'), Buffer.concat([state, Buffer.from('{"uri":"file:///to')]));
     assert.match((await once(t, server, mirror.path)).stderr, /1 lines of \.tidings-sync are damaged/);
 });
+
+test('a directory is not mirrored into itself', async (t) => {
+    const server = await serve(t, { files: { a: 'a' } });
+    for (const name of ['m', 'deep/m', '.']) {
+        server.tree.mkdir('deep');
+        const end = await once(t, server, server.tree.at(name));
+        assert.equal(end.code, 64, end.stderr);
+        assert.match(end.stderr, /is within what it is to be the mirror of/);
+        assert.deepEqual(end.did, []);
+    }
+    const elsewhere = new Tree(t);
+    fs.mkdirSync(server.tree.at('apart'));
+    assert.equal((await run(t, ['sync', '--once', server.url, server.uri('apart/'), server.tree.at('m')])).code, 73);
+    assert.equal((await run(t, ['sync', '--once', server.url, server.uri('apart/'), elsewhere.path])).code, 0);
+});
