@@ -49,18 +49,18 @@ async function watch(t, server, held, { url = server.url, args = [] } = {}) {
 const ways = {
     'over HTTP': {},
     'over HTTP in a session': { args: ['--era', 'legacy'], isSeamless: true }, // Last-Event-ID: nothing to say
-    'over WebSocket': { ws: true },
-    'over WebSocket in the legacy era': { ws: true, args: ['--era', 'legacy'] },
+    'over HTTP+SSE': { at: (url) => url.replace('/mcp', '/sse') },
+    'over WebSocket': { at: (url) => url.replace('http', 'ws') },
+    'over WebSocket in the legacy era': { at: (url) => url.replace('http', 'ws'), args: ['--era', 'legacy'] },
 };
 
-for (const [how, { ws, args, isSeamless }] of Object.entries(ways)) {
+for (const [how, { at = (url) => url, args, isSeamless }] of Object.entries(ways)) {
     test(`a watch ${how} goes over three new tokens and misses nothing`, async (t) => {
         const tokens = new TokenFile(t);
         let token = tokens.give('ada');
         const held = new Held(t, token);
-        const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
-        const url = ws ? server.url.replace('http', 'ws') : server.url;
-        const { told, said, program } = await watch(t, server, held, { url, args });
+        const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--legacy-sse'] });
+        const { told, said, program } = await watch(t, server, held, { url: at(server.url), args });
         for (const turn of [1, 2, 3]) {
             const next = tokens.give('ada');
             tokens.take(token);
@@ -82,9 +82,8 @@ for (const [how, { ws, args, isSeamless }] of Object.entries(ways)) {
         const tokens = new TokenFile(t);
         const token = tokens.give('ada');
         const held = new Held(t, token);
-        const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
-        const url = ws ? server.url.replace('http', 'ws') : server.url;
-        const { told, said } = await watch(t, server, held, { url, args });
+        const server = await serve(t, { files: { 'a.txt': '1' }, args: [...tokens.args, '--legacy-sse'] });
+        const { told, said } = await watch(t, server, held, { url: at(server.url), args });
         tokens.take(token);
         await reloaded(server);
         await said(REFUSED);
