@@ -282,7 +282,8 @@ static void start(struct tidings_client *c, struct watch *w)
     }
 }
 
-/* The next watch that wants it. A program that does not take what it is told comes first. */
+/* The next watch that wants it, of those that are heard: what is seen before would hide what was
+ * missed. A program that does not take what it is told comes first. */
 static void on_next(void *user)
 {
     struct tidings_client *c = user;
@@ -295,7 +296,8 @@ static void on_next(void *user)
     }
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
-        if (w->look != LOOK_NONE && w->is_accepted && !w->is_ending) {
+        bool is_heard = w->is_accepted && w->is_judged && !w->is_interrupted;
+        if (w->look != LOOK_NONE && is_heard && !w->is_ending) {
             start(c, w);
             return;
         }
@@ -343,21 +345,23 @@ static void on_verify(void *user)
 
 void compare_judged(struct tidings_client *c)
 {
-    bool all_resume = c->resume.cursor[0] != '\0' || c->settings.no_compare;
+    bool is_modern = c->era == TIDINGS_ERA_MODERN;
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
-        bool resumes = all_resume || resume_has_baseline(w->options);
+        bool resumes = c->settings.no_compare || resume_has_baseline(w->options) ||
+                       (is_modern ? c->resume.cursor[0] != '\0' : w->since != NULL);
         bool is_kept = !resumes || c->settings.verify_ms > 0;
-        bool was_interrupted = c->is_interrupted && !w->is_fresh && !resumes;
+        bool was_interrupted = w->is_interrupted && !resumes;
         if (!w->is_accepted || w->is_ending) {
             continue;
         }
-        w->is_fresh = false;
+        bool is_owed = was_interrupted || w->look == LOOK_AGAIN;
+        w->is_interrupted = false;
         if (!can_look(w)) {
             drop_view(c, &w->view);
             w->look = LOOK_NONE;
         }
-        if (was_interrupted && !w->view) {
+        if (is_owed && !w->view) {
             tell_gap(c, w);
         } else if (was_interrupted) {
             want(c, w, LOOK_AGAIN);

@@ -444,7 +444,6 @@ void client_lose(struct tidings_client *c, const struct tidings_error *why)
         begin(c);
         return;
     }
-    c->is_interrupted = c->has_watched;
     c->loss = reason;
     drop_connection(c, &reason);
     forget_guess(c);
@@ -480,7 +479,6 @@ void link_session_lost(struct tidings_client *c, int64_t id)
     bool was_ready = c->stage == STAGE_READY;
     if (was_ready) {
         c->has_session = false;
-        c->is_interrupted = c->has_watched;
         c->link->ops->forget_session(c->link);
         c->stage = STAGE_IDLE;
         watching_lost(c);
@@ -513,12 +511,13 @@ void client_leave(struct tidings_client *c)
     tidings_fail(&why, TIDINGS_E_CANCELLED, "stopped");
     pump_unset(&c->retry);
     c->stage = STAGE_IDLE;
+    c->has_session = false;
     watching_lost(c);
     outbound_fail_all(c, &why, OUTBOUND_UNSENT | OUTBOUND_SENT);
     uint64_t deadline = clock_monotonic_ms() + 10000; /* links give up much sooner */
     while (c->is_open && !c->link->ops->leave(c->link) && clock_monotonic_ms() < deadline &&
            pump_turn(&c->pump, 100, NULL) == 0) {
     }
-    c->is_open = c->has_session = false;
+    c->is_open = false;
     c->link->ops->close(c->link);
 }

@@ -26,7 +26,7 @@ struct event {
     int64_t received_ms;
     struct tidings_client_event state;
     char *text, *error; /* STATE: URI and reason; ANSWER: result and error; STDERR: what it said */
-    int64_t number;     /* ANSWER, PROGRESS */
+    int64_t number;     /* ANSWER, PROGRESS: of the request; STATE: of the watch, 0: none */
     struct tidings_client_asking asking;
     struct tidings_error why;
 };
@@ -76,6 +76,12 @@ static void remove_event(struct tidings_client *c, struct event *e)
     c->event_bytes -= e->bytes;
 }
 
+static int64_t number_of(struct tidings_client *c, struct tidings_str uri)
+{
+    const struct watch *w = uri.len > 0 ? watching_find(c, uri) : NULL;
+    return w ? (int64_t)w->number : 0;
+}
+
 /* ---- in -------------------------------------------------------------------------------------- */
 
 void event_state(struct tidings_client *c, const struct tidings_client_event *state)
@@ -94,6 +100,7 @@ void event_state(struct tidings_client *c, const struct tidings_client_event *st
     }
     e->state.uri = tidings_str(e->text);
     e->state.reason = tidings_str(e->error);
+    e->number = number_of(c, state->uri);
     append(c, e, state->uri.len + state->reason.len);
 }
 
@@ -228,15 +235,24 @@ void event_call_progress(tidings_client_progress_fn fn, void *user, struct json 
        jv_str(jv_get(params, "message")));
 }
 
+/* Not to those who subscribed since: what became of them is told later. */
+static void deliver_state(struct tidings_client *c, const struct event *e)
+{
+    if (e->number != number_of(c, e->state.uri)) {
+        return;
+    }
+    if (c->on_state) {
+        c->on_state(c->state_user, &e->state);
+    }
+    watching_tell_state(c, &e->state);
+}
+
 static void deliver(struct tidings_client *c, struct event *e)
 {
     struct tidings_str text = tidings_str(e->text ? e->text : "");
     switch (e->kind) {
     case EVENT_STATE:
-        if (c->on_state) {
-            c->on_state(c->state_user, &e->state);
-        }
-        watching_tell_state(c, &e->state);
+        deliver_state(c, e);
         break;
     case EVENT_NOTIFICATION:
         deliver_notification(c, e);

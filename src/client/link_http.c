@@ -54,7 +54,7 @@ static int http_stream(struct link *l, struct tidings_error *err)
     struct http_link *h = http_of(l);
     struct tidings_error why = {0};
     if (h->stream && h->stream->has_head) {
-        link_streaming(l->client, false); /* it was heard all the time */
+        link_streaming(l->client, true); /* it was heard all the time */
     }
     if (h->stream || pump_is_set(&h->reopen)) {
         return 0;

@@ -65,13 +65,17 @@ struct watch {
     char *options; /* JSON object, or NULL */
     struct list subscriptions;
     uint64_t number; /* never used again */
-    int64_t asked;   /* legacy: number of the subscribe under way; modern: of the last listen that
-                      * names it */
+    int64_t asked; /* legacy: number of the subscribe or unsubscribe under way; modern: of the last
+                    * listen that names it */
     bool is_accepted;
     bool is_judged;        /* accepted or refused in the present connection */
     bool was_accepted;     /* … or in one before: it goes on from there */
-    bool is_fresh;         /* accepted for the first time, just now */
+    bool is_interrupted;   /* changes since may have been missed */
     bool is_ending;        /* nobody is left */
+    bool is_named;         /* legacy: the session may know of it … */
+    bool is_leaving;       /* … and shall forget it, before anything else is asked about it */
+    char *since;           /* legacy: where to go on from, NULL: not known */
+    uint64_t accepted_at;  /* legacy: in the present session; 0: not */
     bool is_patient;       /* refused, it is no reason to give up: it is asked for again */
     struct view *view;     /* how it was; NULL: not known */
     enum look look;        /* … or wanted */
@@ -139,7 +143,6 @@ struct tidings_client {
     size_t watch_count;
     uint64_t last_watch;    /* number */
     bool has_watched;       /* at least one URI was ever accepted */
-    bool is_interrupted;    /* … and the connection was lost since */
     bool is_streaming;      /* legacy: the server can be heard */
     uint64_t reopened;      /* streams: tidings_client_info */
     bool is_stale;          /* modern: the set changed since `coming` began */
@@ -148,6 +151,7 @@ struct tidings_client {
     int64_t fading[CLIENT_MAX_FADING]; /* … those that were replaced, heard a little longer */
     struct pump_timer fade;
     struct resume resume;
+    uint64_t cursor_at; /* legacy: when its cursor was told */
     struct compare compare;
     struct silence silence;
     int64_t told_by;            /* modern: the listen whose cursor counts; stays when it is lost */
@@ -266,8 +270,12 @@ void modern_acknowledged(struct tidings_client *c, struct json *params, int64_t 
 void modern_cancelled(struct tidings_client *c, int64_t id); /* by the server */
 void modern_lost(struct tidings_client *c);
 void legacy_subscribe_all(struct tidings_client *c);
-void legacy_subscribe(struct tidings_client *c, struct watch *w);
-void legacy_unsubscribe(struct tidings_client *c, struct watch *w);
+/* What is to be asked about it is asked, if nothing is under way. */
+void legacy_ask(struct tidings_client *c, struct watch *w);
+void legacy_ended(struct tidings_client *c, struct watch *w); /* nobody is left */
+/* The stream goes on, with a gap before it. */
+void legacy_interrupted(struct tidings_client *c, struct watch *w);
+void legacy_lost(struct tidings_client *c, struct watch *w); /* the session */
 
 /* ---- copy.c ---------------------------------------------------------------------------------- */
 

@@ -46,9 +46,14 @@ void resume_interrupted(struct resume *r)
     snprintf(r->life, sizeof(r->life), "%" PRIu64, ++r->lives);
 }
 
+bool resume_is_cursor(struct tidings_str text)
+{
+    return text.len > 0 && text.len < RESUME_MAX_CURSOR && !memchr(text.ptr, '\0', text.len);
+}
+
 void resume_take(struct resume *r, struct tidings_str cursor)
 {
-    if (cursor.len > 0 && cursor.len < RESUME_MAX_CURSOR && !memchr(cursor.ptr, '\0', cursor.len)) {
+    if (resume_is_cursor(cursor)) {
         memcpy(r->cursor, cursor.ptr, cursor.len);
         r->cursor[cursor.len] = '\0';
     }
@@ -147,13 +152,13 @@ bool resume_has_baseline(const char *options)
     return options && strstr(options, "\"baseline\"");
 }
 
-void resume_put_options(const struct resume *r, const char *options, bool is_again, struct buf *out)
+void resume_put_options(const char *options, const char *since, struct buf *out)
 {
     struct json *root = NULL;
     struct tidings_str key;
     struct json *value;
     struct jw w;
-    if (!is_again || r->cursor[0] == '\0' || resume_has_baseline(options)) {
+    if (since[0] == '\0' || resume_has_baseline(options)) {
         buf_puts(out, options ? tidings_str(options) : STR_EMPTY);
         return;
     }
@@ -170,6 +175,6 @@ void resume_put_options(const struct resume *r, const char *options, bool is_aga
         }
         jv_unref(root);
     }
-    jw_put_string(&w, STR("since"), tidings_str(r->cursor));
+    jw_put_string(&w, STR("since"), tidings_str(since));
     jw_end_object(&w);
 }

@@ -30,7 +30,8 @@ struct resume {
 void resume_init(struct resume *r);
 void resume_deinit(struct resume *r);
 
-/* What the newest message of the stream says; empty, or too long to be one: nothing changes. */
+bool resume_is_cursor(struct tidings_str text); /* not empty, nor too long to be one */
+/* What the newest message of the stream says; no cursor: nothing changes. */
 void resume_take(struct resume *r, struct tidings_str cursor);
 /* The connection was lost. */
 void resume_interrupted(struct resume *r);
@@ -43,10 +44,9 @@ bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
 /* Do they name a baseline? That is where to go on from, too, and the program's own. */
 bool resume_has_baseline(const char *options);
 
-/* `options` (a JSON object, or NULL) as they are to be sent to a server that `is_again` asked for
- * the same: with the cursor as `since`, if there is one. Not with a baseline, which is the
- * program's own way to go on. Appends; nothing when nothing is to be said. */
-void resume_put_options(const struct resume *r, const char *options, bool is_again,
-                        struct buf *out);
+/* `options` (a JSON object, or NULL) as they are to be sent to a server that shall go on from the
+ * cursor `since`, "": none. Not with a baseline, which is the program's own way to go on. Appends;
+ * nothing when nothing is to be said. */
+void resume_put_options(const char *options, const char *since, struct buf *out);
 
 #endif

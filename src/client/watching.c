@@ -11,6 +11,7 @@
 
 #include <tidings/json.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/private.h"
@@ -31,6 +32,7 @@ static void drop_watch(struct tidings_client *c, struct watch *w)
     compare_forget(c, w);
     list_remove(&w->link);
     c->watch_count--;
+    mem_free(w->since);
     mem_free(w->uri);
     mem_free(w->options);
     mem_free(w);
@@ -105,6 +107,16 @@ static struct watch *add_watch(struct tidings_client *c, const char *uri, struct
     return w;
 }
 
+/* Whoever asks again is answered again, and told nothing of what was before. */
+static void begin_anew(struct tidings_client *c, struct watch *w)
+{
+    compare_forget(c, w);
+    mem_free(w->since);
+    w->since = NULL;
+    w->number = ++c->last_watch;
+    w->is_ending = w->is_judged = w->is_accepted = w->was_accepted = w->is_interrupted = false;
+}
+
 /* The server hears of it, if it is there. */
 static void ask_for(struct tidings_client *c, struct watch *w)
 {
@@ -114,7 +126,7 @@ static void ask_for(struct tidings_client *c, struct watch *w)
     if (c->era == TIDINGS_ERA_MODERN) {
         modern_changed(c);
     } else if (c->is_streaming) {
-        legacy_subscribe(c, w);
+        legacy_ask(c, w);
     } else {
         watching_ready(c);
     }
@@ -155,7 +167,7 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
     };
     list_append(&w->subscriptions, &s->link);
     if (is_new || w->is_ending) {
-        w->is_ending = w->is_judged = false; /* whoever asks again is answered again */
+        begin_anew(c, w);
         ask_for(c, w);
     }
     return s;
@@ -196,7 +208,7 @@ void watching_sweep(struct tidings_client *c)
                 drop_subscription(s);
             }
         }
-        if (list_empty(&w->subscriptions)) {
+        if (list_empty(&w->subscriptions) && !w->is_leaving) {
             drop_watch(c, w);
         }
     }
@@ -213,10 +225,12 @@ void tidings_subscription_end(struct tidings_subscription *s)
     c->has_ended = true;
     if (!is_used(w) && !w->is_ending) {
         w->is_ending = true;
+        w->is_leaving = w->is_named;
+        compare_forget(c, w);
         if (c->stage == STAGE_READY && c->era == TIDINGS_ERA_MODERN) {
             modern_changed(c);
         } else if (c->stage == STAGE_READY) {
-            legacy_unsubscribe(c, w);
+            legacy_ended(c, w);
         }
     }
     watching_sweep(c);
@@ -244,9 +258,13 @@ void watching_ready(struct tidings_client *c)
 
 void link_streaming(struct tidings_client *c, bool is_seamless)
 {
-    c->is_interrupted = c->is_interrupted && !is_seamless;
     c->is_streaming = true;
     silence_heard(c, false); /* what it begins with is no sign of a rhythm */
+    list_each (it, next, &c->watches) {
+        if (!is_seamless) {
+            legacy_interrupted(c, list_entry(it, struct watch, link));
+        }
+    }
     if (c->stage == STAGE_READY) {
         legacy_subscribe_all(c);
     }
@@ -261,16 +279,16 @@ void watching_lost(struct tidings_client *c)
     silence_end(c);
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
-        int64_t asked = w->asked;
         w->is_judged = false;
         if (c->has_session) {
             continue; /* it goes on when the stream is heard again */
         }
+        if (c->era == TIDINGS_ERA_LEGACY) {
+            legacy_lost(c, w);
+        }
         w->asked = 0;
         w->is_accepted = false;
-        if (c->era == TIDINGS_ERA_LEGACY && asked > 0) {
-            outbound_forget(c, asked);
-        }
+        w->is_interrupted = w->was_accepted;
     }
 }
 
@@ -281,7 +299,7 @@ static void report(struct tidings_client *c, const struct watch *w, enum tidings
         .state = state,
         .uri = tidings_str(w->uri),
         .reason = reason,
-        .again = state == TIDINGS_CLIENT_WATCHING && c->is_interrupted && w->was_accepted,
+        .again = state == TIDINGS_CLIENT_WATCHING && w->is_interrupted,
     };
     event_state(c, &e);
 }
@@ -299,29 +317,28 @@ void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
                                  : TIDINGS_CLIENT_REFUSED,
                reason);
     }
-    w->is_fresh = w->is_fresh || (is_accepted && !w->was_accepted);
     w->was_accepted = w->was_accepted || is_accepted;
 }
 
 void watching_judged(struct tidings_client *c)
 {
     struct tidings_error err;
-    size_t accepted = 0, open = 0;
+    size_t accepted = 0, open = 0, live = 0;
     bool is_patient = false;
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        accepted += w->is_accepted ? 1 : 0;
-        open += !w->is_judged && !w->is_ending ? 1 : 0;
+        live += !w->is_ending;
+        accepted += w->is_accepted && !w->is_ending;
+        open += !w->is_judged && !w->is_ending;
         is_patient = is_patient || w->is_patient;
     }
     if (accepted == 0 && open > 0) {
         return; /* they were not part of what was asked */
     }
-    if (accepted > 0 || c->watch_count == 0 || is_patient) {
+    if (accepted > 0 || live == 0 || is_patient) {
         c->has_watched = c->has_watched || accepted > 0;
         compare_judged(c);
         silence_begin(c);
-        c->is_interrupted = false;
         c->failures = 0;
         return;
     }
@@ -455,8 +472,9 @@ void watching_updated(struct tidings_client *c, struct json *message, int64_t re
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
     bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
     route(c, &u, !is_suspended && !is_state && !u.truncated);
-    if (is_told_by_ours(c, meta)) {
+    if (is_told_by_ours(c, meta) && resume_is_cursor(u.cursor)) {
         resume_take(&c->resume, u.cursor);
+        c->cursor_at = clock_monotonic_ms();
     }
     struct watch *over = is_suspended ? watching_find(c, u.subscribed_uri) : NULL;
     if (over && over->is_accepted) {

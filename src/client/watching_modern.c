@@ -19,7 +19,7 @@ static void put_options(struct jw *j, const struct tidings_client *c)
         struct buf options;
         buf_init(&options, c->settings.max_bytes);
         if (!w->is_ending) {
-            resume_put_options(&c->resume, w->options, w->was_accepted, &options);
+            resume_put_options(w->options, w->was_accepted ? c->resume.cursor : "", &options);
         }
         if (options.failed || options.len == 0) {
             buf_deinit(&options);

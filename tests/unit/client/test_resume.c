@@ -90,11 +90,11 @@ static void the_table_forgets_what_was_told_longest_ago(void **state)
     assert_true(is_new(r, 1, "x://1", "e.5"));
 }
 
-static void put(const struct resume *r, const char *options, bool is_again, const char *expected)
+static void put(const char *options, const char *since, const char *expected)
 {
     struct buf out;
     buf_init(&out, 4096);
-    resume_put_options(r, options, is_again, &out);
+    resume_put_options(options, since, &out);
     assert_int_equal(out.len, strlen(expected));
     assert_memory_equal(out.len > 0 ? buf_str(&out).ptr : "", expected, out.len);
     buf_deinit(&out);
@@ -102,16 +102,13 @@ static void put(const struct resume *r, const char *options, bool is_again, cons
 
 static void options_say_where_to_go_on(void **state)
 {
-    struct resume *r = *state;
-    put(r, NULL, true, "");
-    put(r, "{\"since\":\"u.1\"}", false, "{\"since\":\"u.1\"}");
-    resume_take(r, STR("e.5.2"));
-    put(r, NULL, false, "");
-    put(r, NULL, true, "{\"since\":\"e.5.2\"}");
-    put(r, "{\"since\":\"u.1\"}", false, "{\"since\":\"u.1\"}");
-    put(r, "{\"windowMs\":0,\"since\":\"u.1\",\"initial\":true}", true,
+    (void)state;
+    put(NULL, "", "");
+    put(NULL, "e.5.2", "{\"since\":\"e.5.2\"}");
+    put("{\"since\":\"u.1\"}", "", "{\"since\":\"u.1\"}");
+    put("{\"windowMs\":0,\"since\":\"u.1\",\"initial\":true}", "e.5.2",
         "{\"windowMs\":0,\"since\":\"e.5.2\"}");
-    put(r, "{\"baseline\":\"t\"}", true, "{\"baseline\":\"t\"}");
+    put("{\"baseline\":\"t\"}", "e.5.2", "{\"baseline\":\"t\"}");
 }
 
 static void a_cursor_is_what_was_said_last(void **state)

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * By chance, with servers of the legacy era over Streamable HTTP: requests that overtake one
+ * another, that are not handled, or whose answer is lost; streams that break or end in order;
+ * sessions that are forgotten; servers that begin again. With event ids, with cursors, with both,
+ * with neither. And over lines, where the connection is the session. See support/client_model.h.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/client_model.h"
+#include "support/fake_fetch.h"
+#include "support/fake_link.h"
+
+#define SESSIONS 64
+#define EVENTS 512
+#define EVENT_BYTES 448
+
+struct session {
+    bool is_alive;
+    bool names[MODEL_SLOTS];
+    int held[MODEL_SLOTS][MODEL_URIS]; /* the first change that is held back, 0: none */
+    struct fetch_call *stream;         /* NULL: nobody hears it */
+    bool is_line;                      /* the connection hears it */
+    char log[EVENTS][EVENT_BYTES];     /* with event ids: what was said, number 1 first */
+    int logged;
+};
+
+struct server {
+    struct model *model;
+    struct fake_net net;
+    struct fake fake;
+    struct session sessions[SESSIONS];
+    int count;
+    bool has_events;
+};
+
+static struct server server;
+
+static struct session *latest(void)
+{
+    return server.count > 0 ? &server.sessions[server.count - 1] : NULL;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void send_event(const struct session *s, int number)
+{
+    char text[1024];
+    if (server.has_events) {
+        snprintf(text, sizeof(text), "id: %d\ndata: %s\n\n", number, s->log[number - 1]);
+    } else {
+        snprintf(text, sizeof(text), "data: %s\n\n", s->log[0]);
+    }
+    fake_call_bytes(s->stream, text);
+}
+
+/* What nobody hears is lost, unless it is kept for whoever comes back. */
+static void say(struct session *s, const char *text)
+{
+    if (s->is_line) {
+        fake_say(&server.fake, text);
+        return;
+    }
+    s->logged = server.has_events ? s->logged : 0;
+    if (s->logged == EVENTS || strlen(text) >= EVENT_BYTES) {
+        abort();
+    }
+    snprintf(s->log[s->logged++], EVENT_BYTES, "%s", text);
+    if (s->stream) {
+        send_event(s, s->logged);
+    }
+}
+
+static int cursor_of(const struct model *m, const struct session *s)
+{
+    int cursor = m->seq;
+    for (int k = 0; k < MODEL_SLOTS * MODEL_URIS; k++) {
+        int held = s->held[k / MODEL_URIS][k % MODEL_URIS];
+        cursor = held > 0 && held <= cursor ? held - 1 : cursor;
+    }
+    return cursor;
+}
+
+static void say_update(struct model *m, struct session *s, int slot, int uri)
+{
+    char text[512];
+    model_put_update(m, text, slot, uri, 0, cursor_of(m, s));
+    say(s, text);
+}
+
+static void flush(struct model *m, struct session *s, int slot)
+{
+    for (int i = 0; i < MODEL_URIS; i++) {
+        if (s->held[slot][i] > 0) {
+            s->held[slot][i] = 0;
+            say_update(m, s, slot, i);
+        }
+    }
+}
+
+static void settle(struct model *m)
+{
+    for (int k = 0; k < server.count * MODEL_SLOTS; k++) {
+        struct session *s = &server.sessions[k / MODEL_SLOTS];
+        if (s->is_alive) {
+            flush(m, s, k % MODEL_SLOTS);
+        }
+    }
+}
+
+static void hold(const struct model *m, struct session *s, int slot, int uri)
+{
+    if (s->is_alive && s->names[slot] && s->held[slot][uri] == 0) {
+        s->held[slot][uri] = m->seq;
+    }
+}
+
+/* What is owed for one change is known before any of it is told: see cursor_of. */
+static void changed(struct model *m, int uri)
+{
+    for (int k = 0; k < server.count; k++) {
+        struct session *s = &server.sessions[k];
+        hold(m, s, uri, uri);
+        hold(m, s, MODEL_ROOT, uri);
+        if (m->is_calm || model_roll(m, 3) > 0) {
+            flush(m, s, uri);
+        }
+        if (m->is_calm || model_roll(m, 3) > 0) {
+            flush(m, s, MODEL_ROOT);
+        }
+    }
+}
+
+/* ---- methods --------------------------------------------------------------------------------- */
+
+static struct session *begin_session(bool is_line)
+{
+    if (server.count == SESSIONS) {
+        abort();
+    }
+    struct session *s = &server.sessions[server.count++];
+    memset(s, 0, sizeof(*s));
+    s->is_alive = true;
+    s->is_line = is_line;
+    return s;
+}
+
+/* The result, as JSON. */
+static void subscribe(struct model *m, struct session *s, struct json *params, char out[512])
+{
+    int slot = model_slot(jv_str(jv_get(params, "uri")));
+    int since = model_since(m, jv_get(jv_get(params, "_meta"), "dev.tidings/options"));
+    char place[128], text[512];
+    s->names[slot] = true;
+    for (int i = 0; since >= 0 && i < MODEL_URIS; i++) {
+        int *held = &s->held[slot][i];
+        if (model_covers(slot, i) && m->values[i] > since) {
+            *held = *held > 0 && *held <= since ? *held : since + 1;
+        }
+    }
+    model_put_place(m, place, 0, cursor_of(m, s));
+    snprintf(out, 512, "{\"_meta\":{%s\"x\":0}}", place);
+    if (since == -2) {
+        model_put_truncated(m, text, slot, 0, cursor_of(m, s));
+        say(s, text);
+    }
+    if (since != -1) {
+        flush(m, s, slot);
+    }
+}
+
+/* false: it wants no answer. */
+static bool answer(struct model *m, struct session *s, const char *method, struct json *params,
+                   char out[512])
+{
+    if (model_put_answer(m, out, method, params)) {
+        return true;
+    }
+    snprintf(out, 512, "{}");
+    if (strcmp(method, "initialize") == 0) {
+        snprintf(out, 512,
+                 "{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"resources\":"
+                 "{\"subscribe\":true}},\"serverInfo\":{\"name\":\"old\",\"version\":\"1\"}}");
+    } else if (strcmp(method, "resources/subscribe") == 0) {
+        subscribe(m, s, params, out);
+    } else if (strcmp(method, "resources/unsubscribe") == 0) {
+        int slot = model_slot(jv_str(jv_get(params, "uri")));
+        s->names[slot] = false;
+        memset(s->held[slot], 0, sizeof(s->held[slot]));
+    }
+    return strncmp(method, "notifications/", 14) != 0;
+}
+
+/* ---- HTTP ------------------------------------------------------------------------------------ */
+
+static struct session *find_session(const struct fetch_call *call)
+{
+    const char *id = fake_call_header(call, "Mcp-Session-Id");
+    struct session *s = id ? &server.sessions[strtol(id + 2, NULL, 10)] : NULL;
+    return s && s->is_alive ? s : NULL;
+}
+
+static void reply(struct fetch_call *call, long status, const char *session)
+{
+    fake_call_head(call, status, "text/plain", session);
+    fake_call_end(call);
+}
+
+static void on_get(struct model *m, struct session *s, struct fetch_call *call)
+{
+    const char *last = fake_call_header(call, "Last-Event-ID");
+    if (s->stream) {
+        fake_call_end(s->stream); /* one is enough */
+    }
+    fake_call_head(call, 200, "text/event-stream", "");
+    s->stream = call;
+    if (last) {
+        for (int n = (int)strtol(last, NULL, 10) + 1; n <= s->logged; n++) {
+            send_event(s, n);
+        }
+    } else if (server.has_events && model_roll(m, 2) == 0) {
+        char text[64];
+        snprintf(text, sizeof(text), "id: %d\ndata:\n\n", s->logged);
+        fake_call_bytes(call, text);
+    }
+}
+
+static void on_post(struct model *m, struct fetch_call *call, struct json *root)
+{
+    struct session *s = find_session(call);
+    char method[64], result[512], text[640], id[16] = "";
+    snprintf(method, sizeof(method), "%.*s", STR_ARG(jv_str(jv_get(root, "method"))));
+    if (strcmp(method, "server/discover") == 0) {
+        reply(call, 400, "");
+        return;
+    }
+    if (strcmp(method, "initialize") == 0) {
+        s = begin_session(false);
+        snprintf(id, sizeof(id), "s-%d", server.count - 1);
+    } else if (!s) {
+        reply(call, 404, "");
+        return;
+    }
+    if (!answer(m, s, method, jv_get(root, "params"), result)) {
+        reply(call, 202, "");
+        return;
+    }
+    bool is_stream = model_roll(m, 3) == 0;
+    snprintf(text, sizeof(text), "%s{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":%s}%s",
+             is_stream ? "data: " : "", jv_int(jv_get(root, "id")), result,
+             is_stream ? "\n\n" : "");
+    fake_call_head(call, 200, is_stream ? "text/event-stream" : "application/json", id);
+    fake_call_bytes(call, text);
+    fake_call_end(call);
+}
+
+static void on_call(void *user, struct fetch_call *call)
+{
+    struct model *m = user;
+    struct session *s = find_session(call);
+    struct json *root = NULL;
+    unsigned luck = m->is_calm ? 24 : model_roll(m, 25);
+    if (luck == 0) {
+        fake_call_cut(call, 0); /* not handled */
+    } else if (strcmp(fake_call_method(call), "POST") == 0) {
+        if (jv_parse(fake_call_body(call), JSON_MAX_DEPTH, &root, NULL) < 0) {
+            abort();
+        }
+        on_post(m, call, root);
+        jv_unref(root);
+        if (luck == 1) {
+            fake_call_cut(call, 0); /* handled, and nobody knows */
+        }
+    } else if (!s) {
+        reply(call, 404, "");
+    } else if (strcmp(fake_call_method(call), "DELETE") == 0) {
+        s->is_alive = false;
+        reply(call, 204, "");
+    } else {
+        on_get(m, s, call);
+    }
+}
+
+static void on_close(void *user, struct fetch_call *call)
+{
+    (void)user;
+    for (int k = 0; k < server.count; k++) {
+        struct session *s = &server.sessions[k];
+        s->stream = s->stream == call ? NULL : s->stream;
+    }
+}
+
+static unsigned draw(void *user, unsigned sides)
+{
+    return model_roll(user, sides);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void serving(struct fake *f, const char *method, int64_t id, struct json *message)
+{
+    struct model *m = f->user;
+    struct session *s = latest();
+    char result[512];
+    f->log[0] = '\0';
+    if (!m->is_calm && model_roll(m, 12) == 0) {
+        fake_say(f, NULL); /* whatever it was, it is not answered */
+        if (s) {
+            s->is_alive = false;
+        }
+    } else if (strcmp(method, "server/discover") == 0) {
+        fake_error(f, id, -32601, "what?");
+    } else {
+        s = strcmp(method, "initialize") == 0 ? begin_session(true) : s;
+        if (answer(m, s, method, jv_get(message, "params"), result)) {
+            fake_result(f, id, result);
+        }
+    }
+}
+
+/* ---- what it does by itself ------------------------------------------------------------------ */
+
+/* In order, or in the middle of what is on its way. */
+static void end_stream(struct model *m, struct session *s, bool is_cut)
+{
+    struct fetch_call *stream = s->stream;
+    s->stream = NULL;
+    if (s->is_line && s->is_alive) {
+        fake_say(&server.fake, NULL);
+        s->is_alive = false;
+    } else if (stream && is_cut) {
+        fake_call_cut(stream, model_roll(m, (unsigned)fake_call_pending(stream) + 1));
+    } else if (stream) {
+        fake_call_end(stream);
+    }
+}
+
+static void fault(struct model *m)
+{
+    unsigned kind = model_roll(m, 14);
+    int slot = (int)model_roll(m, MODEL_SLOTS), uri = slot % MODEL_URIS;
+    struct session *s = latest();
+    if (!s || !s->is_alive) {
+        return;
+    }
+    if (kind < 6) {
+        flush(m, s, slot);
+    } else if (kind < 9 && s->names[slot] && s->held[slot][uri] == 0 && m->values[uri] > 0) {
+        say_update(m, s, slot, uri); /* once more */
+    } else if (kind < 10) {
+        end_stream(m, s, true);
+    } else if (kind < 11) {
+        end_stream(m, s, false);
+    } else if (kind < 12) {
+        end_stream(m, s, model_roll(m, 2) == 0);
+        s->is_alive = false;
+    } else if (kind < 13) {
+        end_stream(m, s, true);
+        s->is_alive = false;
+        model_begin_epoch(m);
+    }
+}
+
+static struct tidings_client *start_http(struct model *m, const struct tidings_client_options *o)
+{
+    server.count = 0;
+    server.net =
+        (struct fake_net){.on_call = on_call, .on_close = on_close, .draw = draw, .user = m};
+    fake_net_use(&server.net);
+    return tidings_client_create("http://127.0.0.1:1/mcp", o, NULL);
+}
+
+static struct tidings_client *start_lines(struct model *m, const struct tidings_client_options *o)
+{
+    server.count = 0;
+    return fake_client(&server.fake, serving, m, o);
+}
+
+static void allow(struct model *m)
+{
+    if (server.net.fetch) {
+        fake_net_allow(&server.net, m->is_calm ? 1000000 : 1 + model_roll(m, 6));
+    }
+}
+
+static bool is_asking(const struct tidings_client *c)
+{
+    list_each (it, next, &c->watches) {
+        if (list_entry(it, struct watch, link)->asked > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool http_is_at_rest(const struct model *m)
+{
+    const struct session *s = latest();
+    bool is_heard = s && s->is_alive && s->stream;
+    return fake_net_is_quiet(&server.net) && !is_asking(m->client) &&
+           (m->client->watch_count == 0 || (m->client->is_streaming && is_heard));
+}
+
+static bool lines_are_at_rest(const struct model *m)
+{
+    return list_empty(&server.fake.said) && !is_asking(m->client);
+}
+
+static bool tells(const struct model *m, int slot)
+{
+    const struct session *s = latest();
+    (void)m;
+    return s && s->is_alive && s->names[slot];
+}
+
+static void http_left(struct model *m)
+{
+    const struct session *s = latest();
+    (void)m;
+    assert_true(s && !s->is_alive); /* it took its leave */
+    assert_null(server.net.fetch);
+}
+
+static void lines_left(struct model *m)
+{
+    (void)m;
+}
+
+static const struct model_ops http = {
+    .start = start_http,
+    .changed = changed,
+    .fault = fault,
+    .settle = settle,
+    .allow = allow,
+    .is_at_rest = http_is_at_rest,
+    .tells = tells,
+    .left = http_left,
+};
+
+static const struct model_ops lines = {
+    .start = start_lines,
+    .changed = changed,
+    .fault = fault,
+    .settle = settle,
+    .allow = allow,
+    .is_at_rest = lines_are_at_rest,
+    .tells = tells,
+    .left = lines_left,
+};
+
+static void play_http(const char *name, bool has_events, bool has_cursor, bool has_version)
+{
+    server.has_events = has_events;
+    model_play_all(&(struct model){
+        .ops = &http, .name = name, .has_cursor = has_cursor, .has_version = has_version});
+}
+
+static void with_event_ids_and_cursors_nothing_is_missed_or_told_twice(void **state)
+{
+    (void)state;
+    play_http("event ids and cursors", true, true, true);
+}
+
+static void with_event_ids_alone_nothing_is_missed_or_told_twice(void **state)
+{
+    (void)state;
+    play_http("event ids", true, false, true);
+}
+
+static void with_cursors_alone_nothing_is_missed_or_told_twice(void **state)
+{
+    (void)state;
+    play_http("cursors", false, true, true);
+}
+
+static void with_neither_nothing_is_missed(void **state)
+{
+    (void)state;
+    play_http("neither", false, false, true);
+}
+
+static void without_versions_nothing_is_missed(void **state)
+{
+    (void)state;
+    play_http("event ids, no versions", true, false, false);
+    play_http("nothing but updates", false, false, false);
+}
+
+static void over_lines_nothing_is_missed(void **state)
+{
+    (void)state;
+    server.net.fetch = NULL;
+    model_play_all(&(struct model){
+        .ops = &lines, .name = "lines with cursors", .has_cursor = true, .has_version = true});
+    model_play_all(&(struct model){.ops = &lines, .name = "lines", .has_version = true});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_event_ids_and_cursors_nothing_is_missed_or_told_twice),
+        cmocka_unit_test(with_event_ids_alone_nothing_is_missed_or_told_twice),
+        cmocka_unit_test(with_cursors_alone_nothing_is_missed_or_told_twice),
+        cmocka_unit_test(with_neither_nothing_is_missed),
+        cmocka_unit_test(without_versions_nothing_is_missed),
+        cmocka_unit_test(over_lines_nothing_is_missed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
