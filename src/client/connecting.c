@@ -276,6 +276,9 @@ static void initialize(struct tidings_client *c)
     c->era = TIDINGS_ERA_LEGACY;
     c->stage = STAGE_ASKING;
     c->has_info = false;
+    if (c->link->ops->forget_session) {
+        c->link->ops->forget_session(c->link); /* of an attempt that came so far and no further */
+    }
     buf_init(&params, 4096);
     jw_init(&w, &params);
     jw_begin_object(&w);
@@ -472,11 +475,11 @@ void link_lost(struct tidings_client *c, const struct tidings_error *why)
     }
 }
 
-void link_session_lost(struct tidings_client *c, int64_t id)
+void link_session_lost(struct tidings_client *c, int64_t id, bool is_present)
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_CLOSED, "the session has ended");
-    bool was_ready = c->stage == STAGE_READY;
+    bool was_ready = is_present && c->stage == STAGE_READY;
     if (was_ready) {
         c->has_session = false;
         c->link->ops->forget_session(c->link);
@@ -487,6 +490,7 @@ void link_session_lost(struct tidings_client *c, int64_t id)
         outbound_fail(c, id, 404, &why);
     }
     if (!was_ready) {
+        outbound_send_all(c); /* in the session that there is by now */
         return;
     }
     if (c->failures++ == 0) {

@@ -206,7 +206,7 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
         return;
     }
     if (is_session_lost(x, s->status)) {
-        link_session_lost(client_of(x), 0);
+        link_session_lost(client_of(x), 0, true);
         return;
     }
     if (reopen_later(h, s)) {
@@ -253,7 +253,7 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
         return false;
     }
     if (x->id > 0 && is_session_lost(x, s->status)) {
-        link_session_lost(c, x->id);
+        link_session_lost(c, x->id, x->session == x->http->sessions);
         return false;
     }
     /* Of a 401 the body is no answer: it was not the request that was judged. */
@@ -361,6 +361,7 @@ struct exchange *exchange_begin(struct http_link *h, const char *method,
     x->is_tracked = m && m->is_tracked;
     x->is_standalone = !m && strcmp(method, "GET") == 0;
     x->had_session = h->session[0] != '\0';
+    x->session = h->sessions;
     x->retry_ms = -1;
     buf_init(&x->body, max);
     buf_init(&x->token, CLIENT_MAX_TOKEN_LINE);

@@ -22,6 +22,7 @@ struct http_link {
     struct pump_timer reopen;
     int64_t retry_ms; /* what the server asked for; negative: nothing */
     char session[512];
+    unsigned sessions; /* how many there were before */
     struct buf last_event_id;
     struct exchange *leaving;
     bool has_left;
@@ -44,9 +45,10 @@ struct exchange {
     bool is_standalone;
     bool is_tracked;
     bool had_session;
-    bool is_renewed; /* another token was shown, since the first was refused */
-    bool is_busy;    /* one of its functions is running */
-    bool is_over;    /* … and is the last one */
+    unsigned session; /* … the one after so many */
+    bool is_renewed;  /* another token was shown, since the first was refused */
+    bool is_busy;     /* one of its functions is running */
+    bool is_over;     /* … and is the last one */
 };
 
 /* `m` NULL: GET (the stream) or DELETE, without a message. NULL with an error. */

@@ -77,8 +77,9 @@ void link_message(struct tidings_client *c, struct tidings_str text, int64_t exc
 /* There will be no answer to this request. */
 void link_unanswered(struct tidings_client *c, int64_t id, long status,
                      const struct tidings_error *why);
-/* The server does not know the session any more; the request, 0: none, was not handled. */
-void link_session_lost(struct tidings_client *c, int64_t id);
+/* The server does not know the session any more, the present one or one before; the request, 0:
+ * none, was not handled. */
+void link_session_lost(struct tidings_client *c, int64_t id, bool is_present);
 /* The server can be heard; `is_seamless`: nothing since the stream before was missed. */
 void link_streaming(struct tidings_client *c, bool is_seamless);
 void link_delivered(struct tidings_client *c, const struct tidings_error *why); /* code 0: it is */

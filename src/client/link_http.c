@@ -119,6 +119,7 @@ static void http_forget_session(struct link *l)
     struct http_link *h = http_of(l);
     pump_unset(&h->reopen);
     http_hang_up(l);
+    h->sessions += h->session[0] != '\0';
     h->session[0] = '\0';
     h->retry_ms = -1;
     buf_clear(&h->last_event_id);

@@ -74,6 +74,7 @@ struct watch {
     bool is_ending;        /* nobody is left */
     bool is_named;         /* legacy: the session may know of it … */
     bool is_leaving;       /* … and shall forget it, before anything else is asked about it */
+    bool is_doubtful;      /* … and knew of it before it was asked last, perhaps */
     char *since;           /* legacy: where to go on from, NULL: not known */
     uint64_t accepted_at;  /* legacy: in the present session; 0: not */
     bool is_patient;       /* refused, it is no reason to give up: it is asked for again */
@@ -276,6 +277,8 @@ void legacy_ended(struct tidings_client *c, struct watch *w); /* nobody is left 
 /* The stream goes on, with a gap before it. */
 void legacy_interrupted(struct tidings_client *c, struct watch *w);
 void legacy_lost(struct tidings_client *c, struct watch *w); /* the session */
+/* An update of this very watch says how far the stream is. */
+void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor);
 
 /* ---- copy.c ---------------------------------------------------------------------------------- */
 

@@ -113,6 +113,7 @@ static void begin_anew(struct tidings_client *c, struct watch *w)
     compare_forget(c, w);
     mem_free(w->since);
     w->since = NULL;
+    w->accepted_at = 0;
     w->number = ++c->last_watch;
     w->is_ending = w->is_judged = w->is_accepted = w->was_accepted = w->is_interrupted = false;
 }
@@ -405,6 +406,7 @@ static void route(struct tidings_client *c, struct tidings_client_update *u, boo
         u->subscribed_uri.len > 0 ? watching_find(c, u->subscribed_uri) : watching_find(c, u->uri);
     if (w && !w->is_ending) {
         tell(c, w, u, is_guarded);
+        legacy_told(c, w, u->cursor);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);

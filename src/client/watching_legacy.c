@@ -6,7 +6,8 @@
  *
  * Requests may overtake one another, so about one URI there is one at a time; and the answer to one
  * may overtake what is told on the stream. So a cursor that is told there holds for a URI only when
- * it was accepted a while before: what was told earlier may not take it into account.
+ * it was accepted a while before, or is what the message is about: what was told earlier may not
+ * take it into account.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -43,6 +44,14 @@ static void keep_place(struct watch *w, struct tidings_str cursor)
     if (text) { /* else the one before is good enough: something is told twice */
         mem_free(w->since);
         w->since = text;
+    }
+}
+
+void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor)
+{
+    bool is_early = clock_monotonic_ms() < w->accepted_at + COMPARE_SETTLE_MS;
+    if (c->era == TIDINGS_ERA_LEGACY && w->accepted_at > 0 && is_early && !w->is_doubtful) {
+        keep_place(w, cursor);
     }
 }
 
@@ -83,8 +92,8 @@ void legacy_lost(struct tidings_client *c, struct watch *w)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static int64_t ask_about(struct tidings_client *c, struct watch *w, const char *method,
-                         answer_fn fn, struct tidings_str options)
+static void ask_about(struct tidings_client *c, struct watch *w, const char *method, answer_fn fn,
+                      struct tidings_str options)
 {
     struct buf params;
     struct jw j;
@@ -105,10 +114,9 @@ static int64_t ask_about(struct tidings_client *c, struct watch *w, const char *
                                : outbound_start(c, &a, &err);
     buf_deinit(&params);
     w->asked = id > 0 ? id : 0;
-    if (id < 0) {
+    if (id < 0 && !w->is_leaving) { /* leaving is tried again when the stream is heard again */
         watching_judge(c, w, false, tidings_str(err.text));
     }
-    return id;
 }
 
 /* The server has it now, or not. */
@@ -175,8 +183,9 @@ static void subscribe(struct tidings_client *c, struct watch *w)
     if (options.failed) {
         watching_judge(c, w, false, STR("the options are too long"));
     } else {
+        w->is_doubtful = w->is_named;
         w->is_named = true;
-        (void)ask_about(c, w, "resources/subscribe", on_subscribed, buf_str(&options));
+        ask_about(c, w, "resources/subscribe", on_subscribed, buf_str(&options));
     }
     buf_deinit(&options);
 }
@@ -187,7 +196,7 @@ void legacy_ask(struct tidings_client *c, struct watch *w)
         return;
     }
     if (w->is_leaving) {
-        (void)ask_about(c, w, "resources/unsubscribe", on_unsubscribed, STR_EMPTY);
+        ask_about(c, w, "resources/unsubscribe", on_unsubscribed, STR_EMPTY);
     } else if (!w->is_ending && !w->is_accepted && c->is_streaming) {
         subscribe(c, w);
     }

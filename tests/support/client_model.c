@@ -242,6 +242,23 @@ static void toggle(struct model *m, int slot)
     }
 }
 
+static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                      struct tidings_str error)
+{
+    struct model *m = user;
+    (void)error;
+    assert_true((result.len > 0) != (err != NULL));
+    m->answered++;
+}
+
+static void ask_something(struct model *m)
+{
+    struct tidings_client_asking a = {
+        .method = "resources/list", .on_answer = on_answer, .user = m};
+    assert_true(tidings_client_ask(m->client, &a, NULL) > 0);
+    m->asked++;
+}
+
 /* ---- together -------------------------------------------------------------------------------- */
 
 static void step(struct model *m, unsigned ms)
@@ -289,8 +306,10 @@ static void something(struct model *m)
     } else if (kind < 16) {
         /* An update that does not say whose it is goes to the very URI alone. */
         toggle(m, (int)model_roll(m, m->has_version ? MODEL_SLOTS : MODEL_URIS));
-    } else if (kind < 26) {
+    } else if (kind < 25) {
         m->ops->fault(m);
+    } else if (kind < 26) {
+        ask_something(m);
     } else if (kind < 27) { /* it is quiet: what is on its way arrives, within two seconds */
         m->ops->settle(m);
         m->is_calm = true;
@@ -326,6 +345,7 @@ static void check_empty(struct model *m)
 {
     const struct tidings_client *c = m->client;
     size_t asked = c->requests.count;
+    assert_int_equal(m->asked, m->answered);
     if (c->watch_count > 0 || !list_empty(&c->watches) || asked > 0 || c->compare.entries > 0) {
         fail_msg("%s, seed %u: left are %zu watches, %zu requests, %zu entries", m->name, m->seed,
                  c->watch_count, asked, c->compare.entries);

@@ -6,6 +6,7 @@
  *   - in the end the program knows how everything it watches is: it was told, or told of a gap;
  *   - no handler is told a version twice, or an older one after a newer one;
  *   - a handler hears of its own URI only, and of nothing once it has ended;
+ *   - each of its questions is answered, once;
  *   - when all have ended nothing is left, in the tables, at the server and in memory.
  *
  * The program reads what it watches when it is accepted first, and when it is told of a change
@@ -70,6 +71,7 @@ struct model {
     /* the program */
     struct model_handler handlers[MODEL_HANDLERS];
     size_t count;
+    unsigned asked, answered; /* questions of its own */
     unsigned updates, losses, found;
 };
 

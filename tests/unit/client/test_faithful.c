@@ -253,8 +253,8 @@ static void dying(struct scripted_server *server, const struct scripted_request 
     } else if (scripted_is(r, "resources/subscribe")) {
         if (sessions == 1) {
             has_not(r, "since");
-        } else { /* what the stream said so soon may not have taken this URI into account */
-            has(r, "\"dev.tidings/options\":{\"since\":\"e.5\"}");
+        } else {
+            has(r, "\"dev.tidings/options\":{\"since\":\"e.6\"}");
         }
         scripted_result(r, "", "{\"_meta\":{\"dev.tidings/cursor\":\"e.5\"}}");
     } else if (strcmp(r->method, "GET") != 0) {

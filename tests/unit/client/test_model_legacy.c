@@ -26,6 +26,7 @@
 
 struct session {
     bool is_alive;
+    bool is_used; /* the client has heard its stream */
     bool names[MODEL_SLOTS];
     int held[MODEL_SLOTS][MODEL_URIS]; /* the first change that is held back, 0: none */
     struct fetch_call *stream;         /* NULL: nobody hears it */
@@ -119,7 +120,7 @@ static void settle(struct model *m)
 
 static void hold(const struct model *m, struct session *s, int slot, int uri)
 {
-    if (s->is_alive && s->names[slot] && s->held[slot][uri] == 0) {
+    if (s->names[slot] && s->held[slot][uri] == 0) {
         s->held[slot][uri] = m->seq;
     }
 }
@@ -129,6 +130,9 @@ static void changed(struct model *m, int uri)
 {
     for (int k = 0; k < server.count; k++) {
         struct session *s = &server.sessions[k];
+        if (!s->is_alive) {
+            continue;
+        }
         hold(m, s, uri, uri);
         hold(m, s, MODEL_ROOT, uri);
         if (m->is_calm || model_roll(m, 3) > 0) {
@@ -146,6 +150,9 @@ static struct session *begin_session(bool is_line)
 {
     if (server.count == SESSIONS) {
         abort();
+    }
+    if (is_line && server.count > 0) {
+        latest()->is_alive = false; /* its connection is gone */
     }
     struct session *s = &server.sessions[server.count++];
     memset(s, 0, sizeof(*s));
@@ -206,6 +213,9 @@ static struct session *find_session(const struct fetch_call *call)
 {
     const char *id = fake_call_header(call, "Mcp-Session-Id");
     struct session *s = id ? &server.sessions[strtol(id + 2, NULL, 10)] : NULL;
+    if (s && strcmp(fake_call_method(call), "GET") == 0) {
+        s->is_used = true;
+    }
     return s && s->is_alive ? s : NULL;
 }
 
@@ -243,12 +253,14 @@ static void on_post(struct model *m, struct fetch_call *call, struct json *root)
         reply(call, 400, "");
         return;
     }
-    if (strcmp(method, "initialize") == 0) {
-        s = begin_session(false);
-        snprintf(id, sizeof(id), "s-%d", server.count - 1);
-    } else if (!s) {
+    bool is_first = strcmp(method, "initialize") == 0;
+    if (is_first == (fake_call_header(call, "Mcp-Session-Id") != NULL) || (!is_first && !s)) {
         reply(call, 404, "");
         return;
+    }
+    if (is_first) {
+        s = begin_session(false);
+        snprintf(id, sizeof(id), "s-%d", server.count - 1);
     }
     if (!answer(m, s, method, jv_get(root, "params"), result)) {
         reply(call, 202, "");
@@ -427,6 +439,9 @@ static void http_left(struct model *m)
     const struct session *s = latest();
     (void)m;
     assert_true(s && !s->is_alive); /* it took its leave */
+    for (int k = 0; k < server.count; k++) {
+        assert_false(server.sessions[k].is_alive && server.sessions[k].is_used);
+    }
     assert_null(server.net.fetch);
 }
 
