@@ -197,7 +197,8 @@ test('1,000 subscribers of one URI are all told, and one that stalls holds up no
         await eventually(() => all.every((s) => s.told === i), `round ${i}: all are told`);
         assert.ok(Date.now() - begun < DEADLINE / 2, `round ${i} took ${Date.now() - begun} ms`);
     }
-    assert.equal(await total(server, 'subscriptions'), await total(server, 'peers'));
+    const [subscriptions, peers] = await totals(server, 'subscriptions', 'peers'); // of one moment
+    assert.equal(subscriptions, peers);
     /* It is cut off, so that it comes back; and is gone from the account. */
     await eventually(async () => (await total(server, 'peers')) === 1000, 'the stalled one is cut');
     server.tree.replace('a.txt', 'small again');
@@ -207,11 +208,14 @@ test('1,000 subscribers of one URI are all told, and one that stalls holds up no
     assert.equal(await total(server, 'peers'), 0);
 });
 
-/** The sum of a counter over all workers. */
-async function total(server, name) {
+/** The sums of counters over all workers. */
+async function totals(server, ...names) {
     const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/stats' });
-    return JSON.parse(contents[0].text).reduce((sum, worker) => sum + worker[name], 0);
+    const workers = JSON.parse(contents[0].text);
+    return names.map((name) => workers.reduce((sum, worker) => sum + worker[name], 0));
 }
+
+const total = async (server, name) => (await totals(server, name))[0];
 
 const self = async (server, name) => {
     const { contents } = await call(server, 'resources/read', { uri: `tidings://self/${name}` });
