@@ -171,6 +171,7 @@ for (const [name, text, message] of wrong) {
 
 const right = {
     'a terminal beside another': '<!-- terminal 2 -->\n```console\n$ cat demo/notes/todo.md >/dev/null; echo x; sleep 60\nx\n```\n```console\n$ echo y\ny\n```\n<!-- terminal 2 -->\n```console\n^C\n$ echo z\nz\n```',
+    'an interrupt while no program runs': '```console\n$ echo x; for i in {1..200000}; do :; done; sleep 60\nx\n^C\n$ echo z\nz\n```',
     'instants and gaps': '```console\n$ date -u +%Y-%m-%dT%H:%M:%SZ; echo a b c; seq 5\n2026-01-01T00:00:00Z\na … c\n…\n5\n```',
     'what is set up unseen': '<!-- before\nmkdir d\necho 1 >d/f\n-->\n```console\n$ cat d/f\n1\n```',
 };

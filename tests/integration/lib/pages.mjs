@@ -194,6 +194,14 @@ export class Terminal {
         const list = `/proc/${this.child.pid}/task/${this.child.pid}/children`;
         const children = fs.existsSync(list) ? fs.readFileSync(list, 'utf8').split(' ').filter(Boolean) : [];
         children.forEach((pid) => process.kill(Number(pid), signal));
+        return children.length > 0;
+    }
+
+    /** Between two commands of a line there is nobody to interrupt. */
+    async #interrupt() {
+        while (this.#running !== null && !this.#signal('SIGINT')) {
+            await new Promise((resolve) => { setTimeout(resolve, 10); });
+        }
     }
 
     /** Until `done()`; what came so far is in the message when it never is. */
@@ -210,7 +218,7 @@ export class Terminal {
     async step(step) {
         if (step.typed === '^C') {
             this.#shown = null;
-            this.#signal('SIGINT');
+            await within(this.#interrupt(), 'a command to interrupt', 2 * DEADLINE);
             await this.#until(() => this.#running === null, `\`${this.#running}\` to end after ^C`);
             this.#came = [];
             return;
