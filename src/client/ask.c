@@ -76,6 +76,7 @@ static void wait_for(struct waiting *w, int64_t id)
             tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
         }
     }
+    client_nudge(c);
 }
 
 static struct json *ask_with(struct waiting *w, const char *method, struct tidings_str params,
@@ -147,6 +148,7 @@ int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
             return rc;
         }
     }
+    client_nudge(c);
     if (client_is_stopping(c)) {
         return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
     }
@@ -190,6 +192,9 @@ static void on_later_progress(void *user, struct json *params)
 int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client_asking *asking,
                            struct tidings_error *err)
 {
+    if (!asking->method || !asking->on_answer) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a question needs a method and a function");
+    }
     struct pending *p = mem_zalloc(sizeof(*p));
     if (!p) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -16,14 +16,21 @@
 
 static void on_wake(void *user, uint32_t events)
 {
-    struct tidings_client *c = user;
-    (void)events;
-    pump_remove(&c->pump, &c->wake); /* it stays readable, and has told what it had to */
+    (void)user;
+    (void)events; /* it stays readable: whoever waits looks whether it was stopped */
 }
 
 static void on_nudge(void *user)
 {
     (void)user; /* the descriptor was readable: that was all */
+}
+
+void client_nudge(struct tidings_client *c)
+{
+    bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events);
+    if (has_work && !c->is_stepping && !pump_is_set(&c->nudge)) {
+        pump_set(&c->pump, &c->nudge, 0);
+    }
 }
 
 /* Everything but the link. */
@@ -56,6 +63,7 @@ static struct tidings_client *create(const struct tidings_client_options *option
         tidings_client_destroy(c);
         return NULL;
     }
+    client_nudge(c); /* the first step connects */
     return c;
 }
 
@@ -154,6 +162,9 @@ int tidings_client_fd(const struct tidings_client *c)
 
 int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
 {
+    if (c->is_stepping) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot step its client");
+    }
     if (client_is_stopping(c)) {
         return 0;
     }
@@ -183,6 +194,9 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
 int tidings_client_run(struct tidings_client *c, struct tidings_error *err)
 {
     int rc = 1;
+    if (c->is_stepping) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a callback cannot run its client");
+    }
     while (rc > 0) {
         rc = tidings_client_step(c, -1, err);
     }

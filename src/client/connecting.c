@@ -402,6 +402,7 @@ void connecting_init(struct tidings_client *c)
 void client_give_up(struct tidings_client *c, const struct tidings_error *why)
 {
     c->failure = *why;
+    client_nudge(c);
 }
 
 /* Before it was known what the server is. */
@@ -518,10 +519,12 @@ void client_leave(struct tidings_client *c)
     c->has_session = false;
     watching_lost(c);
     outbound_fail_all(c, &why, OUTBOUND_UNSENT | OUTBOUND_SENT);
+    pump_remove(&c->pump, &c->wake); /* else a client that was stopped would not wait here */
     uint64_t deadline = clock_monotonic_ms() + 10000; /* links give up much sooner */
     while (c->is_open && !c->link->ops->leave(c->link) && clock_monotonic_ms() < deadline &&
            pump_turn(&c->pump, 100, NULL) == 0) {
     }
+    (void)pump_add(&c->pump, &c->wake, c->wake_fd, EPOLLIN);
     c->is_open = false;
     c->link->ops->close(c->link);
 }

@@ -64,9 +64,7 @@ static void append(struct tidings_client *c, struct event *e, size_t bytes)
     c->event_bytes += e->bytes;
     c->event_count++;
     list_append(&c->events, &e->link);
-    if (!c->is_stepping && !pump_is_set(&c->nudge)) {
-        pump_set(&c->pump, &c->nudge, 0);
-    }
+    client_nudge(c);
 }
 
 static void remove_event(struct tidings_client *c, struct event *e)

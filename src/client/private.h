@@ -165,6 +165,9 @@ struct tidings_client {
 };
 
 bool client_is_stopping(const struct tidings_client *c);
+/* Outside a step: if the next one has something to do, the descriptor becomes readable. Turns of
+ * the pump use that up, so whoever took them calls this last. */
+void client_nudge(struct tidings_client *c);
 
 /* ---- outbound.c -------------------------------------------------------------------------------
  */

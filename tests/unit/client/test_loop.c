@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The client inside a loop of the program's own: its descriptor is readable whenever a step has
+ * something to do, whatever was waited for in between.
+ */
+#include <inttypes.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "support/fake_link.h"
+
+/* A server whose answer to "slow" comes by a descriptor, as those of real servers do: no timer that
+ * went off is left, which would make the client's descriptor readable for nothing. */
+struct slow {
+    struct fake fake;
+    struct tidings_client *client;
+    struct pump_fd gate;
+    int64_t asked;
+    bool stops;      /* … the client, instead of answering */
+    bool is_private; /* offers no subscriptions */
+    int updates;
+    int inner; /* what a step inside the callback returned */
+};
+
+static void on_gate(void *user, uint32_t events)
+{
+    struct slow *s = user;
+    char text[64];
+    int fd = s->gate.fd;
+    (void)events;
+    snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{}}",
+             s->asked);
+    pump_remove(&s->client->pump, &s->gate);
+    close(fd);
+    link_message(s->client, tidings_str(text), 0, 0);
+}
+
+static void serve(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    struct slow *s = f->user;
+    if (s->is_private && strcmp(method, "server/discover") == 0) {
+        fake_result(f, id, "{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{}}");
+    } else if (fake_modern(f, method, id)) {
+        return;
+    } else if (strcmp(method, "subscriptions/listen") == 0) {
+        char *asked = json_text_of(s->client, jv_get(jv_get(m, "params"), "notifications"), NULL);
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+                  "\"params\":{\"notifications\":%s,\"_meta\":"
+                  "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
+                  asked, id);
+        mem_free(asked);
+    } else if (strcmp(method, "slow") == 0) {
+        fake_say(f, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
+                    "\"params\":{\"uri\":\"x:/a\"}}");
+        s->asked = id;
+        if (s->stops) {
+            tidings_client_stop(s->client);
+        } else {
+            assert_int_equal(pump_add(&s->client->pump, &s->gate, eventfd(1, EFD_CLOEXEC), EPOLLIN),
+                             0);
+        }
+    }
+}
+
+static void on_update(void *user, const struct tidings_client_update *u)
+{
+    struct slow *s = user;
+    (void)u;
+    s->updates++;
+    s->inner = tidings_client_step(s->client, 0, NULL);
+    assert_int_equal(tidings_client_run(s->client, NULL), s->inner);
+}
+
+static void begin(struct slow *s)
+{
+    static const struct tidings_client_options options = {.no_compare = true};
+    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    s->gate = (struct pump_fd){.fd = -1, .fn = on_gate, .user = s};
+    s->client = fake_client(&s->fake, serve, s, &options);
+    assert_non_null(s->client);
+    assert_non_null(tidings_client_subscribe(s->client, "x:/a", &on, NULL));
+}
+
+static bool is_ready(const struct slow *s)
+{
+    struct pollfd p = {.fd = tidings_client_fd(s->client), .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+/* Steps for as long as the descriptor says so. */
+static int follow(struct slow *s, struct tidings_error *err)
+{
+    int rc = 1;
+    while (rc == 1 && is_ready(s)) {
+        rc = tidings_client_step(s->client, 0, err);
+    }
+    return rc;
+}
+
+static void ask_slowly(struct slow *s)
+{
+    struct tidings_error err = {0};
+    char *text = tidings_client_request(s->client, "slow", NULL, &err);
+    assert_string_equal(err.text, "");
+    assert_non_null(text);
+    mem_free(text);
+}
+
+static void it_is_ready_before_the_first_step(void **state)
+{
+    (void)state;
+    struct slow s = {0};
+    begin(&s);
+    struct pollfd p = {.fd = tidings_client_fd(s.client), .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(follow(&s, NULL), 1);
+    assert_non_null(strstr(s.fake.log, "subscriptions/listen"));
+    assert_false(is_ready(&s)); /* and not for nothing */
+    tidings_client_destroy(s.client);
+}
+
+static void it_is_ready_for_what_came_while_something_was_waited_for(void **state)
+{
+    (void)state;
+    struct slow s = {0};
+    begin(&s);
+    assert_int_equal(follow(&s, NULL), 1);
+    ask_slowly(&s);
+    assert_int_equal(s.updates, 0);
+    assert_int_equal(follow(&s, NULL), 1);
+    assert_int_equal(s.updates, 1);
+    tidings_client_destroy(s.client);
+}
+
+static void it_is_ready_for_a_failure_met_while_something_was_waited_for(void **state)
+{
+    (void)state;
+    struct slow s = {.is_private = true};
+    struct tidings_error err = {0};
+    begin(&s);
+    ask_slowly(&s);
+    assert_int_equal(follow(&s, &err), TIDINGS_E_UNSUPPORTED);
+    assert_string_equal(err.text, "the server offers no subscriptions");
+    tidings_client_destroy(s.client);
+}
+
+static void it_is_ready_once_stopped_and_stays_so(void **state)
+{
+    (void)state;
+    struct slow s = {.stops = true};
+    struct tidings_error err = {0};
+    begin(&s);
+    assert_int_equal(follow(&s, NULL), 1);
+    assert_null(tidings_client_request(s.client, "slow", NULL, &err));
+    assert_int_equal(err.code, TIDINGS_E_CANCELLED);
+    assert_true(is_ready(&s));
+    assert_int_equal(follow(&s, NULL), 0);
+    assert_true(is_ready(&s));
+    tidings_client_destroy(s.client);
+}
+
+static void a_callback_cannot_step(void **state)
+{
+    (void)state;
+    struct slow s = {0};
+    begin(&s);
+    assert_int_equal(follow(&s, NULL), 1);
+    ask_slowly(&s);
+    assert_int_equal(follow(&s, NULL), 1);
+    assert_int_equal(s.inner, TIDINGS_E_INVALID);
+    ask_slowly(&s); /* nothing was torn down */
+    assert_int_equal(s.fake.opened, 1);
+    tidings_client_destroy(s.client);
+}
+
+static void a_question_needs_a_method_and_somebody_to_answer(void **state)
+{
+    (void)state;
+    struct slow s = {0};
+    struct tidings_error err = {0};
+    struct tidings_client_asking asking = {.method = "slow"};
+    begin(&s);
+    assert_int_equal(tidings_client_ask(s.client, &asking, &err), TIDINGS_E_INVALID);
+    assert_string_equal(err.text, "a question needs a method and a function");
+    tidings_client_destroy(s.client);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_ready_before_the_first_step),
+        cmocka_unit_test(it_is_ready_for_what_came_while_something_was_waited_for),
+        cmocka_unit_test(it_is_ready_for_a_failure_met_while_something_was_waited_for),
+        cmocka_unit_test(it_is_ready_once_stopped_and_stays_so),
+        cmocka_unit_test(a_callback_cannot_step),
+        cmocka_unit_test(a_question_needs_a_method_and_somebody_to_answer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
