@@ -55,15 +55,15 @@ TIDINGS_API struct tidings_str tidings_call_origin(const struct tidings_call *ca
 /* Who calls, as its token, its certificate or the kernel says; empty: that was not asked, or it is
  * the program's own standard input. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_principal(const struct tidings_call *call);
-/* Do the access rules let whoever calls do this with `uri`? A handler that shows or changes
- * resources asks; without rules everybody may. Subscribing and writing need READ as well. false of
- * what is no URI. Any thread, until the call is done. */
 enum tidings_access {
     TIDINGS_ACCESS_LIST,
     TIDINGS_ACCESS_READ,
     TIDINGS_ACCESS_SUBSCRIBE,
     TIDINGS_ACCESS_WRITE,
 };
+/* Do the access rules let whoever calls do this with `uri`? A handler that shows or changes
+ * resources asks; without rules everybody may. Subscribing and writing need READ as well. false of
+ * what is no URI. Any thread, until the call is done. */
 TIDINGS_API bool tidings_call_may(const struct tidings_call *call, enum tidings_access what,
                                   struct tidings_str uri);
 /* All arguments, a JSON object; "{}" when none were given. They obey the tool's input schema. Empty

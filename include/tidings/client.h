@@ -16,14 +16,18 @@
  * server then tells twice, by its version, the program hears once. Where the server has neither,
  * what is watched is read or listed before and after, and what changed is told as `synthetic`.
  *
- * Threads. One client belongs to one thread; only tidings_client_stop may be called from elsewhere.
+ * Threads. A client is used by one thread at a time, and may be handed over to another between two
+ * calls (but see tidings_client_launch); only tidings_client_stop may be called from anywhere.
+ * Different clients have nothing to do with each other; only where libcurl is older than 7.84 they
+ * must not be created or destroyed at the same moment. No threads are started here but by libcurl,
+ * to look up names.
  *
  * Callbacks come from tidings_client_run and tidings_client_step alone (what a call reports of its
- * progress comes from that call). Everything but tidings_client_run, tidings_client_step and
- * tidings_client_destroy may be called inside them. Functions that ask the server something wait
- * for its answer, connecting first if need be; what else arrives meanwhile is kept and told by the
- * next step, up to 65,536 messages and four times max_bytes, beyond which the connection is broken
- * off and made again.
+ * progress comes from that call). Everything but tidings_client_run and tidings_client_step, which
+ * refuse, and tidings_client_destroy may be called inside them. Functions that ask the server
+ * something wait for its answer, connecting first if need be; what else arrives meanwhile is kept
+ * and told by the next step, up to 65,536 messages and four times max_bytes, beyond which the
+ * connection is broken off and made again.
  *
  * What functions return as `char *` is JSON text, NUL-terminated, to be released with tidings_free;
  * <tidings/json.h> takes it apart. NULL is a failure: `err` has it, and
@@ -40,6 +44,7 @@
  *     TIDINGS_E_LIMIT        something is larger than accepted
  *     TIDINGS_E_PARSE        the answer is not one of an MCP server
  *     TIDINGS_E_CANCELLED    tidings_client_stop was called
+ *     TIDINGS_E_NOMEM        out of memory
  *
  * libcurl is loaded when the first client for an address is created and not before.
  *
@@ -63,7 +68,8 @@ struct tidings_subscription;
 typedef void (*tidings_client_stderr_fn)(void *user, struct tidings_str bytes);
 /* The token to show, asked for before each request that carries one, and once more when the server
  * refused it (401): another one is shown at once. Memory of tidings_alloc, which the client
- * releases. NULL: none. It must not call the client.
+ * releases; visible ASCII, anything else (a line feed behind it, say) is not sent. NULL, or empty:
+ * none. Called by whatever function speaks to the server; it must not call the client.
  *
  * So a token may expire. When something has been watched and no good one is at hand, that is an
  * interruption like others, DISCONNECTED with pauses in between, until one is accepted; what was
@@ -71,7 +77,8 @@ typedef void (*tidings_client_stderr_fn)(void *user, struct tidings_str bytes);
  * once: TIDINGS_E_DENIED. */
 typedef char *(*tidings_client_token_fn)(void *user);
 
-/* Zeroed fields mean the default in parentheses. Everything is copied. */
+/* Zeroed fields mean the default in parentheses. Everything is copied; `user` pointers have to last
+ * as long as the client. */
 struct tidings_client_options {
     const char *name;      /* what the client calls itself ("tidings") */
     uint32_t timeout_ms;   /* for one answer (30000) */
@@ -105,8 +112,9 @@ struct tidings_client_options {
      * longest pause between comments or pings of the server, and 5 seconds; never, if it sends
      * none). */
     uint32_t silence_ms;
-    uint32_t verify_ms; /* about so often (a quarter more or less) do so anyway, whatever the
-                         * server, and tell what it did not (never) */
+    uint32_t verify_ms; /* about so often (a quarter more or less) read or list what is watched
+                         * anyway, whatever the server, and tell what it did not (never) */
+    void *reserved[8];  /* zero */
 };
 
 /* A server by its address:
@@ -125,12 +133,13 @@ tidings_client_create(const char *address, const struct tidings_client_options *
 /* A server that is launched, NULL at the end of `argv`; its program is looked for in PATH. It is
  * started when it is needed first and again when it ended; its end is asked for by closing its
  * input, then demanded (SIGTERM after 2 seconds, SIGKILL after 2 more). It dies with the thread
- * that started it. */
+ * that started it. A program that is not there is TIDINGS_E_NOTFOUND, when it is needed. */
 TIDINGS_API struct tidings_client *
 tidings_client_launch(const char *const *argv, const struct tidings_client_options *options,
                       struct tidings_error *err);
-/* Ends the session and the launched server, at most 5 seconds. Not from a callback. Ends all
- * subscriptions. NULL is fine. */
+/* Ends the session and the launched server, at most 5 seconds. Ends all subscriptions and copies;
+ * answers that are awaited do not come any more, and nothing is called back. Not from a callback.
+ * Nobody may be about to call tidings_client_stop. NULL is fine. */
 TIDINGS_API void tidings_client_destroy(struct tidings_client *client);
 
 /* Connect and find out how the server speaks, unless that is known. Every other function does so by
@@ -157,26 +166,30 @@ struct tidings_client_info {
     uint64_t beat_ms;    /* the longest silence before one of them; 0: none came */
     uint64_t reopened; /* legacy HTTP: streams so far that ended in order and were taken up again */
 };
-/* Who answered; NULL: nobody yet. Valid until the next call that asks the server something, and
- * until the callback returns. */
+/* Who answered; NULL: nobody yet. Valid until the next call that may speak to the server, a step
+ * too; inside a callback until it returns. */
 TIDINGS_API const struct tidings_client_info *
 tidings_client_info(const struct tidings_client *client);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Connect, watch and tell, until stopped: 0. Fails when trying again would not help: not an MCP
- * server, access denied (but see tidings_client_token_fn), no subscriptions offered, every URI
+/* Connect, watch and tell, until stopped: 0. A connection that is lost, or cannot be made yet, is
+ * no failure: tidings_client_on_state tells of it. Fails when trying again would not help: not an
+ * MCP server, access denied (but see tidings_client_token_fn), no subscriptions offered, every URI
  * refused at the first attempt. */
 TIDINGS_API int tidings_client_run(struct tidings_client *client, struct tidings_error *err);
 /* End tidings_client_run, and whatever waits for an answer, soon. From any thread and from signal
- * handlers. Stays so: a client that was stopped does nothing more. */
+ * handlers. Stays so: a client that was stopped does nothing more, and calls nothing back. */
 TIDINGS_API void tidings_client_stop(struct tidings_client *client);
 
-/* The same inside another loop: the descriptor (an epoll instance, not to be touched) is readable
- * whenever tidings_client_step has something to do, timers included. */
+/* The descriptor for another loop (an epoll instance, not to be touched): it is readable whenever
+ * tidings_client_step has something to do, from the first step on, timers included; now and then
+ * for nothing. It stays the same for the life of the client. */
 TIDINGS_API int tidings_client_fd(const struct tidings_client *client);
 /* Wait until something happens, at most so long (negative: no limit, 0: not at all), do it and call
- * the callbacks. 1, or 0 once stopped, or what tidings_client_run would fail with. */
+ * the callbacks. 1, or 0 once stopped, or what tidings_client_run would fail with; the next step
+ * would try again. Connecting does not make it wait either. TIDINGS_E_INVALID: inside a callback.
+ */
 TIDINGS_API int tidings_client_step(struct tidings_client *client, int timeout_ms,
                                     struct tidings_error *err);
 
@@ -230,6 +243,7 @@ struct tidings_subscribing {
     /* What becomes of this one: WATCHING, REFUSED, LOST, GAP, after what tidings_client_on_state
      * set has heard it. NULL: not needed. */
     tidings_client_state_fn on_state;
+    void *reserved[4]; /* zero */
 };
 
 /* Watch a URI, or a pattern the server understands. Returns at once; the state callback tells what
@@ -245,6 +259,7 @@ tidings_client_subscribe(struct tidings_client *client, const char *uri,
                          const struct tidings_subscribing *subscribing, struct tidings_error *err);
 /* No more of it; `subscription` is gone. Also in its own callback. NULL is fine. */
 TIDINGS_API void tidings_subscription_end(struct tidings_subscription *subscription);
+/* What was subscribed to; lives as long as the subscription. */
 TIDINGS_API const char *tidings_subscription_uri(const struct tidings_subscription *subscription);
 
 /* Other options, which the server hears the next time the URI is subscribed to, after an
@@ -267,8 +282,8 @@ TIDINGS_API void tidings_client_on_notification(struct tidings_client *client,
  * JSON text of the result. */
 TIDINGS_API char *tidings_client_request(struct tidings_client *client, const char *method,
                                          const char *params, struct tidings_error *err);
-/* The error object of the server, JSON text, when the last function that asked something failed
- * because the server answered with one; else NULL. Valid until the next one. */
+/* The error object of the server, JSON text, when the last function that waited for an answer
+ * failed because the server answered with one; else NULL. Valid until the next one. */
 TIDINGS_API const char *tidings_client_last_error(const struct tidings_client *client);
 
 /* How far a request is. `total` is negative when it is not known. */
@@ -279,20 +294,24 @@ typedef void (*tidings_client_progress_fn)(void *user, double progress, double t
 typedef void (*tidings_client_answer_fn)(void *user, struct tidings_str result,
                                          const struct tidings_error *err, struct tidings_str error);
 
-/* A request whose answer is not waited for. */
+/* A request whose answer is not waited for. May be gone after the call, the strings are copied. */
 struct tidings_client_asking {
     const char *method;
     const char *params;                     /* JSON object; NULL: none */
-    tidings_client_answer_fn on_answer;     /* exactly once, unless cancelled */
+    tidings_client_answer_fn on_answer;     /* by a step, exactly once, unless it is cancelled or
+                                             * the client stopped or destroyed before */
     tidings_client_progress_fn on_progress; /* NULL: not asked for */
     void *user;
     uint32_t timeout_ms; /* 0: that of the client */
+    void *reserved[4];   /* zero */
 };
-/* Its number, above 0. Any number may be under way, up to 65,536: TIDINGS_E_LIMIT. */
+/* Ask without waiting: the number of the request, above 0. Up to 65,536 may be under way
+ * (TIDINGS_E_LIMIT). TIDINGS_E_INVALID: no method, no on_answer, or `params` is no JSON object. */
 TIDINGS_API int64_t tidings_client_ask(struct tidings_client *client,
                                        const struct tidings_client_asking *asking,
                                        struct tidings_error *err);
-/* Give it up: the server is told, on_answer is not called any more. */
+/* Give it up: the server is told, on_answer is not called any more. A number that is not under way
+ * is passed over. */
 TIDINGS_API void tidings_client_cancel(struct tidings_client *client, int64_t number);
 
 /* Read a resource: `{"contents":[…]}`. */
@@ -389,8 +408,8 @@ struct tidings_client_http_answer {
     char session[512];     /* Mcp-Session-Id; "": none */
     bool is_complete;      /* it came to its end; false: on_bytes had enough */
 };
-/* Waits for the answer. Where it fails after the head came, as by TIDINGS_E_TIMEOUT, `ret` has
- * that. TIDINGS_E_UNSUPPORTED: the server is not reached over HTTP. */
+/* Make that request and wait for the answer. Where it fails after the head came, as by
+ * TIDINGS_E_TIMEOUT, `ret` has that. TIDINGS_E_UNSUPPORTED: the server is not reached over HTTP. */
 TIDINGS_API int tidings_client_http(struct tidings_client *client,
                                     const struct tidings_client_http *request,
                                     struct tidings_client_http_answer *ret,

@@ -13,8 +13,9 @@
  * Whenever the connection is made again it goes on from there; where the server has forgotten that
  * version, the entity is read whole.
  *
- * A copy belongs to the thread of its client, calls back like it, and ends with it. There may be as
- * many as a client may watch URIs, 1000.
+ * A copy belongs to its client: it is used by the same thread, calls back like it, and ends with
+ * it. There may be as many as a client may watch URIs, 1000. What tidings_client_on_state hears of
+ * it names `…/patch`, which is what is watched.
  *
  * Since 0.1.
  */
@@ -53,6 +54,7 @@ struct tidings_copying {
     /* What the program has kept of an earlier copy, as it was told. NULL: nothing. */
     const char *value, *valid_from;
     bool is_deleted;
+    void *reserved[4]; /* zero */
 };
 
 /* Keep a copy of the entity of that URI (`entity:///Type@1.0/id`, not `…/patch`). Returns at once.

@@ -199,6 +199,7 @@ TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *lis
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
+/* As tidings_read_explain. */
 TIDINGS_API void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object);
 /* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND; it was there and was
  * deleted: TIDINGS_E_GONE. */
@@ -245,6 +246,7 @@ TIDINGS_API struct tidings_str tidings_write_if_match(const struct tidings_write
 TIDINGS_API bool tidings_write_if_absent(const struct tidings_write *write);
 /* Answer with this JSON text instead of nothing; copied. */
 TIDINGS_API void tidings_write_answer(struct tidings_write *write, struct tidings_str json);
+/* As tidings_read_explain. */
 TIDINGS_API void tidings_write_explain(struct tidings_write *write, struct tidings_str object);
 /* Finish: code 1 when it was created, 0 when it was there before, or a failure. `etag` is that of
  * what is there now. TIDINGS_E_CONDITION: only with a condition; TIDINGS_E_FORMAT: not in that

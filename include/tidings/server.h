@@ -111,10 +111,10 @@ TIDINGS_API int tidings_server_add_socket(struct tidings_server *server, enum ti
  * From the call of tidings_ready_fn until the server stops, on the thread that runs it. */
 TIDINGS_API const char *tidings_server_door(struct tidings_server *server, size_t index);
 
-/* How the server names itself to clients. Texts are copied. Call before it runs. */
 struct tidings_server_info {
     struct tidings_str name, version, title, description, website_url, instructions;
 };
+/* How the server names itself to clients. Texts are copied. Call before it runs. */
 TIDINGS_API int tidings_server_set_info(struct tidings_server *server,
                                         const struct tidings_server_info *info,
                                         struct tidings_error *err);

@@ -4,10 +4,18 @@
  *
  * Conventions that hold for the whole API
  *   - A function that can fail returns `int`: 0 or a positive value on success, a negative
- *     `TIDINGS_E_*` code on failure. Its last parameter is `struct tidings_error *err`: it may
- *     be NULL, is untouched on success, and on failure holds a sentence for a person.
- *   - Parameters are borrowed for the duration of the call unless the text says otherwise.
- *   - Strings are slices with a length; they need no terminating NUL. All text is UTF-8.
+ *     `TIDINGS_E_*` code on failure; or a pointer, NULL on failure. Its last parameter is
+ *     `struct tidings_error *err`: it may be NULL, is untouched on success, and on failure holds
+ *     the code and a sentence for a person.
+ *   - Parameters are borrowed for the duration of the call unless the text says otherwise. A
+ *     pointer may be NULL only where the text says so.
+ *   - Strings are slices with a length; they need no terminating NUL. Where a parameter is a
+ *     `const char *` it has one. All text is UTF-8.
+ *   - Structs that a program fills in are zeroed first (`= {0}`, in C++ `{}`): what is zero is the
+ *     default, also of members to come. `reserved` is room for them and stays zero. Structs that
+ *     the library hands out may get members at their end: do not copy them by size.
+ *   - Some functions are named like the struct they make or return. C++ then needs the word
+ *     `struct` before the name of the type: `struct tidings_str`.
  *
  * Since 0.1.
  */
@@ -60,6 +68,7 @@ static inline struct tidings_str tidings_strn(const char *s, size_t len)
 /* The slice of a string literal. */
 #define TIDINGS_STR(literal) tidings_strn("" literal, sizeof(literal) - 1)
 
+/* The same bytes? */
 static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);

@@ -195,9 +195,10 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
     if (!asking->method || !asking->on_answer) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a question needs a method and a function");
     }
-    struct pending *p = mem_zalloc(sizeof(*p));
+    int rc = settings_check_room(asking->reserved, sizeof(asking->reserved) / sizeof(void *), err);
+    struct pending *p = rc == 0 ? mem_zalloc(sizeof(*p)) : NULL;
     if (!p) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     *p = (struct pending){.client = c, .asking = *asking};
     struct asking a = {.method = asking->method,
@@ -235,6 +236,9 @@ struct members {
 static int put_params(struct buf *out, const struct members *m, struct tidings_error *err)
 {
     struct jw w;
+    if (!m->value || !m->value[0]) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "the %s is missing", m->key);
+    }
     jw_init(&w, out);
     jw_begin_object(&w);
     jw_put_string(&w, tidings_str(m->key), tidings_str(m->value));
@@ -273,7 +277,7 @@ char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidi
     char *text = ask_about(&w, "resources/read", &m, &why);
     if (!text && err) {
         *err = why;
-        error_wrap(err, why.code, "read '%.80s'", uri);
+        error_wrap(err, why.code, "read '%.80s'", uri ? uri : "");
     }
     return text;
 }

@@ -407,6 +407,9 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
                      "a copy needs a URI of at most %u bytes and a function", MAX_URI);
         return NULL;
     }
+    if (settings_check_room(how->reserved, sizeof(how->reserved) / sizeof(void *), err) < 0) {
+        return NULL;
+    }
     if (c->copy_count >= CLIENT_MAX_WATCHES) {
         tidings_fail(err, TIDINGS_E_LIMIT, "%u copies are kept already", CLIENT_MAX_WATCHES);
         return NULL;

@@ -85,6 +85,17 @@ static int check(const struct tidings_client_options *o, struct tidings_error *e
     return 0;
 }
 
+int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (reserved[i]) {
+            return tidings_fail(err, TIDINGS_E_INVALID,
+                                "`reserved` is not zero: zero the struct before it is filled in");
+        }
+    }
+    return 0;
+}
+
 int settings_init(struct client_settings *s, const struct tidings_client_options *options,
                   struct tidings_error *err)
 {
@@ -105,7 +116,8 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .verify_ms = o->verify_ms,
         .silence_ms = o->silence_ms,
     };
-    int rc = check(o, err);
+    int rc = settings_check_room(o->reserved, sizeof(o->reserved) / sizeof(void *), err);
+    rc = rc == 0 ? check(o, err) : rc;
     if (rc < 0) {
         return rc;
     }

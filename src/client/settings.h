@@ -36,6 +36,9 @@ void settings_deinit(struct client_settings *s);
 void settings_put_token(const struct client_settings *s, struct buf *out);
 /* The server refused the token in `line`: does the program have another one? It is there then. */
 bool settings_renew_token(const struct client_settings *s, struct buf *line);
+/* TIDINGS_E_INVALID unless the room for members to come is zero: what a program does not know of
+ * must be the default, and a struct that was never zeroed is found early. */
+int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
 char **settings_copy_list(const char *const *list);
 void settings_drop_list(char **list); /* NULL is fine */

@@ -142,6 +142,9 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
                      "a subscription needs a URI of at most 8192 bytes and a function");
         return NULL;
     }
+    if (settings_check_room(about->reserved, sizeof(about->reserved) / sizeof(void *), err) < 0) {
+        return NULL;
+    }
     struct watch *w = watching_find(c, tidings_str(uri));
     bool is_new = !w;
     if (is_new) {

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include <tidings/client.h>
+#include <tidings/copy.h>
 
 #include "support/scripted_server.h"
 
@@ -285,6 +285,58 @@ static void what_was_deleted_is_told_from_what_never_was(void **state)
     scripted_stop(&server);
 }
 
+/* ---- mistakes of the program ----------------------------------------------------------------- */
+
+static void never_answered(void *user, struct tidings_str result, const struct tidings_error *err,
+                           struct tidings_str error)
+{
+    (void)user, (void)result, (void)err, (void)error;
+}
+
+static void never_copied(void *user, const struct tidings_copy_state *s)
+{
+    (void)user, (void)s;
+}
+
+static void is_refused(bool refused, struct tidings_error *err)
+{
+    assert_true(refused);
+    assert_int_equal(err->code, TIDINGS_E_INVALID);
+    assert_string_equal(err->text,
+                        "`reserved` is not zero: zero the struct before it is filled in");
+    *err = (struct tidings_error){0};
+}
+
+static void a_struct_that_was_not_zeroed_is_refused(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.reserved = {[7] = &err}};
+    is_refused(!tidings_client_create("http://127.0.0.1:1/mcp", &o, &err), &err);
+    struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
+    struct tidings_subscribing on = {.fn = on_update, .reserved = {&err}};
+    is_refused(!tidings_client_subscribe(c, "x://a", &on, &err), &err);
+    struct tidings_client_asking asking = {
+        .method = "ping", .on_answer = never_answered, .reserved = {[3] = &err}};
+    is_refused(tidings_client_ask(c, &asking, &err) == TIDINGS_E_INVALID, &err);
+    struct tidings_copying how = {.fn = never_copied, .reserved = {&err}};
+    is_refused(!tidings_copy_begin(c, "entity:///T@1.0/a", &how, &err), &err);
+    tidings_client_destroy(c);
+}
+
+static void a_question_about_nothing_is_refused(void **state)
+{
+    (void)state;
+    struct tidings_error err = {0};
+    struct tidings_client *c = tidings_client_create("http://127.0.0.1:1/mcp", NULL, &err);
+    assert_null(tidings_client_read(c, NULL, &err));
+    assert_int_equal(err.code, TIDINGS_E_INVALID);
+    assert_string_equal(err.text, "read '': the uri is missing");
+    assert_null(tidings_client_call(c, "", NULL, NULL, NULL, &err));
+    assert_string_equal(err.text, "the name is missing");
+    tidings_client_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +345,8 @@ int main(void)
         cmocka_unit_test(what_a_session_refused_is_asked_for_again),
         cmocka_unit_test(options_must_be_an_object),
         cmocka_unit_test(what_was_deleted_is_told_from_what_never_was),
+        cmocka_unit_test(a_struct_that_was_not_zeroed_is_refused),
+        cmocka_unit_test(a_question_about_nothing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
