@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs into the build tree and builds a small program the three ways an embedder would:
-# pkg-config with the shared library, pkg-config with the archive, and find_package with both.
+# pkg-config with the shared library, pkg-config with the archive, and find_package with both; and
+# every example as docs/embedding.md says.
 #
 # usage: install.sh CMAKE BUILD_DIR CC
 set -eu
@@ -35,6 +36,14 @@ echo "pkg-config, shared: ok"
     $(pkg-config --static --libs tidings | sed 's/-ltidings/-l:libtidings.a/')
 expect_version "$work/static"
 echo "pkg-config, static: ok"
+
+for source in "$here"/../../examples/*.c; do
+    needs=tidings
+    [ "${source##*/}" != embed_libuv.c ] || needs='tidings libuv'
+    # shellcheck disable=SC2046,SC2086
+    "$cc" -o "$work/example" "$source" $(pkg-config --cflags --libs $needs)
+done
+echo "examples: ok"
 
 "$cmake" -G Ninja -S "$here/consumer" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$prefix" \
     -DCMAKE_C_COMPILER="$cc" >"$work/consumer.log" 2>&1 &&
