@@ -106,31 +106,30 @@ int tidings_server_args(struct tidings_server *s, int argc, char **argv, struct 
     return rc;
 }
 
+static char *printed(const struct config *c, int (*print)(const struct config *c, struct buf *out))
+{
+    struct buf out;
+    buf_init(&out, 1u << 20);
+    print(c, &out);
+    return buf_detach(&out, NULL);
+}
+
 char *tidings_config_help(void)
 {
     struct buf out;
     buf_init(&out, 1u << 20);
     config_help(&out);
-    size_t len = 0;
-    return buf_detach(&out, &len);
+    return buf_detach(&out, NULL);
 }
 
 char *tidings_config_print(struct tidings_server *s)
 {
-    struct buf out;
-    buf_init(&out, 1u << 20);
-    config_print(&s->config, &out);
-    size_t len = 0;
-    return buf_detach(&out, &len);
+    return printed(&s->config, config_print);
 }
 
 char *tidings_config_json(struct tidings_server *s)
 {
-    struct buf out;
-    buf_init(&out, 1u << 20);
-    config_json(&s->config, &out);
-    size_t len = 0;
-    return buf_detach(&out, &len);
+    return printed(&s->config, config_json);
 }
 
 /* Two passes over the same slices: measure, then copy. */

@@ -8,7 +8,6 @@
 #define TESTS_SUPPORT_FILE_FIXTURE_H
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@
 #include "base/mem.h"
 #include "provider/file.h"
 #include "support/provider_host.h"
+#include "support/remove_tree.h"
 
 #define MOUNT "file://data/"
 
@@ -72,19 +72,6 @@ static inline void move(const struct fixture *f, const char *from, const char *t
 static inline void remove_file(const struct fixture *f, const char *path)
 {
     assert_int_equal(unlink(at(f, path)), 0);
-}
-
-static inline int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
-static inline void remove_tree(const char *path)
-{
-    assert_int_equal(nftw(path, remove_one, 32, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* `extra` is more of the configuration: ", \"quietMs\": 5". */
@@ -163,7 +150,7 @@ static inline int fixture_close(void **state)
     if (f->host) {
         host_close(f->host);
     }
-    remove_tree(f->base);
+    assert_int_equal(remove_tree(f->base), 0);
     mem_free(f);
     return 0;
 }

@@ -31,6 +31,7 @@
 #include "bin/mirror_state.h"
 #include "bin/output.h"
 #include "support/fake_link.h"
+#include "support/remove_tree.h"
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
 {
@@ -202,14 +203,6 @@ static int count_one(const char *path, const struct stat *st, int kind, struct F
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
 static void at(const char *dir, const char *name, char path[256])
 {
     snprintf(path, 256, "%s/%s", dir, name);
@@ -288,7 +281,7 @@ static void killed_at(long calls, bool edits, bool *ret_lived)
     } else {
         check_world(dir, third);
     }
-    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(remove_tree(dir), 0);
 }
 
 static void killed_at_any_moment_it_goes_on(void **state)
@@ -341,7 +334,7 @@ static void what_does_not_fit_waits_for_a_look_at_everything(void **state)
     static const struct thing rest[] = {{"k", "file"}, {"same", "same"}, {NULL, NULL}};
     check_world(dir, rest);
     leave(&p);
-    nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(remove_tree(dir), 0);
 }
 
 int main(void)

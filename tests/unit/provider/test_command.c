@@ -2,7 +2,6 @@
 #include "provider/command.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +16,7 @@
 
 #include "base/mem.h"
 #include "support/provider_host.h"
+#include "support/remove_tree.h"
 
 #define URI "cmd:///it"
 
@@ -35,14 +35,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     struct place *p = *state;
@@ -50,7 +42,7 @@ static int tear_down(void **state)
         host_close(p->host);
     }
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie, nothing left running */
-    assert_int_equal(nftw(p->path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(remove_tree(p->path), 0);
     test_free(p);
     return 0;
 }

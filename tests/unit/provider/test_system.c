@@ -2,7 +2,6 @@
 #include "provider/system.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 
 #include "base/mem.h"
 #include "support/provider_host.h"
+#include "support/remove_tree.h"
 #include "json/json.h"
 
 #define URI "system://metrics"
@@ -61,19 +61,11 @@ static int set_up(void **state)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *ftw)
-{
-    (void)st;
-    (void)kind;
-    (void)ftw;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     struct machine *m = *state;
     host_close(m->host);
-    assert_int_equal(nftw(m->proc, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(remove_tree(m->proc), 0);
     test_free(m);
     return 0;
 }
