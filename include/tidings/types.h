@@ -120,6 +120,9 @@ TIDINGS_API int tidings_code_exit(int code);
 /* Set `err` (which may be NULL) and return `code`. For callbacks that report failures. */
 TIDINGS_API int tidings_fail(struct tidings_error *err, int code, const char *fmt, ...)
     TIDINGS_PRINTF(3, 4);
+#ifdef __clang_analyzer__ /* which cannot see that it returns `code` */
+#define tidings_fail(err, code, ...) ((tidings_fail)((err), (code), __VA_ARGS__), (code))
+#endif
 
 /* A part of some content. Bytes and lines count from 0; `to` is the first one left out, -1: to the
  * end. A line ends behind its line feed. */

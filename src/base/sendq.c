@@ -14,6 +14,7 @@
  */
 #include "base/sendq.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -403,6 +404,7 @@ void sendq_consume(struct sendq *q, struct sendq_piece **ring, size_t len)
     q->pending -= len;
     while (len > 0) {
         struct sendq_piece *piece = *ring;
+        assert(piece); /* nobody consumes more than there is */
         if (len < piece->len) {
             piece->start += len;
             piece->len -= len;

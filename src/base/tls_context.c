@@ -88,7 +88,7 @@ static int refuse_passphrase(char *out, int size, int writes, void *user)
 static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_options *o,
                     struct tidings_error *err)
 {
-    struct stat st;
+    struct stat st = {0};
     const char *path = pair->key;
     bool is_encrypted = false;
     int rc = check_file(path, "key", &st, err);

@@ -2,6 +2,7 @@
 #include "mirror_fetch.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,9 +41,9 @@ static char *ask_part(const struct fetch *f, int64_t from, struct tidings_error 
         fputs("{\"uri\":", t.out);
         put_quoted(t.out, tidings_str(f->uri));
         fprintf(t.out,
-                ",\"_meta\":{\"dev.tidings/range\":{\"unit\":\"bytes\",\"from\":%lld,"
-                "\"to\":%lld}}}",
-                (long long)from, (long long)(from + f->piece));
+                ",\"_meta\":{\"dev.tidings/range\":{\"unit\":\"bytes\",\"from\":%" PRId64
+                ",\"to\":%" PRId64 "}}}",
+                from, from + f->piece);
         params = json_text_take(&t);
     }
     if (!params) {

@@ -96,7 +96,7 @@ static int remember(struct mirror_state *s, const char *path, const struct mirro
     }
     *m = *it;
     m->path = strdup(path);
-    m->uri = strdup(it->uri);
+    m->uri = strdup(it->uri ? it->uri : "");
     m->etag = strdup(it->etag ? it->etag : "");
     if (!m->path || !m->uri || !m->etag) {
         release(m);

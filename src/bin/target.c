@@ -258,18 +258,18 @@ static int read_token(const char *path, struct tidings_error *err)
     struct stat st;
     size_t len = 0;
     char *text = read_whole(path, TOKEN_MAX, &len, &st, err);
-    while (text && len > 0 && isspace((unsigned char)text[len - 1])) {
+    if (!text) {
+        return err->code;
+    }
+    while (len > 0 && isspace((unsigned char)text[len - 1])) {
         text[--len] = '\0';
     }
-    int rc = !text ? err->code
-             : len == 0
-                 ? tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path)
-                 : 0;
-    if (rc == 0) {
+    if (len > 0) {
         memcpy(token_read, text, len + 1);
     }
     free(text);
-    return rc;
+    return len > 0 ? 0
+                   : tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path);
 }
 
 /* Whoever renews a token replaces the file, so it is read for each request. One that cannot be read

@@ -415,11 +415,11 @@ void handling_list(struct call *call, enum feature_kind kind, struct tidings_str
     call_begin(call);
     jw_key(&call->w, key);
     jw_begin_array(&call->w);
-    for (size_t i = at; i < end; i++) {
+    for (size_t i = at; list && i < end; i++) {
         jw_raw(&call->w, list->at[i]->row);
     }
     jw_end_array(&call->w);
-    if (end < count) {
+    if (list && end < count) {
         method_write_cursor(&call->w, source, list->at[end - 1]->name);
     }
     call_end(call, CACHE_NOW);

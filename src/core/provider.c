@@ -103,6 +103,7 @@ static int check_slots(const struct tidings_provider_ops *ops, struct tidings_er
     return 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): six, and `err` */
 int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
                     struct tidings_str prefix, struct tidings_str config,
                     struct tidings_provider **ret, struct tidings_error *err)

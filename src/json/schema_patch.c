@@ -74,7 +74,7 @@ static char *below(struct maker *m, const char *at, const char *keyword, struct 
     if (token.ptr) {
         buf_putc(&out, '/');
     }
-    for (size_t i = 0; i < token.len; i++) {
+    for (size_t i = 0; token.ptr && i < token.len; i++) {
         char c = token.ptr[i];
         if (c == '~' || c == '/') {
             buf_puts(&out, c == '~' ? STR("~0") : STR("~1"));
@@ -451,7 +451,7 @@ int schema_patch_compile(struct json *full, const struct schema_options *options
 
 void schema_patch_explain(struct json *places, struct schema_error *why)
 {
-    struct tidings_str path = tidings_str(why->schema_path), rest = {0};
+    struct tidings_str path = tidings_strn(why->schema_path, strlen(why->schema_path)), rest = {0};
     struct tidings_str place = STR_EMPTY;
     uint64_t number = 0;
     if (str_starts(path, STR(FULL "#"))) {

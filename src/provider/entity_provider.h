@@ -44,8 +44,7 @@ int entity_stat(struct entity_request *r, struct entities *entities, struct tidi
 int entity_complete(struct entity_request *r, struct entities *entities, struct tidings_error *err);
 
 /* Of the table (provider/entity_hold.c). */
-void *entity_hold(struct tidings_provider *provider, struct tidings_str uri,
-                  struct tidings_str etag);
+void *entity_hold(struct tidings_provider *p, struct tidings_str text, struct tidings_str etag);
 void entity_release(struct tidings_provider *provider, void *held);
 
 /* The version a URI means, which exists, is of that type and not deleted. */

@@ -178,6 +178,30 @@ static int check_has_something(struct tidings_server *s, struct tidings_error *e
     return empty ? tidings_fail(err, TIDINGS_E_INVALID, "nothing to serve; name a directory") : 0;
 }
 
+/* The sources of what is served. */
+static int mount_all(struct tidings_server *s, struct tidings_error *err)
+{
+    const struct config *c = &s->config;
+    int rc = builtin_mount_all(s->hub, c, err);
+    if (rc == 0) {
+        rc = publish_mount(s, err);
+    }
+    if (rc == 0) {
+        rc = entities_mount(s, err);
+    }
+    if (rc == 0 && s->is_program && !c->self) {
+        rc = check_has_something(s, err);
+    }
+    if (rc == 0) {
+        rc = hub_mount(s->hub, c->self ? &provider_self_ops : &provider_semantics_ops,
+                       STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
+    }
+    if (rc == 0) {
+        rc = publish_settle(s, err);
+    }
+    return rc;
+}
+
 static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
 {
     const struct config *c = &s->config;
@@ -219,23 +243,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
         rc = hub_start(s->hub, &o, err);
     }
     if (rc == 0) {
-        rc = builtin_mount_all(s->hub, c, err);
-    }
-    if (rc == 0) {
-        rc = publish_mount(s, err);
-    }
-    if (rc == 0) {
-        rc = entities_mount(s, err);
-    }
-    if (rc == 0 && s->is_program && !c->self) {
-        rc = check_has_something(s, err);
-    }
-    if (rc == 0) {
-        rc = hub_mount(s->hub, c->self ? &provider_self_ops : &provider_semantics_ops,
-                       STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
-    }
-    if (rc == 0) {
-        rc = publish_settle(s, err);
+        rc = mount_all(s, err);
     }
     if (rc == 0) {
         rc = change_tools_add(s, err);

@@ -6,15 +6,16 @@
  */
 #include <tidings/subscribers.h>
 
+#include <assert.h>
 #include <limits.h>
 
 #include "base/mem.h"
+
 #include "base/str.h"
 #include "core/hub_private.h"
 #include "core/peer.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
-
 #define ROWS_MAX_BYTES (64u << 20)
 
 enum what {
@@ -364,6 +365,7 @@ static int count_of(const struct question *q)
 static int tell_rows(struct question *q, tidings_subscriber_fn fn, void *user,
                      struct tidings_error *err)
 {
+    assert(q);
     for (size_t i = 0; i < q->part_count; i++) {
         int failed = q->parts[i].rows.failed;
         if (failed == TIDINGS_E_LIMIT) {
@@ -432,6 +434,7 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
         return rc;
     }
     *totals = (struct tidings_totals){0};
+    assert(q);
     for (size_t i = 0; i < q->part_count; i++) {
         const struct tidings_totals *part = &q->parts[i].totals;
         totals->peers += part->peers;

@@ -5,13 +5,14 @@
  * Invariant: `types` holds what the rows hold (and what the batch under way added), by name and
  * version; `newest` leads from a name to the last of its versions.
  */
+#include <assert.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/entities_private.h"
 #include "json/schema_patch.h"
 #include "json/write.h"
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 static bool is_name(struct tidings_str s, size_t max, bool dots)
@@ -163,6 +164,7 @@ static struct list *place_of(struct entities *e, const struct entity_type *t)
 /* Takes `t`, also on failure. */
 static int type_enter(struct entities *e, struct entity_type *t, struct tidings_error *err)
 {
+    assert(t);
     const struct entity_type *last = map_find(&e->newest, t->row.name);
     bool is_newest = !last || entity_type_version_cmp(last->row.version, t->row.version) < 0;
     if (map_put(&e->by_label, t->label, t, NULL) < 0) {
