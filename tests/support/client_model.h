@@ -12,8 +12,8 @@
  * The program reads what it watches when it is accepted first, and when it is told of a change
  * without a version, or of a gap; otherwise it knows only what it is told.
  *
- * TIDINGS_SEED=N plays one seed, TIDINGS_LONG=1 ten times as many. Time and chance are the model's
- * own, so a seed plays the same game each time.
+ * TIDINGS_SEED=N plays one seed, TIDINGS_LONG=1 ten times as many, TIDINGS_SLOW (a sanitizer) a
+ * sixth. Time and chance are the model's own, so a seed plays the same game each time.
  */
 #ifndef SUPPORT_CLIENT_MODEL_H
 #define SUPPORT_CLIENT_MODEL_H

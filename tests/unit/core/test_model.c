@@ -11,7 +11,8 @@
  *   - coming back with a cursor loses nothing that was not told before it;
  *   - versions of one resource never fall, and only rise within a stream.
  *
- * The seed is in every failure; TIDINGS_LONG=1 tries thousands, TIDINGS_SEED=N one.
+ * The seed is in every failure; TIDINGS_LONG=1 tries thousands, TIDINGS_SLOW (a
+ * sanitizer) a third, TIDINGS_SEED=N one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -410,7 +411,10 @@ static void run_many(size_t log_entries)
     const char *one = getenv("TIDINGS_SEED");
     const char *is_long = getenv("TIDINGS_LONG");
     unsigned first = one ? (unsigned)strtoul(one, NULL, 10) : 1;
-    unsigned count = one ? 1 : is_long && is_long[0] == '1' ? 5000 : 300;
+    unsigned count = one                            ? 1
+                     : is_long && is_long[0] == '1' ? 5000
+                     : getenv("TIDINGS_SLOW")       ? 100
+                                                    : 300;
     print_message("seeds %u to %u\n", first, first + count - 1);
     for (unsigned seed = first; seed < first + count; seed++) {
         run(seed, log_entries);
