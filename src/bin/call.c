@@ -202,6 +202,7 @@ const struct command command_call = {
     .name = "call",
     .args = "TOOL [NAME=VALUE…]",
     .help = "call a tool",
+    .refused = "'tidings tools -l' lists tools and their arguments",
     .about = "Call a tool and print what it answers. A VALUE is taken as the tool's schema says, a "
              "string\nwhere it says nothing; NAME:=VALUE is JSON always. When the tool fails, its "
              "answer goes to\nstandard error and the status is 1. On a terminal its progress is "
@@ -219,6 +220,7 @@ const struct command command_prompt = {
     .name = "prompt",
     .args = "NAME [NAME=VALUE…]",
     .help = "get a prompt",
+    .refused = "'tidings prompts -l' lists prompts and their arguments",
     .about = "Print the messages of a prompt, filled in with the arguments.\n\n"
              "--json prints the result of the server.\n",
     .min_args = 1,

@@ -407,6 +407,6 @@ const struct command command_completions = {
     .min_args = 1,
     .max_args = 1,
     .arg_kind = ARG_SHELL,
-    .is_plain = true,
+    .plain = "what it prints is a program for a shell",
     .run = run,
 };

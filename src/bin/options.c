@@ -49,9 +49,8 @@ static int unknown_option(const struct command *c, const char *given)
     }
     names[count] = NULL;
     const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
-    if (c->is_plain && strcmp(given, "--json") == 0) {
-        snprintf(problem, sizeof(problem),
-                 "what it prints is a program for a shell, so there is no");
+    if (c->plain && strcmp(given, "--json") == 0) {
+        snprintf(problem, sizeof(problem), "%s, so there is no", c->plain);
     } else if (near) {
         snprintf(problem, sizeof(problem), "there is '--%s', but no option", near);
     }

@@ -135,7 +135,6 @@ uint64_t probe_list(struct run *r);
 /* ---- probe_updates.c --------------------------------------------------------------------------
  */
 
-uint64_t probe_now(void); /* monotonic ms */
 /* Another client in the run's era. NULL with `err`. `hears`: it wants to be told when lists change,
  * and so opens a stream by itself. */
 struct tidings_client *probe_open(const struct run *r, bool hears, struct tidings_error *err);

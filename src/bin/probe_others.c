@@ -54,9 +54,9 @@ void probe_other_open(struct run *r, struct other *o)
     }
     tidings_client_on_notification(o->client, on_notification, o);
     tidings_client_on_state(o->client, on_state, o);
-    uint64_t due = probe_now() + r->probe->wait_ms;
+    uint64_t due = now_ms() + r->probe->wait_ms;
     int rc = 1;
-    while (r->is_modern && !o->is_acknowledged && rc > 0 && probe_now() < due) {
+    while (r->is_modern && !o->is_acknowledged && rc > 0 && now_ms() < due) {
         rc = tidings_client_step(o->client, STEP_MS, NULL);
     }
     if (!r->is_modern) {
@@ -99,7 +99,7 @@ static int provoke(struct run *r, struct other *o, uint64_t *took, bool *ret_sam
     struct tidings_client *by = o->client ? o->client : r->client;
     unsigned before = told(r, o);
     uint64_t list = probe_list(r);
-    uint64_t begun = probe_now();
+    uint64_t begun = now_ms();
     int rc = probe_change_list(r, by, &err);
     if (rc < 0) {
         probe_found(r, "list-changed", VERDICT_SKIP, "%.150s", err.text);
@@ -108,11 +108,11 @@ static int provoke(struct run *r, struct other *o, uint64_t *took, bool *ret_sam
         return rc;
     }
     int alive = 1;
-    while (alive > 0 && told(r, o) == before && probe_now() - begun < r->probe->wait_ms) {
+    while (alive > 0 && told(r, o) == before && now_ms() - begun < r->probe->wait_ms) {
         alive = o->client ? tidings_client_step(o->client, STEP_MS, NULL) : 1;
         alive = alive > 0 ? tidings_client_step(r->client, o->client ? 0 : STEP_MS, NULL) : alive;
     }
-    *took = probe_now() - begun;
+    *took = now_ms() - begun;
     uint64_t after = probe_list(r);
     *ret_same = list != 0 && list == after;
     probe_listen(r, PROBE_SETTLE_MS, false); /* for what must not come */

@@ -236,7 +236,7 @@ static void stay_silent(struct run *r)
     if (is_changed && probe_change(r, r->client, &err) == 0) {
         probe_listen(r, r->probe->wait_ms, true);
     }
-    double lived = (double)((h->losses > 0 ? h->lost_ms : probe_now()) - h->watched_ms) / 1000;
+    double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     r->watched_ms += (uint64_t)(lived * 1000);
     if (h->losses > 0) {
         probe_found(r, "idle", VERDICT_FAIL, "the stream ended after %.1f s: %.120s", lived,

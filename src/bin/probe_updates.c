@@ -3,7 +3,6 @@
  * Is a subscriber told, of that and nothing else, and only as long as it wants to be?
  */
 #include <stdlib.h>
-#include <time.h>
 
 #include <tidings/json.h>
 
@@ -14,13 +13,6 @@
 #define CHANGES 3u       /* how many are made */
 #define SILENCE_MS 1000u /* at least, before nothing counts as nothing */
 #define SLOW_MS 1000u
-
-uint64_t probe_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 struct tidings_client *probe_open(const struct run *r, bool hears, struct tidings_error *err)
 {
@@ -81,7 +73,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     }
     char *uri = text_at(params, "/uri");
     bool mine = uri && is_ours(r, uri);
-    h->last_ms = probe_now();
+    h->last_ms = now_ms();
     h->updates += mine ? 1 : 0;
     h->foreign += mine ? 0 : 1;
     if (!mine) {
@@ -107,12 +99,12 @@ static void on_state(void *user, const struct tidings_client_event *e)
     struct run *r = user;
     if (e->state == TIDINGS_CLIENT_WATCHING && !r->heard.is_watching) {
         r->heard.is_watching = true;
-        r->heard.watched_ms = probe_now();
+        r->heard.watched_ms = now_ms();
     }
     r->heard.is_refused = r->heard.is_refused || e->state == TIDINGS_CLIENT_REFUSED;
     if (e->state == TIDINGS_CLIENT_DISCONNECTED) {
         r->heard.is_acknowledged = false;
-        r->heard.lost_ms = r->heard.losses++ == 0 ? probe_now() : r->heard.lost_ms;
+        r->heard.lost_ms = r->heard.losses++ == 0 ? now_ms() : r->heard.lost_ms;
     }
     if (e->reason.len > 0 && (r->heard.losses <= 1 || e->state == TIDINGS_CLIENT_REFUSED)) {
         snprintf(r->heard.reason, sizeof(r->heard.reason), "%.*s", (int)e->reason.len,
@@ -123,10 +115,10 @@ static void on_state(void *user, const struct tidings_client_event *e)
 int probe_step(struct tidings_client *client, uint64_t ms, const unsigned *enough,
                struct tidings_error *err)
 {
-    uint64_t due = probe_now() + ms;
+    uint64_t due = now_ms() + ms;
     unsigned before = enough ? *enough : 0;
     int rc = 1;
-    for (uint64_t now = probe_now(); now < due && rc > 0; now = probe_now()) {
+    for (uint64_t now = now_ms(); now < due && rc > 0; now = now_ms()) {
         if (enough && *enough > before) {
             return rc;
         }
@@ -158,9 +150,9 @@ uint64_t probe_silence(const struct run *r)
 static bool is_astray(const struct heard *h, uint64_t *since)
 {
     if (h->is_acknowledged && *since == 0) {
-        *since = probe_now();
+        *since = now_ms();
     }
-    return *since > 0 && probe_now() - *since >= SILENCE_MS;
+    return *since > 0 && now_ms() - *since >= SILENCE_MS;
 }
 
 static uint64_t reopened(const struct run *r)
@@ -184,10 +176,9 @@ struct tidings_subscription *probe_subscribe(struct run *r)
     tidings_client_on_state(r->client, on_state, r);
     tidings_client_on_notification(r->client, on_notification, r);
     struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
-    uint64_t due = probe_now() + r->probe->wait_ms, since = 0;
+    uint64_t due = now_ms() + r->probe->wait_ms, since = 0;
     int rc = sub ? 1 : err.code;
-    while (rc > 0 && !h->is_watching && !h->is_refused && !is_astray(h, &since) &&
-           probe_now() < due) {
+    while (rc > 0 && !h->is_watching && !h->is_refused && !is_astray(h, &since) && now_ms() < due) {
         rc = tidings_client_step(r->client, 100, &err);
     }
     if (h->is_watching) {
@@ -221,13 +212,13 @@ static int change_and_hear(struct run *r, struct told *t, struct tidings_error *
     for (t->made = 0; t->made < CHANGES;) {
         unsigned before = r->heard.updates;
         uint64_t content = is_made ? probe_content(r) : 0;
-        uint64_t begun = probe_now();
+        uint64_t begun = now_ms();
         int rc = probe_change(r, r->client, err);
         if (rc < 0) {
             return rc;
         }
         if (r->probe->change) {
-            begun = probe_now(); /* it has happened by then */
+            begun = now_ms(); /* it has happened by then */
         }
         t->made++;
         probe_listen(r, r->probe->wait_ms, true);
@@ -328,7 +319,7 @@ static void report_acknowledged(struct run *r)
 static void report_stream(struct run *r)
 {
     const struct heard *h = &r->heard;
-    double lived = (double)((h->losses > 0 ? h->lost_ms : probe_now()) - h->watched_ms) / 1000;
+    double lived = (double)((h->losses > 0 ? h->lost_ms : now_ms()) - h->watched_ms) / 1000;
     if (h->losses > 0) {
         probe_found(r, "stream", VERDICT_FAIL, "lost %u times, first after %.1f s: %.120s",
                     h->losses, lived, h->reason);

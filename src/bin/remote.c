@@ -5,20 +5,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <time.h>
 
 #include <tidings/json.h>
 
 #include "output.h"
 #include "target.h"
-
-/* What the server may have refused: a name, or arguments, that it lists. */
-static const char *refused_hint(const struct cli *cli)
-{
-    const char *name = cli->command->name;
-    return strcmp(name, "call") == 0     ? "'tidings tools -l' lists tools and their arguments"
-           : strcmp(name, "prompt") == 0 ? "'tidings prompts -l' lists prompts and their arguments"
-                                         : NULL;
-}
 
 /* What to do about a failure of something that was asked. */
 static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
@@ -31,7 +23,7 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
     case TIDINGS_E_UNSUPPORTED:
         return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
     case TIDINGS_E_INVALID:
-        return was_said ? refused_hint(cli) : NULL;
+        return was_said ? cli->command->refused : NULL;
     default:
         return target_hint(cli, code);
     }
@@ -66,6 +58,13 @@ void remote_interruptible(struct tidings_client *client)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+}
+
+uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 volatile int remote_late;

@@ -40,6 +40,9 @@ void remote_end_after(uint64_t ms);
 /* The time was over. */
 extern volatile int remote_late;
 
+/* Milliseconds of a clock that only goes forward. */
+uint64_t now_ms(void);
+
 /* The string at `pointer`, "" where there is none; tidings_free it. NULL: no memory. */
 char *text_at(struct tidings_str json, const char *pointer);
 /* Is there a true at `pointer`? */

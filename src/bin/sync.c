@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tidings/client.h>
@@ -142,13 +141,6 @@ static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, c
     }
     fflush(out);
     put_progress(s);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* The state without what is over; else the longer one stays in use. */
@@ -361,8 +353,9 @@ static int work(struct sync *s, struct tidings_error *err)
 {
     int rc = 0;
     size_t failed = s->counts[MIRROR_FAILED];
-    s->needs_pass = s->needs_pass || (s->again_ms > 0 && now_ms() >= s->again_ms);
-    bool is_pass = s->needs_pass && s->is_watching && now_ms() >= s->retry_ms;
+    int64_t now = (int64_t)now_ms();
+    s->needs_pass = s->needs_pass || (s->again_ms > 0 && now >= s->again_ms);
+    bool is_pass = s->needs_pass && s->is_watching && now >= s->retry_ms;
     if (is_pass) {
         rc = go_over(s, err);
     }
@@ -382,7 +375,7 @@ static int work(struct sync *s, struct tidings_error *err)
 static int idle_ms(const struct sync *s)
 {
     int64_t at = s->needs_pass && s->is_watching ? s->retry_ms : s->again_ms > 0 ? s->again_ms : -1;
-    int64_t left = at - now_ms();
+    int64_t left = at - (int64_t)now_ms();
     return at < 0 ? -1 : left < 0 ? 0 : left < AGAIN_MAX_MS ? (int)left : AGAIN_MAX_MS;
 }
 

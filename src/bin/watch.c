@@ -6,7 +6,6 @@
  */
 #include <stddef.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <tidings/client.h>
 #include <tidings/json.h>
@@ -34,17 +33,10 @@ struct watch {
     struct content_kept *kept; /* --diff */
     char *uris[WORDS_MAX];
     size_t count;
-    int64_t begun_ms;
+    uint64_t begun_ms;
     bool has_watched;            /* the server accepted something once */
     struct tidings_error absent; /* the server was not there at first */
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
@@ -136,7 +128,7 @@ static void on_watching(struct watch *w, const struct tidings_client_event *e)
 
 static void on_disconnected(struct watch *w, const struct tidings_client_event *e)
 {
-    int64_t next = now_ms() - w->begun_ms + e->retry_ms;
+    uint64_t next = now_ms() - w->begun_ms + e->retry_ms;
     say("disconnected: ", tidings_strn("", 0), e->reason);
     if (w->has_watched || w->waits || next < PATIENCE_MS) {
         fprintf(stderr, "; next attempt in %.1f s\n", e->retry_ms / 1000.0);

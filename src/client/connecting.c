@@ -369,18 +369,10 @@ static bool may_pass(int code)
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_LIMIT;
 }
 
-/* The first is soon, anywhere within the shortest: an end may be no more than a server that moves
- * its clients. Then doubling up to the longest, the upper half by chance. So many clients do not
- * come back in step; and none sooner than the server wants it. */
+/* None sooner than the server wants it. */
 static uint32_t next_pause(struct tidings_client *c)
 {
-    uint64_t pause = c->settings.retry_min_ms;
-    for (unsigned i = 0; i < c->failures && pause < c->settings.retry_max_ms; i++) {
-        pause *= 2;
-    }
-    pause = pause < c->settings.retry_max_ms ? pause : c->settings.retry_max_ms;
-    uint32_t least = c->failures++ == 0 ? 0 : (uint32_t)(pause / 2);
-    uint32_t own = least + random_upto((uint32_t)pause - least);
+    uint32_t own = settings_pause(&c->settings, c->failures++);
     uint32_t told = c->told_ms;
     c->told_ms = 0;
     return own > told ? own : told;

@@ -190,10 +190,7 @@ static void on_state(void *user, const struct tidings_client_event *e);
 /* Something is to be tried again, not at once. */
 static void wait_for_next(struct tidings_copy *y)
 {
-    const struct client_settings *s = &y->client->settings;
-    uint64_t ms = (uint64_t)s->retry_min_ms << (y->pauses < 10 ? y->pauses : 10);
-    y->pauses++;
-    pump_set(&y->client->pump, &y->next, ms < s->retry_max_ms ? ms : s->retry_max_ms);
+    pump_set(&y->client->pump, &y->next, settings_pause(&y->client->settings, y->pauses++));
 }
 
 /* What became of the version it has, or all of it. */

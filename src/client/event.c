@@ -74,9 +74,13 @@ static void remove_event(struct tidings_client *c, struct event *e)
     c->event_bytes -= e->bytes;
 }
 
-static int64_t number_of(struct tidings_client *c, struct tidings_str uri)
+static struct watch *watch_of(struct tidings_client *c, struct tidings_str uri)
 {
-    const struct watch *w = uri.len > 0 ? watching_find(c, uri) : NULL;
+    return uri.len > 0 ? watching_find(c, uri) : NULL;
+}
+
+static int64_t number_of(const struct watch *w)
+{
     return w ? (int64_t)w->number : 0;
 }
 
@@ -98,7 +102,7 @@ void event_state(struct tidings_client *c, const struct tidings_client_event *st
     }
     e->state.uri = tidings_str(e->text);
     e->state.reason = tidings_str(e->error);
-    e->number = number_of(c, state->uri);
+    e->number = number_of(watch_of(c, state->uri));
     append(c, e, state->uri.len + state->reason.len);
 }
 
@@ -236,13 +240,16 @@ void event_call_progress(tidings_client_progress_fn fn, void *user, struct json 
 /* Not to those who subscribed since: what became of them is told later. */
 static void deliver_state(struct tidings_client *c, const struct event *e)
 {
-    if (e->number != number_of(c, e->state.uri)) {
+    struct watch *w = watch_of(c, e->state.uri);
+    if (e->number != number_of(w)) {
         return;
     }
     if (c->on_state) {
-        c->on_state(c->state_user, &e->state);
+        c->on_state(c->state_user, &e->state); /* the watch stays until it is swept */
     }
-    watching_tell_state(c, &e->state);
+    if (w) {
+        watching_tell_state(c, w, &e->state);
+    }
 }
 
 static void deliver(struct tidings_client *c, struct event *e)

@@ -258,8 +258,9 @@ void watching_updated(struct tidings_client *c, struct json *message, int64_t re
 /* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */
 bool watching_covers(const struct watch *w, struct tidings_str uri);
 void watching_sweep(struct tidings_client *c); /* what ended in callbacks */
-/* The subscriptions of the event's URI hear of it. */
-void watching_tell_state(struct tidings_client *c, const struct tidings_client_event *e);
+/* Its subscriptions hear of it. */
+void watching_tell_state(struct tidings_client *c, struct watch *w,
+                         const struct tidings_client_event *e);
 struct watch *watching_find(struct tidings_client *c, struct tidings_str uri);
 /* A watch was accepted or refused. */
 void watching_judge(struct tidings_client *c, struct watch *w, bool is_accepted,

@@ -4,6 +4,7 @@
  */
 #include "client/settings.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 static uint32_t or_default(uint32_t value, uint32_t preset)
@@ -24,6 +25,17 @@ void settings_drop_list(char **list)
         mem_free(list[i]);
     }
     mem_free(list);
+}
+
+uint32_t settings_pause(const struct client_settings *s, unsigned failures)
+{
+    uint64_t pause = s->retry_min_ms;
+    for (unsigned i = 0; i < failures && pause < s->retry_max_ms; i++) {
+        pause *= 2;
+    }
+    pause = pause < s->retry_max_ms ? pause : s->retry_max_ms;
+    uint32_t least = failures == 0 ? 0 : (uint32_t)(pause / 2);
+    return least + random_upto((uint32_t)pause - least);
 }
 
 char **settings_copy_list(const char *const *list)

@@ -40,6 +40,11 @@ bool settings_renew_token(const struct client_settings *s, struct buf *line);
  * must be the default, and a struct that was never zeroed is found early. */
 int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err);
 /* A copy of a list with NULL at its end; NULL: out of memory. */
+/* How long to wait before the next attempt, after so many in a row that failed. The first is soon,
+ * anywhere within the shortest: an end may be no more than a server that moves its clients. Then
+ * doubling up to the longest, the upper half by chance. So many clients do not come back in step.
+ */
+uint32_t settings_pause(const struct client_settings *s, unsigned failures);
 char **settings_copy_list(const char *const *list);
 void settings_drop_list(char **list); /* NULL is fine */
 

@@ -356,12 +356,9 @@ void watching_judged(struct tidings_client *c)
     }
 }
 
-void watching_tell_state(struct tidings_client *c, const struct tidings_client_event *e)
+void watching_tell_state(struct tidings_client *c, struct watch *w,
+                         const struct tidings_client_event *e)
 {
-    struct watch *w = e->uri.len > 0 ? watching_find(c, e->uri) : NULL;
-    if (!w) {
-        return;
-    }
     list_each (it, next, &w->subscriptions) {
         struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
         if (s->on_state && !s->is_ended && !client_is_stopping(c)) {

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
+
 #define EXTENSIONS "\"extensions\":{\"dev.tidings/resource-metadata\":{}}"
 
 static struct fake *fake_of(struct link *l)
@@ -49,6 +51,17 @@ void fake_error(struct fake *f, int64_t id, int code, const char *message)
     fake_sayf(f,
               "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"error\":{\"code\":%d,\"message\":\"%s\"}}",
               id, code, message);
+}
+
+void fake_acknowledge(struct fake *f, int64_t id, struct json *m, const char *more)
+{
+    char *asked = json_text_of(f->base.client, jv_get(jv_get(m, "params"), "notifications"), NULL);
+    fake_sayf(f,
+              "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
+              "\"params\":{\"notifications\":%s,\"_meta\":"
+              "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "%s}}}",
+              asked, id, more);
+    mem_free(asked);
 }
 
 bool fake_modern(struct fake *f, const char *method, int64_t id)

@@ -36,6 +36,9 @@ void fake_sayf(struct fake *f, const char *fmt, ...) TIDINGS_PRINTF(2, 3);
 /* It answers a request so; `result` is JSON. */
 void fake_result(struct fake *f, int64_t id, const char *result);
 void fake_error(struct fake *f, int64_t id, int code, const char *message);
+/* It acknowledges all that the listen `m` asks for; `more` are further members of `_meta`, each
+ * with a comma before it. */
+void fake_acknowledge(struct fake *f, int64_t id, struct json *m, const char *more);
 /* Answers what connecting asks, as a server of that era that can be subscribed to; false: it was
  * something else. */
 bool fake_modern(struct fake *f, const char *method, int64_t id);

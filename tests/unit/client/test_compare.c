@@ -31,17 +31,6 @@ struct world {
     char told[4096];
 };
 
-static void acknowledge(struct fake *f, int64_t id, struct json *m)
-{
-    char *asked = json_text_of(f->base.client, jv_get(jv_get(m, "params"), "notifications"), NULL);
-    fake_sayf(f,
-              "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-              "\"params\":{\"notifications\":%s,\"_meta\":"
-              "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
-              asked, id);
-    mem_free(asked);
-}
-
 static void answer_read(struct world *w, int64_t id, struct json *m)
 {
     struct tidings_str uri = jv_str(jv_get(jv_get(m, "params"), "uri"));
@@ -84,7 +73,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
         return;
     }
     if (strcmp(method, "subscriptions/listen") == 0) {
-        acknowledge(f, id, m);
+        fake_acknowledge(f, id, m, "");
     } else if (strcmp(method, "resources/read") == 0 && w->is_deadly) {
         w->looks++;
         fake_say(f, NULL);

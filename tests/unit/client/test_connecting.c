@@ -173,13 +173,8 @@ static void ignore(void *user, const struct tidings_client_update *u)
 
 static void draining(struct fake *f, const char *method, int64_t id, struct json *m)
 {
-    (void)m;
     if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
-        fake_sayf(f,
-                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-                  "\"params\":{\"notifications\":{\"resourceSubscriptions\":[\"x:/a\"]},"
-                  "\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
-                  id);
+        fake_acknowledge(f, id, m, "");
         fake_result(f, id, "{}"); /* it ends in order */
     }
 }

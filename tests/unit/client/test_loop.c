@@ -53,13 +53,7 @@ static void serve(struct fake *f, const char *method, int64_t id, struct json *m
     } else if (fake_modern(f, method, id)) {
         return;
     } else if (strcmp(method, "subscriptions/listen") == 0) {
-        char *asked = json_text_of(s->client, jv_get(jv_get(m, "params"), "notifications"), NULL);
-        fake_sayf(f,
-                  "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-                  "\"params\":{\"notifications\":%s,\"_meta\":"
-                  "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64 "}}}",
-                  asked, id);
-        mem_free(asked);
+        fake_acknowledge(f, id, m, "");
     } else if (strcmp(method, "slow") == 0) {
         fake_say(f, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\","
                     "\"params\":{\"uri\":\"x:/a\"}}");

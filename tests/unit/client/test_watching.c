@@ -71,19 +71,6 @@ static struct tidings_subscription *add(struct told *t, const char *uri)
     return s;
 }
 
-/* All that it is asked for. */
-static void acknowledge(struct fake *f, int64_t id, struct json *m)
-{
-    char *asked = json_text_of(f->base.client, jv_get(jv_get(m, "params"), "notifications"), NULL);
-    fake_sayf(f,
-              "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\","
-              "\"params\":{\"notifications\":%s,\"_meta\":"
-              "{\"io.modelcontextprotocol/subscriptionId\":%" PRId64
-              ",\"dev.tidings/cursor\":\"e.1\"}}}",
-              asked, id);
-    mem_free(asked);
-}
-
 static void update(struct fake *f, const char *method, const char *params)
 {
     fake_sayf(f, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":{%s}}", method, params);
@@ -98,7 +85,7 @@ static void correlating(struct fake *f, const char *method, int64_t id, struct j
     if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {
         return;
     }
-    acknowledge(f, id, m);
+    fake_acknowledge(f, id, m, ",\"dev.tidings/cursor\":\"e.1\"");
     update(f, UPDATED, "\"uri\":\"x:/a/b\",\"subscribedUri\":\"x:/a/\"");
     update(f, UPDATED,
            "\"uri\":\"x:/a/b\",\"_meta\":{\"dev.tidings/subscribedUri\":\"x:/a/b\","
@@ -186,7 +173,7 @@ static void listening(struct fake *f, const char *method, int64_t id, struct jso
         size_t len = strlen(f->log);
         snprintf(f->log + len, sizeof(f->log) - len, "%s\n", asked);
         mem_free(asked);
-        acknowledge(f, id, m);
+        fake_acknowledge(f, id, m, ",\"dev.tidings/cursor\":\"e.1\"");
     }
 }
 
