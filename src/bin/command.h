@@ -98,7 +98,6 @@ struct command {
     unsigned min_args, max_args;  /* without the target */
     enum arg_kind arg_kind;
     bool has_target;             /* it talks to a server: first argument, -t, or -- COMMAND */
-    const char *plain;           /* why it has no --json, --quiet and --color; NULL: it has */
     const char *refused;         /* a hint when the server refuses what it is given; NULL: none */
     int (*run)(struct cli *cli); /* the exit status */
     /* Instead of `run`, with a client of its target, see remote.h. A row with none of the three is

@@ -160,7 +160,7 @@ const struct option *option_next(struct option_walk *w)
     const struct option *tables[] = {
         [SECTION_OWN] = c->options,
         [SECTION_SERVER] = c->has_target ? target_options : NULL,
-        [SECTION_OUTPUT] = c->plain || c->run_raw ? NULL : output_options,
+        [SECTION_OUTPUT] = c->run_raw ? NULL : output_options,
         [SECTION_HELP] = help_options,
     };
     while (!command_is_group(c) && w->section <= SECTION_HELP) {

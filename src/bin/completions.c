@@ -4,11 +4,20 @@
  * their values, names of servers and files; nothing is asked of a server.
  */
 #include <stddef.h>
+#include <stdlib.h>
 
 #include <tidings/server.h>
 
 #include "command.h"
 #include "output.h"
+
+static FILE *out; /* where the script goes */
+
+static void put_line(const char *text)
+{
+    fputs(text, out);
+    fputc('\n', out);
+}
 
 /* An option, whichever table it comes from. */
 struct flag {
@@ -47,7 +56,7 @@ static void put_names(const struct command *group, const char *separator)
     for (size_t i = 0; commands[i]; i++) {
         const char *blank = strchr(commands[i]->name, ' ');
         if (group ? command_is_in(commands[i], group) : !blank) {
-            printf("%s%s", separator, group ? blank + 1 : commands[i]->name);
+            fprintf(out, "%s%s", separator, group ? blank + 1 : commands[i]->name);
         }
     }
 }
@@ -55,7 +64,7 @@ static void put_names(const struct command *group, const char *separator)
 static void put_words(const char *const *words)
 {
     for (size_t i = 0; words[i]; i++) {
-        printf("%s%s", i > 0 ? " " : "", words[i]);
+        fprintf(out, "%s%s", i > 0 ? " " : "", words[i]);
     }
 }
 
@@ -65,7 +74,7 @@ static void put_groups(void)
     bool is_first = true;
     for (size_t i = 0; commands[i]; i++) {
         if (command_is_group(commands[i])) {
-            printf("%s%s", is_first ? "" : " | ", commands[i]->name);
+            fprintf(out, "%s%s", is_first ? "" : " | ", commands[i]->name);
             is_first = false;
         }
     }
@@ -78,46 +87,46 @@ static void bash_value(const struct command *c, const struct flag *f)
     if (!f->has_value) {
         return;
     }
-    printf("    '%s:--%s'", c->name, f->name);
+    fprintf(out, "    '%s:--%s'", c->name, f->name);
     if (f->letter) {
-        printf(" | '%s:-%c'", c->name, f->letter);
+        fprintf(out, " | '%s:-%c'", c->name, f->letter);
     }
     if (f->choices) {
-        fputs(") _tidings_words '", stdout);
+        fputs(") _tidings_words '", out);
         put_words(f->choices);
-        puts("'; return ;;");
+        put_line("'; return ;;");
     } else if (strcmp(f->name, "target") == 0) {
-        puts(") _tidings_servers; return ;;");
+        put_line(") _tidings_servers; return ;;");
     } else {
-        printf(") %s ;;\n", f->is_file ? "_tidings_files; return" : "return");
+        fprintf(out, ") %s ;;\n", f->is_file ? "_tidings_files; return" : "return");
     }
 }
 
 static void bash_flag(const struct command *c, const struct flag *f)
 {
     (void)c;
-    printf(" --%s", f->name);
+    fprintf(out, " --%s", f->name);
 }
 
 static void bash_arguments(const struct command *c)
 {
-    printf("    '%s')\n        flags='", c->name);
+    fprintf(out, "    '%s')\n        flags='", c->name);
     each_flag(c, bash_flag);
-    fputs("'\n", stdout);
+    fputs("'\n", out);
     if (command_is_group(c)) {
-        fputs("        words='", stdout);
+        fputs("        words='", out);
         put_names(c, " ");
-        fputs("'\n", stdout);
+        fputs("'\n", out);
     } else if (c->arg_kind == ARG_COMMAND) {
-        fputs("        words='exit", stdout);
+        fputs("        words='exit", out);
         put_names(NULL, " ");
-        fputs("'\n", stdout);
+        fputs("'\n", out);
     } else if (c->arg_kind == ARG_SHELL) {
-        puts("        words='bash zsh fish'");
+        put_line("        words='bash zsh fish'");
     } else if (c->has_target) {
-        puts("        target=yes");
+        put_line("        target=yes");
     }
-    puts("        ;;");
+    put_line("        ;;");
 }
 
 static void put_bash(void)
@@ -148,7 +157,7 @@ static void put_bash(void)
           "            command=$word\n"
           "        elif [[ $word != -* ]]; then\n"
           "            case $command in\n            ",
-          stdout);
+          out);
     put_groups();
     fputs(") command+=\" $word\" ;;\n"
           "            *) given=1 ;;\n"
@@ -156,15 +165,15 @@ static void put_bash(void)
           "        fi\n"
           "    done\n"
           "    case $command:$prev in\n",
-          stdout);
+          out);
     for (size_t i = 0; commands[i]; i++) {
         each_flag(commands[i], bash_value);
     }
     fputs("    esac\n    case $command in\n    '')\n        flags='--help --version'\n"
           "        words='",
-          stdout);
+          out);
     put_names(NULL, " ");
-    fputs("'\n        ;;\n", stdout);
+    fputs("'\n        ;;\n", out);
     for (size_t i = 0; commands[i]; i++) {
         bash_arguments(commands[i]);
     }
@@ -180,7 +189,7 @@ static void put_bash(void)
           "    fi\n"
           "}\n"
           "complete -F _tidings tidings\n",
-          stdout);
+          out);
 }
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
@@ -188,15 +197,15 @@ static void put_bash(void)
 /* Inside single quotes, with colons escaped for _describe. */
 static void put_described(const char *name, const char *help)
 {
-    printf(" '%s:", name);
+    fprintf(out, " '%s:", name);
     for (; *help; help++) {
         if (*help == '\'') {
-            fputs("'\\''", stdout);
+            fputs("'\\''", out);
         } else {
-            printf(*help == ':' || *help == '\\' ? "\\%c" : "%c", *help);
+            fprintf(out, *help == ':' || *help == '\\' ? "\\%c" : "%c", *help);
         }
     }
-    putchar('\'');
+    fputc('\'', out);
 }
 
 static void zsh_value(const struct command *c, const struct flag *f)
@@ -204,18 +213,18 @@ static void zsh_value(const struct command *c, const struct flag *f)
     if (!f->has_value) {
         return;
     }
-    printf("    '%s:--%s'", c->name, f->name);
+    fprintf(out, "    '%s:--%s'", c->name, f->name);
     if (f->letter) {
-        printf("|'%s:-%c'", c->name, f->letter);
+        fprintf(out, "|'%s:-%c'", c->name, f->letter);
     }
     if (f->choices) {
-        fputs(") compadd ", stdout);
+        fputs(") compadd ", out);
         put_words(f->choices);
-        puts("; return ;;");
+        put_line("; return ;;");
     } else if (strcmp(f->name, "target") == 0) {
-        puts(") compadd $(tidings servers --quiet 2>/dev/null); return ;;");
+        put_line(") compadd $(tidings servers --quiet 2>/dev/null); return ;;");
     } else {
-        printf(") %s ;;\n", f->is_file ? "_files; return" : "return");
+        fprintf(out, ") %s ;;\n", f->is_file ? "_files; return" : "return");
     }
 }
 
@@ -239,19 +248,19 @@ static void zsh_commands(const struct command *group)
 
 static void zsh_arguments(const struct command *c)
 {
-    printf("    '%s')\n        flags=(", c->name);
+    fprintf(out, "    '%s')\n        flags=(", c->name);
     each_flag(c, zsh_flag);
-    fputs(")\n", stdout);
+    fputs(")\n", out);
     if (command_is_group(c) || c->arg_kind == ARG_COMMAND) {
-        fputs("        names=(", stdout);
+        fputs("        names=(", out);
         zsh_commands(command_is_group(c) ? c : NULL);
-        fputs(")\n", stdout);
+        fputs(")\n", out);
     } else if (c->arg_kind == ARG_SHELL) {
-        puts("        names=(bash zsh fish)");
+        put_line("        names=(bash zsh fish)");
     } else if (c->has_target) {
-        puts("        target=yes");
+        put_line("        target=yes");
     }
-    puts("        ;;");
+    put_line("        ;;");
 }
 
 static void put_zsh(void)
@@ -270,7 +279,7 @@ static void put_zsh(void)
           "            command=$word\n"
           "        elif [[ $word != -* ]]; then\n"
           "            case $command in\n            (",
-          stdout);
+          out);
     put_groups();
     fputs(") command+=\" $word\" ;;\n"
           "            (*) given=1 ;;\n"
@@ -278,13 +287,13 @@ static void put_zsh(void)
           "        fi\n"
           "    done\n"
           "    case $command:$words[CURRENT-1] in\n",
-          stdout);
+          out);
     for (size_t i = 0; commands[i]; i++) {
         each_flag(commands[i], zsh_value);
     }
-    fputs("    esac\n    case $command in\n    '')\n        names=(", stdout);
+    fputs("    esac\n    case $command in\n    '')\n        names=(", out);
     zsh_commands(NULL);
-    fputs(")\n        ;;\n", stdout);
+    fputs(")\n        ;;\n", out);
     for (size_t i = 0; commands[i]; i++) {
         zsh_arguments(commands[i]);
     }
@@ -300,18 +309,18 @@ static void put_zsh(void)
           "    fi\n"
           "}\n"
           "_tidings \"$@\"\n",
-          stdout);
+          out);
 }
 
 /* ---- fish ------------------------------------------------------------------------------------ */
 
 static void put_single_quoted(const char *text)
 {
-    putchar('\'');
+    fputc('\'', out);
     for (; *text; text++) {
-        printf(*text == '\'' || *text == '\\' ? "\\%c" : "%c", *text);
+        fprintf(out, *text == '\'' || *text == '\\' ? "\\%c" : "%c", *text);
     }
-    putchar('\'');
+    fputc('\'', out);
 }
 
 /* complete … -n 'the command line is of that command' */
@@ -319,63 +328,84 @@ static void fish_begin(const char *name)
 {
     const char *blank = strchr(name, ' ');
     int first = blank ? (int)(blank - name) : (int)strlen(name);
-    printf("complete -c tidings -n '__fish_seen_subcommand_from %.*s%s%s'", first, name,
-           blank ? "; and __fish_seen_subcommand_from " : "", blank ? blank + 1 : "");
+    fprintf(out, "complete -c tidings -n '__fish_seen_subcommand_from %.*s%s%s'", first, name,
+            blank ? "; and __fish_seen_subcommand_from " : "", blank ? blank + 1 : "");
 }
 
 static void fish_flag(const struct command *c, const struct flag *f)
 {
     fish_begin(c->name);
-    printf(" -l %s", f->name);
+    fprintf(out, " -l %s", f->name);
     if (f->letter) {
-        printf(" -s %c", f->letter);
+        fprintf(out, " -s %c", f->letter);
     }
     if (f->choices) {
-        fputs(" -x -a '", stdout);
+        fputs(" -x -a '", out);
         put_words(f->choices);
-        putchar('\'');
+        fputc('\'', out);
     } else if (strcmp(f->name, "target") == 0) {
-        fputs(" -x -a '(tidings servers --quiet 2>/dev/null)'", stdout);
+        fputs(" -x -a '(tidings servers --quiet 2>/dev/null)'", out);
     } else if (f->has_value) {
-        fputs(f->is_file ? " -r -F" : " -x", stdout);
+        fputs(f->is_file ? " -r -F" : " -x", out);
     }
-    fputs(" -d ", stdout);
+    fputs(" -d ", out);
     put_single_quoted(f->help);
-    putchar('\n');
+    fputc('\n', out);
 }
 
 static void fish_command(const struct command *c)
 {
     const char *blank = strchr(c->name, ' ');
     if (blank) {
-        printf("complete -c tidings -f -n '__fish_seen_subcommand_from %.*s' -a '%s' -d ",
-               (int)(blank - c->name), c->name, blank + 1);
+        fprintf(out, "complete -c tidings -f -n '__fish_seen_subcommand_from %.*s' -a '%s' -d ",
+                (int)(blank - c->name), c->name, blank + 1);
     } else {
-        printf("complete -c tidings -f -n __fish_use_subcommand -a '%s' -d ", c->name);
+        fprintf(out, "complete -c tidings -f -n __fish_use_subcommand -a '%s' -d ", c->name);
     }
     put_single_quoted(c->help);
-    putchar('\n');
+    fputc('\n', out);
     if (c->arg_kind == ARG_COMMAND || c->arg_kind == ARG_SHELL) {
         fish_begin(c->name);
-        fputs(" -f -a '", stdout);
-        fputs(c->arg_kind == ARG_SHELL ? "bash zsh fish" : "exit", stdout);
+        fputs(" -f -a '", out);
+        fputs(c->arg_kind == ARG_SHELL ? "bash zsh fish" : "exit", out);
         if (c->arg_kind == ARG_COMMAND) {
             put_names(NULL, " ");
         }
-        puts("'");
+        put_line("'");
     } else if (c->has_target) {
         fish_begin(c->name);
-        puts(" -a '(tidings servers --quiet 2>/dev/null)'");
+        put_line(" -a '(tidings servers --quiet 2>/dev/null)'");
     }
     each_flag(c, fish_flag);
 }
 
 static void put_fish(void)
 {
-    puts("# fish completion of tidings, made by 'tidings completions fish'");
+    put_line("# fish completion of tidings, made by 'tidings completions fish'");
     for (size_t i = 0; commands[i]; i++) {
         fish_command(commands[i]);
     }
+}
+
+static int put_object(const char *shell, void (*put)(void))
+{
+    struct tidings_error err = {0};
+    struct json_text t;
+    char *script = NULL;
+    if (json_text_begin(&t)) {
+        out = t.out;
+        put();
+        script = json_text_take(&t);
+    }
+    if (!script) {
+        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+        return command_fail("completions", &err, NULL);
+    }
+    printf("{\"shell\":\"%s\",\"script\":", shell);
+    put_quoted(stdout, tidings_str(script));
+    puts("}");
+    free(script);
+    return output_finish("completions");
 }
 
 static int run(struct cli *cli)
@@ -385,10 +415,15 @@ static int run(struct cli *cli)
         void (*put)(void);
     } shells[] = {{"bash", put_bash}, {"zsh", put_zsh}, {"fish", put_fish}};
     for (size_t i = 0; i < sizeof(shells) / sizeof(shells[0]); i++) {
-        if (strcmp(cli->args[0], shells[i].shell) == 0) {
-            shells[i].put();
-            return output_finish("completions");
+        if (strcmp(cli->args[0], shells[i].shell) != 0) {
+            continue;
         }
+        if (cli->json) {
+            return put_object(shells[i].shell, shells[i].put);
+        }
+        out = stdout;
+        shells[i].put();
+        return output_finish("completions");
     }
     return command_misuse("completions", "there are some for bash, zsh and fish, not for",
                           cli->args[0]);
@@ -403,10 +438,10 @@ const struct command command_completions = {
         "puts it where the shell finds it; otherwise, for the present shell:\n\n"
         "  eval \"$(tidings completions bash)\"\n"
         "  tidings completions zsh >\"${fpath[1]}/_tidings\"\n"
-        "  tidings completions fish | source\n",
+        "  tidings completions fish | source\n\n"
+        "--json prints an object: shell, script.\n",
     .min_args = 1,
     .max_args = 1,
     .arg_kind = ARG_SHELL,
-    .plain = "what it prints is a program for a shell",
     .run = run,
 };

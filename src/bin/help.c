@@ -155,8 +155,8 @@ void help_print(const struct command *c)
         put_group(c);
         return;
     }
-    printf("usage: tidings %s%s%s%s%s\n", c->name, c->plain && !c->options ? "" : " [OPTION…]",
-           c->has_target ? " SERVER" : "", c->args ? " " : "", c->args ? c->args : "");
+    printf("usage: tidings %s [OPTION…]%s%s%s\n", c->name, c->has_target ? " SERVER" : "",
+           c->args ? " " : "", c->args ? c->args : "");
     if (c->has_target) {
         printf("       tidings %s [OPTION…]%s%s -- COMMAND [ARGUMENT…]\n", c->name,
                c->args ? " " : "", c->args ? c->args : "");

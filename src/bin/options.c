@@ -49,9 +49,7 @@ static int unknown_option(const struct command *c, const char *given)
     }
     names[count] = NULL;
     const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
-    if (c->plain && strcmp(given, "--json") == 0) {
-        snprintf(problem, sizeof(problem), "%s, so there is no", c->plain);
-    } else if (near) {
+    if (near) {
         snprintf(problem, sizeof(problem), "there is '--%s', but no option", near);
     }
     return command_misuse(c->name, problem, given);

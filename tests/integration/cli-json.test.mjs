@@ -10,8 +10,6 @@ import { BIN, Program, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
 
-/** Cannot have it: what they print is a program. */
-const WITHOUT = ['completions'];
 /** Go on until they are stopped, and have tests of their own. */
 const LASTING = ['serve', 'watch'];
 
@@ -45,6 +43,7 @@ const SAMPLES = ({ files, prompts, file, mirror, template }) => ({
     probe: [files, '--touch', 'app:///x'],
     bench: [files, '-c', '1', '-n', '3', file],
     servers: [null],
+    completions: [null, 'bash'],
     help: [null, 'read'],
     version: [null],
 });
@@ -68,11 +67,18 @@ test('every command takes --json and prints JSON with it', async (t) => {
     const { commands } = await described(t);
     const able = commands.filter((command) => command.options?.some((option) => option.name === '--json'));
     const names = commands.filter((command) => command.options).map((command) => command.name);
-    assert.deepEqual(able.map((command) => command.name), names.filter((name) => !WITHOUT.includes(name)));
-    assert.deepEqual([...Object.keys(samples), ...LASTING, ...WITHOUT].sort(), names.sort());
+    assert.deepEqual(able.map((command) => command.name), names);
+    assert.deepEqual([...Object.keys(samples), ...LASTING].sort(), names.sort());
     for (const [name, sample] of Object.entries(samples)) {
         const printed = objects(await good(t, line(name, ...sample), { cwd: home.path, input: 'text', ms: 6 * DEADLINE }));
         assert.ok(printed.length > 0 && printed.every((one) => one && typeof one === 'object'), name);
+    }
+});
+
+test('completions prints the script as it is without', async (t) => {
+    for (const shell of ['bash', 'zsh', 'fish']) {
+        const script = await good(t, ['completions', shell]);
+        assert.deepEqual(objects(await good(t, ['completions', '--json', shell])), [{ shell, script }]);
     }
 });
 
@@ -164,7 +170,7 @@ const FAILURES = [
     [['serve', '--json', '/no/such'], 66, 'not found', /no\/such/],
     [['config', '--json', '--page-size', '0'], 64, 'invalid argument', /page-size/],
     [['token', '--json', 'a b'], 64, 'invalid argument', /blank/],
-    [['completions', 'bash', '--json'], 64, 'invalid argument', /a program for a shell, so there is no '--json'/],
+    [['completions', '--json', 'tcsh'], 64, 'invalid argument', /bash, zsh and fish/],
 ];
 for (const [args, status, kind, says] of FAILURES) {
     test(`a failure is an object on standard error: ${JSON.stringify(args)}`, async (t) => {
