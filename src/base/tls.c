@@ -145,6 +145,11 @@ const char *tls_session_peer(const struct tls_session *s)
     return s->peer;
 }
 
+bool tls_session_is_for(const struct tls_session *s, struct tidings_str name)
+{
+    return tls_context_find(s->context, name) != NULL;
+}
+
 static ssize_t failed(struct tls_session *s, const char *reason, int errnum)
 {
     s->reason = reason;

@@ -104,6 +104,10 @@ const char *tls_session_reason(const struct tls_session *s);
  * long one is told by its hash. NULL: it showed none. */
 const char *tls_session_peer(const struct tls_session *s);
 
+/* Is `name` ("example.org", "192.0.2.1", "[2001:db8::1]") among those that a certificate of its
+ * context is for? */
+bool tls_session_is_for(const struct tls_session *s, struct tidings_str name);
+
 /* Encrypts into as few records as possible. Fails before the handshake is done and when the outlet
  * does. */
 int tls_seal(struct tls_session *s, const char *bytes, size_t len);

@@ -8,8 +8,10 @@
  */
 #include "base/tls.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +22,7 @@
 #include "base/tls_private.h"
 
 #define FILE_MAX (1024 * 1024) /* bytes of a PEM file */
-#define NAMES_MAX 1000         /* DNS names of one certificate that are looked at */
+#define NAMES_MAX 1000         /* names of one certificate that are looked at */
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -153,7 +155,34 @@ static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tiding
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The DNS names of a certificate. */
+/* A name as a Host has it, on the heap; NULL: of no interest (`failed` is left alone), or out of
+ * memory. */
+static char *spell_name(const GENERAL_NAME *name, bool *failed)
+{
+    char text[INET6_ADDRSTRLEN], host[INET6_ADDRSTRLEN + 3];
+    struct tidings_str spelled = STR_EMPTY;
+    if (name->type == GEN_DNS) {
+        spelled = tidings_strn((const char *)tls_api.ASN1_STRING_get0_data(name->d.dNSName),
+                               (size_t)tls_api.ASN1_STRING_length(name->d.dNSName));
+    } else if (name->type == GEN_IPADD) {
+        const unsigned char *bytes = tls_api.ASN1_STRING_get0_data(name->d.iPAddress);
+        int len = tls_api.ASN1_STRING_length(name->d.iPAddress);
+        bool is_v6 = len == 16;
+        if ((len == 4 || is_v6) &&
+            inet_ntop(is_v6 ? AF_INET6 : AF_INET, bytes, text, sizeof(text))) {
+            snprintf(host, sizeof(host), is_v6 ? "[%s]" : "%s", text);
+            spelled = tidings_str(host);
+        }
+    }
+    if (spelled.len == 0) {
+        return NULL;
+    }
+    char *copy = str_dup(spelled);
+    *failed = !copy;
+    return copy;
+}
+
+/* The DNS names and addresses of a certificate. */
 static int take_names(struct tls_host *host, struct tidings_error *err)
 {
     GENERAL_NAMES *all = tls_api.X509_get_ext_d2i(tls_api.SSL_CTX_get0_certificate(host->ssl),
@@ -164,15 +193,9 @@ static int take_names(struct tls_host *host, struct tidings_error *err)
     host->names = mem_zalloc(((size_t)count + 1) * sizeof(char *));
     bool failed = !host->names;
     for (int i = 0; i < count && !failed; i++) {
-        const GENERAL_NAME *name = tls_api.OPENSSL_sk_value(stack, i);
-        if (name->type == GEN_DNS) {
-            const char *text = (const char *)tls_api.ASN1_STRING_get0_data(name->d.dNSName);
-            int len = tls_api.ASN1_STRING_length(name->d.dNSName);
-            char *copy = str_dup(tidings_strn(text, (size_t)len));
-            host->names[host->name_count] = copy;
-            host->name_count += copy != NULL;
-            failed = !copy;
-        }
+        char *name = spell_name(tls_api.OPENSSL_sk_value(stack, i), &failed);
+        host->names[host->name_count] = name;
+        host->name_count += name != NULL;
     }
     tls_api.GENERAL_NAMES_free(all);
     return failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
@@ -188,7 +211,7 @@ static bool is_name_for(struct tidings_str pattern, struct tidings_str name)
     return dot > 0 && str_eq_nocase(str_skip(pattern, 1), str_skip(name, (size_t)dot));
 }
 
-static const struct tls_host *find_host(const struct tls_context *c, struct tidings_str name)
+const struct tls_host *tls_context_find(const struct tls_context *c, struct tidings_str name)
 {
     for (size_t i = 0; i < c->host_count; i++) {
         for (size_t j = 0; j < c->hosts[i].name_count; j++) {
@@ -205,7 +228,8 @@ static int on_name(SSL *ssl, int *alert, void *user)
     (void)alert;
     (void)user;
     const char *name = tls_api.SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-    const struct tls_host *host = name ? find_host(tls_context_of(ssl), tidings_str(name)) : NULL;
+    const struct tls_host *host =
+        name ? tls_context_find(tls_context_of(ssl), tidings_str(name)) : NULL;
     if (!host) {
         return SSL_TLSEXT_ERR_NOACK; /* the first one, which it has already */
     }

@@ -41,7 +41,7 @@ void tls_tickets_attach(SSL_CTX *ssl);
 /* One certificate and those it is for. */
 struct tls_host {
     SSL_CTX *ssl;
-    char **names; /* "example.org", "*.example.org" */
+    char **names; /* "example.org", "*.example.org"; addresses: "192.0.2.1", "[2001:db8::1]" */
     size_t name_count;
 };
 
@@ -52,6 +52,9 @@ struct tls_context {
     size_t host_count;
     struct tls_host hosts[];
 };
+
+/* The certificate that is for this name; NULL: none. */
+const struct tls_host *tls_context_find(const struct tls_context *c, struct tidings_str name);
 
 /* Of a callback's SSL object: the context its session began with, and what is spoken inside. */
 struct tls_context *tls_context_of(SSL *ssl);

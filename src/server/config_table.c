@@ -199,7 +199,7 @@ const struct config_row config_rows[] = {
     LIST("allow-origin", CONFIG_ORIGINS, allow_origin, "", "ORIGIN",
          "accept this Origin besides loopback ones; may be repeated"),
     LIST("allow-host", CONFIG_HOSTS, allow_host, "", "HOST",
-         "accept this Host besides loopback ones; may be repeated"),
+         "accept this Host besides loopback, the address reached and names of the certificate"),
     BOOL("allow-remote", allow_remote, "false",
          "allow addresses that other machines can reach"),
     CHOICE("protocol-max", protocol_max, "2026-07-28", versions, "VERSION",

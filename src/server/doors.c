@@ -122,9 +122,6 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
                             "asks who they are; add --allow-remote to serve there",
                             listener_url(d->listener));
     }
-    if (d->door.kind == DOOR_HTTP) {
-        s->http.guard.is_loopback = false;
-    }
     if (knows) {
         return 0;
     }

@@ -98,7 +98,6 @@ static void freeze_limits(struct tidings_server *s)
                 .host_count = c->allow_host.count,
                 .origins = (const char *const *)c->allow_origin.items,
                 .origin_count = c->allow_origin.count,
-                .is_loopback = true, /* until a door says otherwise */
             },
         .auth = config_wants_tokens(c) ? &s->authority.http : NULL,
         .routes = s->routes,

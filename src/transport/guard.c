@@ -4,6 +4,11 @@
  */
 #include "transport/guard.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
 #include "base/str.h"
 
 /* "name", "name:80", "[::1]", "[::1]:80" -> the name; false when it is anything else. */
@@ -33,18 +38,6 @@ static bool split_port(struct tidings_str s, struct tidings_str *name)
            port > 0 && port <= 65535;
 }
 
-static bool is_name(struct tidings_str name)
-{
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char c = (unsigned char)name.ptr[i];
-        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!alnum && c != '-' && c != '.' && c != '_' && c != '[' && c != ']' && c != ':') {
-            return false;
-        }
-    }
-    return name.len > 0;
-}
-
 static bool is_loopback_name(struct tidings_str name)
 {
     return str_eq_nocase(name, STR("localhost")) || str_eq(name, STR("127.0.0.1")) ||
@@ -66,17 +59,63 @@ bool guard_host(const struct guard *g, struct tidings_str host)
             return true;
         }
     }
-    return !g->is_loopback && g->host_count == 0 && is_name(name);
+    return false;
 }
 
-bool guard_origin(const struct guard *g, struct tidings_str origin)
+static void put_v6(const struct in6_addr *a, struct arrival *ret)
+{
+    char text[INET6_ADDRSTRLEN];
+    if (IN6_IS_ADDR_V4MAPPED(a)) { /* it came by IPv4, and is called so */
+        inet_ntop(AF_INET, &a->s6_addr[12], ret->address, sizeof(ret->address));
+        ret->is_local = a->s6_addr[12] == 127;
+        return;
+    }
+    inet_ntop(AF_INET6, a, text, sizeof(text));
+    snprintf(ret->address, sizeof(ret->address), "[%s]", text);
+    ret->is_local = IN6_IS_ADDR_LOOPBACK(a);
+}
+
+void guard_arrival(int fd, struct arrival *ret)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage storage;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } to = {0};
+    socklen_t len = sizeof(to);
+    *ret = (struct arrival){.address = ""};
+    if (getsockname(fd, &to.any, &len) < 0) {
+        return;
+    }
+    if (to.any.sa_family == AF_INET) {
+        inet_ntop(AF_INET, &to.v4.sin_addr, ret->address, sizeof(ret->address));
+        ret->is_local = ntohl(to.v4.sin_addr.s_addr) >> 24 == 127;
+    } else if (to.any.sa_family == AF_INET6) {
+        put_v6(&to.v6.sin6_addr, ret);
+    } else {
+        ret->is_local = to.any.sa_family == AF_UNIX;
+    }
+}
+
+bool guard_own_host(const struct arrival *at, const struct tls_session *tls,
+                    struct tidings_str host)
+{
+    struct tidings_str name;
+    if (!split_port(host, &name)) {
+        return false;
+    }
+    return str_eq_nocase(name, tidings_str(at->address)) || (tls && tls_session_is_for(tls, name));
+}
+
+bool guard_origin(const struct guard *g, const struct arrival *at, struct tidings_str origin)
 {
     for (size_t i = 0; i < g->origin_count; i++) {
         if (str_eq(origin, tidings_str(g->origins[i]))) {
             return true;
         }
     }
-    if (!g->is_loopback) {
+    if (!at->is_local) {
         return false;
     }
     static const struct tidings_str schemes[] = {{"http://", 7}, {"https://", 8}};

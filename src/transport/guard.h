@@ -3,24 +3,41 @@
  * Who may talk to an HTTP server at all: the Host and Origin of a request, compared exactly. A page
  * on some other site that has its name resolve to this machine (DNS rebinding) sends its own name
  * in both, and is refused.
+ *
+ * A server answers to the names of loopback (nobody can make those lead elsewhere, and forwarded
+ * ports bring them to every door), to those that are listed, to the address that the connection
+ * arrived at, and to the names in its certificate. So it depends on the connection, not on what
+ * other doors there are.
  */
 #ifndef TRANSPORT_GUARD_H
 #define TRANSPORT_GUARD_H
 
-#include <tidings/types.h>
+#include "base/tls.h"
+
+#define GUARD_ADDRESS_MAX 64u
 
 struct guard {
-    const char *const *hosts; /* names besides the loopback ones, without port */
+    const char *const *hosts; /* listed names, with or without a port */
     size_t host_count;
     const char *const *origins; /* "https://app.example:8443", exact */
     size_t origin_count;
-    bool is_loopback; /* bound to loopback: only loopback hosts and the listed ones are right */
 };
 
-/* `host` as in the Host header: name or address, optional port. Listening beyond loopback without a
- * list of hosts, any well-formed host is right. */
+/* Where a connection arrived. */
+struct arrival {
+    char address[GUARD_ADDRESS_MAX]; /* as in a Host: "192.0.2.1", "[2001:db8::1]"; "": none */
+    bool is_local;                   /* an address of loopback, or a Unix socket */
+};
+void guard_arrival(int fd, struct arrival *ret);
+
+/* `host` as in the Host header: name or address, optional port. Is it a name of loopback, or
+ * listed? */
 bool guard_host(const struct guard *g, struct tidings_str host);
-/* `origin` as in the Origin header. */
-bool guard_origin(const struct guard *g, struct tidings_str origin);
+/* Is it the address where the connection arrived, or named in a certificate (`tls` may be NULL)? */
+bool guard_own_host(const struct arrival *at, const struct tls_session *tls,
+                    struct tidings_str host);
+/* `origin` as in the Origin header: listed; or a page of this machine on a connection that did not
+ * leave it. */
+bool guard_origin(const struct guard *g, const struct arrival *at, struct tidings_str origin);
 
 #endif

@@ -53,16 +53,24 @@ static void refuse_method(struct http_conn *conn, struct tidings_str allowed, co
 static bool check_guard(struct http_conn *conn, const struct http_request *req)
 {
     const struct guard *guard = &conn->hw->config->guard;
-    if (!guard_host(guard, req->host)) {
-        conn_refuse(conn, 403, "this Host is not served here; see --allow-host");
-        return false;
-    }
     unsigned count = 0;
     struct tidings_str origin = http_header(req, "origin", &count);
+    bool is_known = guard_host(guard, req->host);
+    if (is_known && count == 0) {
+        return true; /* most requests: nothing else need be asked */
+    }
+    struct arrival at;
+    guard_arrival(conn->fd, &at);
+    if (!is_known && !guard_own_host(&at, sendq_tls(&conn->out), req->host)) {
+        conn_refuse(conn, 403,
+                    "this Host is not served here: it is neither the address that was reached nor "
+                    "a name in the certificate; see --allow-host");
+        return false;
+    }
     if (count == 0) {
         return true;
     }
-    if (count > 1 || !guard_origin(guard, origin)) {
+    if (count > 1 || !guard_origin(guard, &at, origin)) {
         conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
         return false;
     }

@@ -231,7 +231,7 @@ const outside = Object.values(networkInterfaces())
     .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
 
 test('… and do for whoever comes from another', { skip: outside ? false : 'there is no other address' }, async (t) => {
-    const args = ['--self', '--allow-remote', '--allow-host', outside];
+    const args = ['--self', '--allow-remote'];
     const server = await serve(t, { files, http: '0.0.0.0:0', args });
     const flood = await Connection.open(server, { host: outside, localAddress: outside });
     defer(t, () => flood.close());

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// Who may speak to a server on loopback: Host and Origin, one test for each DNS-rebinding trick,
-// and what browsers are told by CORS.
+// Who may speak to a server: Host and Origin, one test for each DNS-rebinding trick, the names that
+// each door answers to, and what browsers are told by CORS.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { Certificates } from './lib/certs.mjs';
 import { Connection, request } from './lib/http.mjs';
 import { initialize, post, Session } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { upgrade } from './lib/websocket.mjs';
 
 const files = { 'a.txt': 'a' };
@@ -243,6 +245,86 @@ test('--allow-origin and --allow-host admit exactly what they name', async (t) =
         const got = await status(server, { Host: host });
         assert.ok([400, 403, 421].includes(got), `${host} gave ${got}`);
     }
+});
+
+// ---- the names of a server that others can reach ------------------------------------------------
+
+/** GET /mcp by a connection to `host` (an address of this machine): status and text. */
+async function ask(server, host, headers) {
+    const connection = await Connection.open(server, { host });
+    const response = await connection.request({ method: 'GET', path: '/mcp', headers });
+    connection.close();
+    return response;
+}
+
+const open = (t, ...args) => serve(t, { files, http: '0.0.0.0:0', args: ['--allow-remote', ...args] });
+
+for (const [name, host] of Object.entries(EVIL_HOSTS)) {
+    test(`Host: ${name} is refused by a server that others can reach`, async (t) => {
+        const server = await open(t);
+        const bytes = Buffer.from(host.replace('PORT', server.port)).toString('latin1');
+        const got = await status(server, { Host: bytes });
+        assert.ok(got === 403 || got === 400 || got === 421, `${host} gave ${got}`);
+    });
+}
+
+test('doors: the address that was reached is a name there, another of our own is not', async (t) => {
+    const server = await open(t);
+    for (const [at, other] of [['127.0.0.2', '127.0.0.3'], ['127.0.0.3', '127.0.0.2']]) {
+        for (const port of ['', `:${server.port}`]) {
+            assert.notEqual((await ask(server, at, { Host: at + port })).status, 403, at + port);
+            const refused = await ask(server, at, { Host: other + port });
+            assert.equal(refused.status, 403, other + port);
+            assert.match(refused.text, /Host .*--allow-host/);
+        }
+        assert.notEqual((await ask(server, at, { Host: 'localhost' })).status, 403, 'forwarded ports');
+    }
+});
+
+test('doors: what others can reach takes pages of this machine only where they did not leave it', async (t) => {
+    const server = await open(t);
+    assert.equal(await status(server, { Origin: 'http://localhost:6274' }), 200);
+    assert.equal(await status(server, { Origin: 'http://evil.example' }), 403);
+});
+
+test('doors: --allow-host adds to the address, on a door that others can reach too', async (t) => {
+    const server = await open(t, '--allow-host', 'files.example');
+    assert.notEqual((await ask(server, '127.0.0.2', { Host: 'files.example' })).status, 403);
+    assert.notEqual((await ask(server, '127.0.0.2', { Host: '127.0.0.2' })).status, 403);
+    assert.equal((await ask(server, '127.0.0.2', { Host: 'evil.example' })).status, 403);
+});
+
+test('doors: names and addresses in the certificates are names of the server', async (t) => {
+    const certs = new Certificates(t)
+        .make('server', { names: 'DNS:localhost,DNS:files.example,DNS:*.lab.example,IP:192.0.2.7,IP:2001:db8::7' })
+        .make('second', { names: 'DNS:second.example' });
+    const args = ['--allow-remote', ...certs.args('server', 'second')];
+    const server = await serve(t, { files, http: '0.0.0.0:0', args, secure: certs.client() });
+    const good = [
+        ...['files.example', 'Files.Example', 'a.lab.example', '192.0.2.7', '[2001:db8::7]', 'second.example'],
+        '127.0.0.1',
+    ];
+    for (const host of good) {
+        assert.equal(await status(server, { Host: `${host}:${server.port}` }), 200, host);
+    }
+    for (const host of ['evil.example', 'lab.example', 'a.b.lab.example', 'xfiles.example', '192.0.2.8']) {
+        assert.equal(await status(server, { Host: host }), 403, host);
+    }
+});
+
+test('doors: a Unix socket is called localhost, or as --allow-host says', async (t) => {
+    const tree = new Tree(t, files);
+    const path = `${tree.path}/../${tree.path.split('/').pop()}.sock`;
+    const server = await serve(t, { tree, args: ['--http-unix', path, '--allow-host', 'files.example'] });
+    const by = async (Host) => {
+        const connection = await Connection.open(server, { path, host: undefined, port: undefined });
+        const response = await connection.request({ method: 'GET', path: '/mcp', headers: { Host } });
+        connection.close();
+        return response.status;
+    };
+    assert.notEqual(await by('localhost'), 403);
+    assert.notEqual(await by('files.example'), 403);
+    assert.equal(await by('evil.example'), 403);
 });
 
 test('CORS: a preflight from a local page is answered, one from elsewhere is not', async (t) => {

@@ -3,12 +3,16 @@
  * Host and Origin: one case named after each trick by which a page on another site has reached
  * servers on the loopback.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -20,36 +24,48 @@
 static const char *const listed_hosts[] = {"notes.example", "box.local"};
 static const char *const listed_origins[] = {"https://app.example:8443", "http://other.example"};
 
-static const struct guard loopback = {.is_loopback = true};
-static const struct guard loopback_listed = {.is_loopback = true,
-                                             .hosts = listed_hosts,
-                                             .host_count = 2,
-                                             .origins = listed_origins,
-                                             .origin_count = 2};
-static const struct guard open_unlisted = {.is_loopback = false};
-static const struct guard open_listed = {.is_loopback = false,
-                                         .hosts = listed_hosts,
-                                         .host_count = 2,
-                                         .origins = listed_origins,
-                                         .origin_count = 2};
+static const struct guard unlisted;
+static const struct guard listed = {
+    .hosts = listed_hosts, .host_count = 2, .origins = listed_origins, .origin_count = 2};
+
+/* Over loopback, over a Unix socket, and from other machines. */
+static const struct arrival near = {.address = "127.0.0.1", .is_local = true};
+static const struct arrival by_path = {.address = "", .is_local = true};
+static const struct arrival far = {.address = "192.0.2.1", .is_local = false};
+static const struct arrival *const arrivals[] = {&near, &by_path, &far};
+
+static bool is_let_in(const struct guard *g, const struct arrival *at, struct tidings_str host)
+{
+    return guard_host(g, host) || guard_own_host(at, NULL, host);
+}
+
+static void refuse_host_text(struct tidings_str host)
+{
+    for (size_t i = 0; i < COUNT(arrivals); i++) {
+        if (is_let_in(&unlisted, arrivals[i], host) || is_let_in(&listed, arrivals[i], host)) {
+            fail_msg("host '%.*s' was let in", (int)host.len, host.ptr);
+        }
+    }
+}
 
 static void refuse_host(const char *host)
 {
-    if (guard_host(&loopback, tidings_str(host)) ||
-        guard_host(&loopback_listed, tidings_str(host)) ||
-        guard_host(&open_listed, tidings_str(host))) {
-        fail_msg("host '%s' was let in", host);
+    refuse_host_text(tidings_str(host));
+}
+
+static void refuse_origin_text(struct tidings_str origin)
+{
+    for (size_t i = 0; i < COUNT(arrivals); i++) {
+        if (guard_origin(&unlisted, arrivals[i], origin) ||
+            guard_origin(&listed, arrivals[i], origin)) {
+            fail_msg("origin '%.*s' was let in", (int)origin.len, origin.ptr);
+        }
     }
 }
 
 static void refuse_origin(const char *origin)
 {
-    if (guard_origin(&loopback, tidings_str(origin)) ||
-        guard_origin(&loopback_listed, tidings_str(origin)) ||
-        guard_origin(&open_unlisted, tidings_str(origin)) ||
-        guard_origin(&open_listed, tidings_str(origin))) {
-        fail_msg("origin '%s' was let in", origin);
-    }
+    refuse_origin_text(tidings_str(origin));
 }
 
 static void refuse_hosts(const char *const *hosts, size_t count)
@@ -103,15 +119,11 @@ static void a_nul_inside_the_name(void **state)
 {
     (void)state;
     static const char host[] = "localhost\0.evil.example";
-    struct tidings_str s = {host, sizeof(host) - 1};
-    assert_false(guard_host(&loopback, s));
-    assert_false(guard_host(&loopback_listed, s));
+    refuse_host_text(tidings_strn(host, sizeof(host) - 1));
     static const char origin[] = "http://localhost\0.evil.example";
-    struct tidings_str o = {origin, sizeof(origin) - 1};
-    assert_false(guard_origin(&loopback, o));
-    static const char listed[] = "https://app.example:8443\0x";
-    struct tidings_str l = {listed, sizeof(listed) - 1};
-    assert_false(guard_origin(&loopback_listed, l));
+    refuse_origin_text(tidings_strn(origin, sizeof(origin) - 1));
+    static const char longer[] = "https://app.example:8443\0x";
+    refuse_origin_text(tidings_strn(longer, sizeof(longer) - 1));
 }
 
 static void an_empty_host(void **state)
@@ -119,8 +131,6 @@ static void an_empty_host(void **state)
     (void)state;
     refuse_host("");
     refuse_host(":80");
-    assert_false(guard_host(&open_unlisted, STR_EMPTY));
-    assert_false(guard_host(&open_unlisted, STR(":80")));
 }
 
 static void origins_of_opaque_or_other_schemes(void **state)
@@ -157,17 +167,17 @@ static void origins_of_opaque_or_other_schemes(void **state)
 static void listed_origins_are_compared_whole(void **state)
 {
     (void)state;
-    static const char *const near[] = {
+    static const char *const alike[] = {
         "http://app.example:8443",    "https://app.example",       "https://app.example:844",
         "https://app.example:84430",  "https://app.example:8443/", "https://APP.example:8443",
         "https://x.app.example:8443", "http://other.example:80",
     };
-    for (size_t i = 0; i < COUNT(near); i++) {
-        refuse_origin(near[i]);
+    for (size_t i = 0; i < COUNT(alike); i++) {
+        refuse_origin(alike[i]);
     }
-    assert_true(guard_origin(&open_listed, STR("https://app.example:8443")));
-    assert_true(guard_origin(&loopback_listed, STR("http://other.example")));
-    assert_false(guard_origin(&loopback, STR("http://other.example")));
+    assert_true(guard_origin(&listed, &far, STR("https://app.example:8443")));
+    assert_true(guard_origin(&listed, &near, STR("http://other.example")));
+    assert_false(guard_origin(&unlisted, &near, STR("http://other.example")));
 }
 
 static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
@@ -175,18 +185,17 @@ static void the_loopback_is_let_in_by_its_three_names_at_any_port(void **state)
     (void)state;
     static const char *const names[] = {"localhost", "LocalHost", "127.0.0.1", "[::1]"};
     static const char *const ports[] = {"", ":1", ":80", ":7777", ":65535"};
-    const struct guard *guards[] = {&loopback, &loopback_listed, &open_listed, &open_unlisted};
     for (size_t i = 0; i < COUNT(names) * COUNT(ports); i++) {
         char host[64], origin[80];
         snprintf(host, sizeof(host), "%s%s", names[i % COUNT(names)], ports[i / COUNT(names)]);
-        for (size_t g = 0; g < COUNT(guards); g++) {
-            assert_true(guard_host(guards[g], tidings_str(host)));
-        }
+        assert_true(guard_host(&unlisted, tidings_str(host)));
+        assert_true(guard_host(&listed, tidings_str(host)));
         snprintf(origin, sizeof(origin), "%s://%s", i % 2 ? "http" : "https", host);
-        assert_true(guard_origin(&loopback, tidings_str(origin)));
-        assert_true(guard_origin(&loopback_listed, tidings_str(origin)));
-        /* Beyond the loopback, a page on the client's own machine is a stranger. */
-        assert_false(guard_origin(&open_unlisted, tidings_str(origin)));
+        assert_true(guard_origin(&unlisted, &near, tidings_str(origin)));
+        assert_true(guard_origin(&unlisted, &by_path, tidings_str(origin)));
+        /* From another machine, a page on that machine is a stranger. */
+        assert_false(guard_origin(&unlisted, &far, tidings_str(origin)));
+        assert_false(guard_origin(&listed, &far, tidings_str(origin)));
     }
 }
 
@@ -195,26 +204,79 @@ static void listed_hosts_are_let_in_at_any_port(void **state)
     (void)state;
     static const char *const hosts[] = {"notes.example", "Notes.Example:443", "box.local:7777"};
     for (size_t i = 0; i < COUNT(hosts); i++) {
-        assert_true(guard_host(&open_listed, tidings_str(hosts[i])));
-        assert_true(guard_host(&loopback_listed, tidings_str(hosts[i])));
-        assert_false(guard_host(&loopback, tidings_str(hosts[i])));
+        assert_true(guard_host(&listed, tidings_str(hosts[i])));
+        assert_false(guard_host(&unlisted, tidings_str(hosts[i])));
     }
-    assert_false(guard_host(&open_listed, STR("else.example")));
+    assert_false(guard_host(&listed, STR("else.example")));
 }
 
-static void without_a_list_an_open_server_takes_any_well_formed_host(void **state)
+static void the_address_that_was_reached_is_a_name_and_no_other_address_is(void **state)
 {
     (void)state;
-    static const char *const good[] = {"a.example", "a.example:80", "10.0.0.1:7777", "[fe80::1]:80",
-                                       "my_box-1"};
-    static const char *const bad[] = {"a b", "a/b",  "a@b", "[fe80::1",
-                                      "a:b", "a\nb", "a,b", "\xff"};
-    for (size_t i = 0; i < COUNT(good); i++) {
-        assert_true(guard_host(&open_unlisted, tidings_str(good[i])));
+    static const struct arrival six = {.address = "[2001:db8::1]"};
+    assert_true(guard_own_host(&far, NULL, STR("192.0.2.1")));
+    assert_true(guard_own_host(&far, NULL, STR("192.0.2.1:7777")));
+    assert_true(guard_own_host(&six, NULL, STR("[2001:DB8::1]:80")));
+    static const char *const others[] = {
+        "192.0.2.10",     "192.0.2.1.",      "192.0.2.1.evil.example",
+        "192.0.2",        "[192.0.2.1]",     "[2001:db8::1",
+        "2001:db8::1",    "[2001:db8:0::1]", "evil.example",
+        "192.0.2.1@evil", "192.0.2.1:x",     ""};
+    for (size_t i = 0; i < COUNT(others); i++) {
+        assert_false(guard_own_host(&far, NULL, tidings_str(others[i])));
+        assert_false(guard_own_host(&six, NULL, tidings_str(others[i])));
+        assert_false(guard_own_host(&by_path, NULL, tidings_str(others[i])));
     }
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        assert_false(guard_host(&open_unlisted, tidings_str(bad[i])));
+}
+
+static void arrive(int family, const char *address, const char *expected, bool is_local)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {0};
+    int one = 1, fd = socket(family, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    at.any.sa_family = (sa_family_t)family;
+    assert_int_equal(
+        inet_pton(family, address,
+                  family == AF_INET ? (void *)&at.v4.sin_addr : (void *)&at.v6.sin6_addr),
+        1);
+    setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof(one)); /* it need not be ours */
+    socklen_t len = family == AF_INET ? sizeof(at.v4) : sizeof(at.v6);
+    if (bind(fd, &at.any, len) < 0) { /* no IPv6 here */
+        assert_int_equal(family, AF_INET6);
+    } else {
+        struct arrival got;
+        guard_arrival(fd, &got);
+        assert_string_equal(got.address, expected);
+        assert_int_equal(got.is_local, is_local);
     }
+    close(fd);
+}
+
+static void where_a_connection_arrived_is_asked_of_the_kernel(void **state)
+{
+    (void)state;
+    arrive(AF_INET, "127.0.0.1", "127.0.0.1", true);
+    arrive(AF_INET, "127.9.8.7", "127.9.8.7", true);
+    arrive(AF_INET, "192.0.2.1", "192.0.2.1", false);
+    arrive(AF_INET6, "::1", "[::1]", true);
+    arrive(AF_INET6, "::ffff:127.0.0.1", "127.0.0.1", true);
+    arrive(AF_INET6, "::ffff:192.0.2.1", "192.0.2.1", false);
+    arrive(AF_INET6, "2001:db8::1", "[2001:db8::1]", false);
+    int pair[2];
+    struct arrival got;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    guard_arrival(pair[0], &got);
+    assert_string_equal(got.address, "");
+    assert_true(got.is_local);
+    close(pair[0]);
+    close(pair[1]);
+    guard_arrival(-1, &got);
+    assert_string_equal(got.address, "");
+    assert_false(got.is_local);
 }
 
 int main(void)
@@ -241,7 +303,8 @@ int main(void)
         cmocka_unit_test(listed_origins_are_compared_whole),
         cmocka_unit_test(the_loopback_is_let_in_by_its_three_names_at_any_port),
         cmocka_unit_test(listed_hosts_are_let_in_at_any_port),
-        cmocka_unit_test(without_a_list_an_open_server_takes_any_well_formed_host),
+        cmocka_unit_test(the_address_that_was_reached_is_a_name_and_no_other_address_is),
+        cmocka_unit_test(where_a_connection_arrived_is_asked_of_the_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
