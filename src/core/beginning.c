@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a new subscription hears first, when it asked. Initial state: one update per resource that
- * exists now, marked as initial, at most INITIAL_MAX for patterns. Since: the log is asked once for
- * all subscriptions of a listen that wait for it; until its answer comes live changes pass them
- * over, being in it.
+ * exists now, marked as initial, at most INITIAL_MAX for patterns; what cannot be found out is told
+ * as truncated. Since: the log is asked once for all subscriptions of a listen that wait for it;
+ * until its answer comes live changes pass them over, being in it.
  */
 #include "base/mem.h"
 #include "base/str.h"
@@ -173,6 +173,7 @@ struct walk {
     struct catalog *catalog;     /* a reference */
     enum match_kind kind;
     size_t mount, found;
+    bool is_lost;                               /* something that is there was not found out */
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
     struct tidings_str spelled, text;
     char memory[];
@@ -213,7 +214,15 @@ static int walk_row(struct tidings_list *list, const struct tidings_resource *ro
     if (copy) {
         k->rows[k->found++] = copy;
     }
+    k->is_lost = k->is_lost || !copy;
     return k->found < INITIAL_MAX;
+}
+
+/* May the pattern match anything there? */
+static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
+{
+    struct tidings_str text = match_kind_beginning(k->kind, k->text);
+    return str_starts(text, prefix) || str_starts(prefix, text);
 }
 
 static void walk_next(struct walk *k);
@@ -221,6 +230,7 @@ static void walk_next(struct walk *k);
 static void walked(struct request *request)
 {
     struct walk *k = request->user;
+    k->is_lost = k->is_lost || request->code < 0;
     k->mount++;
     walk_next(k);
 }
@@ -231,11 +241,18 @@ static void walk_end(struct walk *k)
     for (size_t i = 0; sub && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
+    if (sub && k->is_lost) {
+        peer_owe_truncated(sub->listen->peer, sub, k->core->last_seq);
+    }
     walk_free(k);
 }
 
 static void walk_next(struct walk *k)
 {
+    while (k->mount < k->catalog->mount_count &&
+           !walk_reaches(k, k->catalog->mounts[k->mount]->prefix)) {
+        k->mount++;
+    }
     if (k->found == INITIAL_MAX || k->mount >= k->catalog->mount_count || !k->pending.listen) {
         walk_end(k);
         return;

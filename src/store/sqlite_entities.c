@@ -25,111 +25,6 @@
 #include "base/str.h"
 #include "store/sqlite_private.h"
 
-static const char *const layout[] = {
-    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
-    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
-    " previous TEXT, value TEXT);"
-    "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
-    " WITHOUT ROWID;"
-    "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
-    " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
-    "CREATE INDEX current_type ON current(type, tversion, id);"
-    "CREATE INDEX current_parent ON current(parent, id);"
-    "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
-    " description TEXT, options TEXT, UNIQUE(name, version));"
-    "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
-    "CREATE INDEX keys_number ON keys(number);"
-    "CREATE TABLE state(applied INTEGER, keys INTEGER);"
-    "INSERT INTO state VALUES(0, 0);",
-    /* What else is kept here, and what coming back after a restart needs, ahead of the long texts.
-     * `moved`: entities whose URI became another one with a new version of their type; the old.
-     * `floor`: changes up to this number have been forgotten. */
-    "ALTER TABLE log RENAME TO old;"
-    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
-    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
-    " at INTEGER, changed_by TEXT, previous TEXT, value TEXT);"
-    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted,"
-    " 0, 0, changed_by, previous, value FROM old;"
-    "DROP TABLE old;"
-    "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
-    "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT);"
-    "CREATE TABLE epochs(number INTEGER PRIMARY KEY, epoch INTEGER, last INTEGER);"
-    "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
-    " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
-    " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
-    " content BLOB);"
-    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
-    "ALTER TABLE log ADD COLUMN since INTEGER;",
-};
-
-static const char in_memory[] =
-    "CREATE TABLE temp.fresh(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
-    " WITHOUT ROWID;"
-    "CREATE TABLE temp.gone(id TEXT, vfrom INTEGER, PRIMARY KEY(id, vfrom)) WITHOUT ROWID;";
-
-#define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
-#define COLUMNS                                                                                    \
-    "l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"   \
-    " l.created, coalesce(l.since, l.vfrom)"
-#define LISTED                                                                                     \
-    "SELECT " COLUMNS " FROM main.current c JOIN main.log l ON l.seq=c.seq WHERE c.id>?1 AND"      \
-    " (?2 OR c.deleted=0)"
-#define BY_TYPE " AND c.type=?3"
-#define BY_VERSION " AND c.tversion=?4"
-#define BY_PARENT " AND c.parent=?5"
-#define IN_ORDER " ORDER BY c.id"
-
-static const char *const statements[STATEMENTS] = {
-    [BEGIN] = "BEGIN IMMEDIATE",
-    [COMMIT] = "COMMIT",
-    [APPEND] =
-        "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-        " deleted, changed_by, previous, value, created, at, since) VALUES(?1,?2,?3,?4,?5,?6,?7,"
-        "?8,?9,?10,?11,?12,?13,?14,?15)",
-    [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
-    [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
-    [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
-    [ADD_GONE] = "INSERT OR IGNORE INTO temp.gone SELECT id, vfrom FROM main.versions v WHERE"
-                 " id=?1 AND vfrom=?2",
-    [FRESH_AT] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom<=?2 ORDER BY vfrom DESC"
-                 " LIMIT 1",
-    [FRESH_AFTER] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom>?2 ORDER BY vfrom"
-                    " LIMIT 1",
-    [FRESH_COUNT] = "SELECT count(*), 0 FROM temp.fresh WHERE id=?1 AND vfrom>=?2",
-    [FRESH_NTH] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 ORDER BY vfrom DESC LIMIT 1"
-                  " OFFSET ?2",
-    [KNOWN_NTH] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1" NOT_GONE
-                  " ORDER BY vfrom DESC LIMIT 1 OFFSET ?2",
-    [KNOWN_AT] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom<=?2" NOT_GONE
-                 " ORDER BY vfrom DESC LIMIT 1",
-    [KNOWN_AFTER] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom>?2" NOT_GONE
-                    " ORDER BY vfrom LIMIT 1",
-    [ROW] = "SELECT " COLUMNS " FROM main.log l WHERE l.seq=?1",
-    [LIST_ALL] = LISTED IN_ORDER,
-    [LIST_TYPE] = LISTED BY_TYPE IN_ORDER,
-    [LIST_VERSION] = LISTED BY_TYPE BY_VERSION IN_ORDER,
-    [LIST_PARENT] = LISTED BY_PARENT IN_ORDER,
-    [LIST_TYPE_PARENT] = LISTED BY_TYPE BY_PARENT IN_ORDER,
-    [LIST_VERSION_PARENT] = LISTED BY_TYPE BY_VERSION BY_PARENT IN_ORDER,
-    [PUT_TYPE] = "INSERT INTO main.types(name, version, schema, description, options, seq)"
-                 " VALUES(?1,?2,?3,?4,?5,?6)",
-    [TYPES] = "SELECT name, version, schema, description, options FROM main.types ORDER BY name,"
-              " number",
-    [PUT_KEY] = "INSERT INTO main.keys VALUES(?1, (SELECT keys FROM main.state), ?2)",
-    [COUNT_KEY] = "UPDATE main.state SET keys=keys+1",
-    [DROP_KEYS] = "DELETE FROM main.keys WHERE number<(SELECT keys FROM main.state)-?1",
-    [FIND_KEY] = "SELECT text FROM main.keys WHERE key=?1",
-    [PUBLISH] =
-        "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
-        " title, description, mime, icons, audience, priority, subscribable, at, content)"
-        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
-    [FORGET_REMOVED] = "DELETE FROM main.published WHERE content IS NULL AND seq<=?1",
-    [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
-    [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
-                    " OFFSET ?1",
-};
-
 static const struct entity_rows_ops sqlite_ops;
 
 struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
@@ -138,28 +33,7 @@ struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
     return (struct sqlite_entities *)(void *)rows;
 }
 
-/* Statements are made when first used: opening a store costs what is needed then. */
-int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
-                     struct tidings_error *err)
-{
-    if (!s->statements[which]) {
-        int rc = sqlite_prepare(s->db, statements[which], &s->statements[which], err);
-        if (rc < 0) {
-            return rc;
-        }
-    }
-    *ret = s->statements[which];
-    return 0;
-}
-
 /* ---- batches --------------------------------------------------------------------------------- */
-
-int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct tidings_error *err)
-{
-    struct sqlite3_stmt *st = NULL;
-    int rc = sqlite_statement(s, which, &st, err);
-    return rc < 0 ? rc : sqlite_run(s->db, st, err);
-}
 
 void sqlite_entities_release(struct sqlite_entities *s)
 {
@@ -489,14 +363,12 @@ static int sqlite_list(struct entity_rows *rows, const struct entity_scope *scop
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    assert(!sqlite_in_transaction(s->db));
-    int rc = sqlite_apply(s, err);
     enum statement which = scope->type.len == 0           ? LIST_ALL
                            : scope->type_version.len == 0 ? LIST_TYPE
                                                           : LIST_VERSION;
     which += scope->by_parent ? LIST_PARENT - LIST_ALL : 0;
     struct sqlite3_stmt *st = NULL;
-    rc = rc == 0 ? sqlite_statement(s, which, &st, err) : rc;
+    int rc = sqlite_statement(s, which, &st, err);
     if (rc < 0) {
         return rc;
     }
@@ -560,8 +432,7 @@ int entity_sqlite_open(const char *path, struct entity_rows **ret, struct tiding
     }
     s->base.ops = &sqlite_ops;
     s->db = db;
-    rc = sqlite_migrate(db, layout, sizeof layout / sizeof *layout, err);
-    rc = rc == 0 ? sqlite_exec(db, in_memory, err) : rc;
+    rc = sqlite_entities_lay_out(s, err);
     rc = rc == 0 ? sqlite_entities_recover(s, err) : rc;
     if (rc < 0) {
         sqlite_destroy(&s->base);

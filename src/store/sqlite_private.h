@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the two halves of the SQLite store of entities share: appending and reading
- * (store/sqlite_entities.c), and bringing the tables up to date behind it (store/sqlite_apply.c).
+ * What the parts of the SQLite store of entities share: appending and reading
+ * (store/sqlite_entities.c), bringing the tables up to date behind it (store/sqlite_apply.c), and
+ * the SQL (store/sqlite_statements.c).
  */
 #ifndef STORE_SQLITE_PRIVATE_H
 #define STORE_SQLITE_PRIVATE_H
@@ -69,6 +70,8 @@ struct sqlite_placed {
 };
 
 struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows);
+/* store/sqlite_statements.c: the tables, made or brought up to date; its statements. */
+int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err);
 int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
                      struct tidings_error *err);
 /* One without parameters and results. */

@@ -68,11 +68,9 @@ static void random_batches_leave_what_they_leave_in_memory(void **state)
             struct buf a, b;
             buf_init(&a, 1u << 20);
             buf_init(&b, 1u << 20);
-            if (i % 3 == 0) { /* dumping lists, which applies: not every time */
-                entity_rows_dump(file, &a);
-                entity_rows_dump(memory, &b);
-                assert_string_equal(a.ptr, b.ptr);
-            }
+            entity_rows_dump(file, &a);
+            entity_rows_dump(memory, &b);
+            assert_string_equal(a.ptr, b.ptr);
             buf_deinit(&a);
             buf_deinit(&b);
         }
@@ -120,6 +118,66 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     r = open_file();
     assert_int_equal(r->ops->find(r, STR("big"), TIMELINE_FOREVER, &v, &err), 1);
     assert_int_equal(v.from, from);
+    r->ops->destroy(r);
+}
+
+/* Size and times of the database and of its log. */
+static void look_at_files(struct stat st[2])
+{
+    char wal[80];
+    (void)snprintf(wal, sizeof wal, "%s-wal", path);
+    assert_int_equal(stat(path, &st[0]), 0);
+    assert_int_equal(stat(wal, &st[1]), 0);
+}
+
+static bool count_row(void *user, const struct entity_version *version)
+{
+    (void)version;
+    (*(size_t *)user)++;
+    return true;
+}
+
+static void listing_writes_nothing_and_finds_what_is_not_applied_yet(void **state)
+{
+    (void)state;
+    const struct entity_scope scopes[] = {
+        {.type = STR_EMPTY},
+        {.type = STR("T")},
+        {.type = STR("T"), .type_version = STR("1")},
+        {.by_parent = true, .parent = STR("p")},
+        {.type = STR("T"), .by_parent = true, .parent = STR("p")},
+        {.type = STR("T"), .type_version = STR("1"), .by_parent = true, .parent = STR("p")},
+    };
+    struct entity_rows *r = make();
+    struct tidings_error err = {0};
+    for (int64_t round = 1; round <= 2; round++) { /* new ones, then others and newer versions */
+        assert_int_equal(r->ops->begin(r, &err), 0);
+        for (int i = 0; i < 40 * (int)round; i++) {
+            char id[16];
+            (void)snprintf(id, sizeof id, "e%04d", i);
+            const struct entity_version v = {.id = tidings_str(id),
+                                             .type = STR("T"),
+                                             .type_version = STR("1"),
+                                             .parent = STR("p"),
+                                             .value = STR("{}"),
+                                             .from = round};
+            assert_int_equal(r->ops->put(r, &v, false, &err), 0);
+        }
+        assert_int_equal(r->ops->commit(r, &err), 0);
+        struct stat before[2], after[2];
+        look_at_files(before);
+        for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++) {
+            size_t count = 0;
+            assert_int_equal(r->ops->list(r, &scopes[i], STR_EMPTY, count_row, &count, &err), 0);
+            assert_int_equal(count, 40 * round);
+        }
+        look_at_files(after);
+        for (size_t i = 0; i < 2; i++) {
+            assert_int_equal(before[i].st_size, after[i].st_size);
+            assert_memory_equal(&before[i].st_mtim, &after[i].st_mtim, sizeof before[i].st_mtim);
+        }
+        assert_int_equal(r->ops->idle(r, &err), 0);
+    }
     r->ops->destroy(r);
 }
 
@@ -211,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
         cmocka_unit_test(a_full_disk_is_said_reads_go_on_and_space_helps),
+        cmocka_unit_test(listing_writes_nothing_and_finds_what_is_not_applied_yet),
         cmocka_unit_test(a_second_owner_is_refused),
         cmocka_unit_test(a_newer_layout_is_refused),
         cmocka_unit_test(what_is_no_database_is_refused_with_its_name),

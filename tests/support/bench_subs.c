@@ -235,6 +235,7 @@ static void list_now(struct place *p, struct tidings_list *list)
         describe(p, i, &row);
         if (after.len == 0 || str_cmp(row.uri, after) > 0) {
             rc = tidings_list_add(list, &row, &err);
+            rc = p->lists_fail < 0 ? p->lists_fail : rc;
         }
     }
     tidings_list_done(list, rc < 0 ? rc : 0, &err);

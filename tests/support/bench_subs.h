@@ -61,6 +61,7 @@ struct place {
     bool covers_below; /* covers() says yes to everything below what was subscribed */
     bool holds_lists;
     struct tidings_list *waiting; /* the list that is held */
+    int lists_fail;               /* with this, after the first row; 0: they do not */
     unsigned lists;
     struct {
         char uri[96];

@@ -176,6 +176,27 @@ static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
     client_free(c);
 }
 
+static void state_that_cannot_be_listed_is_told_as_truncated(void **state)
+{
+    (void)state;
+    static struct place other;
+    place_mount(&other, &b, "mem://y/", 0);
+    place_add(&other, "mem://y/a", false);
+    place.lists_fail = TIDINGS_E_IO;
+    struct client *c =
+        listen_with(&b, "[\"mem://x/dir/\",\"mem://y/\",\"mem://y/*\"]", "{\"initial\":true}");
+    size_t n = update_count(c, "mem://x/dir/");
+    assert_true(n >= 1);
+    assert_json(update_nth(c, "mem://x/dir/", n - 1), TRUNCATED, "true");
+    /* Who asks for nothing of it does not hear of it. */
+    assert_int_equal(update_count(c, "mem://y/"), 1);
+    assert_json(update_nth(c, "mem://y/", 0), INITIAL, "true");
+    assert_int_equal(update_count(c, "mem://y/*"), 1);
+    assert_json(update_nth(c, "mem://y/*", 0), INITIAL, "true");
+    client_free(c);
+    place.lists_fail = 0;
+}
+
 static void initial_state_is_not_throttled(void **state)
 {
     (void)state;
@@ -531,6 +552,7 @@ int main(void)
         WITH_BENCH(registered_resources_are_among_them),
         WITH_BENCH(a_pattern_is_told_a_hundred_at_most),
         WITH_BENCH(state_that_does_not_fit_becomes_one_truncated_update),
+        WITH_BENCH(state_that_cannot_be_listed_is_told_as_truncated),
         WITH_BENCH(initial_state_is_not_throttled),
         WITH_BENCH(a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall),
         WITH_BENCH(a_listen_that_goes_while_its_state_is_listed_harms_nothing),

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The SQL of the store of entities: the tables of the file, those in memory beside them, and every
+ * statement that is used more than once. What they mean: store/sqlite_entities.c.
+ */
+#include "store/sqlite_private.h"
+
+static const char *const layout[] = {
+    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
+    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, changed_by TEXT,"
+    " previous TEXT, value TEXT);"
+    "CREATE TABLE versions(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE current(id TEXT PRIMARY KEY, type TEXT, tversion TEXT, parent TEXT,"
+    " deleted INTEGER, seq INTEGER) WITHOUT ROWID;"
+    "CREATE INDEX current_type ON current(type, tversion, id);"
+    "CREATE INDEX current_parent ON current(parent, id);"
+    "CREATE TABLE types(number INTEGER PRIMARY KEY, name TEXT, version TEXT, schema TEXT,"
+    " description TEXT, options TEXT, UNIQUE(name, version));"
+    "CREATE TABLE keys(key TEXT PRIMARY KEY, number INTEGER, text TEXT) WITHOUT ROWID;"
+    "CREATE INDEX keys_number ON keys(number);"
+    "CREATE TABLE state(applied INTEGER, keys INTEGER);"
+    "INSERT INTO state VALUES(0, 0);",
+    /* What else is kept here, and what coming back after a restart needs, ahead of the long texts.
+     * `moved`: entities whose URI became another one with a new version of their type; the old.
+     * `floor`: changes up to this number have been forgotten. */
+    "ALTER TABLE log RENAME TO old;"
+    "CREATE TABLE log(seq INTEGER PRIMARY KEY, id TEXT, vfrom INTEGER, replaces INTEGER,"
+    " forget INTEGER, type TEXT, tversion TEXT, parent TEXT, deleted INTEGER, created INTEGER,"
+    " at INTEGER, changed_by TEXT, previous TEXT, value TEXT);"
+    "INSERT INTO log SELECT seq, id, vfrom, replaces, forget, type, tversion, parent, deleted,"
+    " 0, 0, changed_by, previous, value FROM old;"
+    "DROP TABLE old;"
+    "ALTER TABLE types ADD COLUMN seq INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE state ADD COLUMN floor INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE moved(seq INTEGER PRIMARY KEY, id TEXT, type TEXT, tversion TEXT);"
+    "CREATE TABLE epochs(number INTEGER PRIMARY KEY, epoch INTEGER, last INTEGER);"
+    "CREATE TABLE published(seq INTEGER PRIMARY KEY, uri TEXT UNIQUE, created INTEGER, etag TEXT,"
+    " size INTEGER, modified INTEGER, name TEXT, title TEXT, description TEXT, mime TEXT,"
+    " icons TEXT, audience TEXT, priority INTEGER, subscribable INTEGER, at INTEGER,"
+    " content BLOB);"
+    "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
+    "ALTER TABLE log ADD COLUMN since INTEGER;",
+};
+
+static const char in_memory[] =
+    "CREATE TABLE temp.fresh(id TEXT, vfrom INTEGER, seq INTEGER, PRIMARY KEY(id, vfrom))"
+    " WITHOUT ROWID;"
+    "CREATE TABLE temp.gone(id TEXT, vfrom INTEGER, PRIMARY KEY(id, vfrom)) WITHOUT ROWID;";
+
+#define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
+#define COLUMNS_BEHIND_ID                                                                          \
+    "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
+    " l.created, coalesce(l.since, l.vfrom)"
+#define COLUMNS "l.id, " COLUMNS_BEHIND_ID
+/* Reading never writes: `current` without the entities that have versions it does not know, and the
+ * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
+ * `of(t)`: which entities are meant, from the columns of table t. */
+#define LISTED(of)                                                                                 \
+    "SELECT c.id, " COLUMNS_BEHIND_ID " FROM main.current c JOIN main.log l ON l.seq=c.seq"        \
+    " WHERE c.id>?1 AND (?2 OR c.deleted=0)" of(                                                   \
+        "c") " AND NOT EXISTS(SELECT 1 FROM temp.fresh f WHERE f.id=c.id)"                         \
+             " UNION ALL SELECT f.id, " COLUMNS_BEHIND_ID                                          \
+             " FROM temp.fresh f CROSS JOIN main.log l ON l.seq=f.seq WHERE f.id>?1 AND NOT "      \
+             "EXISTS("                                                                             \
+             "SELECT 1 FROM temp.fresh n WHERE n.id=f.id AND n.vfrom>f.vfrom)"                     \
+             " AND (?2 OR l.deleted=0)" of("l") " ORDER BY 1"
+#define OF_ALL(t) ""
+#define OF_TYPE(t) " AND " t ".type=?3"
+#define OF_VERSION(t) OF_TYPE(t) " AND " t ".tversion=?4"
+#define OF_PARENT(t) " AND " t ".parent=?5"
+#define OF_TYPE_PARENT(t) OF_TYPE(t) OF_PARENT(t)
+#define OF_VERSION_PARENT(t) OF_VERSION(t) OF_PARENT(t)
+
+static const char *const statements[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [APPEND] =
+        "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
+        " deleted, changed_by, previous, value, created, at, since) VALUES(?1,?2,?3,?4,?5,?6,?7,"
+        "?8,?9,?10,?11,?12,?13,?14,?15)",
+    [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
+    [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
+    [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",
+    [ADD_GONE] = "INSERT OR IGNORE INTO temp.gone SELECT id, vfrom FROM main.versions v WHERE"
+                 " id=?1 AND vfrom=?2",
+    [FRESH_AT] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom<=?2 ORDER BY vfrom DESC"
+                 " LIMIT 1",
+    [FRESH_AFTER] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 AND vfrom>?2 ORDER BY vfrom"
+                    " LIMIT 1",
+    [FRESH_COUNT] = "SELECT count(*), 0 FROM temp.fresh WHERE id=?1 AND vfrom>=?2",
+    [FRESH_NTH] = "SELECT seq, vfrom FROM temp.fresh WHERE id=?1 ORDER BY vfrom DESC LIMIT 1"
+                  " OFFSET ?2",
+    [KNOWN_NTH] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1" NOT_GONE
+                  " ORDER BY vfrom DESC LIMIT 1 OFFSET ?2",
+    [KNOWN_AT] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom<=?2" NOT_GONE
+                 " ORDER BY vfrom DESC LIMIT 1",
+    [KNOWN_AFTER] = "SELECT seq, vfrom FROM main.versions v WHERE id=?1 AND vfrom>?2" NOT_GONE
+                    " ORDER BY vfrom LIMIT 1",
+    [ROW] = "SELECT " COLUMNS " FROM main.log l WHERE l.seq=?1",
+    [LIST_ALL] = LISTED(OF_ALL),
+    [LIST_TYPE] = LISTED(OF_TYPE),
+    [LIST_VERSION] = LISTED(OF_VERSION),
+    [LIST_PARENT] = LISTED(OF_PARENT),
+    [LIST_TYPE_PARENT] = LISTED(OF_TYPE_PARENT),
+    [LIST_VERSION_PARENT] = LISTED(OF_VERSION_PARENT),
+    [PUT_TYPE] = "INSERT INTO main.types(name, version, schema, description, options, seq)"
+                 " VALUES(?1,?2,?3,?4,?5,?6)",
+    [TYPES] = "SELECT name, version, schema, description, options FROM main.types ORDER BY name,"
+              " number",
+    [PUT_KEY] = "INSERT INTO main.keys VALUES(?1, (SELECT keys FROM main.state), ?2)",
+    [COUNT_KEY] = "UPDATE main.state SET keys=keys+1",
+    [DROP_KEYS] = "DELETE FROM main.keys WHERE number<(SELECT keys FROM main.state)-?1",
+    [FIND_KEY] = "SELECT text FROM main.keys WHERE key=?1",
+    [PUBLISH] =
+        "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
+        " title, description, mime, icons, audience, priority, subscribable, at, content)"
+        " VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+    [FORGET_REMOVED] = "DELETE FROM main.published WHERE content IS NULL AND seq<=?1",
+    [RAISE_FLOOR] = "UPDATE main.state SET floor=max(floor, ?1)",
+    [OLD_REMOVED] = "SELECT seq FROM main.published WHERE content IS NULL ORDER BY seq DESC LIMIT 1"
+                    " OFFSET ?1",
+};
+
+/* Statements are made when first used: opening a store costs what is needed then. */
+int sqlite_statement(struct sqlite_entities *s, enum statement which, struct sqlite3_stmt **ret,
+                     struct tidings_error *err)
+{
+    if (!s->statements[which]) {
+        int rc = sqlite_prepare(s->db, statements[which], &s->statements[which], err);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    *ret = s->statements[which];
+    return 0;
+}
+
+int sqlite_statement_run(struct sqlite_entities *s, enum statement which, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_statement(s, which, &st, err);
+    return rc < 0 ? rc : sqlite_run(s->db, st, err);
+}
+
+int sqlite_entities_lay_out(struct sqlite_entities *s, struct tidings_error *err)
+{
+    int rc = sqlite_migrate(s->db, layout, sizeof layout / sizeof *layout, err);
+    return rc == 0 ? sqlite_exec(s->db, in_memory, err) : rc;
+}

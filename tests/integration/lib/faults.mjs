@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// A server whose system calls fail on demand: `tests/support/fault_shim.c`, compiled when it is first needed,
+// in LD_PRELOAD, and the memory it shares with the test. What fails follows from the seed and from how
+// many calls of a kind there were.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, truncateSync, writeSync } from 'node:fs';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { defer } from './cleanup.mjs';
+import { BIN } from './server.mjs';
+
+/** In the order of `enum kind`. */
+export const KINDS = [
+    'open', 'read', 'write', 'sync', 'name', 'stat', 'mmap', 'inotify', 'accept', 'epoll', 'receive',
+    'send', 'descriptor', 'thread', 'memory',
+];
+
+const ALL = 16;
+const KIND_BYTES = 24;
+const FIRST_KIND = 16;
+const LOG = FIRST_KIND + ALL * KIND_BYTES;
+const LOGGED = 1024;
+const DEEP = 8;
+const ENTRY = 16 + 8 * DEEP;
+const SIZE = LOG + 8 + LOGGED * ENTRY;
+const MILLION = 1_000_000;
+
+const SOURCE = fileURLToPath(new URL('../../support/fault_shim.c', import.meta.url));
+export const errno = constants.errno;
+const errorName = new Map(Object.entries(errno).map(([name, number]) => [number, name]));
+errorName.set(0xffff, 'in part');
+
+let compiled;
+
+/** The shim, for programs built with or without a sanitizer (which has an allocator of its own). */
+function shim() {
+    if (!compiled) {
+        const folder = mkdtempSync(join(tmpdir(), 'tidings-faults-'));
+        process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+        compiled = join(folder, 'fault_shim.so');
+        const sanitized = /\/build\/(asan|tsan)\//.test(BIN) ? ['-DFAULT_WITHOUT_MEMORY'] : [];
+        const how = ['-std=gnu17', '-D_GNU_SOURCE', '-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC'];
+        execFileSync('cc', [...how, ...sanitized, '-o', compiled, SOURCE], { stdio: 'inherit' });
+    }
+    return compiled;
+}
+
+export class Faults {
+    constructor(t, seed = 1) {
+        const folder = mkdtempSync(join(tmpdir(), 'tidings-faults-'));
+        this.file = join(folder, 'control');
+        this.fd = openSync(this.file, 'w+');
+        truncateSync(this.file, SIZE);
+        const bytes = Buffer.alloc(8);
+        bytes.writeBigUInt64LE(BigInt(seed));
+        writeSync(this.fd, bytes, 0, 8, 8);
+        defer(t, () => {
+            closeSync(this.fd);
+            rmSync(folder, { recursive: true, force: true });
+        });
+    }
+
+    /** Given to serve(). Links in another order than a sanitizer expects. */
+    get env() {
+        return {
+            LD_PRELOAD: shim(),
+            FAULT_CONTROL: this.file,
+            ASAN_OPTIONS: `${process.env.ASAN_OPTIONS ?? ''}:verify_asan_link_order=0`,
+        };
+    }
+
+    #put(value, at) {
+        const bytes = Buffer.alloc(4);
+        bytes.writeUInt32LE(value);
+        writeSync(this.fd, bytes, 0, 4, at);
+    }
+
+    #get(at) {
+        return readFileSync(this.file).readUInt32LE(at);
+    }
+
+    #kind(name) {
+        const at = KINDS.indexOf(name);
+        assert.ok(at >= 0, `no kind of calls is called ${name}`);
+        return FIRST_KIND + at * KIND_BYTES;
+    }
+
+    /** Which fail: `{sync: 1}` is every one, `{write: {rate: 0.01, error: errno.ENOSPC, limit: 3}}`. Others do not. */
+    set(kinds) {
+        for (const name of KINDS) {
+            const { rate = kinds[name] ?? 0, error = 0, limit = 0 } = kinds[name] ?? {};
+            this.#put(error, this.#kind(name) + 4);
+            this.#put(limit, this.#kind(name) + 8);
+            this.#put(0, this.#kind(name) + 16);
+            this.#put(Math.round(rate * MILLION), this.#kind(name));
+        }
+    }
+
+    /** The same, and begin. */
+    on(kinds) {
+        this.set(kinds);
+        this.#put(1, 0);
+    }
+
+    off() {
+        this.#put(0, 0);
+    }
+
+    /** How many calls of a kind have failed since on(). */
+    failed(name) {
+        return this.#get(this.#kind(name) + 16);
+    }
+
+    /** What failed last: one line each, with return addresses in the program. */
+    log(count = 50) {
+        const bytes = readFileSync(this.file);
+        const all = bytes.readUInt32LE(LOG);
+        const lines = [];
+        for (let n = Math.max(0, all - Math.min(count, LOGGED)); n < all; n += 1) {
+            const at = LOG + 8 + (n % LOGGED) * ENTRY;
+            const [kind, error] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
+            const where = [...Array(DEEP).keys()].map((i) => bytes.readBigUInt64LE(at + 16 + 8 * i).toString(16));
+            lines.push(`${n} ${KINDS[kind]} ${errorName.get(error) ?? error} fd ${bytes.readInt32LE(at + 8)}`
+                + ` thread ${bytes.readUInt32LE(at + 12)} at ${where.join(' ')}`);
+        }
+        return lines.join('\n');
+    }
+}
