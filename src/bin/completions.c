@@ -2,6 +2,9 @@
  *
  * `tidings completions`: scripts for shells, made of the tables. They complete commands, options,
  * their values, names of servers and files; nothing is asked of a server.
+ *
+ * Names of servers come from files of strangers too (target.h): `tidings servers --quiet` prints
+ * plain names only, and the scripts look again, since a shell runs what it expands.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -137,7 +140,16 @@ static void put_bash(void)
           "    compopt -o filenames 2>/dev/null\n"
           "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
           "}\n"
-          "_tidings_servers() { _tidings_words \"$(tidings servers --quiet 2>/dev/null)\"; }\n\n"
+          "# compgen -W would expand what a file of strangers calls its servers\n"
+          "_tidings_servers() {\n"
+          "    local name\n"
+          "    while IFS= read -r name; do\n"
+          "        case $name in\n"
+          "        '' | -* | *[!A-Za-z0-9._-]*) ;;\n"
+          "        \"$cur\"*) COMPREPLY+=(\"$name\") ;;\n"
+          "        esac\n"
+          "    done < <(tidings servers --quiet 2>/dev/null)\n"
+          "}\n\n"
           "_tidings() {\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
           "    local command='' flags='' words='' target='' i word given=0\n"
@@ -218,11 +230,11 @@ static void zsh_value(const struct command *c, const struct flag *f)
         fprintf(out, "|'%s:-%c'", c->name, f->letter);
     }
     if (f->choices) {
-        fputs(") compadd ", out);
+        fputs(") compadd -- ", out);
         put_words(f->choices);
         put_line("; return ;;");
     } else if (strcmp(f->name, "target") == 0) {
-        put_line(") compadd $(tidings servers --quiet 2>/dev/null); return ;;");
+        put_line(") _tidings_servers; return ;;");
     } else {
         fprintf(out, ") %s ;;\n", f->is_file ? "_files; return" : "return");
     }
@@ -267,6 +279,13 @@ static void put_zsh(void)
 {
     fputs("#compdef tidings\n"
           "# zsh completion of tidings, made by 'tidings completions zsh'\n"
+          "# compadd would take what a file of strangers calls its servers for its options\n"
+          "_tidings_servers() {\n"
+          "    local -a found\n"
+          "    found=(${(f)\"$(tidings servers --quiet 2>/dev/null)\"})\n"
+          "    found=(${${found:#*[^A-Za-z0-9._-]*}:#-*})\n"
+          "    compadd -- $found\n"
+          "}\n"
           "_tidings() {\n"
           "    local command='' target='' word i given=0\n"
           "    local -a flags names\n"
@@ -303,7 +322,7 @@ static void put_zsh(void)
           "    elif (( $#names )); then\n"
           "        _describe command names\n"
           "    elif [[ -n $target && $given == 0 && -z $TIDINGS_TARGET ]]; then\n"
-          "        compadd $(tidings servers --quiet 2>/dev/null)\n"
+          "        _tidings_servers\n"
           "    else\n"
           "        _files\n"
           "    fi\n"
@@ -344,7 +363,7 @@ static void fish_flag(const struct command *c, const struct flag *f)
         put_words(f->choices);
         fputc('\'', out);
     } else if (strcmp(f->name, "target") == 0) {
-        fputs(" -x -a '(tidings servers --quiet 2>/dev/null)'", out);
+        fputs(" -x -a '(__tidings_servers)'", out);
     } else if (f->has_value) {
         fputs(f->is_file ? " -r -F" : " -x", out);
     }
@@ -374,14 +393,18 @@ static void fish_command(const struct command *c)
         put_line("'");
     } else if (c->has_target) {
         fish_begin(c->name);
-        put_line(" -a '(tidings servers --quiet 2>/dev/null)'");
+        put_line(" -a '(__tidings_servers)'");
     }
     each_flag(c, fish_flag);
 }
 
 static void put_fish(void)
 {
-    put_line("# fish completion of tidings, made by 'tidings completions fish'");
+    put_line("# fish completion of tidings, made by 'tidings completions fish'\n"
+             "function __tidings_servers\n"
+             "    tidings servers --quiet 2>/dev/null | "
+             "string match -r '^[A-Za-z0-9._][A-Za-z0-9._-]*$'\n"
+             "end");
     for (size_t i = 0; commands[i]; i++) {
         fish_command(commands[i]);
     }

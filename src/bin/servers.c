@@ -28,11 +28,24 @@ static bool is_seen(struct listing *l, struct tidings_str name)
     return false;
 }
 
+/* A name that no shell takes for anything else: what --quiet prints goes into scripts. */
+static bool is_plain(struct tidings_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!is_letter && !(c >= '0' && c <= '9') && c != '.' && c != '_' && c != '-') {
+            return false;
+        }
+    }
+    return name.len > 0 && name.ptr[0] != '-';
+}
+
 static void show(void *user, const char *path, struct tidings_str name, const char *kind,
                  struct tidings_str what)
 {
     struct listing *l = user;
-    if (is_seen(l, name)) {
+    if (is_seen(l, name) || (l->cli->quiet && !l->cli->json && !is_plain(name))) {
         return;
     }
     if (l->cli->json) {
@@ -91,6 +104,7 @@ const struct command command_servers = {
         "'args',\n'env', 'cwd', or with 'url', 'headers'. ${VAR}, ${VAR:-text} and ${env:VAR} are "
         "replaced.\nYour own names win. Nothing is launched but what you name; files of other "
         "users are not read.\n\n"
-        "--quiet prints the names alone; --json one object per line: name, url or command, file.\n",
+        "--quiet prints the names alone, for scripts: those of letters, digits, '.', '_' and '-'.\n"
+        "--json prints one object per line: name, url or command, file.\n",
     .run = run,
 };
