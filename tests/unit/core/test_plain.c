@@ -223,7 +223,7 @@ static void content_handed_over_is_not_copied(void **state)
     p.options.has_range = true;
     p.options.range = (struct tidings_range){.from = 1, .to = -1};
     plain_start(&p, PLAIN_READ); /* does not begin where the memory does */
-    check_content(&p, GREETING + 1);
+    check_content(&p, &GREETING[1]);
     plain_deinit(&p);
 }
 
