@@ -73,7 +73,8 @@ static int upsert(struct keeper_job *job, struct entities *e)
     struct entity_problem problem;
     arena_init(&arena, 1u << 20);
     int rc = jv_parse(tidings_str(value), JSON_MAX_DEPTH, &w.value, &job->err);
-    const struct entity_transaction t = {&w, 1, STR(""), (int64_t)time(NULL) * 1000};
+    const struct entity_transaction t = {
+        .writes = &w, .count = 1, .key = STR(""), .now = (int64_t)time(NULL) * 1000};
     rc = rc == 0 ? entities_transact(e, &t, &arena, &done, &problem, &job->err) : rc;
     job->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
     jv_unref(w.value);

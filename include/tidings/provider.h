@@ -146,6 +146,10 @@ TIDINGS_API bool tidings_read_wants(const struct tidings_read *read, struct tidi
  * them: a name that may not be told is left out of it. Of an empty `uri`: may all be told, so that
  * nobody needs to ask? Any thread. */
 TIDINGS_API bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri);
+/* May whoever reads read `uri` too? For a provider that finds out only now what the URI asked for
+ * leads to: what may not be read under its own name is answered like what is not there. Any thread.
+ */
+TIDINGS_API bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri);
 /* No answer larger than this many bytes of content is accepted. */
 TIDINGS_API size_t tidings_read_max_bytes(const struct tidings_read *read);
 /* The value a template variable took in the URI being read; empty when there is none. */
@@ -199,6 +203,9 @@ TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *lis
 TIDINGS_API void tidings_list_done(struct tidings_list *list, int code,
                                    const struct tidings_error *err);
 
+/* May whoever asks be told that there is `uri`? For a provider that finds out only now what the URI
+ * asked for leads to: else it is answered like what is not there. Any thread. */
+TIDINGS_API bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri);
 /* As tidings_read_explain. */
 TIDINGS_API void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object);
 /* Finish: `resource` describes it when code is 0. Missing: TIDINGS_E_NOTFOUND; it was there and was
@@ -216,6 +223,11 @@ TIDINGS_API struct tidings_str tidings_complete_argument(const struct tidings_co
                                                          const char *name);
 /* Has the client gone or cancelled? */
 TIDINGS_API bool tidings_complete_cancelled(const struct tidings_complete *complete);
+/* May whoever asks be told that there is `uri`, or, of a URI with "{" in it, anything that goes on
+ * like that? What is suggested is judged by the URI that the template makes of it; this is for
+ * values that were found elsewhere. Any thread. */
+TIDINGS_API bool tidings_complete_shows(const struct tidings_complete *complete,
+                                        struct tidings_str uri);
 /* Best first. 1 while more are wanted, 0 when there are enough (100; this one was not taken), or a
  * failure. */
 TIDINGS_API int tidings_complete_add(struct tidings_complete *complete, struct tidings_str value);

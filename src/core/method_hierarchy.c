@@ -72,6 +72,7 @@ static void look(struct call *call, size_t wanted, void (*found)(struct looking 
     l->wanted = wanted;
     l->found = found;
     request_init(&l->stat.base, call->core, stat_done, l, l->uri);
+    l->stat.who = call->who;
     call_asks(call, &l->stat.base);
     request_stat(&l->stat, &l->hit);
 }

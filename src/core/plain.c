@@ -211,6 +211,7 @@ static void start_write(struct plain *p, struct tidings_str uri, enum plain_op o
     struct tidings_write *write = &p->write;
     memset(write, 0, sizeof(*write));
     request_init(&write->base, p->core, write_done, p, uri);
+    write->who = p->who;
     write->bytes = p->bytes;
     write->mime_type = p->mime_type;
     write->if_match = p->if_match;

@@ -287,6 +287,11 @@ void request_free_stat(struct tidings_stat *stat)
     }
 }
 
+bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
+{
+    return access_allows(stat->who, ACCESS_LIST, uri);
+}
+
 void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
 {
     request_explain(&stat->base, object);

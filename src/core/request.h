@@ -53,6 +53,7 @@ struct tidings_list {
 
 struct tidings_stat {
     struct request base;
+    const struct principal *who;
     struct tidings_resource about; /* slices valid inside done only */
     struct tidings_resource *copy; /* private: when it travelled */
 };
@@ -70,6 +71,7 @@ struct tidings_complete {
 
 struct tidings_write {
     struct request base;
+    const struct principal *who;
     struct tidings_str bytes, mime_type, if_match, query;
     bool is_removal, is_patch, if_absent;
     struct buf etag;   /* of what was written */

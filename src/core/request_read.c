@@ -144,6 +144,11 @@ bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri)
     return uri.len == 0 ? access_is_full(read->who) : access_allows(read->who, ACCESS_LIST, uri);
 }
 
+bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
+{
+    return access_allows(read->who, ACCESS_READ, uri);
+}
+
 /* What the caller says, completed from the registration, which also bounds its capabilities. */
 static void complete(const struct tidings_read *read, const struct tidings_resource *about,
                      bool own, struct tidings_resource *row)

@@ -42,6 +42,11 @@ bool tidings_complete_cancelled(const struct tidings_complete *c)
     return __atomic_load_n(&c->base.cancelled, __ATOMIC_ACQUIRE);
 }
 
+bool tidings_complete_shows(const struct tidings_complete *c, struct tidings_str uri)
+{
+    return access_reaches(c->who, ACCESS_LIST, uri);
+}
+
 void tidings_complete_set_total(struct tidings_complete *c, size_t total)
 {
     if (!access_is_full(c->who)) {

@@ -569,6 +569,7 @@ static void settle(struct wish *w)
     struct catalog_hit hit;
     bool may = access_subscribes(who, w->uri);
     if (may && catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
+        w->stat.who = s->who;
         request_stat(&w->stat, &hit);
         return;
     }

@@ -129,6 +129,7 @@ bool wish_ask_baseline(struct wish *w, void (*done)(struct wish *w))
     buf_init(&a->text, core->limits->max_read_bytes + 4096);
     request_init(&a->read.base, core, asked, a, w->uri);
     a->read.taker = &taker;
+    a->read.who = w->owner->who;
     a->read.is_patch = true;
     a->read.patch_from = w->options.baseline;
     a->read.max_bytes = core->limits->max_read_bytes;

@@ -26,6 +26,7 @@ struct subscribing *subscribing_create(struct listen *listen, size_t count)
         return NULL;
     }
     s->core = listen->peer->core;
+    s->who = principal_ref(listen->peer->who);
     s->rules = option_rules_ref(s->core->rules);
     s->count = count;
     arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
@@ -44,6 +45,7 @@ void subscribing_free(struct subscribing *s)
         jv_unref(s->wishes[i].kept);
         mem_free(s->wishes[i].hooked);
     }
+    principal_unref(s->who);
     option_rules_unref(s->rules);
     arena_deinit(&s->arena);
     mem_free(s);

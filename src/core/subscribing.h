@@ -43,7 +43,8 @@ struct wish {
 struct subscribing {
     struct listen_pending pending; /* .listen is NULL once the client is gone */
     struct core *core;
-    struct call *call; /* resources/subscribe; NULL for listens */
+    const struct principal *who; /* a reference: who asks, also once the client is gone */
+    struct call *call;           /* resources/subscribe; NULL for listens */
     struct arena arena;
     struct option_rules *rules; /* a reference to what options may borrow from, or NULL */
     struct tidings_str share;   /* HUB_SHARE and the principal; empty: the program itself */

@@ -276,6 +276,7 @@ static void ask_patch(struct value *e)
     request_init(&e->read.base, core, patch_read, e, e->change->uri);
     e->read.taker = &patch_taker;
     e->read.max_bytes = core->limits->max_read_bytes;
+    e->read.who = e->who;
     e->read.is_patch = true;
     e->read.patch_from = e->from && !e->is_whole ? baseline_etag(e->from) : STR_EMPTY;
     request_read(&e->read, &hit);

@@ -275,9 +275,34 @@ static bool offer(struct completing *c, struct tidings_str text)
     return c->rc > 0;
 }
 
+/* May whoever asks know of what has such URIs? A template may ask for values where it may see what
+ * they would stand for, and not what they are. */
+static bool may_know(const struct completing *c, const struct entity_uri *uri)
+{
+    struct buf text;
+    buf_init(&text, ENTITY_URI_MAX);
+    (void)entity_uri_build(uri, &text);
+    buf_puts(&text, uri->kind == ENTITY_URI_TYPE ? STR("{+below}") : STR_EMPTY);
+    bool may = !text.failed && tidings_complete_shows(c->complete, buf_str(&text));
+    buf_deinit(&text);
+    return may;
+}
+
+static bool may_know_version(const struct completing *c, const struct entity_version *v)
+{
+    return may_know(c, &(struct entity_uri){.kind = ENTITY_URI_CURRENT,
+                                            .type = v->type,
+                                            .version = v->type_version,
+                                            .id = v->id});
+}
+
 static bool offer_type(void *user, const struct entity_type_row *row)
 {
     struct completing *c = user;
+    if (!may_know(c, &(struct entity_uri){
+                         .kind = ENTITY_URI_TYPE, .type = row->name, .version = row->version})) {
+        return true;
+    }
     if (c->versions) {
         bool is = c->type.len == 0 || str_eq(c->type, row->name);
         return is ? offer(c, row->version) : true;
@@ -296,13 +321,13 @@ static bool offer_next(struct completing *c, struct tidings_str text)
 
 static bool offer_id(void *user, const struct entity_version *v)
 {
-    return offer_next(user, v->id);
+    return may_know_version(user, v) ? offer_next(user, v->id) : true;
 }
 
 static bool offer_time(void *user, const struct entity_version *v)
 {
     char text[TIMELINE_TEXT];
-    return offer_next(user, timeline_text(v->from, text));
+    return may_know_version(user, v) ? offer_next(user, timeline_text(v->from, text)) : true;
 }
 
 /* The first instant whose text begins with `value`, so that a long history is not looked through

@@ -45,10 +45,38 @@ void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
+/* May whoever asks know of the entity as something of that type? Of the one that its URI names this
+ * was asked before. What it may not know of is answered like what is not there. */
+static bool may_know(const struct entity_request *r, struct tidings_str type,
+                     struct tidings_str version)
+{
+    if (str_eq(r->uri.type, type) && str_eq(r->uri.version, version)) {
+        return true;
+    }
+    struct entity_uri uri = {
+        .kind = ENTITY_URI_CURRENT, .type = type, .version = version, .id = r->uri.id};
+    struct buf text;
+    buf_init(&text, ENTITY_URI_MAX);
+    bool may =
+        entity_uri_build(&uri, &text) == 0 && (r->stat ? tidings_stat_shows(r->stat, buf_str(&text))
+                                                       : tidings_read_may(r->read, buf_str(&text)));
+    buf_deinit(&text);
+    return may;
+}
+
+static int not_found(struct entity_request *r, struct tidings_error *err)
+{
+    r->reason = "unknownEntity";
+    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
+}
+
 static int check_type(struct entity_request *r, const struct entity_version *v,
                       struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
+    if (!may_know(r, v->type, v->type_version)) {
+        return not_found(r, err);
+    }
     r->stored = *v;
     if (!str_eq(uri->type, v->type) || !str_eq(uri->version, v->type_version)) {
         r->reason = "otherType";
@@ -100,12 +128,6 @@ void entity_explain(const struct entity_request *r)
     buf_deinit(&text);
 }
 
-static int not_found(struct entity_request *r, struct tidings_error *err)
-{
-    r->reason = "unknownEntity";
-    return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
-}
-
 /* It is known, but not of that time. */
 static int too_early(struct entity_request *r, int64_t at, struct tidings_error *err)
 {
@@ -119,14 +141,22 @@ int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
                    struct entity_version *ret, struct tidings_error *err)
 {
     int rc = entities_find(e, r->uri.id, at, &r->arena, ret, err);
-    if (rc == 0 && at != TIMELINE_FOREVER) {
+    bool is_there = rc == 1 && may_know(r, ret->type, ret->type_version);
+    if (rc >= 0 && !is_there && at != TIMELINE_FOREVER) {
         rc = entities_find(e, r->uri.id, TIMELINE_FOREVER, &r->arena, ret, err);
-        rc = rc == 1 ? too_early(r, at, err) : rc;
+        bool is_known = rc == 1 && may_know(r, ret->type, ret->type_version);
+        rc = is_known ? too_early(r, at, err) : rc;
     }
-    if (rc == 0) {
+    if (rc >= 0 && !is_there) {
         rc = not_found(r, err);
     }
     return rc < 0 ? rc : entity_check(r, ret, err);
+}
+
+/* Of what entities_patch_from found: is there a version to begin at that this one may know of? */
+static bool has_base(const struct entity_request *r, int found, const struct entity_patch *p)
+{
+    return found == 1 && may_know(r, p->type, p->type_version);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -164,7 +194,7 @@ static int write_patch(struct entity_request *r, struct entities *e, struct jw *
     if (bad < 0) {
         return bad;
     }
-    if (rc == 0) {
+    if (!has_base(r, rc, &p)) {
         r->reason = "unknownBaseline";
         return tidings_fail(err, TIDINGS_E_INVALID, "no version of entity '%.*s' begins at %s",
                             STR_ARG(r->uri.id), timeline_text(r->uri.time, text).ptr);
@@ -278,7 +308,7 @@ static int write_since(struct entity_request *r, struct entities *e, int64_t bas
     if (bad < 0) {
         return bad;
     }
-    if (rc == 0) {
+    if (!has_base(r, rc, &p)) {
         r->reason = "unknownBaseline";
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "No snapshot found with validFrom timestamp: %s; accepted is the "

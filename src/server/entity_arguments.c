@@ -146,8 +146,8 @@ static int read_changed_by(struct entity_call *c, struct json *value, struct tid
 int entity_call_check(const struct entity_call *c, enum access_op op, const struct entity_uri *uri,
                       struct tidings_error *err)
 {
-    const struct principal *who = c->call ? c->call->who : NULL;
-    if (!who || !who->class) {
+    const struct principal *who = c->who;
+    if (!who || !who->class || c->write) {
         return 0;
     }
     if (uri->kind != ENTITY_URI_TYPES && (uri->type.len == 0 || uri->version.len == 0)) {

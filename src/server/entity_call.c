@@ -30,11 +30,6 @@ static void call_free(struct entity_call *c)
 static void call_refuse(struct entity_call *c, int code)
 {
     struct tidings_error err = {0};
-    const struct principal *who = c->call ? c->call->who : NULL;
-    if (c->problem.reason == ENTITY_OTHER_TYPE && !access_is_full(who)) {
-        c->problem.reason = ENTITY_UNKNOWN; /* what it is stored as may not be for it */
-        code = tidings_fail(&c->job.err, TIDINGS_E_NOTFOUND, "there is no such entity");
-    }
     if (c->write) {
         entity_http_refuse(c, code);
     } else {
@@ -65,10 +60,36 @@ static struct entity_call *call_create(struct tidings_provider *provider, struct
         return NULL;
     }
     c->call = call;
+    c->who = call->who;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
     c->origin = origin.len > 0 ? origin : tidings_call_origin(call);
     return c;
+}
+
+/* ---- what the caller may ----------------------------------------------------------------------
+ */
+
+static bool call_may(void *user, enum entity_right right, const struct entity_type_row *type,
+                     struct tidings_str id)
+{
+    const struct entity_call *c = user;
+    struct entity_uri uri = {
+        .kind = ENTITY_URI_CURRENT, .type = type->name, .version = type->version, .id = id};
+    struct buf text;
+    buf_init(&text, ENTITY_URI_MAX);
+    bool may = entity_uri_build(&uri, &text) == 0 &&
+               (right == ENTITY_MAY_WRITE ? access_writes(c->who, buf_str(&text))
+                                          : access_allows(c->who, ACCESS_READ, buf_str(&text)));
+    buf_deinit(&text);
+    return may;
+}
+
+/* Of a version as it is stored; without rules nobody needs to ask. */
+static bool call_knows(struct entity_call *c, const struct entity_version *v)
+{
+    struct entity_type_row type = {.name = v->type, .version = v->type_version};
+    return access_is_full(c->who) || call_may(c, ENTITY_MAY_KNOW, &type, v->id);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -77,7 +98,13 @@ static int run_writes(struct keeper_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
     struct entity_transaction t = {
-        .writes = c->writes, .count = c->count, .key = c->key, .now = clock_wall_ms()};
+        .writes = c->writes,
+        .count = c->count,
+        .may = c->who && c->who->class ? call_may : NULL,
+        .may_user = c,
+        .key = c->key,
+        .now = clock_wall_ms(),
+    };
     int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
     job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
     c->is_replayed = rc == 1;
@@ -254,6 +281,9 @@ void entity_call_add_type(void *user, struct tidings_call *call)
 static bool put_version(void *user, const struct entity_version *v)
 {
     struct entity_call *c = user;
+    if (!call_knows(c, v)) {
+        return true;
+    }
     if (c->found == c->limit) {
         c->next = v->from;
         return false;
@@ -274,6 +304,7 @@ static int run_history(struct keeper_job *job, struct entities *e)
     struct entity_version v = {.type = STR_EMPTY, .type_version = STR_EMPTY};
     char text[TIMELINE_TEXT];
     int rc = entities_find(e, c->uri.id, TIMELINE_FOREVER, &c->arena, &v, &job->err);
+    rc = rc == 1 && !call_knows(c, &v) ? 0 : rc;
     bool is_other = (c->uri.type.len > 0 && !str_eq(c->uri.type, v.type)) ||
                     (c->uri.version.len > 0 && !str_eq(c->uri.version, v.type_version));
     if (rc == 0 || (rc == 1 && is_other)) {

@@ -21,6 +21,7 @@ struct entity_call {
     struct tidings_provider *provider;
     struct tidings_call *call;   /* or … */
     struct tidings_write *write; /* … over HTTP: then the arguments are its own, and: */
+    const struct principal *who; /* held by whichever of them it is; NULL: may do everything */
     struct json *body;           /* the value or patch; NULL: among the arguments */
     struct json *arguments;      /* everything below borrows from it and from the arena */
     struct arena arena;

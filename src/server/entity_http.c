@@ -204,6 +204,7 @@ void entity_http_write(struct tidings_provider *provider, struct tidings_write *
         return;
     }
     c->write = write;
+    c->who = write->who;
     entity_call_submit(c, read_write(c, uri, &c->job.err));
 }
 
@@ -232,7 +233,8 @@ static int code_of(const struct entity_call *c, int code)
     bool is_put = !tidings_write_is_removal(c->write) && !tidings_write_is_patch(c->write);
     bool is_matched = tidings_write_if_match(c->write).len > 0;
     enum entity_reason why = c->problem.reason;
-    bool is_in_the_way = why == ENTITY_EXISTS || (why == ENTITY_OTHER_TYPE && is_put) ||
+    bool is_in_the_way = why == ENTITY_EXISTS || why == ENTITY_TAKEN ||
+                         (why == ENTITY_OTHER_TYPE && is_put) ||
                          (why == ENTITY_UNKNOWN && is_put && is_matched) ||
                          (why == ENTITY_UNKNOWN_BASELINE && is_matched);
     return is_in_the_way ? TIDINGS_E_CONFLICT : code;

@@ -182,7 +182,11 @@ int entities_patch_from(struct entities *e, struct tidings_str id, int64_t basel
     if (rc != 1 || base.from != baseline) {
         return rc < 0 ? rc : 0;
     }
-    rc = entity_diff(base.value, ret->version.value, arena, &ret->patch, err);
+    ret->type = arena_dup(arena, base.type);
+    ret->type_version = arena_dup(arena, base.type_version);
+    rc = ret->type.ptr && ret->type_version.ptr
+             ? entity_diff(base.value, ret->version.value, arena, &ret->patch, err)
+             : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     entity_holds_offer(&e->holds, id, ret->version.from);
     return rc < 0 ? rc : 1;
 }

@@ -114,6 +114,7 @@ enum entity_reason {
     ENTITY_CONFLICT,  /* the baseline is not current: `current`, `patch` */
     ENTITY_BAD_VALUE, /* the schema says no: `where`, `rule` */
     ENTITY_CARELESS,  /* is_careful */
+    ENTITY_TAKEN,     /* its id is that of something whoever writes may not know of */
     ENTITY_MEDIUM,    /* the batch is lost */
 };
 
@@ -137,11 +138,23 @@ struct entity_done {
     uint64_t position;                 /* of the change; 0: nothing outlives the program */
 };
 
+/* May whoever writes know of this entity as one of that type and version; write it as that? */
+enum entity_right {
+    ENTITY_MAY_KNOW,
+    ENTITY_MAY_WRITE,
+};
+typedef bool (*entity_may_fn)(void *user, enum entity_right right,
+                              const struct entity_type_row *type, struct tidings_str id);
+
 struct entity_transaction {
     const struct entity_write *writes;
     size_t count;
     struct tidings_str key; /* idempotency; empty: none */
     int64_t now;            /* Unix time, milliseconds */
+    /* NULL: everything. Of the types that the writes name it was asked before. What it may not know
+     * of is not there for it, except that its id is taken. */
+    entity_may_fn may;
+    void *may_user;
 };
 
 int entities_begin(struct entities *e, struct tidings_error *err);
@@ -163,8 +176,9 @@ int entities_find(struct entities *e, struct tidings_str id, int64_t at, struct 
 
 /* From the version that begins at `baseline` to the current one. */
 struct entity_patch {
-    struct entity_version version; /* the current one; texts in the arena */
-    struct tidings_str patch;      /* JSON text; empty: no patch can say it, take the value */
+    struct entity_version version;         /* the current one; texts in the arena */
+    struct tidings_str type, type_version; /* of the version it begins at */
+    struct tidings_str patch; /* JSON text; empty: no patch can say it, take the value */
 };
 /* 1; 0: no entity, or no version begins there (`ret->version.id` is empty when there is no entity).
  */

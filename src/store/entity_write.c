@@ -19,6 +19,7 @@ struct step {
     const struct entity_write *w;
     struct entity_version now; /* the current version, in the arena */
     bool exists;
+    bool is_taken;              /* by something that is not for whoever writes */
     struct entity_type *type;   /* of what is written */
     struct entity_version next; /* in the arena */
     bool changed;
@@ -86,6 +87,34 @@ static int check_write(struct work *k, size_t i)
     return 0;
 }
 
+/* ---- what whoever writes may ----------------------------------------------------------------- */
+
+static bool may(const struct work *k, enum entity_right right, const struct entity_type_row *type,
+                struct tidings_str id)
+{
+    return !k->t->may || k->t->may(k->t->may_user, right, type, id);
+}
+
+static bool may_as_stored(const struct work *k, enum entity_right right,
+                          const struct entity_version *v)
+{
+    return may(k, right, &(struct entity_type_row){.name = v->type, .version = v->type_version},
+               v->id);
+}
+
+/* The newest version of a type that the entity may be written as. NULL: none. */
+static struct entity_type *newest_for(const struct work *k, struct tidings_str name,
+                                      struct tidings_str id)
+{
+    struct entity_type *t = entity_types_newest(k->e, name);
+    while (t && !may(k, ENTITY_MAY_WRITE, &t->row, id)) {
+        struct entity_type *before = list_entry(t->link.prev, struct entity_type, link);
+        bool is_one = t->link.prev != &k->e->types && str_eq(before->row.name, name);
+        t = is_one ? before : NULL;
+    }
+    return t;
+}
+
 /* Is the type the one that is stored? Upserts may also name the newest version. */
 static int check_type(struct work *k, size_t i)
 {
@@ -103,17 +132,19 @@ static int check_type(struct work *k, size_t i)
     if (!s->exists) {
         return 0;
     }
-    struct entity_type *newest = entity_types_newest(k->e, s->now.type);
+    struct entity_type *newest = newest_for(k, s->now.type, w->id);
     bool same = (w->type.len == 0 && !upsert) || str_eq(w->type, s->now.type);
-    same = same && ((w->type_version.len == 0 && !upsert) ||
-                    str_eq(w->type_version, s->now.type_version) || (upsert && s->type == newest));
+    same = same &&
+           ((w->type_version.len == 0 && !upsert) || str_eq(w->type_version, s->now.type_version) ||
+            (upsert && s->type == newest && may_as_stored(k, ENTITY_MAY_WRITE, &s->now)));
     if (!same) {
         k->problem->type = s->now.type;
         k->problem->version = s->now.type_version;
         return REFUSE(k, i, ENTITY_OTHER_TYPE, TIDINGS_E_NOTFOUND, "'%.*s' is a '%.*s@%.*s'",
                       STR_ARG(w->id), STR_ARG(s->now.type), STR_ARG(s->now.type_version));
     }
-    s->type = upsert ? newest : s->type; /* a write brings an entity to the newest version */
+    s->type =
+        upsert && newest ? newest : s->type; /* a write brings an entity to the newest version */
     return 0;
 }
 
@@ -270,6 +301,11 @@ static int prepare(struct work *k, size_t i)
     if (s->exists && !entity_version_keep(&s->now, k->arena)) {
         return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
     }
+    if (s->exists && !may_as_stored(k, ENTITY_MAY_KNOW, &s->now)) {
+        s->exists = false;
+        s->is_taken = true;
+        s->now = (struct entity_version){.from = TIMELINE_NEVER};
+    }
     rc = check_type(k, i);
     rc = rc == 0 ? check_existence(k, i) : rc;
     rc = rc == 0 ? check_baseline(k, i) : rc;
@@ -309,6 +345,18 @@ static int date_steps(struct work *k)
         int64_t newest = s->exists ? s->now.from : TIMELINE_NEVER;
         if (timeline_next(newest, wanted, &s->next.from, k->err) < 0) {
             return refuse(k, i, ENTITY_INVALID, TIDINGS_E_LIMIT);
+        }
+    }
+    return 0;
+}
+
+/* Last, so that whatever else is wrong is said as it would be if nothing were there. */
+static int check_taken(struct work *k)
+{
+    for (size_t i = 0; i < k->t->count; i++) {
+        if (k->steps[i].is_taken) {
+            return REFUSE(k, i, ENTITY_TAKEN, TIDINGS_E_EXISTS, "the id '%.*s' cannot be used",
+                          STR_ARG(k->steps[i].w->id));
         }
     }
     return 0;
@@ -481,6 +529,7 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
         }
     }
     rc = date_steps(&k);
+    rc = rc == 0 ? check_taken(&k) : rc;
     rc = rc == 0 ? put_steps(&k) : rc;
     return rc == 0 ? report(&k, done) : rc;
 }

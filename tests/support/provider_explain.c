@@ -24,6 +24,27 @@ bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri)
     return true;
 }
 
+bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
+{
+    (void)read;
+    (void)uri;
+    return true;
+}
+
+bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
+{
+    (void)stat;
+    (void)uri;
+    return true;
+}
+
+bool tidings_complete_shows(const struct tidings_complete *complete, struct tidings_str uri)
+{
+    (void)complete;
+    (void)uri;
+    return true;
+}
+
 void tidings_read_final(struct tidings_read *read)
 {
     (void)read;

@@ -85,7 +85,8 @@ static struct entity_write write_to(const char *id)
 /* Releases the values of the writes. */
 static int transact(struct entity_write *writes, size_t count, const char *key)
 {
-    const struct entity_transaction t = {writes, count, tidings_str(key), now};
+    const struct entity_transaction t = {
+        .writes = writes, .count = count, .key = tidings_str(key), .now = now};
     int rc = entities_begin(e, &err);
     rc = rc == 0 ? entities_transact(e, &t, &arena, done, &problem, &err) : rc;
     if (rc < 0) {
@@ -517,7 +518,7 @@ static void whatever_allocation_fails_nothing_is_half_written(void **state)
         struct entity_type_spec spec = {STR("User"), STR("1.0"), STR(""), parse(USER), NULL};
         w[0].value = parse("{\"name\":\"a\"}");
         w[1].value = parse("{\"name\":\"b\"}");
-        const struct entity_transaction t = {w, 2, STR("k"), 1000};
+        const struct entity_transaction t = {.writes = w, .count = 2, .key = STR("k"), .now = 1000};
         struct arena mine;
         struct entities *own = NULL;
         arena_init(&mine, 1u << 20);

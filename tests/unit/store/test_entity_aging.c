@@ -46,7 +46,7 @@ static void put(const char *type, const char *id, const char *value, int64_t at)
                              .changed_by = STR("[]"),
                              .baseline = TIMELINE_NEVER,
                              .valid_from = TIMELINE_NEVER};
-    const struct entity_transaction t = {&w, 1, STR(""), at};
+    const struct entity_transaction t = {.writes = &w, .count = 1, .key = STR(""), .now = at};
     struct entity_done done;
     struct entity_problem problem;
     assert_int_equal(entities_begin(e, &err), 0);

@@ -168,7 +168,7 @@ static int run_put(struct keeper_job *base, struct entities *e)
     struct entity_problem problem;
     arena_init(&arena, 1u << 16);
     int rc = jv_parse(tidings_str(j->value), 8, &w.value, &base->err);
-    const struct entity_transaction t = {&w, 1, STR(""), 1};
+    const struct entity_transaction t = {.writes = &w, .count = 1, .key = STR(""), .now = 1};
     rc = rc == 0 ? entities_transact(e, &t, &arena, &done, &problem, &base->err) : rc;
     base->is_lost = rc < 0 && problem.reason == ENTITY_MEDIUM;
     jv_unref(w.value);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+//
+// Entities and those who may not see all of them: an id is one for all types, so a request for a type one may see
+// can meet an entity of a type one may not. Whatever is asked, it is answered as if that were not there.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { request } from './lib/http.mjs';
+import { call, listen, meta, modern, Session } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+
+const SEE = ['list', 'read', 'subscribe'];
+const EARLY = '2020-01-01T00:00:00.000Z';
+const LATER = '2021-01-01T00:00:00.000Z';
+
+/** Ada sees notes of version 1 and may write them, Bob does everything. */
+async function start(t, args = []) {
+    const tokens = new TokenFile(t);
+    const given = { ada: tokens.give('ada'), bob: tokens.give('bob') };
+    const rules = [
+        { principal: 'ada', uri: 'entity:///note@1/**', allow: [...SEE, 'write'] },
+        { principal: 'bob', allow: [...SEE, 'write'] },
+    ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
+    const server = await serve(t, {
+        files: {},
+        args: [...tokens.args, ...rules, '--entities', ':memory:', '--allow-write', '--workers', '1', ...args],
+    });
+    const [ada, bob] = ['ada', 'bob'].map((name) => as(server, given[name]));
+    const type = (name, version) =>
+        tool(bob, 'add-entity-type', { name, version, jsonSchema: { type: 'object', properties: { n: { type: 'integer' } } } });
+    await type('note', '1');
+    await type('vault', '1');
+    return { server, ada, bob, type };
+}
+
+const entity = (type, entityId, version = '1') => ({ entityId, entityTypeName: type, entityTypeVersion: version });
+
+async function tool(who, name, args) {
+    const { isError, structuredContent, content } = await call(who, 'tools/call', { name, arguments: args });
+    return isError ? JSON.parse(content[0].text) : structuredContent;
+}
+
+const upsert = (who, type, id, args) => tool(who, 'upsert-entity', { ...entity(type, id), ...args });
+
+/** All of an answer, but when it was given. */
+const whole = ({ status, headers, text }) =>
+    JSON.stringify({ status, headers: [...(headers ?? [])].filter(([name]) => name !== 'date'), text });
+
+const form = (body, method, type = 'application/json') => ({
+    method,
+    body: JSON.stringify(body),
+    headers: { 'Content-Type': type },
+});
+
+/** Everything that can be asked about an entity, as functions of its id. */
+const questions = {
+    ...Object.fromEntries(
+        ['', '/patch', `/patch/${EARLY}`, `/at/${EARLY}`, `/at/${LATER}`].flatMap((tail) => [
+            [`GET ${tail}`, (who, id) => request(who, { method: 'GET', path: `/entity/note@1/${id}${tail}` })],
+            [`HEAD ${tail}`, (who, id) => request(who, { method: 'HEAD', path: `/entity/note@1/${id}${tail}` })],
+            ...['resources/read', 'resources/metadata', 'resources/list'].map((method) => [
+                `${method} ${tail}`,
+                (who, id) => modern(who, method, { uri: `entity:///note@1/${id}${tail}` }, { id: 1 }),
+            ]),
+        ]),
+    ),
+    'GET if none match': (who, id) =>
+        request(who, { method: 'GET', path: `/entity/note@1/${id}`, headers: { 'If-None-Match': `"${EARLY}"` } }),
+    PATCH: (who, id) => request(who, { ...form({ n: 1 }, 'PATCH'), path: `/entity/note@1/${id}?baseline=${EARLY}` }),
+    'PATCH if match': (who, id) => {
+        const asked = form({ n: 1 }, 'PATCH', 'application/merge-patch+json');
+        return request(who, { ...asked, headers: { ...asked.headers, 'If-Match': '*' }, path: `/entity/note@1/${id}` });
+    },
+    DELETE: (who, id) => request(who, { method: 'DELETE', path: `/entity/note@1/${id}`, headers: { 'If-Match': '*' } }),
+    undelete: (who, id) => request(who, { method: 'PUT', path: `/entity/note@1/${id}?undelete=true`, headers: { 'If-Match': '*' } }),
+    'PUT of what no schema allows': (who, id) => request(who, { ...form({ n: 'x' }, 'PUT'), path: `/entity/note@1/${id}` }),
+    'PUT if match': (who, id) => {
+        const asked = form({ n: 1 }, 'PUT');
+        return request(who, { ...asked, headers: { ...asked.headers, 'If-Match': `"${EARLY}"` }, path: `/entity/note@1/${id}` });
+    },
+    ...Object.fromEntries(
+        [
+            ['delete-entity', {}],
+            ['undelete-entity', {}],
+            ['get-entity-history', {}],
+            ['upsert-entity', { patch: { n: 1 }, baseline: EARLY }],
+            ['upsert-entity', { patch: { n: 1 }, onConflict: 'rebase' }],
+            ['upsert-entity', { value: { n: 'x' } }],
+            ['upsert-entity', { value: { n: 1 }, baseline: EARLY }],
+        ].map(([name, args]) => [
+            `${name} ${JSON.stringify(args)}`,
+            (who, id) => modern(who, 'tools/call', { name, arguments: { ...entity('note', id), ...args } }, { id: 1 }),
+        ]),
+    ),
+    'a transaction that is wrong elsewhere': (who, id) => {
+        const operations = [
+            { op: 'upsert', ...entity('note', id), value: {} },
+            { op: 'upsert', ...entity('note', 'other'), value: { n: 'x' } },
+        ];
+        return modern(who, 'tools/call', { name: 'transact', arguments: { operations } }, { id: 1 });
+    },
+    ...Object.fromEntries(
+        [
+            ['', {}],
+            ['', { include: 'patch', baseline: EARLY }],
+            ['/patch', { baseline: EARLY }],
+            [`/at/${EARLY}`, {}],
+        ].map(([tail, options]) => [
+            `listen ${tail} ${JSON.stringify(options)}`,
+            async (who, id) => {
+                const params = { _meta: meta({ 'dev.tidings/options': options }) };
+                const { ack, events } = await listen(who, { resourceSubscriptions: [`entity:///note@1/${id}${tail}`] }, { id: 1, params });
+                events.close();
+                delete ack._meta['dev.tidings/cursor'];
+                return { text: JSON.stringify(ack) };
+            },
+        ]),
+    ),
+    'resources/subscribe': async (who, id) => {
+        const session = await Session.open(who);
+        return { text: JSON.stringify((await session.send('resources/subscribe', { uri: `entity:///note@1/${id}` })).json.error) };
+    },
+    'suggested instants': (who, id) => {
+        const ref = { type: 'ref/resource', uri: `entity:///note@1/${id}/at/{timestamp}` };
+        const context = { arguments: { entityId: id } };
+        return modern(who, 'completion/complete', { ref, argument: { name: 'timestamp', value: '' }, context }, { id: 1 });
+    },
+};
+
+test('an entity of a type one may not see is answered like none, whatever is asked', async (t) => {
+    const { ada, bob } = await start(t);
+    const made = await upsert(bob, 'vault', 'hidden1', { value: { n: 1 }, validFrom: EARLY });
+    assert.equal(made.success, true, JSON.stringify(made));
+    assert.equal((await upsert(bob, 'vault', 'hidden1', { value: { n: 2 }, validFrom: LATER })).success, true);
+    for (const [name, ask] of Object.entries(questions)) {
+        const [denied, absent] = [await ask(ada, 'hidden1'), await ask(ada, 'nothing')].map(whole);
+        assert.equal(denied.replaceAll('hidden1', 'nothing'), absent, name);
+    }
+    /* Who may see it is told what it is. */
+    const { json } = await modern(bob, 'resources/read', { uri: 'entity:///note@1/hidden1' });
+    assert.deepEqual([json.error.data.reason, json.error.data.entityTypeName], ['otherType', 'vault']);
+    assert.equal((await upsert(bob, 'note', 'hidden1', { value: {} })).reason, 'otherType');
+});
+
+test('an id that is taken by what one may not see cannot be used, and nothing more is said', async (t) => {
+    const { ada, bob } = await start(t);
+    await upsert(bob, 'vault', 'hidden1', { value: { n: 1 } });
+    const tools = await upsert(ada, 'note', 'hidden1', { value: { n: 2 } });
+    assert.deepEqual(tools, { error: "the id 'hidden1' cannot be used", reason: 'taken' });
+    for (const headers of [{}, { 'If-None-Match': '*' }]) {
+        const asked = form({ n: 2 }, 'PUT');
+        const answer = await request(ada, { ...asked, headers: { ...asked.headers, ...headers }, path: '/entity/note@1/hidden1' });
+        assert.deepEqual([answer.status, JSON.parse(answer.text).reason], [headers['If-None-Match'] ? 412 : 409, 'taken']);
+        assert.doesNotMatch(answer.text, /vault|current/);
+    }
+    assert.equal((await tool(bob, 'get-entity-history', entity('vault', 'hidden1'))).versions.length, 1);
+});
+
+test('a write goes to the newest version of a type that its writer may write', async (t) => {
+    const { ada, bob, type } = await start(t);
+    await upsert(ada, 'note', 'one', { value: { n: 1 } });
+    await type('note', '2');
+    assert.equal((await upsert(ada, 'note', 'one', { value: { n: 2 } })).uri, 'entity:///note@1/one');
+    const moved = await upsert(bob, 'note', 'one', { value: { n: 3 } });
+    assert.equal(moved.uri, 'entity:///note@2/one');
+    assert.equal((await tool(ada, 'get-entity-history', entity('note', 'one'))).reason, 'unknownEntity', 'it went');
+    const past = await request(ada, { method: 'GET', path: `/entity/note@1/one/at/${moved.validFrom}` });
+    assert.deepEqual([past.status, JSON.parse(past.text).reason], [404, 'unknownEntity']);
+});
+
+test('what is suggested is what one may see, whatever template one brings', async (t) => {
+    const { ada, bob } = await start(t);
+    await upsert(bob, 'vault', 'hidden1', { value: {} });
+    await upsert(bob, 'note', 'shown1', { value: {} });
+    const suggest = async (who, uri, name) => {
+        const ref = { type: 'ref/resource', uri };
+        return (await call(who, 'completion/complete', { ref, argument: { name, value: '' } })).completion.values;
+    };
+    assert.deepEqual(await suggest(bob, 'entity:///note@1/{entityId}', 'entityId'), ['hidden1', 'shown1']);
+    assert.deepEqual(await suggest(ada, 'entity:///note@1/{entityId}', 'entityId'), ['shown1']);
+    assert.deepEqual(await suggest(bob, 'entity:///note@1/{entityType}', 'entityType'), ['note', 'vault']);
+    assert.deepEqual(await suggest(ada, 'entity:///note@1/{entityType}', 'entityType'), ['note']);
+});
