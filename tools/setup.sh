@@ -48,7 +48,7 @@ build_packages='cmake ninja-build gcc libc6-dev pkg-config|pkgconf libuv1-dev li
     libcurl4-openssl-dev|libcurl4-gnutls-dev shared-mime-info'
 # What the tests need besides (npm is asked for separately: it may come from elsewhere).
 test_packages='g++ libcmocka-dev clang clang-tidy clang-format libclang-rt-14-dev
-    libhttp-parser-dev openssl scdoc procps iproute2 curl zsh fish'
+    libhttp-parser-dev openssl scdoc procps iproute2 curl zsh fish chromium'
 
 # build_preset PRESET [WORD…]: configures when that was never done, or when presets or packages
 # changed since; then builds, the words going to ninja.

@@ -50,6 +50,8 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
 {
     http_put_status(head, status);
     http_put_header(head, "Date", date_now(conn->hw));
+    /* No page of another site may embed it, whatever it is; those with CORS are not concerned. */
+    buf_puts(head, STR("Cross-Origin-Resource-Policy: same-origin\r\n"));
     if (headers->session_id.len > 0) {
         http_put_header(head, "Mcp-Session-Id", headers->session_id);
     }

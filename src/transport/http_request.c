@@ -50,6 +50,24 @@ static void refuse_method(struct http_conn *conn, struct tidings_str allowed, co
     buf_deinit(&body);
 }
 
+/* A browser says from where it asks. Pages of other sites may ask for what they are allowed to
+ * read, and say so with an Origin; what they only embed (images, scripts, frames), or lead somebody
+ * to, comes without one, and would tell them at least whether it is there. */
+static bool check_site(struct http_conn *conn, const struct http_request *req)
+{
+    unsigned count = 0;
+    struct tidings_str site = http_header(req, "sec-fetch-site", &count);
+    if (count == 0 ||
+        (count == 1 && (str_eq(site, STR("same-origin")) || str_eq(site, STR("none"))))) {
+        return true;
+    }
+    conn_refuse(
+        conn, 403,
+        "pages of other sites cannot embed or link to what is here (Sec-Fetch-Site); a page "
+        "named by --allow-origin can fetch it with CORS");
+    return false;
+}
+
 static bool check_guard(struct http_conn *conn, const struct http_request *req)
 {
     const struct guard *guard = &conn->hw->config->guard;
@@ -57,7 +75,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
     struct tidings_str origin = http_header(req, "origin", &count);
     bool is_known = guard_host(guard, req->host);
     if (is_known && count == 0) {
-        return true; /* most requests: nothing else need be asked */
+        return check_site(conn, req); /* most requests: nothing else need be asked */
     }
     struct arrival at;
     guard_arrival(conn->fd, &at);
@@ -68,7 +86,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     if (count == 0) {
-        return true;
+        return check_site(conn, req);
     }
     if (count > 1 || !guard_origin(guard, &at, origin)) {
         conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");

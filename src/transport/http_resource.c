@@ -221,7 +221,7 @@ static void put_fields(struct buf *out, const struct plain *p, int status)
     if (status == 200 || status == 206) {
         buf_puts(out, STR("Accept-Ranges: bytes\r\n"
                           "X-Content-Type-Options: nosniff\r\n"
-                          "Content-Security-Policy: sandbox\r\n"));
+                          "Content-Security-Policy: sandbox; frame-ancestors 'self'\r\n"));
     }
     if (status == 206) {
         buf_putf(out, "Content-Range: bytes %lld-%lld/", (long long)p->from,

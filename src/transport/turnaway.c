@@ -116,7 +116,8 @@ static void say(int fd, enum door_kind kind, const struct refusal *why, const ch
     if (n > 0 && kind == DOOR_HTTP) {
         n = snprintf(text, sizeof(text),
                      "HTTP/1.1 %s\r\nRetry-After: %llu\r\nContent-Type: application/json\r\n"
-                     "Content-Length: %d\r\nConnection: close\r\n\r\n%s",
+                     "Cross-Origin-Resource-Policy: same-origin\r\nContent-Length: "
+                     "%d\r\nConnection: close\r\n\r\n%s",
                      refusal_status(why) == 429 ? "429 Too Many Requests"
                                                 : "503 Service Unavailable",
                      (unsigned long long)refusal_seconds(why), n, body);

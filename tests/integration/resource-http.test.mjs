@@ -42,7 +42,7 @@ test('a resource is read with its type, length, etag and time', async (t) => {
     assert.equal(answer.headers.get('last-modified'), 'Sun, 09 Sep 2001 01:46:40 GMT');
     assert.equal(answer.headers.get('cache-control'), 'no-cache');
     assert.equal(answer.headers.get('accept-ranges'), 'bytes');
-    assert.equal(answer.headers.get('content-security-policy'), 'sandbox');
+    assert.equal(answer.headers.get('content-security-policy'), "sandbox; frame-ancestors 'self'");
     assert.match(answer.headers.get('etag'), /^(W\/)?"[0-9a-f]+"$/);
     const image = await get(server, server.uri('logo.png'));
     assert.equal(image.headers.get('content-type'), 'image/png');

@@ -228,6 +228,63 @@ for (const [name, way] of Object.entries(WAYS)) {
     });
 }
 
+// What a page of another site embeds comes without an Origin; the browser says from where it comes.
+for (const [name, way] of Object.entries(WAYS)) {
+    test(`every way in: ${name} is closed to what other sites embed, and says so to browsers`, async (t) => {
+        const args = ['--legacy-sse', '--publish', 'pub:///', '--allow-write', '--entities', ':memory:'];
+        const server = await serve(t, { files, args });
+        const from = async (...sites) => {
+            const headers = [['Host', `127.0.0.1:${server.port}`], ...Object.entries(way.headers ?? {})];
+            sites.forEach((site) => headers.push(['Sec-Fetch-Site', site]));
+            const connection = await Connection.open(server);
+            const { method = 'GET', path, body = '' } = way;
+            const lines = headers.map(([key, value]) => `${key}: ${value}\r\n`).join('');
+            const length = body ? `Content-Length: ${body.length}\r\n` : '';
+            await connection.send(`${method} ${path} HTTP/1.1\r\n${lines}${length}\r\n${body}`);
+            const head = await connection.readHead();
+            connection.close();
+            return head;
+        };
+        for (const sites of [['cross-site'], ['same-site'], ['evil'], [''], ['none', 'cross-site'], ['none', 'none']]) {
+            const head = await from(...sites);
+            assert.equal(head.status, 403, sites.join());
+            assert.equal(head.headers.get('cross-origin-resource-policy'), 'same-origin');
+        }
+        for (const sites of [[], ['same-origin'], ['none']]) {
+            const head = await from(...sites);
+            assert.notEqual(head.status, 403, sites.join());
+            if (head.status !== 101) {
+                assert.equal(head.headers.get('cross-origin-resource-policy'), 'same-origin', sites.join());
+            }
+        }
+    });
+}
+
+test('an allowed Origin may ask from another site', async (t) => {
+    const server = await serve(t, { files });
+    const headers = { Origin: 'http://localhost:6274', 'Sec-Fetch-Site': 'cross-site' };
+    assert.equal(await status(server, headers), 200);
+    assert.equal(await status(server, { ...headers, Origin: 'http://evil.example' }), 403);
+});
+
+test('embedding: what is refused, missing or malformed says that other sites may not have it either', async (t) => {
+    const server = await serve(t, { files, args: ['--max-connections', '2'] });
+    for (const bytes of ['GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n', 'PUT /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n', 'x\r\n\r\n']) {
+        const connection = await Connection.open(server);
+        await connection.send(bytes);
+        const head = await connection.readHead();
+        assert.ok(head.status >= 400);
+        assert.equal(head.headers.get('cross-origin-resource-policy'), 'same-origin', bytes);
+        connection.close();
+        await connection.closed;
+    }
+    const held = [await Connection.open(server), await Connection.open(server), await Connection.open(server)];
+    const head = await Promise.any(held.map((connection) => connection.readHead()));
+    assert.equal(head.status, 503);
+    assert.equal(head.headers.get('cross-origin-resource-policy'), 'same-origin');
+    held.forEach((connection) => connection.close());
+});
+
 test('--allow-origin and --allow-host admit exactly what they name', async (t) => {
     const args = ['--allow-origin', 'https://app.example.com', '--allow-host', 'mcp.example.com'];
     const server = await serve(t, { files, args });

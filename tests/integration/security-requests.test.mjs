@@ -200,7 +200,7 @@ test('answer: media types, etags and names that a client publishes cannot write 
     }
     await publish({ mimeType: 'text/html' });
     const page = await request(server, { method: 'GET', path: '/resource?uri=pub:///x' });
-    assert.equal(page.headers.get('content-security-policy'), 'sandbox');
+    assert.equal(page.headers.get('content-security-policy'), "sandbox; frame-ancestors 'self'");
     assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
 });
 
