@@ -202,7 +202,7 @@ void question_destroy(struct auth_question *q)
 {
     identity_destroy(q->verdict.identity);
     mailbox_unref(q->home);
-    mem_free(q);
+    mem_free_secret(q, sizeof(*q) + q->token_len);
 }
 
 static void drop_answer(struct letter *letter)

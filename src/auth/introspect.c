@@ -38,7 +38,8 @@ struct credentials {
 
 static void destroy(struct shelf_value *value)
 {
-    mem_free(list_entry(value, struct credentials, value));
+    struct credentials *c = list_entry(value, struct credentials, value);
+    mem_free_secret(c, sizeof(*c) + strlen(c->header));
 }
 
 struct shelf_value *credentials_value(struct credentials *c)
@@ -55,7 +56,7 @@ static int put_header(struct buf *out, struct tidings_str line, struct tidings_e
     if (!found || id.len == 0 || str_find(line, '\n') >= 0) {
         return tidings_fail(err, TIDINGS_E_PARSE, "one line 'CLIENT_ID:SECRET' is expected");
     }
-    buf_init(&pair, 4 * CREDENTIALS_MAX);
+    buf_init_secret(&pair, 4 * CREDENTIALS_MAX);
     put_encoded(&pair, id);
     buf_putc(&pair, ':');
     put_encoded(&pair, secret);
@@ -70,8 +71,8 @@ int credentials_load(struct credentials **ret, const char *path, struct tidings_
 {
     struct buf text, header;
     struct credentials *c = NULL;
-    buf_init(&text, 4 * CREDENTIALS_MAX);
-    buf_init(&header, 8 * CREDENTIALS_MAX);
+    buf_init_secret(&text, 4 * CREDENTIALS_MAX);
+    buf_init_secret(&header, 8 * CREDENTIALS_MAX);
     int rc = whole_file_read(path, CREDENTIALS_MAX, &text, err);
     if (rc == 0) {
         rc = put_header(&header, str_trim(buf_str(&text), "\r\n"), err);
@@ -198,7 +199,7 @@ void introspect(struct remote *r, struct auth_question *q)
 {
     struct buf form;
     struct shelf_value *value = shelf_find(q->auth->shelf, CREDENTIALS_KEY);
-    buf_init(&form, 4 * AUTH_TOKEN_MAX);
+    buf_init_secret(&form, 4 * AUTH_TOKEN_MAX);
     buf_puts(&form, STR("token_type_hint=access_token&token="));
     put_encoded(&form, tidings_strn(q->token, q->token_len));
     const struct remote_request request = {

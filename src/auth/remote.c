@@ -50,8 +50,8 @@ static void exchange_destroy(struct exchange *x)
     fetch_close(x->call);
     buf_deinit(&x->body);
     mem_free(x->url);
-    mem_free(x->authorization);
-    mem_free(x->form);
+    str_free_secret(x->authorization);
+    str_free_secret(x->form);
     mem_free(x);
 }
 

@@ -28,9 +28,9 @@ struct token_file {
 static void destroy(struct shelf_value *value)
 {
     struct token_file *f = list_entry(value, struct token_file, value);
-    mem_free(f->digests);
+    mem_free_secret(f->digests, f->count * sizeof(*f->digests));
     mem_free(f->lines);
-    mem_free(f->text);
+    str_free_secret(f->text);
     mem_free(f);
 }
 
@@ -191,7 +191,7 @@ int token_file_parse(struct token_file **ret, const char *path, struct tidings_s
 int token_file_load(struct token_file **ret, const char *path, struct tidings_error *err)
 {
     struct buf text;
-    buf_init(&text, TOKEN_FILE_MAX + 8192);
+    buf_init_secret(&text, TOKEN_FILE_MAX + 8192);
     int rc = whole_file_read(path, TOKEN_FILE_MAX, &text, err);
     if (rc == 0) {
         rc = token_file_parse(ret, path, buf_str(&text), err);
@@ -272,6 +272,8 @@ int token_make(struct tidings_str name, struct tidings_str scopes, struct buf *t
             buf_puts(line, list.items[i]);
         }
     }
+    explicit_bzero(secret, sizeof(secret));
+    explicit_bzero(&hash, sizeof(hash));
     int failed = token->failed ? token->failed : line->failed;
     return failed ? tidings_fail(err, failed, "out of memory") : 0;
 }

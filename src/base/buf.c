@@ -21,10 +21,25 @@ void buf_init(struct buf *b, size_t max_bytes)
     *b = (struct buf){.max = max_bytes < PTRDIFF_MAX ? max_bytes : PTRDIFF_MAX - 1};
 }
 
+void buf_init_secret(struct buf *b, size_t max_bytes)
+{
+    buf_init(b, max_bytes);
+    b->is_secret = true;
+}
+
+static void release(struct buf *b)
+{
+    if (b->is_secret) {
+        mem_free_secret(b->ptr, b->cap);
+    } else {
+        mem_free(b->ptr);
+    }
+}
+
 void buf_deinit(struct buf *b)
 {
-    mem_free(b->ptr);
-    *b = (struct buf){.max = b->max};
+    release(b);
+    *b = (struct buf){.max = b->max, .is_secret = b->is_secret};
 }
 
 void buf_clear(struct buf *b)
@@ -45,9 +60,14 @@ static int grow(struct buf *b, size_t need)
     if (cap > b->max + 1) {
         cap = b->max + 1;
     }
-    char *ptr = mem_realloc(b->ptr, cap);
+    /* realloc would leave a copy behind where nobody can wipe it. */
+    char *ptr = b->is_secret ? mem_alloc(cap) : mem_realloc(b->ptr, cap);
     if (!ptr) {
         return b->failed = TIDINGS_E_NOMEM;
+    }
+    if (b->is_secret && b->ptr) {
+        memcpy(ptr, b->ptr, b->len);
+        release(b);
     }
     ptr[b->len] = '\0';
     b->ptr = ptr;
@@ -178,6 +198,6 @@ char *buf_detach(struct buf *b, size_t *len)
     if (len) {
         *len = b->len;
     }
-    *b = (struct buf){.max = b->max};
+    *b = (struct buf){.max = b->max, .is_secret = b->is_secret};
     return ptr;
 }

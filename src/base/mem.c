@@ -72,3 +72,11 @@ void mem_free(void *p)
         table.release(p);
     }
 }
+
+void mem_free_secret(void *p, size_t size)
+{
+    if (p) {
+        explicit_bzero(p, size);
+        table.release(p);
+    }
+}

@@ -14,6 +14,8 @@ void *mem_alloc(size_t size);
 void *mem_zalloc(size_t size);
 void *mem_realloc(void *p, size_t size);
 void mem_free(void *p); /* NULL is fine */
+/* The same for what held a secret: its `size` bytes are wiped first. */
+void mem_free_secret(void *p, size_t size);
 
 /* The same two for providers; <tidings/provider.h> declares them for the public. */
 TIDINGS_API void *tidings_alloc(size_t bytes);

@@ -121,6 +121,7 @@ void hmac256_init(struct hmac256 *h, const unsigned char *key, size_t len)
     }
     sha256_init(&h->outer);
     sha256_put(&h->outer, pad, sizeof(pad));
+    explicit_bzero(pad, sizeof(pad));
 }
 
 void hmac256_put(struct hmac256 *h, const void *bytes, size_t len)
@@ -134,4 +135,5 @@ void hmac256_end(struct hmac256 *h, unsigned char out[SHA256_BYTES])
     sha256_end(&h->inner, inner);
     sha256_put(&h->outer, inner, sizeof(inner));
     sha256_end(&h->outer, out);
+    explicit_bzero(h, sizeof(*h)); /* both halves are as good as the key */
 }

@@ -122,6 +122,11 @@ char *str_dup(struct tidings_str s)
     return copy;
 }
 
+void str_free_secret(char *s)
+{
+    mem_free_secret(s, s ? strlen(s) : 0);
+}
+
 bool str_to_u64(struct tidings_str s, uint64_t *out)
 {
     if (s.len == 0) {

@@ -30,6 +30,8 @@ struct tidings_str str_cut(struct tidings_str s, char c, struct tidings_str *res
 ptrdiff_t str_find(struct tidings_str s, char c);
 /* A heap copy, NUL-terminated, mem_free it; NULL when out of memory. */
 char *str_dup(struct tidings_str s);
+/* Frees a string that is a secret; NULL is fine. */
+void str_free_secret(char *s);
 /* Copy `s` to *at, move *at behind it, return the copy: for texts in one block with their owner. */
 struct tidings_str str_place(char **at, struct tidings_str s);
 /* Strict decimal: digits only (one leading '-' for the signed one), no overflow. */
@@ -46,9 +48,13 @@ struct buf {
     size_t cap;
     size_t max;
     int failed; /* 0, TIDINGS_E_LIMIT or TIDINGS_E_NOMEM */
+    bool is_secret;
 };
 
 void buf_init(struct buf *b, size_t max_bytes);
+/* One for secrets: memory that it lets go of, also when it grows, is wiped (not what is detached).
+ */
+void buf_init_secret(struct buf *b, size_t max_bytes);
 void buf_deinit(struct buf *b);              /* frees; the buffer may be used again */
 void buf_clear(struct buf *b);               /* len 0 and failed 0, keeps the memory */
 int buf_reserve(struct buf *b, size_t more); /* room for `more` bytes beyond len */

@@ -15,6 +15,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "process.h"
 #include "remote.h"
 #include "systemd.h"
 
@@ -151,6 +152,7 @@ static int run(int argc, char **argv)
     if (is_json) {
         tidings_set_log(0, put_log, NULL); /* its level comes with the arguments */
     }
+    process_has_secrets(); /* the key that seals cursors, if nothing else */
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("serve", &err, NULL);

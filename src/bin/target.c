@@ -12,6 +12,7 @@
 #include <tidings/client.h>
 
 #include "output.h"
+#include "process.h"
 
 #define TOKEN_MAX 16384u
 
@@ -267,6 +268,7 @@ static int read_token(const char *path, struct tidings_error *err)
     if (len > 0) {
         memcpy(token_read, text, len + 1);
     }
+    explicit_bzero(text, len);
     free(text);
     return len > 0 ? 0
                    : tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path);
@@ -371,6 +373,9 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         options.directory = target.directory;
         set_environment(&target);
         take_token(cli, &options, &why);
+        if (options.token || options.key_file || (headers && headers[0])) {
+            process_has_secrets();
+        }
     }
     if (is_resolved && why.code != 0) {
         target_is_innocent();

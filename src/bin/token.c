@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "output.h"
+#include "process.h"
 
 #define SCOPES_MAX 4096
 
@@ -67,12 +68,14 @@ static int run(struct cli *cli)
     }
     struct tidings_error err = {0};
     char *token = NULL, *line = NULL;
+    process_has_secrets();
     int rc =
         tidings_token_create(tidings_str(cli->args[0]), tidings_str(scopes), &token, &line, &err);
     if (rc < 0) {
         return command_fail("token", &err, NULL);
     }
     int status = cli->json ? put_object(cli->args[0], given, token, line) : put_both(token, line);
+    explicit_bzero(token, strlen(token));
     tidings_free(token);
     tidings_free(line);
     return status;

@@ -336,6 +336,15 @@ static void detach(struct fetch_call *call)
     }
 }
 
+/* Tokens are among them. */
+static void free_headers(const struct curl_api *curl, struct curl_slist *headers)
+{
+    for (struct curl_slist *at = headers; at; at = at->next) {
+        explicit_bzero(at->data, strlen(at->data));
+    }
+    curl->slist_free_all(headers);
+}
+
 int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err)
 {
     const struct curl_api *curl = &call->fetch->curl;
@@ -349,10 +358,10 @@ int fetch_again(struct fetch_call *call, const char *header, struct tidings_erro
         }
     }
     if (!more || curl->easy_setopt(call->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
-        curl->slist_free_all(all);
+        free_headers(curl, all);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    curl->slist_free_all(call->headers);
+    free_headers(curl, call->headers);
     call->headers = all;
     detach(call);
     if (curl->multi_add_handle(call->fetch->multi, call->easy) != CURLM_OK) {
@@ -378,7 +387,7 @@ void fetch_close(struct fetch_call *call)
     if (call->easy) {
         call->fetch->curl.easy_cleanup(call->easy);
     }
-    call->fetch->curl.slist_free_all(call->headers);
+    free_headers(&call->fetch->curl, call->headers);
     buf_deinit(&call->in);
     mem_free(call);
 }

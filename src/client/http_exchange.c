@@ -364,7 +364,7 @@ struct exchange *exchange_begin(struct http_link *h, const char *method,
     x->session = h->sessions;
     x->retry_ms = -1;
     buf_init(&x->body, max);
-    buf_init(&x->token, CLIENT_MAX_TOKEN_LINE);
+    buf_init_secret(&x->token, CLIENT_MAX_TOKEN_LINE);
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
     pump_timer_init(&x->linger, on_linger, x);

@@ -144,7 +144,7 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
                               .user = &r};
     struct fetch *f = NULL;
     struct buf token;
-    buf_init(&token, 65536);
+    buf_init_secret(&token, 65536);
     settings_put_token(&c->settings, &token);
     buf_putc(&token, '\0');
     int rc = token.failed ? tidings_fail(err, token.failed, "the token is too long")

@@ -169,7 +169,7 @@ static void on_open(void *user)
                                   .path = tidings_str(l->path),
                                   .key = l->key,
                                   .headers = headers};
-    buf_init(&text, 1u << 20);
+    buf_init_secret(&text, 1u << 20);
     ws_client_put_request(&text, &r);
     int rc = text.failed ? tidings_fail(&err, text.failed, "the handshake is too long")
                          : carrier_send(l->carrier, buf_str(&text), &err);
@@ -281,7 +281,7 @@ struct link *link_ws_create(struct tidings_client *c, const char *url, struct ti
     carrier->events = &events;
     carrier->user = l;
     buf_init(&l->head, WS_MAX_HEAD + 65536u);
-    buf_init(&l->token, CLIENT_MAX_TOKEN_LINE);
+    buf_init_secret(&l->token, CLIENT_MAX_TOKEN_LINE);
     l->host = str_dup(host);
     l->path = str_dup(path.len > 0 ? path : STR("/"));
     if (!l->host || !l->path) {

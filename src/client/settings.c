@@ -22,7 +22,7 @@ static bool take(char **at, const char *text)
 void settings_drop_list(char **list)
 {
     for (size_t i = 0; list && list[i]; i++) {
-        mem_free(list[i]);
+        str_free_secret(list[i]); /* headers and variables may be */
     }
     mem_free(list);
 }
@@ -145,7 +145,7 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
 void settings_deinit(struct client_settings *s)
 {
     mem_free(s->name);
-    mem_free(s->token);
+    str_free_secret(s->token);
     mem_free(s->version);
     mem_free(s->directory);
     mem_free(s->ca_file);
@@ -167,13 +167,13 @@ void settings_put_token(const struct client_settings *s, struct buf *out)
     if (is_fit) {
         buf_putf(out, "Authorization: Bearer %s", token);
     }
-    mem_free(fresh);
+    str_free_secret(fresh);
 }
 
 bool settings_renew_token(const struct client_settings *s, struct buf *line)
 {
     struct buf fresh;
-    buf_init(&fresh, CLIENT_MAX_TOKEN_LINE);
+    buf_init_secret(&fresh, CLIENT_MAX_TOKEN_LINE);
     if (s->on_token) {
         settings_put_token(s, &fresh);
     }

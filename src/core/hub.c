@@ -441,6 +441,7 @@ void hub_destroy(struct hub *hub)
         hub->log->ops->destroy(hub->log);
     }
     quotas_destroy(hub->quotas);
+    explicit_bzero(&hub->seal, sizeof(hub->seal));
     mem_free(hub->cores);
     mem_free(hub);
 }

@@ -10,7 +10,7 @@ int tidings_token_create(struct tidings_str name, struct tidings_str scopes, cha
                          char **ret_line, struct tidings_error *err)
 {
     struct buf token, line;
-    buf_init(&token, AUTH_TOKEN_MAX);
+    buf_init_secret(&token, AUTH_TOKEN_MAX);
     buf_init(&line, TOKEN_FILE_MAX);
     int rc = token_make(name, scopes, &token, &line, err);
     if (rc == 0) {

@@ -235,8 +235,6 @@ void conn_finish_request(struct http_conn *conn)
     size_t used = conn->r->head_len + conn->r->body_len;
     if (used >= conn->r->in.len) {
         buf_deinit(&conn->r->in); /* an idle connection holds no buffer */
-        buf_init(&conn->r->in,
-                 HTTP_MAX_HEAD + conn->hw->config->max_body + sizeof(conn->hw->scratch));
     } else {
         buf_consume(&conn->r->in, used);
     }
@@ -488,6 +486,7 @@ static void adopt(struct letter *letter, void *owner)
     conn->r = r;
     conn->r->in = h->in;
     conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
+    conn->r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
     list_init(&conn->link);
     list_init(&conn->wait_link);
     set_socket_options(hw->config, conn->fd);
@@ -561,7 +560,7 @@ void http_worker_destroy(struct http_worker *hw)
     loop_hook_remove(&hw->flush_hook);
     map_deinit(&hw->side_streams);
     buf_deinit(&hw->head);
-    mem_free(hw);
+    mem_free_secret(hw, sizeof(*hw)); /* what was read last: perhaps a token */
 }
 
 struct receiver *http_worker_receiver(struct http_worker *hw)
