@@ -94,7 +94,8 @@ static inline bool tidings_str_eq(struct tidings_str a, struct tidings_str b)
     X(GONE, -16, "deleted", 410, 66)                                                               \
     X(CONDITION, -17, "condition required", 428, 64)                                               \
     X(FORMAT, -18, "format not accepted", 415, 65)                                                 \
-    X(FULL, -19, "no space left", 507, 74)
+    X(FULL, -19, "no space left", 507, 74)                                                         \
+    X(UNKNOWN, -20, "may or may not have been done", 500, 74)
 
 enum tidings_code {
     TIDINGS_OK = 0,

@@ -206,7 +206,7 @@ static int code_of(const char *reason)
         {"unknownType", TIDINGS_E_NOTFOUND}, {"unknownBaseline", TIDINGS_E_NOTFOUND},
         {"otherType", TIDINGS_E_CONFLICT},   {"unsupported", TIDINGS_E_UNSUPPORTED},
         {"storage", TIDINGS_E_FULL},         {"not_found", TIDINGS_E_NOTFOUND},
-        {"denied", TIDINGS_E_DENIED},
+        {"denied", TIDINGS_E_DENIED},        {"outcomeUnknown", TIDINGS_E_UNKNOWN},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(known[i].reason, reason) == 0) {

@@ -142,6 +142,7 @@ int dialect_code(enum era era, int code)
     case TIDINGS_E_IO:
     case TIDINGS_E_INTERNAL:
     case TIDINGS_E_FULL:
+    case TIDINGS_E_UNKNOWN:
         break;
     }
     return RPC_INTERNAL;

@@ -341,6 +341,9 @@ static void published_complete(struct tidings_provider *p, struct tidings_comple
 
 static void written(void *user, int rc, const char *etag, const struct tidings_error *err)
 {
+    if (rc == TIDINGS_E_UNKNOWN) {
+        tidings_write_explain(user, STR("{\"reason\":\"outcomeUnknown\"}"));
+    }
     tidings_write_done(user, rc, tidings_str(etag), err);
 }
 

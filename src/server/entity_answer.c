@@ -88,6 +88,9 @@ static const char *reason_of(const struct entity_call *c, int code)
         [ENTITY_TAKEN] = "taken",
         [ENTITY_MEDIUM] = "storage",
     };
+    if (code == TIDINGS_E_UNKNOWN) {
+        return "outcomeUnknown";
+    }
     if (c->problem.reason != ENTITY_OK) {
         return reasons[c->problem.reason];
     }

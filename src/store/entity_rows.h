@@ -57,7 +57,8 @@ struct entity_rows_ops {
     void (*destroy)(struct entity_rows *rows); /* what was not committed is gone */
 
     int (*begin)(struct entity_rows *rows, struct tidings_error *err);
-    /* After a failure everything since `begin` is gone, as after rollback. */
+    /* After a failure everything since `begin` is gone, as after rollback. TIDINGS_E_UNKNOWN: for
+     * now; it may be there when the program is started again. */
     int (*commit)(struct entity_rows *rows, struct tidings_error *err);
     void (*rollback)(struct entity_rows *rows);
     /* Of the newest change (put, put_type): each has a higher one than all before, also after the

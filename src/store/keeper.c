@@ -9,6 +9,7 @@
 #include "store/keeper.h"
 
 #include "base/actor.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #define BATCH_MAX 256u
@@ -23,6 +24,7 @@ struct keeper {
     struct list batch;
     unsigned count;
     bool is_open;
+    bool is_failing; /* the last batch was lost, and it was logged */
     keeper_tell_fn tell;
     void *tell_user;
 };
@@ -32,10 +34,22 @@ static void answer(struct keeper_job *job, int code)
     job->done(job, code);
 }
 
+/* One line when it begins and one when it ends, however many are refused meanwhile. */
+static void keeper_note(struct keeper *k, const struct tidings_error *err)
+{
+    if (err && !k->is_failing) {
+        log_error("store cannot be written", "reason=\"%s\"", err->text);
+    } else if (!err && k->is_failing) {
+        log_info("store can be written again", NULL);
+    }
+    k->is_failing = err != NULL;
+}
+
 /* Everything in the batch is gone. */
 static void lose(struct keeper *k, int code, const struct tidings_error *err)
 {
     struct list lost;
+    keeper_note(k, err);
     list_init(&lost);
     list_splice(&lost, &k->batch);
     k->count = 0;
@@ -61,6 +75,7 @@ static void commit(struct keeper *k)
         return;
     }
     struct list done;
+    keeper_note(k, NULL);
     list_init(&done);
     list_splice(&done, &k->batch);
     k->count = 0;
@@ -91,6 +106,7 @@ static void run_write(struct keeper *k, struct keeper_job *job)
     if (!k->is_open) {
         int rc = entities_begin(k->entities, &err);
         if (rc < 0) {
+            keeper_note(k, &err);
             job->is_lost = true;
             job->err = err;
             answer(job, rc);

@@ -12,7 +12,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -22,6 +24,7 @@
 #include "base/str.h"
 
 #define LIBRARY "libsqlite3.so.0"
+#define LOG_SUFFIX "-wal"
 
 #define FUNCTIONS(X)                                                                               \
     X(open_v2)                                                                                     \
@@ -43,9 +46,17 @@
     X(column_blob)                                                                                 \
     X(column_bytes)
 
+/* A file as it was opened. */
+struct place {
+    char path[PATH_MAX];
+    dev_t device;
+    ino_t number;
+};
+
 struct sqlite {
     void *library;
     sqlite3 *handle;
+    struct place file, log;
 #define FIELD(name) __typeof__(&sqlite3_##name) name;
     FUNCTIONS(FIELD)
 #undef FIELD
@@ -172,6 +183,49 @@ static int advise(struct sqlite *db, const char *path, int code, struct tidings_
     }
 }
 
+/* Where the files are and which they are; nowhere: it is in memory. SQLite follows links before it
+ * puts the log beside the file. */
+static int remember_place(struct sqlite *db, const char *path, struct tidings_error *err)
+{
+    char real[PATH_MAX];
+    struct stat file, log;
+    if (strcmp(path, ":memory:") == 0) {
+        return 0;
+    }
+    bool fits = strlen(path) < sizeof db->file.path && realpath(path, real) &&
+                strlen(real) + sizeof LOG_SUFFIX <= sizeof db->log.path;
+    if (fits) {
+        memcpy(db->file.path, path, strlen(path) + 1);
+        memcpy(db->log.path, real, strlen(real));
+        memcpy(db->log.path + strlen(real), LOG_SUFFIX, sizeof LOG_SUFFIX);
+    }
+    if (!fits || stat(db->file.path, &file) < 0 || stat(db->log.path, &log) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "it is not where it was made: %s", strerror(errno));
+    }
+    db->file.device = file.st_dev;
+    db->file.number = file.st_ino;
+    db->log.device = log.st_dev;
+    db->log.number = log.st_ino;
+    return 0;
+}
+
+static bool is_in_place(const struct place *p)
+{
+    struct stat st;
+    return p->path[0] == '\0' ||
+           (stat(p->path, &st) == 0 && st.st_dev == p->device && st.st_ino == p->number);
+}
+
+int sqlite_check_place(struct sqlite *db, struct tidings_error *err)
+{
+    if (is_in_place(&db->file) && is_in_place(&db->log)) {
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_IO,
+                        "the database or its '" LOG_SUFFIX "' file was removed, replaced or moved "
+                        "while it was in use: put it back, or start the server again");
+}
+
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
 {
     struct sqlite *db = mem_zalloc(sizeof(*db));
@@ -186,6 +240,9 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     }
     if (rc == 0) {
         rc = configure(db, err);
+    }
+    if (rc == 0) {
+        rc = remember_place(db, path, err);
     }
     if (rc < 0) {
         rc = rc == TIDINGS_E_BUSY ? rc : advise(db, path, rc, err);
@@ -220,6 +277,22 @@ int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
 bool sqlite_in_transaction(struct sqlite *db)
 {
     return !db->get_autocommit(db->handle);
+}
+
+bool sqlite_has_not_written(struct sqlite *db)
+{
+    int code = db->extended_errcode(db->handle);
+    return code == SQLITE_FULL || code == SQLITE_IOERR_WRITE;
+}
+
+int sqlite_cut_log(struct sqlite *db, struct tidings_error *err)
+{
+    struct sqlite3_stmt *st = NULL;
+    int rc = sqlite_prepare(db, "PRAGMA wal_checkpoint(TRUNCATE)", &st, err);
+    rc = rc == 0 ? sqlite_step(db, st, err) : rc;
+    bool is_busy = rc == 1 && sqlite_int(db, st, 0) != 0;
+    sqlite_finalize(db, st);
+    return rc < 0 ? rc : is_busy ? tidings_fail(err, TIDINGS_E_BUSY, "the database is busy") : 0;
 }
 
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,

@@ -30,6 +30,16 @@ int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err);
 /* In a transaction that was begun and not ended? A failed commit may have ended it. */
 bool sqlite_in_transaction(struct sqlite *db);
 
+/* After a commit that failed: is it certain that it is not in the file, since writing failed and
+ * not what came after it? */
+bool sqlite_has_not_written(struct sqlite *db);
+/* Copy what is committed into the database, sync that, and cut the log of writes off. Outside of
+ * transactions. */
+int sqlite_cut_log(struct sqlite *db, struct tidings_error *err);
+/* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
+ */
+int sqlite_check_place(struct sqlite *db, struct tidings_error *err);
+
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
                    struct tidings_error *err);
 void sqlite_finalize(struct sqlite *db, struct sqlite3_stmt *st); /* NULL is fine */

@@ -33,52 +33,12 @@ struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
     return (struct sqlite_entities *)(void *)rows;
 }
 
-/* ---- batches --------------------------------------------------------------------------------- */
-
 void sqlite_entities_release(struct sqlite_entities *s)
 {
     if (s->handed_out) {
         sqlite_reset(s->db, s->handed_out);
         s->handed_out = NULL;
     }
-}
-
-static int sqlite_begin(struct entity_rows *rows, struct tidings_error *err)
-{
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
-    s->now_ms = clock_wall_ms();
-    s->seq_before = s->last_seq;
-    s->fresh_before = s->n_fresh;
-    return sqlite_statement_run(s, BEGIN, err);
-}
-
-static void sqlite_rollback(struct entity_rows *rows)
-{
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
-    if (sqlite_in_transaction(s->db)) {
-        (void)sqlite_exec(s->db, "ROLLBACK", NULL);
-    }
-    heads_clear(&s->heads);
-    s->last_seq = s->seq_before;
-    s->n_fresh = s->fresh_before;
-}
-
-static int sqlite_commit(struct entity_rows *rows, struct tidings_error *err)
-{
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
-    int rc = sqlite_statement_run(s, COMMIT, err);
-    if (rc < 0) {
-        sqlite_rollback(rows);
-        return rc;
-    }
-    /* Behind by too much: now, so that memory stays bounded. A failure is tried again later. */
-    if (s->n_fresh >= SQLITE_MAX_FRESH) {
-        (void)sqlite_apply(s, NULL);
-    }
-    return 0;
 }
 
 static uint64_t sqlite_position(struct entity_rows *rows)
@@ -452,9 +412,9 @@ int entity_sqlite_limit(struct entity_rows *rows, int64_t max_bytes, struct tidi
 static const struct entity_rows_ops sqlite_ops = {
     .name = "sqlite",
     .destroy = sqlite_destroy,
-    .begin = sqlite_begin,
-    .commit = sqlite_commit,
-    .rollback = sqlite_rollback,
+    .begin = sqlite_entities_begin,
+    .commit = sqlite_entities_commit,
+    .rollback = sqlite_entities_rollback,
     .position = sqlite_position,
     .put = sqlite_put,
     .forget = sqlite_forget,

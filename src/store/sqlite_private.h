@@ -59,6 +59,7 @@ struct sqlite_entities {
     int64_t now_ms;                              /* when the batch began */
     struct heads heads;                          /* newest versions, written ones too */
     size_t n_removed;                            /* published, since the oldest were forgotten */
+    bool is_uncertain; /* a commit failed that may be in the file all the same */
 };
 
 /* One row of the log as the places of versions see it. */
@@ -91,6 +92,11 @@ int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *
                            struct tidings_error *err);
 /* After opening: the tables in memory, from the rows that are not applied. */
 int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err);
+
+/* store/sqlite_commit.c: operations of struct entity_rows_ops. */
+int sqlite_entities_begin(struct entity_rows *rows, struct tidings_error *err);
+int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err);
+void sqlite_entities_rollback(struct entity_rows *rows);
 
 /* store/sqlite_registry.c: operations of struct entity_rows_ops. */
 int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_row *row,

@@ -3,7 +3,7 @@
 // A store whose disk fails: what goes on, and what is said of the rest.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, renameSync, rmSync, unlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -78,4 +78,72 @@ test('on a full disk lists and initial states are given as they are, and only wr
     store.faults.off();
     assert.equal((await store.put('n00', 3)).success, true);
     assert.deepEqual(await store.read('n00'), { status: 200, n: 3 });
+});
+
+test('a write that was refused because the disk did not sync is not there after a crash', async (t) => {
+    const store = await Store.open(t);
+    assert.equal((await store.put('a', 1)).success, true);
+    // The commit of the write, and nothing that makes certain of it afterwards.
+    store.faults.on({ sync: { rate: 1, limit: 1 } });
+    assert.equal((await store.put('a', 2)).reason, 'storage');
+    assert.equal(store.faults.failed('sync'), 1);
+    assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
+    await store.server.kill();
+    store.faults.off();
+    await store.start();
+    assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
+    assert.equal((await store.put('a', 3)).success, true);
+});
+
+test('whether it was kept is not known while the disk does not sync, and nothing is written until it does', async (t) => {
+    const store = await Store.open(t);
+    const text = { method: 'PUT', path: `/resource?uri=${encodeURIComponent('published:///p')}`, body: 'one' };
+    assert.equal((await store.put('a', 1)).success, true);
+    store.faults.on({ sync: 1 });
+    assert.equal((await store.put('a', 2)).reason, 'outcomeUnknown');
+    assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
+    // Nothing more is attempted: this has certainly not happened.
+    assert.equal((await store.put('b', 1)).reason, 'storage');
+    const refused = await request(store.server, text);
+    assert.deepEqual([refused.status, refused.json.reason], [500, undefined]);
+    store.faults.off();
+    const published = await request(store.server, text);
+    assert.equal(published.status, 201);
+    store.faults.on({ sync: 1 });
+    const unknown = await request(store.server, { ...text, body: 'two' });
+    assert.deepEqual([unknown.status, unknown.json.reason], [500, 'outcomeUnknown']);
+    store.faults.off();
+    await store.server.lines.next((line) => /error store cannot be written/.test(line), 'the line in the log');
+    assert.equal((await store.put('a', 3)).success, true);
+    await store.server.kill();
+    await store.start();
+    assert.deepEqual(await store.read('a'), { status: 200, n: 3 });
+    assert.deepEqual(await store.read('b'), { status: 404 });
+});
+
+for (const [what, disturb] of [
+    ['unlinked', (file) => unlinkSync(file)],
+    ['replaced', (file) => { copyFileSync(file, `${file}.copy`); renameSync(`${file}.copy`, file); }],
+    ['left without its log', (file) => unlinkSync(`${file}-wal`)],
+]) {
+    test(`a store that is ${what} while it is used is not written to, and that is said`, async (t) => {
+        const store = await Store.open(t);
+        assert.equal((await store.put('a', 1)).success, true);
+        disturb(store.file);
+        const refused = await store.put('a', 2);
+        assert.equal(refused.reason, 'storage');
+        assert.match(refused.error, /removed, replaced or moved/);
+        assert.deepEqual(await store.read('a'), { status: 200, n: 1 });
+        const isSaid = (line) => /error store cannot be written reason=".*removed, replaced/.test(line);
+        await store.server.lines.next(isSaid, 'the line in the log');
+    });
+}
+
+test('a store that is put back is written to again', async (t) => {
+    const store = await Store.open(t);
+    renameSync(store.file, `${store.file}.away`);
+    assert.equal((await store.put('a', 1)).reason, 'storage');
+    renameSync(`${store.file}.away`, store.file);
+    assert.equal((await store.put('a', 2)).success, true);
+    await store.server.lines.next((line) => /info store can be written again/.test(line), 'the line in the log');
 });

@@ -134,6 +134,7 @@ static uint32_t fails(enum kind kind, int fd)
     }
     uint32_t failed = __atomic_fetch_add(&control->kinds[kind].failed, 1, __ATOMIC_RELAXED);
     if (control->kinds[kind].limit > 0 && failed >= control->kinds[kind].limit) {
+        __atomic_fetch_sub(&control->kinds[kind].failed, 1, __ATOMIC_RELAXED);
         return 0;
     }
     uint32_t error = control->kinds[kind].error;

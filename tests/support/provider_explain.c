@@ -56,6 +56,12 @@ void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
     explain(object);
 }
 
+void tidings_write_explain(struct tidings_write *write, struct tidings_str object)
+{
+    (void)write;
+    explain(object);
+}
+
 const char *host_explained(void)
 {
     return explained;
