@@ -14,6 +14,7 @@
 #include "core/core.h"
 #include "core/hub.h"
 #include "core/quota.h"
+#include "json/write.h"
 
 #define KEY_MAX (64u + PRINCIPAL_MAX + PRINCIPAL_MAX_SCOPES * (PRINCIPAL_SCOPE_MAX + 1))
 
@@ -268,6 +269,22 @@ bool principal_is_same(const struct principal *a, const struct principal *b)
 bool principal_is_equal(const struct principal *a, const struct principal *b)
 {
     return a == b || (a && b && str_eq(a->key, b->key));
+}
+
+void principal_write(struct jw *w, const struct principal *p)
+{
+    static const char *const proofs[] = {
+        [PRINCIPAL_ANONYMOUS] = "anonymous",
+        [PRINCIPAL_USER] = "user",
+        [PRINCIPAL_CERTIFICATE] = "certificate",
+        [PRINCIPAL_TOKEN] = "token",
+    };
+    jw_begin_object(w);
+    if (p && p->name.len > 0) {
+        jw_put_string(w, STR("name"), p->name);
+    }
+    jw_put_string(w, STR("by"), tidings_str(p ? proofs[p->kind] : "program"));
+    jw_end_object(w);
 }
 
 bool principal_has_scope(const struct principal *p, struct tidings_str scope)

@@ -42,6 +42,7 @@
 
 struct access_class;
 struct core;
+struct jw;
 struct quota;
 
 /* How it was found out. Names of different kinds never mean the same. */
@@ -88,6 +89,9 @@ bool principal_is_equal(const struct principal *a, const struct principal *b);
 /* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
  * same. TIDINGS_E_NOMEM: nothing happened. */
 int principal_renew(struct core *core, const struct principal **p);
+/* Who it is, as a value: {"name":"alice","by":"token"}; a name is missing where there is none. Of
+ * NULL: {"by":"program"}. No two that are not the same have the same text. */
+void principal_write(struct jw *w, const struct principal *p);
 bool principal_has_scope(const struct principal *p, struct tidings_str scope);
 /* At that Unix time. */
 bool principal_is_expired(const struct principal *p, int64_t now_ms);

@@ -85,6 +85,7 @@ static const char *reason_of(const struct entity_call *c, int code)
         [ENTITY_CONFLICT] = "conflict",
         [ENTITY_BAD_VALUE] = "validation",
         [ENTITY_CARELESS] = "conditionRequired",
+        [ENTITY_KEY_REUSED] = "keyReused",
         [ENTITY_TAKEN] = "taken",
         [ENTITY_MEDIUM] = "storage",
     };

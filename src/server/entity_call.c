@@ -12,6 +12,7 @@
 #define ARENA_MAX (64u << 20)
 #define HISTORY_MAX (8u << 20)
 #define HISTORY_LIMIT 100
+#define PRINCIPAL_TEXT_MAX (6u * PRINCIPAL_MAX + 64u)
 
 /* ---- both ends ------------------------------------------------------------------------------- */
 
@@ -22,6 +23,7 @@ static void call_free(struct entity_call *c)
         jv_unref(c->body);
     }
     buf_deinit(&c->out);
+    buf_deinit(&c->principal);
     arena_deinit(&c->arena);
     mem_free(c);
 }
@@ -45,6 +47,7 @@ struct entity_call *entity_call_create(struct tidings_provider *provider)
         c->provider = provider;
         arena_init(&c->arena, ARENA_MAX);
         buf_init(&c->out, HISTORY_MAX);
+        buf_init(&c->principal, PRINCIPAL_TEXT_MAX);
         list_init(&c->job.letter.link);
     }
     return c;
@@ -104,6 +107,8 @@ static int run_writes(struct keeper_job *job, struct entities *e)
         .may_user = c,
         .key = c->key,
         .now = clock_wall_ms(),
+        .principal = buf_str(&c->principal),
+        .digest = tidings_str(c->digest),
     };
     int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
     job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
@@ -139,8 +144,20 @@ static void writes_done(struct keeper_job *job, int code)
     handling_done_at_home(c->call, answer_writes, c);
 }
 
+/* Who asks, and, of what may be repeated, what exactly. */
+static int call_identify(struct entity_call *c)
+{
+    struct jw w;
+    jw_init(&w, &c->principal);
+    principal_write(&w, c->who);
+    int rc = c->principal.failed;
+    rc = rc == 0 && c->key.len > 0 ? entity_digest(c->writes, c->count, c->digest) : rc;
+    return rc < 0 ? tidings_fail(&c->job.err, rc, "out of memory") : 0;
+}
+
 void entity_call_submit(struct entity_call *c, int rc)
 {
+    rc = rc < 0 ? rc : call_identify(c);
     if (rc < 0) {
         call_refuse(c, rc);
         return;

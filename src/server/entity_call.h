@@ -32,7 +32,9 @@ struct entity_call {
     struct entity_done *done;
     size_t count;
     struct tidings_str key;
-    bool is_transaction; /* else the one write is the answer */
+    char digest[ENTITY_DIGEST_TEXT]; /* with a key */
+    struct buf principal;            /* who writes, as JSON */
+    bool is_transaction;             /* else the one write is the answer */
     bool is_replayed;
     struct entity_problem problem;
 

@@ -31,7 +31,7 @@
     "origin and echo false do not hear of it\"}"
 #define ONCE                                                                                       \
     "\"idempotencyKey\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":512,\"description\":"   \
-    "\"a repeated key gives the first result again\"}"
+    "\"the same request with the same key gives the first result again\"}"
 #define UPSERT                                                                                     \
     TARGET                                                                                         \
     ",\"value\":{\"description\":\"the whole value\"},\"patch\":{\"type\":\"object\","             \

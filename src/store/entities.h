@@ -111,11 +111,12 @@ enum entity_reason {
     ENTITY_DELETED,
     ENTITY_EXISTS, /* must_be_new */
     ENTITY_UNKNOWN_BASELINE,
-    ENTITY_CONFLICT,  /* the baseline is not current: `current`, `patch` */
-    ENTITY_BAD_VALUE, /* the schema says no: `where`, `rule` */
-    ENTITY_CARELESS,  /* is_careful */
-    ENTITY_TAKEN,     /* its id is that of something whoever writes may not know of */
-    ENTITY_MEDIUM,    /* the batch is lost */
+    ENTITY_CONFLICT,   /* the baseline is not current: `current`, `patch` */
+    ENTITY_BAD_VALUE,  /* the schema says no: `where`, `rule` */
+    ENTITY_CARELESS,   /* is_careful */
+    ENTITY_KEY_REUSED, /* for other writes */
+    ENTITY_TAKEN,      /* its id is that of something whoever writes may not know of */
+    ENTITY_MEDIUM,     /* the batch is lost */
 };
 
 /* Why a transaction was refused. Texts live in the arena given with it. */
@@ -151,19 +152,26 @@ struct entity_transaction {
     size_t count;
     struct tidings_str key; /* idempotency; empty: none */
     int64_t now;            /* Unix time, milliseconds */
+    /* Who writes, a text that is nobody else's: keys belong to it. */
+    struct tidings_str principal;
+    struct tidings_str digest; /* with a key: entity_digest of the writes */
     /* NULL: everything. Of the types that the writes name it was asked before. What it may not know
      * of is not there for it, except that its id is taken. */
     entity_may_fn may;
     void *may_user;
 };
 
+/* Of everything that the writes ask for, as hexadecimal text. TIDINGS_E_NOMEM. */
+#define ENTITY_DIGEST_TEXT (2 * 32 + 1)
+int entity_digest(const struct entity_write *writes, size_t count, char out[ENTITY_DIGEST_TEXT]);
+
 int entities_begin(struct entities *e, struct tidings_error *err);
 int entities_commit(struct entities *e, struct tidings_error *err);
 void entities_rollback(struct entities *e);
 
 /* All writes or none. Each entity at most once. 0: `done[0, count)` is filled. 1: the same key was
- * used before; `done` is what that transaction left (none `changed`). A failure: *problem says
- * why, the sentence says it to a person. */
+ * used before by the same principal for the same writes; `done` is what they left (none `changed`).
+ * A failure: *problem says why, the sentence says it to a person. */
 int entities_transact(struct entities *e, const struct entity_transaction *t, struct arena *arena,
                       struct entity_done *done, struct entity_problem *problem,
                       struct tidings_error *err);

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "store/key_table.h"
 
 struct stored {
     struct entity_version v;
@@ -33,12 +34,6 @@ struct type {
     char text[];
 };
 
-struct key {
-    struct list link;
-    struct tidings_str key, text;
-    char bytes[];
-};
-
 enum undo_kind {
     UNDO_PUT,
     UNDO_FORGET,
@@ -51,7 +46,7 @@ struct undo {
     enum undo_kind kind;
     struct entity *entity;
     struct type *type;
-    struct key *key;
+    struct key_row *key;
     bool instead;
     size_t count;           /* of versions taken away */
     struct stored *taken[]; /* oldest first */
@@ -59,10 +54,11 @@ struct undo {
 
 struct memory {
     struct entity_rows base;
-    struct map by_id, by_key;
+    struct map by_id;
+    struct key_table keys;
     struct entity **sorted;
     size_t count, room;
-    struct list types, keys, undo;
+    struct list types, undo;
     bool in_batch;
 };
 
@@ -154,9 +150,7 @@ static void undo_one(struct memory *m, struct undo *u)
         mem_free(u->type);
         break;
     case UNDO_KEY:
-        map_remove(&m->by_key, u->key->key);
-        list_remove(&u->key->link);
-        mem_free(u->key);
+        key_table_remove(&m->keys, u->key);
         break;
     }
 }
@@ -168,16 +162,6 @@ static int memory_begin(struct entity_rows *rows, struct tidings_error *err)
     assert(!m->in_batch);
     m->in_batch = true;
     return 0;
-}
-
-static void evict_keys(struct memory *m)
-{
-    while (m->by_key.count > ENTITY_KEYS) {
-        struct key *oldest = list_entry(m->keys.next, struct key, link);
-        map_remove(&m->by_key, oldest->key);
-        list_remove(&oldest->link);
-        mem_free(oldest);
-    }
 }
 
 static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
@@ -193,7 +177,7 @@ static int memory_commit(struct entity_rows *rows, struct tidings_error *err)
         list_remove(&u->link);
         mem_free(u);
     }
-    evict_keys(m);
+    key_table_trim(&m->keys);
     m->in_batch = false;
     return 0;
 }
@@ -442,38 +426,32 @@ static int memory_types(struct entity_rows *rows, entity_type_fn fn, void *user,
     return 0;
 }
 
-static int memory_put_key(struct entity_rows *rows, struct tidings_str key, struct tidings_str text,
+static int memory_put_key(struct entity_rows *rows, const struct entity_key *key,
                           struct tidings_error *err)
 {
     struct memory *m = memory_of(rows);
-    assert(m->in_batch && !map_find(&m->by_key, key));
-    struct key *k = mem_alloc(sizeof(*k) + key.len + text.len);
+    assert(m->in_batch);
     struct undo *u = undo_create(UNDO_KEY, NULL, 0);
-    if (k) {
-        char *at = k->bytes;
-        k->key = str_place(&at, key);
-        k->text = str_place(&at, text);
-    }
-    if (!k || !u || map_put(&m->by_key, k->key, k, NULL) < 0) {
-        mem_free(k);
+    struct key_row *row = u ? key_table_put(&m->keys, key) : NULL;
+    if (!row) {
         mem_free(u);
         return no_memory(err);
     }
-    list_append(&m->keys, &k->link);
-    u->key = k;
+    u->key = row;
     list_append(&m->undo, &u->link);
     return 0;
 }
 
-static int memory_find_key(struct entity_rows *rows, struct tidings_str key,
-                           struct tidings_str *ret, struct tidings_error *err)
+static int memory_find_key(struct entity_rows *rows, struct tidings_str owner,
+                           struct tidings_str key, struct entity_key *ret,
+                           struct tidings_error *err)
 {
     (void)err;
-    struct key *k = map_find(&memory_of(rows)->by_key, key);
-    if (k) {
-        *ret = k->text;
+    const struct entity_key *found = key_table_find(&memory_of(rows)->keys, owner, key);
+    if (found) {
+        *ret = *found;
     }
-    return k ? 1 : 0;
+    return found ? 1 : 0;
 }
 
 static int memory_idle(struct entity_rows *rows, struct tidings_error *err)
@@ -499,11 +477,8 @@ static void memory_destroy(struct entity_rows *rows)
     list_each (it, next, &m->types) {
         mem_free(list_entry(it, struct type, link));
     }
-    list_each (it, next, &m->keys) {
-        mem_free(list_entry(it, struct key, link));
-    }
+    key_table_deinit(&m->keys);
     map_deinit(&m->by_id);
-    map_deinit(&m->by_key);
     mem_free(m);
 }
 
@@ -516,9 +491,8 @@ struct entity_rows *entity_memory_create(struct tidings_error *err)
     }
     m->base.ops = &memory_ops;
     map_init(&m->by_id);
-    map_init(&m->by_key);
+    key_table_init(&m->keys);
     list_init(&m->types);
-    list_init(&m->keys);
     list_init(&m->undo);
     return &m->base;
 }

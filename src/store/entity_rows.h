@@ -38,6 +38,15 @@ struct entity_type_row {
     struct tidings_str options;     /* JSON text, or empty */
 };
 
+/* What was done under a key, so that it is not done twice. */
+struct entity_key {
+    struct tidings_str owner;  /* who used it: keys of different owners are different */
+    struct tidings_str key;    /* not empty */
+    struct tidings_str digest; /* of what was asked */
+    struct tidings_str text;   /* what came of it */
+    int64_t at;                /* when, Unix time in milliseconds */
+};
+
 /* Which current versions are wanted; empty slices do not matter. Deleted entities are left out
  * unless asked for. */
 struct entity_scope {
@@ -95,12 +104,16 @@ struct entity_rows_ops {
     int (*types)(struct entity_rows *rows, entity_type_fn fn, void *user,
                  struct tidings_error *err);
 
-    /* What was done under a key, so that it is not done twice. The oldest go when there are more
-     * than ENTITY_KEYS. `find_key`: 1, or 0 when it is not known. */
-    int (*put_key)(struct entity_rows *rows, struct tidings_str key, struct tidings_str text,
+    /* One of that owner and key goes, for good: it is too old. Others may go then, at once or with
+     * the commit, and are gone after it: of this owner's the oldest beyond ENTITY_KEYS_OF_ONE, and
+     * those that are older than ENTITY_KEY_AGE_MS (some may stay for a while); while there are more
+     * than ENTITY_KEYS, the oldest of whoever has most, so that nobody who has fewer loses any to
+     * others. */
+    int (*put_key)(struct entity_rows *rows, const struct entity_key *key,
                    struct tidings_error *err);
-    int (*find_key)(struct entity_rows *rows, struct tidings_str key, struct tidings_str *ret,
-                    struct tidings_error *err);
+    /* 1, or 0 when it is not known. */
+    int (*find_key)(struct entity_rows *rows, struct tidings_str owner, struct tidings_str key,
+                    struct entity_key *ret, struct tidings_error *err);
 
     /* Outside begin … commit, when nothing else is to be done: work that was put off. 1: there is
      * more of it. A failure costs speed and nothing else. */
@@ -108,6 +121,10 @@ struct entity_rows_ops {
 };
 
 #define ENTITY_KEYS 10000u
+#define ENTITY_KEYS_OF_ONE 1000u
+#define ENTITY_KEY_AGE_MS (24 * 60 * 60 * INT64_C(1000))
+/* When there are too many: of the largest owner, which has so many, so many go at once. */
+#define ENTITY_KEYS_DROPPED(count) ((count) / 8 > 0 ? (count) / 8 : 1)
 
 struct entity_rows {
     const struct entity_rows_ops *ops;

@@ -51,6 +51,12 @@ static int medium(struct work *k, size_t index, int code)
     return refuse(k, index, ENTITY_MEDIUM, code);
 }
 
+static int unknown(struct work *k, size_t index, struct tidings_str id)
+{
+    return REFUSE(k, index, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
+                  STR_ARG(id));
+}
+
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
 static int check_write(struct work *k, size_t i)
@@ -186,8 +192,7 @@ static int check_existence(struct work *k, size_t i)
     bool has_baseline = w->baseline != TIMELINE_NEVER;
     bool needs_one = w->op != ENTITY_UPSERT || w->patch || has_baseline || w->must_exist;
     if (!s->exists && needs_one) {
-        return REFUSE(k, i, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
-                      STR_ARG(w->id));
+        return unknown(k, i, w->id);
     }
     if (s->exists && w->op == ENTITY_UPSERT && w->must_be_new) {
         k->problem->current = s->now.from;
@@ -423,8 +428,15 @@ static int put_key(struct work *k)
         jw_integer(&w, s->changed ? s->next.from : s->now.from);
     }
     jw_end_array(&w);
+    const struct entity_key key = {
+        .owner = k->t->principal,
+        .key = k->t->key,
+        .digest = k->t->digest,
+        .text = buf_str(&text),
+        .at = k->t->now,
+    };
     int rc = text.failed ? tidings_fail(k->err, text.failed, "out of memory")
-                         : k->e->rows->ops->put_key(k->e->rows, k->t->key, buf_str(&text), k->err);
+                         : k->e->rows->ops->put_key(k->e->rows, &key, k->err);
     buf_deinit(&text);
     return rc;
 }
@@ -469,30 +481,44 @@ static int report(struct work *k, struct entity_done *done)
     return 0;
 }
 
+/* One of the writes again: what it left, or what is there instead when that was forgotten. Rights
+ * may have changed since. */
+static int find_again(struct work *k, size_t i, struct tidings_str id, int64_t from,
+                      struct entity_done *done)
+{
+    *done = (struct entity_done){.before = TIMELINE_NEVER};
+    int rc = entities_find(k->e, id, from, k->arena, &done->version, k->err);
+    rc = rc == 0 ? entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done->version, k->err) : rc;
+    if (rc < 0) {
+        return medium(k, i, rc);
+    }
+    return rc == 1 && may_as_stored(k, ENTITY_MAY_KNOW, &done->version) ? 0 : unknown(k, i, id);
+}
+
 /* What the transaction with this key left. 1; 0: the key is new. */
 static int find_done(struct work *k, struct entity_done *done)
 {
-    struct tidings_str text = {0};
+    const struct entity_transaction *t = k->t;
+    struct entity_key found;
     struct json *list = NULL;
-    int rc = k->e->rows->ops->find_key(k->e->rows, k->t->key, &text, k->err);
-    if (rc <= 0) {
+    int rc = k->e->rows->ops->find_key(k->e->rows, t->principal, t->key, &found, k->err);
+    if (rc <= 0 || found.at <= t->now - ENTITY_KEY_AGE_MS) {
         return rc < 0 ? medium(k, 0, rc) : 0;
     }
-    rc = jv_parse(text, JSON_MAX_DEPTH, &list, k->err);
-    if (rc == 0 && jv_count(list) != 2 * k->t->count) {
-        rc = REFUSE(k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,
-                    "the key '%.*s' was used for %zu writes, this is %zu", STR_ARG(k->t->key),
-                    jv_count(list) / 2, k->t->count);
+    if (!str_eq(found.digest, t->digest)) {
+        return REFUSE(k, 0, ENTITY_KEY_REUSED, TIDINGS_E_INVALID,
+                      "the key '%.*s' was used for another request; repeat that one, or take "
+                      "another key",
+                      STR_ARG(t->key));
     }
-    for (size_t i = 0; rc == 0 && i < k->t->count; i++) {
-        struct tidings_str id = jv_str(jv_at(list, 2 * i));
-        int64_t from = jv_int(jv_at(list, 2 * i + 1));
-        done[i] = (struct entity_done){.before = TIMELINE_NEVER};
-        int found = entities_find(k->e, id, from, k->arena, &done[i].version, k->err);
-        if (found == 0) { /* forgotten since: what is there instead */
-            found = entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done[i].version, k->err);
-        }
-        rc = found < 0 ? medium(k, i, found) : 0;
+    rc = jv_parse(found.text, JSON_MAX_DEPTH, &list, k->err);
+    if (rc < 0 || jv_count(list) != 2 * t->count) {
+        jv_unref(list);
+        return REFUSE(k, 0, ENTITY_INVALID, TIDINGS_E_INTERNAL,
+                      "what is kept of the key '%.*s' is damaged", STR_ARG(t->key));
+    }
+    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+        rc = find_again(k, i, jv_str(jv_at(list, 2 * i)), jv_int(jv_at(list, 2 * i + 1)), &done[i]);
     }
     jv_unref(list);
     return rc < 0 ? rc : 1;

@@ -46,6 +46,7 @@ void sqlite_entities_rollback(struct entity_rows *rows)
         (void)sqlite_exec(s->db, "ROLLBACK", NULL);
     }
     heads_clear(&s->heads);
+    s->max_keys = 0;
     s->last_seq = s->seq_before;
     s->n_fresh = s->fresh_before;
 }

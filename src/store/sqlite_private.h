@@ -38,10 +38,13 @@ enum statement {
     LIST_VERSION_PARENT,
     PUT_TYPE,
     TYPES,
-    PUT_KEY,
     COUNT_KEY,
-    DROP_KEYS,
+    PUT_KEY,
     FIND_KEY,
+    DROP_AGED_KEYS,
+    DROP_OLDER_KEYS,
+    KEY_COUNT,
+    MOST_KEYS,
     PUBLISH,
     OLD_REMOVED,
     FORGET_REMOVED,
@@ -58,6 +61,7 @@ struct sqlite_entities {
     size_t n_fresh, fresh_before;                /* rows of the log above `applied` */
     int64_t now_ms;                              /* when the batch began */
     struct heads heads;                          /* newest versions, written ones too */
+    size_t max_keys;                             /* not more than these, unless 0: not known */
     size_t n_removed;                            /* published, since the oldest were forgotten */
     bool is_uncertain; /* a commit failed that may be in the file all the same */
 };
@@ -103,9 +107,11 @@ int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_
                              struct tidings_error *err);
 int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, void *user,
                           struct tidings_error *err);
-int sqlite_entities_put_key(struct entity_rows *rows, struct tidings_str key,
-                            struct tidings_str text, struct tidings_error *err);
-int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str key,
-                             struct tidings_str *ret, struct tidings_error *err);
+/* store/sqlite_keys.c: likewise. */
+int sqlite_entities_put_key(struct entity_rows *rows, const struct entity_key *key,
+                            struct tidings_error *err);
+int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str owner,
+                             struct tidings_str key, struct entity_key *ret,
+                             struct tidings_error *err);
 
 #endif

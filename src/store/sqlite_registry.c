@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Types of entities and the keys of what was done, in SQLite: small tables, written as they are.
+ * Types of entities in SQLite: a small table, written as it is.
  */
 #include "base/str.h"
 #include "store/sqlite_private.h"
@@ -54,45 +54,5 @@ int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, void *use
         }
     }
     sqlite_reset(s->db, st);
-    return rc;
-}
-
-int sqlite_entities_put_key(struct entity_rows *rows, struct tidings_str key,
-                            struct tidings_str text, struct tidings_error *err)
-{
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
-    struct sqlite3_stmt *put = NULL, *drop = NULL;
-    int rc = sqlite_statement(s, PUT_KEY, &put, err);
-    rc = rc == 0 ? sqlite_statement(s, DROP_KEYS, &drop, err) : rc;
-    rc = rc == 0 ? sqlite_statement_run(s, COUNT_KEY, err) : rc;
-    if (rc < 0) {
-        return rc;
-    }
-    sqlite_bind_str(s->db, put, 1, key);
-    sqlite_bind_str(s->db, put, 2, text);
-    rc = sqlite_run(s->db, put, err);
-    sqlite_bind_int(s->db, drop, 1, ENTITY_KEYS - 1);
-    return rc == 0 ? sqlite_run(s->db, drop, err) : rc;
-}
-
-int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str key,
-                             struct tidings_str *ret, struct tidings_error *err)
-{
-    struct sqlite_entities *s = sqlite_entities_of(rows);
-    sqlite_entities_release(s);
-    struct sqlite3_stmt *st = NULL;
-    int rc = sqlite_statement(s, FIND_KEY, &st, err);
-    if (rc < 0) {
-        return rc;
-    }
-    sqlite_bind_str(s->db, st, 1, key);
-    rc = sqlite_step(s->db, st, err);
-    if (rc == 1) {
-        *ret = sqlite_str(s->db, st, 0);
-        s->handed_out = st;
-    } else {
-        sqlite_reset(s->db, st);
-    }
     return rc;
 }

@@ -41,6 +41,12 @@ static const char *const layout[] = {
     " content BLOB);"
     "CREATE INDEX published_removed ON published(seq) WHERE content IS NULL;",
     "ALTER TABLE log ADD COLUMN since INTEGER;",
+    /* Keys are those of who used them. It was not kept who that was: they are forgotten. */
+    "DROP TABLE keys;"
+    "CREATE TABLE keys(owner TEXT, key TEXT, number INTEGER, at INTEGER, digest TEXT, text TEXT,"
+    " PRIMARY KEY(owner, key)) WITHOUT ROWID;"
+    "CREATE INDEX keys_number ON keys(number);"
+    "CREATE INDEX keys_owner ON keys(owner, number);",
 };
 
 static const char in_memory[] =
@@ -108,10 +114,19 @@ static const char *const statements[STATEMENTS] = {
                  " VALUES(?1,?2,?3,?4,?5,?6)",
     [TYPES] = "SELECT name, version, schema, description, options FROM main.types ORDER BY name,"
               " number",
-    [PUT_KEY] = "INSERT INTO main.keys VALUES(?1, (SELECT keys FROM main.state), ?2)",
     [COUNT_KEY] = "UPDATE main.state SET keys=keys+1",
-    [DROP_KEYS] = "DELETE FROM main.keys WHERE number<(SELECT keys FROM main.state)-?1",
-    [FIND_KEY] = "SELECT text FROM main.keys WHERE key=?1",
+    [PUT_KEY] = "INSERT OR REPLACE INTO main.keys(owner, key, number, at, digest, text)"
+                " VALUES(?1, ?2, (SELECT keys FROM main.state), ?3, ?4, ?5)",
+    [FIND_KEY] = "SELECT owner, key, at, digest, text FROM main.keys WHERE owner=?1 AND key=?2",
+    /* A few at a time, so that no write pays for many. */
+    [DROP_AGED_KEYS] = "DELETE FROM main.keys WHERE at<=?1 AND (owner, key) IN (SELECT owner, key"
+                       " FROM main.keys ORDER BY number LIMIT 8)",
+    /* All of an owner's but the newest. */
+    [DROP_OLDER_KEYS] = "DELETE FROM main.keys WHERE owner=?1 AND number<=(SELECT number FROM"
+                        " main.keys WHERE owner=?1 ORDER BY number DESC LIMIT 1 OFFSET ?2)",
+    [KEY_COUNT] = "SELECT count(*) FROM main.keys",
+    [MOST_KEYS] = "SELECT owner, count(*) FROM main.keys GROUP BY owner"
+                  " ORDER BY count(*) DESC, min(number) LIMIT 1",
     [PUBLISH] =
         "INSERT OR REPLACE INTO main.published(seq, uri, created, etag, size, modified, name,"
         " title, description, mime, icons, audience, priority, subscribable, at, content)"

@@ -433,31 +433,101 @@ static void types_are_kept_in_order_and_once(void **state)
     r->ops->destroy(r);
 }
 
-static void the_newest_keys_are_remembered(void **state)
+static struct entity_key key_of(const char *owner, const char *key, int64_t at)
+{
+    return (struct entity_key){.owner = tidings_str(owner),
+                               .key = tidings_str(key),
+                               .digest = STR("d"),
+                               .text = tidings_str(key),
+                               .at = at};
+}
+
+/* Keys first, first + 1 … of one owner. */
+static void put_keys(struct entity_rows *r, const char *owner, unsigned first, unsigned count,
+                     int64_t at)
+{
+    struct tidings_error err = {0};
+    for (unsigned i = 0; i < count; i++) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "k%u", first + i);
+        struct entity_key key = key_of(owner, text, at);
+        if (i % 250 == 0) {
+            begin(r);
+        }
+        must(r->ops->put_key(r, &key, &err), &err);
+        if (i % 250 == 249 || i + 1 == count) {
+            commit(r);
+        }
+    }
+}
+
+static bool has_key(struct entity_rows *r, const char *owner, const char *key)
+{
+    struct tidings_error err = {0};
+    struct entity_key found;
+    int rc = r->ops->find_key(r, tidings_str(owner), tidings_str(key), &found, &err);
+    assert_true(rc == 0 || (rc == 1 && str_eq(found.text, tidings_str(key)) &&
+                            str_eq(found.owner, tidings_str(owner))));
+    return rc == 1;
+}
+
+static void the_newest_keys_of_each_owner_are_remembered(void **state)
 {
     (void)state;
     struct entity_rows *r = factory();
     struct tidings_error err = {0};
-    struct tidings_str text = {0};
-    for (unsigned i = 0; i < ENTITY_KEYS + 5; i++) {
+    put_keys(r, "b", 0, 1, 1000);
+    put_keys(r, "a", 0, ENTITY_KEYS_OF_ONE + 5, 1000);
+    assert_false(has_key(r, "a", "k4"));
+    assert_true(has_key(r, "a", "k5"));
+    assert_true(has_key(r, "a", "k1004"));
+    assert_true(has_key(r, "b", "k0")); /* which is another */
+    assert_false(has_key(r, "b", "k5"));
+    begin(r);
+    struct entity_key key = key_of("a", "new", 1000);
+    must(r->ops->put_key(r, &key, &err), &err);
+    assert_true(has_key(r, "a", "new"));
+    r->ops->rollback(r);
+    assert_false(has_key(r, "a", "new"));
+    r->ops->destroy(r);
+}
+
+static void who_has_most_keys_loses_them_when_there_are_too_many(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    char owner[16];
+    put_keys(r, "small", 0, 10, 1000);
+    for (unsigned i = 0; i < 12; i++) {
+        (void)snprintf(owner, sizeof owner, "large%u", i);
+        put_keys(r, owner, 0, ENTITY_KEYS_OF_ONE, 1000);
+    }
+    for (unsigned i = 0; i < 10; i++) {
         char key[16];
         (void)snprintf(key, sizeof key, "k%u", i);
-        if (i % 500 == 0) {
-            begin(r);
-        }
-        must(r->ops->put_key(r, tidings_str(key), tidings_str(key), &err), &err);
-        if (i % 500 == 499 || i == ENTITY_KEYS + 4) {
-            commit(r);
-        }
+        assert_true(has_key(r, "small", key));
     }
-    assert_int_equal(r->ops->find_key(r, STR("k4"), &text, &err), 0);
-    assert_int_equal(r->ops->find_key(r, STR("k5"), &text, &err), 1);
-    assert_int_equal(r->ops->find_key(r, STR("k10004"), &text, &err), 1);
-    assert_true(str_eq(text, STR("k10004")));
-    begin(r);
-    must(r->ops->put_key(r, STR("new"), STR("t"), &err), &err);
-    r->ops->rollback(r);
-    assert_int_equal(r->ops->find_key(r, STR("new"), &text, &err), 0);
+    for (unsigned i = 0; i < 12; i++) {
+        (void)snprintf(owner, sizeof owner, "large%u", i);
+        assert_true(has_key(r, owner, "k999"));
+    }
+    assert_false(has_key(r, "large0", "k0"));
+    r->ops->destroy(r);
+}
+
+static void a_key_that_is_too_old_goes(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    put_keys(r, "a", 0, 2, 1000);
+    put_keys(r, "a", 2, 1, 1000 + ENTITY_KEY_AGE_MS - 1);
+    assert_true(has_key(r, "a", "k0"));
+    put_keys(r, "b", 0, 1, 1000 + ENTITY_KEY_AGE_MS);
+    assert_false(has_key(r, "a", "k0"));
+    assert_false(has_key(r, "a", "k1"));
+    assert_true(has_key(r, "a", "k2"));
+    put_keys(r, "a", 2, 1, 1000 + ENTITY_KEY_AGE_MS); /* again: in place of the other */
+    assert_true(has_key(r, "a", "k2"));
     r->ops->destroy(r);
 }
 
@@ -473,7 +543,9 @@ int entity_rows_suite(const char *name, entity_rows_factory_fn make)
         cmocka_unit_test(the_newest_versions_can_be_counted_back),
         cmocka_unit_test(current_versions_are_listed_by_id_in_pages),
         cmocka_unit_test(types_are_kept_in_order_and_once),
-        cmocka_unit_test(the_newest_keys_are_remembered),
+        cmocka_unit_test(the_newest_keys_of_each_owner_are_remembered),
+        cmocka_unit_test(who_has_most_keys_loses_them_when_there_are_too_many),
+        cmocka_unit_test(a_key_that_is_too_old_goes),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }

@@ -34,7 +34,8 @@ static int write_batch(struct entity_rows *r)
     rc = rc == 0 ? r->ops->forget(r, v.id, 4, &err) : rc;
     v.id = STR("y");
     rc = rc == 0 ? r->ops->put(r, &v, false, &err) : rc;
-    rc = rc == 0 ? r->ops->put_key(r, STR("k"), STR("t"), &err) : rc;
+    const struct entity_key key = {.owner = STR("o"), .key = STR("k"), .text = STR("t"), .at = 1};
+    rc = rc == 0 ? r->ops->put_key(r, &key, &err) : rc;
     rc = rc == 0 ? r->ops->commit(r, &err) : rc;
     if (rc < 0) {
         r->ops->rollback(r);

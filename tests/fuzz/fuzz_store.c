@@ -68,7 +68,9 @@ static void write_good(struct entity_rows *r)
     put_version(r, "a", 2000, false);
     put_version(r, "b", 1000, false);
     put_version(r, "b", 3000, true);
-    require(r->ops->put_key(r, STR("key"), STR("{}"), NULL) == 0);
+    const struct entity_key key = {
+        .owner = STR("o"), .key = STR("key"), .digest = STR("d"), .text = STR("{}"), .at = 1};
+    require(r->ops->put_key(r, &key, NULL) == 0);
     require(sqlite_published_put(r, &row, &position, NULL) == 0);
     require(sqlite_published_remove(r, STR("pub:///b"), &position, NULL) == 0);
     require(r->ops->commit(r, NULL) == 0);
@@ -185,7 +187,7 @@ static unsigned read_all(struct entity_rows *r)
     static const char *const ids[] = {"a", "b", "c", "top", ""};
     const struct entity_scope everything = {.deleted = true};
     struct entity_version v;
-    struct tidings_str text;
+    struct entity_key key;
     unsigned n = 0;
     uint64_t floor = 0;
     int64_t from = 0;
@@ -201,8 +203,9 @@ static unsigned read_all(struct entity_rows *r)
         (void)r->ops->history(r, id, TIMELINE_NEVER, on_version, &n, NULL);
     }
     (void)r->ops->list(r, &everything, STR_EMPTY, on_version, &n, NULL);
-    if (r->ops->find_key(r, STR("key"), &text, NULL) == 1) {
-        look(text);
+    if (r->ops->find_key(r, STR("o"), STR("key"), &key, NULL) == 1) {
+        look(key.digest);
+        look(key.text);
     }
     return n;
 }

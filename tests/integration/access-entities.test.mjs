@@ -183,3 +183,35 @@ test('what is suggested is what one may see, whatever template one brings', asyn
     assert.deepEqual(await suggest(bob, 'entity:///note@1/{entityType}', 'entityType'), ['note', 'vault']);
     assert.deepEqual(await suggest(ada, 'entity:///note@1/{entityType}', 'entityType'), ['note']);
 });
+
+test('an idempotency key belongs to whoever used it, and to one request', async (t) => {
+    const { ada, bob } = await start(t);
+    const secret = await upsert(bob, 'vault', 'hidden1', { value: { n: 7 }, idempotencyKey: 'k' });
+    assert.equal(secret.success, true);
+    /* The same key of somebody else: it is stored, and nothing of the other is shown. */
+    const own = await upsert(ada, 'note', 'mine', { value: { n: 1 }, idempotencyKey: 'k' });
+    assert.deepEqual([own.success, own.entityId, own.replayed], [true, 'mine', undefined], JSON.stringify(own));
+    assert.equal(JSON.parse((await request(ada, { method: 'GET', path: '/entity/note@1/mine' })).text).value.n, 1);
+    const again = await upsert(ada, 'note', 'mine', { value: { n: 1 }, idempotencyKey: 'k' });
+    assert.deepEqual([again.replayed, again.changed, again.validFrom], [true, false, own.validFrom]);
+    /* Another request under it is an error, whichever way it comes. */
+    const other = await upsert(ada, 'note', 'mine', { value: { n: 2 }, idempotencyKey: 'k' });
+    assert.deepEqual([other.reason, /used for another request/.test(other.error)], ['keyReused', true]);
+    const asked = form({ n: 3 }, 'PUT');
+    const put = await request(ada, { ...asked, headers: { ...asked.headers, 'If-Match': '*' }, path: '/entity/note@1/mine?idempotencyKey=k' });
+    assert.deepEqual([put.status, JSON.parse(put.text).reason], [400, 'keyReused']);
+    assert.equal((await tool(ada, 'get-entity-history', entity('note', 'mine'))).versions.length, 1);
+});
+
+test('what was done under a key is not given again to who may not see it any more', async (t) => {
+    const { ada, bob, type } = await start(t);
+    const once = { value: { n: 1 }, idempotencyKey: 'k' };
+    assert.equal((await upsert(ada, 'note', 'one', { ...once, validFrom: EARLY })).success, true);
+    await type('note', '2');
+    const keep = { options: { history: false } };
+    await tool(bob, 'add-entity-type', { name: 'note', version: '3', jsonSchema: { type: 'object' }, ...keep });
+    assert.equal((await upsert(bob, 'note', 'one', { value: { n: 2 } })).uri, 'entity:///note@3/one');
+    /* The version it made is forgotten; what is there instead is not for her. */
+    const again = await upsert(ada, 'note', 'one', { ...once, validFrom: EARLY });
+    assert.deepEqual(again, { error: "there is no entity 'one'", reason: 'unknownEntity' });
+});

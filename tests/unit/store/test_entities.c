@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What writing an entity means: types, values and patches, conflicts, deletion, transactions, keys,
+ * What writing an entity means: types, values and patches, conflicts, deletion, transactions
  * and what is kept of history.
  */
 #include <setjmp.h>
@@ -83,10 +83,9 @@ static struct entity_write write_to(const char *id)
 }
 
 /* Releases the values of the writes. */
-static int transact(struct entity_write *writes, size_t count, const char *key)
+static int transact(struct entity_write *writes, size_t count)
 {
-    const struct entity_transaction t = {
-        .writes = writes, .count = count, .key = tidings_str(key), .now = now};
+    const struct entity_transaction t = {.writes = writes, .count = count, .now = now};
     int rc = entities_begin(e, &err);
     rc = rc == 0 ? entities_transact(e, &t, &arena, done, &problem, &err) : rc;
     if (rc < 0) {
@@ -105,7 +104,7 @@ static int upsert(const char *id, const char *value)
 {
     struct entity_write w = write_to(id);
     w.value = parse(value);
-    return transact(&w, 1, "");
+    return transact(&w, 1);
 }
 
 static int patch(const char *id, const char *text, int64_t baseline, bool rebase)
@@ -114,14 +113,14 @@ static int patch(const char *id, const char *text, int64_t baseline, bool rebase
     w.patch = parse(text);
     w.baseline = baseline;
     w.rebase = rebase;
-    return transact(&w, 1, "");
+    return transact(&w, 1);
 }
 
 static int mark(const char *id, enum entity_op op)
 {
     struct entity_write w = write_to(id);
     w.op = op;
-    return transact(&w, 1, "");
+    return transact(&w, 1);
 }
 
 static void assert_refused(int rc, enum entity_reason reason, const char *sentence)
@@ -228,12 +227,10 @@ static void what_is_asked_wrongly_is_refused(void **state)
 {
     (void)state;
     struct entity_write w = write_to("u1");
-    assert_refused(transact(&w, 1, ""), ENTITY_INVALID,
-                   "give either a value or a patch, not neither");
+    assert_refused(transact(&w, 1), ENTITY_INVALID, "give either a value or a patch, not neither");
     w = write_to("u1");
     w.patch = parse("{}");
-    assert_refused(transact(&w, 1, ""), ENTITY_INVALID,
-                   "a patch needs the baseline it starts from");
+    assert_refused(transact(&w, 1), ENTITY_INVALID, "a patch needs the baseline it starts from");
     static const char *const ids[] = {"", "a/b", "a b", "..", "é"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         assert_refused(upsert(ids[i], "{\"name\":\"a\"}"), ENTITY_INVALID,
@@ -242,9 +239,8 @@ static void what_is_asked_wrongly_is_refused(void **state)
     w = write_to("u1");
     w.value = parse("{\"name\":\"a\"}");
     w.type_version = STR("2.0");
-    assert_refused(transact(&w, 1, ""), ENTITY_UNKNOWN_TYPE, "there is no entity type 'User@2.0'");
-    assert_refused(transact(NULL, 0, ""), ENTITY_INVALID,
-                   "a transaction has 1 to 1000 writes, not 0");
+    assert_refused(transact(&w, 1), ENTITY_UNKNOWN_TYPE, "there is no entity type 'User@2.0'");
+    assert_refused(transact(NULL, 0), ENTITY_INVALID, "a transaction has 1 to 1000 writes, not 0");
 }
 
 /* ---- types ----------------------------------------------------------------------------------- */
@@ -307,13 +303,13 @@ static void an_entity_moves_to_the_newest_version_with_its_next_write(void **sta
     struct entity_write w = write_to("u2");
     w.type_version = STR("2.0");
     w.value = parse("{\"size\":0}");
-    assert_true(transact(&w, 1, "") < 0);
+    assert_true(transact(&w, 1) < 0);
     assert_int_equal(problem.reason, ENTITY_BAD_VALUE);
     w = write_to("u2");
     w.type = STR("Other");
     w.value = parse("{}");
     assert_int_equal(add_type("Other", "1.0", "{}", NULL), 0);
-    assert_refused(transact(&w, 1, ""), ENTITY_OTHER_TYPE, "'u2' is a 'User@1.0'");
+    assert_refused(transact(&w, 1), ENTITY_OTHER_TYPE, "'u2' is a 'User@1.0'");
 }
 
 /* ---- deletion -------------------------------------------------------------------------------- */
@@ -338,7 +334,7 @@ static void deleting_keeps_the_value_and_can_be_undone(void **state)
     struct entity_write w = write_to("u1");
     w.op = ENTITY_DELETE;
     w.baseline = 1000;
-    assert_true(transact(&w, 1, "") < 0);
+    assert_true(transact(&w, 1) < 0);
     assert_int_equal(problem.reason, ENTITY_CONFLICT);
 }
 
@@ -355,7 +351,7 @@ static void a_transaction_happens_whole_and_at_one_instant(void **state)
     w[0].baseline = 3000;
     w[1].value = parse("{\"name\":\"b\"}");
     w[2].value = parse("{\"name\":0}");
-    assert_true(transact(w, 3, "") < 0);
+    assert_true(transact(w, 3) < 0);
     assert_int_equal(problem.index, 2);
     assert_int_equal(versions_of("u1"), 1);
     assert_int_equal(versions_of("u2"), 0);
@@ -365,7 +361,7 @@ static void a_transaction_happens_whole_and_at_one_instant(void **state)
     w[1].parent = STR("u1");
     w[2].value = parse("{\"name\":\"c\"}");
     w[2].valid_from = 500;
-    assert_int_equal(transact(w, 3, ""), 0);
+    assert_int_equal(transact(w, 3), 0);
     assert_int_equal(done[0].version.from, 3001);
     assert_int_equal(done[1].version.from, 3001);
     assert_int_equal(done[2].version.from, 500);
@@ -373,29 +369,7 @@ static void a_transaction_happens_whole_and_at_one_instant(void **state)
     struct entity_write twice[2] = {write_to("u1"), write_to("u1")};
     twice[0].op = ENTITY_DELETE;
     twice[1].op = ENTITY_UNDELETE;
-    assert_refused(transact(twice, 2, ""), ENTITY_INVALID, "'u1' stands twice in one transaction");
-}
-
-static void a_repeated_key_gives_the_first_result(void **state)
-{
-    (void)state;
-    struct entity_write w = write_to("u1");
-    w.value = parse("{\"name\":\"a\"}");
-    assert_int_equal(transact(&w, 1, "key"), 0);
-    assert_int_equal(upsert("u1", "{\"name\":\"b\"}"), 0);
-    w.value = parse("{\"name\":\"something else\"}");
-    assert_int_equal(transact(&w, 1, "key"), 1);
-    assert_int_equal(done[0].version.from, 1000);
-    assert_string_equal(done[0].version.value.ptr, "{\"name\":\"a\"}");
-    assert_int_equal(versions_of("u1"), 2);
-    struct entity_write two[2] = {write_to("u1"), write_to("u2")};
-    two[0].op = two[1].op = ENTITY_DELETE;
-    assert_refused(transact(two, 2, "key"), ENTITY_INVALID,
-                   "the key 'key' was used for 1 writes, this is 2");
-    w.value = parse("{\"name\":7}"); /* what was refused may be tried again */
-    assert_true(transact(&w, 1, "other") < 0);
-    w.value = parse("{\"name\":\"c\"}");
-    assert_int_equal(transact(&w, 1, "other"), 0);
+    assert_refused(transact(twice, 2), ENTITY_INVALID, "'u1' stands twice in one transaction");
 }
 
 static void a_new_entity_can_be_insisted_on(void **state)
@@ -404,9 +378,9 @@ static void a_new_entity_can_be_insisted_on(void **state)
     struct entity_write w = write_to("u1");
     w.must_be_new = true;
     w.value = parse("{\"name\":\"a\"}");
-    assert_int_equal(transact(&w, 1, ""), 0);
+    assert_int_equal(transact(&w, 1), 0);
     w.value = parse("{\"name\":\"a\"}");
-    assert_refused(transact(&w, 1, ""), ENTITY_EXISTS, "'u1' exists already");
+    assert_refused(transact(&w, 1), ENTITY_EXISTS, "'u1' exists already");
 }
 
 /* ---- what is kept ---------------------------------------------------------------------------- */
@@ -429,7 +403,7 @@ static void history_can_be_left_out_limited_and_thinned(void **state)
             w.type_version = STR("1");
             w.value = parse(value);
             w.changed_by = i < 7 ? STR("[1]") : i % 2 ? STR("[2]") : STR("[3]");
-            assert_int_equal(transact(&w, 1, ""), 0);
+            assert_int_equal(transact(&w, 1), 0);
         }
         assert_int_equal(versions_of(types[t]), kept[t]);
         assert_current(types[t], 1360, "9");
@@ -444,7 +418,7 @@ static int64_t write_calm(const char *value, int64_t at, const char *who)
     w.type_version = STR("1");
     w.value = parse(value);
     w.changed_by = tidings_str(who);
-    assert_int_equal(transact(&w, 1, ""), 0);
+    assert_int_equal(transact(&w, 1), 0);
     return versions_of("calm");
 }
 
@@ -564,7 +538,6 @@ int main(void)
         CASE(an_entity_moves_to_the_newest_version_with_its_next_write),
         CASE(deleting_keeps_the_value_and_can_be_undone),
         CASE(a_transaction_happens_whole_and_at_one_instant),
-        CASE(a_repeated_key_gives_the_first_result),
         CASE(a_new_entity_can_be_insisted_on),
         CASE(debouncing_ends_so_long_after_the_first_write_it_took_in),
         CASE(what_took_a_place_leads_back_to_the_version_before),

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One who writes entities and another: keys under which something is done once, and what becomes of
+ * writes that meet what their writer may not know of.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "store/entities.h"
+
+static struct entities *e;
+static struct arena arena;
+static struct entity_problem problem;
+static struct entity_done done[4];
+static struct tidings_error err;
+static int64_t now;
+static const char *principal;
+static const char *hidden_id;    /* may not be known of; or NULL */
+static const char *hidden_label; /* type and version that may not be known of; or NULL */
+
+static struct json *parse(const char *text)
+{
+    struct json *root = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, &err), 0);
+    return root;
+}
+
+static void add_type(const char *name, const char *version)
+{
+    struct entity_type_spec spec = {
+        .name = tidings_str(name),
+        .version = tidings_str(version),
+        .description = STR(""),
+        .schema = parse("{\"properties\":{\"name\":{\"type\":\"string\"}}}"),
+    };
+    assert_int_equal(entities_begin(e, &err), 0);
+    assert_int_equal(entities_add_type(e, &spec, &err), 0);
+    assert_int_equal(entities_commit(e, &err), 0);
+    jv_unref(spec.schema);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    now = 1000;
+    principal = "p";
+    hidden_id = hidden_label = NULL;
+    arena_init(&arena, 64u << 20);
+    assert_int_equal(entities_open(entity_memory_create(NULL), &e, &err), 0);
+    add_type("User", "1");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    entities_close(e);
+    arena_deinit(&arena);
+    return 0;
+}
+
+static struct entity_write write_to(const char *id)
+{
+    return (struct entity_write){
+        .id = tidings_str(id),
+        .type = STR("User"),
+        .type_version = STR("1"),
+        .changed_by = STR("[]"),
+        .baseline = TIMELINE_NEVER,
+        .valid_from = TIMELINE_NEVER,
+    };
+}
+
+static bool may(void *user, enum entity_right right, const struct entity_type_row *type,
+                struct tidings_str id)
+{
+    char label[64];
+    (void)user;
+    (void)right;
+    (void)snprintf(label, sizeof label, "%.*s@%.*s", STR_ARG(type->name), STR_ARG(type->version));
+    return !(hidden_id && str_eq(id, tidings_str(hidden_id))) &&
+           !(hidden_label && strcmp(label, hidden_label) == 0);
+}
+
+/* Releases the values of the writes. */
+static int transact(struct entity_write *writes, size_t count, const char *key)
+{
+    char digest[ENTITY_DIGEST_TEXT];
+    assert_int_equal(entity_digest(writes, count, digest), 0);
+    const struct entity_transaction t = {
+        .writes = writes,
+        .count = count,
+        .key = tidings_str(key),
+        .now = now,
+        .principal = tidings_str(principal),
+        .digest = tidings_str(digest),
+        .may = may,
+    };
+    int rc = entities_begin(e, &err);
+    rc = rc == 0 ? entities_transact(e, &t, &arena, done, &problem, &err) : rc;
+    if (rc < 0) {
+        entities_rollback(e);
+    } else {
+        assert_int_equal(entities_commit(e, &err), 0);
+    }
+    for (size_t i = 0; i < count; i++) {
+        jv_unref(writes[i].value);
+        jv_unref(writes[i].patch);
+    }
+    return rc;
+}
+
+static void assert_refused(int rc, enum entity_reason reason, const char *sentence)
+{
+    assert_true(rc < 0);
+    assert_int_equal(problem.reason, reason);
+    assert_string_equal(err.text, sentence);
+}
+
+static bool count(void *user, const struct entity_version *version)
+{
+    (void)version;
+    ++*(int *)user;
+    return true;
+}
+
+static int versions_of(const char *id)
+{
+    int n = 0;
+    assert_int_equal(entities_history(e, tidings_str(id), TIMELINE_NEVER, count, &n, &err), 0);
+    return n;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+#define REUSED "the key 'key' was used for another request; repeat that one, or take another key"
+
+static int upsert(const char *id, const char *value, const char *key)
+{
+    struct entity_write w = write_to(id);
+    w.value = parse(value);
+    return transact(&w, 1, key);
+}
+
+static void a_repeated_key_gives_the_first_result(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
+    assert_int_equal(upsert("u1", "{\"name\":\"b\"}", ""), 0);
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
+    assert_int_equal(done[0].version.from, 1000);
+    assert_string_equal(done[0].version.value.ptr, "{\"name\":\"a\"}");
+    assert_int_equal(versions_of("u1"), 2);
+    /* What was refused may be tried again. */
+    assert_true(upsert("u1", "{\"name\":7}", "other") < 0);
+    assert_int_equal(upsert("u1", "{\"name\":\"c\"}", "other"), 0);
+}
+
+static void a_key_is_good_for_one_request(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
+    assert_refused(upsert("u1", "{\"name\":\"b\"}", "key"), ENTITY_KEY_REUSED, REUSED);
+    assert_refused(upsert("u2", "{\"name\":\"a\"}", "key"), ENTITY_KEY_REUSED, REUSED);
+    struct entity_write w = write_to("u1");
+    w.value = parse("{\"name\":\"a\"}");
+    w.must_be_new = true;
+    assert_refused(transact(&w, 1, "key"), ENTITY_KEY_REUSED, REUSED);
+    struct entity_write two[2] = {write_to("u1"), write_to("u2")};
+    two[0].op = two[1].op = ENTITY_DELETE;
+    assert_refused(transact(two, 2, "key"), ENTITY_KEY_REUSED, REUSED);
+    assert_int_equal(versions_of("u1"), 1);
+}
+
+static void a_key_belongs_to_whoever_used_it(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
+    principal = "q";
+    assert_int_equal(upsert("u2", "{\"name\":\"b\"}", "key"), 0);
+    assert_int_equal(versions_of("u2"), 1); /* stored, whoever used the key before */
+    principal = "p";
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
+}
+
+static void a_result_is_not_given_again_to_who_may_not_see_it_any_more(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
+    hidden_id = "u1";
+    assert_refused(upsert("u1", "{\"name\":\"a\"}", "key"), ENTITY_UNKNOWN,
+                   "there is no entity 'u1'");
+    hidden_id = "u2";
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
+}
+
+static void a_key_is_forgotten_after_a_day(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 0);
+    now += ENTITY_KEY_AGE_MS - 1;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", "key"), 1);
+    now++;
+    assert_int_equal(upsert("u1", "{\"name\":\"b\"}", "key"), 0);
+    assert_int_equal(upsert("u1", "{\"name\":\"b\"}", "key"), 1);
+}
+
+/* ---- what is hidden -------------------------------------------------------------------------- */
+
+static void what_is_hidden_is_not_there_but_its_id_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", ""), 0);
+    hidden_id = "u1";
+    assert_refused(upsert("u1", "{\"name\":\"a\"}", ""), ENTITY_TAKEN,
+                   "the id 'u1' cannot be used");
+    assert_int_equal(problem.current, TIMELINE_NEVER);
+    assert_int_equal(problem.type.len, 0);
+    struct entity_write w = write_to("u1");
+    w.op = ENTITY_DELETE;
+    assert_refused(transact(&w, 1, ""), ENTITY_UNKNOWN, "there is no entity 'u1'");
+    /* Mistakes come first, wherever they are. */
+    struct entity_write two[2] = {write_to("u1"), write_to("u2")};
+    two[0].value = parse("{}");
+    two[1].value = parse("{\"name\":1}");
+    assert_true(transact(two, 2, "") < 0);
+    assert_int_equal(problem.reason, ENTITY_BAD_VALUE);
+    assert_int_equal(problem.index, 1);
+    hidden_id = NULL;
+    assert_int_equal(versions_of("u1"), 1);
+}
+
+static void a_write_goes_to_the_newest_version_that_may_be_written(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("u1", "{\"name\":\"a\"}", ""), 0);
+    add_type("User", "2");
+    add_type("User", "3");
+    hidden_label = "User@3";
+    assert_int_equal(upsert("u1", "{\"name\":\"b\"}", ""), 0);
+    assert_true(str_eq(done[0].version.type_version, STR("2")));
+    /* Who may not write what it was does not take it away from there. */
+    hidden_label = NULL;
+    assert_int_equal(upsert("u2", "{\"name\":\"a\"}", ""), 0);
+    assert_true(str_eq(done[0].version.type_version, STR("1")));
+    hidden_label = "User@1";
+    struct entity_write w = write_to("u2");
+    w.type_version = STR("3");
+    w.value = parse("{}");
+    assert_refused(transact(&w, 1, ""), ENTITY_TAKEN, "the id 'u2' cannot be used");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_repeated_key_gives_the_first_result),
+        CASE(a_key_is_good_for_one_request),
+        CASE(a_key_belongs_to_whoever_used_it),
+        CASE(a_result_is_not_given_again_to_who_may_not_see_it_any_more),
+        CASE(a_key_is_forgotten_after_a_day),
+        CASE(what_is_hidden_is_not_there_but_its_id_is_taken),
+        CASE(a_write_goes_to_the_newest_version_that_may_be_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
