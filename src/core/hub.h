@@ -88,6 +88,9 @@ int hub_announce(struct hub *hub, const struct tidings_change *change, struct ti
 /* The same for what a store keeps: `position` is where it stands there. */
 int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
                       struct tidings_error *err);
+/* A change cannot be announced: every subscription is told once to look again. Any thread; needs no
+ * memory. */
+void hub_lose(struct hub *hub);
 /* Anything may have changed: every subscription is told once. */
 int hub_announce_everything(struct hub *hub, struct tidings_error *err);
 /* At most one notification per `ms` for what matches `uri`, on every worker. */

@@ -141,8 +141,7 @@ static void lost_drop(struct letter *letter)
     (void)letter; /* lies in the hub */
 }
 
-/* A change was refused: everybody is told once to look again. */
-static void lose(struct hub *hub)
+void hub_lose(struct hub *hub)
 {
     if (!__atomic_exchange_n(&hub->is_lost, true, __ATOMIC_SEQ_CST)) {
         hub->lost.deliver = lost_deliver;
@@ -173,7 +172,7 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
     if (!l) {
         __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
-        lose(hub);
+        hub_lose(hub);
         if (!fits) {
             limit_hit(&hub->book, LIMIT_ANNOUNCED);
         }

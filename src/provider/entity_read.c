@@ -444,7 +444,7 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
                 : done->created ? TIDINGS_CHANGE_CREATED
                                 : TIDINGS_CHANGE_UPDATED,
         .etag = timeline_text(v->from, etag),
-        .metadata = metadata.failed ? STR_EMPTY : buf_str(&metadata),
+        .metadata = buf_str(&metadata),
         .origin = origin,
         .modified_ms = v->from,
     };
@@ -454,7 +454,8 @@ bool entity_describe_change(const struct entity_done *done, struct tidings_str o
         change.kind = TIDINGS_CHANGE_MOVED;
         change.from = buf_str(&from);
     }
-    bool fits = !text.failed && !from.failed;
+    /* Without metadata those who ask for a parent would not hear of it. */
+    bool fits = !text.failed && !from.failed && !metadata.failed;
     if (fits) {
         fn(user, &change);
     }
@@ -481,8 +482,8 @@ void entity_announce(struct tidings_provider *p, const struct entity_done *done,
                      struct tidings_str origin)
 {
     struct telling t = {.provider = p, .position = done->position};
-    if (done->changed) {
-        (void)entity_describe_change(done, origin, tell, &t);
+    if (done->changed && !entity_describe_change(done, origin, tell, &t)) {
+        (void)keeper_tell(entity_keeper(p), NULL, 0); /* it is committed: everybody looks again */
     }
 }
 

@@ -343,6 +343,8 @@ static void written(void *user, int rc, const char *etag, const struct tidings_e
 {
     if (rc == TIDINGS_E_UNKNOWN) {
         tidings_write_explain(user, STR("{\"reason\":\"outcomeUnknown\"}"));
+    } else if (rc == TIDINGS_E_IO || rc == TIDINGS_E_FULL || rc == TIDINGS_E_NOMEM) {
+        tidings_write_explain(user, STR("{\"reason\":\"storage\"}"));
     }
     tidings_write_done(user, rc, tidings_str(etag), err);
 }

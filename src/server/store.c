@@ -112,6 +112,10 @@ static int rebuild(struct keeper_job *job, struct entities *e)
 
 static int tell(void *user, const struct tidings_change *change, uint64_t position)
 {
+    if (!change) {
+        hub_lose(user);
+        return 0;
+    }
     return hub_announce_kept(user, change, position, NULL);
 }
 

@@ -105,7 +105,7 @@ test('whether it was kept is not known while the disk does not sync, and nothing
     // Nothing more is attempted: this has certainly not happened.
     assert.equal((await store.put('b', 1)).reason, 'storage');
     const refused = await request(store.server, text);
-    assert.deepEqual([refused.status, refused.json.reason], [500, undefined]);
+    assert.deepEqual([refused.status, refused.json.reason], [500, 'storage']);
     store.faults.off();
     const published = await request(store.server, text);
     assert.equal(published.status, 201);

@@ -29,12 +29,17 @@
 
 static struct {
     long until_failure; /* 0: never */
+    bool is_lasting;    /* those after it fail too */
     bool has_failed;
     long live;
 } fail_alloc;
 
 static inline bool fail_alloc_is_due(void)
 {
+    if (__atomic_load_n(&fail_alloc.is_lasting, __ATOMIC_RELAXED) &&
+        __atomic_load_n(&fail_alloc.has_failed, __ATOMIC_ACQUIRE)) {
+        return true;
+    }
     if (__atomic_load_n(&fail_alloc.until_failure, __ATOMIC_RELAXED) > 0 &&
         __atomic_sub_fetch(&fail_alloc.until_failure, 1, __ATOMIC_RELAXED) == 0) {
         __atomic_store_n(&fail_alloc.has_failed, true, __ATOMIC_RELEASE);
@@ -69,13 +74,22 @@ static inline void fail_alloc_start(long n)
 {
     __atomic_store_n(&fail_alloc.until_failure, n, __ATOMIC_RELAXED);
     __atomic_store_n(&fail_alloc.has_failed, false, __ATOMIC_RELAXED);
+    __atomic_store_n(&fail_alloc.is_lasting, false, __ATOMIC_RELAXED);
     tidings_set_allocator(fail_alloc_alloc, fail_alloc_resize, fail_alloc_release);
+}
+
+/* The same, and all after it fail too, until fail_alloc_stop. */
+static inline void fail_alloc_start_lasting(long n)
+{
+    fail_alloc_start(n);
+    __atomic_store_n(&fail_alloc.is_lasting, true, __ATOMIC_RELAXED);
 }
 
 /* No more failures; still counts. Was the n-th allocation reached? */
 static inline bool fail_alloc_stop(void)
 {
     __atomic_store_n(&fail_alloc.until_failure, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&fail_alloc.is_lasting, false, __ATOMIC_RELAXED);
     return __atomic_load_n(&fail_alloc.has_failed, __ATOMIC_ACQUIRE);
 }
 

@@ -270,6 +270,64 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
     }
 }
 
+static int tell(void *user, const struct tidings_change *change, uint64_t position)
+{
+    if (!change) {
+        hub_lose(user);
+        return 0;
+    }
+    return hub_announce_kept(user, change, position, NULL);
+}
+
+/* A message about the entity, or one that says to look again. */
+static bool has_heard(const struct client *c)
+{
+    for (size_t i = 0; i < client_count(c, SAID_UPDATED); i++) {
+        const char *text = client_nth(c, SAID_UPDATED, i);
+        if (strstr(text, "dev.tidings/truncated") || strstr(text, "T@1/a\"")) {
+            return true;
+        }
+    }
+    return c->is_gone;
+}
+
+static bool is_acknowledged(void *user)
+{
+    return client_count(user, SAID_ACK) == 1;
+}
+
+static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **state)
+{
+    (void)state;
+    bool reached = true;
+    for (long n = 2; reached; n++) {
+        long before = fail_alloc_live();
+        begin_with_one();
+        keeper_on_change(keeper, tell, b.hub);
+        struct client *listener = client_http(&b);
+        client_modern(listener, "9", "subscriptions/listen",
+                      "\"notifications\":{\"resourceSubscriptions\":[\"entity:///T@1/\"]}");
+        bench_until(&b, is_acknowledged, listener);
+        (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
+        int code = over_http(PLAIN_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
+        send_errand(mount, 0);
+        reached = fail_alloc_stop();
+        bench_settle(&b);
+        bool is_there = over_http(PLAIN_READ, "/entity/T@1/a", "", "") == 0;
+        assert_true(is_there || code < 0);
+        if (is_there != has_heard(listener) && !listener->is_gone) {
+            fail_msg("allocation %ld: it is%s there, which was%s told", n / 2,
+                     is_there ? "" : " not", has_heard(listener) ? "" : " not");
+        }
+        client_free(listener);
+        bench_settle(&b);
+        assert_int_equal(b.core[0].outstanding, 0);
+        finish();
+        assert_int_equal(fail_alloc_live(), before);
+        assert_true(n < 10000);
+    }
+}
+
 /* ---- the disk -------------------------------------------------------------------------------- */
 
 static char directory[] = "/tmp/tidings-full-XXXXXX";
@@ -353,6 +411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tools_survive_any_failed_allocation),
         cmocka_unit_test(writes_over_http_survive_any_failed_allocation),
+        cmocka_unit_test(what_is_committed_is_told_or_owed_whatever_allocation_fails),
         cmocka_unit_test_setup_teardown(a_full_disk_is_said_reads_go_on_and_space_helps,
                                         served_begin, end_disk),
     };
