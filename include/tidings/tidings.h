@@ -12,6 +12,7 @@
  *     client.h       watch and read what another server has
  *     copy.h         keep a live copy of an entity of another server
  *     json.h         take apart what it says; merge patches
+ *     file.h         read small files that are obeyed: settings, secrets
  *
  * Since 0.1.
  */
@@ -21,6 +22,7 @@
 #include <tidings/call.h>
 #include <tidings/client.h>
 #include <tidings/copy.h>
+#include <tidings/file.h>
 #include <tidings/http.h>
 #include <tidings/json.h>
 #include <tidings/prompt.h>

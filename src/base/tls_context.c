@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/tls_private.h"
+#include "base/whole_file.h"
 
 #define FILE_MAX (1024 * 1024) /* bytes of a PEM file */
 #define NAMES_MAX 1000         /* names of one certificate that are looked at */
@@ -52,7 +53,8 @@ static int check_file(const char *path, const char *what, struct stat *st,
     if (st->st_size > FILE_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "%s '%s': larger than 1 MiB", what, path);
     }
-    return 0;
+    int rc = whole_file_check(st, TIDINGS_FILE_NAMED, err);
+    return rc < 0 ? error_wrap(err, rc, "%s '%s'", what, path) : 0;
 }
 
 static int load_certificate(SSL_CTX *ssl, const char *path, const struct tls_options *o,

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small file read whole.
+ * A small file read whole, whose content is obeyed: <tidings/file.h> says which are refused.
  */
 #ifndef BASE_WHOLE_FILE_H
 #define BASE_WHOLE_FILE_H
 
+#include <sys/stat.h>
+
+#include <tidings/file.h>
+
 #include "base/str.h"
 
 /* Append what is in `path`, which must be a regular file, also through links, of at most `max`
- * bytes. Errors begin with the path in quotes; what was appended before one is not taken back. */
+ * bytes, and which somebody named. Errors begin with the path in quotes; what was appended before
+ * one is not taken back. */
 int whole_file_read(const char *path, size_t max, struct buf *out, struct tidings_error *err);
+/* The same for a file that was found. */
+int whole_file_read_found(const char *path, size_t max, struct buf *out, struct tidings_error *err);
+
+/* May a file be obeyed? For those that others read: libraries that want a path. */
+int whole_file_check(const struct stat *st, enum tidings_file_from from, struct tidings_error *err);
 
 #endif

@@ -102,8 +102,8 @@ const struct command command_servers = {
         "                                   the one with .git, or your home\n\n"
         "They hold {\"mcpServers\": {NAME: …}} or {\"servers\": {NAME: …}}, each with 'command', "
         "'args',\n'env', 'cwd', or with 'url', 'headers'. ${VAR}, ${VAR:-text} and ${env:VAR} are "
-        "replaced.\nYour own names win. Nothing is launched but what you name; files of other "
-        "users are not read.\n\n"
+        "replaced.\nYour own names win. Nothing is launched but what you name; files of "
+        "others,\nor that others can write, are not used.\n\n"
         "--quiet prints the names alone, for scripts: those of letters, digits, '.', '_' and '-'.\n"
         "--json prints one object per line: name, url or command, file.\n",
     .run = run,

@@ -2,14 +2,12 @@
 #include "target.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <tidings/client.h>
+#include <tidings/file.h>
 
 #include "output.h"
 #include "process.h"
@@ -18,57 +16,15 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The whole file, freed with free. NULL with `err`; TIDINGS_E_NOTFOUND: it is not there. */
-static char *read_whole(const char *path, size_t max, size_t *ret_len, struct stat *ret_stat,
-                        struct tidings_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char *text = NULL;
-    size_t len = 0;
-    if (fd < 0 || fstat(fd, ret_stat) < 0) {
-        bool is_absent = errno == ENOENT || errno == ENOTDIR;
-        tidings_fail(err, is_absent ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
-                     strerror(errno));
-        goto done;
-    }
-    text = malloc(max + 2);
-    if (!text) {
-        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        goto done;
-    }
-    ssize_t n = 1;
-    while (n > 0 && len <= max) {
-        n = read(fd, text + len, max + 1 - len);
-        if (n < 0 && errno == EINTR) {
-            n = 1;
-        } else if (n > 0) {
-            len += (size_t)n;
-        }
-    }
-    if (n < 0 || len > max) {
-        tidings_fail(err, n < 0 ? TIDINGS_E_IO : TIDINGS_E_LIMIT, "%.160s: %s", path,
-                     n < 0 ? strerror(errno) : "the file is too large");
-        free(text);
-        text = NULL;
-        goto done;
-    }
-    text[len] = '\0';
-    *ret_len = len;
-done:
-    if (fd >= 0) {
-        close(fd);
-    }
-    return text;
-}
-
 /* Called for each file of names that may be used, the first that wins first. Not 0: no more. */
 typedef int (*file_fn)(void *user, const struct servers_context *context, struct tidings_str file);
 
 struct looking {
-    const char *command; /* for messages; NULL: none */
+    const char *command; /* for messages */
     file_fn fn;
     void *user;
-    bool is_project; /* the file at hand is not the user's own */
+    struct tidings_error *err; /* for what is wrong with the user's own file; NULL: it is told */
+    bool is_project;           /* the file at hand is not the user's own */
 };
 
 static const char *environment(const char *name)
@@ -76,29 +32,27 @@ static const char *environment(const char *name)
     return getenv(name);
 }
 
+/* What cannot be used is told and passed over, but for the user's own: going on would have another
+ * file answer for a name that is in it. */
 static int look_at(struct looking *l, const char *path, const char *folder)
 {
     struct servers_context context = {path, folder, environment};
     struct tidings_error err = {0};
-    struct stat st;
     size_t len = 0;
-    char *text = read_whole(path, SERVERS_FILE_MAX, &len, &st, &err);
-    if (!text && err.code != TIDINGS_E_NOTFOUND && l->command) {
-        fprintf(stderr, "tidings %s: %s\n", l->command, err.text);
-    }
-    if (!text) {
+    char *text = tidings_file_read(path, TIDINGS_FILE_FOUND, SERVERS_FILE_MAX, &len, &err);
+    if (!text && err.code == TIDINGS_E_NOTFOUND) {
         return 0;
     }
-    int rc = 0;
-    if (l->is_project && st.st_uid != getuid() && st.st_uid != 0) {
-        if (l->command) {
-            fprintf(stderr, "tidings %s: %.200s belongs to another user and is not used\n",
-                    l->command, path);
-        }
-    } else {
-        rc = l->fn(l->user, &context, tidings_strn(text, len));
+    if (!text && l->err && !l->is_project) {
+        *l->err = err;
+        return err.code;
     }
-    free(text);
+    if (!text) {
+        fprintf(stderr, "tidings %s: not used: %s\n", l->command, err.text);
+        return 0;
+    }
+    int rc = l->fn(l->user, &context, tidings_strn(text, len));
+    tidings_free(text);
     return rc;
 }
 
@@ -199,7 +153,7 @@ static int resolve(const struct cli *cli, const char *text, struct target *targe
                    struct tidings_error *err)
 {
     struct naming n = {.cli = cli, .name = text, .target = target, .err = err};
-    struct looking l = {.command = cli->command->name, .fn = find_name, .user = &n};
+    struct looking l = {.command = cli->command->name, .fn = find_name, .user = &n, .err = err};
     n.looking = &l;
     if (!is_name(text)) {
         size_t size = strlen(text) + 1;
@@ -256,9 +210,8 @@ static char token_read[TOKEN_MAX + 1];
 
 static int read_token(const char *path, struct tidings_error *err)
 {
-    struct stat st;
     size_t len = 0;
-    char *text = read_whole(path, TOKEN_MAX, &len, &st, err);
+    char *text = tidings_file_read(path, TIDINGS_FILE_NAMED, TOKEN_MAX, &len, err);
     if (!text) {
         return err->code;
     }
@@ -269,7 +222,7 @@ static int read_token(const char *path, struct tidings_error *err)
         memcpy(token_read, text, len + 1);
     }
     explicit_bzero(text, len);
-    free(text);
+    tidings_free(text);
     return len > 0 ? 0
                    : tidings_fail(err, TIDINGS_E_INVALID, "%.160s: there is no token in it", path);
 }

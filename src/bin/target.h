@@ -8,8 +8,8 @@
  *                                                                  of its repository or the home
  *
  * A project's file can have any command run: it is looked at only for a name that was given, never
- * takes the place of a name of the user's own, is passed over when it belongs to another user, and
- * what is launched because of it is said.
+ * takes the place of a name of the user's own, is passed over when somebody else may have written
+ * it (<tidings/file.h>), and what is launched because of it is said.
  */
 #ifndef BIN_TARGET_H
 #define BIN_TARGET_H

@@ -20,6 +20,7 @@
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
+#include <tidings/file.h>
 #include <tidings/provider.h>
 
 #include "base/str.h"
@@ -158,10 +159,12 @@ int config_set(struct config *c, const char *name, const char *value, enum confi
 int config_add_dir(struct config *c, const char *dir, enum config_source source,
                    struct tidings_error *err);
 
-/* Read a JSON file; // and block comments are allowed. Relative directories in it are meant from
+/* Read a JSON file; // and block comments are allowed. Who may have written it: <tidings/file.h>,
+ * TIDINGS_E_DENIED otherwise. Relative directories in it are meant from
  * the folder of the file. TIDINGS_E_NOTFOUND when it does not exist; on another failure some of its
  * values may already have been taken: do not go on with this config. */
-int config_load_file(struct config *c, const char *path, struct tidings_error *err);
+int config_load_file(struct config *c, const char *path, enum tidings_file_from from,
+                     struct tidings_error *err);
 
 /* The same from memory; `path` is what errors call it. */
 int config_load_text(struct config *c, const char *path, struct tidings_str text,

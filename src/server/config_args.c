@@ -154,20 +154,23 @@ static int load_named_file(const struct args *a, char *const *environment,
 {
     const char *variable = environment_find(environment, STR("TIDINGS_CONFIG"));
     if (a->file) {
-        int rc = config_load_file(a->config, a->file, err);
+        int rc = config_load_file(a->config, a->file, TIDINGS_FILE_NAMED, err);
         return rc == TIDINGS_E_NOTFOUND ? error_wrap(err, rc, "--config") : rc;
     }
     if (a->no_file) {
         return 0;
     }
     if (variable) {
-        int rc = config_load_file(a->config, variable, err);
+        int rc = config_load_file(a->config, variable, TIDINGS_FILE_NAMED, err);
         return rc == TIDINGS_E_NOTFOUND ? error_wrap(err, rc, "TIDINGS_CONFIG") : rc;
     }
     struct tidings_error why = {0};
-    int rc = config_load_file(a->config, CONFIG_FILE_NAME, &why);
+    int rc = config_load_file(a->config, CONFIG_FILE_NAME, TIDINGS_FILE_FOUND, &why);
     if (rc == TIDINGS_E_NOTFOUND && !a->config->file) {
         return 0;
+    }
+    if (rc == TIDINGS_E_DENIED && !a->config->file) { /* going on would be another server */
+        error_wrap(&why, rc, "found here, but not named by --config (--no-config reads none)");
     }
     if (rc < 0 && err) {
         *err = why;

@@ -514,11 +514,13 @@ fail_copy:
     return rc;
 }
 
-int config_load_file(struct config *c, const char *path, struct tidings_error *err)
+int config_load_file(struct config *c, const char *path, enum tidings_file_from from,
+                     struct tidings_error *err)
 {
     struct buf text;
     buf_init(&text, CONFIG_FILE_MAX + 8192);
-    int rc = whole_file_read(path, CONFIG_FILE_MAX, &text, err);
+    int rc = from == TIDINGS_FILE_NAMED ? whole_file_read(path, CONFIG_FILE_MAX, &text, err)
+                                        : whole_file_read_found(path, CONFIG_FILE_MAX, &text, err);
     if (rc == 0) {
         rc = config_load_text(c, path, buf_str(&text), err);
     }

@@ -4,9 +4,12 @@
  * the way back. The built-in providers are listed here. What fails half-way leaves nothing behind:
  * the server may be configured otherwise and started again.
  */
+#include <limits.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "server/access.h"
 #include "server/builtin.h"
@@ -262,10 +265,20 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     return rc;
 }
 
+/* Whoever looks for the reason of a setting should not have to guess which file was read. */
+static void log_settings(const struct config *c)
+{
+    char path[PATH_MAX];
+    if (c->file) {
+        log_info("settings", "file=\"%s\"", realpath(c->file, path) ? path : c->file);
+    }
+}
+
 int server_prepare(struct tidings_server *s, bool is_stepped, struct tidings_error *err)
 {
     struct tidings_error why = {0, ""};
     struct catalog *before = hub_catalog(s->hub);
+    log_settings(&s->config);
     int rc = prepare(s, is_stepped, &why);
     if (rc < 0) {
         if (err) {

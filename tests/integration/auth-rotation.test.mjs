@@ -195,7 +195,7 @@ test('a watch that begins with a bad token, or none in the file, fails at once',
     const watching = ['watch', '--token-file', held.path, server.url, server.uri('')];
     await bad(t, 77, /wants a good token \(HTTP 401\); the token is not known here[^]*--token-file/, watching);
     fs.rmSync(held.path);
-    await bad(t, 66, /token: No such file/, watching);
+    await bad(t, 66, /token': No such file/, watching);
 });
 
 test('a refusal says what is lacking and where it is to be had', async (t) => {

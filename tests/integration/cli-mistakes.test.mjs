@@ -43,8 +43,8 @@ test('what fails on this side is not blamed on the server', async (t) => {
     const [file, dir] = [server.tree.at('a.txt'), server.tree.path];
     const uri = server.uri('a.txt');
     const mistakes = [
-        [66, /\/no\/such: No such file/, ['read', server.url, uri, '--token-file', '/no/such']],
-        [74, /Is a directory/, ['read', server.url, uri, '--token-file', dir]],
+        [66, /'\/no\/such': No such file/, ['read', server.url, uri, '--token-file', '/no/such']],
+        [64, /not a regular file/, ['read', server.url, uri, '--token-file', dir]],
         [64, /'Name: value', not 'nonsense'/, ['read', server.url, uri, '-H', 'nonsense']],
         [74, /Is a directory/, ['publish', server.url, 'app:///x', dir]],
         [74, /Is a directory/, ['call', server.url, 'publish', '--args', `@${dir}`]],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files read whole: bounded, and nothing but files.
+ * Files read whole: bounded, nothing but files, and none that a stranger may have written.
  */
 #include "base/whole_file.h"
 
@@ -70,12 +70,90 @@ static void what_is_no_file_is_refused(void **state)
     buf_deinit(&out);
 }
 
+/* 0, or the code; `says` must be in the sentence. */
+static int read_as(enum tidings_file_from from, const char *name, const char *says)
+{
+    struct tidings_error err = {0, ""};
+    size_t len = 0;
+    char *text = tidings_file_read(name, from, 20000, &len, &err);
+    if (text) {
+        assert_int_equal(len, 10000);
+        assert_int_equal(text[len], '\0');
+        tidings_free(text);
+        return 0;
+    }
+    if (!strstr(err.text, says) || !strstr(err.text, name)) {
+        fail_msg("'%s' does not say '%s'", err.text, says);
+    }
+    return err.code;
+}
+
+static void what_everybody_can_write_is_refused(void **state)
+{
+    (void)state;
+    struct buf out;
+    struct tidings_error err = {0, ""};
+    buf_init(&out, 20000);
+    assert_int_equal(chmod(path, 0602), 0);
+    assert_int_equal(whole_file_read(path, 10000, &out, &err), TIDINGS_E_DENIED);
+    assert_int_equal(whole_file_read_found(path, 10000, &out, &err), TIDINGS_E_DENIED);
+    assert_int_equal(out.len, 0);
+    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, "everybody can write it (mode 0602)"),
+                     TIDINGS_E_DENIED);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, ""), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, ""), 0);
+    buf_deinit(&out);
+}
+
+static void what_was_found_must_be_ones_own(void **state)
+{
+    (void)state;
+    char link[80];
+    if (geteuid() != 0) {
+        skip();
+    }
+    snprintf(link, sizeof(link), "%s.link", path);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, link, ""), 0);
+    assert_int_equal(lchown(link, 65534, 65534), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, link, "belongs to another user (number 65534)"),
+                     TIDINGS_E_DENIED);
+    assert_int_equal(unlink(link), 0);
+
+    assert_int_equal(chown(path, 65534, 65534), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, "belongs to another user (number 65534)"),
+                     TIDINGS_E_DENIED);
+    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, ""), 0);
+    assert_int_equal(chown(path, 0, 0), 0);
+}
+
+static void a_group_can_be_somebody_else(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    assert_int_equal(chmod(path, 0664), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, ""), 0); /* the owner's own */
+    assert_int_equal(chown(path, 0, 50), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, "its group (number 50) can write it"),
+                     TIDINGS_E_DENIED);
+    assert_int_equal(read_as(TIDINGS_FILE_NAMED, path, ""), 0);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(read_as(TIDINGS_FILE_FOUND, path, ""), 0);
+    assert_int_equal(chown(path, 0, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_is_read_whole),
         cmocka_unit_test(one_byte_too_many_is_refused),
         cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(what_everybody_can_write_is_refused),
+        cmocka_unit_test(what_was_found_must_be_ones_own),
+        cmocka_unit_test(a_group_can_be_somebody_else),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
