@@ -117,6 +117,10 @@ TIDINGS_API int tidings_provider_changed(struct tidings_provider *provider,
                                          const struct tidings_change *change,
                                          struct tidings_error *err);
 
+/* Changes below the mount may have been missed, nobody knows which: every subscription that may
+ * cover some of it is told to look again (`truncated`). Thread-safe; never blocks. */
+TIDINGS_API void tidings_provider_missed(struct tidings_provider *provider);
+
 /* Call `fn` every `ms` milliseconds, on the hub thread, from now on until close; replaces what was
  * asked for before, 0 ends it. For providers that have to look, without a thread of their own:
  * begin with the first watch, end with the last unwatch. `fn` must not block. On the hub thread

@@ -168,8 +168,8 @@ static const struct {
     {ELOOP, TIDINGS_E_DENIED},
     {ENOMEM, TIDINGS_E_NOMEM},
     {ENOBUFS, TIDINGS_E_NOMEM},
-    {EMFILE, TIDINGS_E_LIMIT},
-    {ENFILE, TIDINGS_E_LIMIT},
+    {EMFILE, TIDINGS_E_BUSY}, /* it passes: not a limit that the request ran into */
+    {ENFILE, TIDINGS_E_BUSY},
     {ENOSPC, TIDINGS_E_FULL},
     {EDQUOT, TIDINGS_E_FULL},
     {EFBIG, TIDINGS_E_LIMIT},

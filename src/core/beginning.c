@@ -38,11 +38,12 @@ static void offer_missed(void *user, struct match_node *node)
 }
 
 /* Those that wait for this answer. `everything` or lost history: told to look again. */
-static void owe_waiting(struct listen *listen, const struct missed *m, uint64_t seq)
+static void owe_waiting(struct listen *listen, const struct missed *m, struct tidings_str scope,
+                        uint64_t seq)
 {
     list_each (it, next, &listen->subs) {
         struct sub *sub = list_entry(it, struct sub, link);
-        if (sub->catching_up && sub->catchup == m && seq > sub->since) {
+        if (sub->catching_up && sub->catchup == m && seq > sub->since && sub_concerns(sub, scope)) {
             peer_owe_truncated(listen->peer, sub, sub->since + 1);
         }
     }
@@ -56,7 +57,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
         const struct change *change = c->changes[i].change;
         struct finder f = {.missed = m, .row = &c->changes[i]};
         if (change->everything) {
-            owe_waiting(listen, m, change->seq);
+            owe_waiting(listen, m, change_scope(change), change->seq);
         } else if (change->lists == 0) {
             match_find(&core->match, change->uri, offer_missed, &f);
             core_find_covered(core, change->uri, offer_missed, &f);
@@ -88,7 +89,7 @@ static void missed_arrived(struct hub_catchup *c, struct core *core)
     struct missed *m = c->user;
     struct listen *listen = m->pending.listen;
     if (listen && c->truncated) {
-        owe_waiting(listen, m, UINT64_MAX);
+        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
     } else if (listen) {
         replay_missed(listen, m, c);
     }
@@ -138,7 +139,7 @@ static void ask_log(struct listen *listen)
     if (since == UINT64_MAX) {
         missed_end(m, 0);
     } else if (!hub_catchup(peer->core, since, missed_arrived, m)) {
-        owe_waiting(listen, m, UINT64_MAX);
+        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
         missed_end(m, 0);
     }
 }

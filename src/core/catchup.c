@@ -28,7 +28,7 @@ static void offer_if_ours(void *user, struct match_node *node)
 void peer_resync(struct peer *peer)
 {
     bool is_legacy = false;
-    peer_owe_all(peer, 1);
+    peer_owe_all(peer, STR_EMPTY, 1);
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_len == 0;
@@ -74,7 +74,7 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             continue;
         }
         if (change->everything) {
-            peer_owe_all(peer, change->seq);
+            peer_owe_all(peer, change_scope(change), change->seq);
             continue;
         }
         struct finder f = {.peer = peer, .row = &c->changes[i], .since = c->since};

@@ -327,13 +327,13 @@ static void offer(void *user, struct match_node *node)
     }
 }
 
-/* Anything may have changed: each subscription is told to look again. */
-static void offer_everything(struct core *core)
+/* Anything below `scope` may have changed: each subscription there is told to look again. */
+static void offer_everything(struct core *core, struct tidings_str scope)
 {
     list_each (pit, pnext, &core->peers) {
         struct peer *peer = list_entry(pit, struct peer, link);
         if (peer->sink && !peer->catchup) {
-            peer_owe_all(peer, core->last_seq);
+            peer_owe_all(peer, scope, core->last_seq);
         }
     }
 }
@@ -396,7 +396,7 @@ void core_on_change(struct core *core, const struct change *change)
     if (change->lists != 0) {
         lists_offer(core, change->lists);
     } else if (change->everything) {
-        offer_everything(core);
+        offer_everything(core, change_scope(change));
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
         match_find(&core->match, change->uri, offer, shared);

@@ -93,6 +93,9 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
 void hub_lose(struct hub *hub);
 /* Anything may have changed: every subscription is told once. */
 int hub_announce_everything(struct hub *hub, struct tidings_error *err);
+/* The same of what lies below `prefix`, to those whose subscriptions may cover some of it; without
+ * memory to all of them. */
+void hub_announce_missed(struct hub *hub, struct tidings_str prefix);
 /* At most one notification per `ms` for what matches `uri`, on every worker. */
 int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err);
 /* Register or remove, and wait until it is done (at once before threads start and on the hub's own

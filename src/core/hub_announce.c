@@ -56,21 +56,13 @@ static void tell(struct hub *hub, struct core *core, const struct change *change
     mailbox_send(core->mailbox, &l->letter);
 }
 
-/* Number a change, keep it, tell the workers. `change` NULL: `notice`. `position`: in the store. */
-static void publish(struct hub *hub, const struct tidings_change *change, uint64_t position,
-                    enum change_notice notice)
+/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it. */
+static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct tidings_str uri)
 {
     struct changelog *log = hub->log;
-    uint64_t seq = log->ops->next(log), epoch = log->ops->epoch(log);
-    struct change *c =
-        change ? change_create(change, epoch, seq) : change_create_notice(notice, epoch, seq);
-    if (c) {
-        c->position = position;
-    }
     if (!c) {
         log->ops->lost(log, seq);
-        log_error("change lost", "reason=\"out of memory\" uri=%.*s",
-                  change ? (int)change->uri.len : 0, change ? change->uri.ptr : "");
+        log_error("change lost", "reason=\"out of memory\" uri=%.*s", STR_ARG(uri));
     } else if (log->ops->append(log, c) < 0) {
         log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
     }
@@ -84,9 +76,21 @@ static void publish(struct hub *hub, const struct tidings_change *change, uint64
     change_unref(c);
 }
 
+/* Number a change, keep it, tell the workers. `position`: in the store. */
+static void publish(struct hub *hub, const struct tidings_change *change, uint64_t position)
+{
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    struct change *c = change_create(change, epoch, seq);
+    if (c) {
+        c->position = position;
+    }
+    publish_made(hub, c, seq, change->uri);
+}
+
 void hub_publish(struct hub *hub, enum change_notice notice)
 {
-    publish(hub, NULL, 0, notice);
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_notice(notice, epoch, seq), seq, STR_EMPTY);
 }
 
 /* ---- announcements --------------------------------------------------------------------------- */
@@ -117,10 +121,10 @@ static void announce_deliver(struct letter *letter, void *owner)
             .metadata = l->change.metadata,
             .origin = l->change.origin,
         };
-        publish(hub, &gone, l->position > 0 ? l->position - 1 : 0, CHANGE_LIST);
+        publish(hub, &gone, l->position > 0 ? l->position - 1 : 0);
         l->change.kind = TIDINGS_CHANGE_CREATED;
     }
-    publish(hub, &l->change, l->position, CHANGE_LIST);
+    publish(hub, &l->change, l->position);
     if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
         hub_list_changed(hub, CHANGE_LIST);
     }
@@ -195,6 +199,41 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     }
     mailbox_send(hub->mailbox, &l->letter);
     return 0;
+}
+
+struct missed_letter {
+    struct letter letter;
+    size_t len;
+    char prefix[];
+};
+
+static void missed_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct missed_letter *l = list_entry(letter, struct missed_letter, letter);
+    struct tidings_str prefix = {l->prefix, l->len};
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_missed(prefix, epoch, seq), seq, prefix);
+    mem_free(l);
+}
+
+static void missed_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct missed_letter, letter));
+}
+
+void hub_announce_missed(struct hub *hub, struct tidings_str prefix)
+{
+    struct missed_letter *l = mem_zalloc(sizeof(*l) + prefix.len);
+    if (!l) {
+        lose(hub);
+        return;
+    }
+    l->letter.deliver = missed_deliver;
+    l->letter.drop = missed_drop;
+    l->len = prefix.len;
+    memcpy(l->prefix, prefix.ptr, prefix.len);
+    mailbox_send(hub->mailbox, &l->letter);
 }
 
 static void everything_deliver(struct letter *letter, void *owner)

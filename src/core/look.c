@@ -77,11 +77,11 @@ static void lose(struct look *look, struct sub *sub)
 }
 
 /* Those that do not know what a change with this number may have been. */
-static void lose_all(struct look *look, uint64_t seq)
+static void lose_all(struct look *look, struct tidings_str scope, uint64_t seq)
 {
     list_each (it, next, &listen_of(look)->subs) {
         struct sub *sub = list_entry(it, struct sub, link);
-        if (seq > sub->since) {
+        if (seq > sub->since && sub_concerns(sub, scope)) {
             lose(look, sub);
         }
     }
@@ -116,7 +116,7 @@ static bool take_row(struct look *look, const struct changelog_row *row)
     const struct change *change = row->change;
     const struct sub *sub = change->everything || change->lists ? NULL : find_sub(look, row);
     if (change->everything) {
-        lose_all(look, change->seq);
+        lose_all(look, change_scope(change), change->seq);
     }
     if (!sub) {
         return true;
@@ -186,7 +186,7 @@ static void arrived(struct hub_catchup *c, struct core *core)
     if (look) {
         look->catchup = NULL;
         if (c->truncated) {
-            lose_all(look, UINT64_MAX);
+            lose_all(look, STR_EMPTY, UINT64_MAX);
             look->upto = c->seq;
         } else {
             taken = take_rows(look, c);

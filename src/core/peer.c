@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "core/channel.h"
 #include "core/hub.h"
+#include "core/provider.h"
 #include "store/change.h"
 
 /* Beyond this much unsent, changes wait (and merge) in the outbox instead of the send buffer. */
@@ -254,7 +255,14 @@ static void collapse(struct peer *peer)
     }
 }
 
-void peer_owe_all(struct peer *peer, uint64_t seq)
+bool sub_concerns(const struct sub *sub, struct tidings_str scope)
+{
+    struct tidings_str own = match_kind_beginning(sub->kind, sub_uri(sub));
+    const struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
+    return str_starts(own, scope) || str_starts(scope, own) || (p && str_eq(p->prefix, scope));
+}
+
+void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq)
 {
     list_each (lit, lnext, &peer->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
@@ -264,7 +272,7 @@ void peer_owe_all(struct peer *peer, uint64_t seq)
         }
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
-            if (seq == 1 || seq > sub->since) {
+            if ((seq == 1 || seq > sub->since) && sub_concerns(sub, scope)) {
                 peer_owe_truncated(peer, sub, seq);
             }
         }

@@ -211,8 +211,10 @@ void peer_mark_dirty(struct peer *peer);
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
 /* … of those lists that `listen` wants to hear of. */
 void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq);
-void peer_owe(struct peer *peer, uint64_t seq);     /* the cursor stays below `seq` */
-void peer_owe_all(struct peer *peer, uint64_t seq); /* every subscription */
+void peer_owe(struct peer *peer, uint64_t seq); /* the cursor stays below `seq` */
+/* Every subscription that may cover something below `scope`; empty: every one. */
+void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq);
+bool sub_concerns(const struct sub *sub, struct tidings_str scope);
 /* `sub` is not evaluated any more: tell its client. */
 void peer_owe_suspended(struct peer *peer, struct sub *sub);
 /* The period of `sub` ended: what was held goes to the outbox. */

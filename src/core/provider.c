@@ -32,6 +32,11 @@ int tidings_provider_changed(struct tidings_provider *p, const struct tidings_ch
     return hub_announce(p->hub, change, err);
 }
 
+void tidings_provider_missed(struct tidings_provider *p)
+{
+    hub_announce_missed(p->hub, p->prefix);
+}
+
 /* The bytes of a table by its `abi`: each version of TIDINGS_PROVIDER_ABI adds a row, and the row
  * before it becomes the offset of the first field that it did not have. */
 static const size_t table_bytes[] = {0, sizeof(struct tidings_provider_ops)};

@@ -76,7 +76,7 @@ static void run_pooled(void *memory)
     struct complete_job *job = memory;
     job->rc = 1;
     int rc = file_each_name(job->f, buf_str(&job->path), suggest, job, NULL);
-    if (rc == TIDINGS_E_NOMEM) {
+    if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_BUSY) {
         job->rc = rc;
     } /* otherwise what is no directory, or cannot be read, has nothing to suggest */
     finish(job, job->rc < 0 ? job->rc : 0, NULL);

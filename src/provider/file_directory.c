@@ -106,7 +106,7 @@ static int give_subdirectory(struct directory *parent, struct tidings_str path,
     if (rc == 0) {
         parent->room -= d.text.len;
         rc = give_names(&d, look, err);
-    } else if (rc != TIDINGS_E_NOMEM) {
+    } else if (rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_BUSY) {
         rc = 0;
     }
     directory_deinit(&d);
@@ -116,7 +116,10 @@ static int give_subdirectory(struct directory *parent, struct tidings_str path,
 static int give_file(struct directory *d, struct tidings_str path, struct tidings_str uri,
                      struct file_look *look, struct tidings_error *err)
 {
-    int fd = file_open_looked(&d->f->root, path.ptr, uri, look, NULL);
+    int fd = file_open_looked(&d->f->root, path.ptr, uri, look, err);
+    if (fd == TIDINGS_E_BUSY || fd == TIDINGS_E_NOMEM) {
+        return fd;
+    }
     if (fd < 0 || (size_t)look->st.st_size > d->room) {
         if (fd >= 0) {
             close(fd);
@@ -146,7 +149,7 @@ static int give_child(struct directory *d, const char *record, struct tidings_er
 {
     struct file_look look;
     struct buf path, uri;
-    int rc = 0;
+    int rc = 0, looked = 0;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&uri, d->f->root.prefix_len + FILE_MAX_ENCODED);
     buf_puts(&path, d->path);
@@ -159,12 +162,15 @@ static int give_child(struct directory *d, const char *record, struct tidings_er
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     } else if (!path.failed && !uri.failed &&
                tidings_read_wants(d->read, buf_str(&uri), STR_EMPTY) &&
-               file_look(&d->f->root, path.ptr, &look) == 0) {
+               (looked = file_look(&d->f->root, path.ptr, &look)) == 0) {
         if (file_kind(&look) == FILE_DIRECTORY && record[0] == 'd') {
             rc = give_subdirectory(d, buf_str(&path), &look, err);
         } else if (file_kind(&look) == FILE_REGULAR && record[0] == 'f') {
             rc = give_file(d, buf_str(&path), buf_str(&uri), &look, err);
         }
+    }
+    if (file_is_short(looked)) {
+        rc = file_refuse(err, looked, buf_str(&uri));
     }
     buf_deinit(&path);
     buf_deinit(&uri);

@@ -265,6 +265,8 @@ static void move_begin(struct file_watch *w, const struct inotify_event *e, stru
         w->move.cookie = e->cookie;
         w->move.is_directory = (e->mask & IN_ISDIR) != 0;
         w->move.due_ms = clock_monotonic_ms() + (uint64_t)w->settings->quiet_ms;
+    } else {
+        file_owed_add(w, TIDINGS_E_NOMEM);
     }
 }
 
@@ -349,6 +351,8 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
         } else {
             on_file_event(w, e, node, buf_str(&path));
         }
+    } else if (path.failed == TIDINGS_E_NOMEM) {
+        file_owed_add(w, TIDINGS_E_NOMEM);
     }
     buf_deinit(&path);
 }
@@ -376,27 +380,33 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
         pending_clear(w);
         file_scope_rescan(w);
     }
-    if (w->failed && !loop_timer_is_running(w->poll_timer)) {
-        loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
-                         (uint64_t)w->settings->poll_ms);
-    }
     schedule(w);
+}
+
+int file_event_open(struct file_watch *w, struct tidings_error *err)
+{
+    w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (w->inotify < 0) {
+        w->inotify_errno = errno;
+        return 0;
+    }
+    w->inotify_poll = loop_poll_open(w->actor.loop, w->inotify, on_inotify, w, err);
+    if (!w->inotify_poll || loop_poll_want(w->inotify_poll, LOOP_READ) < 0) {
+        loop_poll_close(w->inotify_poll);
+        w->inotify_poll = NULL;
+        close(w->inotify);
+        w->inotify = -1;
+        w->inotify_errno = ENOMEM;
+        return TIDINGS_E_NOMEM;
+    }
+    return 0;
 }
 
 int file_event_init(struct file_watch *w, struct tidings_error *err)
 {
     w->quiet_timer = loop_timer_open(w->actor.loop, on_quiet, w);
-    if (!w->quiet_timer) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    if (w->inotify < 0) {
-        return 0;
-    }
-    w->inotify_poll = loop_poll_open(w->actor.loop, w->inotify, on_inotify, w, err);
-    if (!w->inotify_poll) {
-        return TIDINGS_E_NOMEM;
-    }
-    return loop_poll_want(w->inotify_poll, LOOP_READ);
+    return w->quiet_timer ? file_event_open(w, err)
+                          : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 void file_event_deinit(struct file_watch *w)

@@ -181,19 +181,22 @@ struct record {
     char name[];
 };
 
-/* Is it something we serve, and what? Most file systems say without a stat. */
-static bool classify(const struct file_root *root, int dir, const struct record *r,
-                     const char *path, struct name *ret)
+/* Is it something we serve (1), and what? Most file systems say without a stat. */
+static int classify(const struct file_root *root, int dir, const struct record *r, const char *path,
+                    struct name *ret)
 {
     *ret = (struct name){0};
     if (r->type == DT_REG || r->type == DT_DIR) {
         ret->is_directory = r->type == DT_DIR;
-        return true;
+        return 1;
     }
     struct file_look look;
-    if ((r->type != DT_LNK && r->type != DT_UNKNOWN) ||
-        file_look_in(root, dir, r->name, path, &look) < 0) {
-        return false;
+    if (r->type != DT_LNK && r->type != DT_UNKNOWN) {
+        return 0;
+    }
+    int rc = file_look_in(root, dir, r->name, path, &look);
+    if (rc < 0) {
+        return file_is_short(rc) ? error_code_from_errno(-rc) : 0;
     }
     ret->is_directory = file_kind(&look) == FILE_DIRECTORY;
     ret->is_link = look.is_link;
@@ -232,8 +235,10 @@ static int names_take(struct names *n, const struct file_root *root, int dir,
     size_t mark = path->len;
     int rc = 0;
     path_push(path, raw);
-    if (!path->failed && !file_is_excluded(root, buf_str(path)) &&
-        classify(root, dir, r, path->ptr, &kind)) {
+    if (!path->failed && !file_is_excluded(root, buf_str(path))) {
+        rc = classify(root, dir, r, path->ptr, &kind);
+    }
+    if (rc > 0) {
         rc = names_add(n, raw, &kind, after);
     }
     path_cut(path, mark);
@@ -296,8 +301,11 @@ static int emit(struct walk *w, int dir, const struct names *n, const struct nam
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
     const char *raw = n->text.ptr + e->raw;
-    if (file_look_in(&w->f->root, dir, raw, w->path.ptr, &look) < 0 ||
-        file_kind(&look) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
+    int looked = file_look_in(&w->f->root, dir, raw, w->path.ptr, &look);
+    if (file_is_short(looked)) {
+        return file_refuse(&w->err, looked, buf_str(&w->uri));
+    }
+    if (looked < 0 || file_kind(&look) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
         return 0;
     }
     file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &look, etag, &row);
@@ -323,8 +331,8 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
     }
     w->budget -= DIRECTORY_COST;
     int child = file_open_beneath(&w->f->root, dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (child < 0) {
-        return 0; /* gone, or not for us: it has no rows */
+    if (child < 0) { /* gone, or not for us: it has no rows */
+        return file_is_short(child) ? file_refuse(&w->err, child, buf_str(&w->uri)) : 0;
     }
     w->depth++;
     int rc = walk_directory(w, child, after);
@@ -363,7 +371,8 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
         names_deinit(&names);
         return walk_later(w, after);
     }
-    if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT) {
+    if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT &&
+        rc != TIDINGS_E_BUSY) {
         rc = 0; /* below the directory asked for, what cannot be read has no rows */
         names.count = 0;
     }

@@ -265,6 +265,11 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
     return fd;
 }
 
+bool file_is_short(int negative_errno)
+{
+    return negative_errno == -EMFILE || negative_errno == -ENFILE || negative_errno == -ENOMEM;
+}
+
 int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri)
 {
     switch (-negative_errno) {
@@ -274,6 +279,11 @@ int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_st
     case ELOOP:
         return tidings_fail(err, TIDINGS_E_DENIED,
                             "'%.*s' goes through a link that is not followed", STR_ARG(uri));
+    case EMFILE:
+    case ENFILE:
+        return tidings_fail(err, TIDINGS_E_BUSY,
+                            "'%.*s': the server is out of descriptors; try again later",
+                            STR_ARG(uri));
     default:
         return error_errno(err, -negative_errno, "'%.*s'", STR_ARG(uri));
     }

@@ -75,6 +75,8 @@ int file_look_in(const struct file_root *root, int dir, const char *name, const 
  * takes. -1 when the long way (file_look) is to be taken: to say what is wrong, because it is
  * something else or a link, or because it does not lie in the root itself. */
 int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret);
+/* Did it fail for want of descriptors or memory? That says nothing about what is there. */
+bool file_is_short(int negative_errno);
 /* Turn the negative errno of the above into an error about `uri`. */
 int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri);
 

@@ -80,7 +80,7 @@ struct file_place *file_place_ensure(struct file_watch *w, struct file_node *nod
     }
     p = mem_zalloc(sizeof *p);
     if (!p) {
-        w->failed = TIDINGS_E_NOMEM;
+        file_owed_add(w, TIDINGS_E_NOMEM);
         return NULL;
     }
     list_init(&p->poll_link);
@@ -177,6 +177,12 @@ static int add_watch(struct file_watch *w, int fd)
  * all along, so that nothing can have been missed. */
 bool file_place_arm(struct file_watch *w, struct file_place *p, int fd)
 {
+    if (w->inotify < 0) {
+        warn_polling(w, w->inotify_errno == EMFILE
+                            ? "no inotify instance: the system's limit "
+                              "fs.inotify.max_user_instances, or out of descriptors"
+                            : "no inotify instance");
+    }
     bool is_over = p->wd < 0 && w->by_wd.count >= (size_t)w->settings->max_watches;
     if (is_over) {
         warn_polling(w, "maxWatches reached");

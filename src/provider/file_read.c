@@ -26,7 +26,8 @@ struct read_job {
     struct tidings_str uri;
     struct buf path; /* owned */
     struct file_look look;
-    int fd; /* owned; -1 for a directory */
+    int fd;            /* owned; -1 for a directory, and while it waits */
+    bool is_directory; /* when it waits */
     int64_t cap;
     bool has_range;
     struct tidings_range range;
@@ -129,14 +130,28 @@ static void run(struct read_job *job)
 static void run_pooled(void *memory)
 {
     struct read_job job = *(struct read_job *)memory;
+    struct tidings_error err = {0};
     mem_free(memory);
-    run(&job);
+    if (!job.is_directory) {
+        job.fd = file_open_looked(&job.f->root, job.path.ptr, job.uri, &job.look, &err);
+    }
+    if (job.is_directory || job.fd >= 0) {
+        run(&job);
+    } else {
+        job_finish(&job, job.fd, &err);
+    }
 }
 
-/* Takes over what the job owns, also on failure. */
+/* Takes over what the job owns, also on failure. Those that wait hold no descriptors: there may be
+ * more of them than of these. */
 static void submit(struct read_job *job)
 {
     struct tidings_error err = {0};
+    job->is_directory = job->fd < 0;
+    if (job->fd >= 0) {
+        close(job->fd);
+        job->fd = -1;
+    }
     struct read_job *copy = mem_alloc(sizeof *copy);
     int rc = TIDINGS_E_NOMEM;
     if (copy) {

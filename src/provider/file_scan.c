@@ -5,8 +5,8 @@
  *
  * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
  * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag
- * turns while it is KNOWN. Failures to take something in (out of memory) set `failed`; arming then
- * fails as a whole, and otherwise the next poll looks at everything again.
+ * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is owed
+ * (file_owed.c); arming then fails as a whole, and otherwise everything is looked at again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +15,13 @@
 
 #include "base/log.h"
 #include "provider/file_watcher.h"
+
+/* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
+static bool is_absence(int negative_errno)
+{
+    return negative_errno == -ENOENT || negative_errno == -ENOTDIR || negative_errno == -EXDEV ||
+           negative_errno == -ELOOP || negative_errno == -ENAMETOOLONG;
+}
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
@@ -28,7 +35,7 @@ void file_scan_path(const struct file_node *dir, struct tidings_str name, struct
     buf_puts(out, name);
 }
 
-/* `look` NULL: it is gone. */
+/* `look` NULL: it is gone, or what it is now is not known. */
 static void announce(struct file_watch *w, const struct file_node *node,
                      enum tidings_change_kind kind, const struct file_look *look,
                      struct tidings_str from)
@@ -61,6 +68,7 @@ static void announce(struct file_watch *w, const struct file_node *node,
     if (rc < 0) {
         log_error("file change not announced", "reason=\"%s\"",
                   err.text[0] ? err.text : tidings_code_text(rc));
+        tidings_provider_missed(w->provider);
     }
     buf_deinit(&path);
     buf_deinit(&uri);
@@ -73,8 +81,9 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node)
     struct file_look look;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(node, &path);
-    if (!path.failed && file_look(w->root, path.ptr, &look) == 0) {
-        announce(w, node, TIDINGS_CHANGE_UPDATED, &look, STR_EMPTY);
+    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look);
+    if (!is_absence(rc)) {
+        announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &look : NULL, STR_EMPTY);
     }
     buf_deinit(&path);
 }
@@ -150,7 +159,7 @@ static struct file_node *remember(struct file_watch *w, struct file_node *dir,
 {
     struct file_node *node = file_tree_add(&w->tree, dir, name);
     if (!node) {
-        w->failed = w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM;
+        file_owed_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
         return NULL;
     }
     file_node_set(node, state);
@@ -236,16 +245,9 @@ static struct tidings_str last_bytes(const struct buf *path, size_t len)
 static bool is_whole(struct file_watch *w, const struct buf *path)
 {
     if (path->failed == TIDINGS_E_NOMEM) {
-        w->failed = TIDINGS_E_NOMEM;
+        file_owed_add(w, TIDINGS_E_NOMEM);
     }
     return !path->failed;
-}
-
-/* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
-static bool is_absence(int negative_errno)
-{
-    return negative_errno == -ENOENT || negative_errno == -ENOTDIR || negative_errno == -EXDEV ||
-           negative_errno == -ELOOP || negative_errno == -ENAMETOOLONG;
 }
 
 /* Look at one name of the directory open as `fd`, whose path with the name is `path`. */
@@ -259,6 +261,7 @@ static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t 
     struct tidings_str name = last_bytes(path, name_len);
     int rc = file_look_in(w->root, fd, name.ptr, path->ptr, &look);
     if (rc < 0 && !is_absence(rc)) {
+        file_owed_errno(w, -rc);
         return;
     }
     const struct file_node *from = origin ? file_tree_find(&w->tree, origin, name) : NULL;
@@ -286,7 +289,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         child->flags = (uint16_t)(child->flags & ~FILE_NODE_SEEN);
     }
     struct dirent *d;
-    while ((d = readdir(stream))) {
+    while (errno = 0, (d = readdir(stream))) {
         struct tidings_str name = tidings_str(d->d_name);
         if (str_eq(name, STR(".")) || str_eq(name, STR(".."))) {
             continue;
@@ -301,6 +304,8 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
             child->flags |= FILE_NODE_SEEN;
         }
     }
+    int failed = errno;
+    file_owed_errno(w, failed);
     /* What was not seen is gone, or was renamed while we read: ask for it by name. */
     struct file_node *next;
     for (struct file_node *child = dir->children; child; child = next) {
@@ -310,13 +315,18 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
             look_in(w, dir, fd, child->name_len, path, NULL);
         }
     }
-    dir->flags |= FILE_NODE_COMPLETE;
+    if (!failed) {
+        dir->flags |= FILE_NODE_COMPLETE;
+    }
 }
 
 /* Arm a directory, then look at its names. */
 static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
                   const struct file_node *origin)
 {
+    if (w->is_rescanning && file_owed_is_short(w)) {
+        return;
+    }
     struct file_place *p = file_place_ensure(w, dir);
     struct buf path;
     buf_init(&path, FILE_MAX_PATH);
@@ -327,7 +337,9 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
     }
     int follow = dir->flags & FILE_NODE_LINK ? 0 : O_NOFOLLOW;
     int fd = file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
-    if (fd < 0) {
+    if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -EAGAIN) {
+        file_owed_errno(w, -fd); /* a watch it has stays */
+    } else if (fd < 0) {
         /* Not readable for us now, or just gone: its parent will tell, the poll will ask. As long
          * as nothing of it can be seen, what appears later is new. */
         file_place_unwatch(w, p);
@@ -342,7 +354,7 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
             closedir(stream);
             fd = -1;
         } else if (file_node_is_deep(dir)) {
-            w->failed = TIDINGS_E_NOMEM;
+            file_owed_add(w, TIDINGS_E_NOMEM);
         } else {
             scan_some(w, dir, fd, &path);
         }
@@ -370,6 +382,8 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
             /* An inode number is used again at once: the same print may be a new directory. */
             enter(w, node, ENTER_IF_MISSED, NULL);
         }
+    } else {
+        file_owed_errno(w, -rc);
     }
     buf_deinit(&path);
     return verdict;
@@ -386,6 +400,8 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
         settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);
+    } else {
+        file_owed_errno(w, -rc);
     }
     set_absent(w, origin);
     buf_deinit(&path);

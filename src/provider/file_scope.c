@@ -25,7 +25,7 @@ static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str p
         struct tidings_str name = str_cut(path, '/', &path, NULL);
         node = file_tree_add(&w->tree, node, name);
         if (!node) {
-            w->failed = w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM;
+            file_owed_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
             return NULL;
         }
         p = file_place_ensure(w, node);
@@ -67,6 +67,7 @@ static void rescan_below(struct file_watch *w, struct file_node *node)
 int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_error *err)
 {
+    int before = w->failed;
     w->failed = 0;
     struct file_node *target = chain_ensure(w, path);
     if (target) {
@@ -80,16 +81,18 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
             rescan_below(w, target);
         }
     }
-    if (w->failed) {
-        int rc = w->failed;
-        w->failed = 0;
-        if (target) {
-            file_scope_disarm(w, path, is_tree);
-        }
-        return tidings_fail(err, rc, "watching: %s",
-                            rc == TIDINGS_E_LIMIT ? "too many files" : tidings_code_text(rc));
+    int rc = w->failed;
+    if (rc == TIDINGS_E_IO) {
+        rc = 0; /* of one file among others, perhaps: looked at again */
+    } else if (rc < 0 && target) {
+        file_scope_disarm(w, path, is_tree);
     }
-    return 0;
+    w->failed = before ? before : rc < 0 ? 0 : w->failed; /* owed to others, or to this one */
+    return rc < 0 ? tidings_fail(err, rc, "watching: %s",
+                                 rc == TIDINGS_E_LIMIT  ? "too many files"
+                                 : rc == TIDINGS_E_BUSY ? "out of descriptors; try again later"
+                                                        : tidings_code_text(rc))
+                  : 0;
 }
 
 /* ---- disarming ------------------------------------------------------------------------------- */
@@ -158,11 +161,8 @@ static void poll_one(struct file_watch *w, struct file_node *node)
 
 void file_scope_poll(struct file_watch *w)
 {
-    if (w->failed) {
-        log_error("files could not be taken in, looking again", "reason=\"%s\"",
-                  tidings_code_text(w->failed));
-        w->failed = 0;
-        file_scope_rescan(w);
+    if (w->inotify < 0 && file_event_open(w, NULL) == 0 && w->inotify >= 0) {
+        log_info("inotify is to be had again", "mount=%s", w->root->prefix);
     }
     /* Each look may free any place, which then leaves whichever of the two lists it is in. */
     struct list todo;
@@ -174,7 +174,7 @@ void file_scope_poll(struct file_watch *w)
         list_append(&w->polled, &p->poll_link);
         poll_one(w, p->node);
     }
-    if (list_empty(&w->polled) && !w->failed) {
+    if (list_empty(&w->polled)) {
         loop_timer_stop(w->poll_timer);
     }
 }

@@ -9,7 +9,6 @@
  */
 #include "provider/file_watch.h"
 
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -149,6 +148,7 @@ static void on_poll(struct loop_timer *timer, void *user)
 static void release(struct file_watch *w)
 {
     file_event_deinit(w);
+    file_owed_deinit(w);
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
@@ -176,8 +176,8 @@ static int prepare(struct file_watch *w, struct tidings_error *err)
     if (!w->poll_timer || !w->linger_timer || file_tree_init(&w->tree, MAX_NODES) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    return file_event_init(w, err);
+    int failed = file_owed_init(w, err);
+    return failed < 0 ? failed : file_event_init(w, err);
 }
 
 int file_watch_create(struct tidings_provider *provider, const struct file_root *root,

@@ -2,7 +2,8 @@
  *
  * The inside of a file watch, shared by its parts: file_watch.c (the thread, who watches what),
  * file_scope.c (from the root to a scope and back), file_event.c (what inotify says, and when to
- * act on it), file_scan.c (looking and comparing) and file_place.c (kernel watches and polling).
+ * act on it), file_scan.c (looking and comparing), file_owed.c (looks that failed) and file_place.c
+ * (kernel watches and polling).
  * All of it belongs to the watcher's thread.
  *
  * The model
@@ -57,7 +58,13 @@ struct file_watch {
     struct loop_timer *poll_timer;
     bool is_rescanning; /* enter directories that are armed already, too */
     bool has_warned;
-    int failed; /* a look could not be taken in (out of memory); look again */
+    int inotify_errno; /* why there is no inotify */
+
+    /* file_owed.c */
+    int failed; /* why a look failed that is owed; 0: none is */
+    struct loop_timer *retry_timer;
+    uint64_t retry_ms; /* how long the pause before the next try is; 0: nothing failed lately */
+    bool has_told;     /* that changes may be missed, since a look was last whole */
 
     /* file_event.c */
     struct loop_poll *inotify_poll;
@@ -120,6 +127,19 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node);
 /* The path of `name` in `dir`, written over what is in `out`. Errors stick in `out`. */
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out);
 
+/* ---- file_owed.c ----------------------------------------------------------------------------- */
+
+int file_owed_init(struct file_watch *w, struct tidings_error *err);
+void file_owed_deinit(struct file_watch *w);
+/* A look failed for want of something (a code), so that a change may have been overlooked: later
+ * everything is looked at again. */
+void file_owed_add(struct file_watch *w, int code);
+/* The same for the errno of a failed look, if it is such a want: what is not there or not readable
+ * was looked at. */
+void file_owed_errno(struct file_watch *w, int errnum);
+/* Is there anything owed for want of descriptors or memory? Then looking on is in vain. */
+bool file_owed_is_short(const struct file_watch *w);
+
 /* ---- file_scope.c ---------------------------------------------------------------------------- */
 
 /* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
@@ -135,6 +155,8 @@ void file_scope_deinit(struct file_watch *w);
 /* ---- file_event.c ---------------------------------------------------------------------------- */
 
 int file_event_init(struct file_watch *w, struct tidings_error *err);
+/* Have inotify, if that is to be had (now); else everything is polled. */
+int file_event_open(struct file_watch *w, struct tidings_error *err);
 void file_event_deinit(struct file_watch *w);
 
 #endif

@@ -2,6 +2,7 @@
  *
  * The doors of a server: which there are, how many may come in, and what they are called.
  */
+#include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,7 +11,12 @@
 #include "server/secure.h"
 #include "server/server_private.h"
 
-#define SPARE_DESCRIPTORS 64u
+/* What will be needed besides connections, at most at once but for very deep directories: those who
+ * are turned away, the store, keys that are fetched; files that a worker has open for one request;
+ * the watcher of a mount and its two threads. */
+#define SPARE_DESCRIPTORS (TURNAWAY_MAX + 32u)
+#define WORKER_DESCRIPTORS 4u
+#define MOUNT_DESCRIPTORS 16u
 
 /* Only a program of its own raises the limit: it belongs to the whole process. */
 static size_t descriptor_limit(const struct tidings_server *s)
@@ -27,14 +33,31 @@ static size_t descriptor_limit(const struct tidings_server *s)
     return (size_t)limit.rlim_cur;
 }
 
+/* How many the process has open already: loops, mounts, what an embedding program has. */
+static size_t descriptors_in_use(const struct tidings_server *s)
+{
+    size_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    while (dir && readdir(dir)) {
+        count++;
+    }
+    if (!dir) {
+        return 16 + 4 * s->worker_count; /* as it was measured */
+    }
+    closedir(dir);
+    return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
+}
+
 static size_t connection_limit(const struct tidings_server *s)
 {
-    size_t descriptors = descriptor_limit(s);
-    size_t most =
-        descriptors > 2 * SPARE_DESCRIPTORS ? descriptors - SPARE_DESCRIPTORS : descriptors / 2;
+    size_t descriptors = descriptor_limit(s), used = descriptors_in_use(s);
+    size_t left = descriptors > used ? descriptors - used : 1;
+    size_t spare = SPARE_DESCRIPTORS + WORKER_DESCRIPTORS * s->worker_count +
+                   MOUNT_DESCRIPTORS * s->config.mount_count;
+    size_t most = left > 2 * spare ? left - spare : (left + 1) / 2;
     size_t wanted = s->config.max_connections;
     size_t limit = wanted > 0 && wanted < most ? wanted : most;
-    log_debug("limits", "descriptors=%zu connections=%zu", descriptors, limit);
+    log_debug("limits", "descriptors=%zu used=%zu connections=%zu", descriptors, used, limit);
     return limit;
 }
 

@@ -174,6 +174,26 @@ struct change *change_create_notice(enum change_notice what, uint64_t epoch, uin
     return c;
 }
 
+struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, uint64_t seq)
+{
+    struct buf key;
+    buf_init(&key, prefix.len + 1);
+    buf_putc(&key, '*'); /* like those above: no URI begins so */
+    buf_puts(&key, prefix);
+    struct tidings_change none = {.uri = buf_str(&key)};
+    struct change *c = key.failed ? NULL : change_create(&none, epoch, seq);
+    if (c) {
+        c->everything = true;
+    }
+    buf_deinit(&key);
+    return c;
+}
+
+struct tidings_str change_scope(const struct change *c)
+{
+    return str_skip(c->uri, 1);
+}
+
 struct change *change_ref(const struct change *c)
 {
     struct change *shared = (struct change *)(uintptr_t)c; /* the count is not part of the value */

@@ -62,6 +62,10 @@ enum change_notice {
     CHANGE_EVERYTHING,
 };
 struct change *change_create_notice(enum change_notice what, uint64_t epoch, uint64_t seq);
+/* Anything below `prefix` may have changed. */
+struct change *change_create_missed(struct tidings_str prefix, uint64_t epoch, uint64_t seq);
+/* Of one with `everything`: below which URI; empty: anywhere. */
+struct tidings_str change_scope(const struct change *change);
 struct change *change_ref(const struct change *c);
 void change_unref(const struct change *c);   /* NULL is fine */
 size_t change_bytes(const struct change *c); /* memory held */

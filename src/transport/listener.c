@@ -98,17 +98,47 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
     }
 }
 
+union address {
+    struct sockaddr any;
+    struct sockaddr_storage storage;
+};
+
+static int accept_one(struct listener *l, union address *from)
+{
+    socklen_t len = sizeof(*from);
+    return accept4(l->endpoint.fd, &from->any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+}
+
+/* There are no descriptors left: with one that was kept for this the client is told so. false, with
+ * errno: nobody was there, or not even that. */
+static bool turn_away_next(struct listener *l)
+{
+    union address from = {0};
+    if ((errno != EMFILE && errno != ENFILE) || !turnaway_make_room(l->options.turnaway)) {
+        return false;
+    }
+    int fd = accept_one(l, &from);
+    if (fd < 0) {
+        int failed = errno;
+        turnaway_keep(l->options.turnaway);
+        errno = failed;
+        return false;
+    }
+    size_t total = 0;
+    const struct entrance *entrance = least_loaded(l, &total);
+    struct refusal why = limit_refusal(LIMIT_CONNECTIONS, total, false);
+    limit_hit(entrance->by_kind[l->options.door->kind]->book, LIMIT_CONNECTIONS);
+    turn_away(l, fd, &why);
+    return true;
+}
+
 static void on_ready(struct loop_poll *poll, int events, void *user)
 {
     (void)events;
     struct listener *l = user;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
-        union {
-            struct sockaddr any;
-            struct sockaddr_storage storage;
-        } from = {0};
-        socklen_t len = sizeof(from);
-        int fd = accept4(l->endpoint.fd, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        union address from = {0};
+        int fd = accept_one(l, &from);
         if (fd >= 0) {
             hand_over(l, fd, &from.any);
             continue;
@@ -116,8 +146,11 @@ static void on_ready(struct loop_poll *poll, int events, void *user)
         if (errno == EINTR || errno == ECONNABORTED) {
             continue;
         }
+        if (turn_away_next(l)) {
+            return; /* whether there are more is not known: accept(2) wants a descriptor first */
+        }
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            log_warn("accept failed", "reason=\"%s\"", strerror(errno));
+            turnaway_log(l->options.turnaway, strerror(errno), l->url.ptr);
             loop_poll_want(poll, 0);
             loop_timer_start(l->pause, PAUSE_MS, 0);
         }

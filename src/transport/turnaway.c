@@ -4,6 +4,7 @@
  */
 #include "transport/turnaway.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ struct turnaway {
         uint64_t since_ms;
     } waiting[TURNAWAY_MAX]; /* a ring, oldest first */
     size_t first, count;
+    int null;  /* of /dev/null, to make the spare one of; -1: none */
+    int spare; /* -1: given back, until one of those that wait is closed */
     uint64_t logged_ms;
     unsigned unlogged;
 };
@@ -40,11 +43,36 @@ static bool discard(int fd)
     return n != 0;
 }
 
-static void close_first(struct turnaway *t)
+/* Its place becomes the spare one, if that was given back: in one step, so that no other thread
+ * gets it. */
+static void release(struct turnaway *t, int fd)
 {
-    close(t->waiting[t->first].fd);
+    if (t->spare < 0 && t->null >= 0 && dup3(t->null, fd, O_CLOEXEC) == fd) {
+        t->spare = fd;
+    } else {
+        close(fd);
+    }
+}
+
+static int take_first(struct turnaway *t)
+{
+    int fd = t->waiting[t->first].fd;
     t->first = (t->first + 1) % TURNAWAY_MAX;
     t->count--;
+    return fd;
+}
+
+bool turnaway_make_room(struct turnaway *t)
+{
+    int fd = t->spare;
+    t->spare = -1;
+    if (fd < 0 && t->count > 0) {
+        fd = take_first(t);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
 }
 
 static void look(struct loop_timer *timer, void *user)
@@ -56,10 +84,27 @@ static void look(struct loop_timer *timer, void *user)
     }
     while (t->count > 0 &&
            (now - t->waiting[t->first].since_ms >= STAY_MS || !discard(t->waiting[t->first].fd))) {
-        close_first(t);
+        release(t, take_first(t));
     }
     if (t->count == 0) {
         loop_timer_stop(timer);
+    }
+}
+
+void turnaway_keep(struct turnaway *t)
+{
+    if (t->spare < 0 && t->null >= 0) {
+        t->spare = fcntl(t->null, F_DUPFD_CLOEXEC, 0);
+    }
+}
+
+static void close_kept(struct turnaway *t)
+{
+    if (t->spare >= 0) {
+        close(t->spare);
+    }
+    if (t->null >= 0) {
+        close(t->null);
     }
 }
 
@@ -68,9 +113,12 @@ struct turnaway *turnaway_create(struct loop *loop)
     struct turnaway *t = mem_zalloc(sizeof(*t));
     if (t) {
         t->loop = loop;
+        t->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        t->spare = t->null < 0 ? -1 : fcntl(t->null, F_DUPFD_CLOEXEC, 0);
         t->timer = loop_timer_open(loop, look, t);
     }
     if (t && !t->timer) {
+        close_kept(t);
         mem_free(t);
         t = NULL;
     }
@@ -83,20 +131,21 @@ void turnaway_destroy(struct turnaway *t)
         return;
     }
     while (t->count > 0) {
-        close_first(t);
+        close(take_first(t));
     }
+    close_kept(t);
     loop_timer_close(t->timer);
     mem_free(t);
 }
 
-static void tell_log(struct turnaway *t, const char *sentence, const char *door)
+void turnaway_log(struct turnaway *t, const char *reason, const char *door)
 {
     uint64_t now = loop_now_ms(t->loop);
     if (t->logged_ms > 0 && now - t->logged_ms < LOG_MS) {
         t->unlogged++;
         return;
     }
-    log_warn("connection refused", "reason=\"%s\" door=%s others=%u", sentence, door, t->unlogged);
+    log_warn("connection refused", "reason=\"%s\" door=%s others=%u", reason, door, t->unlogged);
     t->logged_ms = now > 0 ? now : 1;
     t->unlogged = 0;
 }
@@ -132,7 +181,7 @@ void turnaway_say(struct turnaway *t, int fd, enum door_kind kind, const struct 
                   const char *door)
 {
     char sentence[REFUSAL_SENTENCE];
-    tell_log(t, refusal_sentence(why, sentence), door);
+    turnaway_log(t, refusal_sentence(why, sentence), door);
     if (kind == DOOR_KINDS) {
         (void)!send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
         shutdown(fd, SHUT_WR);
@@ -140,11 +189,11 @@ void turnaway_say(struct turnaway *t, int fd, enum door_kind kind, const struct 
         say(fd, kind, why, sentence);
     }
     if (!discard(fd)) {
-        close(fd);
+        release(t, fd);
         return;
     }
     if (t->count == TURNAWAY_MAX) {
-        close_first(t);
+        release(t, take_first(t));
     }
     size_t at = (t->first + t->count++) % TURNAWAY_MAX;
     t->waiting[at].fd = fd;

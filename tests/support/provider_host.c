@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stand-in core: one mutex and one condition guard everything, whatever thread a provider
- * answers from.
+ * The stand-in core: one mutex and condition for everything, whatever thread a provider is on.
  */
 #include "support/provider_host.h"
 
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/str.h"
 #include <cmocka.h>
 
 /* libc's own: cmocka's are not for threads, and the library's may be made to fail by a test. */
@@ -19,8 +19,6 @@
 #undef calloc
 #undef realloc
 #undef free
-
-#include "base/str.h"
 
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
@@ -197,6 +195,11 @@ int tidings_provider_changed(struct tidings_provider *provider, const struct tid
     pthread_cond_broadcast(&h->moved);
     pthread_mutex_unlock(&h->lock);
     return 0;
+}
+
+void tidings_provider_missed(struct tidings_provider *provider)
+{
+    (void)tidings_provider_changed(provider, &(struct tidings_change){0}, NULL);
 }
 
 bool tidings_read_cancelled(const struct tidings_read *read)

@@ -80,6 +80,7 @@ struct host_change {
     bool is_taken;
 };
 
+/* That changes were missed is recorded as an update of "". */
 /* Wait for a change of this kind and URI that was not taken yet, and take it. Fails the test at the
  * deadline, listing what came instead. Borrowed until host_forget. */
 const struct host_change *host_await(struct host *h, enum tidings_change_kind kind,

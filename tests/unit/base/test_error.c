@@ -124,7 +124,7 @@ static void errno_gives_code_and_reason(void **state)
         int errnum, code;
     } rows[] = {
         {ENOENT, TIDINGS_E_NOTFOUND},    {EACCES, TIDINGS_E_DENIED}, {ENOMEM, TIDINGS_E_NOMEM},
-        {EMFILE, TIDINGS_E_LIMIT},       {ENOSPC, TIDINGS_E_FULL},   {EAGAIN, TIDINGS_E_BUSY},
+        {EMFILE, TIDINGS_E_BUSY},        {ENOSPC, TIDINGS_E_FULL},   {EAGAIN, TIDINGS_E_BUSY},
         {ETIMEDOUT, TIDINGS_E_TIMEOUT},  {EPIPE, TIDINGS_E_CLOSED},  {EEXIST, TIDINGS_E_EXISTS},
         {ENOSYS, TIDINGS_E_UNSUPPORTED}, {EIO, TIDINGS_E_IO},        {123456, TIDINGS_E_IO},
     };

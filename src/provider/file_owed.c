@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Looks that failed: out of descriptors, out of memory, an error of the disk. What they would have
+ * found is owed. After a pause everything in any scope is looked at again, and what differs is
+ * announced as ever; pauses grow while that fails. When the first try fails too, all who watch
+ * below the mount are told that changes may have been missed (once, until a look was whole).
+ */
+#include <errno.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "provider/file_watcher.h"
+
+#define FIRST_MS 100u
+#define SHORT_MAX_MS 2000u /* descriptors and memory come back */
+#define LONG_MAX_MS 60000u /* a disk that cannot be read, or room in the tree, rarely */
+
+bool file_owed_is_short(const struct file_watch *w)
+{
+    return w->failed == TIDINGS_E_BUSY || w->failed == TIDINGS_E_NOMEM;
+}
+
+void file_owed_add(struct file_watch *w, int code)
+{
+    if (!file_owed_is_short(w)) {
+        w->failed = code;
+    }
+    if (!loop_timer_is_running(w->retry_timer)) {
+        uint64_t most = file_owed_is_short(w) ? SHORT_MAX_MS : LONG_MAX_MS;
+        w->retry_ms = w->retry_ms ? 2 * w->retry_ms : FIRST_MS;
+        w->retry_ms = w->retry_ms < most ? w->retry_ms : most;
+        loop_timer_start(w->retry_timer, w->retry_ms, 0);
+    }
+}
+
+void file_owed_errno(struct file_watch *w, int errnum)
+{
+    switch (errnum) {
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+    case EINTR:
+        file_owed_add(w, TIDINGS_E_BUSY);
+        break;
+    case ENOMEM:
+        file_owed_add(w, TIDINGS_E_NOMEM);
+        break;
+    case EIO:
+    case ESTALE:
+        file_owed_add(w, TIDINGS_E_IO);
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_retry(struct loop_timer *timer, void *user)
+{
+    struct file_watch *w = user;
+    (void)timer;
+    int code = w->failed;
+    w->failed = 0;
+    if (code) {
+        file_scope_rescan(w);
+    }
+    if (!w->failed) {
+        w->retry_ms = 0;
+        if (w->has_told) {
+            w->has_told = false;
+            log_info("files are watched again", "mount=%s", w->root->prefix);
+        }
+        return;
+    }
+    if (!w->has_told) {
+        w->has_told = true;
+        log_warn("files cannot be watched for now, looking again until they can",
+                 "reason=\"%s\" mount=%s",
+                 code == TIDINGS_E_BUSY ? "out of descriptors" : tidings_code_text(code),
+                 w->root->prefix);
+        tidings_provider_missed(w->provider);
+    }
+}
+
+int file_owed_init(struct file_watch *w, struct tidings_error *err)
+{
+    w->retry_timer = loop_timer_open(w->actor.loop, on_retry, w);
+    return w->retry_timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+}
+
+void file_owed_deinit(struct file_watch *w)
+{
+    loop_timer_close(w->retry_timer);
+}
