@@ -226,7 +226,7 @@ void hub_announce_missed(struct hub *hub, struct tidings_str prefix)
 {
     struct missed_letter *l = mem_zalloc(sizeof(*l) + prefix.len);
     if (!l) {
-        lose(hub);
+        hub_lose(hub);
         return;
     }
     l->letter.deliver = missed_deliver;
