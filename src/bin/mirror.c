@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "control_file.h"
 #include "folder.h"
 #include "local_name.h"
 #include "mirror_fetch.h"
@@ -445,6 +446,9 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     char path[LOCAL_NAME_MAX];
     struct stat st;
     const char *why = path_of(m, item->uri, path);
+    if (!why && !m->takes_control_files && (why = control_file(path)) != NULL) {
+        met(m, path); /* one that was let in before stays as it is */
+    }
     struct mirrored *it = why ? NULL : mirror_find(&m->state, path);
     enum claim c = claim(m, it, item);
     if (why || c == CLAIM_TAKEN) {

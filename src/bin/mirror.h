@@ -17,7 +17,7 @@ enum mirror_deed {
     MIRROR_REMOVED,
     /* and what was not done: */
     MIRROR_KEPT,    /* a file of somebody else's, or one that was changed here */
-    MIRROR_REFUSED, /* no name for a file */
+    MIRROR_REFUSED, /* no name for a file, or one that other tools follow */
     MIRROR_FAILED,  /* cannot be read, or written */
 };
 /* `reason` is NULL for what was done. */
@@ -28,7 +28,8 @@ struct mirror {
     struct tidings_client *client;
     int root;
     bool forces;
-    uint64_t max_message; /* bytes */
+    bool takes_control_files; /* also those of control_file.h */
+    uint64_t max_message;     /* bytes */
     mirror_tell_fn tell;
     void *user;
     /* state: */

@@ -41,7 +41,7 @@ struct stops {
 
 struct sync {
     struct cli cli;
-    bool once, forces;
+    bool once, forces, takes_control_files;
     uint64_t end_ms;
     /* state: */
     struct mirror mirror;
@@ -469,6 +469,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     s->mirror = (struct mirror){.client = client,
                                 .root = -1,
                                 .forces = s->forces,
+                                .takes_control_files = s->takes_control_files,
                                 .max_message =
                                     (cli->max_message > 0 ? cli->max_message : MESSAGE_MIB) << 20,
                                 .tell = on_deed,
@@ -512,6 +513,11 @@ static const struct option options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(forces),
      .help = "replace and remove files although they were changed here"},
+    {.name = "control-files",
+     .kind = OPTION_FLAG,
+     .offset = AT(takes_control_files),
+     .help =
+         "write files too that other tools follow unasked (.git, .envrc, .vscode, .mcp.json …)"},
     {.name = "max-message",
      .kind = OPTION_NUMBER,
      .offset = AT(cli.max_message),
@@ -534,12 +540,14 @@ const struct command command_sync = {
     .name = "sync",
     .args = "URI DIR",
     .help = "keep a directory like what is below a resource",
-    .about = "Make DIR like what is below the URI, then follow its changes. Only files it made "
-             "itself are\nreplaced or removed, and only while nobody else changed them; others are "
-             "kept and told.\nWhat it made is remembered in DIR/.tidings-sync: started again, it "
-             "reads only what differs.\n\n"
-             "--json prints an object per file: action (created, updated, removed, kept, refused, "
-             "failed),\nuri, and reason for the last three. They make the status 1.\n",
+    .about =
+        "Make DIR like what is below the URI, then follow its changes. Only files it made "
+        "itself are\nreplaced or removed, and only while nobody else changed them; others are "
+        "kept and told.\nWhat it made is remembered in DIR/.tidings-sync: started again, it "
+        "reads only what differs.\nFiles that version control, shells, editors, agents and other "
+        "tools follow without being asked\nare refused, unless --control-files is given.\n\n"
+        "--json prints an object per file: action (created, updated, removed, kept, refused, "
+        "failed),\nuri, and reason for the last three. They make the status 1.\n",
     .options = options,
     .size = sizeof(struct sync),
     .min_args = 2,

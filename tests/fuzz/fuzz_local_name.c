@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as what follows a base: refused, or a path of good names only.
+ * Any bytes as what follows a base: refused, or a path of good names only. A name that is a control
+ * file's in any case is found to be one, wherever it is in the path.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "bin/control_file.h"
 #include "bin/local_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -34,7 +37,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 (n == 2 && at[0] == '.' && at[1] == '.')) {
                 abort();
             }
+            if (n == 4 && strncasecmp(at, ".git", n) == 0 && !control_file(out)) {
+                abort();
+            }
         }
+        control_file(out);
     }
     free(uri);
     return 0;

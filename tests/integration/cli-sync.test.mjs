@@ -97,6 +97,49 @@ test('what was changed here is kept and told, unless it is forced', async (t) =>
     assert.equal(fs.readFileSync(mirror.at('dir/deep/c.json'), 'utf8'), 'edited too', 'nobody\'s but the user\'s now');
 });
 
+// What tools of the person would follow, in spellings that some file system takes for the same.
+const CONTROL = [
+    '.git/config', '.git/hooks/post-checkout', '.GIT/config', 'sub/.Git/config', '.git%20/config', '.g%E2%80%8Cit/config', 'git~1/config',
+    '.gitmodules', 'bare/HEAD', '.envrc', '.env', '.mcp.json', 'deep/down/.mcp.json', 'tidings.json', '.vscode/tasks.json', '.idea/x',
+    '.husky/pre-commit', '.github/workflows/x.yml', '.npmrc', '.yarnrc.yml', '.bashrc', '.ssh/authorized_keys', '.pre-commit-config.yaml',
+    'CLAUDE.md', '.cursor/mcp.json', 'sub/.tidings-sync',
+];
+
+test('files that other tools follow unasked are refused, each is told, and an option lets them in', async (t) => {
+    const ordinary = ['Makefile', '.gitignore', 'sub/config', 'package.json'];
+    const server = await serveNames(t, [...CONTROL, ...ordinary].map((name) => `app:///${name}`));
+    const dir = new Tree(t).at('mirror');
+    const end = await once(t, server, dir);
+    assert.equal(end.code, 1, end.stderr);
+    const files = (path) => Object.keys(contents(path)).filter((name) => !name.endsWith('/')).sort();
+    assert.deepEqual(files(dir), [...ordinary].sort());
+    const refused = end.did.filter(({ action }) => action === 'refused');
+    assert.deepEqual(refused.map(({ uri }) => uri.slice('app:///'.length)).sort(), [...CONTROL].sort());
+    assert.ok(refused.every(({ reason }) => /follow files of that name unasked; --control-files writes them too$/.test(reason)));
+
+    const all = await once(t, server, dir, '--control-files');
+    assert.equal(all.code, 0, all.stderr);
+    assert.equal(files(dir).length, CONTROL.length + ordinary.length);
+});
+
+test('files that were let in once are neither written nor removed without the option', async (t) => {
+    const uris = ['app:///.envrc', 'app:///.vscode/a'];
+    let text = 'one';
+    const server = await serveAnswers(t, {
+        'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })) }),
+        'resources/read': ({ uri }) => ({ contents: [{ uri, text }] }),
+    });
+    const dir = new Tree(t).at('mirror');
+    assert.equal((await once(t, server, dir, '--control-files')).code, 0);
+    text = 'two';
+    const end = await once(t, server, dir, '--force');
+    assert.deepEqual(end.did.map(({ action }) => action), ['refused', 'refused']);
+    assert.deepEqual(contents(dir), { '.envrc': 'one', '.vscode/': null, '.vscode/a': 'one' });
+    uris.pop();
+    assert.deepEqual((await once(t, server, dir)).did.map(({ action }) => action), ['refused', 'removed', 'removed']);
+    assert.deepEqual(contents(dir), { '.envrc': 'one' });
+});
+
 test('symbolic links in the directory are not followed', async (t) => {
     const server = await serve(t, { files });
     const outside = new Tree(t, { 'a.txt': 'outside' });
