@@ -49,8 +49,10 @@ typedef void (*tidings_call_fn)(void *user, struct tidings_call *call);
 
 /* The name of the tool or prompt. */
 TIDINGS_API struct tidings_str tidings_call_name(const struct tidings_call *call);
-/* Who the client says it is, in `_meta["dev.tidings/origin"]`; empty: nobody. Put into `origin` of
- * the changes that the call makes it lets the client leave out its own (`echo: false`). */
+/* What the client calls itself, in `_meta["dev.tidings/origin"]`; empty: nothing. Put into `origin`
+ * of the changes that the call makes it lets the client leave out its own (`echo: false`). To be
+ * passed on as it is: behind what the client wrote it holds who it proved to be, so that nobody can
+ * make others miss a change by calling itself as they do. Valid until the call is done. */
 TIDINGS_API struct tidings_str tidings_call_origin(const struct tidings_call *call);
 /* Who calls, as its token, its certificate or the kernel says; empty: that was not asked, or it is
  * the program's own standard input. Valid until the call is done. */

@@ -218,6 +218,14 @@ static bool pass_without_from(const struct sub *sub, const struct change *change
     return passes;
 }
 
+bool sub_is_own(const struct sub *sub, const struct change *change)
+{
+    const struct sub_extra *x = sub->extra;
+    return x && x->origin.len > 0 &&
+           (str_eq(x->origin, change->origin) ||
+            str_eq(tidings_strn(x->origin.ptr, x->claimed), change->origin));
+}
+
 bool filters_pass(struct sub *sub, const struct change *change, bool alone)
 {
     const struct peer *peer = sub->peer;
@@ -228,7 +236,7 @@ bool filters_pass(struct sub *sub, const struct change *change, bool alone)
     if (!x || !alone) {
         return true;
     }
-    if (x->origin.len > 0 && str_eq(x->origin, change->origin)) {
+    if (sub_is_own(sub, change)) {
         return false;
     }
     if (!access_shows_from(peer->who, change)) {

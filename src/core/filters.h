@@ -41,6 +41,8 @@ int filter_acquire(struct filters *all, struct json *schema, struct filter **ret
 int filter_check(struct json *schema, struct tidings_error *err);
 void filter_release(struct filter *filter); /* NULL is fine */
 
+/* Is it one that the subscription leaves out, being its client's own? */
+bool sub_is_own(const struct sub *sub, const struct change *change);
 /* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
  * known, so nothing but access keeps it back. */
 bool filters_pass(struct sub *sub, const struct change *change, bool alone);

@@ -45,6 +45,7 @@ static void handling_free(struct tidings_call *h)
     handling_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->who);
+    buf_deinit(&h->origin);
     jv_unref(h->root);
     buf_deinit(&h->arguments_text);
     buf_deinit(&h->json_text);
@@ -291,7 +292,9 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     h->arguments = jv_get(call->msg.params, "arguments");
     struct json *meta = jv_get(call->msg.params, "_meta");
     h->meta = call->era == ERA_MODERN ? meta : NULL;
-    h->origin = jv_str(jv_get(meta, "dev.tidings/origin"));
+    struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
+    buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
+    principal_put_origin(h->who, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);
     buf_init(&h->arguments_text, max);
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);

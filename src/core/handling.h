@@ -75,7 +75,7 @@ struct tidings_call {
     struct json *root;           /* a reference: the message */
     struct json *arguments;      /* in it; NULL: none */
     struct json *meta;           /* in it: of a modern request; NULL in the legacy era */
-    struct tidings_str origin;   /* in it: who the client says it is; or empty */
+    struct buf origin;           /* what the client calls itself (principal_put_origin) */
     struct buf arguments_text, json_text;
     struct handling_ask ask;
     uint64_t deadline_ms;

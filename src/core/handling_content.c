@@ -26,7 +26,7 @@ struct tidings_str tidings_call_name(const struct tidings_call *h)
 
 struct tidings_str tidings_call_origin(const struct tidings_call *h)
 {
-    return h->origin.len <= ORIGIN_MAX ? h->origin : STR_EMPTY;
+    return h->origin.failed ? STR_EMPTY : buf_str(&h->origin);
 }
 
 struct tidings_str tidings_call_principal(const struct tidings_call *h)

@@ -37,7 +37,8 @@ typedef bool (*sub_filter_fn)(void *user, struct tidings_str uri, struct tidings
 
 /* What few subscriptions have. */
 struct sub_extra {
-    struct tidings_str origin; /* whose changes are left out; empty: nobody's */
+    struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
+    size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
     struct chain *chain;       /* it is told patches; NULL: not */
     sub_filter_fn filter;

@@ -287,6 +287,16 @@ void principal_write(struct jw *w, const struct principal *p)
     jw_end_object(w);
 }
 
+void principal_put_origin(const struct principal *p, struct tidings_str origin, struct buf *out)
+{
+    buf_puts(out, origin);
+    if (p && origin.len > 0) {
+        buf_putc(out, '\n');
+        buf_putc(out, (char)('0' + p->kind));
+        buf_puts(out, p->name);
+    }
+}
+
 bool principal_has_scope(const struct principal *p, struct tidings_str scope)
 {
     for (size_t i = 0; i < p->scope_count; i++) {

@@ -41,6 +41,7 @@
 #define PRINCIPAL_SCOPE_MAX 256u /* … bytes of each */
 
 struct access_class;
+struct buf;
 struct core;
 struct jw;
 struct quota;
@@ -92,6 +93,11 @@ int principal_renew(struct core *core, const struct principal **p);
 /* Who it is, as a value: {"name":"alice","by":"token"}; a name is missing where there is none. Of
  * NULL: {"by":"program"}. No two that are not the same have the same text. */
 void principal_write(struct jw *w, const struct principal *p);
+/* What a client calls itself as the origin of a change, bound to who it is: nobody else can claim
+ * the same. Of NULL, and of programs that announce changes, it stays what it is, and is believed.
+ * Nothing is put for an empty one. */
+#define PRINCIPAL_ORIGIN_MAX (PRINCIPAL_MAX + 2u) /* bytes that this adds */
+void principal_put_origin(const struct principal *p, struct tidings_str origin, struct buf *out);
 bool principal_has_scope(const struct principal *p, struct tidings_str scope);
 /* At that Unix time. */
 bool principal_is_expired(const struct principal *p, int64_t now_ms);

@@ -205,10 +205,23 @@ static void release_scopes(struct subscribing *s, const struct wish *w, const st
     }
 }
 
+/* Whose changes it is not to hear of, in the arena; empty: nobody's. ptr is NULL: out of memory. */
+static struct tidings_str own_origin(struct subscribing *s, const struct wish *w)
+{
+    struct buf text;
+    buf_init(&text, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
+    principal_put_origin(s->who, w->options.echo ? STR_EMPTY : w->options.origin, &text);
+    struct tidings_str own = arena_dup(&s->arena, buf_str(&text));
+    own.ptr = text.failed ? NULL : own.ptr;
+    buf_deinit(&text);
+    return own;
+}
+
 /* What few subscriptions have, in one block; false: out of memory. */
 static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
-    size_t text = w->options.echo ? 0 : w->options.origin.len, scopes = 0, scope_text = 0;
+    struct tidings_str origin = own_origin(s, w);
+    size_t text = origin.len, scopes = 0, scope_text = 0;
     for (size_t i = 0; i < w->condition_count; i++) {
         text += w->conditions[i].key.len + w->conditions[i].value.len;
     }
@@ -229,7 +242,7 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
         mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
     struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
     struct chain *chain = patches ? wish_begin_chain(w) : NULL;
-    if (!x || (scopes && !kept) || (patches && !chain)) {
+    if (!x || !origin.ptr || (scopes && !kept) || (patches && !chain)) {
         mem_free(x);
         mem_free(kept);
         chain_destroy(chain);
@@ -242,7 +255,8 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
         x->conditions[i].value = str_place(&at, w->conditions[i].value);
     }
     x->condition_count = w->condition_count;
-    x->origin = w->options.echo ? STR_EMPTY : str_place(&at, w->options.origin);
+    x->origin = str_place(&at, origin);
+    x->claimed = origin.len > 0 ? w->options.origin.len : 0;
     x->schema = w->filter;
     w->filter = NULL;
     x->filter = s->filter;

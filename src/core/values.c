@@ -416,7 +416,7 @@ void sub_told(const struct sub *sub, const struct change *change, struct baselin
 void sub_left_out(const struct sub *sub, const struct change *change)
 {
     struct chain *chain = chain_of(sub);
-    if (!chain || sub->extra->origin.len == 0 || !str_eq(sub->extra->origin, change->origin)) {
+    if (!chain || !sub_is_own(sub, change)) {
         return;
     }
     struct core *core = sub->peer->core;

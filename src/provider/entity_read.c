@@ -10,13 +10,22 @@
 
 /* ---- in JSON --------------------------------------------------------------------------------- */
 
+/* Who it says it was, and who it was. */
+static void put_writer(struct jw *w, const struct entity_version *v)
+{
+    jw_put_raw(w, STR("changedBy"), v->changed_by);
+    if (v->principal.len > 0) {
+        jw_put_raw(w, STR("principal"), v->principal);
+    }
+}
+
 void entity_put_version(struct jw *w, const struct entity_version *v)
 {
     char from[TIMELINE_TEXT], to[TIMELINE_TEXT];
     jw_put_string(w, STR("entityId"), v->id);
     jw_put_string(w, STR("validFrom"), timeline_text(v->from, from));
     jw_put_string(w, STR("validTo"), timeline_text(v->to, to));
-    jw_put_raw(w, STR("changedBy"), v->changed_by);
+    put_writer(w, v);
     jw_put_bool(w, STR("deleted"), v->deleted);
     jw_key(w, STR("parentId"));
     if (v->parent.len > 0) {
@@ -421,7 +430,7 @@ static void put_metadata(struct buf *out, const struct entity_done *done)
     jw_put_string(&w, STR("entityTypeVersion"), v->type_version);
     jw_put_string(&w, STR("validFrom"), timeline_text(v->from, from));
     put_parents(&w, v->parent, done->before_parent);
-    jw_put_raw(&w, STR("changedBy"), v->changed_by);
+    put_writer(&w, v);
     jw_end_object(&w);
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "core/options.h"
 
 #define ARENA_MAX (64u << 20)
 #define HISTORY_MAX (8u << 20)
@@ -24,6 +25,7 @@ static void call_free(struct entity_call *c)
     }
     buf_deinit(&c->out);
     buf_deinit(&c->principal);
+    buf_deinit(&c->origin);
     arena_deinit(&c->arena);
     mem_free(c);
 }
@@ -48,6 +50,7 @@ struct entity_call *entity_call_create(struct tidings_provider *provider)
         arena_init(&c->arena, ARENA_MAX);
         buf_init(&c->out, HISTORY_MAX);
         buf_init(&c->principal, PRINCIPAL_TEXT_MAX);
+        buf_init(&c->origin, 4 * ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX); /* schemas count characters */
         list_init(&c->job.letter.link);
     }
     return c;
@@ -66,7 +69,11 @@ static struct entity_call *call_create(struct tidings_provider *provider, struct
     c->who = call->who;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
-    c->origin = origin.len > 0 ? origin : tidings_call_origin(call);
+    if (origin.len > 0) {
+        principal_put_origin(c->who, origin, &c->origin);
+    } else {
+        buf_puts(&c->origin, tidings_call_origin(call));
+    }
     return c;
 }
 
@@ -100,6 +107,7 @@ static bool call_knows(struct entity_call *c, const struct entity_version *v)
 static int run_writes(struct keeper_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
+    bool is_known = c->who && c->who->kind != PRINCIPAL_ANONYMOUS;
     struct entity_transaction t = {
         .writes = c->writes,
         .count = c->count,
@@ -107,7 +115,8 @@ static int run_writes(struct keeper_job *job, struct entities *e)
         .may_user = c,
         .key = c->key,
         .now = clock_wall_ms(),
-        .principal = buf_str(&c->principal),
+        .owner = buf_str(&c->principal),
+        .principal = is_known ? buf_str(&c->principal) : STR_EMPTY,
         .digest = tidings_str(c->digest),
     };
     int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
@@ -126,6 +135,12 @@ static int answer_writes(void *user, struct tidings_call *call, struct tidings_e
     return rc;
 }
 
+/* Half of it would be another's: none, when there was no memory. */
+static struct tidings_str call_origin(const struct entity_call *c)
+{
+    return c->origin.failed ? STR_EMPTY : buf_str(&c->origin);
+}
+
 static void writes_done(struct keeper_job *job, int code)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
@@ -134,7 +149,7 @@ static void writes_done(struct keeper_job *job, int code)
         return;
     }
     for (size_t i = 0; i < c->count; i++) {
-        entity_announce(c->provider, &c->done[i], c->origin);
+        entity_announce(c->provider, &c->done[i], call_origin(c));
     }
     if (c->write) {
         entity_http_done(c);
@@ -250,7 +265,7 @@ static void type_done(struct keeper_job *job, int code)
         call_refuse(c, code);
         return;
     }
-    entity_announce_types(c->provider, c->position, c->origin);
+    entity_announce_types(c->provider, c->position, call_origin(c));
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
     jw_put_bool(&c->w, STR("success"), true);

@@ -25,7 +25,7 @@ struct entity_call {
     struct json *body;           /* the value or patch; NULL: among the arguments */
     struct json *arguments;      /* everything below borrows from it and from the arena */
     struct arena arena;
-    struct tidings_str origin;
+    struct buf origin; /* of what is announced */
 
     /* writes */
     struct entity_write *writes;

@@ -6,11 +6,11 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "core/options.h"
 #include "server/entity_call.h"
 #include "wire/http_fields.h"
 
 #define ARGUMENTS_MAX (64u << 10)
-#define ORIGIN_MAX 256u
 
 #define ACCEPTED                                                                                   \
     "baseline, changedBy, idempotencyKey, onConflict, origin, parentId, undelete, validFrom, "     \
@@ -187,7 +187,7 @@ static int read_write(struct entity_call *c, struct tidings_str uri, struct tidi
     w->is_careful = true;
     w->rebase = w->rebase || (any && is_patch);
     c->key = jv_str(jv_get(c->arguments, "idempotencyKey"));
-    c->origin = jv_str(jv_get(c->arguments, "origin"));
+    principal_put_origin(c->who, jv_str(jv_get(c->arguments, "origin")), &c->origin);
     return is_patch && w->baseline == TIMELINE_NEVER && !w->rebase
                ? tidings_fail(err, TIDINGS_E_CONDITION, "name the version the patch starts from")
                : 0;

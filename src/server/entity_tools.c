@@ -47,7 +47,8 @@
 
 #define SNAPSHOT                                                                                   \
     "\"entityId\":{\"type\":\"string\"},\"validFrom\":{\"type\":\"string\"},\"validTo\":{"         \
-    "\"type\":\"string\"},\"changedBy\":{\"type\":\"array\"},\"deleted\":{\"type\":\"boolean\"},"  \
+    "\"type\":\"string\"},\"changedBy\":{\"type\":\"array\"},\"principal\":{\"type\":\"object\"}," \
+    "\"deleted\":{\"type\":\"boolean\"},"                                                          \
     "\"parentId\":{\"type\":[\"string\",\"null\"]},\"entityTypeName\":{\"type\":\"string\"},"      \
     "\"entityTypeVersion\":{\"type\":\"string\"},\"value\":{}"
 #define WRITTEN                                                                                    \

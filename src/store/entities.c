@@ -109,7 +109,7 @@ int entity_forget(struct entities *e, struct tidings_str id, int64_t end, struct
 bool entity_version_keep(struct entity_version *v, struct arena *arena)
 {
     struct tidings_str *texts[] = {&v->id,    &v->type,       &v->type_version, &v->parent,
-                                   &v->value, &v->changed_by, &v->previous};
+                                   &v->value, &v->changed_by, &v->principal,    &v->previous};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = arena_dup(arena, *texts[i]);
         if (!texts[i]->ptr) {

@@ -150,11 +150,11 @@ typedef bool (*entity_may_fn)(void *user, enum entity_right right,
 struct entity_transaction {
     const struct entity_write *writes;
     size_t count;
-    struct tidings_str key; /* idempotency; empty: none */
-    int64_t now;            /* Unix time, milliseconds */
-    /* Who writes, a text that is nobody else's: keys belong to it. */
-    struct tidings_str principal;
-    struct tidings_str digest; /* with a key: entity_digest of the writes */
+    struct tidings_str key;       /* idempotency; empty: none */
+    int64_t now;                  /* Unix time, milliseconds */
+    struct tidings_str owner;     /* of the key: a text that is nobody else's */
+    struct tidings_str principal; /* who it was proved to be, JSON text; empty: nobody asked */
+    struct tidings_str digest;    /* with a key: entity_digest of the writes */
     /* NULL: everything. Of the types that the writes name it was asked before. What it may not know
      * of is not there for it, except that its id is taken. */
     entity_may_fn may;

@@ -210,7 +210,7 @@ static struct undo *undo_create(enum undo_kind kind, struct entity *e, size_t co
 static struct stored *copy_version(const struct entity_version *v)
 {
     size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
-                   v->changed_by.len + v->previous.len;
+                   v->changed_by.len + v->principal.len + v->previous.len;
     struct stored *s = mem_alloc(sizeof(*s) + bytes);
     if (s) {
         char *at = s->text;
@@ -222,6 +222,7 @@ static struct stored *copy_version(const struct entity_version *v)
         s->v.parent = str_place(&at, v->parent);
         s->v.value = str_place(&at, v->value);
         s->v.changed_by = str_place(&at, v->changed_by);
+        s->v.principal = str_place(&at, v->principal);
         s->v.previous = str_place(&at, v->previous);
     }
     return s;

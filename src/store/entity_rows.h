@@ -20,7 +20,8 @@ struct entity_version {
     struct tidings_str type, type_version;
     struct tidings_str parent;     /* an entity's id, or empty */
     struct tidings_str value;      /* JSON text */
-    struct tidings_str changed_by; /* JSON text */
+    struct tidings_str changed_by; /* JSON text: who the writer says it was */
+    struct tidings_str principal;  /* JSON text: who the writer was proved to be; or empty */
     struct tidings_str
         previous;     /* merge patch back to the version before; empty: none can say it */
     int64_t from, to; /* [from, to); the current one: TIMELINE_FOREVER */

@@ -324,6 +324,7 @@ static int prepare(struct work *k, size_t i)
     }
     s->next.id = s->w->id;
     s->next.changed_by = s->w->changed_by;
+    s->next.principal = k->t->principal;
     s->next.to = TIMELINE_FOREVER;
     s->next.created = !s->exists || s->w->op == ENTITY_UNDELETE;
     s->next.was = s->exists && !str_eq(s->now.type_version, s->next.type_version)
@@ -378,7 +379,8 @@ static bool is_instead(const struct work *k, const struct step *s)
     bool soon = s->next.from - s->now.since < t->keeping.debounce_ms;
     return !t->keeping.history ||
            (soon && s->w->valid_from == TIMELINE_NEVER && s->w->op == ENTITY_UPSERT &&
-            !s->now.deleted && str_eq(s->now.changed_by, s->next.changed_by));
+            !s->now.deleted && str_eq(s->now.changed_by, s->next.changed_by) &&
+            str_eq(s->now.principal, s->next.principal));
 }
 
 /* What it leads back to is then the version before the one whose place it takes. */
@@ -429,7 +431,7 @@ static int put_key(struct work *k)
     }
     jw_end_array(&w);
     const struct entity_key key = {
-        .owner = k->t->principal,
+        .owner = k->t->owner,
         .key = k->t->key,
         .digest = k->t->digest,
         .text = buf_str(&text),
@@ -501,7 +503,7 @@ static int find_done(struct work *k, struct entity_done *done)
     const struct entity_transaction *t = k->t;
     struct entity_key found;
     struct json *list = NULL;
-    int rc = k->e->rows->ops->find_key(k->e->rows, t->principal, t->key, &found, k->err);
+    int rc = k->e->rows->ops->find_key(k->e->rows, t->owner, t->key, &found, k->err);
     if (rc <= 0 || found.at <= t->now - ENTITY_KEY_AGE_MS) {
         return rc < 0 ? medium(k, 0, rc) : 0;
     }

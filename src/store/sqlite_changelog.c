@@ -201,19 +201,21 @@ int changelog_sqlite_create(struct entity_rows *rows, const struct changelog_lim
 /* ---- what the file knows --------------------------------------------------------------------- */
 
 /* The columns of each kind stand for: kind, seq, id or URI, from or modified, type, version,
- * parent, deleted or removed, created, changed by, was, etag, size, when it was written. Rows that
- * only say that a version was forgotten are none. */
+ * parent, deleted or removed, created, changed by, was, etag, size, when it was written, principal.
+ * Rows that only say that a version was forgotten are none. */
 static const char changes[] =
     "SELECT 0, l.seq, l.id, l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.created,"
-    " l.changed_by, m.tversion, '', 0, l.at FROM main.log l LEFT JOIN main.moved m ON "
+    " l.changed_by, m.tversion, '', 0, l.at, l.principal FROM main.log l LEFT JOIN main.moved m ON "
     "m.seq=l.seq-1 AND"
     " m.id=l.id WHERE l.seq>?1 AND l.forget=?2"
-    " UNION ALL SELECT 1, seq, id, 0, type, tversion, '', 1, 0, '', '', '', 0, NULL FROM main.moved"
+    " UNION ALL SELECT 1, seq, id, 0, type, tversion, '', 1, 0, '', '', '', 0, NULL, '' FROM"
+    " main.moved"
     " WHERE seq>?1"
-    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL FROM main.types"
+    " UNION ALL SELECT 2, max(seq), '', 0, '', '', '', 0, 0, '', '', '', 0, NULL, '' FROM"
+    " main.types"
     " HAVING max(seq)>?1"
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
-    " size, at FROM main.published WHERE seq>?1 ORDER BY 2";
+    " size, at, '' FROM main.published WHERE seq>?1 ORDER BY 2";
 
 static void read_change(struct sqlite *db, struct sqlite3_stmt *st, struct kept_change *c)
 {
@@ -239,6 +241,7 @@ static void read_change(struct sqlite *db, struct sqlite3_stmt *st, struct kept_
         .deleted = c->removed,
         .created = c->created,
         .changed_by = sqlite_str(db, st, 9),
+        .principal = sqlite_str(db, st, 14),
     };
 }
 

@@ -103,6 +103,7 @@ static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct 
         .value = sqlite_str(s->db, st, 8),
         .created = sqlite_int(s->db, st, 9) != 0,
         .since = sqlite_int(s->db, st, 10),
+        .principal = sqlite_str(s->db, st, 11),
     };
 }
 
@@ -212,6 +213,7 @@ static int append(struct sqlite_entities *s, const struct entity_version *v, int
     sqlite_bind_int(s->db, st, 13, v->created);
     sqlite_bind_int(s->db, st, 14, s->now_ms);
     sqlite_bind_int(s->db, st, 15, v->since);
+    sqlite_bind_str(s->db, st, 16, v->principal);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

@@ -28,7 +28,7 @@ const struct entity_version *heads_find(const struct heads *h, struct tidings_st
 static struct head *head_create(const struct entity_version *v)
 {
     size_t bytes = v->id.len + v->type.len + v->type_version.len + v->parent.len + v->value.len +
-                   v->changed_by.len + v->previous.len;
+                   v->changed_by.len + v->principal.len + v->previous.len;
     struct head *head = bytes <= HEADS_BYTES ? mem_alloc(sizeof(*head) + bytes) : NULL;
     if (head) {
         char *at = head->text;
@@ -39,6 +39,7 @@ static struct head *head_create(const struct entity_version *v)
         head->version.parent = str_place(&at, v->parent);
         head->version.value = str_place(&at, v->value);
         head->version.changed_by = str_place(&at, v->changed_by);
+        head->version.principal = str_place(&at, v->principal);
         head->version.previous = str_place(&at, v->previous);
         head->version.was = STR_EMPTY;
         head->version.to = TIMELINE_FOREVER;

@@ -47,6 +47,7 @@ static const char *const layout[] = {
     " PRIMARY KEY(owner, key)) WITHOUT ROWID;"
     "CREATE INDEX keys_number ON keys(number);"
     "CREATE INDEX keys_owner ON keys(owner, number);",
+    "ALTER TABLE log ADD COLUMN principal TEXT;",
 };
 
 static const char in_memory[] =
@@ -57,7 +58,7 @@ static const char in_memory[] =
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS_BEHIND_ID                                                                          \
     "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
-    " l.created, coalesce(l.since, l.vfrom)"
+    " l.created, coalesce(l.since, l.vfrom), l.principal"
 #define COLUMNS "l.id, " COLUMNS_BEHIND_ID
 /* Reading never writes: `current` without the entities that have versions it does not know, and the
  * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
@@ -81,10 +82,10 @@ static const char in_memory[] =
 static const char *const statements[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
-    [APPEND] =
-        "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-        " deleted, changed_by, previous, value, created, at, since) VALUES(?1,?2,?3,?4,?5,?6,?7,"
-        "?8,?9,?10,?11,?12,?13,?14,?15)",
+    [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
+               " deleted, changed_by, previous, value, created, at, since, principal) "
+               "VALUES(?1,?2,?3,?4,?5,?6,"
+               "?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
     [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",

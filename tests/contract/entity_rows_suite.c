@@ -433,6 +433,25 @@ static void types_are_kept_in_order_and_once(void **state)
     r->ops->destroy(r);
 }
 
+static void a_version_keeps_who_wrote_it(void **state)
+{
+    (void)state;
+    struct entity_rows *r = factory();
+    struct tidings_error err = {0};
+    struct entity_version v = version("a", 1, "1");
+    v.principal = STR("{\"by\":\"user\"}");
+    begin(r);
+    put_version(r, v, false);
+    put(r, "a", 2, "2");
+    commit(r);
+    (void)r->ops->idle(r, &err);
+    assert_int_equal(r->ops->find(r, STR("a"), 1, &v, &err), 1);
+    assert_true(str_eq(v.principal, STR("{\"by\":\"user\"}")));
+    assert_int_equal(r->ops->find(r, STR("a"), TIMELINE_FOREVER, &v, &err), 1);
+    assert_int_equal(v.principal.len, 0);
+    r->ops->destroy(r);
+}
+
 static struct entity_key key_of(const char *owner, const char *key, int64_t at)
 {
     return (struct entity_key){.owner = tidings_str(owner),
@@ -543,6 +562,7 @@ int entity_rows_suite(const char *name, entity_rows_factory_fn make)
         cmocka_unit_test(the_newest_versions_can_be_counted_back),
         cmocka_unit_test(current_versions_are_listed_by_id_in_pages),
         cmocka_unit_test(types_are_kept_in_order_and_once),
+        cmocka_unit_test(a_version_keeps_who_wrote_it),
         cmocka_unit_test(the_newest_keys_of_each_owner_are_remembered),
         cmocka_unit_test(who_has_most_keys_loses_them_when_there_are_too_many),
         cmocka_unit_test(a_key_that_is_too_old_goes),

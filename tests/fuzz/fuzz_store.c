@@ -145,7 +145,7 @@ static void write_damaged(const uint8_t *data, size_t size)
 static bool on_version(void *user, const struct entity_version *v)
 {
     const struct tidings_str texts[] = {v->id,    v->type,       v->type_version, v->parent,
-                                        v->value, v->changed_by, v->previous};
+                                        v->value, v->changed_by, v->principal,    v->previous};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         look(texts[i]);
     }

@@ -7,32 +7,36 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { request } from './lib/http.mjs';
-import { call, listen, meta, modern, Session } from './lib/rpc.mjs';
+import { call, listen, meta, modern, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
+import { Tree } from './lib/tree.mjs';
 
 const SEE = ['list', 'read', 'subscribe'];
 const EARLY = '2020-01-01T00:00:00.000Z';
 const LATER = '2021-01-01T00:00:00.000Z';
 
 /** Ada sees notes of version 1 and may write them, Bob does everything. */
-async function start(t, args = []) {
+async function start(t, args = [], file = ':memory:') {
     const tokens = new TokenFile(t);
     const given = { ada: tokens.give('ada'), bob: tokens.give('bob') };
     const rules = [
         { principal: 'ada', uri: 'entity:///note@1/**', allow: [...SEE, 'write'] },
         { principal: 'bob', allow: [...SEE, 'write'] },
     ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
-    const server = await serve(t, {
-        files: {},
-        args: [...tokens.args, ...rules, '--entities', ':memory:', '--allow-write', '--workers', '1', ...args],
-    });
-    const [ada, bob] = ['ada', 'bob'].map((name) => as(server, given[name]));
+    const all = [...tokens.args, ...rules, '--entities', file, '--allow-write', '--workers', '1', ...args];
+    const server = await serve(t, { files: {}, args: all });
+    const people = (of) => ['ada', 'bob'].map((name) => as(of, given[name]));
+    const again = async () => {
+        await server.stop();
+        return people(await serve(t, { files: {}, args: all }));
+    };
+    const [ada, bob] = people(server);
     const type = (name, version) =>
         tool(bob, 'add-entity-type', { name, version, jsonSchema: { type: 'object', properties: { n: { type: 'integer' } } } });
     await type('note', '1');
     await type('vault', '1');
-    return { server, ada, bob, type };
+    return { again, ada, bob, type };
 }
 
 const entity = (type, entityId, version = '1') => ({ entityId, entityTypeName: type, entityTypeVersion: version });
@@ -214,4 +218,43 @@ test('what was done under a key is not given again to who may not see it any mor
     /* The version it made is forgotten; what is there instead is not for her. */
     const again = await upsert(ada, 'note', 'one', { ...once, validFrom: EARLY });
     assert.deepEqual(again, { error: "there is no entity 'one'", reason: 'unknownEntity' });
+});
+
+test('a version has who wrote it, whoever that says it is, also after a restart', async (t) => {
+    const file = new Tree(t).at('store.db');
+    const { again, ada, bob } = await start(t, [], file);
+    const { events } = await listen(bob, { resourceSubscriptions: ['entity:///note@1/'] });
+    const claimed = { changedBy: [{ userId: 'bob' }] };
+    const principal = { name: 'ada', by: 'token' };
+    assert.deepEqual((await upsert(ada, 'note', 'one', { value: {}, ...claimed })).principal, principal);
+    const { params } = await events.message(updates('entity:///note@1/one'), 'the change');
+    assert.deepEqual(params.metadata.principal, principal, JSON.stringify(params));
+    events.close();
+    const refused = await modern(ada, 'tools/call', {
+        name: 'upsert-entity',
+        arguments: { ...entity('note', 'one'), value: { n: 1 }, principal: { name: 'bob', by: 'token' } },
+    });
+    assert.ok(refused.json.error ?? refused.json.result.isError, 'it cannot be claimed');
+    const [, later] = await again();
+    const shown = JSON.parse((await request(later, { method: 'GET', path: '/entity/note@1/one' })).text);
+    assert.deepEqual([shown.principal, shown.changedBy], [principal, claimed.changedBy]);
+    const [version] = (await tool(later, 'get-entity-history', entity('note', 'one'))).versions;
+    assert.deepEqual(version.principal, principal);
+});
+
+test('nobody makes another miss a change by calling itself as that one does', async (t) => {
+    const { ada, bob } = await start(t);
+    const options = { 'dev.tidings/options': { origin: 'desk', echo: false, initial: false, windowMs: 0 } };
+    const { events } = await listen(ada, { resourceSubscriptions: ['entity:///note@1/'] }, { params: { _meta: meta(options) } });
+    const told = (id) => updates(`entity:///note@1/${id}`);
+    await upsert(bob, 'note', 'his', { value: { n: 1 }, origin: 'desk' });
+    await events.message(told('his'), 'what another wrote as desk');
+    const asked = form({ n: 2 }, 'PUT');
+    await request(bob, { ...asked, path: '/entity/note@1/his2?origin=desk' });
+    await events.message(told('his2'), 'what another put as desk');
+    await upsert(ada, 'note', 'hers', { value: { n: 1 }, origin: 'desk' });
+    await upsert(ada, 'note', 'last', { value: { n: 1 } });
+    await events.message(told('last'), 'the last');
+    assert.equal(events.messages.filter(told('hers')).length, 0, 'her own');
+    events.close();
 });

@@ -99,6 +99,7 @@ static int transact(struct entity_write *writes, size_t count, const char *key)
         .count = count,
         .key = tidings_str(key),
         .now = now,
+        .owner = tidings_str(principal),
         .principal = tidings_str(principal),
         .digest = tidings_str(digest),
         .may = may,
@@ -212,6 +213,42 @@ static void a_key_is_forgotten_after_a_day(void **state)
     assert_int_equal(upsert("u1", "{\"name\":\"b\"}", "key"), 1);
 }
 
+/* ---- who wrote --------------------------------------------------------------------------------
+ */
+
+static void a_version_has_who_wrote_it_beside_who_they_say_they_are(void **state)
+{
+    (void)state;
+    struct entity_type_spec spec = {.name = STR("Log"),
+                                    .version = STR("1"),
+                                    .description = STR(""),
+                                    .schema = parse("{}"),
+                                    .options = parse("{\"debounceMs\":1000}")};
+    assert_int_equal(entities_begin(e, &err), 0);
+    assert_int_equal(entities_add_type(e, &spec, &err), 0);
+    assert_int_equal(entities_commit(e, &err), 0);
+    jv_unref(spec.schema);
+    jv_unref(spec.options);
+    /* Writes of the same somebody become one version; those of who merely calls itself so do not.
+     */
+    static const char *const writers[] = {"p", "p", "q", "q", "p"};
+    for (size_t i = 0; i < 5; i++) {
+        struct entity_write w = write_to("x");
+        char value[16];
+        (void)snprintf(value, sizeof value, "{\"n\":%zu}", i);
+        w.type = STR("Log");
+        w.value = parse(value);
+        principal = writers[i];
+        now += 10;
+        assert_int_equal(transact(&w, 1, ""), 0);
+        assert_true(str_eq(done[0].version.principal, tidings_str(writers[i])));
+    }
+    assert_int_equal(versions_of("x"), 3);
+    struct entity_version v;
+    assert_int_equal(entities_find(e, STR("x"), now - 10, &arena, &v, &err), 1);
+    assert_true(str_eq(v.principal, STR("q")) && str_eq(v.changed_by, STR("[]")));
+}
+
 /* ---- what is hidden -------------------------------------------------------------------------- */
 
 static void what_is_hidden_is_not_there_but_its_id_is_taken(void **state)
@@ -267,6 +304,7 @@ int main(void)
         CASE(a_key_belongs_to_whoever_used_it),
         CASE(a_result_is_not_given_again_to_who_may_not_see_it_any_more),
         CASE(a_key_is_forgotten_after_a_day),
+        CASE(a_version_has_who_wrote_it_beside_who_they_say_they_are),
         CASE(what_is_hidden_is_not_there_but_its_id_is_taken),
         CASE(a_write_goes_to_the_newest_version_that_may_be_written),
     };
