@@ -72,9 +72,7 @@ static void missed_end(struct missed *m, uint64_t upto)
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
             if (sub->catching_up && sub->catchup == m) {
-                sub->catching_up = false;
-                sub->replayed_to = listen->peer->sink ? upto : 0;
-                listen->peer->catching--;
+                sub_caught_up(sub, listen->peer->sink ? upto : 0);
             }
         }
         peer_mark_dirty(listen->peer);
@@ -121,10 +119,7 @@ static void ask_log(struct listen *listen)
             peer_owe_truncated(peer, sub, 1);
             continue;
         }
-        sub->catching_up = true;
-        sub->catchup = m;
-        peer->catching++;
-        peer_owe(peer, sub->since + 1);
+        sub_catch_up(sub, m);
         since = sub->since < since ? sub->since : since;
     }
     if (!m) {

@@ -13,6 +13,25 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+uint32_t cursor_order(struct tidings_str spelled)
+{
+    return 1 + (uint32_t)((str_hash(spelled, 0) >> 32) % (CURSOR_ALL_TOLD - 1));
+}
+
+bool cursor_parse_lost(struct tidings_str text, uint32_t *ret)
+{
+    uint32_t lost = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int digit = hex_digit(text.ptr[i]);
+        if (digit < 0 || i >= 8) {
+            return false;
+        }
+        lost = lost * 16 + (uint32_t)digit;
+    }
+    *ret = lost;
+    return lost > 0;
+}
+
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
 {
     struct log_cursor c = {0};
@@ -28,6 +47,12 @@ bool cursor_parse(struct tidings_str text, struct log_cursor *ret)
             return false;
         }
         c.epoch = c.epoch * 16 + (uint64_t)digit;
+    }
+    struct tidings_str lost;
+    bool has_lost = false;
+    rest = str_cut(rest, '~', &lost, &has_lost);
+    if (has_lost && !cursor_parse_lost(lost, &c.lost)) {
+        return false;
     }
     struct tidings_str seq = str_cut(rest, '.', &position, &c.has_position);
     if (!str_to_u64(seq, &c.seq) || (c.has_position && !str_to_u64(position, &c.position))) {
@@ -47,6 +72,9 @@ struct tidings_str cursor_print(const struct log_cursor *c, char out[CURSOR_TEXT
     int n = snprintf(out, CURSOR_TEXT, c->has_position ? "%llx.%llu.%llu" : "%llx.%llu",
                      (unsigned long long)c->epoch, (unsigned long long)c->seq,
                      (unsigned long long)c->position);
+    if (n > 0 && c->lost > 0) {
+        n += snprintf(out + n, CURSOR_TEXT - (size_t)n, "~%x", c->lost);
+    }
     return tidings_strn(out, n > 0 ? (size_t)n : 0);
 }
 

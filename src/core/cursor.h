@@ -3,6 +3,11 @@
  * Cursors as they are written, `epoch.seq`, and with a store `epoch.seq.position`; and where in the
  * store a number stands.
  *
+ * A client that missed too much is told to look again, one message for each of its subscriptions.
+ * Until the last of them is told a cursor ends in `~lost`: subscriptions whose order is not below
+ * `lost` have yet to be told. Who is cut in between and comes back hears the rest and not
+ * everything again.
+ *
  * A worker remembers the numbers of the newest durable changes. For one that is older the answer is
  * lower than it could be: then a client that comes back after a restart hears again of something it
  * knows, and never misses anything.
@@ -12,18 +17,26 @@
 
 #include <tidings/types.h>
 
-#define CURSOR_TEXT 64u
+#define CURSOR_TEXT 72u
 #define CURSOR_SEALED 160u /* bytes of a seal around it (core/shown.h) */
 
 struct log_cursor {
     uint64_t epoch, seq;
     uint64_t position; /* everything durable up to here is told */
     bool has_position;
+    uint32_t lost; /* 0: there is nothing to say of that */
 };
+#define CURSOR_ALL_TOLD UINT32_MAX /* as `lost`: everybody has been told to look again */
+
+/* In which order subscriptions are told to look again, by what the client calls them: above 0 and
+ * below CURSOR_ALL_TOLD. */
+uint32_t cursor_order(struct tidings_str spelled);
 
 /* Does it look like a seal? */
 bool cursor_is_sealed(struct tidings_str text);
 bool cursor_parse(struct tidings_str text, struct log_cursor *ret);
+/* The hexadecimal digits behind `~`. */
+bool cursor_parse_lost(struct tidings_str text, uint32_t *ret);
 struct tidings_str cursor_print(const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 
 /* ---- numbers and positions ------------------------------------------------------------------- */

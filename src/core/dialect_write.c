@@ -242,7 +242,7 @@ struct pieces {
     unsigned count;
     size_t size;
     char small[256 + CURSOR_SEALED]; /* short members that depend on the subscriber; without a
-                                      * sealed cursor at most 251 bytes */
+                                      * sealed cursor at most 260 bytes */
     size_t small_len;
 };
 
@@ -286,6 +286,10 @@ static void put_cursor(struct pieces *p, const struct dialect_updated *u)
     if (u->cursor.has_position) {
         PUT_LITERAL(p, ".");
         put_digits(p, u->cursor.position, 10);
+    }
+    if (u->cursor.lost > 0) {
+        PUT_LITERAL(p, "~");
+        put_digits(p, u->cursor.lost, 16);
     }
 }
 

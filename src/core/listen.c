@@ -149,6 +149,27 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     return sub;
 }
 
+void sub_catch_up(struct sub *sub, const void *request)
+{
+    struct peer *peer = sub->peer;
+    uint64_t from = sub->since + 1;
+    sub->catching_up = true;
+    sub->catchup = request;
+    peer->catching++;
+    peer->catching_from =
+        peer->catching > 1 && peer->catching_from < from ? peer->catching_from : from;
+}
+
+void sub_caught_up(struct sub *sub, uint64_t replayed_to)
+{
+    if (sub->catching_up) {
+        sub->catching_up = false;
+        sub->replayed_to = replayed_to;
+        sub->peer->catching--;
+        sub->peer->catching_from = sub->peer->catching > 0 ? sub->peer->catching_from : 0;
+    }
+}
+
 uint64_t sub_owes_from(const struct sub *sub)
 {
     uint64_t held = window_first_seq(&sub->window);
@@ -178,7 +199,7 @@ void sub_destroy(struct sub *sub)
     struct listen *listen = sub->listen;
     struct peer *peer = listen->peer;
     peer->held_count -= sub->window.held != NULL;
-    peer->catching -= sub->catching_up;
+    sub_caught_up(sub, 0);
     window_clear(&peer->core->windows, &sub->window);
     if (sub->queued > 0) {
         outbox_remove(&peer->outbox, sub);

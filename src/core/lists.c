@@ -23,7 +23,10 @@ void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, ui
     if (wanted != 0) {
         listen->owes_lists |= (unsigned char)wanted;
         peer->has_list_pending = true;
-        peer_owe(peer, seq);
+        if (peer->lists_from == 0 || seq < peer->lists_from) {
+            peer->lists_from = seq;
+        }
+        peer_mark_dirty(peer);
     }
 }
 
@@ -93,6 +96,9 @@ void lists_on_period(struct loop_timer *timer, void *user)
 void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since)
 {
     const struct change *change = row->change;
+    if (change->seq <= peer->lists_upto) {
+        return;
+    }
     bool is_row = change->lists == 0 && !change->everything &&
                   (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
     unsigned lists = change->lists;
@@ -128,8 +134,8 @@ static bool flush_one(struct peer *peer, struct listen *listen, struct buf *mess
             continue;
         }
         listen->owes_lists &= (unsigned char)~list;
-        if (listen->owes_lists == 0 && !owes_more(peer, listen) && peer->catching == 0) {
-            peer->owed_from = 0; /* with this everything is told */
+        if (listen->owes_lists == 0 && !owes_more(peer, listen)) {
+            peer->lists_from = 0; /* with this everything is told */
         }
         buf_clear(message);
         dialect_put_list_changed(message, list, listen_id(listen));
@@ -143,6 +149,9 @@ bool lists_flush(struct peer *peer)
     if (!peer->has_list_pending) {
         return true;
     }
+    if (!peer->sink || peer_is_blocked(peer)) {
+        return false;
+    }
     peer->has_list_pending = false;
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
@@ -154,5 +163,8 @@ bool lists_flush(struct peer *peer)
         }
     }
     buf_deinit(&message);
+    if (good && peer->ops && peer->ops->lists_told) {
+        peer->ops->lists_told(peer);
+    }
     return good;
 }

@@ -91,12 +91,15 @@ void peer_mark_dirty(struct peer *peer)
     }
 }
 
-/* Nothing above what is still owed or held back. */
+static uint64_t below(uint64_t from, uint64_t cursor)
+{
+    return from > 0 && cursor >= from ? from - 1 : cursor;
+}
+
+/* Nothing above what the log is asked for, what lists changed, and what is held back. */
 static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
 {
-    if (peer->owed_from > 0 && cursor >= peer->owed_from) {
-        cursor = peer->owed_from - 1;
-    }
+    cursor = below(peer->lists_from, below(peer->catching_from, cursor));
     if (peer->held_count == 0) {
         return cursor;
     }
@@ -111,7 +114,7 @@ static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
     return cursor;
 }
 
-uint64_t peer_cursor(const struct peer *peer)
+uint64_t peer_told(const struct peer *peer)
 {
     if (!peer->sink || peer->catchup) {
         return below_owed(peer, peer->cursor);
@@ -121,6 +124,16 @@ uint64_t peer_cursor(const struct peer *peer)
         return below_owed(peer, outbox_first(o)->first_seq - 1);
     }
     return below_owed(peer, peer->core->last_seq);
+}
+
+uint64_t peer_cursor(const struct peer *peer)
+{
+    return below(peer->owed_from, peer_told(peer));
+}
+
+struct log_cursor peer_place(const struct peer *peer)
+{
+    return peer_place_at(peer, peer_told(peer));
 }
 
 /* Without a stream nothing is owed: the cursor says where to begin again. */
@@ -142,9 +155,7 @@ static void forget_waiting(struct peer *peer)
     }
     peer->held_count = 0;
     peer->has_truncated = peer->has_list_pending = false;
-    if (peer->catching == 0) {
-        peer->owed_from = 0;
-    }
+    peer->owed_from = peer->lists_from = 0;
 }
 
 /* A new stream: what could not be told without one. */
@@ -201,9 +212,9 @@ void peer_set_sink(struct peer *peer, struct sink *sink)
     }
 }
 
-static size_t event_id(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX])
+static size_t event_id(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX])
 {
-    return peer->ops && peer->ops->event_id ? peer->ops->event_id(peer, cursor, out) : 0;
+    return peer->ops && peer->ops->event_id ? peer->ops->event_id(peer, at, out) : 0;
 }
 
 bool peer_send(struct peer *peer, const struct buf *message)
@@ -217,7 +228,8 @@ bool peer_send(struct peer *peer, const struct buf *message)
         return false;
     }
     char id[EVENT_ID_MAX];
-    size_t id_len = event_id(peer, peer_cursor(peer), id);
+    struct log_cursor at = peer_place(peer);
+    size_t id_len = event_id(peer, &at, id);
     char *room = sink->ops->room(sink, tidings_strn(id, id_len), message->len);
     if (!room) {
         return false;
@@ -228,22 +240,6 @@ bool peer_send(struct peer *peer, const struct buf *message)
 
 /* ---- delivery -------------------------------------------------------------------------------- */
 
-void peer_owe(struct peer *peer, uint64_t seq)
-{
-    if (peer->owed_from == 0 || seq < peer->owed_from) {
-        peer->owed_from = seq;
-    }
-    peer_mark_dirty(peer);
-}
-
-void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
-{
-    peer->core->stats.truncated += !sub->truncated;
-    sub->truncated = true;
-    peer->has_truncated = true;
-    peer_owe(peer, seq);
-}
-
 /* Full: what waits becomes "something changed" per subscription. */
 static void collapse(struct peer *peer)
 {
@@ -252,40 +248,6 @@ static void collapse(struct peer *peer)
     while ((item = outbox_first(&peer->outbox)) != NULL) {
         peer_owe_truncated(peer, item->sub, item->first_seq);
         outbox_pop(&peer->outbox);
-    }
-}
-
-bool sub_concerns(const struct sub *sub, struct tidings_str scope)
-{
-    struct tidings_str own = match_kind_beginning(sub->kind, sub_uri(sub));
-    const struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
-    return str_starts(own, scope) || str_starts(scope, own) || (p && str_eq(p->prefix, scope));
-}
-
-void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq)
-{
-    list_each (lit, lnext, &peer->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        if (listen->wants_lists & LIST_EVERYTHING) {
-            peer_owe_lists(peer, listen, LIST_EVERYTHING, seq);
-            continue;
-        }
-        list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
-            if ((seq == 1 || seq > sub->since) && sub_concerns(sub, scope)) {
-                peer_owe_truncated(peer, sub, seq);
-            }
-        }
-    }
-}
-
-void peer_owe_suspended(struct peer *peer, struct sub *sub)
-{
-    sub->suspended = true;
-    peer_owe_truncated(peer, sub, peer->core->last_seq);
-    if (sub->listen->id_len == 0) {
-        peer_warn(peer, "a subscription whose regular expression or filter took too long too often "
-                        "is suspended");
     }
 }
 
@@ -323,6 +285,9 @@ void peer_release_held(struct sub *sub)
 
 void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change)
 {
+    if (sub->truncated) {
+        return; /* it will be told to re-read anyway */
+    }
     if (peer->sink && outbox_push_initial(&peer->outbox, sub, change,
                                           peer->core->limits->outbox_max) == OUTBOX_FULL) {
         collapse(peer);
@@ -387,7 +352,7 @@ void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_r
 
 struct room_request {
     struct peer *peer;
-    uint64_t cursor;
+    const struct log_cursor *at;
 };
 
 static char *take_room(void *user, size_t size)
@@ -395,18 +360,18 @@ static char *take_room(void *user, size_t size)
     struct room_request *r = user;
     struct peer *peer = r->peer;
     char id[EVENT_ID_MAX];
-    size_t id_len = event_id(peer, r->cursor, id);
+    size_t id_len = event_id(peer, r->at, id);
     return peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
 }
 
-static bool write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+bool peer_write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
 {
     peer->core->stats.deliveries++;
     if (peer->ops && peer->ops->told) {
         peer->ops->told(peer, u, sub);
         return true;
     }
-    struct room_request r = {.peer = peer, .cursor = u->cursor.seq};
+    struct room_request r = {.peer = peer, .at = &u->cursor};
     return dialect_updated_write(u, take_room, &r);
 }
 
@@ -420,8 +385,7 @@ static uint64_t cursor_after_first(struct peer *peer)
     return below_owed(peer, peer->core->last_seq);
 }
 
-/* Enough is on its way; the sink says when to go on. */
-static bool is_blocked(struct peer *peer)
+bool peer_is_blocked(struct peer *peer)
 {
     struct sink *sink = peer->sink;
     sink->blocked = sink->ops->pending(sink) >= PEER_HIGH_WATER;
@@ -432,7 +396,7 @@ static bool flush_items(struct peer *peer)
 {
     struct outbox_item *item;
     while (peer->sink && (item = outbox_first(&peer->outbox)) != NULL) {
-        if (is_blocked(peer)) {
+        if (peer_is_blocked(peer)) {
             return false;
         }
         struct sub *sub = item->sub;
@@ -442,7 +406,7 @@ static bool flush_items(struct peer *peer)
             peer->waits_value = true;
             return false;
         }
-        struct log_cursor cursor = core_cursor(peer->core, cursor_after_first(peer));
+        struct log_cursor cursor = peer_place_at(peer, cursor_after_first(peer));
         struct dialect_updated u = {
             .change = item->change,
             .value_json = value,
@@ -459,7 +423,7 @@ static bool flush_items(struct peer *peer)
             .merged = item->merged,
             .profile = peer->core->self->profile,
         };
-        if (!write_update(peer, &u, sub)) {
+        if (!peer_write_update(peer, &u, sub)) {
             return false;
         }
         sub_told(sub, item->change, to);
@@ -468,87 +432,11 @@ static bool flush_items(struct peer *peer)
     return true;
 }
 
-/* Is another subscription still marked, from `sub` on? */
-static bool owes_more(struct peer *peer, const struct sub *sub)
-{
-    bool past = false;
-    list_each (lit, lnext, &peer->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        list_each (it, next, &listen->subs) {
-            const struct sub *other = list_entry(it, struct sub, link);
-            if (past && other->truncated) {
-                return true;
-            }
-            past = past || other == sub;
-        }
-    }
-    return false;
-}
-
-static bool write_truncated(struct peer *peer, struct sub *sub)
-{
-    if (!peer->sink || is_blocked(peer)) {
-        return false;
-    }
-    uint64_t owed_from = peer->owed_from;
-    if (!peer->has_list_pending && !owes_more(peer, sub) && peer->catching == 0) {
-        peer->owed_from = 0; /* with this everything is told */
-    }
-    struct log_cursor cursor = core_cursor(peer->core, peer_cursor(peer));
-    struct dialect_updated u = {
-        .kind = TIDINGS_CHANGE_UPDATED,
-        .uri_json = sub_spelled_json(sub),
-        .subscribed_json = sub_spelled_json(sub),
-        .listen_id_json = listen_id(sub->listen),
-        .cursor = cursor,
-        .sealed = shown_seal(peer->core, peer->who, &cursor),
-        .truncated = !sub->suspended,
-        .suspended = sub->suspended,
-        .profile = peer->core->self->profile,
-    };
-    if (!write_update(peer, &u, sub)) {
-        peer->owed_from = owed_from;
-        return false;
-    }
-    sub->truncated = false;
-    sub->suspended_told = sub->suspended;
-    return true;
-}
-
-void sub_withdraw(struct sub *sub)
-{
-    if (sub->listen->live && sub->peer->sink) {
-        sub->suspended = true;
-        (void)write_truncated(sub->peer, sub); /* a blocked stream would be told much later */
-    }
-    sub_destroy(sub);
-}
-
-static bool flush_truncated(struct peer *peer)
-{
-    list_each (lit, lnext, &peer->listens) {
-        struct listen *listen = list_entry(lit, struct listen, link);
-        if (!peer->has_truncated || !listen->live) {
-            continue;
-        }
-        list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
-            if (sub->truncated && !write_truncated(peer, sub)) {
-                return false;
-            }
-        }
-    }
-    peer->has_truncated = false;
-    return true;
-}
-
 void peer_flush(struct peer *peer)
 {
     if (!peer->sink || peer->catchup) {
         return;
     }
-    bool all = flush_items(peer) && flush_truncated(peer) && lists_flush(peer);
-    if (all && peer->catching == 0) {
-        peer->owed_from = 0;
-    }
+    /* First what has no number of its own, or the cursors of the others would wait for it. */
+    (void)(lists_flush(peer) && peer_flush_truncated(peer) && flush_items(peer));
 }

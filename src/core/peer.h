@@ -148,10 +148,12 @@ struct peer_ops {
     /* In-process subscribers are called instead of written to. */
     void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
-    size_t (*event_id)(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX]);
+    size_t (*event_id)(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX]);
     /* … and must know when a subscription goes back to a number, or to where
      * nothing is known of (SINCE_UNKNOWN). */
     void (*rewound)(struct peer *peer, uint64_t since);
+    /* All lists that changed up to now are told. */
+    void (*lists_told)(struct peer *peer);
     void (*destroyed)(struct peer *peer);
     /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */
     void (*end_streams)(struct peer *peer);
@@ -177,12 +179,17 @@ struct peer {
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
     const struct peer_skips *skips; /* while catching up; NULL: none */
-    uint64_t owed_from; /* the lowest number behind a mark that is not written yet; 0: none */
+    /* The lowest numbers of what is not written yet, 0: none: … */
+    uint64_t owed_from;     /* … behind the mark of a subscription that must look again */
+    uint64_t lists_from;    /* … of lists that changed */
+    uint64_t catching_from; /* … of what the log is being asked for */
+    uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
     uint32_t listen_count, sub_count;
     uint32_t held_count; /* subscriptions that hold something back */
     uint32_t catching;   /* subscriptions the log is being asked for */
     int8_t log_level;    /* messages below it are not sent (logging/setLevel) */
     bool has_truncated;  /* some sub is marked */
+    bool was_lost;       /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending;
     bool waits_value;           /* the first item needs content that is being read */
     uint32_t number;            /* among all that this worker had */
@@ -212,10 +219,16 @@ void peer_mark_dirty(struct peer *peer);
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
 /* … of those lists that `listen` wants to hear of. */
 void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq);
-void peer_owe(struct peer *peer, uint64_t seq); /* the cursor stays below `seq` */
 /* Every subscription that may cover something below `scope`; empty: every one. */
 void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq);
 bool sub_concerns(const struct sub *sub, struct tidings_str scope);
+/* … those that a cursor says have yet to be told (core/cursor.h). */
+void peer_owe_rest(struct peer *peer, uint32_t lost);
+/* Tell those that are marked; false: not all of them yet. */
+bool peer_flush_truncated(struct peer *peer);
+/* Enough is on its way; the sink says when to go on. */
+bool peer_is_blocked(struct peer *peer);
+bool peer_write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub);
 /* `sub` is not evaluated any more: tell its client. */
 void peer_owe_suspended(struct peer *peer, struct sub *sub);
 /* The period of `sub` ended: what was held goes to the outbox. */
@@ -239,8 +252,13 @@ void peer_catch_up(struct peer *peer, uint64_t since);
 void peer_warn(struct peer *peer, const char *text);
 /* Tell it that anything may have changed: one update per subscription, marked as truncated. */
 void peer_resync(struct peer *peer);
-/* What is known to be written: the low-water mark. */
+/* What is known to be written: the low-water mark, … */
 uint64_t peer_cursor(const struct peer *peer);
+/* … leaving aside those that are marked to look again, of whom a cursor says itself (`lost`) … */
+uint64_t peer_told(const struct peer *peer);
+/* … and as a cursor for the client; and as it would be with that number. */
+struct log_cursor peer_place(const struct peer *peer);
+struct log_cursor peer_place_at(const struct peer *peer, uint64_t seq);
 
 struct listen *listen_create(struct peer *peer, struct tidings_str id_json);
 /* Also unlinks it from its peer; its subscriptions are removed and their watches released. */
@@ -268,7 +286,9 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
 void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
 /* The lowest number of what it has yet to tell; 0: nothing. */
 uint64_t sub_owes_from(const struct sub *sub);
-void sub_destroy(struct sub *sub); /* releases its watch */
+void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */
+void sub_caught_up(struct sub *sub, uint64_t replayed_to); /* … and has answered */
+void sub_destroy(struct sub *sub);                         /* releases its watch */
 /* The same, and its client is told that nothing more will come of it. */
 void sub_withdraw(struct sub *sub);
 /* How often: the longest of window, rate and what was set for the URI. */

@@ -30,18 +30,20 @@ static struct session_stream *newest(struct session *session)
                : list_entry(session->streams.next, struct session_stream, link);
 }
 
-static size_t event_id(struct peer *peer, uint64_t cursor, char out[EVENT_ID_MAX])
+static size_t event_id(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX])
 {
     struct session *session = peer->owner;
     struct session_stream *stream = newest(session);
-    struct log_cursor at = core_cursor(peer->core, cursor);
-    struct tidings_str sealed = shown_seal(peer->core, peer->who, &at);
+    struct tidings_str sealed = shown_seal(peer->core, peer->who, at);
     int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
-    n = sealed.len > 0
-            ? snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed))
-            : snprintf(out + len, EVENT_ID_MAX - len, "%llu", (unsigned long long)cursor);
+    if (sealed.len > 0) {
+        n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
+    } else {
+        n = snprintf(out + len, EVENT_ID_MAX - len, at->lost > 0 ? "%llu~%x" : "%llu",
+                     (unsigned long long)at->seq, at->lost);
+    }
     return n > 0 ? len + (size_t)n : 0;
 }
 
@@ -72,6 +74,15 @@ static void rewound(struct peer *peer, uint64_t since)
         session->rewind_to = since;
     }
     session->rewind_event = session->next_event;
+}
+
+static void lists_told(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    const struct session_stream *stream = newest(session);
+    session->lists.stream = stream ? stream->no : 0;
+    session->lists.event = session->next_event;
+    session->lists.upto = peer->core->last_seq;
 }
 
 static void touch(struct session *session)
@@ -184,6 +195,7 @@ static const struct peer_ops session_peer_ops = {
     .session_id = id_of,
     .event_id = event_id,
     .rewound = rewound,
+    .lists_told = lists_told,
     .closed = front_closed,
 };
 
@@ -360,6 +372,8 @@ void session_sweep(struct core *core)
 struct event_cursor {
     unsigned stream; /* 0: a fresh one */
     uint64_t cursor;
+    uint64_t lists_upto; /* lists that changed up to here are known */
+    uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
     bool rewound; /* behind where the stream began: other streams' shares are of no interest */
 };
 
@@ -378,15 +392,16 @@ static bool is_foreign(const struct session *session, struct tidings_str id)
 
 /* The number in it; from those who are shown none it must be sealed. */
 static bool parse_event_cursor(const struct session *session, struct tidings_str text,
-                               uint64_t *ret)
+                               struct log_cursor *ret)
 {
-    if (access_is_full(session->who) && str_to_u64(text, ret)) {
-        return true;
+    struct tidings_str lost;
+    bool has_lost = false;
+    struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
+    *ret = (struct log_cursor){.epoch = session->core->epoch};
+    if (access_is_full(session->who) && str_to_u64(number, &ret->seq)) {
+        return !has_lost || cursor_parse_lost(lost, &ret->lost);
     }
-    struct log_cursor at;
-    bool good = shown_open(session->core, session->who, text, &at);
-    *ret = good ? at.seq : 0;
-    return good && at.epoch == session->core->epoch;
+    return shown_open(session->core, session->who, text, ret) && ret->epoch == session->core->epoch;
 }
 
 /* Is it the id of an event of ours, and known what followed it? */
@@ -396,9 +411,10 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
     struct tidings_str rest, n;
     struct tidings_str stream = str_cut(str_skip(id, strlen(session->tag)), '.', &rest, NULL);
     n = str_cut(rest, '.', &rest, NULL);
-    uint64_t event = 0, cursor = 0;
-    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &cursor) || stream.len == 0 ||
-        stream.len > 7 || event > session->next_event || cursor > session->core->last_seq) {
+    uint64_t event = 0;
+    struct log_cursor at;
+    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || stream.len == 0 ||
+        stream.len > 7 || event > session->next_event || at.seq > session->core->last_seq) {
         return false;
     }
     unsigned no = 0;
@@ -413,13 +429,17 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
         return false;
     }
     ret->stream = no; /* it goes on under its number even when its past is forgotten */
-    /* A cursor below where the stream began: its client was still owed a resync. */
-    bool remembered = false;
+    bool remembered = false, is_below = true;
     for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
-        remembered = remembered || (session->past[i].no == no && cursor >= session->past[i].from);
+        remembered = remembered || session->past[i].no == no;
+        is_below = is_below && !(session->past[i].no == no && at.seq >= session->past[i].from);
     }
     if (remembered) {
-        ret->cursor = cursor < session->undelivered ? cursor : session->undelivered;
+        ret->cursor = at.seq < session->undelivered ? at.seq : session->undelivered;
+        ret->lost = at.lost;
+        ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
+        bool is_told = session->lists.stream == no && session->lists.event <= event;
+        ret->lists_upto = is_told ? session->lists.upto : 0;
     }
     if (event <= session->rewind_event && session->rewind_to < ret->cursor) {
         ret->rewound = true;
@@ -481,14 +501,19 @@ int session_open_stream(struct session *session, struct channel *channel,
     skip_others(session, at.rewound ? 0 : at.stream);
     if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
         char id[EVENT_ID_MAX];
-        uint64_t owed = peer_cursor(peer); /* below what subscriptions have yet to hear */
-        size_t len = event_id(peer, !known ? 0 : owed < at.cursor ? owed : at.cursor, id);
+        uint64_t owed = peer_told(peer); /* below what subscriptions have yet to hear */
+        struct log_cursor place = peer_place_at(peer, owed < at.cursor ? owed : at.cursor);
+        place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
+        size_t len = event_id(peer, &place, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
                                  session->core->limits->retry_ms);
     }
     if (!known) {
         peer_resync(peer);
+    } else if (at.lost > 0) {
+        peer_owe_rest(peer, at.lost);
     }
+    peer->lists_upto = at.lists_upto;
     peer_catch_up(peer, at.cursor);
     subscribe_list(session->listen, NULL);
     return 0;

@@ -46,6 +46,11 @@ struct session {
     uint64_t rewind_event; /* ids up to this one were given out before a subscription went back … */
     uint64_t rewind_to;    /* … to this number, the lowest of all … */
     bool rewind_lost;      /* … or to where nothing is known of */
+    struct {
+        unsigned stream; /* was told … */
+        uint64_t event;  /* … with this one, … */
+        uint64_t upto;   /* … of lists that changed up to here */
+    } lists;
     struct peer_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
     char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */

@@ -6,11 +6,11 @@
 #include "core/core.h"
 #include "core/hub.h"
 
-_Static_assert(CURSOR_TEXT > 60, "the longest is 58 bytes");
+_Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 
 #define PURPOSE STR("cursor")
 #define PADDED                                                                                     \
-    60u /* bytes of what is sealed: else its length would tell how long the numbers are */
+    68u /* bytes of what is sealed: else its length would tell how long the numbers are */
 #define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
 
 #define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
@@ -40,7 +40,7 @@ void shown_end_turn(struct shown_cursors *all)
 static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 {
     return a->epoch == b->epoch && a->seq == b->seq && a->has_position == b->has_position &&
-           a->position == b->position;
+           a->position == b->position && a->lost == b->lost;
 }
 
 /* Into `out`; its length, 0: there is no randomness or memory. */

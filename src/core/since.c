@@ -44,11 +44,14 @@ void wish_open_since(struct wish *w, const struct principal *who)
 uint64_t wish_since(const struct wish *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
+    if (c->lost > 0 && cursor_order(w->spelled) >= c->lost) {
+        return SINCE_UNKNOWN; /* it was not told yet to look again */
+    }
     const struct core *core = w->owner->core;
     uint64_t since = c->seq;
     bool is_ours = c->epoch == core->epoch;
     bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(core->hub, c, &since);
-    if (is_known && (!is_ours || since < core->marks.first)) {
+    if (is_known && (!is_ours || (since < core->marks.first && c->lost == 0))) {
         is_known = is_durable(core->catalog, w->kind, w->uri);
     }
     return is_known ? since : SINCE_UNKNOWN;

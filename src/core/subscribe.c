@@ -338,6 +338,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {
         sub->since = wish_since(w, arm->seq);
+        listen->peer->was_lost = listen->peer->was_lost || w->options.since.lost > 0;
     }
     sub_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */
@@ -349,10 +350,8 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
  * it. A cursor that is not known is given back, so that coming back with it is noticed again. */
 static struct log_cursor standing(const struct subscribing *s, uint64_t seq)
 {
-    uint64_t at = seq;
-    if (s->pending.listen && peer_cursor(s->pending.listen->peer) < at) {
-        at = peer_cursor(s->pending.listen->peer);
-    }
+    const struct peer *peer = s->pending.listen ? s->pending.listen->peer : NULL;
+    uint64_t at = peer && peer_told(peer) < seq ? peer_told(peer) : seq;
     for (size_t i = 0; i < s->count; i++) {
         const struct wish *w = &s->wishes[i];
         if (!w->sub || !(w->options.given & OPTION_SINCE)) {
@@ -364,7 +363,7 @@ static struct log_cursor standing(const struct subscribing *s, uint64_t seq)
         }
         at = since < at ? since : at;
     }
-    return core_cursor(s->core, at);
+    return peer ? peer_place_at(peer, at) : core_cursor(s->core, at);
 }
 
 static void finish(struct subscribing *s, const struct hub_arm *arm)

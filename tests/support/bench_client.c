@@ -525,3 +525,11 @@ const struct utterance *client_answer(const struct client *c)
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
     return client_nth_kind(c, SAID_ANSWER, 0);
 }
+
+bool cursor_covers(const char *text, const char *spelled)
+{
+    const char *cursor = json_at(text, "params|_meta|dev.tidings/cursor");
+    struct log_cursor at = {0};
+    assert_true(cursor && cursor_parse(tidings_str(cursor), &at));
+    return at.lost == 0 || cursor_order(tidings_str(spelled)) < at.lost;
+}

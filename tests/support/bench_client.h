@@ -113,6 +113,9 @@ size_t client_count_kind(const struct client *c, enum said kind);
 /* Of a struct client, for bench_until. */
 bool client_has_answer(void *client);
 const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n);
+/* Does the cursor of a notification say of that subscription that nothing is left to be told up to
+ * there? */
+bool cursor_covers(const char *text, const char *spelled);
 /* The only answer; fails the test when there is none or more. */
 const struct utterance *client_answer(const struct client *c);
 

@@ -113,6 +113,7 @@ uint64_t cursor_of(const char *text)
     assert_non_null(cursor);
     struct tidings_str rest;
     (void)str_cut(tidings_str(cursor), '.', &rest, NULL);
+    rest = str_cut(rest, '~', &(struct tidings_str){0}, NULL);
     uint64_t seq = 0;
     assert_true(str_to_u64(rest, &seq));
     return seq;

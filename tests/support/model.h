@@ -60,7 +60,7 @@ struct model_sub {
 struct model_client {
     unsigned no;
     char last_id[256];
-    char cursor[64]; /* empty: never saw one */
+    char cursor[CURSOR_TEXT]; /* empty: never saw one */
     struct model_sub subs[MODEL_SUBS];
 };
 

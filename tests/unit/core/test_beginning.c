@@ -185,9 +185,7 @@ static void state_that_cannot_be_listed_is_told_as_truncated(void **state)
     place.lists_fail = TIDINGS_E_IO;
     struct client *c =
         listen_with(&b, "[\"mem://x/dir/\",\"mem://y/\",\"mem://y/*\"]", "{\"initial\":true}");
-    size_t n = update_count(c, "mem://x/dir/");
-    assert_true(n >= 1);
-    assert_json(update_nth(c, "mem://x/dir/", n - 1), TRUNCATED, "true");
+    assert_json(update_nth(c, "mem://x/dir/", 0), TRUNCATED, "true");
     /* Who asks for nothing of it does not hear of it. */
     assert_int_equal(update_count(c, "mem://y/"), 1);
     assert_json(update_nth(c, "mem://y/", 0), INITIAL, "true");

@@ -22,36 +22,47 @@ static void cursors_are_a_hexadecimal_epoch_and_a_decimal_number(void **state)
         const char *text;
         bool good;
         uint64_t epoch, seq, position;
+        uint32_t lost;
     } rows[] = {
-        {"0.0", true, 0, 0, 0},
-        {"ff.10", true, 255, 10, 0},
-        {"ffffffffffffffff.18446744073709551615", true, UINT64_MAX, UINT64_MAX, 0},
-        {"1.007", true, 1, 7, 0},
-        {"", false, 0, 0, 0},
-        {".", false, 0, 0, 0},
-        {"1.", false, 0, 0, 0},
-        {".1", false, 0, 0, 0},
-        {"1", false, 0, 0, 0},
-        {"FF.1", false, 0, 0, 0},
-        {"g.1", false, 0, 0, 0},
-        {"1.a", false, 0, 0, 0},
-        {"1.-1", false, 0, 0, 0},
-        {"1. 1", false, 0, 0, 0},
-        {"1.2.3", true, 1, 2, 3},
-        {"a.0.18446744073709551615", true, 10, 0, UINT64_MAX},
-        {"1.1.", false, 0, 0, 0},
-        {"1..1", false, 0, 0, 0},
-        {"1.1.x", false, 0, 0, 0},
-        {"1.1.1.1", false, 0, 0, 0},
-        {"10000000000000000.1", false, 0, 0, 0},
-        {"1.18446744073709551616", false, 0, 0, 0},
-        {"-1.1", false, 0, 0, 0},
+        {"0.0", true, 0, 0, 0, 0},
+        {"ff.10", true, 255, 10, 0, 0},
+        {"ffffffffffffffff.18446744073709551615", true, UINT64_MAX, UINT64_MAX, 0, 0},
+        {"1.007", true, 1, 7, 0, 0},
+        {"", false, 0, 0, 0, 0},
+        {".", false, 0, 0, 0, 0},
+        {"1.", false, 0, 0, 0, 0},
+        {".1", false, 0, 0, 0, 0},
+        {"1", false, 0, 0, 0, 0},
+        {"FF.1", false, 0, 0, 0, 0},
+        {"g.1", false, 0, 0, 0, 0},
+        {"1.a", false, 0, 0, 0, 0},
+        {"1.-1", false, 0, 0, 0, 0},
+        {"1. 1", false, 0, 0, 0, 0},
+        {"1.2.3", true, 1, 2, 3, 0},
+        {"a.0.18446744073709551615", true, 10, 0, UINT64_MAX, 0},
+        {"1.1.", false, 0, 0, 0, 0},
+        {"1..1", false, 0, 0, 0, 0},
+        {"1.1.x", false, 0, 0, 0, 0},
+        {"1.1.1.1", false, 0, 0, 0, 0},
+        {"10000000000000000.1", false, 0, 0, 0, 0},
+        {"1.18446744073709551616", false, 0, 0, 0, 0},
+        {"-1.1", false, 0, 0, 0, 0},
+        {"1.2~1", true, 1, 2, 0, 1},
+        {"1.2.3~ffffffff", true, 1, 2, 3, UINT32_MAX},
+        {"1.2~00000abc", true, 1, 2, 0, 0xabc},
+        {"1.2~", false, 0, 0, 0, 0},
+        {"1.2~0", false, 0, 0, 0, 0},
+        {"1.2~100000000", false, 0, 0, 0, 0},
+        {"1.2~A", false, 0, 0, 0, 0},
+        {"1.2~1~1", false, 0, 0, 0, 0},
+        {"1~1.2", false, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct log_cursor c = {77, 77, 77, true};
+        struct log_cursor c = {77, 77, 77, true, 77};
         bool good = cursor_parse(tidings_str(rows[i].text), &c);
-        if (good != rows[i].good || (good && (c.epoch != rows[i].epoch || c.seq != rows[i].seq ||
-                                              c.position != rows[i].position))) {
+        if (good != rows[i].good ||
+            (good && (c.epoch != rows[i].epoch || c.seq != rows[i].seq ||
+                      c.position != rows[i].position || c.lost != rows[i].lost))) {
             fail_msg("'%s' is %s", rows[i].text, good ? "good" : "bad");
         }
         assert_true(good || c.seq == 77);
@@ -62,9 +73,10 @@ static void what_is_written_is_read_again(void **state)
 {
     (void)state;
     static const struct log_cursor rows[] = {
-        {0xab, 12, 0, false},
-        {0xab, 12, 0, true},
-        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true},
+        {0xab, 12, 0, false, 0},
+        {0xab, 12, 0, true, 0},
+        {0xab, 12, 0, false, 1},
+        {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, CURSOR_ALL_TOLD},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char text[CURSOR_TEXT];
@@ -74,6 +86,7 @@ static void what_is_written_is_read_again(void **state)
         assert_int_equal(c.seq, rows[i].seq);
         assert_int_equal(c.position, rows[i].position);
         assert_int_equal(c.has_position, rows[i].has_position);
+        assert_int_equal(c.lost, rows[i].lost);
     }
 }
 

@@ -163,7 +163,7 @@ static void bury(struct who *w)
 /* The session is gone: everything again, in a new one. */
 static void renew_session(struct who *w)
 {
-    char since[64] = "";
+    char since[CURSOR_TEXT] = "";
     bool stream_first = roll(2);
     if (since_of(w)) {
         snprintf(since, sizeof(since), "%s", since_of(w));

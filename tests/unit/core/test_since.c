@@ -163,7 +163,7 @@ static void what_is_kept_goes_on_across_a_restart_and_nothing_else(void **state)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t found =
-            since(rows[i].kind, rows[i].uri, (struct log_cursor){EARLIER, 7000, 42, true});
+            since(rows[i].kind, rows[i].uri, (struct log_cursor){EARLIER, 7000, 42, true, 0});
         if (found != (rows[i].expected ? 42 : SINCE_UNKNOWN)) {
             fail_msg("%s", rows[i].uri);
         }
@@ -174,10 +174,10 @@ static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
 {
     (void)state;
     const struct log_cursor unknown[] = {
-        {EARLIER, 7000, 91, true},    /* it never came so far */
-        {EARLIER, 42, 0, false},      /* without a position */
-        {EARLIER + 1, 42, 42, true},  /* a stranger's */
-        {core.epoch, 151, 100, true}, /* from the future */
+        {EARLIER, 7000, 91, true, 0},    /* it never came so far */
+        {EARLIER, 42, 0, false, 0},      /* without a position */
+        {EARLIER + 1, 42, 42, true, 0},  /* a stranger's */
+        {core.epoch, 151, 100, true, 0}, /* from the future */
     };
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         assert_true(since(MATCH_LITERAL, "kept:///a", unknown[i]) == SINCE_UNKNOWN);
@@ -188,16 +188,16 @@ static void in_its_own_epoch_the_number_counts(void **state)
 {
     (void)state;
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 120, 1, true}), 120);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 120, 1, true, 0}), 120);
     assert_int_equal(
-        since(MATCH_LITERAL, "file:///a", (struct log_cursor){core.epoch, 120, 1, true}), 120);
-    assert_int_equal(since(MATCH_REGEX, "a", (struct log_cursor){core.epoch, FIRST, 1, true}),
+        since(MATCH_LITERAL, "file:///a", (struct log_cursor){core.epoch, 120, 1, true, 0}), 120);
+    assert_int_equal(since(MATCH_REGEX, "a", (struct log_cursor){core.epoch, FIRST, 1, true, 0}),
                      FIRST);
     /* Below where it began: only what is kept is in the log. */
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 50, 50, true}), 50);
-    assert_true(since(MATCH_LITERAL, "file:///a", (struct log_cursor){core.epoch, 50, 50, true}) ==
-                SINCE_UNKNOWN);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 50, 50, true, 0}), 50);
+    assert_true(since(MATCH_LITERAL, "file:///a",
+                      (struct log_cursor){core.epoch, 50, 50, true, 0}) == SINCE_UNKNOWN);
 }
 
 int main(void)
