@@ -46,7 +46,8 @@ void keeper_submit(struct keeper *k, struct keeper_job *job);
 int keeper_run(struct keeper *k, struct keeper_job *job);
 
 /* Whoever numbers changes: hears of those that were committed, in the order of their positions.
- * `change` NULL: of one that cannot be said, so that everybody has to be told to look again. Set before the first of them. */
+ * `change` NULL: of one that cannot be said, so that everybody has to be told to look again. Set
+ * before the first of them. */
 typedef int (*keeper_tell_fn)(void *user, const struct tidings_change *change, uint64_t position);
 void keeper_on_change(struct keeper *k, keeper_tell_fn tell, void *user);
 /* From `done` of a job. `position` is that of the change, 0: nothing outlives the program. Moves

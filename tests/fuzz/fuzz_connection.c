@@ -28,6 +28,7 @@ static bool is_ours(struct tidings_str name)
         "Content-Length",
         "Connection",
         "Mcp-Session-Id",
+        "Cross-Origin-Resource-Policy",
         "Allow",
         "Cache-Control",
         "Vary",
