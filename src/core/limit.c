@@ -44,7 +44,7 @@ const char *limit_text(enum limit limit)
 bool limit_is_counted(enum limit limit)
 {
     return limit == LIMIT_CONNECTIONS || limit == LIMIT_CLIENTS || limit == LIMIT_SESSIONS ||
-           limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS;
+           limit == LIMIT_ALL_SUBSCRIPTIONS || limit == LIMIT_CALLS || limit == LIMIT_INPUT;
 }
 
 void limit_book_init(struct limit_book *book)

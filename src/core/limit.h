@@ -33,6 +33,7 @@
     X(CALL_TIME, "call-timeout", 0, "ms for a tool, prompt or provider to answer")                 \
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \
     X(LINE, "max-line", 0, "bytes of a message on a line")                                         \
+    X(INPUT, "max-input", 0, "bytes of input that is not handled yet, of all")                     \
     X(DEPTH, "max-depth", 0, "levels of JSON")                                                     \
     X(BATCH, "batch-messages", 100, "messages in one batch")                                       \
     X(URI, "uri-bytes", 4096, "bytes of a URI")                                                    \

@@ -204,6 +204,13 @@ int config_check(const struct config *c, struct tidings_error *err)
         rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
         rc = rc < 0 ? rc : check_remote(c, "--tcp", &a, err);
     }
+    uint64_t largest = c->max_body > c->max_line ? c->max_body : c->max_line;
+    if (rc == 0 && c->max_input < 2 * largest) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID,
+                          "--max-input: one message would not fit; give it at least twice the "
+                          "larger of --max-body and --max-line, %llu bytes",
+                          (unsigned long long)(2 * largest));
+    }
     if (rc == 0 && c->entities[0] && c->store[0] && strcmp(c->entities, c->store) != 0) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,
                           "--entities '%s' and --store '%s': a server has one store; name the same "

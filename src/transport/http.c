@@ -15,10 +15,10 @@
 #include "base/mem.h"
 #include "core/session.h"
 #include "transport/http_conn.h"
+#include "transport/input.h"
 #include "transport/who.h"
 
 #define TICK_MS 250u
-#define BODY_STEP (64u * 1024u)
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
 
@@ -30,6 +30,9 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
     list_append(&conn->hw->by_state[state], &conn->link);
     conn->state = state;
     conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+    if (conn->booked > 0) { /* what is handled within a turn is never booked */
+        conn_book_input(conn);
+    }
 }
 
 void conn_want(struct http_conn *conn)
@@ -92,6 +95,7 @@ static void conn_detach(struct http_conn *conn)
     list_remove(&conn->wait_link);
     loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
+    conn_book_input(conn);
     receiver_left(&conn->hw->receiver);
 }
 
@@ -188,12 +192,12 @@ static int read_some_body(struct http_conn *conn)
 }
 
 /* The same, and for as long as it takes the body has a time of its own, which is counted anew with
- * every BODY_STEP bytes: who sends a byte now and then does not stay. */
+ * every INPUT_STEP bytes: who sends a byte now and then does not stay. */
 static int read_body(struct http_conn *conn)
 {
     int rc = read_some_body(conn);
     if (rc == 0 && !conn->r->body_done &&
-        (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= BODY_STEP)) {
+        (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= INPUT_STEP)) {
         conn->r->body_mark = conn->r->body_len;
         conn_set_state(conn, CONN_BODY);
     }
@@ -373,6 +377,10 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         loop_poll_want(poll, conn->poll.wanted & ~LOOP_READ); /* its turn comes */
     }
     conn_want(conn);
+    conn_book_input(conn);
+    if (conn->booked > 0) {
+        http_make_room(conn->hw);
+    }
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

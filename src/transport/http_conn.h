@@ -25,6 +25,9 @@
  *        UNKNOWN                |         |
  *          |                    |  |\--becomes a stream--> STREAM --ended-+
  *          |                    |  \--WebSocket--> SOCKET <--> ASKED ------+
+ *          |                    |                 ^ |  half a message        |
+ *          |                    |                 | v                       |
+ *          |                    |               MIDWAY ---------------------+
  *          |                    +--answered, close--> CLOSING <----------+
  *          +--refused--------------------> CLOSING --flushed--> gone
  *                                            \--refused: LINGER, input is discarded for a while so
@@ -42,6 +45,7 @@ enum conn_state {
     CONN_STREAM,
     CONN_SOCKET, /* a WebSocket that was heard of lately, */
     CONN_ASKED,  /* and one that was pinged because it was not */
+    CONN_MIDWAY, /* one of whose message a part has come */
     CONN_POLL,   /* a stream that ends with what there is to say first */
     CONN_CLOSING,
     CONN_LINGER,
@@ -103,6 +107,7 @@ struct http_conn {
     uint32_t since_ms;  /* in this state, or written to */
     uint32_t listed_ms; /* when it was put at the end of its list */
     uint32_t wait_since_ms, wait_written;
+    uint32_t booked; /* bytes of input (http_input.c) */
     int fd;
     enum conn_state state : 8;
     bool keep_alive : 1, is_http10 : 1, is_head : 1, refused : 1, waits : 1;
@@ -143,8 +148,9 @@ struct http_worker {
 /* A WebSocket on which messages may come and go? */
 static inline bool conn_is_socket(const struct http_conn *conn)
 {
-    return !conn->gone && (conn->state == CONN_SOCKET || conn->state == CONN_ASKED ||
-                           (conn->state == CONN_REST && conn->is_websocket));
+    return !conn->gone &&
+           (conn->state == CONN_SOCKET || conn->state == CONN_ASKED || conn->state == CONN_MIDWAY ||
+            (conn->state == CONN_REST && conn->is_websocket));
 }
 
 extern const struct channel_ops http_channel_ops;
@@ -163,6 +169,12 @@ ssize_t conn_receive(struct http_conn *conn);
 void conn_free_reading(struct http_conn *conn);
 /* Handle every complete request that was read, as far as this turn goes. */
 void conn_go_on(struct http_conn *conn);
+
+/* http_input.c: it may hold more or less of what it was sent than before; on this worker, make room
+ * when all hold too much. */
+void conn_book_input(struct http_conn *conn);
+void conn_cut_input(struct http_conn *conn); /* say why, forget what came, and close */
+void http_make_room(struct http_worker *hw);
 
 /* http_turn.c: may it handle another message in this turn? If not, it goes on in the next. */
 bool conn_may_go_on(struct http_conn *conn);
@@ -208,6 +220,10 @@ void websocket_go_on(struct http_conn *conn);
 /* Nothing was heard from it: ask whether it is there; it did not say so. */
 void websocket_ask(struct http_conn *conn);
 void websocket_miss(struct http_conn *conn);
+/* The rest of a message did not come in time. */
+void websocket_late(struct http_conn *conn);
+/* Say why and close; whatever else it sends is thrown away for a while. */
+void websocket_cut(struct http_conn *conn, unsigned code, struct tidings_str reason);
 /* Say goodbye to those that wait for no answer. */
 void websocket_drain(struct http_worker *hw);
 /* … and to those of somebody who is nobody any more. */

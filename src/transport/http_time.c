@@ -4,6 +4,7 @@
  * member of a list has the same allowance.
  */
 #include "transport/http_conn.h"
+#include "transport/input.h"
 
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u
@@ -92,6 +93,11 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
     expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_question);
     expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
+    expire(hw, CONN_MIDWAY, config->body_timeout_ms, websocket_late);
+    if (input_is_tight(hw->core->book)) {
+        expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
+        expire(hw, CONN_MIDWAY, INPUT_TIGHT_MS, conn_cut_input);
+    }
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
     expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
     expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "transport/http_conn.h"
+#include "transport/input.h"
 #include "transport/pipe.h"
 #include "json/write.h"
 
@@ -245,14 +246,34 @@ static bool has_room(const struct http_conn *conn)
     return conn_is_socket(conn) && pipe_has_room(&conn->channel, &conn->out);
 }
 
+/* The time for a message begins with its first byte, and anew with every INPUT_STEP bytes of it;
+ * pings and empty fragments are no part of it. While we do not read it is not the client's time. */
+static void keep_time(struct http_conn *conn, bool was_heard)
+{
+    bool is_midway = conn->frames && !conn->has_rest;
+    if (conn->state == CONN_REST) {
+        return;
+    }
+    if (is_midway) {
+        bool has_grown = ws_reader_has_grown(conn->frames, INPUT_STEP);
+        if (conn->state != CONN_MIDWAY || was_heard || has_grown) {
+            conn_set_state(conn, CONN_MIDWAY);
+        }
+    } else if (conn->state == CONN_MIDWAY) {
+        conn_set_state(conn, CONN_SOCKET);
+    }
+}
+
 /* Handle what was read, as far as there is room for it. */
 static void pump(struct http_conn *conn)
 {
     struct ws_message m;
     enum ws_event event = WS_PONG;
+    bool was_heard = false; /* a whole message */
     while (event != WS_MORE && !conn->gone &&
            ((has_room(conn) && conn_may_go_on(conn)) || conn->state == CONN_LINGER)) {
         event = ws_reader_next(conn->frames, &m);
+        was_heard = was_heard || event == WS_TEXT;
         on_message(conn, event, &m);
     }
     if (conn->gone || conn->state == CONN_CLOSING) {
@@ -264,7 +285,12 @@ static void pump(struct http_conn *conn)
         conn->frames = NULL;
     } else if (ws_reader_keep(conn->frames) < 0) {
         conn_close(conn, "out of memory");
+        return;
     }
+    if (conn->state != CONN_LINGER) {
+        keep_time(conn, was_heard);
+    }
+    conn_book_input(conn);
 }
 
 static void hear(struct http_conn *conn, const char *bytes, size_t len)
@@ -301,7 +327,9 @@ void websocket_read(struct http_conn *conn)
             if (conn->state == CONN_ASKED) {
                 conn_set_state(conn, CONN_SOCKET);
             }
-            conn->since_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+            if (conn->state != CONN_MIDWAY) { /* which is not put off by what drips in */
+                conn->since_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+            }
         }
         if (n > 0) {
             hear(conn, conn->hw->scratch, (size_t)n);
@@ -411,10 +439,27 @@ void websocket_ask(struct http_conn *conn)
         conn_set_state(conn, CONN_SOCKET);
         return;
     }
-    if (!conn->frames) {
-        put_control(conn, WS_OP_PING, STR_EMPTY);
-    } /* else it is its turn: half a message came */
+    put_control(conn, WS_OP_PING, STR_EMPTY);
     conn_set_state(conn, CONN_ASKED);
+}
+
+void websocket_cut(struct http_conn *conn, unsigned code, struct tidings_str reason)
+{
+    conn->refused = true;
+    say_goodbye(conn, code, reason, false);
+    ws_reader_destroy(conn->frames);
+    conn->frames = NULL;
+    conn_book_input(conn);
+}
+
+void websocket_late(struct http_conn *conn)
+{
+    if (!websocket_reads(conn)) {
+        conn_set_state(conn, CONN_MIDWAY); /* it waits for us, not we for it */
+        return;
+    }
+    limit_hit(conn->hw->core->book, LIMIT_BODY_TIME);
+    websocket_cut(conn, WS_POLICY, STR("the rest of the message did not arrive in time"));
 }
 
 void websocket_miss(struct http_conn *conn)
@@ -434,11 +479,12 @@ static bool is_done_with(const struct http_conn *conn)
            core_is_done_with(conn->hw->core, &conn->channel);
 }
 
-static const enum conn_state open_states[] = {CONN_SOCKET, CONN_ASKED};
+static const enum conn_state open_states[] = {CONN_SOCKET, CONN_ASKED, CONN_MIDWAY};
+#define OPEN_STATES (sizeof(open_states) / sizeof(open_states[0]))
 
 void websocket_dismiss(struct http_worker *hw, const struct principal *who)
 {
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < OPEN_STATES; i++) {
         list_each (it, next, &hw->by_state[open_states[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
             if (principal_is_equal(conn->channel.who, who)) {
@@ -451,7 +497,7 @@ void websocket_dismiss(struct http_worker *hw, const struct principal *who)
 
 void websocket_drain(struct http_worker *hw)
 {
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < OPEN_STATES; i++) {
         list_each (it, next, &hw->by_state[open_states[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
             if (is_done_with(conn)) {

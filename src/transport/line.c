@@ -133,7 +133,12 @@ void line_feed(struct line *line, const char *bytes, size_t len)
     }
 }
 
-static void drop_reader(struct line *line)
+size_t line_size(const struct line *line)
+{
+    return line->reader ? line->reader->in.cap : 0;
+}
+
+void line_drop_input(struct line *line)
 {
     line_reader_deinit(line->reader);
     mem_free(line->reader);
@@ -148,7 +153,7 @@ static enum line_result next_message(struct line *line, struct tidings_str *text
         result = line->reader ? line_reader_finish(line->reader, text) : LINE_MORE;
         line->finished = true;
     } else if (result == LINE_MORE && line->reader && line_reader_is_idle(line->reader)) {
-        drop_reader(line);
+        line_drop_input(line);
     }
     return result;
 }
@@ -205,5 +210,5 @@ void line_deinit(struct line *line)
 {
     channel_deinit(&line->channel);
     sendq_deinit(&line->out);
-    drop_reader(line);
+    line_drop_input(line);
 }

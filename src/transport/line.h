@@ -46,6 +46,9 @@ void line_feed(struct line *line, const char *bytes, size_t len);
 void line_pump(struct line *line);
 /* Is there the beginning of a message, or one that waits? */
 bool line_is_midway(const struct line *line);
+/* Bytes that wait to be handled, or are half a message, in memory; forget them. */
+size_t line_size(const struct line *line);
+void line_drop_input(struct line *line);
 /* Is there room for more input? */
 bool line_reads(const struct line *line);
 /* The end of input, and everything asked is answered and written. */

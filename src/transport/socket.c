@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Life of line-framed connections: adopt, read, time out, close. Nothing is closed while a callback
+ * Life of line-framed connections: adopt, read, close. Nothing is closed while a callback
  * of its messages may be on the stack: a connection that something happened to is *stirred* and
  * looked at when the turn ends.
  */
@@ -16,91 +16,29 @@
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "core/peer.h"
-#include "transport/line.h"
+#include "transport/input.h"
+#include "transport/socket_conn.h"
 #include "transport/who.h"
 
 #define TICK_MS 250u
-/* How long a client may go on sending after its last answer before the connection is reset. */
-#define LINGER_MS 1000u
 /* A reader that stops holds about this much in the kernel; large answers still flow. */
 #define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
-#define MESSAGE_STEP (64u * 1024u)
-
-/*     accept --TLS--> SHAKING, until the handshake is done
- *       |                |
- *       | <--------------+
- *     FRESH --first byte--> MIDLINE <--> OPEN         a message has begun; none has
- *       \______________________|_________/
- *               end of input, or of our patience
- *                              |
- *                           ENDING --all written--> LINGER --end of input--> gone
- */
-enum line_state {
-    LINE_SHAKING,
-    LINE_FRESH,
-    LINE_MIDLINE,
-    LINE_OPEN,
-    LINE_ENDING,
-    LINE_LINGER,
-    LINE_STATES,
-};
-
-struct line_conn {
-    struct line line;
-    struct socket_worker *sw;
-    union {
-        struct {
-            struct list link;      /* in sw->by_state[state], oldest first */
-            struct list wait_link; /* in sw->waiting while the kernel takes no more */
-            struct list stir_link; /* in sw->stirred */
-            struct list rest_link; /* in sw->resting until the next turn */
-        };
-        struct loop_discard discard; /* once it is gone */
-    };
-    struct loop_poll poll;
-    uint32_t since_ms; /* in this state, or heard of */
-    uint32_t wait_since_ms, wait_written;
-    uint32_t midway; /* bytes of half a message since its time was last counted anew */
-    int fd;
-    enum line_state state : 8;
-    bool waits : 1, gone : 1;
-};
-
-struct socket_worker {
-    struct core *core;
-    const struct socket_config *config;
-    struct receiver receiver;
-    struct list by_state[LINE_STATES];
-    struct list waiting, stirred, resting;
-    struct loop_timer *tick;
-    struct loop_timer *rested; /* runs while some rest */
-    struct loop_hook end_hook;
-    void (*drained)(void *user);
-    void *drained_user;
-    bool draining;
-    char scratch[65536];
-};
 
 static struct line_conn *of_line(struct line *line)
 {
     return list_entry(line, struct line_conn, line);
 }
 
-static uint32_t now_of(const struct socket_worker *sw)
-{
-    return (uint32_t)loop_now_ms(sw->core->loop);
-}
-
-static void set_state(struct line_conn *conn, enum line_state state)
+void line_conn_set_state(struct line_conn *conn, enum line_state state)
 {
     list_remove(&conn->link);
     list_append(&conn->sw->by_state[state], &conn->link);
     conn->state = state;
-    conn->since_ms = now_of(conn->sw);
+    conn->since_ms = (uint32_t)loop_now_ms(conn->sw->core->loop);
 }
 
-static void stirred(struct line *line)
+void line_conn_stir(struct line *line)
 {
     struct line_conn *conn = of_line(line);
     if (!conn->gone && list_empty(&conn->stir_link)) {
@@ -113,6 +51,7 @@ static void want(struct line_conn *conn)
     if (conn->gone) {
         return;
     }
+    input_book(conn->sw->core->book, &conn->booked, line_size(&conn->line));
     int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
@@ -129,8 +68,8 @@ static void want(struct line_conn *conn)
 static void end_input(struct line_conn *conn)
 {
     conn->line.eof = true;
-    set_state(conn, LINE_ENDING);
-    stirred(&conn->line);
+    line_conn_set_state(conn, LINE_ENDING);
+    line_conn_stir(&conn->line);
 }
 
 static void check_drained(struct socket_worker *sw)
@@ -142,7 +81,7 @@ static void check_drained(struct socket_worker *sw)
     }
 }
 
-static void close_conn(struct line_conn *conn, const char *reason)
+void line_conn_close(struct line_conn *conn, const char *reason)
 {
     struct socket_worker *sw = conn->sw;
     if (conn->gone) {
@@ -157,6 +96,7 @@ static void close_conn(struct line_conn *conn, const char *reason)
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
+    input_book(sw->core->book, &conn->booked, 0);
     close(conn->fd);
     receiver_left(&sw->receiver);
     loop_discard(sw->core->loop, &conn->discard, mem_free, conn);
@@ -169,7 +109,7 @@ static void linger(struct line_conn *conn)
 {
     sendq_end(&conn->line.out);
     channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
-    set_state(conn, LINE_LINGER);
+    line_conn_set_state(conn, LINE_LINGER);
     want(conn);
 }
 
@@ -183,16 +123,14 @@ static void on_input(struct line_conn *conn, size_t len)
     line_pump(&conn->line);
     bool is_midway = line_is_midway(&conn->line);
     conn->midway += (uint32_t)len;
-    if (is_midway && conn->state == LINE_MIDLINE && !conn->line.took &&
-        conn->midway < MESSAGE_STEP) {
+    if (is_midway && conn->state == LINE_MIDLINE && !conn->line.took && conn->midway < INPUT_STEP) {
         return; /* a byte now and then is no progress */
     }
     conn->midway = 0;
-    set_state(conn, is_midway ? LINE_MIDLINE : LINE_OPEN);
+    line_conn_set_state(conn, is_midway ? LINE_MIDLINE : LINE_OPEN);
 }
 
-/* What is said to it is its last. */
-static void refuse(struct line_conn *conn, int status, const char *text)
+void line_conn_refuse(struct line_conn *conn, int status, const char *text)
 {
     inbound_refuse(&conn->line.channel, status, RPC_INVALID_REQUEST, "%s", text);
     conn->line.finished = true;
@@ -208,11 +146,11 @@ static void on_tls_failed(struct line_conn *conn, ssize_t why)
               conn->sw->core->index);
     if (why == -EPROTOTYPE) {
         tls_session_destroy(sendq_detach_tls(out));
-        refuse(conn, 400, "this port speaks TLS");
+        line_conn_refuse(conn, 400, "this port speaks TLS");
     } else if (sendq_flush(out) == SENDQ_EMPTY) {
         linger(conn);
     } else {
-        close_conn(conn, "TLS failed");
+        line_conn_close(conn, "TLS failed");
     }
 }
 
@@ -228,17 +166,17 @@ static void read_input(struct line_conn *conn)
     if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
         on_tls_failed(conn, n);
     } else if (n < 0) {
-        close_conn(conn, "reset");
+        line_conn_close(conn, "reset");
     } else if (conn->state == LINE_LINGER) {
         if (ended) {
-            close_conn(conn, "done");
+            line_conn_close(conn, "done");
         }
     } else {
         if (conn->state == LINE_SHAKING && tls_session_is_ready(tls)) {
-            set_state(conn, LINE_FRESH);
+            line_conn_set_state(conn, LINE_FRESH);
         }
         if (n > 0 && who_identify(&conn->line.channel, conn->fd, tls) < 0) {
-            close_conn(conn, "out of memory");
+            line_conn_close(conn, "out of memory");
             return;
         }
         if (n > 0) {
@@ -257,7 +195,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (state == SENDQ_WAITING) {
         if (!conn->waits) {
             conn->waits = true;
-            conn->wait_since_ms = now_of(conn->sw);
+            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->sw->core->loop);
             conn->wait_written = (uint32_t)conn->line.out.written;
             list_append(&conn->sw->waiting, &conn->wait_link);
         }
@@ -275,7 +213,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     struct line_conn *conn = user;
     if (events & LOOP_ERROR) {
         conn->sw->core->stats.cut += who_took_nothing(conn->fd);
-        close_conn(conn, "socket error");
+        line_conn_close(conn, "socket error");
         return;
     }
     if (events & LOOP_WRITE) {
@@ -285,6 +223,9 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         read_input(conn);
     }
     want(conn);
+    if (conn->booked > 0) {
+        socket_make_room(conn->sw);
+    }
 }
 
 /* ---- the end of a turn ----------------------------------------------------------------------- */
@@ -332,7 +273,7 @@ static void look_at(struct line_conn *conn)
         end_input(conn);
     }
     if (line->broken) {
-        close_conn(conn, line->reason);
+        line_conn_close(conn, line->reason);
     } else if (line_is_done(line)) {
         linger(conn);
     } else {
@@ -387,88 +328,6 @@ static const struct channel_ops socket_channel_ops = {
     .principal = principal,
 };
 
-/* ---- deadlines ------------------------------------------------------------------------------- */
-
-static bool is_used(const struct line_conn *conn)
-{
-    const struct channel *channel = &conn->line.channel;
-    const struct peer *peer = channel->peer;
-    return !list_empty(&channel->calls) ||
-           (peer && (peer->sub_count > 0 || peer->listen_count > 0));
-}
-
-static void expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
-{
-    uint32_t now = now_of(sw);
-    list_each (it, next, &sw->by_state[state]) {
-        struct line_conn *conn = list_entry(it, struct line_conn, link);
-        if ((uint32_t)(now - conn->since_ms) < allowance) {
-            return;
-        }
-        if (state == LINE_LINGER) {
-            close_conn(conn, "done");
-        } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
-            set_state(conn, state); /* it waits for us, not we for it */
-        } else if (state == LINE_MIDLINE) {
-            limit_hit(sw->core->book, LIMIT_BODY_TIME);
-            refuse(conn, 408, "the rest of the message did not arrive in time");
-        } else {
-            if (state == LINE_SHAKING) {
-                limit_hit(sw->core->book, LIMIT_HEAD_TIME);
-            }
-            close_conn(conn, "idle");
-        }
-    }
-}
-
-static void cut_stalled(struct socket_worker *sw)
-{
-    uint32_t now = now_of(sw);
-    list_each (it, next, &sw->waiting) {
-        struct line_conn *conn = list_entry(it, struct line_conn, wait_link);
-        if ((uint32_t)conn->line.out.written != conn->wait_written) {
-            conn->wait_written = (uint32_t)conn->line.out.written;
-            conn->wait_since_ms = now;
-        } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
-            sw->core->stats.cut++;
-            limit_hit(sw->core->book, LIMIT_STALL);
-            close_conn(conn, "stalled: the client does not read");
-        }
-    }
-}
-
-static void stir_all(struct socket_worker *sw, enum line_state state)
-{
-    list_each (it, next, &sw->by_state[state]) {
-        stirred(&list_entry(it, struct line_conn, link)->line);
-    }
-}
-
-static void stir_open(struct socket_worker *sw)
-{
-    stir_all(sw, LINE_SHAKING);
-    stir_all(sw, LINE_FRESH);
-    stir_all(sw, LINE_MIDLINE);
-    stir_all(sw, LINE_OPEN);
-}
-
-static void on_tick(struct loop_timer *timer, void *user)
-{
-    (void)timer;
-    struct socket_worker *sw = user;
-    const struct socket_config *config = sw->config;
-    expire(sw, LINE_SHAKING, config->header_timeout_ms);
-    expire(sw, LINE_FRESH, config->idle_timeout_ms);
-    expire(sw, LINE_MIDLINE, config->body_timeout_ms);
-    expire(sw, LINE_OPEN, config->session_timeout_ms);
-    expire(sw, LINE_LINGER, LINGER_MS);
-    cut_stalled(sw);
-    stir_all(sw, LINE_ENDING);
-    if (sw->draining) {
-        stir_open(sw);
-    }
-}
-
 /* ---- workers --------------------------------------------------------------------------------- */
 
 /* On a Unix socket none of them means anything. */
@@ -506,17 +365,17 @@ static void adopt(struct letter *letter, void *owner)
     list_init(&conn->stir_link);
     list_init(&conn->rest_link);
     line_init(&conn->line, &socket_channel_ops, sw->core, sw->config->max_line);
-    conn->line.stirred = stirred;
+    conn->line.stirred = line_conn_stir;
     conn->line.channel.quota = h->quota;
     sendq_init(&conn->line.out, &sw->core->batch, conn->fd, on_flushed, conn);
     set_socket_options(sw->config, conn->fd);
-    set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
+    line_conn_set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
     int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;
     mem_free(h);
     if (rc < 0) {
-        close_conn(conn, "out of memory");
+        line_conn_close(conn, "out of memory");
     } else if (sw->draining) {
-        stirred(&conn->line);
+        line_conn_stir(&conn->line);
     }
     want(conn);
 }
@@ -538,7 +397,7 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
     list_init(&sw->stirred);
     list_init(&sw->resting);
     loop_hook_add(core->loop, &sw->end_hook, end_turn, sw);
-    sw->tick = loop_timer_open(core->loop, on_tick, sw);
+    sw->tick = loop_timer_open(core->loop, socket_on_tick, sw);
     sw->rested = loop_timer_open(core->loop, on_rested, sw);
     sw->receiver.book = core->book;
     sw->receiver.adopt = adopt;
@@ -559,7 +418,7 @@ void socket_worker_destroy(struct socket_worker *sw)
     sw->drained = NULL;
     for (size_t i = 0; i < LINE_STATES; i++) {
         while (!list_empty(&sw->by_state[i])) {
-            close_conn(list_entry(sw->by_state[i].next, struct line_conn, link), "shutdown");
+            line_conn_close(list_entry(sw->by_state[i].next, struct line_conn, link), "shutdown");
         }
     }
     if (sw->receiver.mailbox) {
@@ -582,6 +441,6 @@ void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), 
     sw->draining = true;
     sw->drained = drained;
     sw->drained_user = user;
-    stir_open(sw);
+    socket_stir_open(sw);
     check_drained(sw);
 }

@@ -61,6 +61,7 @@ enum ws_code {
     WS_POLICY = 1008,
     WS_TOO_BIG = 1009,
     WS_INTERNAL = 1011,
+    WS_TRY_AGAIN = 1013,
 };
 
 /* ---- messages in ----------------------------------------------------------------------------- */
@@ -93,6 +94,11 @@ void ws_reader_feed(struct ws_reader *r, const char *bytes, size_t len);
 enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret);
 /* The rest later: copies what was not read yet, so that the bytes may go. TIDINGS_E_NOMEM. */
 int ws_reader_keep(struct ws_reader *r);
+/* Has the message that is being read grown by `step` bytes since this last said so, or since it
+ * began? */
+bool ws_reader_has_grown(struct ws_reader *r, size_t step);
+/* Bytes that it holds. */
+size_t ws_reader_size(const struct ws_reader *r);
 /* Between two messages with nothing kept: any other reader could go on from here. One takes 4.5 KiB
  * and the message, so who waits for a message need not have one. */
 bool ws_reader_is_idle(const struct ws_reader *r);

@@ -19,6 +19,8 @@
 #include "wire/ws.h"
 
 #define LIBRARY "libwslay.so.1"
+#define WSLAY_BYTES 4096u                /* what wslay itself keeps, about */
+#define HEADER_BYTES (WS_MAX_HEADER + 4) /* with a mask */
 
 struct ws_reader {
     wslay_frame_context_ptr frames;
@@ -31,7 +33,9 @@ struct ws_reader {
     size_t len;
     struct buf rest; /* where they lie when they were kept */
     size_t held;
+    unsigned char tail[HEADER_BYTES]; /* the last bytes that wslay has taken */
     size_t max_message;
+    size_t mark;           /* bytes of the message that ws_reader_has_grown knows of */
     bool is_client;        /* what comes is a server's */
     struct buf message;    /* its fragments so far */
     uint64_t left;         /* of the frame being read */
@@ -69,6 +73,13 @@ static int load(struct ws_reader *r, struct tidings_error *err)
     return 0;
 }
 
+static void remember(struct ws_reader *r, const char *bytes, size_t len)
+{
+    size_t n = len < HEADER_BYTES ? len : HEADER_BYTES;
+    memmove(r->tail, r->tail + n, HEADER_BYTES - n);
+    memcpy(r->tail + HEADER_BYTES - n, bytes + len - n, n);
+}
+
 static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
 {
     (void)flags;
@@ -78,6 +89,7 @@ static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
         return -1; /* come again */
     }
     memcpy(out, r->bytes, n);
+    remember(r, r->bytes, n);
     r->bytes += n;
     r->len -= n;
     r->held += n;
@@ -160,6 +172,18 @@ bool ws_reader_is_idle(const struct ws_reader *r)
            r->len == 0 && r->held == 0;
 }
 
+bool ws_reader_has_grown(struct ws_reader *r, size_t step)
+{
+    bool has = r->message.len - r->mark >= step;
+    r->mark = has ? r->message.len : r->mark;
+    return has;
+}
+
+size_t ws_reader_size(const struct ws_reader *r)
+{
+    return sizeof(*r) + WSLAY_BYTES + r->message.cap + r->rest.cap;
+}
+
 static enum ws_event finish(struct ws_reader *r, enum ws_event outcome, unsigned code,
                             struct tidings_str text)
 {
@@ -171,6 +195,33 @@ static enum ws_event finish(struct ws_reader *r, enum ws_event outcome, unsigned
 static enum ws_event fail(struct ws_reader *r, unsigned code, const char *why)
 {
     return finish(r, WS_FAILED, code, tidings_str(why));
+}
+
+static enum ws_event fail_size(struct ws_reader *r)
+{
+    return fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
+}
+
+/* Has a header come that announces more than is accepted? wslay tells of a frame when the first
+ * byte of its payload is there; until then what it holds is this header. */
+static bool announces_too_much(const struct ws_reader *r)
+{
+    if (r->in_frame || r->held < 2 || r->held > HEADER_BYTES) {
+        return false;
+    }
+    const unsigned char *p = r->tail + HEADER_BYTES - r->held;
+    unsigned kind = p[0] & 0x7fu, small = p[1] & 0x7fu; /* reserved bits make it another kind */
+    bool is_due = kind == (r->in_message ? WSLAY_CONTINUATION_FRAME : WSLAY_TEXT_FRAME) &&
+                  ((p[1] & 0x80u) == 0) == r->is_client;
+    size_t digits = small == 127 ? 8 : small == 126 ? 2 : 0;
+    if (!is_due || r->held < 2 + digits) {
+        return false;
+    }
+    uint64_t len = digits == 0 ? small : 0;
+    for (size_t i = 0; i < digits; i++) {
+        len = len << 8 | p[2 + i];
+    }
+    return len > r->max_message - r->message.len;
 }
 
 /* May this frame come here? WS_MORE: yes. */
@@ -210,10 +261,7 @@ static enum ws_event begin_frame(struct ws_reader *r, const struct wslay_frame_i
         return fail(r, WS_PROTOCOL_ERROR, "this kind of frame does not exist");
     }
     r->in_message = true;
-    if (f->payload_length > r->max_message - r->message.len) {
-        return fail(r, WS_TOO_BIG, "the message is larger than is accepted here");
-    }
-    return WS_MORE;
+    return f->payload_length > r->max_message - r->message.len ? fail_size(r) : WS_MORE;
 }
 
 /* RFC 6455 §7.4 and the registry it founded: those that may be sent. */
@@ -261,6 +309,7 @@ static enum ws_event end_frame(struct ws_reader *r, const struct wslay_frame_ioc
     }
     r->in_message = false;
     r->was_given = true;
+    r->mark = 0;
     ret->payload = buf_str(&r->message);
     return str_is_utf8(ret->payload) ? WS_TEXT : fail(r, WS_NOT_UTF8, "the message is not UTF-8");
 }
@@ -288,6 +337,10 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
     while (event == WS_MORE) {
         struct wslay_frame_iocb f = {0};
         ssize_t n = r->recv(r->frames, &f);
+        if (n == WSLAY_ERR_WANT_READ && announces_too_much(r)) {
+            event = fail_size(r);
+            break;
+        }
         if (n == WSLAY_ERR_WANT_READ) {
             buf_deinit(&r->rest);
             return WS_MORE;

@@ -42,6 +42,19 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
     return WS_MORE;
 }
 
+bool ws_reader_has_grown(struct ws_reader *r, size_t step)
+{
+    (void)r;
+    (void)step;
+    return false;
+}
+
+size_t ws_reader_size(const struct ws_reader *r)
+{
+    (void)r;
+    return 0;
+}
+
 bool ws_reader_is_idle(const struct ws_reader *r)
 {
     (void)r;

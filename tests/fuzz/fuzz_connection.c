@@ -24,6 +24,7 @@ static bool is_ours(struct tidings_str name)
 {
     static const char *const ours[] = {
         "Date",
+        "Cross-Origin-Resource-Policy",
         "Content-Type",
         "Content-Length",
         "Connection",

@@ -6,11 +6,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { serveDoors, SocketPeer } from '../contract/transport/lines.mjs';
+import { defer } from './lib/cleanup.mjs';
 import { from, limitsOf, modernRequest, reached } from './lib/limits.mjs';
-import { call, modern, post, Session } from './lib/rpc.mjs';
-import { serve } from './lib/server.mjs';
+import { call, meta, modern, post, Session } from './lib/rpc.mjs';
+import { run, serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { eventually, within } from './lib/wait.mjs';
-import { WebSocketRaw } from './lib/websocket.mjs';
+import { encodeFrame, FIN, OP, WebSocketRaw } from './lib/websocket.mjs';
 
 const files = { 'a.txt': 'a' };
 const start = (t, ...args) => serve(t, { files, args: ['--self', ...args] });
@@ -147,6 +149,197 @@ test('slow lines: an error after --body-timeout, however many bytes drip in', as
         clearInterval(drip);
     }
     assert.equal(await reached(t, server, 'body-timeout'), 1);
+});
+
+/** The header of a masked frame that announces `size` bytes. */
+function announce(first, size) {
+    const head = Buffer.alloc(14);
+    head[0] = first;
+    head[1] = 0x80 | 127;
+    head.writeBigUInt64BE(BigInt(size), 2);
+    return head; // and a mask of zeros
+}
+
+const DRIPS = {
+    'bytes of a frame': [announce(FIN | OP.text, 100_000), Buffer.from(' ')],
+    'empty fragments': [encodeFrame(OP.text, '{'), encodeFrame(OP.continued, '')],
+    'fragments of a byte': [encodeFrame(OP.text, '{'), encodeFrame(OP.continued, ' ')],
+    'pings inside a message': [encodeFrame(OP.text, '{'), encodeFrame(FIN | OP.ping, 'x'.repeat(125))],
+    'bytes of a header': [Buffer.from([FIN | OP.text]), null],
+    'bytes of a ping': [Buffer.from([FIN | OP.ping, 0x80 | 125, 0, 0, 0, 0]), Buffer.from('x')],
+};
+
+for (const [name, [first, more]] of Object.entries(DRIPS)) {
+    test(`slow messages: a WebSocket is closed after --body-timeout, however many ${name} drip in`, async (t) => {
+        const server = await start(t, '--body-timeout', '1s', '--keepalive', '1h');
+        const socket = await WebSocketRaw.open(server);
+        await socket.send(first);
+        const drip = setInterval(() => more && socket.send(more), 100);
+        try {
+            const { code, reason } = await socket.goodbye();
+            assert.equal(code, 1008, reason);
+            assert.match(reason, /did not arrive in time/);
+        } finally {
+            clearInterval(drip);
+        }
+        assert.equal(await reached(t, server, 'body-timeout'), 1);
+        socket.close();
+    });
+}
+
+test('slow messages: the time is that of each, and what grows goes on', async (t) => {
+    const server = await start(t, '--body-timeout', '2s', '--keepalive', '1h');
+    const socket = await WebSocketRaw.open(server);
+    const message = (cursor) =>
+        JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'resources/list', params: { _meta: meta(), cursor } });
+    const half = (text) => encodeFrame(FIN | OP.text, text);
+    // Always in the middle of a message, but never for long.
+    let rest = Buffer.alloc(0);
+    for (let i = 0; i < 12; i += 1) {
+        const bytes = half(message(`none ${i}`));
+        await socket.send(Buffer.concat([rest, bytes.subarray(0, 20)]));
+        rest = bytes.subarray(20);
+        await new Promise((done) => setTimeout(done, 200));
+    }
+    await socket.send(rest);
+    await eventually(() => socket.messages.length === 12, 'an answer to each');
+    // 64 KiB are progress.
+    const bytes = half(message('x'.repeat(800_000)));
+    for (let at = 0; at < bytes.length; at += 70_000) {
+        await socket.send(bytes.subarray(at, at + 70_000));
+        await new Promise((done) => setTimeout(done, 200));
+    }
+    await eventually(() => socket.messages.length === 13, 'the answer to what took its time');
+    assert.equal(await reached(t, server, 'body-timeout'), 0);
+    socket.close();
+});
+
+test('sizes: a frame that announces too much is refused at its header', async (t) => {
+    const server = await start(t, '--max-body', '100k');
+    const cases = {
+        whole: [announce(FIN | OP.text, 102_401)],
+        'by far': [announce(FIN | OP.text, 2 ** 40)],
+        'header without its mask': [announce(FIN | OP.text, 2 ** 40).subarray(0, 10)],
+        'the rest of a message': [encodeFrame(OP.text, 'x'.repeat(100_000)), announce(OP.continued, 70_000)],
+        'byte by byte': [...announce(FIN | OP.text, 102_401).subarray(0, 10)].map((byte) => Buffer.of(byte)),
+    };
+    for (const [name, parts] of Object.entries(cases)) {
+        const socket = await WebSocketRaw.open(server);
+        for (const part of parts) {
+            await socket.send(part);
+        }
+        assert.equal((await socket.goodbye()).code, 1009, name);
+        socket.close();
+    }
+    assert.equal(await reached(t, server, 'max-body'), Object.keys(cases).length);
+    const fits = await WebSocketRaw.open(server);
+    await fits.send(announce(FIN | OP.text, 102_400));
+    await fits.send(Buffer.alloc(102_400, ' '));
+    assert.equal((await fits.message()).error.code, -32700, 'as much as is accepted is read');
+    fits.close();
+});
+
+// ---- what all hold together ----------------------------------------------------------------------
+
+const MIB = 2 ** 20;
+
+/** One that has sent so much of a message, and when it is told why it must go. */
+const HOLDERS = {
+    'bodies': async (t, server, bytes) => {
+        const connection = await from(t, server, '127.0.0.1');
+        await connection.send(head(server, 'Content-Length: 1000000\r\n\r\n'));
+        await connection.send('x'.repeat(bytes));
+        return async () => {
+            const { status, text } = await connection.readResponse();
+            assert.equal(status, 503);
+            assert.match(text, /--max-input/);
+        };
+    },
+    'messages of WebSockets': async (t, server, bytes) => {
+        const socket = await WebSocketRaw.open(server);
+        defer(t, () => socket.close());
+        await socket.send(announce(FIN | OP.text, 1_000_000));
+        await socket.send('x'.repeat(bytes));
+        return async () => {
+            const { code, reason } = await socket.goodbye();
+            assert.equal(code, 1013);
+            assert.match(reason, /--max-input/);
+        };
+    },
+    'lines': async (t, server, bytes) => {
+        const port = Number(new URL(server.doors[1]).port);
+        const peer = await SocketPeer.connect(t, { host: '127.0.0.1', port });
+        await peer.raw('x'.repeat(bytes));
+        return async () => {
+            const { error } = await peer.message(() => true, 'a refusal');
+            assert.match(error.message, /--max-input/);
+            await within(peer.ended, 'the end');
+        };
+    },
+};
+
+const budget = async (t, ...args) => {
+    const all = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--self', '--workers', '1'];
+    const server = await serveDoors(t, [...all, '--max-body', '1m', '--max-line', '1m', ...args], { files });
+    server.port = Number(new URL(server.doors[0]).port);
+    return server;
+};
+
+for (const [name, hold] of Object.entries(HOLDERS)) {
+    test(`--max-input: of ${name} of which a part has come the one without progress for longest goes`, async (t) => {
+        const server = await budget(t, '--max-input', '4m');
+        const inUse = async () => (await limitsOf(t, server))['max-input'].inUse;
+        const first = await hold(t, server, 0.9 * MIB);
+        await eventually(async () => (await inUse()) > 0.9 * MIB, 'the first is held');
+        for (let i = 0; i < 4; i += 1) {
+            await hold(t, server, 0.9 * MIB);
+        }
+        await first();
+        const row = (await limitsOf(t, server))['max-input'];
+        assert.ok(row.inUse <= row.value, `${row.inUse} of ${row.value}`);
+        assert.ok(row.reached >= 1);
+        assert.ok((await call(server, 'resources/list')).resources.length > 0, 'whole requests are not concerned');
+    });
+
+    test(`--max-input: from half of it on, ${name} that stand still have a second`, async (t) => {
+        const server = await budget(t, '--max-input', '4m', '--body-timeout', '1h');
+        const told = [];
+        for (let i = 0; i < 3; i += 1) {
+            told.push(await hold(t, server, 0.9 * MIB));
+        }
+        await told[0]();
+        await eventually(async () => (await limitsOf(t, server))['max-input'].inUse <= 2 * MIB, 'there is room');
+    });
+}
+
+test('--max-input: nothing stays booked, whatever became of it', async (t) => {
+    const server = await budget(t, '--max-input', '64m');
+    const inUse = async () => (await limitsOf(t, server))['max-input'].inUse;
+    const text = 'x'.repeat(0.9 * MIB);
+    const large = { method: 'resources/list', params: { cursor: text } };
+    assert.equal((await modern(server, large.method, large.params)).json.error.code, -32602);
+    const socket = await WebSocketRaw.open(server);
+    await socket.write({ jsonrpc: '2.0', id: 1, method: large.method, params: { _meta: meta(), ...large.params } });
+    await socket.message((m) => m.error, 'a refusal');
+    const lines = await SocketPeer.connect(t, { host: '127.0.0.1', port: Number(new URL(server.doors[1]).port) });
+    await lines.raw(`${text}\n`);
+    await lines.message((m) => m.error, 'a refusal');
+    await eventually(async () => (await inUse()) < 10_000, 'whole messages are not held');
+    await socket.send(announce(FIN | OP.text, 1_000_000));
+    await socket.send(text);
+    await eventually(async () => (await inUse()) > 0.9 * MIB, 'half a message is held');
+    socket.close();
+    const body = await from(t, server, '127.0.0.1');
+    await body.send(head(server, 'Content-Length: 1000000\r\n\r\n'));
+    await body.send(text);
+    body.reset();
+    await eventually(async () => (await inUse()) === 0, 'nothing is held');
+});
+
+test('--max-input: one message must fit', async (t) => {
+    const { code, stderr } = await run(t, ['serve', '--max-input', '6m', new Tree(t).path]);
+    assert.notEqual(code, 0);
+    assert.match(stderr, /--max-input: .*--max-body/);
 });
 
 test('slow readers: cut after --stall-timeout', async (t) => {

@@ -367,6 +367,56 @@ static void what_is_too_big_is_refused_before_it_came(void **state)
     anew();
 }
 
+static void what_is_too_big_is_refused_at_its_header(void **state)
+{
+    (void)state;
+    put_header(0x81, MAX + 1, "abcd");
+    expect("!1009");
+    put_header(0x01, UINT64_C(0x7fffffffffffffff), "abcd");
+    expect("!1009");
+    put(0x01, STR("x"));
+    put_header(0x80, MAX, "abcd");
+    expect("!1009");
+    put_header(0x81, MAX, "abcd"); /* as much as is accepted */
+    expect("");
+    put_header(0x82, MAX + 1, "abcd"); /* what is not even a text is told when it comes */
+    expect("");
+    put_header(0x80, MAX + 1, "abcd");
+    expect("");
+    put_header(0xc1, MAX + 1, "abcd");
+    expect("");
+}
+
+static void progress_is_so_many_bytes_of_the_message(void **state)
+{
+    (void)state;
+    struct tidings_error err;
+    struct ws_message m;
+    struct ws_reader *r = ws_reader_create(MAX, &err);
+    assert_non_null(r);
+    size_t empty = ws_reader_size(r);
+    for (int round = 0; round < 2; round++) {
+        put(0x01, STR("12345"));
+        put(0x00, STR_EMPTY);
+        put(0x89, STR("a ping of many bytes"));
+        ws_reader_feed(r, sent.ptr, sent.len);
+        while (ws_reader_next(r, &m) != WS_MORE) {
+        }
+        assert_false(ws_reader_has_grown(r, 6));
+        assert_true(ws_reader_has_grown(r, 5));
+        assert_false(ws_reader_has_grown(r, 5));
+        assert_true(ws_reader_size(r) > empty);
+        buf_clear(&sent);
+        put(0x80, STR("6789"));
+        ws_reader_feed(r, sent.ptr, sent.len);
+        assert_int_equal(ws_reader_next(r, &m), WS_TEXT);
+        assert_int_equal(ws_reader_next(r, &m), WS_MORE);
+        assert_int_equal(ws_reader_size(r), empty);
+        buf_clear(&sent);
+    }
+    ws_reader_destroy(r);
+}
+
 static void a_reader_waits_for_nothing_only_between_messages(void **state)
 {
     (void)state;
@@ -468,6 +518,8 @@ int main(void)
         cmocka_unit_test(frames_without_a_mask_are_refused),
         cmocka_unit_test(lengths_that_could_be_shorter_are_refused),
         cmocka_unit_test(what_is_too_big_is_refused_before_it_came),
+        cmocka_unit_test(what_is_too_big_is_refused_at_its_header),
+        cmocka_unit_test(progress_is_so_many_bytes_of_the_message),
         cmocka_unit_test(a_reader_waits_for_nothing_only_between_messages),
         cmocka_unit_test(what_is_kept_for_later_is_read_later),
         cmocka_unit_test(without_memory_a_message_ends_the_connection),

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What all connections together hold of what they were sent and what is not handled yet: bodies,
+ * messages and lines of which a part has come, and whole ones that wait their turn
+ * (LIMIT_INPUT, in bytes of memory).
+ *
+ * When it is more than that, room is made where it is needed: on its own worker whoever has gone on
+ * for the longest time without 64 KiB of progress is told so and cut, until there is room. So a
+ * message that keeps coming stays, and what drips or stands still goes. While more than half of it
+ * is in use, whoever needs more than a second (INPUT_TIGHT_MS) for 64 KiB goes likewise, on all
+ * workers.
+ */
+#ifndef TRANSPORT_INPUT_H
+#define TRANSPORT_INPUT_H
+
+#include "core/limit.h"
+
+#define INPUT_STEP (64u * 1024u) /* bytes that are progress */
+#define INPUT_TIGHT_MS 1000u
+
+/* A connection that had booked *booked bytes holds `held` now. */
+static inline void input_book(struct limit_book *book, uint32_t *booked, size_t held)
+{
+    if (held != *booked) { /* modulo 2^64: what is less is subtracted */
+        __atomic_fetch_add(&book->in_use[LIMIT_INPUT], held - *booked, __ATOMIC_RELAXED);
+        *booked = (uint32_t)held;
+    }
+}
+
+static inline bool input_is_over(const struct limit_book *book)
+{
+    uint64_t most = book->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(book, LIMIT_INPUT) > most;
+}
+
+/* More than half? */
+static inline bool input_is_tight(const struct limit_book *book)
+{
+    uint64_t most = book->values[LIMIT_INPUT];
+    return most > 0 && limit_in_use(book, LIMIT_INPUT) > most / 2;
+}
+
+#endif
