@@ -156,6 +156,11 @@ int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
         bool is_known = rc == 1 && may_know(r, ret->type, ret->type_version);
         rc = is_known ? too_early(r, at, err) : rc;
     }
+    if (rc == TIDINGS_E_INTERNAL) {
+        r->reason = "damaged";
+        is_there = may_know(r, ret->type, ret->type_version);
+        rc = is_there ? rc : 0;
+    }
     if (rc >= 0 && !is_there) {
         rc = not_found(r, err);
     }

@@ -135,6 +135,11 @@ static int each_child(struct published *store, struct tidings_str parent, struct
 static int read_item(struct tidings_read *read, const struct published_item *item,
                      struct tidings_error *err)
 {
+    if (item->is_damaged) {
+        tidings_read_explain(read, STR("{\"reason\":\"damaged\"}"));
+        return tidings_fail(err, TIDINGS_E_INTERNAL,
+                            "what is stored of it is damaged: publish it again");
+    }
     if (tidings_read_unchanged(read, item->about.etag)) {
         return 0;
     }
@@ -175,7 +180,7 @@ static int give_child(void *user, const struct tidings_resource *row,
                       const struct published_item *item, struct tidings_error *err)
 {
     struct giving *g = user;
-    if (!item || !tidings_read_wants(g->read, row->uri, row->mime_type) ||
+    if (!item || item->is_damaged || !tidings_read_wants(g->read, row->uri, row->mime_type) ||
         item->content.len > g->room) {
         return 1;
     }

@@ -248,7 +248,8 @@ static int load_there(void *user, const struct shelf_value *value)
     }
     /* The program was first; nobody else looks yet. */
     there->is_in_file = true;
-    there->is_kept = published_is_there(there) && published_is_same(there, s->fresh);
+    there->is_kept =
+        published_is_there(there) && !s->fresh->is_damaged && published_is_same(there, s->fresh);
     return SHELF_KEEP;
 }
 
@@ -264,6 +265,8 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
     if (!item) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
+    /* The etag is made from the content. */
+    item->is_damaged = !str_eq(row->about.etag, tidings_str(item->etag));
     if (row->about.etag.len > 0 && row->about.etag.len < sizeof(item->etag)) {
         memcpy(item->etag, row->about.etag.ptr, row->about.etag.len);
         item->etag[row->about.etag.len] = '\0';

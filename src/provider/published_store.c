@@ -179,7 +179,7 @@ int published_check(const struct published_step *s, const struct published_item 
                             STR_ARG(s->uri));
     }
     int rc = check_conditions(s, old);
-    if (rc < 0 || !s->fresh || (old && published_is_same(old, s->fresh))) {
+    if (rc < 0 || !s->fresh || (old && !old->is_damaged && published_is_same(old, s->fresh))) {
         return rc < 0 ? rc : !s->fresh;
     }
     rc = check_limits(s, old);

@@ -32,6 +32,7 @@ struct published_item {
     bool is_in_file;  /* something of that URI is there … */
     bool is_kept;     /* … and this is what */
     bool is_loaded;   /* … from where it came */
+    bool is_damaged;  /* … and is not what was put there */
     char etag[PUBLISHED_ETAG_SIZE];
 };
 

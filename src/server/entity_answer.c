@@ -88,6 +88,7 @@ static const char *reason_of(const struct entity_call *c, int code)
         [ENTITY_CARELESS] = "conditionRequired",
         [ENTITY_KEY_REUSED] = "keyReused",
         [ENTITY_TAKEN] = "taken",
+        [ENTITY_DAMAGED] = "damaged",
         [ENTITY_MEDIUM] = "storage",
     };
     if (code == TIDINGS_E_UNKNOWN) {

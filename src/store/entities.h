@@ -116,6 +116,7 @@ enum entity_reason {
     ENTITY_CARELESS,   /* is_careful */
     ENTITY_KEY_REUSED, /* for other writes */
     ENTITY_TAKEN,      /* its id is that of something whoever writes may not know of */
+    ENTITY_DAMAGED,    /* what is stored is not what was written */
     ENTITY_MEDIUM,     /* the batch is lost */
 };
 

@@ -83,7 +83,8 @@ struct entity_rows_ops {
     int (*forget)(struct entity_rows *rows, struct tidings_str id, int64_t end,
                   struct tidings_error *err);
 
-    /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none. */
+    /* The version valid at `at` (TIMELINE_FOREVER: the current one). 1, or 0 when there is none.
+     * TIDINGS_E_INTERNAL (history too): it is not what was written; `ret` is filled as it is. */
     int (*find)(struct entity_rows *rows, struct tidings_str id, int64_t at,
                 struct entity_version *ret, struct tidings_error *err);
     /* When the `n`th newest version of `id` began (1: the current one). 1, or 0 when it has fewer.

@@ -51,6 +51,12 @@ static int medium(struct work *k, size_t index, int code)
     return refuse(k, index, ENTITY_MEDIUM, code);
 }
 
+/* Before anything was put: what is damaged is nobody else's affair. */
+static int unreadable(struct work *k, size_t index, int code)
+{
+    return refuse(k, index, code == TIDINGS_E_INTERNAL ? ENTITY_DAMAGED : ENTITY_MEDIUM, code);
+}
+
 static int unknown(struct work *k, size_t index, struct tidings_str id)
 {
     return REFUSE(k, index, ENTITY_UNKNOWN, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'",
@@ -164,7 +170,7 @@ static int check_baseline(struct work *k, size_t i)
     struct entity_version base;
     int rc = k->e->rows->ops->find(k->e->rows, w->id, w->baseline, &base, k->err);
     if (rc < 0) {
-        return medium(k, i, rc);
+        return unreadable(k, i, rc);
     }
     char text[TIMELINE_TEXT];
     if (rc == 0 || base.from != w->baseline) {
@@ -301,7 +307,7 @@ static int prepare(struct work *k, size_t i)
     rc = k->e->rows->ops->find(k->e->rows, s->w->id, TIMELINE_FOREVER, &s->now, k->err);
     s->exists = rc == 1;
     if (rc < 0) {
-        return medium(k, i, rc);
+        return unreadable(k, i, rc);
     }
     if (s->exists && !entity_version_keep(&s->now, k->arena)) {
         return medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
@@ -394,6 +400,7 @@ static int place_step(struct work *k, struct step *s)
     struct entity_version before;
     int rc = k->e->rows->ops->find(k->e->rows, s->w->id, s->now.from - 1, &before, k->err);
     s->next.previous = STR_EMPTY;
+    rc = rc == TIDINGS_E_INTERNAL ? 0 : rc; /* damaged: nothing leads back to it */
     return rc == 1 ? entity_diff(s->next.value, before.value, k->arena, &s->next.previous, k->err)
                    : rc;
 }
@@ -492,7 +499,7 @@ static int find_again(struct work *k, size_t i, struct tidings_str id, int64_t f
     int rc = entities_find(k->e, id, from, k->arena, &done->version, k->err);
     rc = rc == 0 ? entities_find(k->e, id, TIMELINE_FOREVER, k->arena, &done->version, k->err) : rc;
     if (rc < 0) {
-        return medium(k, i, rc);
+        return unreadable(k, i, rc);
     }
     return rc == 1 && may_as_stored(k, ENTITY_MAY_KNOW, &done->version) ? 0 : unknown(k, i, id);
 }

@@ -126,6 +126,12 @@ static int fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *
     }
     read_row(s, st, ret);
     s->handed_out = st;
+    if (!sqlite_version_is_whole(ret, sqlite_int(s->db, st, 12))) {
+        return tidings_fail(err, TIDINGS_E_INTERNAL,
+                            "what is stored of '%.*s' is damaged: put a copy of the store in its "
+                            "place",
+                            STR_ARG(ret->id));
+    }
     return 1;
 }
 
@@ -214,6 +220,7 @@ static int append(struct sqlite_entities *s, const struct entity_version *v, int
     sqlite_bind_int(s->db, st, 14, s->now_ms);
     sqlite_bind_int(s->db, st, 15, v->since);
     sqlite_bind_str(s->db, st, 16, v->principal);
+    sqlite_bind_int(s->db, st, 17, sqlite_version_sum(v));
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;

@@ -91,6 +91,9 @@ int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed 
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.
  */
 int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err);
+/* store/sqlite_sum.c: never 0; and is a version what was written with that sum (0: with none)? */
+int64_t sqlite_version_sum(const struct entity_version *v);
+bool sqlite_version_is_whole(const struct entity_version *v, int64_t sum);
 /* The first column of the only row of a statement without parameters; 0 when there is none. */
 int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *ret,
                            struct tidings_error *err);

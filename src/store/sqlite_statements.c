@@ -48,6 +48,8 @@ static const char *const layout[] = {
     "CREATE INDEX keys_number ON keys(number);"
     "CREATE INDEX keys_owner ON keys(owner, number);",
     "ALTER TABLE log ADD COLUMN principal TEXT;",
+    /* store/sqlite_sum.c; NULL: from before. */
+    "ALTER TABLE log ADD COLUMN sum INTEGER;",
 };
 
 static const char in_memory[] =
@@ -58,7 +60,7 @@ static const char in_memory[] =
 #define NOT_GONE " AND NOT EXISTS(SELECT 1 FROM temp.gone g WHERE g.id=v.id AND g.vfrom=v.vfrom)"
 #define COLUMNS_BEHIND_ID                                                                          \
     "l.vfrom, l.type, l.tversion, l.parent, l.deleted, l.changed_by, l.previous, l.value,"         \
-    " l.created, coalesce(l.since, l.vfrom), l.principal"
+    " l.created, coalesce(l.since, l.vfrom), l.principal, coalesce(l.sum, 0)"
 #define COLUMNS "l.id, " COLUMNS_BEHIND_ID
 /* Reading never writes: `current` without the entities that have versions it does not know, and the
  * newest of those. Both come in the order of ids and are merged, so that a page costs a page.
@@ -83,9 +85,8 @@ static const char *const statements[STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
     [APPEND] = "INSERT INTO main.log(seq, id, vfrom, replaces, forget, type, tversion, parent,"
-               " deleted, changed_by, previous, value, created, at, since, principal) "
-               "VALUES(?1,?2,?3,?4,?5,?6,"
-               "?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+               " deleted, changed_by, previous, value, created, at, since, principal, sum) "
+               "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)",
     [ADD_MOVED] = "INSERT INTO main.moved VALUES(?1,?2,?3,?4)",
     [ADD_FRESH] = "INSERT INTO temp.fresh VALUES(?1, ?2, ?3)",
     [REMOVE_FRESH] = "DELETE FROM temp.fresh WHERE id=?1 AND vfrom=?2",

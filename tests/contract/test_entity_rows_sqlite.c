@@ -181,6 +181,56 @@ static void listing_writes_nothing_and_finds_what_is_not_applied_yet(void **stat
     r->ops->destroy(r);
 }
 
+static bool stop_at_once(void *user, const struct entity_version *version)
+{
+    (void)user;
+    (void)version;
+    return false;
+}
+
+static void bytes_that_changed_on_the_disk_are_noticed(void **state)
+{
+    (void)state;
+    static const char *const damages[] = {
+        "UPDATE log SET value='{\"n\":2}'", /* still JSON */
+        "UPDATE log SET value='{\"n\":'",
+        "UPDATE log SET id='b'",
+        "UPDATE log SET changed_by='[{}]'",
+        "UPDATE log SET deleted=1",
+        "UPDATE log SET vfrom=2",
+        "UPDATE log SET sum=7",
+        "UPDATE log SET sum=NULL, value='{\"n\":'", /* written before there were sums */
+    };
+    const struct entity_version v = {.id = STR("a"),
+                                     .type = STR("T"),
+                                     .type_version = STR("1"),
+                                     .value = STR("{\"n\":1}"),
+                                     .changed_by = STR("[]"),
+                                     .from = 1,
+                                     .since = 1};
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        struct tidings_error err = {0};
+        struct entity_rows *r = make();
+        struct entity_version found;
+        assert_int_equal(r->ops->begin(r, &err), 0);
+        assert_int_equal(r->ops->put(r, &v, false, &err), 0);
+        assert_int_equal(r->ops->commit(r, &err), 0);
+        assert_int_equal(r->ops->idle(r, &err), 0);
+        r->ops->destroy(r);
+        struct sqlite *db = NULL;
+        assert_int_equal(sqlite_open(path, &db, NULL), 0);
+        assert_int_equal(sqlite_exec(db, damages[i], &err), 0);
+        sqlite_close(db);
+        r = open_file();
+        assert_int_equal(r->ops->find(r, STR("a"), TIMELINE_FOREVER, &found, &err),
+                         TIDINGS_E_INTERNAL);
+        assert_non_null(strstr(err.text, "damaged"));
+        assert_int_equal(r->ops->history(r, STR("a"), TIMELINE_NEVER, stop_at_once, NULL, &err),
+                         TIDINGS_E_INTERNAL);
+        r->ops->destroy(r);
+    }
+}
+
 static void a_second_owner_is_refused(void **state)
 {
     (void)state;
@@ -270,6 +320,7 @@ int main(void)
         cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
         cmocka_unit_test(a_full_disk_is_said_reads_go_on_and_space_helps),
         cmocka_unit_test(listing_writes_nothing_and_finds_what_is_not_applied_yet),
+        cmocka_unit_test(bytes_that_changed_on_the_disk_are_noticed),
         cmocka_unit_test(a_second_owner_is_refused),
         cmocka_unit_test(a_newer_layout_is_refused),
         cmocka_unit_test(what_is_no_database_is_refused_with_its_name),

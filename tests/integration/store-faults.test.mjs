@@ -3,7 +3,9 @@
 // A store whose disk fails: what goes on, and what is said of the rest.
 
 import assert from 'node:assert/strict';
-import { copyFileSync, mkdtempSync, renameSync, rmSync, unlinkSync } from 'node:fs';
+import {
+    copyFileSync, mkdtempSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -11,7 +13,7 @@ import { test } from 'node:test';
 import { defer } from './lib/cleanup.mjs';
 import { errno, Faults } from './lib/faults.mjs';
 import { request } from './lib/http.mjs';
-import { call } from './lib/rpc.mjs';
+import { call, modern } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { extras, isUpdate, Subscriber } from './lib/subscriber.mjs';
 
@@ -147,3 +149,47 @@ test('a store that is put back is written to again', async (t) => {
     assert.equal((await store.put('a', 2)).success, true);
     await store.server.lines.next((line) => /info store can be written again/.test(line), 'the line in the log');
 });
+
+/** Change every place of `from` in a file to `to`, which is as long. */
+function damage(file, from, to) {
+    const bytes = readFileSync(file);
+    let found = 0;
+    for (let at = bytes.indexOf(from); at >= 0; at = bytes.indexOf(from, at + 1)) {
+        bytes.write(to, at, 'latin1');
+        found += 1;
+    }
+    assert.ok(found > 0, `${from} is not in the file`);
+    writeFileSync(file, bytes);
+}
+
+for (const [what, from, to] of [
+    ['another value', 'quite-unlikely', 'quite-unlikelz'],
+    ['no JSON', '"quite-unlikely"', '"quite-unlikely\x01'],
+]) {
+    test(`what became ${what} on the disk is told as damaged, and nothing else is touched`, async (t) => {
+        const store = await Store.open(t);
+        const path = `/resource?uri=${encodeURIComponent('published:///p')}`;
+        await store.put('bad', 'quite-unlikely');
+        await store.put('good', 'here');
+        await request(store.server, { method: 'PUT', path, body: '["quite-unlikely"]' });
+        await store.server.stop();
+        damage(store.file, from, to);
+        await store.start();
+        const plain = await request(store.server, { method: 'GET', path: '/entity/Note@1/bad' });
+        assert.deepEqual([plain.status, plain.json.reason], [500, 'damaged']);
+        const read = await modern(store.server, 'resources/read', { uri: noteUri('bad') });
+        assert.equal(read.json.error.data.reason, 'damaged');
+        assert.equal((await store.put('bad', 'again')).reason, 'damaged');
+        const subscriber = await Subscriber.join(store.server, 'modern');
+        await subscriber.ask([TYPE], { initial: true, include: 'value' });
+        const isOf = (id) => (m) => isUpdate(m) && m.params.uri === noteUri(id);
+        assert.equal(extras(await subscriber.message(isOf('bad'), 'what is damaged')).data, undefined);
+        assert.match(JSON.stringify(extras(await subscriber.message(isOf('good'), 'what is not'))), /here/);
+        subscriber.close();
+        const published = await request(store.server, { method: 'GET', path });
+        assert.deepEqual([published.status, published.json.reason], [500, 'damaged']);
+        const again = await request(store.server, { method: 'PUT', path, body: '["quite-unlikely"]' });
+        assert.equal(again.status, 204);
+        assert.equal((await request(store.server, { method: 'GET', path })).text, '["quite-unlikely"]');
+    });
+}
