@@ -36,6 +36,9 @@ enum tidings_provider_flag {
     TIDINGS_PROVIDER_BLOCKING = 1u << 0, /* requests are put to it on a pool of threads */
     TIDINGS_PROVIDER_SINGLE = 1u << 1,   /* one resource: the prefix without its '/' */
     TIDINGS_PROVIDER_PATCHES = 1u << 2,  /* `write` understands patches */
+    /* What is listed never changes, or is announced without `watch`: who wants to hear of lists
+     * needs no watch for it. */
+    TIDINGS_PROVIDER_FIXED_LIST = 1u << 3,
 };
 
 /* The description of one resource or, in `uri`, of one template. Empty slices, negative sizes and

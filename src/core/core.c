@@ -101,6 +101,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->match.on_suspended = on_suspended;
     map_init(&core->sessions);
     list_init(&core->session_list);
+    list_init(&core->resting);
     list_init(&core->peers);
     list_init(&core->dirty);
     list_init(&core->list_watchers);

@@ -47,7 +47,8 @@ struct core_limits {
     struct option_limits options;
     bool io_uring; /* try to gather writes */
     uint64_t session_timeout_ms;
-    int64_t retry_ms; /* told to clients of resumable streams */
+    int64_t retry_ms;        /* told to clients of resumable streams */
+    uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
 };
 
 struct core_stats {
@@ -78,6 +79,7 @@ struct core {
     struct principals principals; /* everybody who is there */
     struct map sessions;          /* by id */
     struct list session_list;     /* least recently active first */
+    struct list resting;          /* sessions without a stream whose lists are watched still */
     struct list peers;
     struct list dirty;         /* peers with something to flush */
     struct list list_watchers; /* listens that want list_changed */

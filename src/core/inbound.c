@@ -174,8 +174,10 @@ static void initialized(struct channel *channel, struct session *session, struct
 {
     if (session) {
         session->initialized = true;
-        /* What the client does after this is answered must not be missed. */
-        subscribe_list(session->listen, call);
+        subscribe_list(session->listen);
+        if (call) {
+            call_accept(call);
+        }
         return;
     }
     if (!channel->revision || channel->initialized) {
@@ -190,7 +192,7 @@ static void initialized(struct channel *channel, struct session *session, struct
     if (listen) {
         listen->live = true;
         listen_want_lists(listen, channel->promised);
-        subscribe_list(listen, NULL);
+        subscribe_list(listen);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "core/hub.h"
 #include "core/peer.h"
+#include "core/subscribe.h"
 
 struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
 {
@@ -47,10 +48,7 @@ void listen_destroy(struct listen *listen)
     list_each (it, next, &listen->subs) {
         sub_destroy(list_entry(it, struct sub, link));
     }
-    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
-        hub_disarm(listen->peer->core->hub, listen->list_scopes->at[i]);
-    }
-    mem_free(listen->list_scopes);
+    subscribe_list_end(listen);
     if (listen->by_spelling) {
         map_deinit(listen->by_spelling);
         mem_free(listen->by_spelling);

@@ -11,6 +11,7 @@
 #include "core/method.h"
 #include "core/request.h"
 #include "core/resource.h"
+#include "core/session.h"
 #include "uri/uri.h"
 
 #define CURSOR_MAX (URI_MAX * 8u)
@@ -189,6 +190,9 @@ void method_resources_list(struct call *call)
     size_t wanted = method_page_size(call);
     if (wanted == 0 || !read_cursor(call, "rm", &cursor)) {
         return;
+    }
+    if (call->session) {
+        call->session->listen->has_listed = true;
     }
     struct listing *l = arena_alloc(&call->arena, sizeof(*l));
     if (!l) {

@@ -117,9 +117,11 @@ struct listen {
     struct list subs;
     struct map *by_spelling; /* legacy only: subs by what the client wrote */
     struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
-    struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none */
+    struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none … */
     uint32_t id_len;                       /* 0: legacy */
     unsigned char wants_lists, owes_lists; /* bits: enum change_list, LIST_EVERYTHING */
+    bool arms_lists;                       /* … yet */
+    bool has_listed;                       /* a client of the legacy era */
     bool live;
     char id_text[]; /* subscriptionId */
 };

@@ -140,6 +140,16 @@ static void demote(struct session_stream *stream)
     sink_attach(stream->sink, &events, stream);
 }
 
+/* It has no stream any more: soon nothing will be watched for its lists. */
+static void rest(struct session *session)
+{
+    if (session->listen->list_scopes) {
+        session->rest_ms = loop_now_ms(session->core->loop);
+        list_remove(&session->rest_link);
+        list_append(&session->core->resting, &session->rest_link);
+    }
+}
+
 /* The stream in front ended; the peer has noted its cursor. */
 static void front_closed(struct peer *peer)
 {
@@ -156,6 +166,8 @@ static void front_closed(struct peer *peer)
         peer_set_sink(peer, stream->sink);
         session->skips.count = 0;
         peer_catch_up(peer, session->undelivered);
+    } else {
+        rest(session);
     }
 }
 
@@ -176,6 +188,7 @@ static void end_streams(struct peer *peer)
         stream_free(stream);
     }
     touch(session);
+    rest(session);
 }
 
 static void disconnect(struct peer *peer)
@@ -229,6 +242,7 @@ static int create(struct core *core, const struct revision *revision, const stru
     make_tag(session);
     list_init(&session->calls);
     list_init(&session->streams);
+    list_init(&session->rest_link);
     list_init(&session->link);
     int rc = session_make_id(core, session->id);
     session->peer = rc < 0 ? NULL : peer_create(core, who);
@@ -301,6 +315,7 @@ void session_destroy(struct session *session)
     session_left(core, session->quota);
     map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
+    list_remove(&session->rest_link);
     core->stats.sessions--;
     list_each (cit, cnext, &session->calls) {
         struct call *call = list_entry(cit, struct call, session_link);
@@ -354,6 +369,14 @@ int session_worker(struct tidings_str id)
 void session_sweep(struct core *core)
 {
     uint64_t now = loop_now_ms(core->loop);
+    list_each (rit, rnext, &core->resting) {
+        struct session *session = list_entry(rit, struct session, rest_link);
+        if (session->rest_ms + core->limits->list_linger_ms > now) {
+            break; /* the rest ended later */
+        }
+        list_remove(rit);
+        subscribe_list_end(session->listen);
+    }
     list_each (it, next, &core->session_list) {
         struct session *session = list_entry(it, struct session, link);
         if (session->active_ms + core->limits->session_timeout_ms > now) {
@@ -515,6 +538,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     }
     peer->lists_upto = at.lists_upto;
     peer_catch_up(peer, at.cursor);
-    subscribe_list(session->listen, NULL);
+    list_remove(&session->rest_link);
+    subscribe_list(session->listen);
     return 0;
 }

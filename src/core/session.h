@@ -33,6 +33,8 @@ struct session {
     struct listen *listen; /* everything subscribed in this session */
     struct list calls;     /* requests under way */
     struct list streams;   /* newest first */
+    struct list rest_link; /* in core->resting … */
+    uint64_t rest_ms;      /* … since then */
     unsigned stream_count, next_stream;
     uint64_t next_event;
     uint64_t active_ms;

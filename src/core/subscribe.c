@@ -374,10 +374,11 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
             establish(s, &s->wishes[i], arm);
         }
     }
+    if (listen && s->wants_list) {
+        listen->arms_lists = false;
+    }
     struct log_cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
-    if (s->call && s->count == 0) {
-        call_accept(s->call);
-    } else if (s->call) {
+    if (s->call) {
         answer(s, &at);
     } else if (s->acknowledge && listen) {
         acknowledge(s, &at);
@@ -417,6 +418,17 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
         }
     }
     listen->list_scopes = kept;
+}
+
+/* What may change its list is watched. */
+static void lists_armed(struct listen *listen)
+{
+    if (!listen->peer->sink) {
+        subscribe_list_end(listen); /* its stream went meanwhile */
+    } else if (listen->has_listed && listen->list_scopes) {
+        /* Nothing was watched when it listed: it may have changed. */
+        peer_owe_lists(listen->peer, listen, LIST_RESOURCES, listen->peer->core->last_seq);
+    }
 }
 
 static void release_all(struct hub_arm *arm)
@@ -462,6 +474,7 @@ static void armed(struct hub_arm *arm, struct core *core)
         if (s->wants_list) {
             keep_list_scopes(listen, arm, items);
             listen_want_lists(listen, LIST_RESOURCES);
+            lists_armed(listen);
         }
     }
     finish(s, arm);
@@ -491,10 +504,15 @@ static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
             }
         }
     }
-    for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++, n++) {
+    for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++) {
+        const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
+        if (!ops->list || (ops->flags & TIDINGS_PROVIDER_FIXED_LIST)) {
+            continue; /* its list does not change by what could be watched */
+        }
         if (ret) {
             ret[n] = catalog->mounts[i]->prefix;
         }
+        n++;
     }
     return n;
 }

@@ -19,9 +19,13 @@ void subscribe_one(struct call *call, struct listen *listen, struct tidings_str 
 void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled);
 /* subscriptions/listen: takes the call; acknowledges on the stream it becomes. */
 void subscribe_listen(struct call *call);
-/* Let the legacy group hear of list_changed; nothing happens when it does already. `call` (may be
- * NULL) is an exchange that is accepted once every change from then on will be noticed. */
-void subscribe_list(struct listen *listen, struct call *call);
+/* Let the legacy group hear of list_changed. While it has a stream that is all that is listed, of
+ * sources whose lists change: what comes and goes there is watched from now on. Nothing happens
+ * when it is already. */
+void subscribe_list(struct listen *listen);
+/* Nothing is watched for its lists any more. A client that has listed is told when there is a
+ * stream again that the list may have changed. */
+void subscribe_list_end(struct listen *listen);
 
 /* Has its client subscribed to too much lately? Then the call was answered. */
 bool subscribe_is_too_often(struct call *call);

@@ -2,7 +2,9 @@
  *
  * resources/subscribe and unsubscribe, and what every client of the legacy era hears of unasked.
  */
+#include "base/mem.h"
 #include "base/str.h"
+#include "core/hub.h"
 #include "core/method.h"
 #include "core/quota.h"
 #include "core/subscribe.h"
@@ -79,17 +81,25 @@ void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_st
     }
 }
 
-void subscribe_list(struct listen *listen, struct call *call)
+void subscribe_list(struct listen *listen)
 {
-    struct core *core = listen->peer->core;
-    bool needless = (listen->wants_lists & LIST_RESOURCES) || !core->self->list_changed;
+    if (!listen->peer->core->self->list_changed) {
+        return;
+    }
+    listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
+    bool needless = !listen->peer->sink || listen->list_scopes || listen->arms_lists;
     struct subscribing *s = needless ? NULL : subscribing_create(listen, 0);
-    if (!s && call) {
-        call_accept(call);
-    } else if (s) {
-        s->call = call;
-        listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
-        s->wants_list = true;
+    if (s) {
+        listen->arms_lists = s->wants_list = true;
         subscribing_settle(s);
     }
+}
+
+void subscribe_list_end(struct listen *listen)
+{
+    for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
+        hub_disarm(listen->peer->core->hub, listen->list_scopes->at[i]);
+    }
+    mem_free(listen->list_scopes);
+    listen->list_scopes = NULL;
 }

@@ -342,6 +342,7 @@ const struct tidings_provider_ops provider_system_ops = {
     .abi = TIDINGS_PROVIDER_ABI,
     .name = "system",
     .size = sizeof(struct system),
+    .flags = TIDINGS_PROVIDER_FIXED_LIST,
     .open = system_open,
     .read = system_read,
     .list = system_list,

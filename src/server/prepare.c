@@ -23,6 +23,7 @@
 
 #define LIST_CHANGED_MS 100u
 #define RETRY_MS 1000
+#define LIST_LINGER_MS 10000u /* longer than a client needs to open its stream again */
 
 static void put_info(struct jw *w, struct tidings_str key, struct tidings_str value)
 {
@@ -93,6 +94,7 @@ static void freeze_limits(struct tidings_server *s)
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
         .retry_ms = RETRY_MS,
+        .list_linger_ms = LIST_LINGER_MS,
     };
     s->http = (struct http_config){
         .guard =

@@ -3,12 +3,14 @@
 // Legacy sessions over HTTP: their ids, their life, their streams, and resuming after a break.
 
 import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { Connection, encodeRequest, request } from './lib/http.mjs';
 import { initialize, key, LEGACY, listChanged, post, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 import { eventually, within } from './lib/wait.mjs';
 
 const files = { 'a.txt': '1', 'b.txt': '1', 'c.txt': '1' };
@@ -412,4 +414,33 @@ test('subscribing to what does not exist and cannot is -32002', async (t) => {
     assert.equal(missing.json.error.data.uri, 'other://nowhere');
     const file = await session.send('resources/subscribe', { uri: uri('missing.txt') });
     assert.equal(file.json.error?.code, -32002, file.text);
+});
+
+/** How many directories a server watches. */
+const watched = ({ child }) =>
+    readdirSync(`/proc/${child.pid}/fdinfo`)
+        .map((fd) => readFileSync(`/proc/${child.pid}/fdinfo/${fd}`, 'utf8'))
+        .reduce((sum, text) => sum + (text.match(/^inotify wd:/gm)?.length ?? 0), 0);
+
+test('a session that subscribed to nothing runs no command, and watches while it has a stream', async (t) => {
+    const tree = new Tree(t, { 'docs/one/a.txt': '1', 'docs/two/b.txt': '2' });
+    const command = {
+        type: 'command', uri: 'cmd:///it', argv: ['sh', '-c', 'echo x >>runs'],
+        cwd: tree.path, interval: '100ms',
+    };
+    tree.write('tidings.json', JSON.stringify({ mounts: [{ path: tree.at('docs') }, command] }));
+    const args = ['--config', tree.at('tidings.json'), '--system'];
+    const server = await serve(t, { tree, mounts: [], args });
+    const session = await Session.open(server);
+    const { resources } = await session.call('resources/list');
+    assert.ok(resources.length >= 3);
+    assert.equal(watched(server), 0);
+    const events = await session.stream();
+    await events.message(listChanged); // it listed before anything was watched
+    tree.write('docs/two/c.txt', '3');
+    await events.message(listChanged);
+    assert.ok(watched(server) >= 3);
+    assert.ok(!existsSync(tree.at('runs')), 'the command was run');
+    events.close();
+    await session.end();
 });

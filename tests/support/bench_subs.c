@@ -341,12 +341,13 @@ static int place_query(struct tidings_provider *provider, struct tidings_str uri
 
 void place_mount(struct place *p, struct bench *b, const char *prefix, unsigned flags)
 {
-    static struct tidings_provider_ops all[8];
-    struct tidings_provider_ops *ops = &all[flags & 7u];
+    static struct tidings_provider_ops all[16];
+    struct tidings_provider_ops *ops = &all[flags & 15u];
     *ops = (struct tidings_provider_ops){
         .abi = TIDINGS_PROVIDER_ABI,
         .name = "place",
         .size = sizeof(struct place *),
+        .flags = flags & PLACE_FIXED ? TIDINGS_PROVIDER_FIXED_LIST : 0u,
         .open = place_open,
         .read = place_read,
         .list = place_list,

@@ -51,6 +51,7 @@ enum place_flag {
     PLACE_QUERY = 1,     /* ?pattern=GLOB is a glob below the path */
     PLACE_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
     PLACE_UNWATCHED = 4, /* announces without being asked */
+    PLACE_FIXED = 8,     /* what it lists does not change */
 };
 
 struct place {
