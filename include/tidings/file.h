@@ -33,6 +33,11 @@ enum tidings_file_from {
 TIDINGS_API char *tidings_file_read(const char *path, enum tidings_file_from from, size_t max,
                                     size_t *ret_len, struct tidings_error *err);
 
+/* SHA-256 of the bytes in lower-case hexadecimal, NUL behind it: to know content again that was
+ * approved once. */
+#define TIDINGS_DIGEST_MAX 65
+TIDINGS_API void tidings_digest(struct tidings_str bytes, char out[TIDINGS_DIGEST_MAX]);
+
 #ifdef __cplusplus
 }
 #endif

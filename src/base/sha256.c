@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#include <tidings/file.h>
+
 /* The first 32 bits of the fractional parts of the cube roots of the first 64 primes (§4.2.2). */
 static const uint32_t K[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -136,4 +138,19 @@ void hmac256_end(struct hmac256 *h, unsigned char out[SHA256_BYTES])
     sha256_put(&h->outer, inner, sizeof(inner));
     sha256_end(&h->outer, out);
     explicit_bzero(h, sizeof(*h)); /* both halves are as good as the key */
+}
+
+void tidings_digest(struct tidings_str bytes, char out[TIDINGS_DIGEST_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+    unsigned char digest[SHA256_BYTES];
+    struct sha256 s;
+    sha256_init(&s);
+    sha256_put(&s, bytes.ptr, bytes.len);
+    sha256_end(&s, digest);
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        out[2 * i] = digits[digest[i] >> 4];
+        out[2 * i + 1] = digits[digest[i] & 15];
+    }
+    out[2 * SHA256_BYTES] = '\0';
 }

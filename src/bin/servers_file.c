@@ -19,9 +19,11 @@ void target_deinit(struct target *target)
 {
     tidings_free(target->url);
     tidings_free(target->directory);
+    tidings_free(target->entry);
     texts_deinit(&target->command);
     texts_deinit(&target->env);
     texts_deinit(&target->headers);
+    texts_deinit(&target->variables);
     *target = (struct target){0};
 }
 
@@ -63,6 +65,24 @@ static int put(struct expanding *x, const char *text, size_t len, struct tidings
     return 0;
 }
 
+/* Remember, once, that this variable was put in. */
+static int note_variable(const struct servers_context *context, const char *name,
+                         struct tidings_error *err)
+{
+    struct texts *all = context->variables;
+    for (size_t i = 0; all && i < all->count; i++) {
+        if (strcmp(all->items[i], name) == 0) {
+            return 0;
+        }
+    }
+    size_t size = strlen(name) + 1;
+    char *copy = all ? tidings_alloc(size) : NULL;
+    if (copy) {
+        memcpy(copy, name, size);
+    }
+    return all ? texts_add(all, copy, err) : 0;
+}
+
 /* What is between "${" and "}". */
 static int put_variable(struct expanding *x, const char *text, size_t len,
                         struct tidings_error *err)
@@ -78,7 +98,8 @@ static int put_variable(struct expanding *x, const char *text, size_t len,
     size_t name_len = instead ? (size_t)(instead - text) : len;
     size_t skip = name_len > 4 && memcmp(text, "env:", 4) == 0 ? 4 : 0;
     snprintf(name, sizeof(name), "%.*s", (int)(name_len - skip), text + skip);
-    if (strcmp(name, "workspaceFolder") == 0) {
+    bool is_folder = strcmp(name, "workspaceFolder") == 0;
+    if (is_folder) {
         value = x->context->folder;
     } else if (strcmp(name, "userHome") == 0) {
         value = x->context->variable("HOME");
@@ -86,7 +107,8 @@ static int put_variable(struct expanding *x, const char *text, size_t len,
         value = name_len - skip < sizeof(name) ? x->context->variable(name) : NULL;
     }
     if (value && (*value || !instead)) {
-        return put(x, value, strlen(value), err);
+        int rc = is_folder ? 0 : note_variable(x->context, name, err);
+        return rc < 0 ? rc : put(x, value, strlen(value), err);
     }
     if (instead) {
         return put(x, instead + 2, len - name_len - 2, err);
@@ -295,7 +317,11 @@ static int seek(void *user, struct tidings_str key, struct tidings_str value)
         return 0;
     }
     struct tidings_error why = {0};
-    int rc = take_entry(s->context, value, s->target, &why);
+    struct servers_context context = *s->context;
+    context.variables = &s->target->variables;
+    s->target->entry = tidings_json_get(value, "");
+    int rc = s->target->entry ? take_entry(&context, value, s->target, &why)
+                              : tidings_fail(&why, TIDINGS_E_NOMEM, "out of memory");
     if (rc < 0) {
         return tidings_fail(s->err, rc == TIDINGS_E_NOTFOUND ? TIDINGS_E_INVALID : rc,
                             "%.80s: server '%.40s': %s", s->context->path, s->name.ptr, why.text);
@@ -350,7 +376,12 @@ static int tell(void *user, struct tidings_str key, struct tidings_str value)
     if (is_launched) {
         tidings_json_each(value, "/args", add_word, t);
     }
-    t->fn(t->user, key, is_launched ? "command" : text ? "url" : "unusable", tidings_str(t->line));
+    const struct servers_entry entry = {key,
+                                        is_launched ? "command"
+                                        : text      ? "url"
+                                                    : "unusable",
+                                        tidings_str(t->line), value};
+    t->fn(t->user, &entry);
     tidings_free(text);
     return 0;
 }

@@ -25,11 +25,13 @@ struct texts {
 
 /* How a server is reached. */
 struct target {
-    char *url;            /* or NULL: it is launched */
-    struct texts command; /* the program and its arguments */
-    struct texts env;     /* "NAME=value", besides what there is */
-    struct texts headers; /* "Name: value" */
-    char *directory;      /* to launch it in; NULL: this one */
+    char *url;              /* or NULL: it is launched */
+    struct texts command;   /* the program and its arguments */
+    struct texts env;       /* "NAME=value", besides what there is */
+    struct texts headers;   /* "Name: value" */
+    char *directory;        /* to launch it in; NULL: this one */
+    struct texts variables; /* names of those that were put in, but for workspaceFolder */
+    char *entry;            /* all it says, as it is written: compact JSON */
 };
 void target_deinit(struct target *target);
 
@@ -38,6 +40,7 @@ struct servers_context {
     const char *path;                          /* of the file, for messages */
     const char *folder;                        /* ${workspaceFolder} */
     const char *(*variable)(const char *name); /* NULL: not set */
+    struct texts *variables;                   /* names of those put in go here; NULL: nowhere */
 };
 
 /* The server of that name. `target` is zeroed; deinit it in any case. TIDINGS_E_NOTFOUND: the file
@@ -45,10 +48,15 @@ struct servers_context {
 int servers_find(const struct servers_context *context, struct tidings_str file, const char *name,
                  struct target *target, struct tidings_error *err);
 
-/* Each server of the file: its name, and its URL or command line as it is written there. Borrowed
- * for the call. */
-typedef void (*servers_fn)(void *user, struct tidings_str name, const char *kind,
-                           struct tidings_str what);
+/* A server of the file as it is written there. */
+struct servers_entry {
+    struct tidings_str name;
+    const char *kind; /* "url", "command", or "unusable" */
+    struct tidings_str what;
+    struct tidings_str text; /* all it says: compact JSON */
+};
+/* Each server of the file. Borrowed for the call. */
+typedef void (*servers_fn)(void *user, const struct servers_entry *entry);
 int servers_each(const struct servers_context *context, struct tidings_str file, servers_fn fn,
                  void *user, struct tidings_error *err);
 

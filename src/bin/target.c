@@ -9,6 +9,7 @@
 #include <tidings/client.h>
 #include <tidings/file.h>
 
+#include "consent.h"
 #include "output.h"
 #include "process.h"
 
@@ -36,7 +37,7 @@ static const char *environment(const char *name)
  * file answer for a name that is in it. */
 static int look_at(struct looking *l, const char *path, const char *folder)
 {
-    struct servers_context context = {path, folder, environment};
+    struct servers_context context = {path, folder, environment, NULL};
     struct tidings_error err = {0};
     size_t len = 0;
     char *text = tidings_file_read(path, TIDINGS_FILE_FOUND, SERVERS_FILE_MAX, &len, &err);
@@ -138,6 +139,13 @@ static int find_name(void *user, const struct servers_context *context, struct t
         *n->err = why;
         return rc;
     }
+    if (n->looking->is_project) {
+        rc = consent_check(n->cli, context->path, n->name, n->target, n->err);
+    }
+    if (rc < 0) {
+        target_is_innocent(); /* no server was asked */
+        return rc;
+    }
     if (n->looking->is_project && !n->target->url && !n->cli->quiet && is_terminal(stderr)) {
         say_launch(n->cli, n->target, context->path);
     }
@@ -175,32 +183,32 @@ static int resolve(const struct cli *cli, const char *text, struct target *targe
 struct telling {
     target_fn fn;
     void *user;
-    const char *path;
-    const char *command;
+    struct target_place place;
+    struct looking looking;
 };
 
-static void tell(void *user, struct tidings_str name, const char *kind, struct tidings_str what)
+static void tell(void *user, const struct servers_entry *entry)
 {
     struct telling *t = user;
-    t->fn(t->user, t->path, name, kind, what);
+    t->fn(t->user, &t->place, entry);
 }
 
 static int tell_file(void *user, const struct servers_context *context, struct tidings_str file)
 {
     struct telling *t = user;
     struct tidings_error err = {0};
-    t->path = context->path;
+    t->place = (struct target_place){context->path, t->looking.is_project};
     if (servers_each(context, file, tell, t, &err) < 0) {
-        fprintf(stderr, "tidings %s: %s\n", t->command, err.text);
+        fprintf(stderr, "tidings %s: %s\n", t->looking.command, err.text);
     }
     return 0;
 }
 
 void target_each(const char *command, target_fn fn, void *user)
 {
-    struct telling t = {fn, user, NULL, command};
-    struct looking l = {.command = command, .fn = tell_file, .user = &t};
-    look(&l);
+    struct telling t = {.fn = fn, .user = user};
+    t.looking = (struct looking){.command = command, .fn = tell_file, .user = &t};
+    look(&t.looking);
 }
 
 /* ---- a client -------------------------------------------------------------------------------- */

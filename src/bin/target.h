@@ -9,7 +9,8 @@
  *
  * A project's file can have any command run: it is looked at only for a name that was given, never
  * takes the place of a name of the user's own, is passed over when somebody else may have written
- * it (<tidings/file.h>), and what is launched because of it is said.
+ * it (<tidings/file.h>), does nothing with what is the person's before they agreed (consent.h), and
+ * what is launched because of it is said.
  */
 #ifndef BIN_TARGET_H
 #define BIN_TARGET_H
@@ -28,8 +29,12 @@ void target_is_innocent(void);
 
 /* Each server that is known by name, and the file it comes from, those first that win; a name that
  * is hidden by an earlier one is told too. What cannot be read is told on standard error. */
-typedef void (*target_fn)(void *user, const char *path, struct tidings_str name, const char *kind,
-                          struct tidings_str what);
+struct target_place {
+    const char *path;
+    bool is_project; /* not the user's own */
+};
+typedef void (*target_fn)(void *user, const struct target_place *place,
+                          const struct servers_entry *entry);
 void target_each(const char *command, target_fn fn, void *user);
 
 #endif

@@ -14,23 +14,22 @@ static const char *variable(const char *name)
     return name[0] == 'S' ? "value" : NULL;
 }
 
-static const struct servers_context context = {"f.json", "/project", variable};
+static const struct servers_context context = {"f.json", "/project", variable, NULL};
 
 struct all {
     struct tidings_str file;
     unsigned left; /* so that a long list takes no time in its square */
 };
 
-static void find(void *user, struct tidings_str name, const char *kind, struct tidings_str what)
+static void find(void *user, const struct servers_entry *entry)
 {
     struct all *all = user;
     struct target target = {0};
     struct tidings_error err = {0};
-    (void)kind;
-    (void)what;
     if (all->left > 0) {
         all->left--;
-        if (servers_find(&context, all->file, name.ptr, &target, &err) == TIDINGS_E_NOTFOUND) {
+        if (servers_find(&context, all->file, entry->name.ptr, &target, &err) ==
+            TIDINGS_E_NOTFOUND) {
             abort();
         }
         target_deinit(&target);

@@ -103,7 +103,9 @@ test('a server of the project is launched by its name, with its environment and 
             },
         }),
     });
-    const options = { cwd: tree.path, env: { WHO: 'ada' } };
+    const options = { cwd: tree.path, env: { WHO: 'ada', HOME: tree.at('home') } };
+    await good(t, ['servers', '--trust', 'notes'], options);
+    await good(t, ['servers', '--trust', 'wrong'], options);
     assert.equal(await good(t, ['read', 'notes', tree.uri('data/a.txt')], options), 'named\n');
     const end = await run(t, ['ls', 'wrong'], options);
     assert.equal(end.code, 66, end.stderr);
@@ -116,8 +118,9 @@ test('on a terminal it is said what a project has launched', { skip: !fs.existsS
         'a.txt': 'x',
         '.mcp.json': JSON.stringify({ mcpServers: { notes: { command: BIN, args: ['serve', '--stdio', '.'] } } }),
     });
-    const script = (line) =>
-        run(t, ['-qec', `'${BIN}' ${line}`, '/dev/null'], { file: '/usr/bin/script', cwd: tree.path });
+    const options = { cwd: tree.path, env: { HOME: tree.at('home') } };
+    const script = (line) => run(t, ['-qec', `'${BIN}' ${line}`, '/dev/null'], { file: '/usr/bin/script', ...options });
+    await good(t, ['servers', '--trust', 'notes'], options);
     const said = (await script('ls notes')).stdout;
     assert.match(said, /launching, as \S+\.mcp\.json says: \S+ serve --stdio \./);
     assert.doesNotMatch((await script('ls -q notes')).stdout, /launching/);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <tidings/file.h>
+
 #include "base/sha256.h"
 
 static const char *hex(const unsigned char *bytes)
@@ -39,6 +41,9 @@ static void the_published_digests_come_out(void **state)
         sha256_put(&s, rows[i].text, strlen(rows[i].text));
         sha256_end(&s, out);
         assert_string_equal(hex(out), rows[i].digest);
+        char text[TIDINGS_DIGEST_MAX];
+        tidings_digest(tidings_str(rows[i].text), text);
+        assert_string_equal(text, rows[i].digest);
     }
 }
 

@@ -22,7 +22,7 @@ static const char *variable(const char *name)
                                         : NULL;
 }
 
-static const struct servers_context context = {"f.json", "/project", variable};
+static const struct servers_context context = {"f.json", "/project", variable, NULL};
 
 /* The server "a" as one text, or the failure's. */
 static const char *find(const char *file)
@@ -91,6 +91,23 @@ static void variables_are_replaced(void **state)
                         "f.json: server 'a': the variable 'UNSET' is not set");
 }
 
+static void what_was_put_in_is_known(void **state)
+{
+    (void)state;
+    struct target t = {0};
+    struct tidings_error err = {0, ""};
+    const char *file =
+        "{\"servers\": {\"a\": {\"url\": \"${SET}${env:SET}${UNSET:-x}\", \"headers\": "
+        "{\"h\": \"${workspaceFolder}${userHome}\"}}}}";
+    assert_int_equal(servers_find(&context, tidings_str(file), "a", &t, &err), 0);
+    assert_int_equal(t.variables.count, 2);
+    assert_string_equal(t.variables.items[0], "SET");
+    assert_string_equal(t.variables.items[1], "userHome");
+    assert_string_equal(t.entry, "{\"url\":\"${SET}${env:SET}${UNSET:-x}\",\"headers\":"
+                                 "{\"h\":\"${workspaceFolder}${userHome}\"}}");
+    target_deinit(&t);
+}
+
 static void what_the_editor_would_ask_for_is_refused(void **state)
 {
     (void)state;
@@ -145,11 +162,11 @@ static void lists_and_texts_without_end_are_refused(void **state)
     assert_non_null(strstr(find(file), "longer than"));
 }
 
-static void hear(void *user, struct tidings_str name, const char *kind, struct tidings_str what)
+static void hear(void *user, const struct servers_entry *e)
 {
     char *out = user;
     size_t n = strlen(out);
-    snprintf(out + n, 256 - n, "%s %s %s;", name.ptr, kind, what.ptr);
+    snprintf(out + n, 256 - n, "%s %s %s;", e->name.ptr, e->kind, e->what.ptr);
 }
 
 static void all_are_told_as_they_are_written(void **state)
@@ -169,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_hosts_and_editors_write_is_understood),
         cmocka_unit_test(variables_are_replaced),
+        cmocka_unit_test(what_was_put_in_is_known),
         cmocka_unit_test(what_the_editor_would_ask_for_is_refused),
         cmocka_unit_test(what_cannot_be_used_says_why),
         cmocka_unit_test(lists_and_texts_without_end_are_refused),

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+//
+// Servers of a project's file: one that launches a program, gets variables or is sent a token is used after the person
+// agreed to it, once; asked on a terminal, refused elsewhere, forgotten when told to.
+
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import http from 'node:http';
+import { test } from 'node:test';
+
+import { defer } from './lib/cleanup.mjs';
+import { bad, good, objects } from './lib/cli.mjs';
+import { BIN, run } from './lib/server.mjs';
+import { Terminal, noTerminal } from './lib/terminal.mjs';
+import { Tree } from './lib/tree.mjs';
+
+/** Somebody who writes down what they are asked, and refuses everything. */
+async function stranger(t) {
+    const heard = [];
+    const server = http.createServer((request, response) => {
+        heard.push({ url: request.url, ...request.headers });
+        response.writeHead(403).end();
+    });
+    server.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    defer(t, () => {
+        server.closeAllConnections();
+        server.close();
+    });
+    return { heard, url: `http://127.0.0.1:${server.address().port}` };
+}
+
+/** A project with these servers in its .mcp.json. `write(servers)` changes the file. */
+function project(t, servers) {
+    const tree = new Tree(t, { 'project/.git/HEAD': '' });
+    tree.mkdir('home');
+    const env = { HOME: tree.at('home'), XDG_CONFIG_HOME: '', XDG_STATE_HOME: '', SECRET: 's3cret' };
+    const write = (all, to = 'project') => tree.write(`${to}/.mcp.json`, JSON.stringify({ mcpServers: all }));
+    write(servers);
+    return {
+        tree, write, env, options: { cwd: tree.at('project'), env }, trusted: tree.at('home/.local/state/tidings/trusted'),
+        ran: () => fs.existsSync(tree.at('project/RAN')),
+    };
+}
+
+const LAUNCH = { command: '/bin/sh', args: ['-c', 'touch RAN'] };
+
+test('a program that a project wants launched is not, before somebody agreed', async (t) => {
+    const here = project(t, { notes: LAUNCH });
+    const end = await bad(t, 77, /'notes' of \S+\.mcp\.json launches a program: 'tidings servers --trust NAME' agrees/,
+        ['ls', 'notes'], here.options);
+    assert.equal(end.stderr.split('\n').filter(Boolean).length, 1, 'no hint about tokens');
+    assert.equal(here.ran(), false);
+    const [failure] = objects((await run(t, ['ls', '--json', 'notes'], here.options)).stderr);
+    assert.deepEqual([failure.error, failure.status], ['not allowed', 77]);
+
+    await good(t, ['servers', '--trust', 'notes'], here.options);
+    await run(t, ['ls', 'notes'], here.options);
+    assert.equal(here.ran(), true);
+});
+
+test('variables go to no URL of a project before somebody agreed', async (t) => {
+    const { heard, url } = await stranger(t);
+    const servers = [
+        { url: `${url}/$` + '{SECRET}' },
+        { url, headers: { Authorization: 'Bearer $' + '{env:SECRET}' } },
+        { url, headers: { 'X-Who': 'a $' + '{SECRET:-nobody} b' } },
+    ];
+    for (const notes of servers) {
+        const here = project(t, { notes });
+        await bad(t, 77, /gets the variable 'SECRET'/, ['ls', 'notes'], here.options);
+        assert.deepEqual(heard, []);
+    }
+    const here = project(t, { notes: servers[1] });
+    await good(t, ['servers', '--trust', 'notes'], here.options);
+    await run(t, ['ls', 'notes'], here.options);
+    assert.equal(heard[0].authorization, 'Bearer s3cret');
+});
+
+test('tokens go to no URL of a project before somebody agreed; without one it is asked at once', async (t) => {
+    const { heard, url } = await stranger(t);
+    const here = project(t, { notes: { url } });
+    fs.writeFileSync(here.tree.at('token'), 'tok\n', { mode: 0o600 });
+    const withToken = { ...here.options, env: { ...here.env, TIDINGS_TOKEN: 'tok' } };
+    await bad(t, 77, /would be sent the token in TIDINGS_TOKEN/, ['ls', 'notes'], withToken);
+    await bad(t, 77, /would be sent the token of --token-file/, ['ls', '--token-file', here.tree.at('token'), 'notes'], here.options);
+    await bad(t, 77, /would be sent the token of --token/, ['ls', '--token', 'tok', 'notes'], here.options);
+    await bad(t, 77, /would be sent what --header says/, ['ls', '-H', 'Authorization: Basic x', 'notes'], here.options);
+    assert.deepEqual(heard, []);
+    await run(t, ['ls', 'notes'], here.options);
+    assert.ok(heard.length > 0 && heard.every((request) => !request.authorization));
+    await good(t, ['servers', '--trust', 'notes'], withToken);
+    await run(t, ['ls', 'notes'], withToken);
+    assert.equal(heard.at(-1).authorization, 'Bearer tok');
+});
+
+test('one that says something else than what was agreed to is a new one, and so is another file', async (t) => {
+    const here = project(t, { notes: LAUNCH });
+    await good(t, ['servers', '--trust', 'notes'], here.options);
+    here.write({ notes: { ...LAUNCH, args: ['-c', 'touch RAN #'] } });
+    await bad(t, 77, /launches a program/, ['ls', 'notes'], here.options);
+    here.tree.write('other/.git/HEAD', '');
+    here.write({ notes: LAUNCH }, 'other');
+    await bad(t, 77, /launches a program/, ['ls', 'notes'], { ...here.options, cwd: here.tree.at('other') });
+    here.write({ other: LAUNCH, notes: { url: 'http://127.0.0.1:1/' } });
+    await bad(t, 77, /launches a program/, ['ls', 'other'], here.options);
+    assert.equal(here.ran(), false);
+    here.write({ x: { url: 'http://x/' }, notes: LAUNCH });
+    await run(t, ['ls', 'notes'], here.options);
+    assert.equal(here.ran(), true, 'what is beside it does not matter');
+});
+
+test('on a terminal it is asked, once', { skip: noTerminal }, async (t) => {
+    const here = project(t, { notes: { ...LAUNCH, env: { A: '\u001b[2J', B: '$' + '{SECRET}' } } });
+    const ask = async (keys) => {
+        const terminal = new Terminal(t, [BIN, 'ls', 'notes'], here.options);
+        await terminal.shows("'notes' of ");
+        await terminal.shows('{"command":"/bin/sh","args":["-c","touch RAN"]');
+        await terminal.shows('A program is launched.');
+        await terminal.shows('It gets what is in SECRET.');
+        await terminal.shows('[y/N] ');
+        terminal.type(keys);
+        assert.doesNotMatch(terminal.screen, /\x1b\[2J|s3cret/);
+        return { ...await terminal.ended(), screen: terminal.screen };
+    };
+    for (const keys of ['n\n', '\n', 'maybe\n', '\x04']) {
+        const end = await ask(keys);
+        assert.equal(end.code, 77, keys);
+        assert.match(end.screen, /is not used/);
+    }
+    assert.equal(here.ran(), false);
+    assert.equal(fs.existsSync(here.trusted), false);
+    await ask('y\n');
+    assert.equal(here.ran(), true);
+    const again = new Terminal(t, [BIN, 'ls', 'notes'], here.options);
+    await again.ended();
+    assert.doesNotMatch(again.screen, /first time|\[y\/N\]/);
+    assert.match(again.screen, /launching, as/);
+});
+
+test('on a terminal nothing is asked with --json, which is for programs', { skip: noTerminal }, async (t) => {
+    const here = project(t, { notes: LAUNCH });
+    const terminal = new Terminal(t, [BIN, 'ls', '--json', 'notes'], here.options);
+    assert.equal((await terminal.ended()).code, 77);
+    assert.doesNotMatch(terminal.screen, /\[y\/N\]/);
+});
+
+test('what was agreed to is listed and forgotten, for people and programs', async (t) => {
+    const here = project(t, { notes: LAUNCH, plain: { url: 'http://127.0.0.1:1/' } });
+    const servers = (...args) => good(t, ['servers', ...args], here.options);
+    const file = here.tree.at('project/.mcp.json');
+    assert.match(await servers(), /^notes .*\(not trusted yet\)$/m);
+    assert.doesNotMatch(await servers(), /^plain .*\(not trusted yet\)$/m);
+    assert.deepEqual(objects(await servers('--json')).map(({ trusted }) => trusted), [false, false]);
+    const [added] = objects(await servers('--json', '--trust', 'notes'));
+    assert.deepEqual([added.name, added.file, added.action], ['notes', file, 'trusted']);
+    await servers('--trust', 'notes'); // twice is once
+    const [listed, ...more] = objects(await servers('--json', '--trusted'));
+    assert.deepEqual(more, []);
+    assert.deepEqual([listed.digest, listed.name, listed.file], [added.digest, 'notes', file]);
+    assert.match(listed.since, /^\d{4}-\d\d-\d\dT/);
+    assert.match(await servers('--trusted'), /^trusted notes of \S+ since \d{4}/);
+    assert.deepEqual(objects(await servers('--json')).map(({ trusted }) => trusted), [true, false]);
+
+    const [gone] = objects(await servers('--json', '--forget', 'notes'));
+    assert.deepEqual([gone.action, gone.digest], ['forgotten', added.digest]);
+    assert.equal(await servers('--trusted'), '');
+    await bad(t, 66, /nothing of the name 'notes'/, ['servers', '--forget', 'notes'], here.options);
+    await bad(t, 66, /no server is known by the name 'x'/, ['servers', '--trust', 'x'], here.options);
+    await bad(t, 64, /exclude one another/, ['servers', '--trust', 'x', '--trusted'], here.options);
+    await bad(t, 77, /launches a program/, ['ls', 'notes'], here.options);
+});
+
+test("the person's own names need no question, and cannot be agreed to", async (t) => {
+    const here = project(t, {});
+    here.tree.write('home/.config/tidings/servers.json', JSON.stringify({ mcpServers: { notes: LAUNCH } }));
+    await run(t, ['ls', 'notes'], here.options);
+    assert.equal(here.ran(), true);
+    await bad(t, 64, /is your own/, ['servers', '--trust', 'notes'], here.options);
+});
+
+test('a list that others can write says nothing', async (t) => {
+    const here = project(t, { notes: LAUNCH });
+    await good(t, ['servers', '--trust', 'notes'], here.options);
+    assert.equal(fs.statSync(here.trusted).mode & 0o777, 0o600);
+    fs.chmodSync(here.trusted, 0o666);
+    await bad(t, 77, /what was agreed to is not known: .*everybody can write it/, ['ls', 'notes'], here.options);
+    assert.equal(here.ran(), false);
+    fs.chmodSync(here.trusted, 0o600);
+    fs.writeFileSync(here.trusted, 'nonsense\n{"file":1}\n');
+    await bad(t, 77, /launches a program/, ['ls', 'notes'], here.options);
+    assert.equal((await run(t, ['ls', 'notes'], { ...here.options, env: { ...here.env, HOME: '' } })).code, 77);
+});
