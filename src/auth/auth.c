@@ -184,6 +184,25 @@ void auth_close(struct auth *a)
     mem_free(a);
 }
 
+_Static_assert(AUTH_ISSUERS_MAX <= 1u << JWKS_PROOF_SPARE, "the issuer fits into a proof");
+
+uint64_t auth_make_proof(size_t issuer, uint64_t key)
+{
+    return key << JWKS_PROOF_SPARE | issuer;
+}
+
+bool auth_stands(const struct auth *a, uint64_t proof)
+{
+    size_t issuer = proof & ((1u << JWKS_PROOF_SPARE) - 1);
+    if (proof == 0 || issuer >= a->issuer_count) {
+        return proof == 0;
+    }
+    struct jwks *set = jwks_of(shelf_find(a->shelf, tidings_str(a->issuers[issuer].name)));
+    bool stands = !set || jwks_has(set, proof >> JWKS_PROOF_SPARE);
+    shelf_value_unref(set ? jwks_value(set) : NULL);
+    return stands;
+}
+
 void auth_get_fetches(const struct auth *a, struct auth_fetches *ret)
 {
     ret->keys = __atomic_load_n(&a->fetches.keys, __ATOMIC_RELAXED);

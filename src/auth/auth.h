@@ -113,6 +113,8 @@ struct auth_identity {
     size_t scope_count;
     int64_t expires_ms; /* Unix time from which it is not good any more, leeway included; 0: none */
     enum auth_kind kind;
+    /* What it was verified with may be withdrawn (auth_stands); 0: nothing of that kind. */
+    uint64_t proof;
     /* The asker's own, NULL at first: what it made of this identity. Released with it (the desk
      * was told how), so that a token seen again costs no second making. */
     void *attached;
@@ -152,6 +154,12 @@ void auth_cancel(struct auth_question *question);
  * What those had begun should end. */
 typedef void (*auth_revoked_fn)(void *user, void *attached);
 void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user);
+/* Has anything been loaded or fetched since the last review? Then also ask of every identity that
+ * is still in use whether its proof stands. */
+bool auth_desk_has_news(const struct auth_desk *d);
+/* Any thread: is the key still among those of its issuer? What cannot be fetched is not withdrawn:
+ * only a set that has come says so. 0 stands always. */
+bool auth_stands(const struct auth *a, uint64_t proof);
 
 /* ---- counters -------------------------------------------------------------------------------- */
 

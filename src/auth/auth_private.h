@@ -43,6 +43,8 @@ struct auth {
 /* Put a value on the shelf in the place of the one with its key. The caller's reference stays the
  * caller's. TIDINGS_E_NOMEM when there was none and there is no room. */
 int auth_shelve(struct auth *a, struct shelf_value *value);
+/* Which key of which issuer. */
+uint64_t auth_make_proof(size_t issuer, uint64_t key);
 /* Desks forget what they remember before they are asked the next time. */
 void auth_advance(struct auth *a);
 /* The rules for claims of a token that needs, or needs no, expiry. */

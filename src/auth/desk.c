@@ -21,7 +21,8 @@ struct auth_desk {
     struct list lines; /* those of the file … */
     size_t line_count;
     struct list gone;        /* … and those it does not have any more: told by the next review */
-    unsigned generation;     /* of what is known */
+    unsigned generation;     /* of what is known, … */
+    unsigned reviewed;       /* … and of the last review */
     struct list questions;   /* that wait */
     struct identity *unkept; /* the answer to the last question, when it could not be remembered */
     struct ledger *ledger;
@@ -123,6 +124,7 @@ static void look_again(struct auth_desk *d)
 void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user)
 {
     look_again(d);
+    d->reviewed = d->generation;
     while (!list_empty(&d->gone)) {
         struct identity *i = list_entry(d->gone.next, struct identity, link);
         list_remove(&i->link);
@@ -131,6 +133,11 @@ void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user)
         }
         let_go(d, i);
     }
+}
+
+bool auth_desk_has_news(const struct auth_desk *d)
+{
+    return d->reviewed != __atomic_load_n(&d->auth->generation, __ATOMIC_ACQUIRE);
 }
 
 static bool is_over(int64_t when_ms, int64_t now_ms)
@@ -339,7 +346,7 @@ struct auth_desk *auth_desk_create(struct auth *a, struct mailbox *mailbox, auth
     d->ledger = ledger;
     d->mailbox = mailbox_ref(mailbox);
     d->release = release;
-    d->generation = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
+    d->generation = d->reviewed = __atomic_load_n(&a->generation, __ATOMIC_ACQUIRE);
     map_init(&d->known);
     list_init(&d->order);
     list_init(&d->lines);

@@ -20,6 +20,7 @@ struct jwk {
     size_t kid_len;
     bool has_algorithm;
     enum signature_algorithm algorithm;
+    uint64_t proof; /* made of all of it; never 0 */
 };
 
 struct jwks {
@@ -92,7 +93,33 @@ static int read_number(const struct json *v, const char *name, struct buf *out,
     return 0;
 }
 
-static int read_material(const struct json *v, struct public_key **ret, struct tidings_error *err)
+/* Whatever decides which signatures are good: what differs in one of these is another key. */
+static uint64_t make_proof(const struct jwk *k, struct tidings_str issuer,
+                           const struct tidings_str parts[4])
+{
+    unsigned char digest[SHA256_BYTES];
+    uint64_t proof = 0;
+    struct sha256 hash;
+    const uint64_t numbers[] = {issuer.len,     k->kid_len,
+                                k->kid != NULL, parts[0].len,
+                                parts[1].len,   parts[2].len,
+                                parts[3].len,   k->has_algorithm ? 1u + (uint64_t)k->algorithm : 0};
+    sha256_init(&hash);
+    sha256_put(&hash, numbers, sizeof(numbers));
+    sha256_put(&hash, issuer.ptr, issuer.len);
+    sha256_put(&hash, k->kid ? k->kid : "", k->kid_len);
+    for (size_t i = 0; i < 4; i++) {
+        sha256_put(&hash, parts[i].ptr, parts[i].len);
+    }
+    sha256_end(&hash, digest);
+    memcpy(&proof, digest, sizeof(proof));
+    proof >>= JWKS_PROOF_SPARE;
+    return proof > 0 ? proof : 1;
+}
+
+/* The key itself, and its proof. */
+static int read_material(const struct json *v, struct tidings_str issuer, struct jwk *ret,
+                         struct tidings_error *err)
 {
     struct tidings_str type = jv_str(jv_get(v, "kty")), curve = jv_str(jv_get(v, "crv"));
     bool is_rsa = str_eq(type, STR("RSA")), is_ec = str_eq(type, STR("EC"));
@@ -112,17 +139,20 @@ static int read_material(const struct json *v, struct public_key **ret, struct t
         rc = read_number(v, is_rsa ? "e" : "y", &second, err);
     }
     if (rc == 0) {
-        rc = is_rsa  ? public_key_rsa(ret, buf_str(&first), buf_str(&second), err)
-             : is_ec ? public_key_ec(ret, curve, buf_str(&first), buf_str(&second), err)
-                     : public_key_ed25519(ret, buf_str(&first), err);
+        rc = is_rsa  ? public_key_rsa(&ret->key, buf_str(&first), buf_str(&second), err)
+             : is_ec ? public_key_ec(&ret->key, curve, buf_str(&first), buf_str(&second), err)
+                     : public_key_ed25519(&ret->key, buf_str(&first), err);
     }
+    const struct tidings_str parts[4] = {type, curve, buf_str(&first), buf_str(&second)};
+    ret->proof = rc == 0 ? make_proof(ret, issuer, parts) : 0;
     buf_deinit(&first);
     buf_deinit(&second);
     return rc;
 }
 
 /* TIDINGS_E_INVALID: one to pass over. */
-static int read_key(const struct json *v, struct jwk *ret, struct tidings_error *err)
+static int read_key(const struct json *v, struct tidings_str issuer, struct jwk *ret,
+                    struct tidings_error *err)
 {
     const struct json *kid = jv_get(v, "kid");
     *ret = (struct jwk){0};
@@ -134,19 +164,20 @@ static int read_key(const struct json *v, struct jwk *ret, struct tidings_error 
                             JWKS_KID_MAX);
     }
     int rc = read_purpose(v, ret, err);
-    if (rc == 0) {
-        rc = read_material(v, &ret->key, err);
-    }
-    if (rc == 0 && ret->has_algorithm && !public_key_fits(ret->key, ret->algorithm)) {
-        rc = tidings_fail(err, TIDINGS_E_INVALID, "its alg is for another kind of key");
-    }
     if (rc == 0 && kid) {
         ret->kid = str_dup(jv_str(kid));
         ret->kid_len = jv_str(kid).len;
         rc = ret->kid ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
+    if (rc == 0) {
+        rc = read_material(v, issuer, ret, err);
+    }
+    if (rc == 0 && ret->has_algorithm && !public_key_fits(ret->key, ret->algorithm)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "its alg is for another kind of key");
+    }
     if (rc < 0) {
         public_key_destroy(ret->key);
+        mem_free(ret->kid);
     }
     return rc;
 }
@@ -156,7 +187,7 @@ static int read_key(const struct json *v, struct jwk *ret, struct tidings_error 
 static int read_keys(struct jwks *set, const struct json *root, struct tidings_error *err)
 {
     const struct json *keys = jv_get(root, "keys");
-    struct tidings_error first = {0, "there is none"};
+    struct tidings_error first = {0, ""};
     if (!jv_is(keys, JV_ARRAY)) {
         return tidings_fail(err, TIDINGS_E_PARSE, "a key set is an object with an array 'keys'");
     }
@@ -165,7 +196,7 @@ static int read_keys(struct jwks *set, const struct json *root, struct tidings_e
     }
     for (size_t i = 0; i < jv_count(keys); i++) {
         struct tidings_error why = {0, ""};
-        int rc = read_key(jv_at(keys, i), &set->keys[set->count], &why);
+        int rc = read_key(jv_at(keys, i), set->value.key, &set->keys[set->count], &why);
         if (rc == 0) {
             set->count++;
         } else if (rc != TIDINGS_E_INVALID) {
@@ -174,9 +205,10 @@ static int read_keys(struct jwks *set, const struct json *root, struct tidings_e
             first = why;
         }
     }
-    return set->count > 0 ? 0
-                          : tidings_fail(err, TIDINGS_E_INVALID,
-                                         "no key that could be used; the first: %s", first.text);
+    return first.code == 0 || set->count > 0
+               ? 0
+               : tidings_fail(err, TIDINGS_E_INVALID, "no key that could be used; the first: %s",
+                              first.text);
 }
 
 int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str text,
@@ -228,7 +260,7 @@ int jwks_load(struct jwks **ret, struct tidings_str issuer, const char *path,
 
 enum jwks_result jwks_verify(const struct jwks *set, struct tidings_str kid,
                              enum signature_algorithm algorithm, struct tidings_str bytes,
-                             struct tidings_str signature)
+                             struct tidings_str signature, uint64_t *proof)
 {
     enum jwks_result result = JWKS_NO_KEY;
     unsigned tried = 0;
@@ -245,9 +277,20 @@ enum jwks_result jwks_verify(const struct jwks *set, struct tidings_str kid,
         }
         tried++;
         if (signature_is_good(k->key, algorithm, bytes, signature)) {
+            *proof = k->proof;
             return JWKS_GOOD;
         }
         result = JWKS_BAD;
     }
     return result;
+}
+
+bool jwks_has(const struct jwks *set, uint64_t proof)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (set->keys[i].proof == proof) {
+            return true;
+        }
+    }
+    return false;
 }

@@ -17,12 +17,14 @@
 #define JWKS_MAX (256u << 10)  /* bytes of a set */
 #define JWKS_KEYS_MAX 64u      /* in a set; more are an error */
 #define JWKS_KID_MAX 256u      /* bytes */
+#define JWKS_PROOF_SPARE 3u    /* high bits of a proof that are 0 */
 #define JWKS_CANDIDATES_MAX 8u /* keys tried for a token that names none */
 
 struct jwks; /* immutable, counted: a value of a shelf */
 
-/* The value's key is `issuer`, copied. TIDINGS_E_PARSE; TIDINGS_E_INVALID when no key of it can be
- * used, with what is the matter with the first; TIDINGS_E_LIMIT. */
+/* The value's key is `issuer`, copied. A set without keys is one: then nothing can be verified.
+ * TIDINGS_E_PARSE; TIDINGS_E_INVALID when none of the keys in it can be used, with what is the
+ * matter with the first; TIDINGS_E_LIMIT. */
 int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str text,
                struct tidings_error *err);
 int jwks_load(struct jwks **ret, struct tidings_str issuer, const char *path,
@@ -41,9 +43,11 @@ enum jwks_result {
 };
 
 /* `kid` with a NULL pointer: the token names no key. Keys without a name are tried for every token.
- */
+ * JWKS_GOOD: *proof is that of the key, a hash of issuer, name, purpose and numbers; never 0. */
 enum jwks_result jwks_verify(const struct jwks *set, struct tidings_str kid,
                              enum signature_algorithm algorithm, struct tidings_str bytes,
-                             struct tidings_str signature);
+                             struct tidings_str signature, uint64_t *proof);
+/* Is the key of that proof in the set? */
+bool jwks_has(const struct jwks *set, uint64_t proof);
 
 #endif

@@ -41,7 +41,7 @@ static const struct issuer *find_issuer(const struct auth *a, struct tidings_str
 }
 
 static void accept(const struct auth *a, const struct issuer *issuer, const struct claims *claims,
-                   struct verdict *ret)
+                   uint64_t proof, struct verdict *ret)
 {
     struct tidings_str prefix = a->issuer_count > 1 ? tidings_str(issuer->name) : STR_EMPTY;
     if (!identity_fits(prefix, claims->name)) {
@@ -50,6 +50,9 @@ static void accept(const struct auth *a, const struct issuer *issuer, const stru
     }
     struct identity *i =
         identity_create(prefix, claims->name, &claims->scopes, claims->expires_ms, AUTH_BY_JWT);
+    if (i) {
+        i->is.proof = auth_make_proof((size_t)(issuer - a->issuers), proof);
+    }
     *ret = i ? (struct verdict){.outcome = AUTH_OK, .identity = i}
              : (struct verdict){.outcome = AUTH_UNAVAILABLE, .why = "out of memory"};
 }
@@ -66,9 +69,10 @@ static void verify(struct auth *a, const struct issuer *issuer, const struct jwt
         ret->issuer = (size_t)(issuer - a->issuers);
         return;
     }
-    switch (jwks_verify(set, t->kid, t->algorithm, t->bytes, buf_str(&t->signature))) {
+    uint64_t proof = 0;
+    switch (jwks_verify(set, t->kid, t->algorithm, t->bytes, buf_str(&t->signature), &proof)) {
     case JWKS_GOOD:
-        accept(a, issuer, claims, ret);
+        accept(a, issuer, claims, proof, ret);
         break;
     case JWKS_BAD:
         refuse(ret, "the signature of the token is wrong");

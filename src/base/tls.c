@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -31,7 +32,8 @@ struct tls_session {
     const char *protocol;
     const char *reason; /* static */
     char *peer;
-    uint32_t shaken; /* bytes of the handshake so far */
+    int64_t expires_ms; /* the peer's certificate */
+    uint32_t shaken;    /* bytes of the handshake so far */
     bool is_ready, has_failed, has_ended, has_said_end;
 };
 
@@ -145,6 +147,11 @@ const char *tls_session_peer(const struct tls_session *s)
     return s->peer;
 }
 
+int64_t tls_session_expiry(const struct tls_session *s)
+{
+    return s->expires_ms;
+}
+
 bool tls_session_is_for(const struct tls_session *s, struct tidings_str name)
 {
     return tls_context_find(s->context, name) != NULL;
@@ -191,6 +198,16 @@ static char *name_of_peer(X509 *certificate, struct tidings_str subject)
     return hashed_name(hash);
 }
 
+int64_t tls_expiry_of(const X509 *certificate)
+{
+    struct tm tm = {0};
+    if (tls_api.ASN1_TIME_to_tm(tls_api.X509_get0_notAfter(certificate), &tm) != 1) {
+        return 1;
+    }
+    int64_t seconds = timegm(&tm);
+    return seconds > 0 ? seconds * 1000 : 1;
+}
+
 /* Once the handshake is done. False: out of memory. */
 static bool learn_peer(struct tls_session *s)
 {
@@ -198,6 +215,7 @@ static bool learn_peer(struct tls_session *s)
     if (!certificate) {
         return true;
     }
+    s->expires_ms = tls_expiry_of(certificate);
     char *text = NULL;
     BIO *out = tls_api.BIO_new(tls_api.BIO_s_mem());
     if (out && tls_api.X509_NAME_print_ex(out, tls_api.X509_get_subject_name(certificate), 0,

@@ -104,6 +104,9 @@ const char *tls_session_reason(const struct tls_session *s);
  * long one is told by its hash. NULL: it showed none. */
 const char *tls_session_peer(const struct tls_session *s);
 
+/* Unix time in ms from which that certificate is not good any more; 0: it showed none. A session
+ * is not resumed after it, but nobody ends one that is open. */
+int64_t tls_session_expiry(const struct tls_session *s);
 /* Is `name` ("example.org", "192.0.2.1", "[2001:db8::1]") among those that a certificate of its
  * context is for? */
 bool tls_session_is_for(const struct tls_session *s, struct tidings_str name);

@@ -21,6 +21,7 @@
 #define TLS_FUNCTIONS(X)                                                                           \
     X(ASN1_STRING_get0_data)                                                                       \
     X(ASN1_STRING_length)                                                                          \
+    X(ASN1_TIME_to_tm)                                                                             \
     X(BIO_clear_flags)                                                                             \
     X(BIO_ctrl)                                                                                    \
     X(BIO_free)                                                                                    \
@@ -83,11 +84,13 @@
     X(SSL_CTX_set_default_passwd_cb_userdata)                                                      \
     X(SSL_CTX_set_options)                                                                         \
     X(SSL_CTX_set_session_id_context)                                                              \
+    X(SSL_CTX_set_session_ticket_cb)                                                               \
     X(SSL_CTX_set_timeout)                                                                         \
     X(SSL_CTX_set_tlsext_ticket_key_evp_cb)                                                        \
     X(SSL_CTX_set_verify)                                                                          \
     X(SSL_CTX_use_PrivateKey_file)                                                                 \
     X(SSL_CTX_use_certificate_chain_file)                                                          \
+    X(SSL_SESSION_get0_peer)                                                                       \
     X(SSL_free)                                                                                    \
     X(SSL_get1_peer_certificate)                                                                   \
     X(SSL_get_error)                                                                               \

@@ -59,6 +59,8 @@ const struct tls_host *tls_context_find(const struct tls_context *c, struct tidi
 /* Of a callback's SSL object: the context its session began with, and what is spoken inside. */
 struct tls_context *tls_context_of(SSL *ssl);
 const char *tls_protocol_of(SSL *ssl);
+/* Unix time in ms from which a certificate is not good any more; 1 when it does not say so. */
+int64_t tls_expiry_of(const X509 *certificate);
 /* The way of bytes between OpenSSL and a session. NULL: out of memory. */
 BIO_METHOD *tls_wire_create(void);
 

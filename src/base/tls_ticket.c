@@ -149,8 +149,30 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     return ok ? found : -1;
 }
 
+/* A session that is resumed is not asked for its certificate again: past the end of that one there
+ * is a whole handshake, which refuses it. */
+static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+                                   size_t name_len, SSL_TICKET_STATUS status, void *user)
+{
+    (void)ssl;
+    (void)name;
+    (void)name_len;
+    (void)user;
+    if (status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) {
+        return status == SSL_TICKET_EMPTY || status == SSL_TICKET_NO_DECRYPT
+                   ? SSL_TICKET_RETURN_IGNORE_RENEW
+                   : SSL_TICKET_RETURN_ABORT;
+    }
+    const X509 *peer = tls_api.SSL_SESSION_get0_peer(session);
+    if (peer && tls_expiry_of(peer) <= clock_wall_ms()) {
+        return SSL_TICKET_RETURN_IGNORE_RENEW;
+    }
+    return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
 void tls_tickets_attach(SSL_CTX *ssl)
 {
+    tls_api.SSL_CTX_set_session_ticket_cb(ssl, NULL, on_opened, NULL);
     tls_api.SSL_CTX_set_tlsext_ticket_key_evp_cb(ssl, on_ticket);
     tls_api.SSL_CTX_set_timeout(ssl, ROTATE_MS / 1000u);
 }

@@ -148,10 +148,8 @@ void core_set_rules(struct core *core, struct option_rules *rules);
 void core_set_access(struct core *core, struct access_rules *rules);
 /* End the streams of those whose time is over. */
 void core_expire_principals(struct core *core);
-/* End the streams of everybody who is this one, by whatever rules: what made it somebody was taken
- * back. */
-struct principal;
-void core_revoke_principal(struct core *core, const struct principal *who);
+/* End the streams of those who are nobody any more: what made them somebody was taken back. */
+void core_revoke(struct core *core, principal_test_fn is_gone, void *user);
 /* The cursor of one who has heard of everything up to that number. */
 struct log_cursor core_cursor(const struct core *core, uint64_t seq);
 /* A change arrived from the hub. */

@@ -432,7 +432,8 @@ void inbound_text(struct channel *channel, struct tidings_str text,
     }
     if (!channel->ops->is_http && principal_is_expired(channel->who, clock_wall_ms())) {
         inbound_refuse(channel, 401, RPC_INVALID_REQUEST,
-                       "the token this connection began with has expired; connect again");
+                       "the token or certificate this connection began with has expired; connect "
+                       "again");
         return;
     }
     int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);

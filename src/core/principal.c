@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Principals, interned: kind, name, scopes (sorted) and end, written one after the other, are the
- * key. A principal is one block of memory with its texts.
+ * Principals, interned: kind, name, scopes (sorted), end and proof, written one after the other,
+ * are the key. A principal is one block of memory with its texts.
  */
 #include "core/principal.h"
 
@@ -163,6 +163,7 @@ static struct principal *create(struct core *core, const struct principal_spec *
     p->scopes = own;
     p->scope_count = spec->scope_count;
     p->expires_ms = spec->expires_ms;
+    p->proof = spec->proof;
     p->core = core;
     p->refs = 1;
     p->key = str_place(&at, key);
@@ -183,7 +184,8 @@ static struct principal *create(struct core *core, const struct principal_spec *
 
 static void put_key(struct buf *key, const struct principal_spec *spec)
 {
-    buf_putf(key, "%d %lld ", (int)spec->kind, (long long)spec->expires_ms);
+    buf_putf(key, "%d %lld %llx ", (int)spec->kind, (long long)spec->expires_ms,
+             (unsigned long long)spec->proof);
     buf_puts(key, spec->name);
     for (size_t i = 0; i < spec->scope_count; i++) {
         buf_putc(key, '\n');
@@ -250,6 +252,7 @@ int principal_renew(struct core *core, const struct principal **p)
         .scopes = old->scopes,
         .scope_count = old->scope_count,
         .expires_ms = old->expires_ms,
+        .proof = old->proof,
     };
     int rc = principal_intern(core, &spec, &renewed, NULL);
     if (rc == 0) {

@@ -60,6 +60,7 @@ struct principal {
     size_t scope_count;
     const struct tidings_str *scopes;
     int64_t expires_ms;         /* Unix time; 0: never */
+    uint64_t proof;             /* as in its spec */
     struct access_class *class; /* a reference: what it may do; NULL: there are no rules */
     /* private */
     unsigned refs;
@@ -74,6 +75,7 @@ struct principal_spec {
     const struct tidings_str *scopes; /* in any order; repeated ones count once */
     size_t scope_count;
     int64_t expires_ms; /* Unix time; 0: never */
+    uint64_t proof;     /* what showed it, to whoever may take that back; 0: nothing that can be */
 };
 
 /* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are
@@ -85,7 +87,7 @@ void principal_unref(const struct principal *p);                  /* … and her
 
 /* The same somebody: kind and name, not what it may do nor how long. NULL is only like NULL. */
 bool principal_is_same(const struct principal *a, const struct principal *b);
-/* … and with the same scopes and end: whatever rules either was made by. */
+/* … and with the same scopes, end and proof: whatever rules either was made by. */
 bool principal_is_equal(const struct principal *a, const struct principal *b);
 /* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
  * same. TIDINGS_E_NOMEM: nothing happened. */
@@ -99,6 +101,7 @@ void principal_write(struct jw *w, const struct principal *p);
 #define PRINCIPAL_ORIGIN_MAX (PRINCIPAL_MAX + 2u) /* bytes that this adds */
 void principal_put_origin(const struct principal *p, struct tidings_str origin, struct buf *out);
 bool principal_has_scope(const struct principal *p, struct tidings_str scope);
+typedef bool (*principal_test_fn)(void *user, const struct principal *p);
 /* At that Unix time. */
 bool principal_is_expired(const struct principal *p, int64_t now_ms);
 

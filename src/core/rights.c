@@ -112,11 +112,11 @@ void core_expire_principals(struct core *core)
     principals_find_expiry(all, now);
 }
 
-void core_revoke_principal(struct core *core, const struct principal *who)
+void core_revoke(struct core *core, principal_test_fn is_gone, void *user)
 {
     list_each (it, next, &core->peers) {
         struct peer *peer = list_entry(it, struct peer, link);
-        if (principal_is_equal(peer->who, who)) {
+        if (peer->who && is_gone(user, peer->who)) {
             end_streams(peer);
         }
     }

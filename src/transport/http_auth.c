@@ -82,6 +82,7 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
         .scopes = identity->scopes,
         .scope_count = identity->scope_count,
         .expires_ms = identity->expires_ms,
+        .proof = identity->proof,
     };
     const struct principal *who = identity->attached;
     /* The rules may have changed since it was remembered. */
@@ -194,6 +195,7 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
         refuse_for_now(conn, "out of memory");
         return false;
     }
+    http_review_tokens(conn->hw);
     if (auth_ask(desk, token, &answer, &conn->r->question, on_answer, conn)) {
         return take_answer(conn, &answer);
     }
@@ -213,18 +215,36 @@ void conn_give_up_question(struct http_conn *conn)
     refuse_for_now(conn, "the token could not be verified in time");
 }
 
+/* ---- taking back ----------------------------------------------------------------------------- */
+
+static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
+{
+    core_revoke(hw->core, is_gone, user);
+    websocket_dismiss(hw, is_gone, user);
+    side_dismiss(hw, is_gone, user);
+}
+
+static bool is_equal_to(void *user, const struct principal *who)
+{
+    return principal_is_equal(user, who);
+}
+
 static void on_revoked(void *user, void *attached)
 {
-    struct http_worker *hw = user;
-    core_revoke_principal(hw->core, attached);
-    websocket_dismiss(hw, attached);
-    side_dismiss(hw, attached);
+    dismiss(user, is_equal_to, attached);
+}
+
+/* Its key was withdrawn. */
+static bool is_unproven(void *user, const struct principal *who)
+{
+    return !auth_stands(user, who->proof);
 }
 
 void http_review_tokens(struct http_worker *hw)
 {
-    if (hw->desk) {
+    if (hw->desk && auth_desk_has_news(hw->desk)) {
         auth_desk_review(hw->desk, on_revoked, hw);
+        dismiss(hw, is_unproven, hw->config->auth->auth);
     }
 }
 

@@ -137,6 +137,7 @@ struct http_worker {
     void (*drained)(void *user);
     void *drained_user;
     bool draining;
+    int64_t next_expiry_ms;         /* of a WebSocket or a stream of HTTP+SSE; 0: never */
     struct buf head;                /* of the answer being written, kept for the next */
     struct ws_reader *spare_reader; /* an idle one; NULL: none */
     struct auth_desk *desk;         /* NULL: nobody showed a token yet */
@@ -184,6 +185,8 @@ void http_on_rested(struct loop_timer *timer, void *user);
 
 /* http_time.c: four times a second. */
 void http_on_tick(struct loop_timer *timer, void *user);
+/* It goes on for longer than an exchange, and ends when its principal does. */
+void conn_note_expiry(struct http_conn *conn);
 
 /* http_request.c. Of a complete head: where does it lead, may it be asked from there, and by whom?
  * Then the rest of it. False: it was refused, or who asks is not known yet (CONN_UNKNOWN). */
@@ -226,8 +229,10 @@ void websocket_late(struct http_conn *conn);
 void websocket_cut(struct http_conn *conn, unsigned code, struct tidings_str reason);
 /* Say goodbye to those that wait for no answer. */
 void websocket_drain(struct http_worker *hw);
-/* … and to those of somebody who is nobody any more. */
-void websocket_dismiss(struct http_worker *hw, const struct principal *who);
+/* … to those who are nobody any more, … */
+void websocket_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user);
+/* … and whose time is over at `now_ms`. Returns when that of the next is; 0: never. */
+int64_t websocket_expire(struct http_worker *hw, int64_t now_ms);
 /* http_resource.c: /resource?uri=…, and paths that are aliases of URIs */
 #define RESOURCE_PATH "/resource"
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path);
@@ -244,7 +249,8 @@ void conn_forget_question(struct http_conn *conn);
 void conn_give_up_question(struct http_conn *conn);
 /* The challenge to whoever lacks these scopes for what it asked; nothing without tokens. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
-/* Streams of tokens that were taken back end. */
+/* When tokens or keys were loaded since the last time: what was begun by those that are gone ends.
+ * To be called before what depends on who somebody is. */
 void http_review_tokens(struct http_worker *hw);
 /* The metadata: is it at that path (`auth` may be NULL)? */
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
@@ -259,8 +265,9 @@ struct tidings_str side_session(enum http_side side, const struct http_request *
 void side_open(struct http_conn *conn);
 void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str text);
 void side_drain(struct http_worker *hw);
-void side_expire(struct http_worker *hw); /* … or their token is over */
-void side_dismiss(struct http_worker *hw, const struct principal *who); /* … or taken back */
+int64_t side_expire(struct http_worker *hw, int64_t now_ms); /* … or their time is over */
+/* … or those who opened them are nobody any more. */
+void side_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user);
 /* Long polls: the head is written; say what there is and end; at the end of a turn. */
 struct sink *poll_begin(struct http_conn *conn);
 void poll_finish(struct http_conn *conn);

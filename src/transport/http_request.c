@@ -3,6 +3,7 @@
  * What is asked: the checks that need only the head, then the road to the core. The order is the
  * specification's: route and method, Host and Origin, token, size and type, then the body.
  */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "core/session.h"
@@ -187,6 +188,10 @@ static bool check_who(struct http_conn *conn, const struct http_request *req)
     }
     if (who_identify(&conn->channel, conn->fd, sendq_tls(&conn->out)) < 0) {
         conn_refuse(conn, 503, "out of memory");
+        return false;
+    }
+    if (principal_is_expired(conn->channel.who, clock_wall_ms())) {
+        conn_refuse(conn, 403, "the certificate of this connection has expired");
         return false;
     }
     return true;

@@ -11,7 +11,6 @@
  * whoever does not accept a stream, one answer with the messages there are, as soon as there is one
  * (a long poll). The session may also be named in the query, `sessionId`.
  */
-#include "base/clock.h"
 #include "base/mem.h"
 #include "core/call.h"
 #include "core/inbound.h"
@@ -200,6 +199,7 @@ void side_open(struct http_conn *conn)
     peer->ops = &side_peer_ops;
     peer->owner = s;
     conn->sink.ops = &side_sink_ops;
+    conn_note_expiry(conn);
     sendq_puts(&conn->out, STR("event: endpoint\ndata: " MESSAGES_PATH "?" SESSION_KEY "="));
     sendq_put(&conn->out, s->id, SESSION_ID_LEN);
     sendq_puts(&conn->out, STR("\n\n"));
@@ -233,24 +233,28 @@ void side_drain(struct http_worker *hw)
     }
 }
 
-void side_expire(struct http_worker *hw)
+int64_t side_expire(struct http_worker *hw, int64_t now_ms)
 {
     size_t pos = 0;
     struct side_stream *s;
-    int64_t now = clock_wall_ms();
+    int64_t next = 0;
     while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
-        if (principal_is_expired(s->conn->channel.who, now)) {
+        const struct principal *who = s->conn->channel.who;
+        if (principal_is_expired(who, now_ms)) {
             http_sink_ops.end(&s->conn->sink);
+        } else if (who && who->expires_ms > 0 && (next == 0 || who->expires_ms < next)) {
+            next = who->expires_ms;
         }
     }
+    return next;
 }
 
-void side_dismiss(struct http_worker *hw, const struct principal *who)
+void side_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
     size_t pos = 0;
     struct side_stream *s;
     while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
-        if (principal_is_equal(s->conn->channel.who, who)) {
+        if (s->conn->channel.who && is_gone(user, s->conn->channel.who)) {
             http_sink_ops.end(&s->conn->sink);
         }
     }

@@ -3,6 +3,7 @@
  * Deadlines of connections: all hang on one timer and on lists that are ordered because every
  * member of a list has the same allowance.
  */
+#include "base/clock.h"
 #include "transport/http_conn.h"
 #include "transport/input.h"
 
@@ -83,6 +84,27 @@ static void cut_stalled(struct http_worker *hw)
     }
 }
 
+void conn_note_expiry(struct http_conn *conn)
+{
+    int64_t end = conn->channel.who ? conn->channel.who->expires_ms : 0;
+    int64_t *next = &conn->hw->next_expiry_ms;
+    if (end > 0 && (*next == 0 || end < *next)) {
+        *next = end;
+    }
+}
+
+/* Those that are open and whose token or certificate is over; listens and streams of sessions are
+ * the core's. */
+static void expire_principals(struct http_worker *hw)
+{
+    int64_t now = hw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
+    if (hw->next_expiry_ms == 0 || now < hw->next_expiry_ms) {
+        return;
+    }
+    int64_t sockets = websocket_expire(hw, now), streams = side_expire(hw, now);
+    hw->next_expiry_ms = sockets == 0 || (streams > 0 && streams < sockets) ? streams : sockets;
+}
+
 void http_on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
@@ -105,10 +127,8 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
     expire(hw, CONN_LINGER, LINGER_MS, close_late);
     cut_stalled(hw);
-    if (config->auth) {
-        side_expire(hw);
-        http_review_tokens(hw);
-    }
+    expire_principals(hw);
+    http_review_tokens(hw);
     if (hw->draining) {
         websocket_drain(hw);
         side_drain(hw);

@@ -27,11 +27,13 @@ void http_on_rested(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct http_worker *hw = user;
-    struct list now;
-    list_init(&now);
-    list_splice(&now, &hw->by_state[CONN_REST]);
-    while (!list_empty(&now)) {
-        struct http_conn *conn = list_entry(now.next, struct http_conn, link);
+    struct list *all = &hw->by_state[CONN_REST];
+    size_t count = 0; /* who comes to rest meanwhile is behind these; who is ended leaves them */
+    list_each (it, next, all) {
+        count++;
+    }
+    for (; count > 0 && !list_empty(all); count--) {
+        struct http_conn *conn = list_entry(all->next, struct http_conn, link);
         conn_set_state(conn, conn->is_websocket ? CONN_SOCKET : CONN_READING);
         if (conn->is_websocket) {
             websocket_go_on(conn);

@@ -177,14 +177,25 @@ static void on_text(struct http_conn *conn, struct tidings_str text)
     buf_deinit(&inner);
 }
 
-/* It keeps the token it began with; when that is over, so is it. */
-static bool end_if_expired(struct http_conn *conn)
+/* It keeps the token or certificate it began with; when that is over, so is it. */
+static bool end_if_expired(struct http_conn *conn, int64_t now_ms)
 {
-    if (!principal_is_expired(conn->channel.who, clock_wall_ms())) {
+    const struct principal *who = conn->channel.who;
+    if (!principal_is_expired(who, now_ms)) {
         return false;
     }
-    say_goodbye(conn, WS_POLICY, STR("the token has expired"), true);
+    say_goodbye(conn, WS_POLICY,
+                who->kind == PRINCIPAL_CERTIFICATE ? STR("the certificate has expired")
+                                                   : STR("the token has expired"),
+                true);
     return true;
+}
+
+/* … or taken back, a moment ago perhaps. */
+static bool is_somebody(struct http_conn *conn)
+{
+    http_review_tokens(conn->hw);
+    return conn_is_socket(conn) && !end_if_expired(conn, clock_wall_ms());
 }
 
 static void on_message(struct http_conn *conn, enum ws_event event, const struct ws_message *m)
@@ -192,7 +203,7 @@ static void on_message(struct http_conn *conn, enum ws_event event, const struct
     bool is_over = conn->state == CONN_LINGER; /* we have said goodbye */
     switch (event) {
     case WS_TEXT:
-        if (!is_over && !end_if_expired(conn)) {
+        if (!is_over && is_somebody(conn)) {
             on_text(conn, m->payload);
         }
         break;
@@ -415,6 +426,7 @@ void websocket_begin(struct http_conn *conn, const struct http_request *req)
     conn->sink.ops = &websocket_sink_ops;
     conn->is_websocket = true;
     conn_set_state(conn, CONN_SOCKET);
+    conn_note_expiry(conn);
     if (in.len > used) {
         hear(conn, in.ptr + used, in.len - used);
     }
@@ -432,9 +444,6 @@ static bool may_be_silent(const struct http_conn *conn)
 
 void websocket_ask(struct http_conn *conn)
 {
-    if (end_if_expired(conn)) {
-        return;
-    }
     if (may_be_silent(conn)) {
         conn_set_state(conn, CONN_SOCKET);
         return;
@@ -479,20 +488,41 @@ static bool is_done_with(const struct http_conn *conn)
            core_is_done_with(conn->hw->core, &conn->channel);
 }
 
-static const enum conn_state open_states[] = {CONN_SOCKET, CONN_ASKED, CONN_MIDWAY};
+/* Those that are open, and others that rest too. */
+static const enum conn_state open_states[] = {CONN_SOCKET, CONN_ASKED, CONN_MIDWAY, CONN_REST};
 #define OPEN_STATES (sizeof(open_states) / sizeof(open_states[0]))
 
-void websocket_dismiss(struct http_worker *hw, const struct principal *who)
+void websocket_dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
     for (size_t i = 0; i < OPEN_STATES; i++) {
         list_each (it, next, &hw->by_state[open_states[i]]) {
             struct http_conn *conn = list_entry(it, struct http_conn, link);
-            if (principal_is_equal(conn->channel.who, who)) {
+            if (conn_is_socket(conn) && conn->channel.who && is_gone(user, conn->channel.who)) {
                 say_goodbye(conn, WS_POLICY, STR("the token was taken back"), true);
                 conn_want(conn);
             }
         }
     }
+}
+
+int64_t websocket_expire(struct http_worker *hw, int64_t now_ms)
+{
+    int64_t soonest = 0;
+    for (size_t i = 0; i < OPEN_STATES; i++) {
+        list_each (it, next, &hw->by_state[open_states[i]]) {
+            struct http_conn *conn = list_entry(it, struct http_conn, link);
+            int64_t end = conn->channel.who ? conn->channel.who->expires_ms : 0;
+            if (!conn_is_socket(conn) || end == 0) {
+                continue;
+            }
+            if (end_if_expired(conn, now_ms)) {
+                conn_want(conn);
+            } else if (soonest == 0 || end < soonest) {
+                soonest = end;
+            }
+        }
+    }
+    return soonest;
 }
 
 void websocket_drain(struct http_worker *hw)

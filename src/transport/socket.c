@@ -179,6 +179,7 @@ static void read_input(struct line_conn *conn)
             line_conn_close(conn, "out of memory");
             return;
         }
+        line_conn_note_expiry(conn);
         if (n > 0) {
             on_input(conn, (size_t)n);
         }

@@ -61,6 +61,7 @@ struct socket_worker {
     void (*drained)(void *user);
     void *drained_user;
     bool draining;
+    int64_t next_expiry_ms; /* of a principal; 0: never */
     char scratch[65536];
 };
 
@@ -77,5 +78,7 @@ void line_conn_refuse(struct line_conn *conn, int status, const char *text);
 void socket_on_tick(struct loop_timer *timer, void *user);
 void socket_stir_open(struct socket_worker *sw);
 void socket_make_room(struct socket_worker *sw);
+/* It ends when its principal does. */
+void line_conn_note_expiry(struct line_conn *conn);
 
 #endif

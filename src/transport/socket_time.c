@@ -3,6 +3,7 @@
  * Deadlines of line-framed connections: all hang on one timer and on lists that are ordered because
  * every member of a list has the same allowance.
  */
+#include "base/clock.h"
 #include "core/peer.h"
 #include "transport/input.h"
 #include "transport/socket_conn.h"
@@ -92,6 +93,38 @@ static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
     return true;
 }
 
+void line_conn_note_expiry(struct line_conn *conn)
+{
+    int64_t end = conn->line.channel.who ? conn->line.channel.who->expires_ms : 0;
+    int64_t *next = &conn->sw->next_expiry_ms;
+    if (end > 0 && (*next == 0 || end < *next)) {
+        *next = end;
+    }
+}
+
+/* Those whose certificate is over end, after what is under way. */
+static void expire_principals(struct socket_worker *sw)
+{
+    static const enum line_state open_states[] = {LINE_FRESH, LINE_MIDLINE, LINE_OPEN};
+    int64_t now = sw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
+    if (sw->next_expiry_ms == 0 || now < sw->next_expiry_ms) {
+        return;
+    }
+    sw->next_expiry_ms = 0;
+    for (size_t i = 0; i < sizeof(open_states) / sizeof(open_states[0]); i++) {
+        list_each (it, next, &sw->by_state[open_states[i]]) {
+            struct line_conn *conn = list_entry(it, struct line_conn, link);
+            if (principal_is_expired(conn->line.channel.who, now)) {
+                line_conn_refuse(conn, 401,
+                                 "the certificate this connection began with has expired; connect "
+                                 "again");
+            } else {
+                line_conn_note_expiry(conn);
+            }
+        }
+    }
+}
+
 void socket_on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
@@ -107,6 +140,7 @@ void socket_on_tick(struct loop_timer *timer, void *user)
     expire(sw, LINE_OPEN, config->session_timeout_ms);
     expire(sw, LINE_LINGER, LINGER_MS);
     cut_stalled(sw);
+    expire_principals(sw);
     stir_all(sw, LINE_ENDING);
     if (sw->draining) {
         socket_stir_open(sw);

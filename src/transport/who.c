@@ -56,6 +56,7 @@ int who_identify(struct channel *channel, int fd, const struct tls_session *tls)
     char name[PRINCIPAL_MAX] = "";
     struct principal_spec spec = {.kind = find_out(fd, tls, name)};
     spec.name = spec.kind == PRINCIPAL_ANONYMOUS ? STR_EMPTY : tidings_str(name);
+    spec.expires_ms = spec.kind == PRINCIPAL_CERTIFICATE ? tls_session_expiry(tls) : 0;
     const struct principal *who = NULL;
     int rc = principal_intern(channel->core, &spec, &who, NULL);
     channel_set_who(channel, who);

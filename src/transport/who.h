@@ -15,10 +15,10 @@ struct sockaddr;
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
 void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
-/* Give the channel the principal that the certificate or the kernel tells of: whoever comes over
- * TCP without a certificate is anonymous. Once it has one nothing happens (who has put a token's
- * there takes it away with channel_set_who(channel, NULL)). TIDINGS_E_NOMEM: nothing may be
- * handled. */
+/* Give the channel the principal that the certificate or the kernel tells of, which expires with
+ * the certificate: whoever comes over TCP without one is anonymous. Once it has one nothing happens
+ * (who has put a token's there takes it away with channel_set_who(channel, NULL)). TIDINGS_E_NOMEM:
+ * nothing may be handled. */
 int who_identify(struct channel *channel, int fd, const struct tls_session *tls);
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */

@@ -55,6 +55,23 @@ export class Certificates {
         return this;
     }
 
+    /** The same, as one that has `seconds` left. */
+    brief(name, seconds, { ca = 'ca', subject = `/CN=${name}` } = {}) {
+        const stamp = (ms) => new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, '');
+        const config = '[ca]\ndefault_ca=d\n[d]\ndatabase=index\nnew_certs_dir=.\ndefault_md=sha256\nserial=serial\nrand_serial=yes\npolicy=p\n[p]\ncommonName=supplied\n';
+        writeFileSync(this.file('brief.cnf'), config);
+        writeFileSync(this.file('index'), '');
+        writeFileSync(this.file('index.attr'), 'unique_subject=no\n');
+        this.#key(name);
+        this.#openssl('req', '-new', '-key', `${name}.key`, '-out', `${name}.csr`, '-subj', subject);
+        this.#openssl(
+            'ca', '-batch', '-notext', '-rand_serial', '-config', 'brief.cnf', '-md', 'sha256', '-in', `${name}.csr`,
+            '-out', `${name}.pem`, '-cert', `${ca}.pem`, '-keyfile', `${ca}.key`, '-startdate',
+            stamp(Date.now() - 3600_000), '-enddate', stamp(Date.now() + seconds * 1000),
+        );
+        return this;
+    }
+
     /** The files of one take the place of another's. */
     replace(name, by) {
         copyFileSync(this.file(`${by}.pem`), this.file(`${name}.pem`));

@@ -357,6 +357,43 @@ static void a_ticket_is_good_for_an_hour_or_two(void **state)
     }
 }
 
+static void a_ticket_is_not_good_for_longer_than_the_certificate_shown(void **state)
+{
+    (void)state;
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    for (size_t i = 0; i < 2; i++) {
+        struct clock_fake clock = {.monotonic_ns = 1000000000ull * 1000000u,
+                                   .wall_ms = (int64_t)time(NULL) * 1000};
+        int64_t now = clock.wall_ms;
+        clock_set_fake(&clock);
+        struct tls_context *c = open_asking(TLS_CLIENT_REQUIRE);
+        struct tls_wire w;
+        tls_wire_open(&w, c, NULL, tls_files_path("ca.pem"));
+        SSL_CTX *client = w.client_context;
+        SSL_CTX_use_certificate_file(client, tls_files_path("alice.pem"), SSL_FILETYPE_PEM);
+        SSL_CTX_use_PrivateKey_file(client, tls_files_path("alice.key"), SSL_FILETYPE_PEM);
+        SSL_CTX_set_session_cache_mode(client, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+        SSL_CTX_sess_set_new_cb(client, on_session);
+        assert_false(is_resumed(&w, c, versions[i]));
+        int64_t end = tls_session_expiry(sendq_tls(&w.q));
+        assert_in_range(end, now, now + 3600 * 1000 + 1000); /* made a moment ago, for an hour */
+        SSL_SESSION *first = SSL_SESSION_dup(kept);
+        for (int64_t left = 1; left >= 0; left--) {
+            SSL_SESSION_free(kept);
+            kept = SSL_SESSION_dup(first);
+            clock.wall_ms = end - left;
+            assert_int_equal(is_resumed(&w, c, versions[i]), left > 0);
+            assert_true(tls_session_expiry(sendq_tls(&w.q)) == end); /* known from the ticket */
+        }
+        SSL_SESSION_free(kept);
+        SSL_SESSION_free(first);
+        kept = NULL;
+        tls_wire_close(&w);
+        tls_context_unref(c);
+        clock_set_fake(NULL);
+    }
+}
+
 static void old_keys_do_not_survive_a_quiet_day(void **state)
 {
     (void)state;
@@ -419,6 +456,7 @@ int main(void)
         cmocka_unit_test(clients_are_asked_who_they_are),
         cmocka_unit_test(who_has_no_short_name_is_told_by_a_hash),
         cmocka_unit_test(a_ticket_is_good_for_an_hour_or_two),
+        cmocka_unit_test(a_ticket_is_not_good_for_longer_than_the_certificate_shown),
         cmocka_unit_test(old_keys_do_not_survive_a_quiet_day),
         cmocka_unit_test(threads_that_renew_keys_at_once_see_whole_ones),
     };
