@@ -436,6 +436,50 @@ void loop_poll_close(struct loop_poll *poll)
     loop_discard(loop, &o->discard, opened_free, o);
 }
 
+/* ---- news ----------------------------------------------------------------------------------- */
+
+struct loop_news {
+    uv_poll_t uv;
+    loop_news_fn fn;
+    void *user;
+};
+
+static void on_news(uv_poll_t *handle, int status, int events)
+{
+    struct loop_news *news = handle->data;
+    (void)status;
+    (void)events;
+    news->fn(news->user);
+}
+
+struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, void *user)
+{
+    struct loop_news *news = mem_zalloc(sizeof *news);
+    if (news && uv_poll_init(&loop->uv, &news->uv, fd) < 0) {
+        mem_free(news);
+        news = NULL;
+    }
+    if (news) {
+        news->uv.data = news;
+        news->fn = fn;
+        news->user = user;
+        (void)uv_poll_start(&news->uv, UV_PRIORITIZED, on_news);
+    }
+    return news;
+}
+
+static void on_news_closed(uv_handle_t *handle)
+{
+    mem_free(handle->data);
+}
+
+void loop_news_close(struct loop_news *news)
+{
+    if (news) {
+        uv_close((uv_handle_t *)&news->uv, on_news_closed);
+    }
+}
+
 /* ---- timers --------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *handle)

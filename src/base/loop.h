@@ -78,6 +78,17 @@ int loop_poll_want(struct loop_poll *poll, int events);
  * afterwards. NULL is fine. */
 void loop_poll_close(struct loop_poll *poll);
 
+/* ---- files of /proc that say that they changed ------------------------------------------------
+ */
+
+struct loop_news;
+typedef void (*loop_news_fn)(void *user);
+
+/* A descriptor whose news come as POLLPRI and are taken by whoever asks for them (mountinfo). The
+ * polls above are asked twice, and the second time there would be none. NULL on failure. */
+struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, void *user);
+void loop_news_close(struct loop_news *news); /* then close `fd`; NULL is fine */
+
 /* ---- timers --------------------------------------------------------------------------------- */
 
 struct loop_timer;

@@ -6,8 +6,6 @@
 #include "provider/file.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -102,14 +100,7 @@ static int take_root(struct file_root *root, const struct json *value, struct ti
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "'root' must be the path of a directory, as a string");
     }
-    char *path = str_dup(text);
-    if (!path) {
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-    }
-    root->fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = root->fd < 0 ? error_errno(err, errno, "open root '%s'", path) : 0;
-    mem_free(path);
-    return rc;
+    return file_root_settle(root, text, err);
 }
 
 static int take_member(struct file_provider *f, struct tidings_str key, struct json *value,
@@ -227,9 +218,7 @@ static void provider_file_close(struct tidings_provider *p)
     }
     mem_free(f->root.exclude);
     mem_free(f->root.prefix);
-    if (f->root.fd >= 0) {
-        close(f->root.fd);
-    }
+    file_root_close(&f->root);
     *f = (struct file_provider){0};
 }
 
@@ -311,6 +300,7 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     struct buf path, spelled;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
+    file_root_follow(&f->root);
     int rc = file_resolve(f, uri, &path, &look, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);

@@ -159,6 +159,7 @@ void provider_file_complete(struct tidings_provider *p, struct tidings_complete 
     buf_init(&job->path, FILE_MAX_PATH);
     buf_init(&job->stem, FILE_MAX_PATH);
     buf_init(&job->value, FILE_MAX_ENCODED);
+    file_root_follow(&f->root);
     int rc = split(job, tidings_complete_value(complete));
     if (rc == 0) {
         rc = pool_submit(f->pool, run_pooled, job);

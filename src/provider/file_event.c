@@ -49,7 +49,7 @@ static struct tidings_str pending_path(const struct pending *p)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static void schedule(struct file_watch *w)
+void file_event_schedule(struct file_watch *w)
 {
     uint64_t next = UINT64_MAX;
     if (!list_empty(&w->quiet)) {
@@ -134,6 +134,19 @@ static void pend(struct file_watch *w, struct tidings_str path, bool is_write,
         list_remove(&p->link);
         list_append(&w->quiet, &p->link);
     }
+}
+
+void file_event_look(struct file_watch *w, const struct file_node *node)
+{
+    struct buf path;
+    buf_init(&path, FILE_MAX_PATH);
+    file_node_path(node, &path);
+    if (!path.failed) {
+        pend(w, buf_str(&path), true, STR_EMPTY);
+    } else if (path.failed == TIDINGS_E_NOMEM) {
+        file_owed_add(w, TIDINGS_E_NOMEM);
+    }
+    buf_deinit(&path);
 }
 
 /* ---- looking at files ------------------------------------------------------------------------ */
@@ -251,7 +264,7 @@ static void on_quiet(struct loop_timer *timer, void *user)
             pending_free(w, p);
         }
     }
-    schedule(w);
+    file_event_schedule(w);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -316,6 +329,7 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
         w->needs_rescan = true;
         return;
     }
+    w->root_moved = w->root_moved || file_above_concerns(w, e);
     struct file_place *place =
         map_find(&w->by_wd, tidings_strn((const char *)&e->wd, sizeof e->wd));
     if (!place) {
@@ -327,7 +341,7 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
         if (dir->parent) {
             (void)file_scan_look(w, dir->parent, file_node_name(dir), STR_EMPTY);
         } else {
-            file_scan_enter(w, dir);
+            w->root_moved = true;
         }
         return;
     }
@@ -378,9 +392,13 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
         w->needs_rescan = false;
         w->move.cookie = 0;
         pending_clear(w);
-        file_scope_rescan(w);
+        w->root_moved = true; /* who knows */
     }
-    schedule(w);
+    if (w->root_moved) {
+        w->root_moved = false;
+        file_above_check(w, true);
+    }
+    file_event_schedule(w);
 }
 
 int file_event_open(struct file_watch *w, struct tidings_error *err)

@@ -439,6 +439,9 @@ static int run_walk(struct walk *w, struct tidings_str uri)
         return rc;
     }
     int dir = file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY);
+    if (w->is_deep && (dir == -ENOTDIR || dir == -ENOENT)) {
+        return 0; /* there is no root now */
+    }
     if (dir < 0) {
         return refuse_directory(w, dir, uri);
     }
@@ -511,6 +514,7 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
                             struct tidings_str uri)
 {
     struct list_job job = {.f = tidings_provider_state(p), .list = list, .uri = uri};
+    file_root_follow(&job.f->root);
     run_list(&job, BUDGET);
 }
 

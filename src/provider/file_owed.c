@@ -62,7 +62,7 @@ static void on_retry(struct loop_timer *timer, void *user)
     int code = w->failed;
     w->failed = 0;
     if (code) {
-        file_scope_rescan(w);
+        file_above_check(w, true);
     }
     if (!w->failed) {
         w->retry_ms = 0;

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -172,20 +171,19 @@ static int open_how(int dir, const char *path, int flags, uint64_t resolve)
     return -EAGAIN;
 }
 
-/* Where a descriptor leads, as the kernel says; empty: it does not. */
-static struct tidings_str where_is(int fd, char out[PATH_MAX])
+struct tidings_str file_where(int fd, char out[FILE_WHERE_SIZE])
 {
     char link[32];
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, out, PATH_MAX);
-    return tidings_strn(out, n > 0 && n < PATH_MAX ? (size_t)n : 0);
+    ssize_t n = readlink(link, out, FILE_WHERE_SIZE);
+    return tidings_strn(out, n > 0 && n < (ssize_t)FILE_WHERE_SIZE ? (size_t)n : 0);
 }
 
 /* Did links lead to what is excluded under its own name? What cannot be told counts as such. */
 static bool leads_to_excluded(const struct file_root *root, int fd)
 {
-    char root_room[PATH_MAX], room[PATH_MAX];
-    struct tidings_str top = where_is(root->fd, root_room), path = where_is(fd, room);
+    char root_room[FILE_WHERE_SIZE], room[FILE_WHERE_SIZE];
+    struct tidings_str top = file_where(root->fd, root_room), path = file_where(fd, room);
     if (root->exclude_count == 0 && !root->excludes_git) {
         return false;
     }

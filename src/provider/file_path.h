@@ -26,15 +26,38 @@
 #define FILE_MAX_ENCODED 12288u /* three bytes for each */
 #define FILE_ETAG_SIZE 19u      /* perhaps "W/", 16 digits, NUL */
 
-/* A directory that is served. Immutable while in use, hence shared by all threads. */
+/* A directory that is served. Immutable while in use, hence shared by all threads; which directory
+ * is behind the descriptor may change at any moment (file_root_follow). */
 struct file_root {
-    int fd;       /* O_PATH */
-    char *prefix; /* ends in '/' */
+    int fd;      /* O_PATH */
+    char *where; /* its path */
+    uid_t owner; /* of what was there first */
+    bool is_settled;
+    bool *has_warned; /* atomic: that what is there now is not served */
+    char *prefix;     /* ends in '/' */
     size_t prefix_len;
     struct tidings_str *exclude; /* globs, see uri/pattern.h */
     size_t exclude_count;
     bool excludes_git;
 };
+
+/* ---- file_root.c ----------------------------------------------------------------------------- */
+
+/* Begin to serve the directory at `path`. */
+int file_root_settle(struct file_root *root, struct tidings_str path, struct tidings_error *err);
+void file_root_close(struct file_root *root);
+/* Serve what is at the path now. Two system calls when it is the same as before; at the beginning
+ * of every request. Any thread. */
+void file_root_follow(const struct file_root *root);
+/* Is there a directory, and which? */
+bool file_root_look(const struct file_root *root, struct stat *ret);
+/* Each name that is looked up on the way, in the directory open (O_PATH) as `dir`; before it is. */
+typedef void (*file_step_fn)(void *user, int dir, const char *name);
+/* The directory the path means now, opened (O_PATH): the only function that opens anything outside
+ * a root. Or a negative errno: -EPERM when it is not to be served. `fn` may be NULL. */
+int file_root_open(const struct file_root *root, file_step_fn fn, void *user);
+
+/* ---- file_path.c ----------------------------------------------------------------------------- */
 
 enum file_kind {
     FILE_OTHER, /* device, FIFO, socket */
@@ -79,6 +102,10 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
 bool file_is_short(int negative_errno);
 /* Turn the negative errno of the above into an error about `uri`. */
 int file_refuse(struct tidings_error *err, int negative_errno, struct tidings_str uri);
+
+#define FILE_WHERE_SIZE 4096u
+/* Where a descriptor leads, as the kernel says (needs /proc); empty: it does not. */
+struct tidings_str file_where(int fd, char out[FILE_WHERE_SIZE]);
 
 enum file_kind file_kind(const struct file_look *look);
 

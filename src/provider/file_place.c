@@ -107,7 +107,7 @@ void file_place_unwatch(struct file_watch *w, struct file_place *p)
 {
     int wd = p->wd;
     file_place_forget_wd(w, p);
-    if (wd >= 0) {
+    if (wd >= 0 && !file_above_has(w, wd)) {
         (void)inotify_rm_watch(w->inotify, wd); /* fails when the directory is gone: fine */
     }
 }

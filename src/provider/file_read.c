@@ -208,6 +208,7 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
     }
     buf_init(&job.path, FILE_MAX_PATH);
     char etag[FILE_ETAG_SIZE];
+    file_root_follow(&job.f->root);
     int rc = open_job(&job, &err);
     if (rc < 0) {
         job_finish(&job, rc, &err);

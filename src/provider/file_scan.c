@@ -120,7 +120,7 @@ static void set_absent(struct file_watch *w, struct file_node *node)
         node->flags |= FILE_NODE_COMPLETE; /* there is nothing in it, we know */
     }
     file_place_tidy(w, node);
-    if (!node->extra && !node->children) {
+    if (node->parent && !node->extra && !node->children) {
         file_tree_remove(&w->tree, node);
     }
 }
@@ -149,6 +149,7 @@ static struct file_state state_of(const struct file_look *look)
         state.is_directory = file_kind(look) == FILE_DIRECTORY;
         state.is_link = look->is_link;
         state.print = state.is_directory ? file_identity(&look->st) : file_print(&look->st);
+        state.inode = state.is_directory ? 0 : (uint32_t)look->st.st_ino;
     }
     return state;
 }
@@ -194,6 +195,19 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
     }
 }
 
+/* A file may have other names, through which it is written to without a word about this one. */
+static void settle_names(struct file_watch *w, struct file_node *node, const struct stat *st,
+                         enum file_verdict verdict)
+{
+    struct file_place *p = file_place_of(node);
+    if (st->st_nlink > 1 && p && p->wants_file) {
+        file_place_poll(w, p); /* the other names need not be in any scope */
+    }
+    if (verdict != FILE_SAME) {
+        file_twin_changed(w, st);
+    }
+}
+
 /* Compare what was found at a name (look NULL: nothing) with what was known; announce, remember,
  * enter. `origin`: the node it was moved from, if known. */
 static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
@@ -207,12 +221,19 @@ static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
         vanish(w, node);
         return verdict;
     }
+    if (verdict == FILE_REPLACED && w->is_comparing && file_node_is_directory(node) &&
+        state.is_directory && !state.is_link && !(node->flags & FILE_NODE_LINK)) {
+        verdict = FILE_SAME; /* another directory under its name: what is in it is compared */
+    }
     if (verdict == FILE_REPLACED) {
         vanish(w, node);
     }
     node = state.is_present ? remember(w, dir, name, &state) : NULL;
     if (!node) {
         return verdict;
+    }
+    if (!state.is_directory && !state.is_link) {
+        settle_names(w, node, &look->st, verdict);
     }
     switch (verdict) {
     case FILE_CREATED:
@@ -411,5 +432,32 @@ void file_scan_enter(struct file_watch *w, struct file_node *dir)
 {
     if (file_node_is_needed(dir)) {
         enter(w, dir, ENTER_ALWAYS, NULL);
+    }
+}
+
+void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare)
+{
+    struct file_node *node = w->tree.root;
+    struct file_look look = {0};
+    if (st) {
+        look.st = *st;
+    }
+    struct file_state state = state_of(st ? &look : NULL);
+    bool was_there = w->has_root ? file_node_is_directory(node) : state.is_present;
+    bool is_other = must_compare || node->print != state.print;
+    bool is_first = !w->has_root;
+    w->has_root = true;
+    if (!state.is_present) {
+        if (is_first) {
+            file_node_set(node, &state);
+        }
+        vanish(w, node); /* also for what was armed since */
+        return;
+    }
+    file_node_set(node, &state);
+    if (!was_there) {
+        on_created(w, node, &look, STR_EMPTY, NULL);
+    } else if (is_other && !is_first) {
+        file_scope_compare(w);
     }
 }

@@ -76,6 +76,7 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
         p->wants_tree = p->wants_tree || is_tree;
         p->wants_file = p->wants_file || !is_tree;
         chain_count(target, 1);
+        file_above_ask(w);
         chain_look(w, path);
         if (is_tree && was_partly_armed) {
             rescan_below(w, target);
@@ -145,14 +146,16 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
 
 /* ---- looking again --------------------------------------------------------------------------- */
 
-void file_scope_rescan(struct file_watch *w)
+void file_scope_compare(struct file_watch *w)
 {
+    w->is_comparing = true;
     rescan_below(w, w->tree.root);
+    w->is_comparing = false;
 }
 
 static void poll_one(struct file_watch *w, struct file_node *node)
 {
-    if (node->flags & FILE_NODE_LINK) {
+    if (node->parent && (node->flags & FILE_NODE_LINK || !file_node_is_directory(node))) {
         (void)file_scan_look(w, node->parent, file_node_name(node), STR_EMPTY);
     } else {
         file_scan_enter(w, node);
@@ -164,6 +167,7 @@ void file_scope_poll(struct file_watch *w)
     if (w->inotify < 0 && file_event_open(w, NULL) == 0 && w->inotify >= 0) {
         log_info("inotify is to be had again", "mount=%s", w->root->prefix);
     }
+    file_above_ask(w);
     /* Each look may free any place, which then leaves whichever of the two lists it is in. */
     struct list todo;
     list_init(&todo);
@@ -174,7 +178,7 @@ void file_scope_poll(struct file_watch *w)
         list_append(&w->polled, &p->poll_link);
         poll_one(w, p->node);
     }
-    if (list_empty(&w->polled)) {
+    if (list_empty(&w->polled) && !w->above_is_polled) {
         loop_timer_stop(w->poll_timer);
     }
 }

@@ -220,5 +220,6 @@ void file_node_set(struct file_node *node, const struct file_state *found)
         flags |= found->is_link ? FILE_NODE_LINK : 0;
     }
     node->print = found->is_present ? found->print : 0;
+    node->inode = found->inode;
     node->flags = (uint16_t)flags;
 }

@@ -10,7 +10,7 @@
  *   COMPLETE  (directories) every name in it has a node; a name without one is then new.
  *
  * Pure: no system calls, no threads, no idea of watches; `extra` belongs to the owner. A node costs
- * 64 bytes, its name, and a hash slot.
+ * 68 bytes, its name, and a hash slot.
  */
 #ifndef PROVIDER_FILE_TREE_H
 #define PROVIDER_FILE_TREE_H
@@ -37,6 +37,7 @@ struct file_node {
     uint32_t hash;
     uint16_t name_len;
     uint16_t flags;
+    uint32_t inode; /* of a file: the low half of its number */
     char name[];
 };
 
@@ -52,6 +53,7 @@ struct file_tree {
 /* What a look found. */
 struct file_state {
     uint64_t print;
+    uint32_t inode;
     bool is_present;
     bool is_directory;
     bool is_link;

@@ -148,6 +148,8 @@ static void on_poll(struct loop_timer *timer, void *user)
 static void release(struct file_watch *w)
 {
     file_event_deinit(w);
+    file_above_deinit(w);
+    file_twin_deinit(w);
     file_owed_deinit(w);
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
@@ -176,7 +178,11 @@ static int prepare(struct file_watch *w, struct tidings_error *err)
     if (!w->poll_timer || !w->linger_timer || file_tree_init(&w->tree, MAX_NODES) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
+    file_above_init(w);
     int failed = file_owed_init(w, err);
+    if (failed == 0) {
+        failed = file_twin_init(w, err);
+    }
     return failed < 0 ? failed : file_event_init(w, err);
 }
 
@@ -192,6 +198,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     w->root = root;
     w->settings = settings;
     w->inotify = -1;
+    w->mounts = -1;
     map_init(&w->by_wd);
     map_init(&w->pending);
     map_init(&w->scopes);

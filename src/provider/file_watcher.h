@@ -2,9 +2,9 @@
  *
  * The inside of a file watch, shared by its parts: file_watch.c (the thread, who watches what),
  * file_scope.c (from the root to a scope and back), file_event.c (what inotify says, and when to
- * act on it), file_scan.c (looking and comparing), file_owed.c (looks that failed) and file_place.c
- * (kernel watches and polling).
- * All of it belongs to the watcher's thread.
+ * act on it), file_scan.c (looking and comparing), file_above.c (whether the root is still the
+ * root), file_twin.c (files with several names), file_owed.c (looks that failed) and file_place.c
+ * (kernel watches and polling). All of it belongs to the watcher's thread.
  *
  * The model
  *   Every directory from the root down to a scope is watched, because a rename of any of them moves
@@ -44,6 +44,14 @@ struct file_move {
     struct buf path;
 };
 
+/* A name on the way to the root, in a directory that is watched. */
+struct file_above {
+    int wd;
+    char name[256];
+};
+#define FILE_ABOVE_MAX 128u
+#define FILE_TWINS_MAX 32u
+
 struct file_watch {
     struct tidings_provider *provider;
     const struct file_root *root;
@@ -65,6 +73,23 @@ struct file_watch {
     struct loop_timer *retry_timer;
     uint64_t retry_ms; /* how long the pause before the next try is; 0: nothing failed lately */
     bool has_told;     /* that changes may be missed, since a look was last whole */
+
+    /* file_above.c */
+    struct file_above above[FILE_ABOVE_MAX];
+    size_t above_count;
+    bool above_is_polled; /* some of it could not be watched */
+    bool has_root;        /* the root was looked at */
+    bool root_moved;      /* an event said so */
+    bool is_comparing;    /* a directory that is another one is compared by name */
+    int mounts;           /* of /proc/self/mountinfo; -1: not to be had */
+    struct loop_news *mounts_news;
+    uint64_t mounts_hash; /* of those below the root */
+
+    /* file_twin.c */
+    uint32_t twins[FILE_TWINS_MAX]; /* inodes whose other names are to be looked at */
+    size_t twin_count;
+    struct loop_timer *twin_timer;
+    uint64_t twin_next_ms; /* not before */
 
     /* file_event.c */
     struct loop_poll *inotify_poll;
@@ -127,6 +152,33 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node);
 /* The path of `name` in `dir`, written over what is in `out`. Errors stick in `out`. */
 void file_scan_path(const struct file_node *dir, struct tidings_str name, struct buf *out);
 
+/* The root is this directory (NULL: there is none). Compares when it is another one than was known,
+ * or must. */
+void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare);
+
+/* ---- file_above.c ---------------------------------------------------------------------------- */
+
+struct inotify_event;
+
+void file_above_init(struct file_watch *w);
+void file_above_deinit(struct file_watch *w);
+/* Is this kernel watch one of those above the root? */
+bool file_above_has(const struct file_watch *w, int wd);
+/* May the root be another one after this? */
+bool file_above_concerns(const struct file_watch *w, const struct inotify_event *e);
+/* Watch the way to the root as it is now, look at the root, and compare if it is another one or
+ * something below it may be. */
+void file_above_check(struct file_watch *w, bool must_compare);
+/* The same, cheaper, when nothing was said: before a scope is armed, and with every poll. */
+void file_above_ask(struct file_watch *w);
+
+/* ---- file_twin.c ----------------------------------------------------------------------------- */
+
+int file_twin_init(struct file_watch *w, struct tidings_error *err);
+void file_twin_deinit(struct file_watch *w);
+/* A file was found changed: those that are the same under other names are looked at as well. */
+void file_twin_changed(struct file_watch *w, const struct stat *st);
+
 /* ---- file_owed.c ----------------------------------------------------------------------------- */
 
 int file_owed_init(struct file_watch *w, struct tidings_error *err);
@@ -146,8 +198,9 @@ bool file_owed_is_short(const struct file_watch *w);
 int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_error *err);
 void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree);
-/* Look at everything in any scope again: events were lost. */
-void file_scope_rescan(struct file_watch *w);
+/* Look at everything in any scope again: events were lost, or any directory may be another one.
+ * What is in it is compared, name by name. */
+void file_scope_compare(struct file_watch *w);
 /* Look at what is polled. */
 void file_scope_poll(struct file_watch *w);
 void file_scope_deinit(struct file_watch *w);
@@ -158,5 +211,8 @@ int file_event_init(struct file_watch *w, struct tidings_error *err);
 /* Have inotify, if that is to be had (now); else everything is polled. */
 int file_event_open(struct file_watch *w, struct tidings_error *err);
 void file_event_deinit(struct file_watch *w);
+/* Look at a file as if it had been written to; then have that happen. */
+void file_event_look(struct file_watch *w, const struct file_node *node);
+void file_event_schedule(struct file_watch *w);
 
 #endif

@@ -351,10 +351,49 @@ static void a_file_replaced_by_a_directory_is_deleted_and_created(void **state)
     expect_no_more(f);
 }
 
+static void a_write_through_one_hard_link_is_told_of_the_others(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "a", "1");
+    assert_int_equal(link(at(f, "a"), at(f, "d/b")), 0);
+    serve(f, "");
+    assert_int_equal(host_watch(f->host, MOUNT), 0);
+    put(f, "a", "22");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/b");
+    append(f, "d/b", "3");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/b");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    put(f, "c", "1"); /* one that gets its other name later */
+    host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "c");
+    assert_int_equal(link(at(f, "c"), at(f, "d/e")), 0);
+    host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "d/e");
+    append(f, "d/e", "2");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "c");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/e");
+}
+
+static void a_write_through_a_hard_link_that_nobody_watches_is_told(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "a", "1");
+    assert_int_equal(link(at(f, "a"), at(f, "d/b")), 0);
+    serve(f, ", \"pollMs\": 20");
+    assert_int_equal(host_watch(f->host, MOUNT "a"), 0);
+    append(f, "d/b", "2");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    append(f, "d/b", "3");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+}
+
 int main(void)
 {
 #define WATCH_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
+        WATCH_TEST(a_write_through_one_hard_link_is_told_of_the_others),
+        WATCH_TEST(a_write_through_a_hard_link_that_nobody_watches_is_told),
         WATCH_TEST(a_new_file_is_created_once_with_its_size_and_etag),
         WATCH_TEST(a_write_is_one_update),
         WATCH_TEST(appending_to_a_file_held_open_is_announced_again_and_again),

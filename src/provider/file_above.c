@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watching what lies above the root: the directories on the way to it, in each of which one name
+ * counts, and the mounts of the system, since one on top of a directory makes no event in it. When
+ * either says something, it is settled anew what the root is, and everything in any scope is
+ * compared with what is there now: what differs is announced, a file that is another one under its
+ * name as an update.
+ *
+ * A directory on the way that cannot be watched is asked about with every poll.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/loop.h"
+#include "base/mem.h"
+#include "provider/file_watcher.h"
+
+#define ABOVE_MASK                                                                                 \
+    (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |         \
+     IN_ONLYDIR | IN_MASK_ADD)
+#define SELF_MASK (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)
+#define MOUNT_LINES_MAX 4194304u /* bytes */
+
+/* ---- the way to the root --------------------------------------------------------------------- */
+
+bool file_above_has(const struct file_watch *w, int wd)
+{
+    for (size_t i = 0; i < w->above_count; i++) {
+        if (w->above[i].wd == wd) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool file_above_concerns(const struct file_watch *w, const struct inotify_event *e)
+{
+    for (size_t i = 0; i < w->above_count; i++) {
+        if (w->above[i].wd == e->wd &&
+            (e->len == 0 ? (e->mask & SELF_MASK) != 0 : strcmp(e->name, w->above[i].name) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void on_step(void *user, int dir, const char *name)
+{
+    struct file_watch *w = user;
+    char path[sizeof "/proc/self/fd/" + 3 * sizeof dir];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", dir);
+    bool has_room = w->above_count < FILE_ABOVE_MAX && strlen(name) < sizeof w->above[0].name;
+    int wd = has_room && w->inotify >= 0 ? inotify_add_watch(w->inotify, path, ABOVE_MASK) : -1;
+    if (wd < 0) {
+        w->above_is_polled = true;
+        return;
+    }
+    struct file_above *a = &w->above[w->above_count++];
+    a->wd = wd;
+    (void)snprintf(a->name, sizeof a->name, "%s", name);
+}
+
+static void unwatch(struct file_watch *w, int wd)
+{
+    bool is_place = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
+    if (!is_place && !file_above_has(w, wd)) {
+        (void)inotify_rm_watch(w->inotify, wd); /* fails when it is gone: fine */
+    }
+}
+
+/* Watch the way as it is now, each directory before its name is looked up. */
+static void arm(struct file_watch *w)
+{
+    int before[FILE_ABOVE_MAX];
+    size_t count = w->above_count;
+    for (size_t i = 0; i < count; i++) {
+        before[i] = w->above[i].wd;
+    }
+    w->above_count = 0;
+    w->above_is_polled = false;
+    int fd = file_root_open(w->root, on_step, w);
+    if (fd >= 0) {
+        close(fd);
+    } else if (file_is_short(fd)) {
+        w->above_is_polled = true; /* half the way perhaps */
+    }
+    for (size_t i = 0; i < count; i++) {
+        unwatch(w, before[i]);
+    }
+    if (w->above_is_polled && !loop_timer_is_running(w->poll_timer)) {
+        loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
+                         (uint64_t)w->settings->poll_ms);
+    }
+}
+
+void file_above_check(struct file_watch *w, bool must_compare)
+{
+    struct stat st;
+    arm(w);
+    file_root_follow(w->root);
+    bool is_there = file_root_look(w->root, &st);
+    file_scan_root(w, is_there ? &st : NULL, must_compare);
+}
+
+void file_above_ask(struct file_watch *w)
+{
+    struct stat st;
+    if (!w->has_root || w->above_is_polled) {
+        file_above_check(w, false);
+        return;
+    }
+    file_root_follow(w->root);
+    bool is_there = file_root_look(w->root, &st);
+    file_scan_root(w, is_there ? &st : NULL, false);
+}
+
+/* ---- mounts ---------------------------------------------------------------------------------- */
+
+/* The text of a path as it stands in mountinfo. */
+static void put_escaped(struct buf *out, struct tidings_str path)
+{
+    for (size_t i = 0; i < path.len; i++) {
+        if (strchr(" \t\n\\", path.ptr[i])) {
+            buf_putf(out, "\\%03o", (unsigned)(unsigned char)path.ptr[i]);
+        } else {
+            buf_putc(out, path.ptr[i]);
+        }
+    }
+}
+
+static int read_all(int fd, struct buf *out)
+{
+    char chunk[16384];
+    ssize_t got;
+    (void)lseek(fd, 0, SEEK_SET);
+    while ((got = read(fd, chunk, sizeof chunk)) > 0) {
+        buf_put(out, chunk, (size_t)got);
+    }
+    return got < 0 ? -errno : out->failed;
+}
+
+/* A number that changes with what is mounted below `top`; 0: nothing is. */
+static uint64_t hash_mounts(struct tidings_str lines, struct tidings_str top)
+{
+    uint64_t hash = 0;
+    while (lines.len > 0) {
+        struct tidings_str line = str_cut(lines, '\n', &lines, NULL), rest = line, point = line;
+        for (int field = 0; field < 5; field++) {
+            point = str_cut(rest, ' ', &rest, NULL);
+        }
+        if (str_starts(point, top) && point.len > top.len && point.ptr[top.len] == '/') {
+            hash = str_hash(line, hash + 1);
+        }
+    }
+    return hash;
+}
+
+/* -1: not to be known. */
+static int look_at_mounts(struct file_watch *w, uint64_t *ret)
+{
+    struct buf lines, top;
+    char room[FILE_WHERE_SIZE];
+    buf_init(&lines, MOUNT_LINES_MAX);
+    buf_init(&top, 4 * sizeof room);
+    struct tidings_str where = file_where(w->root->fd, room);
+    put_escaped(&top, where.len > 1 ? where : STR_EMPTY);
+    int rc = read_all(w->mounts, &lines) < 0 || top.failed ? -1 : 0;
+    if (rc == 0) {
+        *ret = hash_mounts(buf_str(&lines), buf_str(&top));
+    }
+    buf_deinit(&lines);
+    buf_deinit(&top);
+    return rc;
+}
+
+static void on_mounts(void *user)
+{
+    struct file_watch *w = user;
+    uint64_t now = 0;
+    bool is_known = look_at_mounts(w, &now) == 0;
+    bool must_compare = !is_known || now != w->mounts_hash;
+    w->mounts_hash = is_known ? now : 0;
+    file_above_check(w, must_compare);
+}
+
+void file_above_init(struct file_watch *w)
+{
+    w->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    if (w->mounts < 0) {
+        return; /* mounts are then found with the next look */
+    }
+    (void)look_at_mounts(w, &w->mounts_hash);
+    w->mounts_news = loop_news_open(w->actor.loop, w->mounts, on_mounts, w);
+}
+
+void file_above_deinit(struct file_watch *w)
+{
+    loop_news_close(w->mounts_news);
+    if (w->mounts >= 0) {
+        close(w->mounts);
+    }
+}
