@@ -348,8 +348,8 @@ enum tidings_listing {
 typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
 
 /* All of a list, page by page. How many there were, or what `fn` returned. TIDINGS_E_LIMIT after
- * 10,000 pages or 1,000,000 elements, TIDINGS_E_PARSE when the pages go in a circle; `fn` has had
- * what came before. */
+ * 10,000 pages, 100 in a row that hold nothing, 1,000,000 elements, or a cursor above 64 KiB;
+ * TIDINGS_E_PARSE when the pages go in a circle; `fn` has had what came before. */
 TIDINGS_API int tidings_client_list(struct tidings_client *client, enum tidings_listing list,
                                     tidings_client_item_fn fn, void *user,
                                     struct tidings_error *err);

@@ -230,7 +230,9 @@ static void on_page(void *user, const struct answer *a)
         struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
         ok = uri.len == 0 || !watching_covers(m->watch, uri) || put(c, uri, jv_at(items, i));
     }
-    if (!ok || (jv_is(next, JV_STRING) && ++m->pages >= COMPARE_MAX_PAGES)) {
+    ok = ok && (!jv_is(next, JV_STRING) ||
+                (++m->pages < COMPARE_MAX_PAGES && cursors_next(&m->cursors, jv_str(next)) == 0));
+    if (!ok) {
         fail(c);
     } else if (jv_is(next, JV_STRING)) {
         ask_page(c, jv_str(next));
@@ -271,6 +273,7 @@ static void start(struct tidings_client *c, struct watch *w)
     struct compare *m = &c->compare;
     m->watch = w;
     m->pages = 0;
+    m->cursors = (struct cursors){0};
     m->began = clock_monotonic_ms();
     m->fresh = view_create();
     if (!m->fresh) {

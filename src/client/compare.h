@@ -13,6 +13,7 @@
 #define CLIENT_COMPARE_H
 
 #include "base/str.h"
+#include "client/cursors.h"
 #include "client/pump.h"
 
 #define COMPARE_MAX_ENTRIES 10000u /* resources of one watch … */
@@ -41,9 +42,10 @@ struct compare {
     int64_t request;
     struct view *fresh; /* how it is, as far as known */
     unsigned pages;
-    uint64_t began; /* clock_monotonic_ms */
-    size_t entries; /* of all views */
-    uint64_t found; /* changes that were told */
+    struct cursors cursors; /* of those pages */
+    uint64_t began;         /* clock_monotonic_ms */
+    size_t entries;         /* of all views */
+    uint64_t found;         /* changes that were told */
     struct pump_timer next, quiet, verify;
 };
 

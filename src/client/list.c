@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Lists, all pages of them, and what a server says of one resource. Pages come from strangers:
- * their number is bounded, and a cursor that was given before ends the list as an error.
+ * their number is bounded, that of pages in a row which hold nothing more tightly, and a cursor
+ * that was given before ends the list as an error.
  */
 #include "client/list.h"
 #include "base/error.h"
-#include "base/map.h"
 #include "base/mem.h"
+#include "client/cursors.h"
 #include "json/write.h"
 
-#define MAX_PAGES 10000u
+#define MAX_EMPTY 100u /* pages in a row */
 #define MAX_ITEMS 1000000u
 
 struct listing {
@@ -18,20 +19,14 @@ struct listing {
     const char *uri;             /* of whose children; NULL: none */
     json_item_fn fn;
     void *user;
+    unsigned *pages; /* that may still be asked for */
     size_t items;
-    struct map cursors; /* those that were given */
+    unsigned empty; /* pages in a row */
+    struct cursors cursors;
+    char *cursor; /* of the next page */
 };
 
-static void drop_cursors(struct listing *l)
-{
-    char *cursor;
-    for (size_t at = 0; (cursor = map_next(&l->cursors, &at)) != NULL;) {
-        mem_free(cursor);
-    }
-    map_deinit(&l->cursors);
-}
-
-static int put_params(struct buf *out, const struct listing *l, const char *cursor)
+static int put_params(struct buf *out, const struct listing *l)
 {
     struct jw w;
     jw_init(&w, out);
@@ -39,8 +34,8 @@ static int put_params(struct buf *out, const struct listing *l, const char *curs
     if (l->uri) {
         jw_put_string(&w, STR("uri"), tidings_str(l->uri));
     }
-    if (cursor) {
-        jw_put_string(&w, STR("cursor"), tidings_str(cursor));
+    if (l->cursor) {
+        jw_put_string(&w, STR("cursor"), tidings_str(l->cursor));
     }
     jw_end_object(&w);
     return out->failed;
@@ -54,6 +49,7 @@ static int take_page(struct listing *l, struct json *result, struct tidings_erro
         return tidings_fail(err, TIDINGS_E_PARSE, "the answer to %s has no %s", l->method,
                             l->member);
     }
+    l->empty = jv_count(items) > 0 ? 0 : l->empty + 1;
     for (size_t i = 0; i < jv_count(items); i++) {
         if (l->items++ >= MAX_ITEMS) {
             return tidings_fail(err, TIDINGS_E_LIMIT, "the list has more than %u elements",
@@ -67,47 +63,52 @@ static int take_page(struct listing *l, struct json *result, struct tidings_erro
     return 0;
 }
 
-/* 1: *ret_cursor is the next page, which is kept in `l`; 0: there is none. */
-static int next_cursor(struct listing *l, struct json *result, const char **ret_cursor,
-                       struct tidings_error *err)
+/* 1: there is a next page; 0: there is none. */
+static int next_page(struct listing *l, struct json *result, struct tidings_error *err)
 {
     struct json *next = jv_get(result, "nextCursor");
     if (!jv_is(next, JV_STRING)) {
         return 0;
     }
-    if (map_find(&l->cursors, jv_str(next))) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "the pages of %s go in a circle", l->method);
+    int rc = cursors_next(&l->cursors, jv_str(next));
+    if (rc == TIDINGS_E_PARSE) {
+        return tidings_fail(err, rc, "the pages of %s go in a circle", l->method);
     }
-    char *cursor = str_dup(jv_str(next));
-    if (!cursor || map_put(&l->cursors, tidings_str(cursor), cursor, NULL) < 0) {
-        mem_free(cursor);
-        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == TIDINGS_E_LIMIT) {
+        return tidings_fail(err, rc, "a cursor of %s has more than %u bytes", l->method,
+                            CURSOR_MAX);
     }
-    *ret_cursor = cursor;
-    return 1;
+    if (l->empty >= MAX_EMPTY) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "%u pages of %s in a row hold nothing", l->empty,
+                            l->method);
+    }
+    mem_free(l->cursor);
+    l->cursor = rc == 0 ? str_dup(jv_str(next)) : NULL;
+    return l->cursor ? 1 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 static int list_all(struct listing *l, struct tidings_error *err)
 {
-    const char *cursor = NULL;
+    unsigned own = LIST_MAX_PAGES;
     int rc = 1;
-    map_init(&l->cursors);
-    for (unsigned page = 0; rc == 1; page++) {
+    l->pages = l->pages ? l->pages : &own;
+    while (rc == 1) {
         struct buf params;
-        if (page >= MAX_PAGES) {
-            rc = tidings_fail(err, TIDINGS_E_LIMIT, "the list has more than %u pages", MAX_PAGES);
+        if (*l->pages == 0) {
+            rc = tidings_fail(err, TIDINGS_E_LIMIT, "the pages of %s do not end", l->method);
             break;
         }
+        --*l->pages;
         buf_init(&params, l->client->settings.max_bytes);
-        struct tidings_error why = {.code = put_params(&params, l, cursor)};
+        struct tidings_error why = {.code = put_params(&params, l)};
         struct json *result =
             why.code == 0 ? ask(l->client, l->method, buf_str(&params), &why) : NULL;
         buf_deinit(&params);
         rc = result ? take_page(l, result, err) : tidings_fail(err, why.code, "%s", why.text);
-        rc = rc == 0 ? next_cursor(l, result, &cursor, err) : rc == 1 ? 2 : rc;
+        rc = rc == 0 ? next_page(l, result, err) : rc == 1 ? 2 : rc;
         jv_unref(result);
     }
-    drop_cursors(l);
+    mem_free(l->cursor);
     return rc;
 }
 
@@ -173,9 +174,10 @@ static int check_children(struct tidings_client *c, struct tidings_error *err)
 }
 
 int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
-                  struct tidings_error *err)
+                  unsigned *pages, struct tidings_error *err)
 {
-    struct listing l = {.client = c, .member = "resources", .uri = uri, .fn = fn, .user = user};
+    struct listing l = {
+        .client = c, .member = "resources", .uri = uri, .fn = fn, .user = user, .pages = pages};
     int rc = check_children(c, err);
     l.method = c->info.children;
     return rc < 0 ? rc : list_all(&l, err);
@@ -225,7 +227,7 @@ char *tidings_client_metadata(struct tidings_client *c, const char *uri, struct 
     struct buf params;
     struct tidings_error why = {0};
     buf_init(&params, c->settings.max_bytes);
-    why.code = put_params(&params, &l, NULL);
+    why.code = put_params(&params, &l);
     struct json *result =
         why.code == 0 ? ask(c, "resources/metadata", buf_str(&params), &why) : NULL;
     buf_deinit(&params);

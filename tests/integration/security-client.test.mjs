@@ -8,8 +8,10 @@ import http from 'node:http';
 import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
+import { serveAnswers } from './lib/mirror.mjs';
 import { MODERN } from './lib/rpc.mjs';
 import { BIN, Program, run } from './lib/server.mjs';
+import { Tree } from './lib/tree.mjs';
 
 // Clears the screen, sets the title, writes the clipboard, by C0 and by C1; turns the writing
 // direction; begins a new line that looks like one of ours.
@@ -172,4 +174,60 @@ test('client: an answer without end is given up', async (t) => {
     const program = new Program(t, BIN, ['watch', evil.url, WATCHED], { mayFail: true });
     await program.lines.next((line) => /disconnected: .*limit/.test(line), 'the client to give up');
     await program.kill();
+});
+
+// Pages that never end: what the n-th page holds, and where it says the next one is.
+const ENDLESS = {
+    'that hold nothing': { items: () => [], next: (n) => `c${n}`, says: /100 pages of \S+ in a row hold nothing/, most: 101, code: 69 },
+    'that go in a circle': { items: (n) => [n], next: (n) => `c${n % 3}`, says: /the pages of \S+ go in a circle/, most: 12, code: 65 },
+    'that follow themselves': { items: () => [], next: () => 'c', says: /the pages of \S+ go in a circle/, most: 2, code: 65 },
+    'with long cursors': {
+        items: (n) => [n], next: (n) => `${n}`.padStart(70_000, '0'), says: /a cursor of \S+ has more than 65536 bytes/, most: 1, code: 69,
+    },
+};
+
+/** A server whose lists are such pages; `asked` is how many were. */
+async function serveEndless(t, { items, next }) {
+    const endless = { asked: 0 };
+    const list = (member, make) => () => {
+        endless.asked += 1;
+        return { [member]: items(endless.asked).map(make), nextCursor: next(endless.asked) };
+    };
+    const named = (n) => ({ name: `n${n}`, inputSchema: { type: 'object' } });
+    const { url } = await serveAnswers(t, {
+        'resources/list': list('resources', (n) => ({ uri: `app:///${n}`, name: 'x' })),
+        'resources/templates/list': list('resourceTemplates', (n) => ({ uriTemplate: `app:///${n}/{x}`, name: 'x' })),
+        'tools/list': list('tools', named),
+        'prompts/list': list('prompts', named),
+        'tools/call': () => {
+            endless.asked += 1;
+            return { content: [], structuredContent: { versions: [], next: next(endless.asked) } };
+        },
+    }, { children: true });
+    return Object.assign(endless, { url });
+}
+
+for (const [kind, endless] of Object.entries(ENDLESS)) {
+    test(`client: a list of pages ${kind} is given up`, async (t) => {
+        const evil = await serveEndless(t, endless);
+        const mirror = new Tree(t).at('mirror');
+        for (const command of [
+            ['ls'], ['templates'], ['tools'], ['prompts'], ['tree'], ['ls', 'app:///'], ['ls', '-R', 'app:///'], ['tree', 'app:///'],
+            ['sync', '--once', 'app:///', mirror], ['stat', 'app:///none'],
+        ]) {
+            evil.asked = 0;
+            const end = await run(t, [command[0], '-t', evil.url, ...command.slice(1)]);
+            assert.match(end.stderr, endless.says, command.join(' '));
+            assert.equal(end.code, endless.code, `${command.join(' ')}: ${end.stderr}`);
+            assert.ok(evil.asked <= endless.most, `${command.join(' ')}: ${evil.asked} pages`);
+        }
+    });
+}
+
+test('client: the history of an entity that goes in a circle is given up', async (t) => {
+    const evil = await serveEndless(t, { items: () => [], next: (n) => `2026-01-01T00:00:0${n % 4}.000Z` });
+    const end = await run(t, ['entity', 'log', evil.url, 'note@1/a']);
+    assert.equal(end.code, 65, end.stderr);
+    assert.match(end.stderr, /the pages of the server go in a circle/);
+    assert.ok(evil.asked < 20, `${evil.asked} pages`);
 });

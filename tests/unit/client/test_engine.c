@@ -289,6 +289,47 @@ static void lists_come_whole_and_end(void **state)
     tidings_client_destroy(c);
 }
 
+/* A page with something in it, and always another one. What has no URI is no entry of a walk. */
+static void never_ending(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    unsigned *asked = f->user;
+    if (!fake_modern(f, method, id)) {
+        fake_sayf(f,
+                  "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64
+                  ",\"result\":{\"resources\":[{}],\"nextCursor\":\"%u\"}}",
+                  id, ++*asked);
+    }
+}
+
+static int pass_over(void *user, const struct tidings_walk_entry *e)
+{
+    (void)user;
+    (void)e;
+    return 0;
+}
+
+static void lists_that_never_end_are_given_up(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_walk_limits limits = {.entries = 10};
+    unsigned asked = 0;
+    int left = 100000;
+    struct tidings_client *c = fake_client(&f, never_ending, &asked, NULL);
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_RESOURCES, count_items, &left, &err),
+                     TIDINGS_E_LIMIT);
+    assert_string_equal(err.text, "the pages of resources/list do not end");
+    assert_int_equal(asked, 10000);
+    assert_int_equal(left, 90000);
+    asked = 0;
+    assert_int_equal(tidings_client_walk(c, "a:/", &limits, pass_over, NULL, &err),
+                     TIDINGS_E_LIMIT);
+    assert_int_equal(asked, 10030);
+    tidings_client_destroy(c);
+}
+
 /* Every folder has a file, itself, and folders "1" and "2" below it, without end. */
 static void maze(struct fake *f, const char *method, int64_t id, struct json *m)
 {
@@ -383,6 +424,7 @@ int main(void)
         cmocka_unit_test(the_descriptor_tells_when_to_step),
         cmocka_unit_test(a_server_that_asks_is_answered),
         cmocka_unit_test(lists_come_whole_and_end),
+        cmocka_unit_test(lists_that_never_end_are_given_up),
         cmocka_unit_test(a_walk_ends_in_a_maze),
         cmocka_unit_test(children_of_servers_that_have_none_are_not_asked_for),
         cmocka_unit_test(children_are_asked_for_the_way_a_server_offers_them),
