@@ -156,8 +156,11 @@ bool access_class_reaches(const struct access_class *class, enum access_op op,
     for (size_t i = 0; i < class->count; i++) {
         const struct access_rule *rule = class->at[i];
         struct tidings_str other = match_kind_beginning(rule->kind, rule->uri);
-        /* Whether two patterns meet is hard to say; whether they cannot is easy. */
-        if ((rule->ops & 1u << op) != 0 && (str_starts(own, other) || str_starts(other, own))) {
+        /* Whether two patterns meet is hard to say; whether they cannot is easy. One URI is met by
+         * what leads to it. */
+        bool is_one = rule->kind == MATCH_LITERAL && rule->uri.len > 0;
+        bool is_below = !is_one && str_starts(own, other);
+        if ((rule->ops & 1u << op) != 0 && (is_below || str_starts(other, own))) {
             return true;
         }
     }

@@ -166,8 +166,11 @@ static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
     bench_add(&b, "app:///secret");
     bench_add_template(&b, "app:///secret/{id}");
     bench_settle(&b);
-    static const struct bench_rule rules[] = {{"ada", NULL, "mem://x/a", BENCH_SEE},
-                                              {"ada", NULL, "app:///shown", BENCH_SEE}};
+    static const struct bench_rule rules[] = {
+        {"ada", NULL, "mem://x/a", BENCH_SEE},
+        {"ada", NULL, "app:///shown", BENCH_SEE},
+        {"ada", NULL, "app:///secre", BENCH_SEE}, /* one URI: nothing that begins like it */
+    };
     bench_rules(&b, rules, COUNT(rules));
     bench_is(&b, "ada", "");
     const char *text = ask("resources/list", NULL);
