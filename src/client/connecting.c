@@ -65,6 +65,8 @@ static int take_info(struct tidings_client *c, struct json *result, struct tidin
     i.children = jv_get(extensions, "dev.tidings/resource-metadata") ? "resources/list"
                  : jv_is_true(jv_get(skills, "directoryRead"))       ? "resources/directory/read"
                                                                      : NULL;
+    struct json *correlation = jv_get(extensions, "dev.tidings/subscription-correlation");
+    i.has_bookmarks = jv_is_true(jv_get(correlation, "bookmarks"));
     if (!i.server_name || !i.server_version || !i.instructions || !i.capabilities || !i.answer) {
         info_deinit(&i);
         return TIDINGS_E_NOMEM;

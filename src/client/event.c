@@ -226,6 +226,8 @@ static void deliver_notification(struct tidings_client *c, const struct event *e
     }
     if (is_update(method) && !client_is_stopping(c)) {
         watching_updated(c, e->root, e->received_ms, false);
+    } else if (str_eq(method, STR("notifications/dev.tidings/bookmark"))) {
+        watching_bookmark(c, params);
     }
 }
 

@@ -56,6 +56,7 @@ struct client_info {
     char version[16];
     char *server_name, *server_version, *capabilities, *instructions, *answer;
     const char *children; /* the method that lists what is below a URI; NULL: there is none */
+    bool has_bookmarks;   /* it tells the newest cursor from time to time, if asked to */
 };
 
 /* One URI that is watched, by one subscription or several. */
@@ -253,6 +254,8 @@ void watching_ready(struct tidings_client *c);
 void watching_lost(struct tidings_client *c);
 bool watching_wants(const struct tidings_client *c); /* is there a reason to stay connected? */
 /* An update is routed to those it concerns. */
+/* Nothing changed, but this is how far the stream came. */
+void watching_bookmark(struct tidings_client *c, struct json *params);
 void watching_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
                       bool is_synthetic);
 /* Could an update of `uri` be due to this watch? What cannot be known counts as yes. */

@@ -152,13 +152,14 @@ bool resume_has_baseline(const char *options)
     return options && strstr(options, "\"baseline\"");
 }
 
-void resume_put_options(const char *options, const char *since, struct buf *out)
+void resume_put_options(const char *options, const char *since, bool bookmarks, struct buf *out)
 {
     struct json *root = NULL;
     struct tidings_str key;
     struct json *value;
     struct jw w;
-    if (since[0] == '\0' || resume_has_baseline(options)) {
+    bool has_since = since[0] != '\0' && !resume_has_baseline(options);
+    if (!has_since && !bookmarks) {
         buf_puts(out, options ? tidings_str(options) : STR_EMPTY);
         return;
     }
@@ -168,13 +169,19 @@ void resume_put_options(const char *options, const char *since, struct buf *out)
         for (void *at = jv_next(root, NULL, &key, &value); at;
              at = jv_next(root, at, &key, &value)) {
             /* What there is now was told when it was accepted first. */
-            if (!str_eq(key, STR("since")) && !str_eq(key, STR("initial"))) {
+            bool is_over = str_eq(key, STR("since")) || str_eq(key, STR("initial"));
+            if (!(has_since && is_over) && !(bookmarks && str_eq(key, STR("bookmarks")))) {
                 jw_key(&w, key);
                 jw_value(&w, value);
             }
         }
         jv_unref(root);
     }
-    jw_put_string(&w, STR("since"), tidings_str(since));
+    if (has_since) {
+        jw_put_string(&w, STR("since"), tidings_str(since));
+    }
+    if (bookmarks) {
+        jw_put_bool(&w, STR("bookmarks"), true);
+    }
     jw_end_object(&w);
 }

@@ -45,8 +45,8 @@ bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
 bool resume_has_baseline(const char *options);
 
 /* `options` (a JSON object, or NULL) as they are to be sent to a server that shall go on from the
- * cursor `since`, "": none. Not with a baseline, which is the program's own way to go on. Appends;
- * nothing when nothing is to be said. */
-void resume_put_options(const char *options, const char *since, struct buf *out);
+ * cursor `since`, "": none. Not with a baseline, which is the program's own way to go on.
+ * `bookmarks`: ask for them too. Appends; nothing when nothing is to be said. */
+void resume_put_options(const char *options, const char *since, bool bookmarks, struct buf *out);
 
 #endif

@@ -440,6 +440,20 @@ static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
     return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
 }
 
+static void take_cursor(struct tidings_client *c, struct json *meta)
+{
+    struct tidings_str cursor = jv_str(jv_get(meta, "dev.tidings/cursor"));
+    if (is_told_by_ours(c, meta) && resume_is_cursor(cursor)) {
+        resume_take(&c->resume, cursor);
+        c->cursor_at = clock_monotonic_ms();
+    }
+}
+
+void watching_bookmark(struct tidings_client *c, struct json *params)
+{
+    take_cursor(c, jv_get(params, "_meta"));
+}
+
 void watching_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
                       bool is_synthetic)
 {
@@ -474,10 +488,7 @@ void watching_updated(struct tidings_client *c, struct json *message, int64_t re
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
     bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
     route(c, &u, !is_suspended && !is_state && !u.truncated);
-    if (is_told_by_ours(c, meta) && resume_is_cursor(u.cursor)) {
-        resume_take(&c->resume, u.cursor);
-        c->cursor_at = clock_monotonic_ms();
-    }
+    take_cursor(c, meta);
     struct watch *over = is_suspended ? watching_find(c, u.subscribed_uri) : NULL;
     if (over && over->is_accepted) {
         over->is_accepted = false;

@@ -179,7 +179,8 @@ static void subscribe(struct tidings_client *c, struct watch *w)
 {
     struct buf options;
     buf_init(&options, c->settings.max_bytes);
-    resume_put_options(w->options, w->was_accepted && w->since ? w->since : "", &options);
+    resume_put_options(w->options, w->was_accepted && w->since ? w->since : "",
+                       c->info.has_bookmarks, &options);
     if (options.failed) {
         watching_judge(c, w, false, STR("the options are too long"));
     } else {

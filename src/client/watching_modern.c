@@ -10,26 +10,39 @@
 
 #define MODERN_FADE_MS 2000u
 
-/* Options per URI, as far as there are any. */
+static void open_options(struct jw *j)
+{
+    jw_key(j, STR("_meta"));
+    jw_begin_object(j);
+    jw_key(j, STR("dev.tidings/options"));
+    jw_begin_object(j);
+}
+
+/* Those for all, and per URI, as far as there are any. */
 static void put_options(struct jw *j, const struct tidings_client *c)
 {
-    bool is_first = true;
+    bool is_open = c->info.has_bookmarks, is_first = true;
+    if (is_open) {
+        open_options(j);
+        jw_put_bool(j, STR("bookmarks"), true);
+    }
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
         struct buf options;
         buf_init(&options, c->settings.max_bytes);
         if (!w->is_ending) {
-            resume_put_options(w->options, w->was_accepted ? c->resume.cursor : "", &options);
+            resume_put_options(w->options, w->was_accepted ? c->resume.cursor : "", false,
+                               &options);
         }
         if (options.failed || options.len == 0) {
             buf_deinit(&options);
             continue;
         }
+        if (!is_open) {
+            open_options(j);
+            is_open = true;
+        }
         if (is_first) {
-            jw_key(j, STR("_meta"));
-            jw_begin_object(j);
-            jw_key(j, STR("dev.tidings/options"));
-            jw_begin_object(j);
             jw_key(j, STR("uris"));
             jw_begin_object(j);
         }
@@ -39,6 +52,8 @@ static void put_options(struct jw *j, const struct tidings_client *c)
     }
     if (!is_first) {
         jw_end_object(j);
+    }
+    if (is_open) {
         jw_end_object(j);
         jw_end_object(j);
     }

@@ -106,6 +106,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     list_init(&core->dirty);
     list_init(&core->list_watchers);
     list_init(&core->covering);
+    list_init(&core->bookmarked);
     list_init(&core->asked);
     sendq_batch_init(&core->batch);
     struct tidings_error why;
@@ -121,10 +122,11 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
     core->list_timer = loop_timer_open(loop, lists_on_period, core);
+    core->bookmark_timer = loop_timer_open(loop, bookmarks_on_period, core);
     bool has_handlings = handlings_open(core);
     bool has_marks = !hub_is_durable(hub) || cursor_marks_init(&core->marks, hub_first(hub));
     if (!core->mailbox || !core->tick || !core->window_timer || !core->list_timer ||
-        !has_handlings || !has_marks || hub_attach(hub, core) < 0) {
+        !core->bookmark_timer || !has_handlings || !has_marks || hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     loop_timer_start(core->tick, TICK_MS, TICK_MS);
@@ -246,6 +248,7 @@ void core_deinit(struct core *core)
     sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
     loop_timer_close(core->list_timer);
+    loop_timer_close(core->bookmark_timer);
     loop_timer_close(core->window_timer);
     loop_timer_close(core->stop.timer);
     handlings_close(core);

@@ -47,6 +47,7 @@ struct core_limits {
     struct option_limits options;
     bool io_uring; /* try to gather writes */
     uint64_t session_timeout_ms;
+    uint64_t bookmark_ms;    /* how often those who asked get the newest cursor */
     int64_t retry_ms;        /* told to clients of resumable streams */
     uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
 };
@@ -83,6 +84,7 @@ struct core {
     struct list peers;
     struct list dirty;         /* peers with something to flush */
     struct list list_watchers; /* listens that want list_changed */
+    struct list bookmarked;    /* listens that want bookmarks */
     struct list covering;      /* sub_extra of those a provider's own relation may concern */
     struct windows windows;
     struct loop_timer *window_timer;
@@ -96,6 +98,7 @@ struct core {
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
+    struct loop_timer *bookmark_timer;
     struct loop_timer *list_timer; /* of classes that are owed a list_changed */
     struct handlings handlings;    /* tools and prompts the application is working on */
     struct list asked;             /* calls that wait for a provider, longest first */

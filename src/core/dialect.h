@@ -255,6 +255,9 @@ bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *
 /* `list`: one bit of enum change_list, or LIST_EVERYTHING. */
 #define LIST_EVERYTHING 8u /* beside the lists: an update without URI (PROFILE_BROADCAST) */
 void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json);
+/* notifications/dev.tidings/bookmark. */
+void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,
+                          struct tidings_str listen_id_json);
 void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
                                const struct server_identity *self);
 /* `logger` empty: the server itself. */

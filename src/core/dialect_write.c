@@ -202,7 +202,7 @@ static void write_capabilities(struct jw *w, const struct server_identity *self,
     jw_key(w, STR("extensions"));
     jw_begin_object(w);
     jw_put_raw(w, STR("dev.tidings/subscription-correlation"),
-               STR("{\"semantics\":\"tidings://self/semantics\"}"));
+               STR("{\"semantics\":\"tidings://self/semantics\",\"bookmarks\":true}"));
     jw_put_raw(w, STR("dev.tidings/resource-metadata"), STR("{}"));
     jw_end_object(w);
     jw_end_object(w);
@@ -431,6 +431,20 @@ void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str
         buf_puts(out, STR("}}"));
     }
     buf_putc(out, '}');
+}
+
+void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,
+                          struct tidings_str listen_id_json)
+{
+    buf_puts(out, STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/dev.tidings/bookmark\","
+                      "\"params\":{\"_meta\":{\"dev.tidings/cursor\":\""));
+    buf_puts(out, cursor); /* nothing in it needs escaping */
+    buf_putc(out, '"');
+    if (listen_id_json.len > 0) {
+        buf_puts(out, STR(",\"" META_SUBSCRIPTION "\":"));
+        buf_puts(out, listen_id_json);
+    }
+    buf_puts(out, STR("}}}"));
 }
 
 void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,

@@ -22,6 +22,7 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
     listen->peer = peer;
     list_init(&listen->subs);
     list_init(&listen->list_link);
+    list_init(&listen->bookmark_link);
     list_init(&listen->pending);
     if (id_json.len == 0) {
         listen->by_spelling = mem_alloc(sizeof(*listen->by_spelling));
@@ -198,6 +199,7 @@ void sub_destroy(struct sub *sub)
     struct peer *peer = listen->peer;
     peer->held_count -= sub->window.held != NULL;
     sub_caught_up(sub, 0);
+    sub_leave_bookmarks(sub);
     window_clear(&peer->core->windows, &sub->window);
     if (sub->queued > 0) {
         outbox_remove(&peer->outbox, sub);

@@ -17,6 +17,7 @@
 
 static const char *const matches[] = {"auto", "literal", "container", "template",
                                       "glob", "regex",   NULL};
+static const char *const orders[] = {"merged", "strict", NULL};
 static const char *const includes[] = {"none", "metadata", "value", "patch", NULL};
 
 void options_init(struct options *o)
@@ -153,6 +154,19 @@ static int read_baseline(struct options *o, struct json *v, struct tidings_error
     return 0;
 }
 
+static int read_order(struct options *o, struct json *v, struct tidings_error *err)
+{
+    unsigned choice = 0;
+    int rc = read_choice(v, "order", orders, &choice, err);
+    o->is_strict = choice > 0;
+    return rc;
+}
+
+static int read_bookmarks(struct options *o, struct json *v, struct tidings_error *err)
+{
+    return read_bool(v, "bookmarks", &o->bookmarks, err);
+}
+
 /* It has two names; both may be there. */
 static int check_baselines(const struct json *a, const struct json *b, struct tidings_error *err)
 {
@@ -196,6 +210,13 @@ static int limit_include(struct option_ceiling *c, struct json *v, struct tiding
     return rc;
 }
 
+static int limit_bookmarks(struct option_ceiling *c, struct json *v, struct tidings_error *err)
+{
+    (void)c;
+    (void)v;
+    return tidings_fail(err, TIDINGS_E_INVALID, "option 'bookmarks' has no limit");
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct field {
@@ -210,6 +231,7 @@ static const struct field {
     {"initial", read_initial, NULL},    {"since", read_since, NULL},
     {"origin", read_origin, NULL},      {"echo", read_echo, NULL},
     {"filter", read_filter, NULL},      {"baseline", read_baseline, NULL},
+    {"order", read_order, NULL},        {"bookmarks", read_bookmarks, limit_bookmarks},
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
@@ -354,6 +376,8 @@ static void take_defaults(struct options *o, const struct options *from, unsigne
     o->origin = which & OPTION_ORIGIN ? from->origin : o->origin;
     o->echo = which & OPTION_ECHO ? from->echo : o->echo;
     o->filter = which & OPTION_FILTER ? from->filter : o->filter;
+    o->is_strict = which & OPTION_ORDER ? from->is_strict : o->is_strict;
+    o->bookmarks = which & OPTION_BOOKMARKS ? from->bookmarks : o->bookmarks;
 }
 
 /* Where the subscription lies inside the rule's prefix, the rule's word counts; where it only
@@ -381,6 +405,7 @@ static int check_refused(const struct options *o, unsigned refused, struct tidin
     unsigned asked = o->given & (OPTION_SINCE | OPTION_ORIGIN | OPTION_FILTER | OPTION_BASELINE);
     asked |= o->initial ? o->given & OPTION_INITIAL : 0;
     asked |= o->echo ? 0 : o->given & OPTION_ECHO;
+    asked |= o->is_strict ? o->given & OPTION_ORDER : 0;
     for (size_t i = 0; i < FIELDS; i++) {
         if (asked & refused & (1u << i)) {
             return tidings_fail(err, TIDINGS_E_INVALID, "option '%s' may not be used here",

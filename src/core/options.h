@@ -49,6 +49,8 @@ enum option_bit {
     OPTION_ECHO = 1u << 7,
     OPTION_FILTER = 1u << 8,
     OPTION_BASELINE = 1u << 9,
+    OPTION_ORDER = 1u << 10,
+    OPTION_BOOKMARKS = 1u << 11,
 };
 
 struct options {
@@ -58,6 +60,8 @@ struct options {
     uint64_t window_ms, rate_ms;
     bool initial;
     bool echo;
+    bool is_strict;              /* told in the order of numbers, whatever merges */
+    bool bookmarks;              /* the newest cursor from time to time */
     struct log_cursor since;     /* with OPTION_SINCE; or … */
     struct tidings_str sealed;   /* … as it was given, borrowed from the message: core/shown.h */
     struct tidings_str origin;   /* borrowed from the message, or from a rule */
@@ -118,8 +122,8 @@ void options_put_matches(struct buf *out, unsigned set);
 
 /* A rule from its two objects (each may be NULL): `options` as a client would send it, without
  * `since` and `baseline`; `limits` with the largest windowMs and rateMs, the most include, an array
- * of kinds as match, and false for initial, since, origin, echo, filter or baseline to have them
- * refused. `rule->prefix` is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
+ * of kinds as match, and false for the others (but bookmarks) to have them refused. `rule->prefix`
+ * is not touched; the defaults borrow from `options`. TIDINGS_E_INVALID. */
 int option_rule_read(struct option_rule *rule, struct json *options, struct json *limits,
                      struct tidings_error *err);
 

@@ -72,7 +72,8 @@ static int grow(struct outbox *o)
     return 0;
 }
 
-static struct outbox_item *find(struct outbox *o, const struct sub *sub, struct tidings_str uri)
+/* Where it is; `count`: nowhere. */
+static size_t find(struct outbox *o, const struct sub *sub, struct tidings_str uri)
 {
     unsigned left = sub->queued;
     for (size_t i = o->count; i-- > 0 && left > 0;) {
@@ -81,44 +82,70 @@ static struct outbox_item *find(struct outbox *o, const struct sub *sub, struct 
             continue;
         }
         if (str_eq(item->change->uri, uri)) {
-            return item;
+            return i;
         }
         left--;
     }
-    return NULL;
+    return o->count;
+}
+
+/* `next` into its place: in the order of numbers, so that the first item tells what is not written
+ * yet. Items of one subscription ascend already: it stays first in, first out. There is room. */
+static void place(struct outbox *o, const struct outbox_item *next)
+{
+    *at(o, o->count++) = *next;
+    for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
+        struct outbox_item swap = *at(o, i);
+        *at(o, i) = *at(o, i - 1);
+        *at(o, i - 1) = swap;
+    }
+}
+
+/* `next` is the newer of both. A strict subscription is told in the order of numbers, so it goes to
+ * the end; whoever comes back from before it finds the newer one in the log, and only that. */
+static void merge(struct outbox *o, size_t index, const struct outbox_item *next)
+{
+    struct outbox_item *item = at(o, index);
+    bool moves = next->sub->is_strict;
+    change_unref(item->change);
+    if (moves) {
+        item->first_seq = next->first_seq;
+    } else {
+        item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
+    }
+    item->change = next->change;
+    item->kind = (uint8_t)outbox_merge_kind((enum tidings_change_kind)item->kind,
+                                            (enum tidings_change_kind)next->kind);
+    item->merged += next->merged;
+    item->initial = item->initial && next->initial;
+    if (moves) {
+        struct outbox_item moved = *item;
+        for (size_t i = index; i + 1 < o->count; i++) {
+            *at(o, i) = *at(o, i + 1);
+        }
+        o->count--;
+        place(o, &moved);
+    }
 }
 
 /* `next` comes after what is queued. Takes over its reference on success. */
 static enum outbox_result add(struct outbox *o, const struct outbox_item *next, size_t max)
 {
     struct sub *sub = next->sub;
-    struct outbox_item *item = sub->queued > 0 ? find(o, sub, next->change->uri) : NULL;
-    if (item && next->initial) { /* what waits is newer than the state it began with */
+    size_t index = sub->queued > 0 ? find(o, sub, next->change->uri) : o->count;
+    if (index < o->count && next->initial) { /* what waits is newer than the state it began with */
         change_unref(next->change);
         return OUTBOX_MERGED;
     }
-    if (item) {
-        change_unref(item->change);
-        item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
-        item->change = next->change;
-        item->kind = (uint8_t)outbox_merge_kind((enum tidings_change_kind)item->kind,
-                                                (enum tidings_change_kind)next->kind);
-        item->merged += next->merged;
-        item->initial = item->initial && next->initial;
+    if (index < o->count) {
+        merge(o, index, next);
         return OUTBOX_MERGED;
     }
     if (o->count >= max || (o->count == room(o) && grow(o) < 0)) {
         return OUTBOX_FULL;
     }
-    *at(o, o->count++) = *next;
+    place(o, next);
     sub->queued++;
-    /* In the order of numbers, so that the first item tells what is not written yet. Items of one
-     * subscription ascend already: it stays first in, first out. */
-    for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
-        struct outbox_item swap = *at(o, i);
-        *at(o, i) = *at(o, i - 1);
-        *at(o, i - 1) = swap;
-    }
     return OUTBOX_ADDED;
 }
 

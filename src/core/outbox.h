@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a peer still has to be told: a bounded queue of (subscription, change), in the order the
- * changes came. Two changes of one URI for one subscription merge into the place of the first.
+ * changes came. Two changes of one URI for one subscription merge into the place of the first, so
+ * that what changes all the time is told all the same; for a strict subscription into that of the
+ * newer, so that numbers only rise.
  *
  * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller
  * collapses it (outbox_collapse) into "something changed" per subscription.
@@ -17,7 +19,7 @@ struct sub;
 struct outbox_item {
     struct sub *sub;
     const struct change *change; /* the newest; a reference */
-    uint64_t first_seq;          /* the oldest merged into it */
+    uint64_t first_seq;          /* its place: the oldest merged into it; strict: the newest */
     uint32_t merged;
     uint8_t kind; /* enum tidings_change_kind */
     bool initial; /* nothing changed: the state when it was subscribed */

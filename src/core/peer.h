@@ -69,6 +69,8 @@ struct sub {
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
     enum match_kind kind;
+    bool is_strict;      /* told in the order of numbers: what merges goes to the end */
+    bool bookmarks;      /* the newest cursor is told from time to time */
     bool is_literal;     /* notifications use the client's spelling as `uri` */
     bool watched;        /* holds a need of its scope at the hub */
     bool catching_up;    /* the log is being asked on its behalf … */
@@ -115,8 +117,11 @@ struct listen {
     struct list list_link; /* in core->list_watchers when it wants to hear of any list */
     struct peer *peer;
     struct list subs;
-    struct map *by_spelling; /* legacy only: subs by what the client wrote */
-    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    struct map *by_spelling;   /* legacy only: subs by what the client wrote */
+    struct list pending;       /* struct listen_pending: subscribing under way, may find us gone */
+    struct list bookmark_link; /* in core->bookmarked while … */
+    uint64_t bookmark_seq;     /* the newest number it was told that way */
+    uint32_t bookmarks;        /* … so many of its subscriptions want them */
     struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none … */
     uint32_t id_len;                       /* 0: legacy */
     unsigned char wants_lists, owes_lists; /* bits: enum change_list, LIST_EVERYTHING */
@@ -290,7 +295,11 @@ void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
 uint64_t sub_owes_from(const struct sub *sub);
 void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */
 void sub_caught_up(struct sub *sub, uint64_t replayed_to); /* … and has answered */
-void sub_destroy(struct sub *sub);                         /* releases its watch */
+/* The newest cursor is told from time to time, until it is destroyed (core/bookmark.c). */
+void sub_want_bookmarks(struct sub *sub);
+void sub_leave_bookmarks(struct sub *sub);
+void bookmarks_on_period(struct loop_timer *timer, void *user);
+void sub_destroy(struct sub *sub); /* releases its watch */
 /* The same, and its client is told that nothing more will come of it. */
 void sub_withdraw(struct sub *sub);
 /* How often: the longest of window, rate and what was set for the URI. */

@@ -334,6 +334,10 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
     sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
+    sub->is_strict = w->options.is_strict;
+    if (w->options.bookmarks) {
+        sub_want_bookmarks(sub);
+    }
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {

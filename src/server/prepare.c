@@ -94,6 +94,7 @@ static void freeze_limits(struct tidings_server *s)
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
         .retry_ms = RETRY_MS,
+        .bookmark_ms = c->keepalive_ms,
         .list_linger_ms = LIST_LINGER_MS,
     };
     s->http = (struct http_config){

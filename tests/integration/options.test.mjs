@@ -6,8 +6,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { request } from './lib/http.mjs';
 import { key } from './lib/rpc.mjs';
 import { RESOURCE, servePublish } from './lib/publish.mjs';
+import { holds } from './lib/schemas.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { CURSOR, extras, isUpdate, MODES, seqOf, Subscriber, updatesFor } from './lib/subscriber.mjs';
@@ -364,3 +366,51 @@ test('breadth is counted over all connections of one address', async (t) => {
     assert.deepEqual((await two.ask(['file:///**'])).refused, {});
     assert.match((await three.ask(['file:///'])).refused['file:///'], /at most 2 .*'127\.0\.0\.1'.*--max-breadth/);
 });
+
+/** Publish; it is a change of that URI, numbered when this is done. */
+async function put(server, uri, body) {
+    const path = `/resource?uri=${encodeURIComponent(uri)}`;
+    const { status, text } = await request(server, { method: 'PUT', path, body });
+    assert.ok(status < 300, text);
+}
+
+const PUBLISHED = ['--publish', 'pub:///', '--allow-write'];
+
+for (const era of ['legacy', 'modern']) {
+    test(`${era}: a strict subscription is told in the order of numbers, whatever merges`, async (t) => {
+        const server = await serve(t, { files, args: PUBLISHED });
+        const s = await Subscriber.join(server, era);
+        await s.ask(['pub:///'], { order: 'strict', windowMs: 500 });
+        await put(server, 'pub:///first', '1');
+        for (const name of ['a', 'b', 'a', 'c', 'b', 'a', 'last']) {
+            await put(server, `pub:///${name}`, `${Math.random()}`);
+        }
+        await s.message((m) => isUpdate(m) && m.params.uri === 'pub:///last', 'the last one');
+        const told = s.messages.filter(isUpdate).map((m) => seqOf(extras(m).version));
+        assert.ok(told.length >= 5);
+        assert.deepEqual(told, [...told].sort((x, y) => x - y));
+    });
+
+    test(`${era}: a bookmark keeps the place of one who hears of nothing`, async (t) => {
+        const args = [...PUBLISHED, '--keepalive', '1s', '--log-entries', '5'];
+        const server = await serve(t, { files, args });
+        await put(server, 'pub:///mine', '0');
+        const s = await Subscriber.join(server, era);
+        const { cursor } = await s.ask(['pub:///mine'], { bookmarks: true });
+        for (let i = 0; i < 20; i += 1) {
+            await put(server, `pub:///other/${i}`, 'x');
+        }
+        const isNewest = (m) =>
+            m.method === 'notifications/dev.tidings/bookmark' &&
+            seqOf(m.params._meta[CURSOR]) >= seqOf(cursor) + 20;
+        const bookmark = await s.message(isNewest, 'a bookmark');
+        holds('bookmark', { method: bookmark.method, params: bookmark.params });
+        await put(server, 'pub:///mine', 'x');
+        const again = await Subscriber.join(server, era);
+        await again.ask(['pub:///mine'], { since: bookmark.params._meta[CURSOR] });
+        assert.equal(extras(await again.update('pub:///mine')).truncated, undefined);
+        const late = await Subscriber.join(server, era);
+        await late.ask(['pub:///mine'], { since: cursor });
+        assert.equal(extras(await late.update('pub:///mine')).truncated, true);
+    });
+}

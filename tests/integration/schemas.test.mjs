@@ -19,7 +19,7 @@ const parse = ({ contents }) => JSON.parse(contents[0].text);
 test('the schemas are schemas, and tell right from wrong', () => {
     assert.deepEqual(
         names,
-        ['acknowledged', 'extensions', 'options', 'read', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
+        ['acknowledged', 'bookmark', 'extensions', 'options', 'read', 'resource', 'semantics', 'updated'].map((n) => `${n}.json`),
     );
     const right = { uri: 'x:///a', name: 'a', capabilities: { list: false, subscribe: true } };
     holds('resource', right);
@@ -124,6 +124,7 @@ test('an option is accepted exactly when its schema accepts it', async (t) => {
         {}, { match: 'glob' }, { match: 'x' }, { include: 'value' }, { include: 1 }, { windowMs: 0 },
         { windowMs: -1 }, { windowMs: '1' }, { rateMs: 5 }, { rateMs: 0.5 }, { initial: false },
         { initial: 0 }, { origin: 'me' }, { origin: '' }, { echo: true }, { echo: null }, { since: 'x' }, { filter: {} }, { filter: 1 },
+        { order: 'strict' }, { order: 'merged' }, { order: true }, { bookmarks: true }, { bookmarks: 1 },
         { include: 'patch' }, { include: 'patch', baseline: 'x' }, { include: 'patch', initialBaseline: '' },
         { include: 'patch', baseline: 1 }, { since: '1.2' }, { unheard: 1 }, { uris: { [RESOURCE]: { windowMs: 1 } } },
         { uris: { [RESOURCE]: { uris: {} } } }, { uris: { [RESOURCE]: { windowMs: 'x' } } },

@@ -39,6 +39,7 @@ void bench_init(struct bench *b)
         .max_calls = 16,
         .call_timeout_ms = 60000,
         .retry_ms = 1234,
+        .bookmark_ms = 60000,
         .list_linger_ms = 60000,
     };
     b->self = (struct server_identity){

@@ -86,6 +86,7 @@ void model_new_stream(struct model_client *c)
 {
     for (unsigned k = 0; k < MODEL_SUBS; k++) {
         memset(c->subs[k].streamed, 0, sizeof(c->subs[k].streamed));
+        c->subs[k].newest = 0;
     }
 }
 
@@ -128,6 +129,12 @@ static void learn_update(struct model_client *c, const struct utterance *u)
                  truth.seed, model_uri(i), s->pattern->spelled, (unsigned long long)version,
                  (unsigned long long)s->version[i], (unsigned long long)s->streamed[i]);
     }
+    if (s->is_strict && version <= s->newest) {
+        fail_msg("seed %u: '%s' is strict, but %llu of %s comes after %llu", truth.seed,
+                 s->pattern->spelled, (unsigned long long)version, model_uri(i),
+                 (unsigned long long)s->newest);
+    }
+    s->newest = version;
     s->version[i] = s->streamed[i] = version;
     s->known[i] = version > s->known[i] ? version : s->known[i];
 }

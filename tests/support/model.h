@@ -50,11 +50,13 @@ const char *model_uri(unsigned resource);
 
 struct model_sub {
     const struct model_pattern *pattern;
+    bool is_strict;
     bool promised;                 /* the client saw that it has it … */
     uint64_t acked;                /* … when this was the newest change */
     uint64_t known[MODEL_URIS];    /* up to which number it knows each resource */
     uint64_t version[MODEL_URIS];  /* the newest it was told */
     uint64_t streamed[MODEL_URIS]; /* the same, on this stream */
+    uint64_t newest;               /* … of all of them */
 };
 
 struct model_client {

@@ -142,6 +142,43 @@ static void a_stream_that_was_cut_goes_on_and_repeats_nothing(void **state)
                         "watching x://a\nupdated x://a e.6\nagain x://a\nupdated x://a e.7\n");
 }
 
+#define BOOKMARK(cursor)                                                                           \
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/dev.tidings/bookmark\",\"params\":"     \
+    "{\"_meta\":{\"dev.tidings/cursor\":\"" cursor "\"}}}\n\n"
+#define OFFERS_BOOKMARKS                                                                           \
+    "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \
+    "{\"resources\":{\"subscribe\":true},\"extensions\":{\"dev.tidings/"                           \
+    "subscription-correlation\":"                                                                  \
+    "{\"bookmarks\":true}}},\"ttlMs\":0,\"cacheScope\":\"public\"}"
+
+/* Nothing changes; only the cursor moves. */
+static void marking(struct scripted_server *server, const struct scripted_request *r)
+{
+    (void)server;
+    if (scripted_is(r, "server/discover")) {
+        scripted_result(r, "", OFFERS_BOOKMARKS);
+        return;
+    }
+    scripted_stream(r, "");
+    if (r->turn == 1) {
+        has(r,
+            "\"dev.tidings/options\":{\"bookmarks\":true,\"uris\":{\"x://a\":{\"windowMs\":7}}}");
+        scripted_send(r, ACK("\"x://a\"", "e.5") BOOKMARK("e.90"));
+        return;
+    }
+    has(r, "\"since\":\"e.90\"");
+    scripted_send(r, ACK("\"x://a\"", "e.90") UPDATED("x://a", "e.91", CURSOR("e.91")));
+    scripted_await_close(r);
+}
+
+static void a_bookmark_is_where_it_goes_on(void **state)
+{
+    (void)state;
+    struct scene s = {.last = "updated x://a e.91\n"};
+    play(&s, marking, "{\"windowMs\":7}");
+    assert_string_equal(s.text, "watching x://a\nagain x://a\nupdated x://a e.91\n");
+}
+
 /* The acknowledgement is lost twice, then the server is another one. */
 static void restarting(struct scripted_server *server, const struct scripted_request *r)
 {
@@ -305,6 +342,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_that_was_cut_goes_on_and_repeats_nothing),
+        cmocka_unit_test(a_bookmark_is_where_it_goes_on),
         cmocka_unit_test(a_server_that_began_again_is_heard_from_its_beginning),
         cmocka_unit_test(a_set_that_changes_has_no_gap),
         cmocka_unit_test(silence_is_an_end),

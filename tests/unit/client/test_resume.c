@@ -94,7 +94,7 @@ static void put(const char *options, const char *since, const char *expected)
 {
     struct buf out;
     buf_init(&out, 4096);
-    resume_put_options(options, since, &out);
+    resume_put_options(options, since, false, &out);
     assert_int_equal(out.len, strlen(expected));
     assert_memory_equal(out.len > 0 ? buf_str(&out).ptr : "", expected, out.len);
     buf_deinit(&out);
@@ -109,6 +109,27 @@ static void options_say_where_to_go_on(void **state)
     put("{\"windowMs\":0,\"since\":\"u.1\",\"initial\":true}", "e.5.2",
         "{\"windowMs\":0,\"since\":\"e.5.2\"}");
     put("{\"baseline\":\"t\"}", "e.5.2", "{\"baseline\":\"t\"}");
+}
+
+static void options_ask_for_bookmarks(void **state)
+{
+    (void)state;
+    static const char *const rows[][3] = {
+        {NULL, "", "{\"bookmarks\":true}"},
+        {NULL, "e.5", "{\"since\":\"e.5\",\"bookmarks\":true}"},
+        {"{\"since\":\"u.1\",\"initial\":true}", "",
+         "{\"since\":\"u.1\",\"initial\":true,\"bookmarks\":true}"},
+        {"{\"bookmarks\":false}", "", "{\"bookmarks\":true}"},
+        {"{\"baseline\":\"t\"}", "e.5", "{\"baseline\":\"t\",\"bookmarks\":true}"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buf out;
+        buf_init(&out, 4096);
+        resume_put_options(rows[i][0], rows[i][1], true, &out);
+        assert_int_equal(out.len, strlen(rows[i][2]));
+        assert_memory_equal(buf_str(&out).ptr, rows[i][2], out.len);
+        buf_deinit(&out);
+    }
 }
 
 static void a_cursor_is_what_was_said_last(void **state)
@@ -138,6 +159,7 @@ int main(void)
         CASE(plain_numbers_count_until_the_connection_is_lost),
         CASE(the_table_forgets_what_was_told_longest_ago),
         CASE(options_say_where_to_go_on),
+        CASE(options_ask_for_bookmarks),
         CASE(a_cursor_is_what_was_said_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

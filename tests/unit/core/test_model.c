@@ -9,7 +9,8 @@
  *
  *   - every change after its acknowledgement is known in the end;
  *   - coming back with a cursor loses nothing that was not told before it;
- *   - versions of one resource never fall, and only rise within a stream.
+ *   - versions of one resource never fall, and only rise within a stream; those of a strict
+ *     subscription rise within a stream, whatever resource they are of.
  *
  * The seed is in every failure; TIDINGS_LONG=1 tries thousands, TIDINGS_SLOW (a
  * sanitizer) a third, TIDINGS_SEED=N one.
@@ -84,9 +85,10 @@ static const char *since_of(const struct who *w)
 
 static const char *options_text(const struct model_sub *s, const char *since)
 {
-    return text_of("{\"match\":\"%s\",\"windowMs\":%u,\"rateMs\":%u%s%s%s}", s->pattern->match,
-                   roll(3) ? roll(6) : 0, roll(4) ? 0 : roll(6), since ? ",\"since\":\"" : "",
-                   since ? since : "", since ? "\"" : "");
+    return text_of("{\"match\":\"%s\",\"order\":\"%s\",\"windowMs\":%u,\"rateMs\":%u%s%s%s}",
+                   s->pattern->match, s->is_strict ? "strict" : "merged", roll(3) ? roll(6) : 0,
+                   roll(4) ? 0 : roll(6), since ? ",\"since\":\"" : "", since ? since : "",
+                   since ? "\"" : "");
 }
 
 static void new_stream(struct who *w)
@@ -222,6 +224,7 @@ static void begin_who(struct who *w)
     unsigned first = roll(MODEL_PATTERNS);
     for (unsigned k = 0; k < MODEL_SUBS; k++) {
         w->model.subs[k].pattern = &model_patterns[(first + 2 * k) % MODEL_PATTERNS];
+        w->model.subs[k].is_strict = roll(2);
     }
     w->sort = (enum sort)roll(SORTS);
     if (w->sort == SESSION) {

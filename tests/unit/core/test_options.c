@@ -71,13 +71,14 @@ static void every_field_is_taken(void **state)
     struct tidings_error err;
     assert_int_equal(take("{\"match\":\"regex\",\"windowMs\":0,\"rateMs\":3000,\"include\":"
                           "\"value\",\"initial\":true,\"since\":\"ab.12\",\"origin\":\"me\","
-                          "\"echo\":false,\"filter\":{\"required\":[]}}",
+                          "\"echo\":false,\"filter\":{\"required\":[]},\"order\":\"strict\","
+                          "\"bookmarks\":true}",
                           false, &o, &err),
                      0);
     assert_int_equal(o.match, OPTION_MATCH_REGEX);
     assert_int_equal(o.include, OPTION_INCLUDE_VALUE);
-    assert_int_equal(o.given, 0x1ff);
-    assert_true(o.initial && !o.echo);
+    assert_int_equal(o.given, 0xdff);
+    assert_true(o.initial && !o.echo && o.is_strict && o.bookmarks);
     assert_int_equal(o.window_ms, 0);
     assert_int_equal(o.rate_ms, 3000);
     assert_int_equal(o.since.epoch, 0xab);
@@ -145,6 +146,8 @@ static void what_is_wrong_names_the_field_and_what_is_accepted(void **state)
         {"{\"initial\":1}", {"'initial'", "true", "false"}},
         {"{\"initial\":\"true\"}", {"'initial'", "true", "false"}},
         {"{\"echo\":0}", {"'echo'", "true", "false"}},
+        {"{\"order\":true}", {"'order'", "merged", "strict"}},
+        {"{\"bookmarks\":\"yes\"}", {"'bookmarks'", "true", "false"}},
         {"{\"origin\":\"\"}", {"'origin'", "1 to 256", "string"}},
         {"{\"origin\":7}", {"'origin'", "1 to 256", "string"}},
         {"{\"since\":5}", {"'since'", "cursor", NULL}},
@@ -270,7 +273,7 @@ static struct option_limits limits_with_rules(void)
          "{\"windowMs\":900000,\"include\":\"metadata\",\"initial\":false,"
          "\"match\":[\"literal\",\"container\"],\"since\":true}]"},
         {"file:///logs/hot/", "[{\"windowMs\":0,\"rateMs\":9},{\"rateMs\":10,\"origin\":false,"
-                              "\"echo\":false,\"filter\":false}]"},
+                              "\"echo\":false,\"filter\":false,\"order\":false}]"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct json **d = &rule_documents[i];
@@ -381,6 +384,9 @@ static void ceilings_hold_inside_a_prefix_and_for_what_reaches_into_it(void **st
         {"{\"origin\":\"me\"}", "file:///logs/hot/a", "'origin'"},
         {"{\"echo\":false}", "file:///logs/hot/a", "'echo'"},
         {"{\"echo\":true}", "file:///logs/hot/a", NULL},
+        {"{\"order\":\"strict\"}", "file:///logs/hot/a", "'order'"},
+        {"{\"order\":\"merged\"}", "file:///logs/hot/a", NULL},
+        {"{\"order\":\"strict\"}", "file:///logs/a", NULL},
         {"{\"filter\":{}}", "file:///logs/hot/a", "'filter'"},
         {"{\"filter\":{}}", "file:///logs/", "'filter'"},
         {"{\"filter\":{}}", "file:///logs/a", NULL},
@@ -415,6 +421,8 @@ static void a_rule_is_judged_field_by_field(void **state)
         {"[{},{\"initial\":\"no\"}]", "'initial'"},
         {"[{},{\"since\":\"a.1\"}]", "'since' must be true or false"},
         {"[{},{\"rateMs\":86400001}]", "'rateMs'"},
+        {"[{},{\"order\":\"strict\"}]", "'order' must be true or false"},
+        {"[{},{\"bookmarks\":false}]", "'bookmarks' has no limit"},
         {"[{},{\"window\":1}]", "unknown option 'window'"},
         {"[7,{}]", "must be objects"},
         {"[{},[]]", "must be objects"},

@@ -126,6 +126,33 @@ static void a_second_change_merges_into_the_place_of_the_first(void **state)
     outbox_deinit(&o);
 }
 
+static void for_a_strict_subscription_it_merges_into_the_place_of_the_newer(void **state)
+{
+    (void)state;
+    static const uint64_t order[] = {2, 3, 5, 6};
+    struct outbox o;
+    struct sub a = {.is_strict = true}, b = {0};
+    outbox_init(&o);
+    assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_CREATED, 1, 4), OUTBOX_ADDED);
+    assert_int_equal(push(&o, &a, "x:2", TIDINGS_CHANGE_UPDATED, 2, 4), OUTBOX_ADDED);
+    assert_int_equal(push(&o, &b, "x:1", TIDINGS_CHANGE_UPDATED, 3, 4), OUTBOX_ADDED);
+    assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_UPDATED, 4, 4), OUTBOX_MERGED);
+    assert_int_equal(push(&o, &a, "x:3", TIDINGS_CHANGE_UPDATED, 5, 4), OUTBOX_ADDED);
+    assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_UPDATED, 6, 4), OUTBOX_MERGED);
+    assert_int_equal(a.queued, 3);
+    for (size_t i = 0; i < COUNT(order); i++) {
+        struct outbox_item *item = outbox_first(&o);
+        assert_int_equal(item->change->seq, order[i]);
+        assert_int_equal(item->first_seq, order[i]);
+        assert_int_equal(item->merged, order[i] == 6 ? 3 : 1);
+        assert_int_equal(item->kind,
+                         order[i] == 6 ? TIDINGS_CHANGE_CREATED : TIDINGS_CHANGE_UPDATED);
+        outbox_pop(&o);
+    }
+    assert_int_equal(a.queued, 0);
+    outbox_deinit(&o);
+}
+
 static void a_full_queue_changes_nothing_but_still_merges(void **state)
 {
     (void)state;
@@ -226,6 +253,9 @@ int main(void)
                                         nothing_is_left),
         cmocka_unit_test_setup_teardown(a_second_change_merges_into_the_place_of_the_first,
                                         count_allocations, nothing_is_left),
+        cmocka_unit_test_setup_teardown(
+            for_a_strict_subscription_it_merges_into_the_place_of_the_newer, count_allocations,
+            nothing_is_left),
         cmocka_unit_test_setup_teardown(a_full_queue_changes_nothing_but_still_merges,
                                         count_allocations, nothing_is_left),
         cmocka_unit_test_setup_teardown(without_memory_it_is_full, count_allocations,
