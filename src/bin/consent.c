@@ -87,6 +87,9 @@ static bool asked(void)
     return strcasecmp(answer, "y") == 0 || strcasecmp(answer, "yes") == 0;
 }
 
+/* The digest of what this process may use: a command has one target, if several clients. */
+static char agreed[TIDINGS_DIGEST_MAX];
+
 int consent_check(const struct cli *cli, const char *path, const char *name,
                   const struct target *target, struct tidings_error *err)
 {
@@ -96,11 +99,15 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
         return 0;
     }
     tidings_digest(tidings_str(target->entry), digest);
+    if (strcmp(digest, agreed) == 0) {
+        return 0;
+    }
     const struct trusted entry = {
         .file = tidings_str(path), .name = tidings_str(name), .digest = tidings_str(digest)};
     struct tidings_error problem = {0};
     int known = trust_find(&entry, &problem);
     if (known > 0) {
+        memcpy(agreed, digest, sizeof(agreed));
         return 0;
     }
     if (known < 0) {
@@ -123,5 +130,6 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
         fprintf(stderr, "tidings %s: used now, but not remembered: %s\n", cli->command->name,
                 problem.text);
     }
+    memcpy(agreed, digest, sizeof(agreed));
     return 0;
 }

@@ -223,7 +223,8 @@ test('a server known by name is reached with its headers', async (t) => {
     const tree = new Tree(t, {
         '.mcp.json': JSON.stringify({ mcpServers: { here: { url: '${WHERE}', headers: { 'X-Test': '${env:WHERE}' } } } }),
     });
-    const options = { cwd: tree.path, env: { WHERE: server.url } };
+    const options = { cwd: tree.path, env: { WHERE: server.url, HOME: tree.at('home') } };
+    await good(t, ['servers', '--trust', 'here'], options);
     assert.equal(await good(t, ['read', 'here', server.uri('a.txt')], options), 'hello\n');
 });
 

@@ -138,6 +138,18 @@ test('on a terminal it is asked, once', { skip: noTerminal }, async (t) => {
     assert.match(again.screen, /launching, as/);
 });
 
+test('on a terminal it is asked once for all clients of a command, though it cannot be remembered', { skip: noTerminal }, async (t) => {
+    const here = project(t, { notes: { command: BIN, args: ['serve', '--stdio', '$' + '{workspaceFolder}'] } });
+    const options = { ...here.options, env: { ...here.env, HOME: here.tree.at('project/a.txt') } };
+    here.tree.write('project/a.txt', 'x');
+    const terminal = new Terminal(t, [BIN, 'bench', '-q', '-c', '3', '-n', '9', 'notes'], options);
+    await terminal.shows('[y/N] ');
+    terminal.type('y\n');
+    await terminal.shows('used now, but not remembered');
+    await terminal.ended();
+    assert.equal(terminal.screen.split('[y/N]').length, 2, terminal.screen);
+});
+
 test('on a terminal nothing is asked with --json, which is for programs', { skip: noTerminal }, async (t) => {
     const here = project(t, { notes: LAUNCH });
     const terminal = new Terminal(t, [BIN, 'ls', '--json', 'notes'], here.options);
