@@ -18,7 +18,7 @@ import { Tree } from './lib/tree.mjs';
 const RUN = '$(touch${IFS}RAN)';
 const EVIL = [
     [RUN], ['`touch${IFS}RAN`'], ['$(touch RAN)'], ['<(touch${IFS}RAN)'], [';touch${IFS}RAN;'], ["';touch RAN;'"],
-    ['(touch RAN)'], ['-a', `x[${RUN}]`], [`-a x[${RUN}]`], [`\${x:=${RUN}}`], [`a\n${RUN}`], ['-e', RUN],
+    ['(touch RAN)'], ['-a', 'path[$(>RAN)]'], ['-a', `path[${RUN}]`], [`-a x[${RUN}]`], [`\${x:=${RUN}}`], [`a\n${RUN}`], ['-e', RUN],
     ['-C', 'touch${IFS}RAN'], ['-F', `f${RUN}`],
     ['--', '-', '~', '*', 'a b', '"', "'", '\u001b[2J', 'b\\', 'naïve', ''],
 ];
