@@ -41,7 +41,7 @@ const failedIn = new Set();
 const tests = run({
     files: chosen.map((name) => path.resolve(here, name)),
     concurrency: Number(process.env.TIDINGS_JOBS ?? 2),
-    timeout: 180_000 * slow,
+    timeout: Math.max(180_000, 1000 * (Number(process.env.TIDINGS_FAULT_SECONDS ?? 0) + 60)) * slow,
 });
 const leaf = (event) => event.details?.type !== 'suite' && !event.skip && event.nesting >= 0;
 tests.on('test:pass', (event) => {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+//
+// System calls of a running server fail at random (lib/fault-world.mjs): what was acknowledged is there, and
+// everybody who watches knows what is there or that it does not know. A seed that fails is run again with
+// TIDINGS_FAULT_SEED=N; TIDINGS_FAULT_SECONDS says for how long seeds are drawn in a long run.
+
+import { test } from 'node:test';
+
+import { World } from './lib/fault-world.mjs';
+
+const LONG = Number(process.env.TIDINGS_FAULT_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 0));
+const ONLY = process.env.TIDINGS_FAULT_SEED;
+const SHORT = 5; // seeds when it is to be over soon
+
+async function live(t, seed) {
+    const world = new World(t, seed);
+    try {
+        await world.begin();
+        for (let i = 0; i < 2; i += 1) {
+            await world.disturb(15);
+            await world.compare();
+            await world.renew();
+            await world.compare();
+        }
+        await world.disturb(10);
+        await world.restart();
+        await world.compare();
+        await world.renew();
+        await world.compare();
+    } catch (error) {
+        world.settle();
+        throw error;
+    } finally {
+        await world.end();
+    }
+    world.settle();
+    t.diagnostic(`seed ${seed}: ${JSON.stringify(world.counts)} failed: ${JSON.stringify(world.failed)}`);
+}
+
+const seeds = ONLY ? [Number(ONLY)] : [...Array(SHORT).keys()].map((n) => n + 1);
+for (const seed of seeds) {
+    test(`seed ${seed}: whatever fails, what was acknowledged is there and everybody knows it`, (t) => live(t, seed));
+}
+
+if (LONG > 0 && !ONLY) {
+    test('the same with other seeds, for as long as is told', async (t) => {
+        const until = Date.now() + LONG * 1000;
+        for (let seed = Math.floor(Date.now() / 1000) % 1_000_000; Date.now() < until; seed += 1) {
+            await t.test(`seed ${seed}`, (each) => live(each, seed));
+        }
+    });
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: MIT
+//
+// A server whose system calls fail, somebody who writes (entities, published resources, files), and several
+// who watch; with what each of them may believe. Invariants, whatever fails:
+//
+//   - what was acknowledged is there, what was refused is not, of the rest either is possible;
+//   - who watches knows what is there, or was told that it does not know (`truncated`, an end of its stream);
+//   - the server goes on: it answers when nothing fails any more, ends in order, and starts again.
+//
+// Everything that is decided here follows from the seed: which calls fail how often, what is written, who watches
+// what and how it comes back. The order in which threads of the server meet a fault does not.
+
+import assert from 'node:assert/strict';
+import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import { defer } from './cleanup.mjs';
+import { exchange, HURRIED, modern, pause, PUBLISHED, SETTLED, TYPE, Watcher } from './fault-watcher.mjs';
+import { Faults, KINDS } from './faults.mjs';
+import { BIN, Program, serve } from './server.mjs';
+import { Tree } from './tree.mjs';
+import { within } from './wait.mjs';
+
+/** Of all calls of a kind, when it is drawn: what hurts without stopping everything. */
+const USUAL = {
+    open: 0.1, read: 0.1, write: 0.1, sync: 0.3, name: 0.2, stat: 0.1, mmap: 0.3, inotify: 0.3, accept: 0.3,
+    epoll: 0.1, receive: 0.03, send: 0.03, descriptor: 0.3, thread: 0.5, memory: 0.02,
+};
+
+/** Numbers that follow from a seed (mulberry32). */
+export function randomOf(seed) {
+    let state = seed >>> 0;
+    const next = () => {
+        state = (state + 0x6d2b79f5) >>> 0;
+        let x = state;
+        x = Math.imul(x ^ (x >>> 15), x | 1);
+        x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
+        return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
+    };
+    return {
+        chance: (p) => next() < p,
+        below: (n) => Math.floor(next() * n),
+        pick: (list) => list[Math.floor(next() * list.length)],
+    };
+}
+
+// ---- what there is ----------------------------------------------------------------------------------------
+
+/** One thing that is written. `possible`: what it may be; null is absent. */
+class Resource {
+    possible = new Set([null]);
+    deleted = [];
+    unsettled = new Set(); // of writes that nobody knows the outcome of: they may still arrive
+
+    constructor(world, kind, name, uri) {
+        Object.assign(this, { world, kind, name, uri });
+    }
+
+    acknowledged(value) {
+        if (value === null) { // what may come back with an undeletion
+            this.deleted = [...this.possible, ...this.unsettled].filter((one) => one !== null);
+        }
+        this.possible = new Set([value, ...this.unsettled]);
+    }
+
+    unknown(value) {
+        if (value === null) {
+            this.deleted = [...this.deleted, ...this.possible].filter((one) => one !== null);
+        }
+        this.unsettled.add(value);
+        this.possible.add(value);
+    }
+
+    /** The server says that there is nothing. */
+    absent() {
+        this.world.check(this.possible.has(null), `${this.uri} is said to be absent, but must be one of `
+            + `${[...this.possible]}`);
+    }
+
+    /** What is there: a string, null, or undefined when the server cannot say. */
+    async read(ms = HURRIED) {
+        if (this.kind === 'file') {
+            return this.truth();
+        }
+        return this.world.read(this, ms);
+    }
+
+    truth() {
+        const path = this.world.tree.at(this.name);
+        return existsSync(path) ? readFileSync(path, 'utf8') : null;
+    }
+}
+
+// ---- the world --------------------------------------------------------------------------------------------
+
+export class World {
+    resources = [];
+    watchers = [];
+    isOver = false;
+    failed = {}; // calls, by kind
+    counts = { acknowledged: 0, refused: 0, unknown: 0 };
+    #value = 0;
+    #failure;
+
+    constructor(t, seed) {
+        this.t = t;
+        this.seed = seed;
+        this.random = randomOf(seed);
+        this.faults = new Faults(t, seed);
+        this.tree = new Tree(t, {});
+        const folder = mkdtempSync(join(tmpdir(), 'tidings-faulty-'));
+        defer(t, () => rmSync(folder, { recursive: true, force: true }));
+        this.file = join(folder, 'store.db');
+        for (let i = 0; i < 4; i += 1) {
+            this.#add('entity', `e${i}`, `${TYPE}e${i}`);
+            this.#add('published', `p${i}`, `${PUBLISHED}p${i}`);
+            this.#add('file', `f${i}.txt`, this.tree.uri(`f${i}.txt`));
+        }
+        for (const name of ['d/deep.txt', 'n/one.txt', 'n/m/two.txt']) {
+            this.#add('file', name, this.tree.uri(name));
+        }
+        this.workers = this.random.pick([1, 2, 3]);
+        this.plain = this.random.chance(0.5);
+    }
+
+    #add(kind, name, uri) {
+        this.resources.push(new Resource(this, kind, name, uri));
+    }
+
+    /** Remember the first thing that is wrong, with what failed before it. */
+    check(is, what) {
+        if (!is && !this.#failure) {
+            this.#failure = `seed ${this.seed}, ${this.phase}: ${what}\nlast faults:\n${this.faults.log(30)}`;
+        }
+        if (!is) {
+            throw new Error(what);
+        }
+    }
+
+    /** Fail with the first thing that was wrong. */
+    settle() {
+        assert.ok(!this.#failure, this.#failure);
+    }
+
+    get #args() {
+        return ['--entities', this.file, '--allow-write', '--workers', `${this.workers}`];
+    }
+
+    get #env() {
+        return { ...this.faults.env, ...(this.plain && { TIDINGS_IO_URING: 'off' }) };
+    }
+
+    async start() {
+        this.server = await serve(this.t, { args: this.#args, env: this.#env, tree: this.tree });
+    }
+
+    /** A world with something in it, and those who watch it. */
+    async begin() {
+        this.phase = 'beginning';
+        await this.start();
+        await this.#tool('add-entity-type', { name: 'Note', version: '1', jsonSchema: { type: 'object' } });
+        for (const resource of this.resources) {
+            await this.write(resource, this.#next(), SETTLED);
+        }
+        for (let i = 0; i < 5; i += 1) {
+            this.watchers.push(new Watcher(this, i));
+        }
+        this.running = this.watchers.map((watcher) => watcher.run());
+        await this.compare();
+    }
+
+    #next() {
+        this.#value += 1;
+        return `${this.#value}`;
+    }
+
+    async #tool(name, args, ms = SETTLED) {
+        const { json } = await modern(this.server, 'tools/call', { name, arguments: args }, ms);
+        return json?.result;
+    }
+
+    async read(resource, ms) {
+        const path = `/resource?uri=${encodeURIComponent(resource.uri)}`;
+        const { status, text } = await exchange(this.server, { method: 'GET', path }, ms);
+        if (status === 404 || status === 410) {
+            return null;
+        }
+        if (status !== 200) {
+            return undefined;
+        }
+        return resource.kind === 'entity' ? JSON.parse(text).value.n : text;
+    }
+
+    // ---- writing --------------------------------------------------------------------------------------------
+
+    /** Write a value (null: remove) and learn what became of it. */
+    async write(resource, value, ms = HURRIED) {
+        if (resource.kind === 'file') {
+            this.#writeFile(resource, value);
+            return;
+        }
+        let outcome;
+        try {
+            outcome = await (resource.kind === 'entity' ? this.#writeEntity : this.#publish)
+                .call(this, resource, value, ms);
+        } catch {
+            outcome = 'unknown';
+        }
+        this.counts[outcome] = (this.counts[outcome] ?? 0) + 1;
+        if (outcome === 'acknowledged') {
+            resource.acknowledged(value);
+        } else if (outcome === 'unknown') {
+            resource.unknown(value);
+        } else if (outcome === 'absent') {
+            resource.absent();
+        }
+    }
+
+    /**
+     * May these files be removed? Only what was there when it began, and once: what comes and goes while the server
+     * waits for quiet is told to nobody, and who happened to read it meanwhile would be wrong without a fault.
+     */
+    #mayRemove(files) {
+        const there = files.filter((file) => file.truth() !== null);
+        const may = there.length > 0 && there.every((file) => this.removable.has(file));
+        there.forEach((file) => may && this.removable.delete(file));
+        return may;
+    }
+
+    #writeFile(resource, value) {
+        if (value === null) {
+            if (this.#mayRemove([resource])) {
+                this.tree.remove(resource.name);
+            }
+        } else if (this.random.chance(0.5)) {
+            this.tree.write(resource.name, value);
+        } else {
+            this.tree.mkdir(dirname(resource.name));
+            this.tree.replace(resource.name, value);
+        }
+    }
+
+    /** Directories come and go, those who watch break off, somebody lists. */
+    async #stir() {
+        const { random } = this;
+        const folder = random.pick(['d', 'n', 'n/m']);
+        const what = random.below(6);
+        const inside = this.resources.filter(({ name }) => name.startsWith(`${folder}/`));
+        if (what === 0 && this.#mayRemove(inside)) {
+            this.tree.remove(folder);
+        } else if (what === 1 && this.#mayRemove(inside)) {
+            const aside = this.tree.aside();
+            renameSync(this.tree.at(folder), aside);
+            rmSync(aside, { recursive: true });
+        } else if (what === 2 || what === 3) {
+            random.pick(this.watchers).stop();
+        } else if (what === 4) {
+            await this.#list().catch(() => {});
+        }
+    }
+
+    /** What is given as a list has everything that is certainly there. */
+    async #list() {
+        const certain = this.resources.filter(({ kind, possible }) =>
+            kind !== 'file' && possible.size === 1 && !possible.has(null));
+        const listed = new Set();
+        let cursor;
+        do {
+            const params = cursor === undefined ? {} : { cursor };
+            const { json } = await modern(this.server, 'resources/list', params, HURRIED);
+            if (!json?.result) {
+                return;
+            }
+            json.result.resources.forEach(({ uri }) => listed.add(uri));
+            cursor = json.result.nextCursor;
+        } while (cursor !== undefined);
+        const missing = certain.find(({ uri }) => !listed.has(uri));
+        this.check(!missing, `${missing?.uri} is not in the list`);
+    }
+
+    async #writeEntity(resource, value, ms) {
+        const args = { uri: resource.uri, ...(value !== null && { value: { n: value } }) };
+        const result = await this.#tool(value === null ? 'delete-entity' : 'upsert-entity', args, ms);
+        if (result && !result.isError) {
+            return 'acknowledged';
+        }
+        const { reason } = JSON.parse(result.content[0].text);
+        if (reason === 'deleted' && value !== null) {
+            resource.deleted.forEach((one) => resource.unknown(one));
+            const back = await this.#tool('undelete-entity', { uri: resource.uri }, ms);
+            if (!back || back.isError) {
+                return 'refused'; // what may have come back is possible already
+            }
+            return this.#writeEntity(resource, value, ms);
+        }
+        return reason === 'outcomeUnknown' ? 'unknown'
+            : reason === 'unknownEntity' || reason === 'deleted' ? 'absent' : 'refused';
+    }
+
+    async #publish(resource, value, ms) {
+        const path = `/resource?uri=${encodeURIComponent(resource.uri)}`;
+        const options = value === null ? { method: 'DELETE', path } : { method: 'PUT', path, body: value };
+        const { status, json } = await exchange(this.server, options, ms);
+        return status < 300 ? 'acknowledged'
+            : status === 404 ? 'absent'
+                : json?.reason === 'storage' ? 'refused' : 'unknown';
+    }
+
+    // ---- faults ---------------------------------------------------------------------------------------------
+
+    /** Kinds of calls and how many of a million fail. */
+    draw() {
+        const { random } = this;
+        const kinds = {};
+        if (random.chance(0.2)) {
+            KINDS.forEach((kind) => { kinds[kind] = USUAL[kind] * 0.1; });
+            return kinds;
+        }
+        for (let i = 1 + random.below(3); i > 0; i -= 1) {
+            const kind = random.pick(KINDS);
+            kinds[kind] = random.chance(0.15) && !['memory', 'epoll'].includes(kind)
+                ? 1 : USUAL[kind] * random.pick([0.2, 0.5, 1]);
+        }
+        return kinds;
+    }
+
+    /** Write at random while calls fail; then nothing fails any more. */
+    async disturb(steps) {
+        const kinds = this.draw();
+        this.phase = JSON.stringify(kinds);
+        this.removable = new Set(this.resources.filter((r) => r.kind === 'file' && r.truth() !== null));
+        this.faults.on(kinds);
+        for (let i = 0; i < steps && this.server.running; i += 1) {
+            const several = [...Array(1 + this.random.below(4)).keys()].map(() => this.random.pick(this.resources));
+            const writes = [...new Set(several)].map((resource) =>
+                this.write(resource, this.random.chance(0.2) ? null : this.#next()));
+            await Promise.all(writes);
+            await this.#stir();
+        }
+        this.faults.off();
+        Object.keys(kinds).forEach((kind) => {
+            this.failed[kind] = (this.failed[kind] ?? 0) + this.faults.failed(kind);
+        });
+        this.phase = `after ${this.phase}`;
+    }
+
+    /** Everything is written once more, when nothing fails: nobody may have become deaf. */
+    async renew() {
+        for (const resource of this.resources) {
+            await this.write(resource, this.#next(), SETTLED);
+            if (resource.kind !== 'file') {
+                this.check(resource.possible.size > 0, 'impossible');
+            }
+        }
+    }
+
+    // ---- comparing ------------------------------------------------------------------------------------------
+
+    /** What is there, which must be possible. From here on it is certain. */
+    async #truth() {
+        const truth = new Map();
+        for (const resource of this.resources) {
+            const value = await resource.read(SETTLED);
+            this.check(value !== undefined, `${resource.uri} cannot be read`);
+            if (resource.kind !== 'file') {
+                this.check(resource.possible.has(value), `${resource.uri} is ${value}, but must be one of`
+                    + ` ${[...resource.possible]}`);
+            }
+            truth.set(resource.uri, value);
+        }
+        return truth;
+    }
+
+    /** Everybody knows what is there. */
+    async compare() {
+        this.check(this.server.running, 'the server is gone');
+        const end = Date.now() + SETTLED;
+        let wrong;
+        do {
+            const truth = await this.#truth();
+            wrong = undefined;
+            for (const watcher of this.watchers) {
+                const mistake = await watcher.mistake(truth);
+                wrong ??= mistake && `${watcher.name} (${watcher.era}, ${watcher.returns}, ${watcher.include},`
+                    + ` ${watcher.uris}) ${mistake}`;
+            }
+            if (wrong) {
+                await pause(20);
+            }
+        } while (wrong && Date.now() < end);
+        this.check(!wrong, wrong);
+        for (const resource of this.resources.filter(({ kind }) => kind !== 'file')) {
+            resource.unsettled.clear();
+            resource.possible = new Set([await resource.read(SETTLED)]);
+        }
+    }
+
+    /** End the server, in order or not, and start it again. */
+    async restart() {
+        this.phase = `restart after ${this.phase}`;
+        if (this.random.chance(0.5)) {
+            await this.server.stop('SIGTERM', SETTLED);
+        } else {
+            await this.server.kill();
+        }
+        if (this.random.chance(0.5)) {
+            await this.#startInTrouble();
+        }
+        await this.start();
+    }
+
+    /** A server that cannot start says so and ends by itself; one that can is ended. */
+    async #startInTrouble() {
+        const kinds = this.draw();
+        this.phase += `, starting with ${JSON.stringify(kinds)}`;
+        this.faults.on(kinds);
+        const args = ['serve', '--http', '127.0.0.1:0', ...this.#args, this.tree.path];
+        const program = new Program(this.t, BIN, args, { env: this.#env, mayFail: true });
+        const isUp = program.lines.next((line) => /serving on/.test(line), 'its address', SETTLED);
+        const how = await Promise.race([isUp.then(() => 'up', () => 'silent'), program.exited]);
+        this.faults.off();
+        program.child.kill('SIGTERM');
+        const { signal } = await within(program.exited, 'a server that was ended in trouble', SETTLED);
+        this.check(signal === null || (how === 'up' && signal === 'SIGTERM'),
+            `a server that was started in trouble ended by ${signal}: ${program.stderr}`);
+    }
+
+    async end() {
+        this.isOver = true;
+        this.watchers.forEach((watcher) => watcher.stop());
+        await Promise.all(this.running ?? []);
+    }
+}
