@@ -97,6 +97,8 @@ struct tidings_change {
     int64_t size;              /* negative or 0 with `has_size` false: not known */
     int64_t modified_ms;
     bool has_size;
+    struct tidings_str target; /* `uri` is a link, and this is what it leads to (canonical): told to
+                                * those who may hear of both */
 };
 
 struct tidings_provider; /* one open instance; `tidings_provider_state` gives its own memory */
@@ -204,6 +206,9 @@ TIDINGS_API void tidings_read_answer(struct tidings_read *read, struct tidings_s
  */
 TIDINGS_API int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
                                  struct tidings_error *err);
+/* May whoever lists be told that there is `uri`? For a row that leads to another resource (a link):
+ * one that may not be told of is left out. Any thread. */
+TIDINGS_API bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri);
 /* The last URI of the previous page; empty on the first. */
 TIDINGS_API struct tidings_str tidings_list_after(const struct tidings_list *list);
 /* Finish: code 0, also after a full page, or a failure with its sentence in `err` (may be NULL). */

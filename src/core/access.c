@@ -189,7 +189,8 @@ bool access_hears(const struct principal *who, const struct change *change)
     }
     struct access_class *class = who->class;
     if (class->judged_seq != change->seq) {
-        class->judged = access_subscribes(who, change->uri);
+        class->judged = access_subscribes(who, change->uri) &&
+                        (change->target.len == 0 || access_subscribes(who, change->target));
         class->judged_seq = change->seq;
     }
     return class->judged;

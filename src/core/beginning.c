@@ -255,6 +255,8 @@ static void walk_next(struct walk *k)
     }
     request_init(&k->list.base, k->core, walked, k, STR_EMPTY);
     k->list.on_row = walk_row;
+    k->list.who = k->who;
+    k->list.subscribes = true;
     k->list.after = STR_EMPTY;
     k->list.full = false;
     struct tidings_provider *p = k->catalog->mounts[k->mount];

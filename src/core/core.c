@@ -406,7 +406,7 @@ void core_on_change(struct core *core, const struct change *change)
         match_find(&core->match, change->uri, offer, shared);
         core_find_covered(core, change->uri, offer, shared);
         if (core->access && change->kind != TIDINGS_CHANGE_UPDATED) {
-            lists_touch(core, change->uri);
+            lists_touch(core, change->uri, change->target);
         }
     }
 }

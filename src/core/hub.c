@@ -129,7 +129,7 @@ static void catalog_deliver(struct letter *letter, void *owner)
     struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
     core_set_catalog(owner, l->catalog);
     if (l->len > 0) {
-        lists_touch(owner, tidings_strn(l->uri, l->len));
+        lists_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
     }
     mem_free(l);
 }

@@ -169,7 +169,7 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
     }
     size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
                    change->from.len + change->metadata.len + change->checksum.len +
-                   change->origin.len;
+                   change->origin.len + change->target.len;
     size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
     size_t before = __atomic_fetch_add(&hub->announced, bytes, __ATOMIC_RELAXED);
     bool fits = bytes <= max && before <= max - bytes;
@@ -192,8 +192,10 @@ int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint
         .change = *change,
     };
     char *at = (char *)(l + 1);
-    struct tidings_str *slices[] = {&l->change.uri,      &l->change.etag,     &l->change.from,
-                                    &l->change.metadata, &l->change.checksum, &l->change.origin};
+    struct tidings_str *slices[] = {
+        &l->change.uri,      &l->change.etag,   &l->change.from,   &l->change.metadata,
+        &l->change.checksum, &l->change.origin, &l->change.target,
+    };
     for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
         *slices[i] = str_place(&at, *slices[i]);
     }

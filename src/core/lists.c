@@ -56,12 +56,20 @@ static void tell_class(struct core *core, struct access_class *class, uint64_t n
     }
 }
 
-void lists_touch(struct core *core, struct tidings_str uri)
+/* What is a link is seen by those who see what it leads to. */
+static bool class_lists(const struct access_class *class, struct tidings_str uri,
+                        struct tidings_str target)
+{
+    return access_class_reaches(class, ACCESS_LIST, uri) &&
+           (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
+}
+
+void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target)
 {
     uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop);
     list_each (it, next, &core->principals.classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        if (class->is_full || !access_class_reaches(class, ACCESS_LIST, uri)) {
+        if (class->is_full || !class_lists(class, uri, target)) {
             continue;
         }
         if (class->told_ms == 0 || now >= class->told_ms + period) {
@@ -103,7 +111,7 @@ void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t s
                   (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
     unsigned lists = change->lists;
     if (!access_is_full(peer->who)) {
-        bool may = is_row && access_reaches(peer->who, ACCESS_LIST, change->uri);
+        bool may = is_row && class_lists(peer->who->class, change->uri, change->target);
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
     list_each (it, next, &peer->listens) {

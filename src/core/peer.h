@@ -278,7 +278,7 @@ void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
 void lists_offer(struct core *core, unsigned lists);
 /* A resource or template came or went. Who may not see everything hears of the list only if it may
  * list this, at most once per period of its class; others with lists_offer. */
-void lists_touch(struct core *core, struct tidings_str uri);
+void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target);
 void lists_on_period(struct loop_timer *timer, void *user);
 /* The log has it: the same for one that comes back. */
 void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since);

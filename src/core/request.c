@@ -190,6 +190,12 @@ int tidings_list_add(struct tidings_list *list, const struct tidings_resource *r
                   : 1;
 }
 
+bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri)
+{
+    return list->subscribes ? access_subscribes(list->who, uri)
+                            : access_allows(list->who, ACCESS_LIST, uri);
+}
+
 struct tidings_str tidings_list_after(const struct tidings_list *list)
 {
     return list->after;

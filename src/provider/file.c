@@ -188,7 +188,7 @@ static int provider_file_open(struct tidings_provider *p, struct tidings_str con
         return rc;
     }
     struct file_look look;
-    rc = file_look(&f->root, "", &look);
+    rc = file_look(&f->root, "", &look, NULL);
     if (rc == -ENOSYS) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "serving files needs the system call openat2 (Linux 5.6 or later)");
@@ -224,15 +224,35 @@ static void provider_file_close(struct tidings_provider *p)
 
 /* ---- describing ------------------------------------------------------------------------------ */
 
+bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
+                       const struct buf *target, bool is_directory)
+{
+    struct buf uri;
+    if (target->len == 0) {
+        return true;
+    }
+    buf_init(&uri, f->root.prefix_len + FILE_MAX_ENCODED);
+    file_target_uri(&f->root, target, is_directory, &uri);
+    bool may = !uri.failed && judge->may(judge->request, buf_str(&uri));
+    buf_deinit(&uri);
+    return may;
+}
+
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_look *ret, struct tidings_error *err)
+                 struct file_look *ret, const struct file_judge *judge, struct tidings_error *err)
 {
     bool has_slash;
+    struct buf target;
     int rc = file_path_from_uri(&f->root, uri, path, &has_slash, err);
     if (rc < 0) {
         return rc;
     }
-    rc = file_look(&f->root, path->ptr, ret);
+    buf_init(&target, FILE_WHERE_SIZE + 1);
+    rc = file_look(&f->root, path->ptr, ret, &target);
+    if (rc == 0 && !file_judge_allows(f, judge, &target, file_kind(ret) == FILE_DIRECTORY)) {
+        rc = -ENOENT;
+    }
+    buf_deinit(&target);
     if (rc < 0) {
         return file_refuse(err, rc, uri);
     }
@@ -289,6 +309,11 @@ bool file_describe(const struct file_provider *f, struct tidings_str uri, struct
     return is_known;
 }
 
+static bool may_show(const void *stat, struct tidings_str uri)
+{
+    return tidings_stat_shows(stat, uri);
+}
+
 static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *stat,
                                struct tidings_str uri)
 {
@@ -301,7 +326,8 @@ static void provider_file_stat(struct tidings_provider *p, struct tidings_stat *
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&spelled, f->root.prefix_len + FILE_MAX_ENCODED);
     file_root_follow(&f->root);
-    int rc = file_resolve(f, uri, &path, &look, &err);
+    const struct file_judge judge = {may_show, stat};
+    int rc = file_resolve(f, uri, &path, &look, &judge, &err);
     if (rc == 0) {
         struct tidings_str name = buf_str(&path);
         const char *slash = memrchr(name.ptr, '/', name.len);

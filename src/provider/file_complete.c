@@ -71,11 +71,17 @@ static bool suggest(void *user, struct tidings_str name, struct tidings_str segm
     return job->rc > 0;
 }
 
+static bool may_show(const void *complete, struct tidings_str uri)
+{
+    return tidings_complete_shows(complete, uri);
+}
+
 static void run_pooled(void *memory)
 {
     struct complete_job *job = memory;
+    const struct file_judge judge = {may_show, job->complete};
     job->rc = 1;
-    int rc = file_each_name(job->f, buf_str(&job->path), suggest, job, NULL);
+    int rc = file_each_name(job->f, buf_str(&job->path), &judge, suggest, job, NULL);
     if (rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_BUSY) {
         job->rc = rc;
     } /* otherwise what is no directory, or cannot be read, has nothing to suggest */

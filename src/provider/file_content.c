@@ -159,10 +159,28 @@ int file_find_range(struct file_part *part, const struct tidings_range *range, i
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-int file_open_looked(const struct file_root *root, const char *path, struct tidings_str uri,
-                     struct file_look *look, struct tidings_error *err)
+static bool may_read(const void *read, struct tidings_str uri)
 {
-    int fd = file_open_beneath(root, root->fd, path, O_RDONLY);
+    return tidings_read_may(read, uri);
+}
+
+struct file_judge file_read_judge(const struct tidings_read *read)
+{
+    return (struct file_judge){may_read, read};
+}
+
+int file_open_looked(const struct file_provider *f, const char *path, struct tidings_str uri,
+                     struct file_look *look, const struct file_judge *judge,
+                     struct tidings_error *err)
+{
+    struct buf target;
+    buf_init(&target, FILE_WHERE_SIZE + 1);
+    int fd = file_open_beneath(&f->root, f->root.fd, path, O_RDONLY, &target);
+    if (fd >= 0 && !file_judge_allows(f, judge, &target, false)) {
+        close(fd);
+        fd = -ENOENT;
+    }
+    buf_deinit(&target);
     if (fd < 0) {
         return file_refuse(err, fd, uri);
     }

@@ -31,9 +31,13 @@ int64_t file_read_bytes(const struct file_part *part, char *bytes, struct tiding
                         struct tidings_error *err);
 
 /* Open the regular file at `path` the long way: look first, so that nothing else is ever opened. A
- * descriptor, or a negative code with a sentence about `uri`. */
-int file_open_looked(const struct file_root *root, const char *path, struct tidings_str uri,
-                     struct file_look *look, struct tidings_error *err);
+ * descriptor, or a negative code with a sentence about `uri`. What was opened is judged once more:
+ * a link may have been switched since the look. */
+int file_open_looked(const struct file_provider *f, const char *path, struct tidings_str uri,
+                     struct file_look *look, const struct file_judge *judge,
+                     struct tidings_error *err);
+/* May whoever reads read what a link leads to? */
+struct file_judge file_read_judge(const struct tidings_read *read);
 
 /* The last segment of a path. */
 struct tidings_str file_last_name(struct tidings_str path);

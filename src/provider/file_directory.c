@@ -76,9 +76,15 @@ static void directory_deinit(struct directory *d)
     buf_deinit(&d->children);
 }
 
+static bool may_show(const void *read, struct tidings_str uri)
+{
+    return tidings_read_shows(read, uri);
+}
+
 static int read_names(struct directory *d, struct tidings_error *err)
 {
-    int rc = file_each_name(d->f, d->path, add_name, d, err);
+    const struct file_judge judge = {may_show, d->read};
+    int rc = file_each_name(d->f, d->path, &judge, add_name, d, err);
     if (rc == 0 && d->text.failed) {
         rc = tidings_fail(err, d->text.failed, "too many names");
     }
@@ -116,7 +122,8 @@ static int give_subdirectory(struct directory *parent, struct tidings_str path,
 static int give_file(struct directory *d, struct tidings_str path, struct tidings_str uri,
                      struct file_look *look, struct tidings_error *err)
 {
-    int fd = file_open_looked(&d->f->root, path.ptr, uri, look, err);
+    struct file_judge judge = file_read_judge(d->read);
+    int fd = file_open_looked(d->f, path.ptr, uri, look, &judge, err);
     if (fd == TIDINGS_E_BUSY || fd == TIDINGS_E_NOMEM) {
         return fd;
     }
@@ -148,9 +155,11 @@ static int give_file(struct directory *d, struct tidings_str path, struct tiding
 static int give_child(struct directory *d, const char *record, struct tidings_error *err)
 {
     struct file_look look;
-    struct buf path, uri;
+    struct buf path, uri, target;
+    struct file_judge judge = file_read_judge(d->read);
     int rc = 0, looked = 0;
     buf_init(&path, FILE_MAX_PATH);
+    buf_init(&target, FILE_WHERE_SIZE + 1);
     buf_init(&uri, d->f->root.prefix_len + FILE_MAX_ENCODED);
     buf_puts(&path, d->path);
     if (path.len > 0) {
@@ -162,7 +171,8 @@ static int give_child(struct directory *d, const char *record, struct tidings_er
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     } else if (!path.failed && !uri.failed &&
                tidings_read_wants(d->read, buf_str(&uri), STR_EMPTY) &&
-               (looked = file_look(&d->f->root, path.ptr, &look)) == 0) {
+               (looked = file_look(&d->f->root, path.ptr, &look, &target)) == 0 &&
+               file_judge_allows(d->f, &judge, &target, record[0] == 'd')) {
         if (file_kind(&look) == FILE_DIRECTORY && record[0] == 'd') {
             rc = give_subdirectory(d, buf_str(&path), &look, err);
         } else if (file_kind(&look) == FILE_REGULAR && record[0] == 'f') {
@@ -172,6 +182,7 @@ static int give_child(struct directory *d, const char *record, struct tidings_er
     if (file_is_short(looked)) {
         rc = file_refuse(err, looked, buf_str(&uri));
     }
+    buf_deinit(&target);
     buf_deinit(&path);
     buf_deinit(&uri);
     return rc;

@@ -172,7 +172,7 @@ static bool is_fresh(struct file_watch *w, struct tidings_str path)
     struct file_look look;
     char *text = str_dup(path);
     bool fresh = false;
-    if (text && file_look(w->root, text, &look) == 0) {
+    if (text && file_look(w->root, text, &look, NULL) == 0) {
         int64_t changed_ms =
             (int64_t)look.st.st_ctim.tv_sec * 1000 + look.st.st_ctim.tv_nsec / 1000000;
         fresh = clock_wall_ms() - changed_ms < COARSE_MS;

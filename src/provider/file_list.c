@@ -13,269 +13,19 @@
  * to another thread costs as much as twenty rows. When the budget is spent before the page is full
  * the pool goes on behind the last row, the way the next page would, without one.
  */
-#include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
-#include "provider/file_path.h"
-#include "provider/file_provider.h"
+#include "provider/file_names.h"
 #include "uri/uri.h"
 
-#define MAX_NAMES 2000000u
-#define MAX_NAMES_BYTES (1u << 30)
 #define BUDGET 128u       /* names, where the request is */
 #define DIRECTORY_COST 4u /* opening a directory, in names */
-#define RECORDS_BYTES 16384u
-
-/* ---- the names of one directory -------------------------------------------------------------- */
-
-/* Offsets into the text; both strings are NUL-terminated there. `begin` is the first bytes of the
- * encoded name as a number, whose order mostly decides. */
-struct name {
-    uint64_t begin;
-    uint32_t raw;
-    uint32_t encoded;
-    uint16_t raw_len;
-    uint16_t encoded_len; /* with the '/' of a directory */
-    bool is_directory;
-    bool is_link;
-};
-
-struct names {
-    struct buf text;
-    struct name *heap; /* smallest encoded name first */
-    size_t count;
-    size_t cap;
-    size_t budget; /* how many more may be looked at */
-};
-
-static void names_init(struct names *n, size_t budget)
-{
-    *n = (struct names){.budget = budget};
-    buf_init(&n->text, MAX_NAMES_BYTES);
-}
-
-static void names_deinit(struct names *n)
-{
-    buf_deinit(&n->text);
-    mem_free(n->heap);
-}
-
-static struct tidings_str encoded_name(const struct names *n, const struct name *e)
-{
-    return tidings_strn(n->text.ptr + e->encoded, e->encoded_len);
-}
-
-static bool is_before(const struct names *n, size_t a, size_t b)
-{
-    const struct name *x = &n->heap[a], *y = &n->heap[b];
-    return x->begin != y->begin ? x->begin < y->begin
-                                : str_cmp(encoded_name(n, x), encoded_name(n, y)) < 0;
-}
-
-static void sift_down(struct names *n, size_t at)
-{
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= n->count) {
-            return;
-        }
-        if (child + 1 < n->count && is_before(n, child + 1, child)) {
-            child++;
-        }
-        if (!is_before(n, child, at)) {
-            return;
-        }
-        struct name swap = n->heap[at];
-        n->heap[at] = n->heap[child];
-        n->heap[child] = swap;
-        at = child;
-    }
-}
-
-static bool names_pop(struct names *n, struct name *ret)
-{
-    if (n->count == 0) {
-        return false;
-    }
-    *ret = n->heap[0];
-    n->heap[0] = n->heap[--n->count];
-    sift_down(n, 0);
-    return true;
-}
-
-/* A directory that holds the cursor's row is wanted although its own row was given before. */
-static bool is_wanted(struct tidings_str encoded, bool is_entered, struct tidings_str after)
-{
-    return str_cmp(encoded, after) > 0 || (is_entered && str_starts(after, encoded));
-}
-
-static uint64_t begin_of(struct tidings_str encoded)
-{
-    uint64_t begin = 0;
-    memcpy(&begin, encoded.ptr, encoded.len < sizeof begin ? encoded.len : sizeof begin);
-    return be64toh(begin);
-}
-
-/* Room for the names in this many bytes of records. */
-static int names_reserve(struct names *n, size_t records_bytes)
-{
-    const size_t smallest = 24; /* a name of up to four bytes */
-    size_t cap = n->count + records_bytes / smallest + 1;
-    if (cap > n->cap) {
-        cap = cap < n->cap * 2 ? n->cap * 2 : cap;
-        struct name *heap = mem_realloc(n->heap, cap * sizeof *heap);
-        if (!heap) {
-            return TIDINGS_E_NOMEM;
-        }
-        n->heap = heap;
-        n->cap = cap;
-    }
-    return buf_reserve(&n->text, records_bytes);
-}
-
-/* There is room (names_reserve). */
-static int names_add(struct names *n, struct tidings_str raw, const struct name *kind,
-                     struct tidings_str after)
-{
-    struct name e = *kind;
-    size_t mark = n->text.len;
-    if (n->count == MAX_NAMES || mark > UINT32_MAX / 2) {
-        return TIDINGS_E_LIMIT;
-    }
-    buf_put(&n->text, raw.ptr, raw.len + 1);
-    e.raw = (uint32_t)mark;
-    e.raw_len = (uint16_t)raw.len;
-    e.encoded = (uint32_t)n->text.len;
-    uri_encode_segment(&n->text, raw);
-    if (e.is_directory) {
-        buf_putc(&n->text, '/');
-    }
-    e.encoded_len = (uint16_t)(n->text.len - e.encoded);
-    buf_putc(&n->text, '\0');
-    if (n->text.failed) {
-        return n->text.failed;
-    }
-    if (!is_wanted(encoded_name(n, &e), e.is_directory && !e.is_link, after)) {
-        n->text.len = mark;
-        return 0;
-    }
-    e.begin = begin_of(encoded_name(n, &e));
-    n->heap[n->count++] = e;
-    return 0;
-}
-
-/* What getdents64(2) writes. */
-struct record {
-    uint64_t inode;
-    int64_t next;
-    uint16_t bytes; /* of this record */
-    uint8_t type;
-    char name[];
-};
-
-/* Is it something we serve (1), and what? Most file systems say without a stat. */
-static int classify(const struct file_root *root, int dir, const struct record *r, const char *path,
-                    struct name *ret)
-{
-    *ret = (struct name){0};
-    if (r->type == DT_REG || r->type == DT_DIR) {
-        ret->is_directory = r->type == DT_DIR;
-        return 1;
-    }
-    struct file_look look;
-    if (r->type != DT_LNK && r->type != DT_UNKNOWN) {
-        return 0;
-    }
-    int rc = file_look_in(root, dir, r->name, path, &look);
-    if (rc < 0) {
-        return file_is_short(rc) ? error_code_from_errno(-rc) : 0;
-    }
-    ret->is_directory = file_kind(&look) == FILE_DIRECTORY;
-    ret->is_link = look.is_link;
-    return file_kind(&look) != FILE_OTHER;
-}
-
-static bool is_dot(const char *name)
-{
-    return name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'));
-}
-
-/* Append a segment to a path or forget it again. */
-static void path_push(struct buf *path, struct tidings_str name)
-{
-    if (path->len > 0) {
-        buf_putc(path, '/');
-    }
-    buf_puts(path, name);
-}
-
-static void path_cut(struct buf *path, size_t len)
-{
-    path->failed = 0;
-    path->len = len;
-    if (path->ptr) {
-        path->ptr[len] = '\0';
-    }
-}
-
-/* One record of the directory `dir`, whose path is in `path`. */
-static int names_take(struct names *n, const struct file_root *root, int dir,
-                      const struct record *r, struct buf *path, struct tidings_str after)
-{
-    struct tidings_str raw = tidings_str(r->name);
-    struct name kind;
-    size_t mark = path->len;
-    int rc = 0;
-    path_push(path, raw);
-    if (!path->failed && !file_is_excluded(root, buf_str(path))) {
-        rc = classify(root, dir, r, path->ptr, &kind);
-    }
-    if (rc > 0) {
-        rc = names_add(n, raw, &kind, after);
-    }
-    path_cut(path, mark);
-    return rc;
-}
-
-/* Read the directory `dir`. What comes after `after` only. 1 when the budget does not suffice; the
- * names are then, as after a failure, not all there and in no order. */
-static int names_read(struct names *n, const struct file_root *root, int dir, struct buf *path,
-                      struct tidings_str after)
-{
-    union {
-        struct record first; /* for its alignment */
-        char bytes[RECORDS_BYTES];
-    } records;
-    long got;
-    int rc = 0;
-    while (rc == 0 && (got = syscall(SYS_getdents64, dir, records.bytes, sizeof records)) != 0) {
-        if (got < 0 && errno == ENOENT) {
-            break; /* it was removed since it was opened: nothing is in it */
-        }
-        rc = got < 0 ? error_code_from_errno(errno) : names_reserve(n, (size_t)got);
-        for (long at = 0; rc == 0 && at < got;) {
-            const struct record *r = (const struct record *)(const void *)(records.bytes + at);
-            at += r->bytes;
-            if (is_dot(r->name)) {
-                continue;
-            }
-            rc = n->budget == 0 ? 1 : names_take(n, root, dir, r, path, after);
-            n->budget -= n->budget > 0;
-        }
-    }
-    for (size_t i = n->count / 2; rc == 0 && i > 0; i--) {
-        sift_down(n, i - 1);
-    }
-    return rc;
-}
 
 /* ---- walking --------------------------------------------------------------------------------- */
 
@@ -285,27 +35,41 @@ struct walk {
     struct tidings_str after; /* the cursor */
     struct buf path;          /* of the current directory or entry */
     struct buf uri;
+    struct buf led;    /* where links led to the directory asked for, see file_open_beneath … */
+    struct buf target; /* … and to the entry */
     bool is_deep;
     bool is_full;
-    size_t budget;   /* see struct names */
+    size_t budget;   /* see struct file_names */
     struct buf rest; /* not empty: the budget is spent, what comes after this URI is missing */
     unsigned depth;
     struct tidings_error err;
 };
 
+static bool may_show(const void *list, struct tidings_str uri)
+{
+    return tidings_list_shows(list, uri);
+}
+
 /* Hand out the row of the entry that path and uri stand at. 1: go on, 0: not now (gone, or the page
  * is full), or a failure. */
-static int emit(struct walk *w, int dir, const struct names *n, const struct name *e)
+static int emit(struct walk *w, int dir, const struct file_names *n, const struct file_name *e)
 {
     struct file_look look;
     struct tidings_resource row;
     char etag[FILE_ETAG_SIZE];
     const char *raw = n->text.ptr + e->raw;
-    int looked = file_look_in(&w->f->root, dir, raw, w->path.ptr, &look);
+    int looked = file_look_in(&w->f->root, dir, w->path.ptr, &look, &w->target);
     if (file_is_short(looked)) {
         return file_refuse(&w->err, looked, buf_str(&w->uri));
     }
     if (looked < 0 || file_kind(&look) != (e->is_directory ? FILE_DIRECTORY : FILE_REGULAR)) {
+        return 0;
+    }
+    if (w->led.len > 0 && w->target.len == 0) {
+        file_target_below(&w->target, &w->led, tidings_strn(raw, e->raw_len));
+    }
+    const struct file_judge judge = {may_show, w->list};
+    if (!file_judge_allows(w->f, &judge, &w->target, e->is_directory)) {
         return 0;
     }
     file_describe(w->f, buf_str(&w->uri), tidings_strn(raw, e->raw_len), &look, etag, &row);
@@ -330,7 +94,7 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
         return walk_later(w, after);
     }
     w->budget -= DIRECTORY_COST;
-    int child = file_open_beneath(&w->f->root, dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    int child = file_open_beneath(&w->f->root, dir, raw, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, NULL);
     if (child < 0) { /* gone, or not for us: it has no rows */
         return file_is_short(child) ? file_refuse(&w->err, child, buf_str(&w->uri)) : 0;
     }
@@ -342,10 +106,10 @@ static int walk_into(struct walk *w, int dir, const char *raw, struct tidings_st
 }
 
 /* One entry of a directory and, in a deep walk, what is below it. */
-static int walk_entry(struct walk *w, int dir, const struct names *n, const struct name *e,
-                      struct tidings_str after)
+static int walk_entry(struct walk *w, int dir, const struct file_names *n,
+                      const struct file_name *e, struct tidings_str after)
 {
-    struct tidings_str encoded = encoded_name(n, e);
+    struct tidings_str encoded = file_name_encoded(n, e);
     bool is_given = str_cmp(encoded, after) <= 0;
     int rc = 1;
     if (!is_given) {
@@ -363,12 +127,12 @@ static int walk_entry(struct walk *w, int dir, const struct names *n, const stru
 /* `after` is relative to this directory's URI. */
 static int walk_directory(struct walk *w, int dir, struct tidings_str after)
 {
-    struct names names;
-    names_init(&names, w->budget);
-    int rc = names_read(&names, &w->f->root, dir, &w->path, after);
+    struct file_names names;
+    file_names_init(&names, w->budget);
+    int rc = file_names_read(&names, &w->f->root, dir, &w->path, after);
     w->budget = names.budget;
     if (rc > 0) {
-        names_deinit(&names);
+        file_names_deinit(&names);
         return walk_later(w, after);
     }
     if (rc < 0 && w->depth > 1 && rc != TIDINGS_E_NOMEM && rc != TIDINGS_E_LIMIT &&
@@ -380,19 +144,19 @@ static int walk_directory(struct walk *w, int dir, struct tidings_str after)
         tidings_fail(&w->err, rc, "listing '%.*s': %s", STR_ARG(buf_str(&w->uri)),
                      tidings_code_text(rc));
     }
-    struct name e;
-    while (rc == 0 && !w->is_full && w->rest.len == 0 && names_pop(&names, &e)) {
+    struct file_name e;
+    while (rc == 0 && !w->is_full && w->rest.len == 0 && file_names_pop(&names, &e)) {
         size_t path_mark = w->path.len;
         size_t uri_mark = w->uri.len;
-        path_push(&w->path, tidings_strn(names.text.ptr + e.raw, e.raw_len));
-        buf_puts(&w->uri, encoded_name(&names, &e));
+        file_path_push(&w->path, tidings_strn(names.text.ptr + e.raw, e.raw_len));
+        buf_puts(&w->uri, file_name_encoded(&names, &e));
         if (!w->path.failed && !w->uri.failed) { /* longer: nobody could name it */
             rc = walk_entry(w, dir, &names, &e, after);
         }
-        path_cut(&w->path, path_mark);
-        path_cut(&w->uri, uri_mark);
+        file_path_cut(&w->path, path_mark);
+        file_path_cut(&w->uri, uri_mark);
     }
-    names_deinit(&names);
+    file_names_deinit(&names);
     return rc;
 }
 
@@ -413,18 +177,35 @@ struct list_job {
     struct buf after;       /* owned */
 };
 
-/* Why `uri` did not open as a directory. */
+/* Why `uri` did not open as a directory, if it may be said. */
 static int refuse_directory(struct walk *w, int negative_errno, struct tidings_str uri)
 {
-    if (negative_errno != -ENOTDIR) {
+    struct file_look look;
+    const struct file_judge judge = {may_show, w->list};
+    if (file_is_short(negative_errno)) {
         return file_refuse(&w->err, negative_errno, uri);
     }
-    struct file_look look;
     buf_clear(&w->path);
-    int rc = file_resolve(w->f, uri, &w->path, &look, &w->err);
+    int rc = file_resolve(w->f, uri, &w->path, &look, &judge, &w->err);
+    if (rc == 0 && negative_errno != -ENOTDIR) {
+        rc = file_refuse(&w->err, negative_errno, uri);
+    }
     return rc < 0 ? rc
                   : tidings_fail(&w->err, TIDINGS_E_INVALID, "'%.*s' is a file and has no children",
                                  STR_ARG(uri));
+}
+
+/* Open the directory that is asked for. */
+static int open_top(struct walk *w)
+{
+    const struct file_judge judge = {may_show, w->list};
+    int dir =
+        file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY, &w->led);
+    if (dir >= 0 && !file_judge_allows(w->f, &judge, &w->led, true)) {
+        close(dir);
+        return -ENOENT;
+    }
+    return dir;
 }
 
 static int run_walk(struct walk *w, struct tidings_str uri)
@@ -438,7 +219,7 @@ static int run_walk(struct walk *w, struct tidings_str uri)
     if (rc < 0) {
         return rc;
     }
-    int dir = file_open_beneath(&w->f->root, w->f->root.fd, w->path.ptr, O_RDONLY | O_DIRECTORY);
+    int dir = open_top(w);
     if (w->is_deep && (dir == -ENOTDIR || dir == -ENOENT)) {
         return 0; /* there is no root now */
     }
@@ -465,10 +246,14 @@ static void run_list(struct list_job *job, size_t budget)
     w.after = job->after.len > 0 ? buf_str(&job->after) : tidings_list_after(job->list);
     buf_init(&w.path, FILE_MAX_PATH);
     buf_init(&w.uri, URI_MAX);
+    buf_init(&w.led, FILE_WHERE_SIZE + 1);
+    buf_init(&w.target, FILE_WHERE_SIZE + 256);
     buf_init(&w.rest, URI_MAX + w.after.len);
     int rc = run_walk(&w, job->uri);
     buf_deinit(&w.path);
     buf_deinit(&w.uri);
+    buf_deinit(&w.led);
+    buf_deinit(&w.target);
     buf_deinit(&job->after);
     if (rc == 0 && w.rest.len > 0) {
         job->after = w.rest;
@@ -516,33 +301,4 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
     struct list_job job = {.f = tidings_provider_state(p), .list = list, .uri = uri};
     file_root_follow(&job.f->root);
     run_list(&job, BUDGET);
-}
-
-int file_each_name(const struct file_provider *f, struct tidings_str path, file_name_fn fn,
-                   void *user, struct tidings_error *err)
-{
-    struct names names;
-    struct buf where;
-    names_init(&names, SIZE_MAX);
-    buf_init(&where, FILE_MAX_PATH);
-    buf_puts(&where, path);
-    int dir = where.failed
-                  ? where.failed
-                  : file_open_beneath(&f->root, f->root.fd, where.ptr, O_RDONLY | O_DIRECTORY);
-    int rc = dir < 0 ? error_errno(err, where.failed ? ENOMEM : -dir, "open directory")
-                     : names_read(&names, &f->root, dir, &where, STR_EMPTY);
-    if (dir >= 0 && rc < 0) {
-        tidings_fail(err, rc, "reading the directory: %s", tidings_code_text(rc));
-    }
-    struct name e;
-    bool more = true;
-    while (rc == 0 && more && names_pop(&names, &e)) {
-        more = fn(user, tidings_strn(names.text.ptr + e.raw, e.raw_len), encoded_name(&names, &e));
-    }
-    if (dir >= 0) {
-        close(dir);
-    }
-    buf_deinit(&where);
-    names_deinit(&names);
-    return rc;
 }

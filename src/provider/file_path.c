@@ -179,43 +179,69 @@ struct tidings_str file_where(int fd, char out[FILE_WHERE_SIZE])
     return tidings_strn(out, n > 0 && n < (ssize_t)FILE_WHERE_SIZE ? (size_t)n : 0);
 }
 
-/* Did links lead to what is excluded under its own name? What cannot be told counts as such. */
-static bool leads_to_excluded(const struct file_root *root, int fd)
+/* The path below the root of what `fd` is; false: that cannot be told. */
+static bool path_of(const struct file_root *root, int fd, char room[FILE_WHERE_SIZE],
+                    struct tidings_str *ret)
 {
-    char root_room[FILE_WHERE_SIZE], room[FILE_WHERE_SIZE];
+    char root_room[FILE_WHERE_SIZE];
     struct tidings_str top = file_where(root->fd, root_room), path = file_where(fd, room);
-    if (root->exclude_count == 0 && !root->excludes_git) {
-        return false;
-    }
     if (top.len == 0 || !str_starts(path, top) || str_ends(path, STR(" (deleted)"))) {
-        return true;
+        return false;
     }
     path = str_skip(path, top.len);
     if (path.len > 0 && path.ptr[0] == '/') {
         path = str_skip(path, 1);
     } else if (path.len > 0 && top.len > 1) {
-        return true; /* beside the root, not below it */
+        return false; /* beside the root, not below it */
     }
-    return file_is_excluded_below(root, path);
+    *ret = path;
+    return true;
 }
 
-int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags)
+/* Where links led, as a target. -ENOENT: to what is excluded under its own name, or nobody knows.
+ */
+static int led_to(const struct file_root *root, int fd, struct buf *target)
 {
+    char room[FILE_WHERE_SIZE];
+    struct tidings_str path;
+    if (!path_of(root, fd, room, &path) || file_is_excluded_below(root, path)) {
+        return -ENOENT;
+    }
+    if (target) {
+        buf_putc(target, '/');
+        buf_puts(target, path);
+    }
+    return target && target->failed ? -ENOMEM : 0;
+}
+
+int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags,
+                      struct buf *target)
+{
+    if (target) {
+        buf_clear(target);
+    }
     int fd = open_how(dir, path, flags, RESOLVE_NO_SYMLINKS);
     if (fd != -ELOOP) {
         return fd;
     }
     fd = open_how(dir, path, flags, 0);
-    if (fd >= 0 && leads_to_excluded(root, fd)) {
+    int rc = fd < 0 ? fd : led_to(root, fd, target);
+    if (rc < 0 && fd >= 0) {
         close(fd);
-        return -ENOENT;
     }
-    return fd;
+    return rc < 0 ? rc : fd;
 }
 
-static int stat_beneath(const struct file_root *root, const char *path, int flags, struct stat *ret)
+void file_target_uri(const struct file_root *root, const struct buf *target, bool is_directory,
+                     struct buf *out)
 {
-    int fd = file_open_beneath(root, root->fd, path, O_PATH | flags);
+    file_path_to_uri(root, str_skip(buf_str(target), 1), is_directory, out);
+}
+
+static int stat_beneath(const struct file_root *root, const char *path, int flags, struct stat *ret,
+                        struct buf *target)
+{
+    int fd = file_open_beneath(root, root->fd, path, O_PATH | flags, target);
     if (fd < 0) {
         return fd;
     }
@@ -224,21 +250,27 @@ static int stat_beneath(const struct file_root *root, const char *path, int flag
     return rc;
 }
 
-int file_look(const struct file_root *root, const char *path, struct file_look *ret)
+int file_look(const struct file_root *root, const char *path, struct file_look *ret,
+              struct buf *target)
 {
-    int rc = stat_beneath(root, path, O_NOFOLLOW, &ret->st);
+    int rc = stat_beneath(root, path, O_NOFOLLOW, &ret->st, target);
     ret->is_link = rc == 0 && S_ISLNK(ret->st.st_mode);
-    return ret->is_link ? stat_beneath(root, path, 0, &ret->st) : rc;
+    return ret->is_link ? stat_beneath(root, path, 0, &ret->st, target) : rc;
 }
 
-int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
-                 struct file_look *ret)
+int file_look_in(const struct file_root *root, int dir, const char *path, struct file_look *ret,
+                 struct buf *target)
 {
-    if (fstatat(dir, name, &ret->st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) {
+    const char *slash = strrchr(path, '/');
+    if (target) {
+        buf_clear(target);
+    }
+    if (fstatat(dir, slash ? slash + 1 : path, &ret->st, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) <
+        0) {
         return -errno;
     }
     ret->is_link = S_ISLNK(ret->st.st_mode);
-    return ret->is_link ? stat_beneath(root, path, 0, &ret->st) : 0;
+    return ret->is_link ? stat_beneath(root, path, 0, &ret->st, target) : 0;
 }
 
 int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret)
@@ -250,7 +282,7 @@ int file_open_regular(const struct file_root *root, const char *path, struct fil
         !S_ISREG(hint.st_mode)) {
         return -1;
     }
-    int fd = file_open_beneath(root, root->fd, path, O_RDONLY | O_NOFOLLOW);
+    int fd = file_open_beneath(root, root->fd, path, O_RDONLY | O_NOFOLLOW, NULL);
     if (fd < 0) {
         return -1;
     }

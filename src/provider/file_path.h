@@ -12,7 +12,8 @@
  * root's descriptor and refuses links that lead out, whatever happens to the tree meanwhile. What
  * is no regular file and no directory is looked at through O_PATH only and never opened.
  *
- * Exclusions hide names; a link with another name that points at something hidden still reads it.
+ * What a link leads to is judged by the name it has there, too: by exclusions here, by access rules
+ * in the core, which is told (see `target`).
  */
 #ifndef PROVIDER_FILE_PATH_H
 #define PROVIDER_FILE_PATH_H
@@ -86,14 +87,23 @@ bool file_is_excluded_below(const struct file_root *root, struct tidings_str pat
 
 /* Open `path` ("" is the directory itself) below `dir`, which is the root or below it. Links are
  * followed as far as they stay in there, and not to what is excluded under its own name: that is
- * not there (needs /proc). A descriptor, or a negative errno. */
-int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags);
+ * not there (needs /proc). A descriptor, or a negative errno.
+ *
+ * `target` becomes where links led, of what was really opened: a path below the root with a '/'
+ * before it, or nothing when there were none. NULL: whoever asks need not know. What may not be
+ * seen under the name it has there may not be seen under this one either. */
+int file_open_beneath(const struct file_root *root, int dir, const char *path, int flags,
+                      struct buf *target);
+/* Append the URI of a target. */
+void file_target_uri(const struct file_root *root, const struct buf *target, bool is_directory,
+                     struct buf *out);
 /* Look without opening. 0, or a negative errno: -EXDEV when a link leads out of the root. */
-int file_look(const struct file_root *root, const char *path, struct file_look *ret);
-/* The same for `name` in the open directory `dir`, whose path below the root is `path` as far as
- * the name; cheaper, as most names are no links. */
-int file_look_in(const struct file_root *root, int dir, const char *name, const char *path,
-                 struct file_look *ret);
+int file_look(const struct file_root *root, const char *path, struct file_look *ret,
+              struct buf *target);
+/* The same for the last name of `path`, in the open directory `dir`; cheaper, as most names are no
+ * links. `target` tells of that name only: `dir` itself may have been reached through links. */
+int file_look_in(const struct file_root *root, int dir, const char *path, struct file_look *ret,
+                 struct buf *target);
 /* Open the regular file at `path` for reading and look at it, with as few system calls as that
  * takes. -1 when the long way (file_look) is to be taken: to say what is wrong, because it is
  * something else or a link, or because it does not lie in the root itself. */

@@ -67,6 +67,35 @@ bool file_node_is_needed(const struct file_node *node)
     return has_scope_inside || (!(node->flags & FILE_NODE_LINK) && file_node_is_deep(node));
 }
 
+void file_node_target(const struct file_node *node, struct buf *out)
+{
+    const struct file_node *chain[FILE_MAX_DEPTH + 1];
+    size_t depth = 0;
+    while (node && !(node->flags & FILE_NODE_LINK)) {
+        if (depth == sizeof chain / sizeof chain[0]) {
+            out->failed = TIDINGS_E_LIMIT; /* deeper than anything is watched */
+            return;
+        }
+        chain[depth++] = node;
+        node = node->parent;
+    }
+    if (!node) {
+        return;
+    }
+    const struct file_place *p = file_place_of(node);
+    if (!p || !p->target) {
+        out->failed = TIDINGS_E_NOMEM; /* it was not to be had when the link was looked at */
+        return;
+    }
+    buf_puts(out, tidings_str(p->target));
+    while (depth > 0) {
+        if (out->len > 1) {
+            buf_putc(out, '/');
+        }
+        buf_puts(out, file_node_name(chain[--depth]));
+    }
+}
+
 bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node)
 {
     return (node && file_place_has_scope(file_place_of(node))) || file_node_is_deep(dir);
@@ -88,6 +117,26 @@ struct file_place *file_place_ensure(struct file_watch *w, struct file_node *nod
     p->wd = -1;
     node->extra = p;
     return p;
+}
+
+void file_place_free(struct file_place *p)
+{
+    if (p) {
+        mem_free(p->target);
+        mem_free(p);
+    }
+}
+
+void file_place_lead(struct file_watch *w, struct file_place *p, struct tidings_str target)
+{
+    if (p->target && str_eq(tidings_str(p->target), target)) {
+        return;
+    }
+    mem_free(p->target);
+    p->target = str_dup(target);
+    if (!p->target) {
+        file_owed_add(w, TIDINGS_E_NOMEM);
+    }
 }
 
 static struct tidings_str wd_key(const struct file_place *p)
@@ -147,7 +196,7 @@ void file_place_tidy(struct file_watch *w, struct file_node *node)
     }
     if (!file_place_has_scope(p) && p->wd < 0 && !p->is_polled) {
         node->extra = NULL;
-        mem_free(p);
+        file_place_free(p);
     }
 }
 

@@ -34,10 +34,20 @@ struct file_provider {
     bool is_open;
 };
 
+/* Asks whether whoever makes the request may see `uri`, too: what a link leads to. */
+struct file_judge {
+    bool (*may)(const void *request, struct tidings_str uri);
+    const void *request;
+};
+/* May it, where links led? */
+bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
+                       const struct buf *target, bool is_directory);
+
 /* What `uri` names: its path and what is there. Only regular files and directories get through, and
- * a URI with a trailing '/' only for a directory. */
+ * a URI with a trailing '/' only for a directory. What a link leads to and may not be seen is not
+ * there. */
 int file_resolve(const struct file_provider *f, struct tidings_str uri, struct buf *path,
-                 struct file_look *ret, struct tidings_error *err);
+                 struct file_look *ret, const struct file_judge *judge, struct tidings_error *err);
 
 /* Describe what is at `uri` (spelled as the kind demands). `name` is the last segment, raw. The row
  * borrows all three. False when the name says nothing about the type of a file, which then is
@@ -59,9 +69,11 @@ void provider_file_complete(struct tidings_provider *p, struct tidings_complete 
                             struct tidings_str uri_template);
 
 /* What is in a directory, in the order of the URIs: each name as it is and as a segment of a URI, a
- * directory's with its '/', until false is returned. */
+ * directory's with its '/', until false is returned. Without names that lead to what may not be
+ * seen. */
 typedef bool (*file_name_fn)(void *user, struct tidings_str name, struct tidings_str segment);
-int file_each_name(const struct file_provider *f, struct tidings_str path, file_name_fn fn,
-                   void *user, struct tidings_error *err);
+int file_each_name(const struct file_provider *f, struct tidings_str path,
+                   const struct file_judge *judge, file_name_fn fn, void *user,
+                   struct tidings_error *err);
 
 #endif

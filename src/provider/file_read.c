@@ -133,7 +133,8 @@ static void run_pooled(void *memory)
     struct tidings_error err = {0};
     mem_free(memory);
     if (!job.is_directory) {
-        job.fd = file_open_looked(&job.f->root, job.path.ptr, job.uri, &job.look, &err);
+        struct file_judge judge = file_read_judge(job.read);
+        job.fd = file_open_looked(job.f, job.path.ptr, job.uri, &job.look, &judge, &err);
     }
     if (job.is_directory || job.fd >= 0) {
         run(&job);
@@ -188,9 +189,10 @@ static int open_job(struct read_job *job, struct tidings_error *err)
         return rc;
     }
     buf_clear(&job->path);
-    rc = file_resolve(job->f, job->uri, &job->path, &job->look, err);
+    struct file_judge judge = file_read_judge(job->read);
+    rc = file_resolve(job->f, job->uri, &job->path, &job->look, &judge, err);
     if (rc == 0 && file_kind(&job->look) == FILE_REGULAR) {
-        job->fd = file_open_looked(&job->f->root, job->path.ptr, job->uri, &job->look, err);
+        job->fd = file_open_looked(job->f, job->path.ptr, job->uri, &job->look, &judge, err);
         rc = job->fd < 0 ? job->fd : 0;
     }
     return rc;

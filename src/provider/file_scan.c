@@ -35,21 +35,36 @@ void file_scan_path(const struct file_node *dir, struct tidings_str name, struct
     buf_puts(out, name);
 }
 
+/* The URI of what the node is when links are followed, if there are any. */
+static void put_target(struct file_watch *w, const struct file_node *node, struct buf *out)
+{
+    struct buf path;
+    buf_init(&path, FILE_WHERE_SIZE + FILE_MAX_PATH);
+    file_node_target(node, &path);
+    if (path.len > 0) {
+        file_target_uri(w->root, &path, (node->flags & FILE_NODE_DIRECTORY) != 0, out);
+    }
+    out->failed = out->failed ? out->failed : path.failed;
+    buf_deinit(&path);
+}
+
 /* `look` NULL: it is gone, or what it is now is not known. */
 static void announce(struct file_watch *w, const struct file_node *node,
                      enum tidings_change_kind kind, const struct file_look *look,
                      struct tidings_str from)
 {
-    struct buf path, uri, from_uri;
+    struct buf path, uri, from_uri, target;
     char etag[FILE_ETAG_SIZE];
     struct tidings_error err = {0};
     bool has_slash = (node->flags & FILE_NODE_DIRECTORY) != 0;
     buf_init(&path, FILE_MAX_PATH);
     buf_init(&uri, w->root->prefix_len + FILE_MAX_ENCODED);
     buf_init(&from_uri, w->root->prefix_len + FILE_MAX_ENCODED);
+    buf_init(&target, w->root->prefix_len + FILE_MAX_ENCODED);
     file_node_path(node, &path);
     file_path_to_uri(w->root, buf_str(&path), has_slash, &uri);
-    struct tidings_change change = {.uri = buf_str(&uri), .kind = kind};
+    put_target(w, node, &target);
+    struct tidings_change change = {.uri = buf_str(&uri), .kind = kind, .target = buf_str(&target)};
     if (look) {
         file_etag(&look->st, etag);
         change.etag = tidings_str(etag);
@@ -62,6 +77,7 @@ static void announce(struct file_watch *w, const struct file_node *node,
         change.from = buf_str(&from_uri);
     }
     int rc = path.failed ? path.failed : uri.failed ? uri.failed : from_uri.failed;
+    rc = rc < 0 ? rc : target.failed;
     if (rc == 0) {
         rc = tidings_provider_changed(w->provider, &change, &err);
     }
@@ -73,6 +89,7 @@ static void announce(struct file_watch *w, const struct file_node *node,
     buf_deinit(&path);
     buf_deinit(&uri);
     buf_deinit(&from_uri);
+    buf_deinit(&target);
 }
 
 void file_scan_announce_update(struct file_watch *w, struct file_node *node)
@@ -81,7 +98,7 @@ void file_scan_announce_update(struct file_watch *w, struct file_node *node)
     struct file_look look;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(node, &path);
-    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look);
+    int rc = path.failed ? -ENOMEM : file_look(w->root, path.ptr, &look, &w->led);
     if (!is_absence(rc)) {
         announce(w, node, TIDINGS_CHANGE_UPDATED, rc == 0 ? &look : NULL, STR_EMPTY);
     }
@@ -167,6 +184,7 @@ static struct file_node *remember(struct file_watch *w, struct file_node *dir,
     if (state->is_link) {
         struct file_place *p = file_place_ensure(w, node);
         if (p) {
+            file_place_lead(w, p, buf_str(&w->led));
             file_place_poll(w, p);
         }
     } else if (!state->is_directory) {
@@ -208,6 +226,15 @@ static void settle_names(struct file_watch *w, struct file_node *node, const str
     }
 }
 
+/* Is the known link one that led to something else than what was just looked at? */
+static bool leads_elsewhere(const struct file_watch *w, const struct file_node *node)
+{
+    const unsigned link = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_LINK;
+    const struct file_place *p = file_place_of(node);
+    return (node->flags & link) == link && p && p->target &&
+           !str_eq(tidings_str(p->target), buf_str(&w->led));
+}
+
 /* Compare what was found at a name (look NULL: nothing) with what was known; announce, remember,
  * enter. `origin`: the node it was moved from, if known. */
 static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
@@ -217,6 +244,9 @@ static enum file_verdict settle(struct file_watch *w, struct file_node *dir,
     struct file_state state = state_of(look);
     struct file_node *node = file_tree_find(&w->tree, dir, name);
     enum file_verdict verdict = file_tree_compare(dir, node, &state);
+    if (state.is_link && node && leads_elsewhere(w, node)) {
+        verdict = FILE_REPLACED; /* who may see the one may not be who may see the other */
+    }
     if (node && !state.is_present) {
         vanish(w, node);
         return verdict;
@@ -280,7 +310,7 @@ static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t 
         return;
     }
     struct tidings_str name = last_bytes(path, name_len);
-    int rc = file_look_in(w->root, fd, name.ptr, path->ptr, &look);
+    int rc = file_look_in(w->root, fd, path->ptr, &look, &w->led);
     if (rc < 0 && !is_absence(rc)) {
         file_owed_errno(w, -rc);
         return;
@@ -341,6 +371,17 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
     }
 }
 
+/* Did links lead to where they are known to? What is found there is told of under that name. */
+static bool is_where_known(const struct file_watch *w, const struct file_node *dir)
+{
+    struct buf known;
+    buf_init(&known, FILE_WHERE_SIZE + FILE_MAX_PATH);
+    file_node_target(dir, &known);
+    bool is_same = !known.failed && str_eq(buf_str(&known), buf_str(&w->led));
+    buf_deinit(&known);
+    return is_same;
+}
+
 /* Arm a directory, then look at its names. */
 static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
                   const struct file_node *origin)
@@ -357,7 +398,13 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
         return;
     }
     int follow = dir->flags & FILE_NODE_LINK ? 0 : O_NOFOLLOW;
-    int fd = file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow);
+    int fd =
+        file_open_beneath(w->root, w->root->fd, path.ptr, O_RDONLY | O_DIRECTORY | follow, &w->led);
+    if (fd >= 0 && !is_where_known(w, dir)) {
+        close(fd);
+        buf_deinit(&path);
+        return; /* a link on the way was switched: the next look at that finds out */
+    }
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -EAGAIN) {
         file_owed_errno(w, -fd); /* a watch it has stays */
     } else if (fd < 0) {
@@ -394,7 +441,7 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
     enum file_verdict verdict = FILE_SAME;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
     if (rc == 0 || is_absence(rc)) {
         name = last_bytes(&path, name.len);
         verdict = settle(w, dir, name, rc < 0 ? NULL : &look, from, NULL);
@@ -417,7 +464,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     struct file_look look;
     buf_init(&path, FILE_MAX_PATH);
     file_scan_path(dir, name, &path);
-    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look) : -ENOMEM;
+    int rc = is_whole(w, &path) ? file_look(w->root, path.ptr, &look, &w->led) : -ENOMEM;
     announce_gone(w, origin);
     if (rc == 0 || is_absence(rc)) {
         settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);

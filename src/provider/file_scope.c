@@ -188,7 +188,7 @@ static void free_places(struct file_node *node)
     for (struct file_node *child = node->children; child; child = child->next) {
         free_places(child);
     }
-    mem_free(node->extra);
+    file_place_free(node->extra);
     node->extra = NULL;
 }
 

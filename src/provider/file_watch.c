@@ -154,6 +154,7 @@ static void release(struct file_watch *w)
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
+    buf_deinit(&w->led);
     size_t position = 0;
     struct scope *s;
     while ((s = map_next(&w->scopes, &position))) {
@@ -207,6 +208,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     list_init(&w->cooling);
     list_init(&w->lingering);
     buf_init(&w->move.path, FILE_MAX_PATH);
+    buf_init(&w->led, FILE_WHERE_SIZE + 1);
     int rc = prepare(w, err);
     if (rc == 0) {
         rc = actor_start(&w->actor, "tidings-files", err);

@@ -30,6 +30,7 @@ struct file_place {
     struct file_node *node;
     struct list poll_link; /* in file_watch.polled, when is_polled */
     int wd;                /* -1: no kernel watch */
+    char *target;          /* of a link: where it led at the last look, see file_open_beneath */
     uint32_t below;        /* scopes further down */
     bool wants_file;       /* a scope: this name */
     bool wants_tree;       /* a scope: everything below */
@@ -64,6 +65,7 @@ struct file_watch {
     struct map by_wd;   /* place by its wd */
     struct list polled; /* places */
     struct loop_timer *poll_timer;
+    struct buf led;     /* where links led in the look just made */
     bool is_rescanning; /* enter directories that are armed already, too */
     bool has_warned;
     int inotify_errno; /* why there is no inotify */
@@ -124,6 +126,10 @@ bool file_node_is_needed(const struct file_node *node);
 /* Is this name of this directory our business? `node` may be NULL. */
 bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node);
 
+/* Where it is when the links on the way, and it itself, are followed, as far as was known at the
+ * last look: a target as of file_open_beneath, nothing when there are none. Errors stick. */
+void file_node_target(const struct file_node *node, struct buf *out);
+
 /* The node's place, made when there is none. NULL sets `failed`. */
 struct file_place *file_place_ensure(struct file_watch *w, struct file_node *node);
 /* Watch the directory open as `fd`, or have it polled. True when it was watched all along, so that
@@ -131,6 +137,9 @@ struct file_place *file_place_ensure(struct file_watch *w, struct file_node *nod
 bool file_place_arm(struct file_watch *w, struct file_place *p, int fd);
 void file_place_poll(struct file_watch *w, struct file_place *p);
 void file_place_unwatch(struct file_watch *w, struct file_place *p);
+/* It is a link that leads there. */
+void file_place_lead(struct file_watch *w, struct file_place *p, struct tidings_str target);
+void file_place_free(struct file_place *p);
 /* The kernel removed the watch itself. */
 void file_place_forget_wd(struct file_watch *w, struct file_place *p);
 /* Stop watching what no scope needs any more, and free the place when nothing is left of it. */

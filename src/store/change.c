@@ -128,8 +128,8 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
     size_t meta = text.len;
     write_metadata(&text, change, number, &lengths);
 
-    size_t extra =
-        text.len + change->uri.len + change->etag.len + change->origin.len + change->from.len;
+    size_t extra = text.len + change->uri.len + change->etag.len + change->origin.len +
+                   change->from.len + change->target.len;
     struct change *c = text.failed ? NULL : mem_zalloc(sizeof(*c) + extra);
     if (c) {
         char *at = (char *)(c + 1);
@@ -146,6 +146,7 @@ struct change *change_create(const struct tidings_change *change, uint64_t epoch
         c->etag = str_place(&at, change->etag);
         c->origin = str_place(&at, change->origin);
         c->from = str_place(&at, change->from);
+        c->target = str_place(&at, change->target);
         c->memory = sizeof(*c) + extra;
         c->refs = 1;
     }

@@ -36,7 +36,8 @@ struct change {
      * one), `from` the last of meta_json. */
     uint32_t meta_version_len, meta_from_len, metadata_version_len;
     struct tidings_str etag, origin;
-    struct tidings_str from; /* created by a move: its URI before; else empty */
+    struct tidings_str from;   /* created by a move: its URI before; else empty */
+    struct tidings_str target; /* what it leads to, of a link; else empty */
     /* private */
     size_t memory;
     unsigned refs;

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
+#include <string.h>
 
 #include "support/provider_host.h"
 
 /* Written before the answer, which is waited for. */
 static char explained[1024];
+
+static const char *hidden = NULL;
+
+void host_hide(const char *prefix)
+{
+    hidden = prefix;
+}
+
+static bool is_shown(struct tidings_str uri)
+{
+    size_t len = hidden ? strlen(hidden) : 0;
+    return !hidden || (uri.len > 0 && (uri.len < len || memcmp(uri.ptr, hidden, len) != 0));
+}
 
 static void explain(struct tidings_str object)
 {
@@ -20,29 +34,31 @@ void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
 bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri)
 {
     (void)read;
-    (void)uri;
-    return true;
+    return is_shown(uri);
 }
 
 bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
 {
     (void)read;
-    (void)uri;
-    return true;
+    return is_shown(uri);
 }
 
 bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
 {
     (void)stat;
-    (void)uri;
-    return true;
+    return is_shown(uri);
 }
 
 bool tidings_complete_shows(const struct tidings_complete *complete, struct tidings_str uri)
 {
     (void)complete;
-    (void)uri;
-    return true;
+    return is_shown(uri);
+}
+
+bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri)
+{
+    (void)list;
+    return is_shown(uri);
 }
 
 void tidings_read_final(struct tidings_read *read)

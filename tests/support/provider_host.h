@@ -63,6 +63,8 @@ struct host_answer *host_complete(struct host *h, const char *uri_template, cons
 /* The one other argument that completions know from now on; NULL: none. Borrowed. */
 void host_set_argument(const char *name, const char *value);
 void host_answer_free(struct host_answer *a);
+/* URIs that begin like this may not be seen by whoever asks; NULL: all may. Borrowed. */
+void host_hide(const char *prefix);
 /* What the last failure was explained with; "" when none was. */
 const char *host_explained(void);
 

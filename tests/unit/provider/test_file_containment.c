@@ -217,11 +217,86 @@ static void containment_replaced_while_it_is_read(void **state)
     assert_true(good > 0);
 }
 
+/* ---- what a link leads to is judged by the name it has there -------------------------------- */
+
+static void check_hidden(struct fixture *f, const char *uri)
+{
+    struct host_answer *answers[] = {host_read(f->host, uri), host_stat(f->host, uri),
+                                     host_children(f->host, uri, "", 10)};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        assert_int_equal(answers[i]->code, TIDINGS_E_NOTFOUND);
+        assert_int_equal(answers[i]->count, 0);
+        if (!strstr(answers[i]->error, "No such file or directory")) {
+            fail_msg("%s", answers[i]->error);
+        }
+        host_answer_free(answers[i]);
+    }
+}
+
+static bool holds(const struct host_answer *a, const char *text)
+{
+    bool found = false;
+    for (size_t i = 0; i < a->count; i++) {
+        found = found || (a->rows[i].uri && strstr(a->rows[i].uri, text)) ||
+                (a->rows[i].name && strstr(a->rows[i].name, text)) ||
+                (a->rows[i].bytes && strstr(a->rows[i].bytes, text));
+    }
+    return found;
+}
+
+static void links_do_not_lead_to_what_may_not_be_seen(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "public");
+    make_dir(f, "private");
+    put(f, "public/open", "open");
+    put(f, "private/secret", "secret");
+    assert_int_equal(mkfifo(at(f, "private/fifo"), 0644), 0);
+    assert_int_equal(symlink("../private/secret", at(f, "public/link")), 0);
+    assert_int_equal(symlink("link", at(f, "public/link2")), 0);
+    assert_int_equal(symlink("../private/fifo", at(f, "public/linkfifo")), 0);
+    assert_int_equal(symlink("../private", at(f, "public/linkdir")), 0);
+    assert_int_equal(symlink("open", at(f, "public/fine")), 0);
+    serve(f, "");
+    check_read(f, MOUNT "public/link", "secret");
+    host_hide(MOUNT "private/");
+    static const char *const hidden[] = {
+        MOUNT "public/link",
+        MOUNT "public/link2",
+        MOUNT "public/linkfifo",
+        MOUNT "public/linkdir",
+        MOUNT "public/linkdir/",
+        MOUNT "public/linkdir/secret",
+        MOUNT "public/linkdir/secret/",
+    };
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+        check_hidden(f, hidden[i]);
+    }
+    check_read(f, MOUNT "public/fine", "open");
+    struct host_answer *answers[] = {
+        host_list(f->host, "", 100),
+        host_children(f->host, MOUNT "public/", "", 100),
+        host_read(f->host, MOUNT "public/"),
+        host_complete(f->host, MOUNT "{+path}", "path", "public/", 100),
+        host_complete(f->host, MOUNT "{+path}", "path", "public/linkdir/", 100),
+    };
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        assert_int_equal(answers[i]->code, 0);
+        assert_false(holds(answers[i], "link"));
+        assert_false(holds(answers[i], i == 0 ? "public/secret" : "secret"));
+        assert_true(i == 4 || holds(answers[i], "fine"));
+        host_answer_free(answers[i]);
+    }
+    host_hide(NULL);
+    check_read(f, MOUNT "public/linkdir/secret", "secret");
+}
+
 int main(void)
 {
 #define CONTAINMENT_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         CONTAINMENT_TEST(containment_prefix_confusion),
+        CONTAINMENT_TEST(links_do_not_lead_to_what_may_not_be_seen),
         CONTAINMENT_TEST(containment_encoded_dot_dot),
         CONTAINMENT_TEST(containment_symlink_escape_by_file_and_directory),
         CONTAINMENT_TEST(containment_absolute_symlink_inside_the_root_is_refused),
