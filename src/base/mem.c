@@ -8,6 +8,7 @@
  */
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,3 +81,38 @@ void mem_free_secret(void *p, size_t size)
         table.release(p);
     }
 }
+
+#ifdef __GLIBC__
+#define KEPT (8 * 1024 * 1024)
+#define KEPT_AFTER_TRIM (128 * 1024)
+#define CONSOLIDATED (96 * 1024) /* freeing so much makes libc look at the end of its memory */
+
+static bool is_bounded;
+
+void mem_bound_kept(void)
+{
+    is_bounded = mallopt(M_MMAP_THRESHOLD, KEPT) == 1 && mallopt(M_TRIM_THRESHOLD, KEPT) == 1;
+}
+
+/* malloc_trim leaves alone the end of every thread's memory but the first's. */
+void mem_trim(void)
+{
+    if (table.alloc != malloc) {
+        return;
+    }
+    if (is_bounded) {
+        mallopt(M_TRIM_THRESHOLD, KEPT_AFTER_TRIM);
+        mem_free(mem_alloc(CONSOLIDATED));
+        mallopt(M_TRIM_THRESHOLD, KEPT);
+    }
+    (void)malloc_trim(0);
+}
+#else
+void mem_bound_kept(void)
+{
+}
+
+void mem_trim(void)
+{
+}
+#endif

@@ -16,6 +16,14 @@ void *mem_realloc(void *p, size_t size);
 void mem_free(void *p); /* NULL is fine */
 /* The same for what held a secret: its `size` bytes are wiped first. */
 void mem_free_secret(void *p, size_t size);
+/* What this thread has freed goes back to the system, and what others have as far as it is whole
+ * pages inside: libc keeps it otherwise. Takes some milliseconds for 100 MB in small pieces.
+ * Nothing with an allocator of the host's. */
+void mem_trim(void);
+/* For a program of our own, once, before threads: what libc keeps of freed memory is bounded (8 MiB
+ * for each thread), and mem_trim may have all of it. libc would learn to keep more with every large
+ * block that is freed. */
+void mem_bound_kept(void);
 
 /* The same two for providers; <tidings/provider.h> declares them for the public. */
 TIDINGS_API void *tidings_alloc(size_t bytes);

@@ -114,6 +114,7 @@ static void deliver(struct call *call, int status)
     if (sink) {
         end_stream(sink, buf_str(&text));
     } else {
+        core_trim_later(channel->core, text.len);
         channel->ops->answer(channel, status, &headers, &text);
     }
     buf_deinit(&text);

@@ -75,6 +75,20 @@ static void on_tick(struct loop_timer *timer, void *user)
     core_expire_principals(user);
 }
 
+static void on_trim(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    (void)user;
+    mem_trim();
+}
+
+void core_trim_later(struct core *core, size_t bytes)
+{
+    if (bytes >= CORE_TRIM_BYTES && !loop_timer_is_running(core->trim)) {
+        loop_timer_start(core->trim, CORE_TRIM_MS, 0);
+    }
+}
+
 /* A regex took too long too often. */
 static void on_suspended(void *user, struct match_node *node)
 {
@@ -121,11 +135,12 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     loop_hook_add(loop, &core->flush_hook, flush_dirty, core);
     core->mailbox = mailbox_create(loop, core, err);
     core->tick = loop_timer_open(loop, on_tick, core);
+    core->trim = loop_timer_open(loop, on_trim, core);
     core->list_timer = loop_timer_open(loop, lists_on_period, core);
     core->bookmark_timer = loop_timer_open(loop, bookmarks_on_period, core);
     bool has_handlings = handlings_open(core);
     bool has_marks = !hub_is_durable(hub) || cursor_marks_init(&core->marks, hub_first(hub));
-    if (!core->mailbox || !core->tick || !core->window_timer || !core->list_timer ||
+    if (!core->mailbox || !core->tick || !core->trim || !core->window_timer || !core->list_timer ||
         !core->bookmark_timer || !has_handlings || !has_marks || hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -247,6 +262,7 @@ void core_deinit(struct core *core)
     loop_hook_remove(&core->flush_hook);
     sendq_batch_deinit(&core->batch);
     loop_timer_close(core->tick);
+    loop_timer_close(core->trim);
     loop_timer_close(core->list_timer);
     loop_timer_close(core->bookmark_timer);
     loop_timer_close(core->window_timer);

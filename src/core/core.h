@@ -99,6 +99,7 @@ struct core {
     struct loop_hook flush_hook;
     struct loop_timer *tick;
     struct loop_timer *bookmark_timer;
+    struct loop_timer *trim;       /* runs when much was let go: core_trim_later */
     struct loop_timer *list_timer; /* of classes that are owed a list_changed */
     struct handlings handlings;    /* tools and prompts the application is working on */
     struct list asked;             /* calls that wait for a provider, longest first */
@@ -125,6 +126,12 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
 bool core_settle(struct core *core, uint64_t timeout_ms);
 /* Ends all sessions and peers. Channels must be gone. */
 void core_deinit(struct core *core);
+
+/* So many bytes were handled, and will be free in a moment. When they are many (a message of some
+ * MiB becomes a tree of a hundred), memory is given back to the system a second later. */
+#define CORE_TRIM_BYTES (256u * 1024u)
+#define CORE_TRIM_MS 1000u
+void core_trim_later(struct core *core, size_t bytes);
 
 /* Replace the snapshot (takes the reference). */
 void core_set_catalog(struct core *core, struct catalog *catalog);

@@ -426,6 +426,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
 {
     struct json *root = NULL;
     struct tidings_error err;
+    core_trim_later(channel->core, text.len);
     if (principal_renew(channel->core, &channel->who) < 0) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;

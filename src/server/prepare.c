@@ -214,6 +214,9 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (rc < 0) {
         return rc;
     }
+    if (s->is_program) {
+        mem_bound_kept();
+    }
     bool listens = doors_have(s, DOOR_HTTP) || doors_have(s, DOOR_LINES);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;

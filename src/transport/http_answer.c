@@ -102,6 +102,7 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     if (conn->is_head) {
         buf_clear(text);
     }
+    core_trim_later(conn->hw->core, text->len);
     if (text->len > SENDQ_SHARE) {
         size_t len = 0;
         char *memory = buf_detach(text, &len);

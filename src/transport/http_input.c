@@ -13,6 +13,9 @@ void conn_book_input(struct http_conn *conn)
     } else if (!conn->gone && conn->r) {
         held = conn->r->in.cap;
     }
+    if (held < conn->booked) {
+        core_trim_later(conn->hw->core, conn->booked - held);
+    }
     input_book(conn->hw->core->book, &conn->booked, held);
 }
 

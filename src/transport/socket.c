@@ -96,6 +96,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
+    core_trim_later(sw->core, conn->booked);
     input_book(sw->core->book, &conn->booked, 0);
     close(conn->fd);
     receiver_left(&sw->receiver);
