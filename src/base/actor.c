@@ -24,6 +24,7 @@ int actor_init(struct actor *a, void *owner, struct tidings_error *err)
 static void *run(void *user)
 {
     struct actor *a = user;
+    (void)pthread_setname_np(pthread_self(), a->name); /* that of another would need a file */
     loop_run(a->loop);
     return NULL;
 }
@@ -33,13 +34,13 @@ int actor_start(struct actor *a, const char *name, struct tidings_error *err)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    a->name = name;
     int errnum = pthread_create(&a->thread, NULL, run, a);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (errnum) {
         return error_errno(err, errnum, "start the thread '%s'", name);
     }
     a->running = true;
-    (void)pthread_setname_np(a->thread, name);
     return 0;
 }
 

@@ -20,12 +20,13 @@ struct actor {
     struct loop *loop;
     struct mailbox *mailbox;
     pthread_t thread;
+    const char *name;
     bool running;
 };
 
 /* `owner` is what letters are delivered to. After a failure actor_deinit is fine and not needed. */
 int actor_init(struct actor *a, void *owner, struct tidings_error *err);
-/* `name` as tools show it: at most 15 bytes. */
+/* `name` as tools show it: at most 15 bytes, borrowed for as long as the thread runs. */
 int actor_start(struct actor *a, const char *name, struct tidings_error *err);
 /* Letters sent before this are delivered first. Not running: fine. */
 void actor_stop(struct actor *a);

@@ -54,6 +54,8 @@ struct sendq_batch {
     struct sendq_ring *ring; /* NULL until needed */
 };
 void sendq_batch_init(struct sendq_batch *batch);
+/* Make the ring now instead of when it is first used; without one writes are plain. */
+void sendq_batch_open_ring(struct sendq_batch *batch);
 /* What it keeps for its queues. They may be deinitialised afterwards, as long as its own memory is
  * there. */
 void sendq_batch_deinit(struct sendq_batch *batch);

@@ -112,6 +112,13 @@ static bool ring_open(struct sendq_batch *batch)
     return true;
 }
 
+void sendq_batch_open_ring(struct sendq_batch *batch)
+{
+    if (batch->is_uring_wanted) {
+        (void)ring_open(batch);
+    }
+}
+
 /* The ring is of no use any more. Another one may be, next time. */
 static void ring_refused(struct sendq_batch *batch)
 {

@@ -16,12 +16,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/str.h"
 
 #define LOWEST_OURS 16 /* our ends lie above what the child arranges */
@@ -212,6 +214,12 @@ int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_e
     return 0;
 }
 
+void spawn_adopt(struct spawn *s, pid_t pid, int socket, const int fds[2])
+{
+    *s = (struct spawn){
+        .pid = pid, .pidfd = socket, .out = fds[0], .err = fds[1], .is_helpers = true};
+}
+
 void spawn_close_input(struct spawn *s)
 {
     if (s->in > 0) {
@@ -222,7 +230,9 @@ void spawn_close_input(struct spawn *s)
 
 static void send_signal(const struct spawn *s, int number)
 {
-    if (s->pid > 0) {
+    if (s->pid > 0 && s->is_helpers) {
+        (void)send(s->pidfd, &number, sizeof(number), MSG_NOSIGNAL | MSG_DONTWAIT);
+    } else if (s->pid > 0) {
         (void)kill(-s->pid, number);
     }
 }
@@ -237,8 +247,26 @@ void spawn_kill(const struct spawn *s)
     send_signal(s, SIGKILL);
 }
 
+/* The helper has reaped it, or has gone itself. */
+static bool reap_by_helper(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
+{
+    struct helper_ending ending;
+    ssize_t n = recv(s->pidfd, &ending, sizeof(ending), MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return false;
+    }
+    bool is_known = n == (ssize_t)sizeof(ending);
+    *ret_how = is_known ? (enum spawn_ending)ending.how : SPAWN_UNKNOWN;
+    *ret_value = is_known ? ending.value : 0;
+    s->pid = 0;
+    return true;
+}
+
 bool spawn_reap(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
 {
+    if (s->is_helpers) {
+        return reap_by_helper(s, ret_how, ret_value);
+    }
     siginfo_t info = {0};
     int rc;
     do {

@@ -23,11 +23,12 @@
 #include <tidings/types.h>
 
 struct spawn {
-    pid_t pid; /* 0: none */
-    int pidfd; /* readable once it has ended */
-    int out;   /* its standard output, non-blocking */
-    int err;   /* its standard error, non-blocking; 0: it is ours */
-    int in;    /* its standard input, non-blocking; 0: it has none */
+    pid_t pid;       /* 0: none */
+    int pidfd;       /* readable once it has ended; of a helper's child the socket that says how */
+    int out;         /* its standard output, non-blocking */
+    int err;         /* its standard error, non-blocking; 0: it is ours */
+    int in;          /* its standard input, non-blocking; 0: it has none */
+    bool is_helpers; /* a child of base/helper, which signals and reaps it for us */
 };
 
 struct spawn_options {
@@ -48,6 +49,8 @@ enum spawn_ending {
 /* Start it; `s` need not be initialised, and after a failure (no such program, not executable, no
  * more processes) nothing is left. Waits until the program is being executed, which is soon. */
 int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err);
+/* Of what the helper started for us: its standard output and standard error. Takes all of them. */
+void spawn_adopt(struct spawn *s, pid_t pid, int socket, const int fds[2]);
 /* It sees the end of its input. */
 void spawn_close_input(struct spawn *s);
 /* SIGTERM to the whole group, under the same condition as spawn_kill. */

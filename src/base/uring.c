@@ -68,17 +68,40 @@ static int load(struct uring *u, struct tidings_error *err)
     return 0;
 }
 
+/* The ring is for sending and for nothing else, whoever has it: what it does passes by lists of
+ * system calls. It was made disabled; older kernels (before 5.10) do not know that. */
+static int restrict_ring(int fd)
+{
+    struct io_uring_restriction only[] = {
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_SEND},
+        {.opcode = IORING_RESTRICTION_SQE_OP, .sqe_op = IORING_OP_SENDMSG},
+        {.opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED, .sqe_flags = 0},
+    };
+    long rc = syscall(SYS_io_uring_register, fd, IORING_REGISTER_RESTRICTIONS, only,
+                      sizeof only / sizeof only[0]);
+    rc = rc < 0 ? rc : syscall(SYS_io_uring_register, fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+    return rc < 0 ? -errno : 0;
+}
+
 static int open_ring(struct uring *u, struct tidings_error *err)
 {
     /* The first for Linux 5.19 and up: go on after a send that fails, and no interrupts to announce
-     * completions. The second for what is older. Not SINGLE_ISSUER: it gains nothing that can be
+     * completions. The others for what is older. Not SINGLE_ISSUER: it gains nothing that can be
      * measured, and a host that steps its loop from changing threads would lose the ring. */
-    static const unsigned flags[] = {IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN, 0};
+    static const unsigned flags[] = {IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN |
+                                         IORING_SETUP_R_DISABLED,
+                                     IORING_SETUP_R_DISABLED, 0};
     struct io_uring_params params;
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0] && rc == -EINVAL; i++) {
         params = (struct io_uring_params){.flags = flags[i]};
         rc = u->init(u->max_sends, &u->ring, &params);
+        if (rc == 0 && flags[i] != 0) {
+            rc = restrict_ring(u->ring.ring_fd);
+            if (rc < 0) {
+                u->exit(&u->ring);
+            }
+        }
     }
     if (rc < 0) {
         return error_errno(err, -rc, "io_uring");

@@ -11,8 +11,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -119,11 +121,45 @@ static void a_failed_allocation_is_an_error_and_leaks_nothing(void **state)
     fail_alloc_end();
 }
 
+/* The descriptor of the ring: nobody else says it. */
+static int find_ring(void)
+{
+    for (int fd = 3; fd < 256; fd++) {
+        char path[32], to[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, to, sizeof to - 1) > 0 && strcmp(to, "anon_inode:[io_uring]") == 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+/* A ring does what no list of system calls sees. Registering shows it: what is not allowed is
+ * refused, and nothing more can be allowed. */
+static void a_ring_is_restricted_for_good(void **state)
+{
+    (void)state;
+    char probe[4096] = "";
+    struct {
+        uint16_t kind;
+        uint8_t operation, room[13];
+    } more = {.kind = 1 /* operations of entries */, .operation = 18 /* open */};
+    struct uring *u = open_ring();
+    int fd = find_ring();
+    assert_true(fd >= 0);
+    assert_int_equal(syscall(SYS_io_uring_register, fd, 8 /* probe */, probe, 0), -1);
+    assert_int_equal(errno, EACCES);
+    assert_int_equal(syscall(SYS_io_uring_register, fd, 11 /* restrict */, &more, 1), -1);
+    assert_int_not_equal(errno, EFAULT);
+    uring_destroy(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_socket_is_an_answer_and_not_a_wait),
         cmocka_unit_test(a_ring_is_full_again_and_again),
+        cmocka_unit_test(a_ring_is_restricted_for_good),
         cmocka_unit_test(a_failed_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

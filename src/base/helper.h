@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A small process beside this one, forked before it confines itself, that keeps the rights this one
+ * gives up and uses them for what was settled at that time, and for nothing else:
+ *
+ *     open a file of the configuration     it may have been replaced since, by one that no rule
+ * knows open what lies below a served root   likewise: directories that are removed and made again
+ *     run a command of the configuration
+ *
+ * So whoever takes this process over can have those files and those commands, as before, but can
+ * name no others. The process has one such helper at most, or none: then nothing here does anything
+ * (helper_is_there), and callers open and run by themselves.
+ *
+ * Any thread may ask; each question carries the socket that its answer comes on, so none waits for
+ * another's. The helper answers one after the other, at once (it opens, it does not read). It ends
+ * when this process does, and ends all commands that are still running first.
+ */
+#ifndef BASE_HELPER_H
+#define BASE_HELPER_H
+
+#include <tidings/types.h>
+
+struct spawn;
+
+struct helper_command {
+    const char *name; /* by which it is asked for */
+    char *const *argv, *const *env;
+    const char *path;      /* the PATH in which argv[0] is looked for */
+    const char *directory; /* NULL: that of this process */
+};
+
+struct helper_root {
+    const char *path;
+    unsigned owner; /* the user whose directory it is: what belongs to others is not it */
+};
+
+/* All of it is borrowed for the call; the helper has a copy, as it has of everything. */
+struct helper_plan {
+    const char *const *files; /* to be opened for reading */
+    size_t file_count;
+    const struct helper_root *roots; /* below which anything may be opened for reading */
+    size_t root_count;
+    const struct helper_command *commands;
+    size_t command_count;
+};
+
+/* Fork it. Before this process has other threads; once. */
+int helper_start(const struct helper_plan *plan, struct tidings_error *err);
+bool helper_is_there(void);
+/* A descriptor, or a negative errno; -EPERM: not in the plan. */
+int helper_open(const char *path);
+/* The same of `path`, which leads nowhere else (and, with `resolve`, as openat2 has it), below the
+ * directory `root`; -ESTALE: it is not the one that is open as `root_fd` any more. O_RDONLY, with
+ * O_DIRECTORY or O_NOFOLLOW. */
+int helper_open_below(const char *root, int root_fd, const char *path, int flags, uint64_t resolve);
+/* Start that command; then `s` is as after spawn_start. */
+int helper_run(const char *name, struct spawn *s, struct tidings_error *err);
+
+/* ---- for base/spawn.c ------------------------------------------------------------------------ */
+
+/* What is sent on the socket of a command. */
+struct helper_ending {
+    int how; /* enum spawn_ending */
+    int value;
+};
+
+#endif

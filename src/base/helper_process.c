@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The helper itself. Whoever asks is not trusted: a name that is not in the plan is refused, what
+ * lies below a root is found by the kernel (openat2, RESOLVE_BENEATH), and nothing is opened for
+ * writing.
+ *
+ * It has two kinds of descriptors besides the one it is asked on: for each command that runs, the
+ * socket its answer went to, and the pidfd. A signal number on the socket goes to the process
+ * group; when whoever asked closes it, the group is killed. The end of the command kills what is
+ * left of the group, which has its number until the command is reaped, and then says how it ended.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/helper_private.h"
+#include "base/spawn.h"
+
+#define SOCKET 3
+#define RUNS_MAX 256u /* commands at a time; more are refused */
+#define FLAGS_MAX (O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+
+struct run {
+    struct spawn child;
+    int socket;
+};
+
+struct helper {
+    const struct helper_plan *plan;
+    struct run runs[RUNS_MAX];
+    size_t count;
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int refuse(int errnum)
+{
+    errno = errnum;
+    return -1;
+}
+
+static int open_file(const struct helper_plan *plan, const struct helper_question *q)
+{
+    for (size_t i = 0; i < plan->file_count; i++) {
+        if (strcmp(plan->files[i], q->name) == 0) {
+            return open(q->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        }
+    }
+    return refuse(EPERM);
+}
+
+/* The root that is meant, if its path still leads there, and to somebody's who had it before. */
+static int open_root(const struct helper_plan *plan, const struct helper_question *q)
+{
+    size_t i = 0;
+    struct stat st;
+    while (i < plan->root_count && strcmp(plan->roots[i].path, q->name) != 0) {
+        i++;
+    }
+    if (i == plan->root_count) {
+        return refuse(EPERM);
+    }
+    int fd = open(q->name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    if (fstat(fd, &st) == 0 && st.st_dev == q->device && st.st_ino == q->inode &&
+        st.st_uid == plan->roots[i].owner) {
+        return fd;
+    }
+    close(fd);
+    return refuse(ESTALE);
+}
+
+static int open_below(const struct helper_plan *plan, const struct helper_question *q)
+{
+    struct open_how how = {
+        .flags = (uint64_t)(O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | q->flags),
+        .resolve = q->resolve | RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+    };
+    int root = (q->flags & ~FLAGS_MAX) == 0 ? open_root(plan, q) : refuse(EPERM);
+    if (root < 0) {
+        return -1;
+    }
+    int fd = (int)syscall(SYS_openat2, root, q->path[0] ? q->path : ".", &how, sizeof how);
+    int errnum = errno;
+    close(root);
+    errno = errnum;
+    return fd;
+}
+
+static void answer_open(int socket, int fd)
+{
+    struct helper_answer a = {.errnum = fd < 0 ? errno : 0};
+    (void)helper_send(socket, &a, sizeof a, &fd, fd >= 0);
+    if (fd >= 0) {
+        close(fd);
+    }
+    close(socket);
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static int start(const struct helper_plan *plan, const char *name, struct spawn *s,
+                 struct tidings_error *err)
+{
+    char program[PATH_MAX];
+    for (size_t i = 0; i < plan->command_count; i++) {
+        const struct helper_command *c = &plan->commands[i];
+        if (strcmp(c->name, name) != 0) {
+            continue;
+        }
+        int rc = spawn_find(c->argv[0], c->path, program, sizeof program, err);
+        struct spawn_options o = {
+            .path = program, .argv = c->argv, .env = c->env, .directory = c->directory};
+        return rc < 0 ? rc : spawn_start(s, &o, err);
+    }
+    return tidings_fail(err, TIDINGS_E_DENIED,
+                        "'%.100s' was no command when the server confined itself", name);
+}
+
+static void answer_run(struct helper *h, int socket, const char *name)
+{
+    struct helper_answer a = {0};
+    struct run *run = &h->runs[h->count];
+    int rc = h->count < RUNS_MAX
+                 ? start(h->plan, name, &run->child, &a.err)
+                 : tidings_fail(&a.err, TIDINGS_E_LIMIT, "%u commands run already", RUNS_MAX);
+    a.err.code = rc;
+    if (rc < 0) {
+        (void)helper_send(socket, &a, sizeof a, NULL, 0);
+        close(socket);
+        return;
+    }
+    int fds[] = {run->child.out, run->child.err};
+    a.pid = run->child.pid;
+    run->socket = socket;
+    h->count++;
+    (void)helper_send(socket, &a, sizeof a, fds, 2); /* if it has gone, the socket says so */
+    close(run->child.out);
+    close(run->child.err);
+    run->child.out = run->child.err = 0;
+}
+
+static void drop_run(struct helper *h, size_t i)
+{
+    spawn_deinit(&h->runs[i].child); /* kills what there is, and waits for its end */
+    if (h->runs[i].socket >= 0) {
+        close(h->runs[i].socket);
+    }
+    h->runs[i] = h->runs[--h->count];
+}
+
+/* What was asked of a run. False: nothing any more. */
+static bool obey(struct run *run)
+{
+    int number = 0;
+    ssize_t n = recv(run->socket, &number, sizeof number, MSG_DONTWAIT);
+    if (n == (ssize_t)sizeof number && number == SIGTERM) {
+        spawn_terminate(&run->child);
+    } else if (n == (ssize_t)sizeof number && number == SIGKILL) {
+        spawn_kill(&run->child);
+    }
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* True: it has ended, and that was told. */
+static bool has_ended(struct run *run)
+{
+    enum spawn_ending how;
+    int value;
+    spawn_kill(&run->child);
+    if (!spawn_reap(&run->child, &how, &value)) {
+        return false;
+    }
+    struct helper_ending ending = {how, value};
+    (void)helper_send(run->socket, &ending, sizeof ending, NULL, 0);
+    return true;
+}
+
+/* ---- the process ----------------------------------------------------------------------------- */
+
+/* False: whoever we help has gone. */
+static bool answer(struct helper *h)
+{
+    static struct helper_question q;
+    int socket = -1;
+    size_t count = 1;
+    ssize_t n = helper_receive(SOCKET, &q, sizeof q, &socket, &count);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) {
+        return false;
+    }
+    q.name[HELPER_NAME_MAX - 1] = q.path[HELPER_NAME_MAX - 1] = '\0';
+    if (count != 1) {
+        return true;
+    }
+    if (n != (ssize_t)sizeof q) {
+        close(socket);
+    } else if (q.kind == HELPER_OPEN) {
+        answer_open(socket, open_file(h->plan, &q));
+    } else if (q.kind == HELPER_OPEN_BELOW) {
+        answer_open(socket, open_below(h->plan, &q));
+    } else if (q.kind == HELPER_RUN) {
+        answer_run(h, socket, q.name);
+    } else {
+        close(socket);
+    }
+    return true;
+}
+
+/* Everything that became ready, the last first: a run that goes is replaced by the last one. */
+static bool turn(struct helper *h)
+{
+    static struct pollfd polls[1 + 2 * RUNS_MAX];
+    size_t count = h->count;
+    polls[0] = (struct pollfd){.fd = SOCKET, .events = POLLIN};
+    for (size_t i = 0; i < count; i++) {
+        polls[1 + 2 * i] = (struct pollfd){.fd = h->runs[i].socket, .events = POLLIN};
+        polls[2 + 2 * i] = (struct pollfd){.fd = h->runs[i].child.pidfd, .events = POLLIN};
+    }
+    if (poll(polls, 1 + 2 * count, -1) < 0) {
+        return errno == EINTR || errno == EAGAIN || errno == ENOMEM;
+    }
+    for (size_t i = count; i-- > 0;) {
+        struct run *run = &h->runs[i];
+        if (polls[1 + 2 * i].revents && !obey(run)) {
+            spawn_kill(&run->child); /* its end may take a while: others do not wait for it */
+            close(run->socket);
+            run->socket = -1;
+        }
+        if (polls[2 + 2 * i].revents && has_ended(run)) {
+            drop_run(h, i);
+        }
+    }
+    return !polls[0].revents || answer(h);
+}
+
+/* Nothing of the process it was forked from: no descriptors, no handlers. Signals to the whole
+ * group (the terminal's, a service manager's) are for the other one, whose end is ours. */
+static bool settle(int socket)
+{
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+    struct sigaction standard = {.sa_handler = SIG_DFL}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++) {
+        (void)sigaction(number, &standard, NULL);
+    }
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++) {
+        (void)sigaction(ignored[i], &ignore, NULL);
+    }
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)prctl(PR_SET_NAME, "tidings-helper");
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (socket != SOCKET && dup3(socket, SOCKET, O_CLOEXEC) < 0) {
+        return false;
+    }
+    for (int fd = 0; fd < SOCKET && nothing >= 0; fd++) {
+        (void)dup2(nothing, fd);
+    }
+    return close_range(SOCKET + 1, ~0u, 0) == 0;
+}
+
+void helper_main(const struct helper_plan *plan, int socket)
+{
+    static struct helper h;
+    h.plan = plan;
+    bool goes_on = settle(socket);
+    while (goes_on) {
+        goes_on = turn(&h);
+    }
+    while (h.count > 0) {
+        drop_run(&h, h.count - 1);
+    }
+    _exit(0);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A copy, since a descriptor from the helper cannot be opened again by its name in /proc: that is
+ * judged like any other opening. What lives in memory alone is not.
+ */
+#include "base/lent_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/helper.h"
+
+int file_open_named(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0) {
+        return fd;
+    }
+    int errnum = errno;
+    fd = errnum == EACCES && helper_is_there() ? helper_open(path) : -errnum;
+    return fd == -EPERM ? -errnum : fd; /* the helper does not know it either */
+}
+
+static int copy(int from, int to)
+{
+    char piece[16384];
+    size_t total = 0;
+    ssize_t n;
+    while ((n = read(from, piece, sizeof piece)) != 0) {
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        total += n > 0 ? (size_t)n : 0;
+        if (n < 0 || total > LENT_FILE_MAX || write(to, piece, (size_t)n) != n) {
+            n = n < 0 ? -errno : total > LENT_FILE_MAX ? -EFBIG : -ENOSPC;
+            break;
+        }
+    }
+    explicit_bzero(piece, sizeof piece); /* keys are among them */
+    return n < 0 ? (int)n : 0;
+}
+
+int lent_file_open(struct lent_file *f, const char *path)
+{
+    *f = (struct lent_file){.fd = -1, .path = path};
+    if (!helper_is_there()) {
+        return 0; /* whoever opens it says what is wrong */
+    }
+    int from = file_open_named(path);
+    if (from < 0) {
+        return from;
+    }
+    f->fd = memfd_create("tidings-file", MFD_CLOEXEC);
+    int rc = f->fd < 0 ? -errno : copy(from, f->fd);
+    close(from);
+    if (rc < 0) {
+        lent_file_close(f);
+        return rc;
+    }
+    (void)snprintf(f->room, sizeof f->room, "/proc/self/fd/%d", f->fd);
+    f->path = f->room;
+    return 0;
+}
+
+void lent_file_close(struct lent_file *f)
+{
+    if (f->fd > 0) {
+        close(f->fd);
+    }
+    f->fd = -1;
+}

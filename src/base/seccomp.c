@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The filter is a row of comparisons. Kernels from 5.11 on run it once for each call that is
+ * allowed whatever its arguments and remember that, so its length costs nothing.
+ *
+ * What is looked at beyond the number are arguments in registers; what lies behind a pointer could
+ * change after it was judged. Hence clone3 is said not to exist (its flags lie in memory), and
+ * libraries use clone, of which only the making of threads is allowed.
+ */
+#include "base/seccomp.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#if defined(__x86_64__)
+#define ARCHITECTURE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define ARCHITECTURE AUDIT_ARCH_AARCH64
+#endif
+
+#ifndef ARCHITECTURE
+
+int seccomp_probe(struct tidings_error *err)
+{
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "no list of calls for this architecture");
+}
+
+int seccomp_enforce(unsigned flags, struct tidings_error *err)
+{
+    (void)flags;
+    return seccomp_probe(err);
+}
+
+#else
+
+#define X32_BIT 0x40000000u
+#define LAST_KNOWN 461u /* of Linux 6.9: what is newer was not thought of */
+#define INSTRUCTIONS_MAX 512u
+
+/* Allowed whatever they are called with. */
+static const unsigned short allowed[] = {
+    /* reading and writing */
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_pwrite64,
+    SYS_preadv,
+    SYS_pwritev,
+    SYS_lseek,
+    SYS_close,
+    SYS_fsync,
+    SYS_fdatasync,
+    SYS_ftruncate,
+    SYS_fallocate,
+    SYS_fcntl,
+    SYS_flock,
+    SYS_dup,
+    SYS_dup3,
+    SYS_pipe2,
+    SYS_memfd_create,
+    /* names: which, is Landlock's affair */
+    SYS_openat,
+    SYS_openat2,
+    SYS_newfstatat,
+    SYS_fstat,
+    SYS_statx,
+    SYS_statfs,
+    SYS_fstatfs,
+    SYS_faccessat,
+    SYS_faccessat2,
+    SYS_readlinkat,
+    SYS_getdents64,
+    SYS_getcwd,
+    SYS_unlinkat,
+    SYS_fchmod,
+    SYS_fchown,
+    SYS_inotify_init1,
+    SYS_inotify_add_watch,
+    SYS_inotify_rm_watch,
+    /* waiting */
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_epoll_pwait2,
+    SYS_ppoll,
+    SYS_pselect6,
+    SYS_eventfd2,
+    SYS_timerfd_create,
+    SYS_timerfd_settime,
+    SYS_timerfd_gettime,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_io_uring_enter,
+    /* sockets that are there */
+    SYS_accept,
+    SYS_accept4,
+    SYS_sendto,
+    SYS_recvfrom,
+    SYS_sendmsg,
+    SYS_recvmsg,
+    SYS_sendmmsg,
+    SYS_recvmmsg,
+    SYS_shutdown,
+    SYS_getsockname,
+    SYS_getpeername,
+    SYS_getsockopt,
+    SYS_setsockopt,
+    /* memory */
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_mprotect,
+    SYS_madvise,
+    SYS_brk,
+    SYS_membarrier,
+    /* threads and signals of its own */
+    SYS_futex,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_set_tid_address,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_gettid,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_rt_sigaction,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_rt_sigpending,
+    SYS_rt_sigtimedwait,
+    SYS_sigaltstack,
+    SYS_restart_syscall,
+    /* about itself and the machine */
+    SYS_getpid,
+    SYS_getppid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_getcpu,
+    SYS_getrusage,
+    SYS_times,
+    SYS_uname,
+    SYS_sysinfo,
+    SYS_getrandom,
+#ifdef __x86_64__ /* older forms of the above */
+    SYS_open,
+    SYS_stat,
+    SYS_lstat,
+    SYS_access,
+    SYS_readlink,
+    SYS_getdents,
+    SYS_unlink,
+    SYS_dup2,
+    SYS_pipe,
+    SYS_poll,
+    SYS_select,
+    SYS_epoll_wait,
+    SYS_time,
+    SYS_getrlimit,
+    SYS_arch_prctl,
+#endif
+};
+
+/* Allowed when a whole argument, or those of its bits that `mask` names, are `value`. One call may
+ * have several rows. */
+struct with_argument {
+    unsigned short number, index;
+    uint32_t mask, value;
+};
+
+#define ANY_BIT 0xffffffffu
+
+static const struct with_argument conditional[] = {
+    {SYS_clone, 0, CLONE_THREAD, CLONE_THREAD}, {SYS_socketpair, 0, ANY_BIT, AF_UNIX},
+    {SYS_prctl, 0, ANY_BIT, PR_SET_NAME},       {SYS_prctl, 0, ANY_BIT, PR_GET_NAME},
+    {SYS_ioctl, 1, ANY_BIT, FIONREAD},          {SYS_ioctl, 1, ANY_BIT, FIONBIO},
+    {SYS_ioctl, 1, ANY_BIT, FIOCLEX},           {SYS_ioctl, 1, ANY_BIT, TCGETS},
+    {SYS_ioctl, 1, ANY_BIT, TIOCGPGRP},         {SYS_ioctl, 1, ANY_BIT, TIOCGWINSZ},
+};
+
+/* Of who fetches keys or introspects tokens: names are resolved over UDP and netlink. */
+static const unsigned short connecting[] = {SYS_connect, SYS_bind};
+static const struct with_argument families[] = {
+    {SYS_socket, 0, ANY_BIT, AF_INET},
+    {SYS_socket, 0, ANY_BIT, AF_INET6},
+    {SYS_socket, 0, ANY_BIT, AF_UNIX},
+    {SYS_socket, 0, ANY_BIT, AF_NETLINK},
+};
+
+/* ---- the filter ------------------------------------------------------------------------------ */
+
+struct filter {
+    struct sock_filter at[INSTRUCTIONS_MAX];
+    unsigned short count;
+};
+
+static void put(struct filter *f, struct sock_filter instruction)
+{
+    if (f->count < INSTRUCTIONS_MAX) {
+        f->at[f->count] = instruction;
+    }
+    f->count++;
+}
+
+static void put_load(struct filter *f, size_t offset)
+{
+    put(f, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
+}
+
+static void put_return(struct filter *f, uint32_t what)
+{
+    put(f, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what));
+}
+
+/* If the accumulator compares so, return; else go on. */
+static void put_return_if(struct filter *f, unsigned short comparison, uint32_t value,
+                          uint32_t what)
+{
+    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | comparison | BPF_K, value, 0, 1));
+    put_return(f, what);
+}
+
+#define NUMBER offsetof(struct seccomp_data, nr)
+/* The lower half: both architectures are little-endian. */
+#define ARGUMENT(n) (offsetof(struct seccomp_data, args) + (n) * sizeof(uint64_t))
+
+static void put_conditional(struct filter *f, const struct with_argument *row)
+{
+    put_load(f, NUMBER);
+    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, row->number, 0, 4));
+    put_load(f, ARGUMENT(row->index));
+    put(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, row->mask));
+    put_return_if(f, BPF_JEQ, row->value, SECCOMP_RET_ALLOW);
+}
+
+static void put_allowed(struct filter *f, const unsigned short *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        put_return_if(f, BPF_JEQ, numbers[i], SECCOMP_RET_ALLOW);
+    }
+}
+
+static void put_all_conditional(struct filter *f, const struct with_argument *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        put_conditional(f, &rows[i]);
+    }
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Limits may be asked for and not set: both halves of the pointer to new ones are 0. */
+static void put_limits(struct filter *f)
+{
+    put_load(f, NUMBER);
+    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 5));
+    put_load(f, ARGUMENT(2));
+    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3));
+    put_load(f, ARGUMENT(2) + sizeof(uint32_t));
+    put_return_if(f, BPF_JEQ, 0, SECCOMP_RET_ALLOW);
+}
+
+static void build(struct filter *f, unsigned flags)
+{
+    const struct with_argument itself[] = {
+        {SYS_tgkill, 0, ANY_BIT, (uint32_t)getpid()},
+        {SYS_kill, 0, ANY_BIT, (uint32_t)getpid()},
+    };
+    f->count = 0;
+    put_load(f, offsetof(struct seccomp_data, arch));
+    put(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+    put_return(f, SECCOMP_RET_KILL_PROCESS);
+    put_load(f, NUMBER);
+#ifdef __x86_64__
+    put_return_if(f, BPF_JGE, X32_BIT, SECCOMP_RET_KILL_PROCESS);
+#endif
+    put_allowed(f, allowed, COUNT(allowed));
+    if (flags & SECCOMP_CONNECTS) {
+        put_allowed(f, connecting, COUNT(connecting));
+    }
+    put_return_if(f, BPF_JEQ, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+    put_return_if(f, BPF_JGT, LAST_KNOWN, SECCOMP_RET_ERRNO | ENOSYS);
+    put_all_conditional(f, conditional, COUNT(conditional));
+    put_all_conditional(f, itself, COUNT(itself));
+    if (flags & SECCOMP_CONNECTS) {
+        put_all_conditional(f, families, COUNT(families));
+    }
+    put_limits(f);
+    put_return(f, SECCOMP_RET_ERRNO | EPERM);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+static long seccomp_call(unsigned operation, unsigned flags, void *argument)
+{
+    return syscall(SYS_seccomp, operation, flags, argument);
+}
+
+int seccomp_probe(struct tidings_error *err)
+{
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+    if (seccomp_call(SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0) {
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "%s",
+                        errno == EPERM ? "seccomp is forbidden here"
+                                       : "the kernel has no seccomp filters (Linux 4.14 has)");
+}
+
+int seccomp_enforce(unsigned flags, struct tidings_error *err)
+{
+    struct filter f;
+    build(&f, flags);
+    if (f.count > INSTRUCTIONS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "the list of calls is too long");
+    }
+    struct sock_fprog program = {.len = f.count, .filter = f.at};
+    long rc = seccomp_call(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+    if (rc > 0) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "seccomp: thread %ld has a filter of its own", rc);
+    }
+    return rc < 0 ? error_errno(err, errno, "seccomp") : 0;
+}
+
+#endif
