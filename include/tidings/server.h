@@ -354,6 +354,29 @@ TIDINGS_API void tidings_server_reload(struct tidings_server *server);
 typedef void (*tidings_reloaded_fn)(void *user, int code, const struct tidings_error *err);
 TIDINGS_API void tidings_server_on_reloaded(struct tidings_server *server, tidings_reloaded_fn fn,
                                             void *user);
+/* ---- giving up what is not needed ------------------------------------------------------------ */
+
+/* Confine this whole process when the server starts, unless the setting "sandbox" is false: it can
+ * then open the directories of "mount", that of the store, those of Unix sockets, libraries, and
+ * nothing else; it can execute nothing, make no processes, and, unless tokens are looked up on the
+ * network, connect to nobody. Files and commands of the configuration are opened and run by a
+ * helper process, which is forked for that. What is open already stays open, and what is opened by
+ * callbacks of the program is refused like the rest. There is no way back, and other servers of the
+ * process are confined with it.
+ *
+ * Before it starts, and before the process has other threads (mounted providers may have): else the
+ * start fails. Where the kernel cannot do a part of it the rest is done, and the log says so.
+ * `tidings serve` does this; no other program is confined that does not ask for it. */
+TIDINGS_API int tidings_server_sandbox(struct tidings_server *server, struct tidings_error *err);
+
+struct tidings_sandbox {
+    int landlock;     /* the version of Landlock: files, ports; 0: none */
+    bool seccomp;     /* lists of system calls */
+    char reason[252]; /* why something of it cannot be had, or empty */
+};
+/* What this kernel, and this build, have for it. */
+TIDINGS_API void tidings_sandbox_probe(struct tidings_sandbox *ret);
+
 /* The library behind TLS, as "OpenSSL 3.0.11 19 Sep 2023"; loads it. NULL: it cannot be loaded, or
  * was left out of this build. */
 TIDINGS_API const char *tidings_tls_library(void);

@@ -12,6 +12,7 @@
 #include "auth/introspect.h"
 #include "auth/key_source.h"
 #include "base/error.h"
+#include "base/lent_file.h"
 #include "base/mem.h"
 #include "client/fetch.h"
 
@@ -23,6 +24,7 @@ struct exchange {
     void *user;
     char *url, *authorization, *form;
     size_t form_len;
+    struct lent_file ca;
 };
 
 struct remote {
@@ -48,6 +50,7 @@ static void exchange_destroy(struct exchange *x)
 {
     list_remove(&x->link);
     fetch_close(x->call);
+    lent_file_close(&x->ca);
     buf_deinit(&x->body);
     mem_free(x->url);
     str_free_secret(x->authorization);
@@ -72,10 +75,11 @@ static int on_bytes(void *user, struct tidings_str bytes)
 static void begin(struct remote *r, struct exchange *x)
 {
     struct tidings_error err = {0, ""};
+    int rc = r->auth->ca ? lent_file_open(&x->ca, r->auth->ca) : 0;
     struct fetch_request request = {
         .method = x->form ? "POST" : "GET",
         .url = x->url,
-        .ca_file = r->auth->ca,
+        .ca_file = x->ca.path,
         .body = tidings_strn(x->form, x->form_len),
         .headers = {"Accept: application/json"},
         .timeout_ms = REMOTE_TIMEOUT_MS,
@@ -90,6 +94,11 @@ static void begin(struct remote *r, struct exchange *x)
         request.headers[headers++] = x->authorization;
     }
     list_remove(&x->link);
+    if (rc < 0) {
+        (void)error_errno(&err, -rc, "'%s'", r->auth->ca);
+        finish(r, x, 0, &err);
+        return;
+    }
     if (fetch_start(r->fetch, &request, &x->call, &err) < 0) {
         finish(r, x, 0, &err);
         return;
@@ -208,6 +217,7 @@ static void drop_stop(struct letter *letter)
 static void *run(void *user)
 {
     struct remote *r = user;
+    (void)pthread_setname_np(pthread_self(), "auth");
     while (!r->is_over) {
         loop_turn(r->loop);
         begin_next(r);
@@ -230,7 +240,6 @@ static int start_thread(struct remote *r, struct tidings_error *err)
         return error_errno(err, errnum, "start the thread 'auth'");
     }
     r->is_running = true;
-    (void)pthread_setname_np(r->thread, "auth");
     return 0;
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lent_file.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/tls_private.h"
@@ -38,9 +39,9 @@ static void warn(const struct tls_options *o, const char *file, const char *what
 static int check_file(const char *path, const char *what, struct stat *st,
                       struct tidings_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = file_open_named(path);
     if (fd < 0 || fstat(fd, st) < 0) {
-        int rc = error_errno(err, errno, "%s '%s'", what, path);
+        int rc = error_errno(err, fd < 0 ? -fd : errno, "%s '%s'", what, path);
         if (fd >= 0) {
             close(fd);
         }
@@ -57,16 +58,31 @@ static int check_file(const char *path, const char *what, struct stat *st,
     return rc < 0 ? error_wrap(err, rc, "%s '%s'", what, path) : 0;
 }
 
+/* The same, and under which name OpenSSL can open it. */
+static int lend_file(const char *path, const char *what, struct lent_file *lent, struct stat *st,
+                     struct tidings_error *err)
+{
+    int rc = check_file(path, what, st, err);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = lent_file_open(lent, path);
+    return rc < 0 ? error_errno(err, -rc, "%s '%s'", what, path) : 0;
+}
+
 static int load_certificate(SSL_CTX *ssl, const char *path, const struct tls_options *o,
                             struct tidings_error *err)
 {
     struct stat st;
-    int rc = check_file(path, "certificate", &st, err);
+    struct lent_file lent;
+    int rc = lend_file(path, "certificate", &lent, &st, err);
     if (rc < 0) {
         return rc;
     }
     tls_api.ERR_clear_error();
-    if (tls_api.SSL_CTX_use_certificate_chain_file(ssl, path) != 1) {
+    bool is_loaded = tls_api.SSL_CTX_use_certificate_chain_file(ssl, lent.path) == 1;
+    lent_file_close(&lent);
+    if (!is_loaded) {
         return tidings_fail(err, TIDINGS_E_INVALID, "certificate '%s': %s (PEM is expected)", path,
                             tls_api_reason());
     }
@@ -95,7 +111,8 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
     struct stat st = {0};
     const char *path = pair->key;
     bool is_encrypted = false;
-    int rc = check_file(path, "key", &st, err);
+    struct lent_file lent;
+    int rc = lend_file(path, "key", &lent, &st, err);
     if (rc < 0) {
         return rc;
     }
@@ -105,7 +122,8 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
     tls_api.SSL_CTX_set_default_passwd_cb(ssl, refuse_passphrase);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, &is_encrypted);
     tls_api.ERR_clear_error();
-    bool is_loaded = tls_api.SSL_CTX_use_PrivateKey_file(ssl, path, SSL_FILETYPE_PEM) == 1;
+    bool is_loaded = tls_api.SSL_CTX_use_PrivateKey_file(ssl, lent.path, SSL_FILETYPE_PEM) == 1;
+    lent_file_close(&lent);
     tls_api.SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
     if (is_encrypted) {
         return tidings_fail(err, TIDINGS_E_INVALID,
@@ -128,6 +146,7 @@ static int load_key(SSL_CTX *ssl, const struct tls_pair *pair, const struct tls_
 static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tidings_error *err)
 {
     struct stat st;
+    struct lent_file lent;
     if (o->client_auth == TLS_CLIENT_OFF) {
         return 0;
     }
@@ -135,13 +154,15 @@ static int load_clients(SSL_CTX *ssl, const struct tls_options *o, struct tiding
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "client certificates are asked for, and no CA is named for them");
     }
-    int rc = check_file(o->client_ca, "client CA", &st, err);
+    int rc = lend_file(o->client_ca, "client CA", &lent, &st, err);
     if (rc < 0) {
         return rc;
     }
     tls_api.ERR_clear_error();
-    STACK_OF(X509_NAME) *names = tls_api.SSL_load_client_CA_file(o->client_ca);
-    if (!names || tls_api.SSL_CTX_load_verify_file(ssl, o->client_ca) != 1) {
+    STACK_OF(X509_NAME) *names = tls_api.SSL_load_client_CA_file(lent.path);
+    bool is_loaded = names && tls_api.SSL_CTX_load_verify_file(ssl, lent.path) == 1;
+    lent_file_close(&lent);
+    if (!is_loaded) {
         tls_api.SSL_CTX_set_client_CA_list(ssl, names);
         return tidings_fail(err, TIDINGS_E_INVALID, "client CA '%s': %s (PEM is expected)",
                             o->client_ca, tls_api_reason());

@@ -6,11 +6,11 @@
 #include "base/whole_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/lent_file.h"
 
 #define PIECE 4096u
 
@@ -82,9 +82,9 @@ static int read_checked(const char *path, enum tidings_file_from from, size_t ma
     if (rc < 0) {
         return error_wrap(err, rc, "'%s'", path);
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = file_open_named(path);
     if (fd < 0) {
-        return error_errno(err, errno, "open '%s'", path);
+        return error_errno(err, -fd, "open '%s'", path);
     }
     rc = fstat(fd, &st) < 0 ? error_errno(err, errno, "stat") : 0;
     if (rc == 0 && !S_ISREG(st.st_mode)) {

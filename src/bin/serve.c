@@ -159,6 +159,9 @@ static int run(int argc, char **argv)
     }
     int rc = tidings_server_args(server, argc, argv, &err);
     if (rc == 0) {
+        rc = tidings_server_sandbox(server, &err);
+    }
+    if (rc == 0) {
         rc = systemd_open(server, &err);
     }
     if (rc == 0) {

@@ -31,6 +31,29 @@ static void put_library(const char *name, const char *library)
     }
 }
 
+/* What a server gives up when it starts, as far as this kernel can. */
+static void put_sandbox(bool is_json)
+{
+    struct tidings_sandbox s;
+    tidings_sandbox_probe(&s);
+    if (is_json) {
+        printf(",\"sandbox\":{\"landlock\":%d,\"seccomp\":%s,\"reason\":", s.landlock,
+               s.seccomp ? "true" : "false");
+        put_quoted(stdout, tidings_str(s.reason));
+        putchar('}');
+        return;
+    }
+    fputs("  sandbox   ", stdout);
+    if (s.landlock > 0) {
+        printf("Landlock %d%s", s.landlock, s.seccomp ? ", " : "");
+    }
+    printf("%s%s%s%s\n",
+           s.seccomp        ? "seccomp"
+           : s.landlock > 0 ? ""
+                            : "none",
+           s.reason[0] ? " (" : "", s.reason, s.reason[0] ? ")" : "");
+}
+
 static int run(struct cli *cli)
 {
     char *client = tidings_client_library();
@@ -43,6 +66,7 @@ static int run(struct cli *cli)
         put_library("websocket", TIDINGS_WEBSOCKET ? "wslay" : NULL);
         put_library("tls", tls);
         put_library("client", client);
+        put_sandbox(true);
         fputs("}\n", stdout);
     } else {
         printf("tidings %s\n  protocol  ", tidings_version());
@@ -53,6 +77,7 @@ static int run(struct cli *cli)
                                        : "left out of this build (wslay was not there)");
         printf("  TLS       %s\n", tls ? tls : "not available (OpenSSL 3 cannot be loaded)");
         printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
+        put_sandbox(false);
     }
     tidings_free(client);
     return output_finish("version");
@@ -61,8 +86,9 @@ static int run(struct cli *cli)
 const struct command command_version = {
     .name = "version",
     .help = "print version and features",
-    .about = "Print the version and the libraries at hand.\n\n"
+    .about = "Print the version, the libraries at hand, and what servers can be confined by.\n\n"
              "--json prints an object: version, protocol, server, websocket, tls, client; null "
-             "for a library\nthat is not there.\n",
+             "for a library\nthat is not there; sandbox: landlock (its version; 0: none), seccomp, "
+             "reason.\n",
     .run = run,
 };

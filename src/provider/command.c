@@ -299,6 +299,10 @@ static int command_open(struct tidings_provider *p, struct tidings_str config,
                             "a command is one resource: its URI needs a path, as cmd:///uptime");
     }
     c->uri = tidings_strn(prefix.ptr, prefix.len - 1);
+    c->settings.id = str_dup(prefix);
+    if (!c->settings.id) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
     int rc = command_settings_read(&c->settings, config, err);
     return rc < 0 ? rc : open_actor(c, err);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/helper.h"
 #include "base/units.h"
 #include "provider/command_settings.h"
 
@@ -185,16 +186,20 @@ static struct loop_poll *watch_fd(struct command_run *r, int fd, loop_poll_fn fn
     return poll;
 }
 
-static int begin(struct command_run *r)
+static int run_here(struct command_run *r)
 {
     char program[PATH_MAX];
     const struct command_settings *s = r->settings;
     int rc = spawn_find(s->argv[0], s->path, program, sizeof(program), &r->err);
-    if (rc < 0) {
-        return rc;
-    }
     struct spawn_options o = {.path = program, .argv = s->argv, .env = s->env, .directory = s->cwd};
-    rc = spawn_start(&r->child, &o, &r->err);
+    return rc < 0 ? rc : spawn_start(&r->child, &o, &r->err);
+}
+
+/* By the helper, when this process is confined and cannot. */
+static int begin(struct command_run *r)
+{
+    const struct command_settings *s = r->settings;
+    int rc = helper_is_there() ? helper_run(s->id, &r->child, &r->err) : run_here(r);
     if (rc < 0) {
         return rc;
     }

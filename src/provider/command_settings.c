@@ -143,7 +143,7 @@ void command_settings_deinit(struct command_settings *s)
     for (size_t i = 0; i < sizeof(s->env) / sizeof(s->env[0]); i++) {
         mem_free(s->env[i]);
     }
-    char *texts[] = {s->cwd, s->mime_type, s->name, s->title, s->description};
+    char *texts[] = {s->id, s->cwd, s->mime_type, s->name, s->title, s->description};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         mem_free(texts[i]);
     }

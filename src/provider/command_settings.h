@@ -11,6 +11,7 @@
 #define COMMAND_WORDS_MAX 64u /* arguments; variables */
 
 struct command_settings {
+    char *id; /* the prefix it is mounted at, by which the helper knows it; the reader's to set */
     char *argv[COMMAND_WORDS_MAX + 1];                  /* NULL at the end */
     char *env[COMMAND_WORDS_MAX + 3];                   /* "NAME=value", NULL at the end */
     const char *path;                                   /* the PATH it has */

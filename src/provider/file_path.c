@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/helper.h"
 #include "uri/pattern.h"
 #include "uri/uri.h"
 
@@ -198,6 +199,34 @@ static bool path_of(const struct file_root *root, int fd, char room[FILE_WHERE_S
     return true;
 }
 
+/* A directory that was put in the place of the root since the process confined itself is none that
+ * it may read: its helper may. Both know the root by its name, so the path is said from there. */
+static int open_by_helper(const struct file_root *root, int dir, const char *path, int flags,
+                          uint64_t resolve)
+{
+    char room[FILE_WHERE_SIZE], whole[FILE_MAX_PATH];
+    struct tidings_str at;
+    if (!path_of(root, dir, room, &at)) {
+        return -EACCES;
+    }
+    int n = snprintf(whole, sizeof whole, "%.*s%s%s", STR_ARG(at), at.len > 0 ? "/" : "",
+                     path[0] || at.len > 0 ? path : ".");
+    if (n < 0 || (size_t)n >= sizeof whole) {
+        return -ENAMETOOLONG;
+    }
+    int fd = helper_open_below(root->where, root->fd, whole, flags, resolve);
+    return fd == -EPERM || fd == -ESRCH || fd == -ESTALE ? -EACCES : fd;
+}
+
+static int open_allowed(const struct file_root *root, int dir, const char *path, int flags,
+                        uint64_t resolve)
+{
+    int fd = open_how(dir, path, flags, resolve);
+    return fd == -EACCES && !(flags & O_PATH) && root->where && helper_is_there()
+               ? open_by_helper(root, dir, path, flags, resolve)
+               : fd;
+}
+
 /* Where links led, as a target. -ENOENT: to what is excluded under its own name, or nobody knows.
  */
 static int led_to(const struct file_root *root, int fd, struct buf *target)
@@ -220,11 +249,11 @@ int file_open_beneath(const struct file_root *root, int dir, const char *path, i
     if (target) {
         buf_clear(target);
     }
-    int fd = open_how(dir, path, flags, RESOLVE_NO_SYMLINKS);
+    int fd = open_allowed(root, dir, path, flags, RESOLVE_NO_SYMLINKS);
     if (fd != -ELOOP) {
         return fd;
     }
-    fd = open_how(dir, path, flags, 0);
+    fd = open_allowed(root, dir, path, flags, 0);
     int rc = fd < 0 ? fd : led_to(root, fd, target);
     if (rc < 0 && fd >= 0) {
         close(fd);

@@ -136,6 +136,7 @@ struct config {
     uint64_t system_interval_ms;
     bool stdio, self, system, list_changed, subscribe;
     bool allow_write, allow_remote, legacy_sse;
+    bool sandbox;     /* of a program that asks for one */
     unsigned profile; /* 0: none; see config_get for the text */
     struct config_list allow_origin;
     struct config_list allow_host;

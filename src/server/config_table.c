@@ -204,6 +204,8 @@ const struct config_row config_rows[] = {
          "accept this Host besides loopback, its address and certificate; may be repeated"),
     BOOL("allow-remote", allow_remote, "false",
          "allow addresses that other machines can reach"),
+    BOOL("sandbox", sandbox, "true",
+         "give up what is not needed after the start: other files, programs, connections"),
     CHOICE("protocol-max", protocol_max, "2026-07-28", versions, "VERSION",
            "newest protocol revision that is offered"),
     CHOICE("log-level", log_level, "info", levels, "LEVEL", "what is written to standard error"),

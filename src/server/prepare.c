@@ -163,6 +163,9 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
         worker_entrance(s->workers[i], &s->entrances[i]);
         s->cores[i] = &s->workers[i]->core;
         core_set_access(s->cores[i], access_rules_ref(s->access));
+        if (s->sandbox.is_entered && (o.http || o.sockets)) {
+            sendq_batch_open_ring(&s->cores[i]->batch); /* none can be made later */
+        }
     }
     if (s->own) {
         self_set_cores(s->own, s->cores, count);
@@ -200,6 +203,9 @@ static int mount_all(struct tidings_server *s, struct tidings_error *err)
     if (rc == 0) {
         rc = hub_mount(s->hub, c->self ? &provider_self_ops : &provider_semantics_ops,
                        STR(SELF_PREFIX), STR_EMPTY, &s->own, err);
+    }
+    if (rc == 0) {
+        self_set_sandbox(s->own, &s->sandbox);
     }
     if (rc == 0) {
         rc = publish_settle(s, err);

@@ -70,8 +70,10 @@ static int begin(struct tidings_server *s, bool is_stepped, struct tidings_error
                                                      : "the server has been started already");
     }
     hub_hold(s->hub);
-    int rc = server_prepare(s, is_stepped, err);
+    int rc = sandbox_enter(s, err);
+    rc = rc < 0 ? rc : server_prepare(s, is_stepped, err);
     if (rc == 0) {
+        sandbox_seal(s);
         hub_set_running(s->hub, true);
         server_timers_start(s);
     } else {

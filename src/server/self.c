@@ -11,6 +11,7 @@
 #include "core/read.h"
 #include "core/semantics.h"
 #include "core/session.h"
+#include "server/sandbox.h"
 #include "server/self_rows.h"
 #include "json/write.h"
 
@@ -25,6 +26,7 @@ enum self_kind {
     SELF_LIMITS,
     SELF_TOKENS,
     SELF_MOUNTS,
+    SELF_SANDBOX,
     SELF_SEMANTICS,
 };
 #define SELF_LIVE ((unsigned)SELF_MOUNTS)
@@ -49,6 +51,9 @@ static const struct {
     [SELF_MOUNTS] = {{SELF_PREFIX "mounts", 21},
                      {"mounts", 6},
                      {"Which provider serves what is below a URI", 41}},
+    [SELF_SANDBOX] = {{SELF_PREFIX "sandbox", 22},
+                      {"sandbox", 7},
+                      {"What the process has given up", 29}},
     [SELF_SEMANTICS] = {{SELF_PREFIX "semantics", 24},
                         {"semantics", 9},
                         {"What subscriptions cover, per scheme", 36}},
@@ -62,7 +67,8 @@ struct self {
     unsigned watched; /* bit per kind */
     unsigned needs[SELF_LIVE];
     const struct auth *auth; /* NULL: tokens are not looked at */
-    bool all;                /* false: semantics alone */
+    const struct sandbox *sandbox;
+    bool all; /* false: semantics alone */
 };
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -205,6 +211,8 @@ static void read_catalog(const struct self *self, struct tidings_read *read, enu
         self_write_tokens(&w, self->auth);
     } else if (kind == SELF_MOUNTS) {
         write_mounts(&w, read->base.core->catalog);
+    } else if (kind == SELF_SANDBOX) {
+        sandbox_write(self->sandbox, &w);
     } else {
         semantics_write(&w, read->base.core->catalog);
     }
@@ -275,9 +283,9 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
 static void self_list(struct tidings_provider *p, struct tidings_list *list)
 {
     (void)p;
-    static const enum self_kind order[] = {SELF_LIMITS,    SELF_MOUNTS, SELF_PEERS,
-                                           SELF_SEMANTICS, SELF_STATS,  SELF_SUBSCRIPTIONS,
-                                           SELF_TOKENS};
+    static const enum self_kind order[] = {SELF_LIMITS,        SELF_MOUNTS,    SELF_PEERS,
+                                           SELF_SANDBOX,       SELF_SEMANTICS, SELF_STATS,
+                                           SELF_SUBSCRIPTIONS, SELF_TOKENS};
     struct tidings_error err;
     int rc = 1;
     for (size_t i = 0; i < SELF_KINDS && rc > 0; i++) {
@@ -380,6 +388,12 @@ void self_set_auth(struct tidings_provider *p, const struct auth *auth)
 {
     struct self *self = tidings_provider_state(p);
     self->auth = auth;
+}
+
+void self_set_sandbox(struct tidings_provider *p, const struct sandbox *sandbox)
+{
+    struct self *self = tidings_provider_state(p);
+    self->sandbox = sandbox;
 }
 
 /* Nothing of it is announced. */

@@ -5,7 +5,8 @@
  * watches. Peers and subscriptions come in pages: `?after=` with the `row` of the last one gives
  * the next, which is empty behind the end. tidings://self/limits: what was ever refused, and how
  * often. tidings://self/tokens: the same of bearer tokens. tidings://self/mounts: which provider
- * serves which prefix. And tidings://self/semantics: what subscriptions cover, which can always be
+ * serves which prefix. tidings://self/sandbox: what the process has given up. And
+ * tidings://self/semantics: what subscriptions cover, which can always be
  * read, but is listed only with the others; it changes with what is registered and is not
  * announced.
  */
@@ -16,6 +17,7 @@
 
 struct auth;
 struct core;
+struct sandbox;
 
 extern const struct tidings_provider_ops provider_self_ops;      /* all of it, listed */
 extern const struct tidings_provider_ops provider_semantics_ops; /* semantics alone, not listed */
@@ -26,5 +28,7 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* semantics al
 void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);
 /* What verifies tokens; NULL: nothing does (any more). */
 void self_set_auth(struct tidings_provider *provider, const struct auth *auth);
+/* What to say of it; before clients can connect. */
+void self_set_sandbox(struct tidings_provider *provider, const struct sandbox *sandbox);
 
 #endif

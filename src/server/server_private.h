@@ -13,6 +13,7 @@
 #include "server/config.h"
 #include "server/local.h"
 #include "server/rules.h"
+#include "server/sandbox.h"
 #include "server/worker.h"
 #include "transport/listener.h"
 
@@ -58,6 +59,7 @@ struct tidings_server {
     struct access_rules *access; /* the workers begin with; NULL: everybody may do everything */
     struct map live_rules;       /* struct live_rule by prefix; whoever is or holds the hub */
     struct authority authority;  /* behind http.auth */
+    struct sandbox sandbox;
     struct http_config http;
     struct socket_config sockets;
     struct server_identity self;

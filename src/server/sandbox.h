@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the process gives up when its server starts, if the program asked for that
+ * (tidings_server_sandbox): see docs/security.md.
+ */
+#ifndef SERVER_SANDBOX_H
+#define SERVER_SANDBOX_H
+
+#include <tidings/types.h>
+
+struct tidings_server;
+struct jw;
+
+struct sandbox {
+    bool is_wanted;    /* by the program */
+    bool is_entered;   /* sandbox_enter has done its work */
+    bool no_new_privs; /* what follows is in effect: … */
+    bool has_helper;
+    bool has_seccomp;
+    int landlock;                                   /* its version; 0: not */
+    struct tidings_error landlock_why, seccomp_why; /* … or why not */
+};
+
+/* Before anything is opened and any thread is started: the helper, no_new_privs, Landlock. What the
+ * kernel does not have is a warning; an error is that the process has threads already. */
+int sandbox_enter(struct tidings_server *s, struct tidings_error *err);
+/* When everything is open, before the first byte of a client is read: the list of system calls. */
+void sandbox_seal(struct tidings_server *s);
+/* What is in effect, as an object. */
+void sandbox_write(const struct sandbox *b, struct jw *w);
+
+#endif
