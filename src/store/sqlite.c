@@ -209,21 +209,26 @@ static int remember_place(struct sqlite *db, const char *path, struct tidings_er
     return 0;
 }
 
-static bool is_in_place(const struct place *p)
+static int check_place(const struct place *p, struct tidings_error *err)
 {
     struct stat st;
-    return p->path[0] == '\0' ||
-           (stat(p->path, &st) == 0 && st.st_dev == p->device && st.st_ino == p->number);
-}
-
-int sqlite_check_place(struct sqlite *db, struct tidings_error *err)
-{
-    if (is_in_place(&db->file) && is_in_place(&db->log)) {
+    bool is_seen = p->path[0] == '\0' || stat(p->path, &st) == 0;
+    if (!is_seen && errno != ENOENT && errno != ENOTDIR) {
+        return tidings_fail(err, TIDINGS_E_IO, "'%s' cannot be looked at: %s", p->path,
+                            strerror(errno));
+    }
+    if (p->path[0] == '\0' || (is_seen && st.st_dev == p->device && st.st_ino == p->number)) {
         return 0;
     }
     return tidings_fail(err, TIDINGS_E_IO,
                         "the database or its '" LOG_SUFFIX "' file was removed, replaced or moved "
                         "while it was in use: put it back, or start the server again");
+}
+
+int sqlite_check_place(struct sqlite *db, struct tidings_error *err)
+{
+    int rc = check_place(&db->file, err);
+    return rc == 0 ? check_place(&db->log, err) : rc;
 }
 
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)

@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { defer } from './lib/cleanup.mjs';
-import { errno, Faults } from './lib/faults.mjs';
+import { errno, Faults, skip } from './lib/faults.mjs';
 import { request } from './lib/http.mjs';
 import { call, modern } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
@@ -55,7 +55,7 @@ class Store {
     }
 }
 
-test('on a full disk lists and initial states are given as they are, and only writes are refused', async (t) => {
+test('on a full disk lists and initial states are given as they are, and only writes are refused', { skip }, async (t) => {
     const store = await Store.open(t);
     const ids = [...Array(30).keys()].map((n) => `n${String(n).padStart(2, '0')}`);
     for (const id of ids) {
@@ -82,7 +82,7 @@ test('on a full disk lists and initial states are given as they are, and only wr
     assert.deepEqual(await store.read('n00'), { status: 200, n: 3 });
 });
 
-test('a write that was refused because the disk did not sync is not there after a crash', async (t) => {
+test('a write that was refused because the disk did not sync is not there after a crash', { skip }, async (t) => {
     const store = await Store.open(t);
     assert.equal((await store.put('a', 1)).success, true);
     // The commit of the write, and nothing that makes certain of it afterwards.
@@ -97,7 +97,7 @@ test('a write that was refused because the disk did not sync is not there after 
     assert.equal((await store.put('a', 3)).success, true);
 });
 
-test('whether it was kept is not known while the disk does not sync, and nothing is written until it does', async (t) => {
+test('whether it was kept is not known while the disk does not sync, and nothing is written until it does', { skip }, async (t) => {
     const store = await Store.open(t);
     const text = { method: 'PUT', path: `/resource?uri=${encodeURIComponent('published:///p')}`, body: 'one' };
     assert.equal((await store.put('a', 1)).success, true);
@@ -128,7 +128,7 @@ for (const [what, disturb] of [
     ['replaced', (file) => { copyFileSync(file, `${file}.copy`); renameSync(`${file}.copy`, file); }],
     ['left without its log', (file) => unlinkSync(`${file}-wal`)],
 ]) {
-    test(`a store that is ${what} while it is used is not written to, and that is said`, async (t) => {
+    test(`a store that is ${what} while it is used is not written to, and that is said`, { skip }, async (t) => {
         const store = await Store.open(t);
         assert.equal((await store.put('a', 1)).success, true);
         disturb(store.file);
@@ -141,7 +141,7 @@ for (const [what, disturb] of [
     });
 }
 
-test('a store that is put back is written to again', async (t) => {
+test('a store that is put back is written to again', { skip }, async (t) => {
     const store = await Store.open(t);
     renameSync(store.file, `${store.file}.away`);
     assert.equal((await store.put('a', 1)).reason, 'storage');
@@ -166,7 +166,7 @@ for (const [what, from, to] of [
     ['another value', 'quite-unlikely', 'quite-unlikelz'],
     ['no JSON', '"quite-unlikely"', '"quite-unlikely\x01'],
 ]) {
-    test(`what became ${what} on the disk is told as damaged, and nothing else is touched`, async (t) => {
+    test(`what became ${what} on the disk is told as damaged, and nothing else is touched`, { skip }, async (t) => {
         const store = await Store.open(t);
         const path = `/resource?uri=${encodeURIComponent('published:///p')}`;
         await store.put('bad', 'quite-unlikely');

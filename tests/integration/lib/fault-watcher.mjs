@@ -205,7 +205,7 @@ export class Watcher {
     }
 
     async #hear() {
-        for (;;) {
+        while (!this.world.isOver) {
             const message = await this.events.message(() => true, 'a message', 2 ** 31 - 1);
             if (message.method !== 'notifications/resources/updated') {
                 continue;

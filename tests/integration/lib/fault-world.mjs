@@ -50,6 +50,7 @@ export function randomOf(seed) {
 /** One thing that is written. `possible`: what it may be; null is absent. */
 class Resource {
     possible = new Set([null]);
+    history = []; // what was written, and what became of it
     deleted = [];
     unsettled = new Set(); // of writes that nobody knows the outcome of: they may still arrive
 
@@ -58,8 +59,9 @@ class Resource {
     }
 
     acknowledged(value) {
-        if (value === null) { // what may come back with an undeletion
-            this.deleted = [...this.possible, ...this.unsettled].filter((one) => one !== null);
+        if (value === null) { // what may come back with an undeletion; twice deleted is deleted
+            const before = [...this.possible, ...this.unsettled].filter((one) => one !== null);
+            this.deleted = before.length > 0 ? before : this.deleted;
         }
         this.possible = new Set([value, ...this.unsettled]);
     }
@@ -208,6 +210,7 @@ export class World {
             outcome = 'unknown';
         }
         this.counts[outcome] = (this.counts[outcome] ?? 0) + 1;
+        resource.history.push(`${value} ${outcome}`);
         if (outcome === 'acknowledged') {
             resource.acknowledged(value);
         } else if (outcome === 'unknown') {
@@ -365,7 +368,7 @@ export class World {
             this.check(value !== undefined, `${resource.uri} cannot be read`);
             if (resource.kind !== 'file') {
                 this.check(resource.possible.has(value), `${resource.uri} is ${value}, but must be one of`
-                    + ` ${[...resource.possible]}`);
+                    + ` ${[...resource.possible].map(String)}; written: ${resource.history.join(', ')}`);
             }
             truth.set(resource.uri, value);
         }
@@ -412,7 +415,7 @@ export class World {
 
     /** A server that cannot start says so and ends by itself; one that can is ended. */
     async #startInTrouble() {
-        const kinds = this.draw();
+        const kinds = { ...this.draw(), descriptor: 0 }; // libuv aborts when its first pipe cannot be made
         this.phase += `, starting with ${JSON.stringify(kinds)}`;
         this.faults.on(kinds);
         const args = ['serve', '--http', '127.0.0.1:0', ...this.#args, this.tree.path];

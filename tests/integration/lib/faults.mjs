@@ -35,6 +35,9 @@ export const errno = constants.errno;
 const errorName = new Map(Object.entries(errno).map(([name, number]) => [number, name]));
 errorName.set(0xffff, 'in part');
 
+/** The thread sanitizer has interceptors of its own for what is made to fail. Given to test() as an option. */
+export const skip = process.env.TIDINGS_TSAN ? 'not under the thread sanitizer' : false;
+
 let compiled;
 
 /** The shim, for programs built with or without a sanitizer (which has an allocator of its own). */
