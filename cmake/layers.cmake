@@ -27,7 +27,7 @@ function(tidings_link_layers target)
   endforeach()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include
                              ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${target} PRIVATE PkgConfig::UV PkgConfig::JANSSON PkgConfig::PCRE2
+  target_link_libraries(${target} PRIVATE PkgConfig::UV PkgConfig::JANSSON
                         Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 

@@ -274,7 +274,7 @@ struct tidings_update {
     enum tidings_change_kind kind;
     unsigned merged;
     bool truncated;          /* something it covers changed, not known what */
-    bool suspended;          /* a regex or filter took too long too often: nothing more will come */
+    bool suspended;          /* its filter took too long too often: nothing more will come */
     bool initial;            /* nothing changed: the state when it was subscribed */
     bool ended;              /* the last call: tidings_server_subscription_end was called */
     struct tidings_str from; /* `kind` is MOVED: the URI it had before */

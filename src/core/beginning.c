@@ -7,7 +7,9 @@
  */
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/allowance.h"
 #include "core/hub.h"
+#include "core/lookup.h"
 #include "core/peer.h"
 #include "core/request.h"
 #include "core/resource.h"
@@ -28,11 +30,17 @@ struct finder {
     const struct changelog_row *row;
 };
 
+static bool waits_for_it(void *user, const struct sub *sub)
+{
+    const struct finder *f = user;
+    return sub->catching_up && sub->catchup == f->missed;
+}
+
 static void offer_missed(void *user, struct match_node *node)
 {
     struct finder *f = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    if (sub->catching_up && sub->catchup == f->missed) {
+    if (waits_for_it(f, sub)) {
         peer_offer_row(sub->listen->peer, sub, f->row, sub->since);
     }
 }
@@ -59,7 +67,8 @@ static void replay_missed(struct listen *listen, const struct missed *m,
         if (change->everything) {
             owe_waiting(listen, m, change_scope(change), change->seq);
         } else if (change->lists == 0) {
-            match_find(&core->match, change->uri, offer_missed, &f);
+            static const struct lookup_calls calls = {waits_for_it, offer_missed};
+            lookup_find(core, change, &calls, &f);
             core_find_covered(core, change->uri, offer_missed, &f);
         }
     }
@@ -168,6 +177,9 @@ struct walk {
     const struct principal *who; /* a reference */
     struct catalog *catalog;     /* a reference */
     enum match_kind kind;
+    struct regex *regex; /* of a subscription to one */
+    uint64_t steps;      /* set aside to search with it, and left */
+    bool is_over;        /* they were not enough */
     size_t mount, found;
     bool is_lost;                               /* something that is there was not found out */
     struct tidings_resource *rows[INITIAL_MAX]; /* copies */
@@ -183,6 +195,7 @@ static void walk_free(struct walk *k)
     list_remove(&k->pending.link);
     catalog_unref(k->catalog);
     principal_unref(k->who);
+    regex_destroy(k->regex);
     mem_free(k);
 }
 
@@ -203,8 +216,19 @@ static struct sub *walk_sub(struct walk *k)
 static int walk_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct walk *k = list_entry(list, struct walk, list);
-    if (!match_kind_matches(k->kind, k->text, row->uri) || !access_subscribes(k->who, row->uri)) {
-        return 1;
+    bool matches;
+    if (!access_subscribes(k->who, row->uri)) {
+        return 1; /* asked first: what is not seen costs nothing */
+    }
+    if (k->kind == MATCH_REGEX) {
+        enum regex_result result = regex_search(k->regex, NULL, row->uri, &k->steps);
+        k->is_over = result != REGEX_FOUND && result != REGEX_ABSENT;
+        matches = result == REGEX_FOUND;
+    } else {
+        matches = match_kind_matches(k->kind, k->text, row->uri);
+    }
+    if (!matches) {
+        return !k->is_over;
     }
     struct tidings_resource *copy = resource_dup(row);
     if (copy) {
@@ -234,6 +258,13 @@ static void walked(struct request *request)
 static void walk_end(struct walk *k)
 {
     struct sub *sub = walk_sub(k);
+    if (sub) {
+        allowance_refund(sub->peer->allowance, k->steps);
+    }
+    if (sub && k->is_over) {
+        limit_hit(k->core->book, LIMIT_PATTERN_STEPS);
+        peer_owe_truncated(sub->peer, sub, k->core->last_seq);
+    }
     for (size_t i = 0; sub && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
@@ -249,7 +280,8 @@ static void walk_next(struct walk *k)
            !walk_reaches(k, k->catalog->mounts[k->mount]->prefix)) {
         k->mount++;
     }
-    if (k->found == INITIAL_MAX || k->mount >= k->catalog->mount_count || !k->pending.listen) {
+    if (k->found == INITIAL_MAX || k->is_over || k->mount >= k->catalog->mount_count ||
+        !k->pending.listen) {
         walk_end(k);
         return;
     }
@@ -270,8 +302,21 @@ static void walk_registered(struct walk *k)
 {
     struct entries_position at = {0};
     struct catalog_entry *e;
-    while (k->found < INITIAL_MAX && (e = entries_next(&k->catalog->resources, &at)) != NULL) {
+    while (k->found < INITIAL_MAX && !k->is_over &&
+           (e = entries_next(&k->catalog->resources, &at)) != NULL) {
         walk_row(&k->list, e->about);
+    }
+}
+
+/* What the search for a regex may cost here: others of the same client begin at the same time. */
+static void set_aside(struct walk *k, const struct sub *sub)
+{
+    struct allowance *client = sub->peer->allowance;
+    uint64_t now = loop_now_ms(k->core->loop);
+    if (k->kind == MATCH_REGEX) {
+        k->is_over = regex_create(k->text, REGEX_BYTES, k->text.len, &k->regex, NULL) < 0;
+        k->steps = allowance_left(client, now) / 4;
+        allowance_spend(client, k->steps, now);
     }
 }
 
@@ -290,6 +335,7 @@ static void show_matching(struct sub *sub)
     k->kind = sub->kind;
     k->spelled = str_place(&at, sub_spelled(sub));
     k->text = str_place(&at, sub_uri(sub));
+    set_aside(k, sub);
     k->pending.listen = listen;
     list_append(&listen->pending, &k->pending.link);
     walk_registered(k);

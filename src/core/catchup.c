@@ -6,6 +6,7 @@
  */
 #include "base/str.h"
 #include "core/hub.h"
+#include "core/lookup.h"
 #include "core/peer.h"
 #include "store/change.h"
 
@@ -15,12 +16,18 @@ struct finder {
     uint64_t since;
 };
 
+static bool is_ours(void *user, const struct sub *sub)
+{
+    const struct finder *f = user;
+    return sub->listen->peer == f->peer && !sub->catching_up &&
+           f->row->change->seq > sub->replayed_to;
+}
+
 static void offer_if_ours(void *user, struct match_node *node)
 {
     struct finder *f = user;
     struct sub *sub = list_entry(node, struct sub, node);
-    if (sub->listen->peer == f->peer && !sub->catching_up &&
-        f->row->change->seq > sub->replayed_to) {
+    if (is_ours(f, sub)) {
         peer_offer_row(f->peer, sub, f->row, f->since);
     }
 }
@@ -78,7 +85,8 @@ static void replay(struct peer *peer, const struct hub_catchup *c)
             continue;
         }
         struct finder f = {.peer = peer, .row = &c->changes[i], .since = c->since};
-        match_find(&peer->core->match, change->uri, offer_if_ours, &f);
+        static const struct lookup_calls calls = {is_ours, offer_if_ours};
+        lookup_find(peer->core, change, &calls, &f);
         core_find_covered(peer->core, change->uri, offer_if_ours, &f);
     }
 }

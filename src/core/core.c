@@ -9,8 +9,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/allowance.h"
 #include "core/call.h"
 #include "core/hub.h"
+#include "core/lookup.h"
 #include "core/peer.h"
 #include "core/session.h"
 #include "store/change.h"
@@ -89,12 +91,15 @@ void core_trim_later(struct core *core, size_t bytes)
     }
 }
 
-/* A regex took too long too often. */
-static void on_suspended(void *user, struct match_node *node)
+/* A regex without text that could be looked for, because of one client. */
+static bool take_loose(void *owner)
 {
-    (void)user;
-    struct sub *sub = list_entry(node, struct sub, node);
-    peer_owe_suspended(sub->listen->peer, sub);
+    return allowance_take(owner, ALLOWANCE_LOOSE_REGEXES);
+}
+
+static void give_loose(void *owner)
+{
+    allowance_give_back(owner, ALLOWANCE_LOOSE_REGEXES);
 }
 
 int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
@@ -112,7 +117,8 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     }
     principals_init(&core->principals);
     match_init(&core->match);
-    core->match.on_suspended = on_suspended;
+    core->match.take_loose = take_loose;
+    core->match.give_loose = give_loose;
     map_init(&core->sessions);
     list_init(&core->session_list);
     list_init(&core->resting);
@@ -337,6 +343,13 @@ void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, v
     }
 }
 
+static bool is_listening(void *user, const struct sub *sub)
+{
+    const struct change *change = user;
+    const struct peer *peer = sub->peer;
+    return !peer->catchup && !sub->catching_up && sub_hears_live(sub, change->seq);
+}
+
 static void offer(void *user, struct match_node *node)
 {
     const struct change *change = user;
@@ -419,7 +432,8 @@ void core_on_change(struct core *core, const struct change *change)
         offer_everything(core, change_scope(change));
     } else {
         struct change *shared = (struct change *)(uintptr_t)change;
-        match_find(&core->match, change->uri, offer, shared);
+        static const struct lookup_calls calls = {is_listening, offer};
+        lookup_find(core, change, &calls, shared);
         core_find_covered(core, change->uri, offer, shared);
         if (core->access && change->kind != TIDINGS_CHANGE_UPDATED) {
             lists_touch(core, change->uri, change->target);

@@ -7,13 +7,14 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/allowance.h"
 #include "core/peer.h"
 #include "store/change.h"
 #include "json/schema.h"
 #include "json/write.h"
 
-/* Enough for any filter a person writes; a judgement stays below a fraction of a millisecond. */
-#define FILTER_MAX_STEPS 5000u
+/* Enough for any filter a person writes; a judgement stays below half a millisecond. */
+#define FILTER_MAX_STEPS 200000u
 #define FILTER_MAX_SUBSCHEMAS 256u
 #define FILTER_MAX_DEPTH 32u
 
@@ -21,9 +22,9 @@ struct filter {
     struct filters *all; /* NULL: they are gone */
     struct json_schema *schema;
     size_t refs;
-    uint64_t judged_seq; /* the change it judged last … */
-    bool passed;         /* … and how */
-    unsigned gave_up;    /* judgements that were too costly */
+    struct allowance *owner;     /* whose it counts for */
+    uint64_t judged_seq;         /* the change it judged last … */
+    enum schema_verdict verdict; /* … and how */
     size_t len;
     char text[];
 };
@@ -77,11 +78,6 @@ static int compile(struct json *schema, struct json_schema **ret, struct tidings
 static int create(struct filters *all, struct json *schema, struct tidings_str text,
                   struct filter **ret, struct tidings_error *err)
 {
-    if (all->by_text.count >= FILTERS_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT,
-                            "option 'filter': at most %u different filters are allowed",
-                            FILTERS_MAX);
-    }
     struct filter *f = mem_zalloc(sizeof(*f) + text.len);
     if (!f) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -103,22 +99,42 @@ static int create(struct filters *all, struct json *schema, struct tidings_str t
     return 0;
 }
 
-int filter_acquire(struct filters *all, struct json *schema, struct filter **ret,
-                   struct tidings_error *err)
+/* One more, at the expense of a client. */
+static int create_for(struct filters *all, struct json *schema, struct tidings_str text,
+                      struct allowance *client, struct filter **ret, struct tidings_error *err)
+{
+    if (all->by_text.count >= FILTERS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "option 'filter': at most %u different filters are allowed, of all "
+                            "clients together",
+                            FILTERS_MAX);
+    }
+    if (!allowance_take(client, ALLOWANCE_FILTERS)) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "option 'filter': at most %u different filters of one client are "
+                            "allowed",
+                            ALLOWANCE_MAX_FILTERS);
+    }
+    int rc = create(all, schema, text, ret, err);
+    if (rc == 0) {
+        (*ret)->owner = client;
+    } else {
+        allowance_give_back(client, ALLOWANCE_FILTERS);
+    }
+    return rc;
+}
+
+int filter_acquire(struct filters *all, struct json *schema, struct allowance *client,
+                   struct filter **ret, struct tidings_error *err)
 {
     struct buf text;
     int rc = write_text(schema, &text, err);
     struct filter *found = rc < 0 ? NULL : map_find(&all->by_text, buf_str(&text));
-    if (found && found->gave_up >= FILTER_GIVE_UPS) {
-        rc = tidings_fail(err, TIDINGS_E_LIMIT,
-                          "option 'filter': this one is suspended, because it took more than %u "
-                          "steps %u times",
-                          FILTER_MAX_STEPS, FILTER_GIVE_UPS);
-    } else if (found) {
+    if (found) {
         found->refs++;
         *ret = found;
     } else if (rc == 0) {
-        rc = create(all, schema, buf_str(&text), ret, err);
+        rc = create_for(all, schema, buf_str(&text), client, ret, err);
     }
     buf_deinit(&text);
     return rc;
@@ -141,6 +157,7 @@ void filter_release(struct filter *f)
         if (f->all) {
             map_remove(&f->all->by_text, tidings_strn(f->text, f->len));
         }
+        allowance_give_back(f->owner, ALLOWANCE_FILTERS);
         schema_destroy(f->schema);
         mem_free(f);
     }
@@ -177,24 +194,39 @@ static bool holds(struct json *subject, const struct sub_condition *c)
     return found;
 }
 
+/* At the expense of its client. false: that has not enough left for a judgement, however long. */
+static bool judge(struct sub *sub, struct json *subject, enum schema_verdict *ret)
+{
+    struct core *core = sub->peer->core;
+    struct allowance *client = sub->peer->allowance;
+    uint64_t now = loop_now_ms(core->loop), steps = FILTER_MAX_STEPS;
+    if (allowance_left(client, now) < steps) {
+        limit_hit(core->book, LIMIT_PATTERN_STEPS);
+        return false;
+    }
+    *ret = schema_judge_within(sub->extra->schema->schema, subject, NULL, &steps);
+    allowance_spend(client, FILTER_MAX_STEPS - steps, now);
+    core->filters.judged++;
+    return true;
+}
+
 static bool satisfies(struct sub *sub, const struct change *change)
 {
     struct core *core = sub->peer->core;
     struct filter *f = sub->extra->schema;
-    if (f->gave_up < FILTER_GIVE_UPS && f->judged_seq != change->seq) {
+    if (f->judged_seq != change->seq) {
         struct json *subject = core_subject(core, change);
-        enum schema_verdict verdict =
-            subject ? schema_judge(f->schema, subject, NULL) : SCHEMA_VALID;
+        f->verdict = SCHEMA_VALID;
+        if (subject && !judge(sub, subject, &f->verdict)) {
+            return true; /* others may be able to pay */
+        }
         f->judged_seq = change->seq;
-        f->passed = verdict != SCHEMA_NOT_VALID;
-        f->gave_up += verdict == SCHEMA_GAVE_UP;
-        core->filters.judged++;
     }
-    if (f->gave_up >= FILTER_GIVE_UPS) {
+    if (f->verdict == SCHEMA_GAVE_UP && ++sub->extra->gave_up == FILTER_GIVE_UPS) {
         peer_owe_suspended(sub->peer, sub);
         return false;
     }
-    return f->passed;
+    return f->verdict != SCHEMA_NOT_VALID;
 }
 
 static bool all_hold(const struct sub_extra *x, struct json *subject)
@@ -207,13 +239,15 @@ static bool all_hold(const struct sub_extra *x, struct json *subject)
 }
 
 /* By somebody who must not learn where it moved from: rare, so nothing is remembered. */
-static bool pass_without_from(const struct sub *sub, const struct change *change)
+static bool pass_without_from(struct sub *sub, const struct change *change)
 {
     const struct sub_extra *x = sub->extra;
     struct json *subject = core_make_subject(sub->peer->core, change, true);
-    bool passes = !subject ||
-                  (all_hold(x, subject) && (!x->schema || schema_judge(x->schema->schema, subject,
-                                                                       NULL) != SCHEMA_NOT_VALID));
+    enum schema_verdict verdict = SCHEMA_VALID;
+    bool passes = !subject || all_hold(x, subject);
+    if (subject && passes && x->schema) {
+        passes = !judge(sub, subject, &verdict) || verdict != SCHEMA_NOT_VALID;
+    }
     jv_unref(subject);
     return passes;
 }

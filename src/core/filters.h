@@ -6,9 +6,10 @@
  *
  * A schema judges {"uri": …, "metadata": {…}} of a change. Equal texts are one filter: compiled
  * once on a worker, counted by those who use it, asked once per change. What it may cost is bounded
- * when it is compiled and each time it judges. A judgement that is given up counts as a yes, so
- * that nothing is lost; after FILTER_GIVE_UPS of them the filter's subscriptions are suspended and
- * told so, as those of a regular expression are.
+ * when it is compiled and each time it judges, and it judges at the expense of a client that may
+ * hear of the change (core/allowance.h). A judgement that is given up counts as a yes, so that
+ * nothing is lost; after FILTER_GIVE_UPS of changes that it may hear of, a subscription is
+ * suspended and told so. When its client has nothing left, changes pass unfiltered.
  */
 #ifndef CORE_FILTERS_H
 #define CORE_FILTERS_H
@@ -16,10 +17,11 @@
 #include "base/map.h"
 #include "json/json.h"
 
-#define FILTERS_MAX 1000u      /* distinct ones on a worker */
+#define FILTERS_MAX 4096u      /* distinct ones on a worker */
 #define FILTER_MAX_BYTES 8192u /* of its text */
 #define FILTER_GIVE_UPS 3u
 
+struct allowance;
 struct change;
 struct filter;
 struct sub;
@@ -33,10 +35,10 @@ void filters_init(struct filters *all);
 /* What is still in use stays until it is released. */
 void filters_deinit(struct filters *all);
 
-/* A reference to the filter with that schema. TIDINGS_E_LIMIT: too long, too many, or suspended;
- * else what is wrong with the schema, with the place in it. */
-int filter_acquire(struct filters *all, struct json *schema, struct filter **ret,
-                   struct tidings_error *err);
+/* A reference to the filter with that schema; a new one counts for `client`. TIDINGS_E_LIMIT: too
+ * long, or too many; else what is wrong with the schema, with the place in it. */
+int filter_acquire(struct filters *all, struct json *schema, struct allowance *client,
+                   struct filter **ret, struct tidings_error *err);
 /* Only whether that would do, for configurations. */
 int filter_check(struct json *schema, struct tidings_error *err);
 void filter_release(struct filter *filter); /* NULL is fine */

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
+#include "core/allowance.h"
 #include "core/core.h"
 #include "core/hub_private.h"
 #include "core/peer.h"
@@ -389,6 +390,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     map_init(&hub->watches);
     limit_book_init(&hub->book);
     hub->quotas = quotas_create(&hub->book);
+    hub->allowances = allowances_create();
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
     bool has_lists = hub_lists_open(hub);
@@ -396,7 +398,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     list_init(&hub->arming);
     hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
     if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
-        !hub->quotas || hub_token_init(hub, err) < 0) {
+        !hub->quotas || !hub->allowances || hub_token_init(hub, err) < 0) {
         hub_destroy(hub);
         return NULL;
     }
@@ -441,6 +443,7 @@ void hub_destroy(struct hub *hub)
         hub->log->ops->destroy(hub->log);
     }
     quotas_destroy(hub->quotas);
+    allowances_destroy(hub->allowances);
     explicit_bzero(&hub->seal, sizeof(hub->seal));
     mem_free(hub->cores);
     mem_free(hub);

@@ -20,6 +20,7 @@
 struct access_rules;
 struct core;
 struct hub;
+struct allowances;
 struct limit_book;
 struct quotas;
 struct option_rules;
@@ -64,6 +65,7 @@ const struct seal_key *hub_seal(const struct hub *hub);
 /* Limits, and what clients use of them; any thread. They live as long as the hub. */
 struct limit_book *hub_book(struct hub *hub);
 struct quotas *hub_quotas(struct hub *hub);
+struct allowances *hub_allowances(struct hub *hub);
 /* A new reference to the newest list (NULL: there are none); like hub_catalog. */
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 

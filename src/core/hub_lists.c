@@ -206,3 +206,8 @@ struct quotas *hub_quotas(struct hub *hub)
 {
     return hub->quotas;
 }
+
+struct allowances *hub_allowances(struct hub *hub)
+{
+    return hub->allowances;
+}

@@ -40,6 +40,7 @@ struct hub {
     struct pool *handlers; /* for handlers that block */
     struct limit_book book;
     struct quotas *quotas;
+    struct allowances *allowances;
     size_t max_announced; /* atomic */
     size_t announced;     /* atomic: bytes of changes that wait for their number */
     struct letter lost;   /* on its way while is_lost */

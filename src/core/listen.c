@@ -132,7 +132,8 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_len == 0;
-    int rc = match_add(&core->match, &sub->node, kind, sub_uri(sub), err);
+    int rc =
+        match_add_for(&core->match, &sub->node, kind, sub_uri(sub), listen->peer->allowance, err);
     if (rc == 0 && is_legacy && map_put(listen->by_spelling, sub_spelled(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         match_remove(&core->match, &sub->node);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "core/call.h"
 #include "core/hub.h"
+#include "core/lookup.h"
 #include "core/quota.h"
 #include "core/subscribing.h"
 #include "store/change.h"
@@ -89,21 +90,30 @@ static void lose_all(struct look *look, struct tidings_str scope, uint64_t seq)
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-static bool covers(const struct sub *sub, struct tidings_str uri)
+static enum lookup_answer covers(struct sub *sub, struct tidings_str uri)
 {
     struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
-    return match_kind_matches(sub->kind, sub_uri(sub), uri) ||
-           (p && uri_is_within(uri, p->prefix) && p->ops->covers(p, sub_uri(sub), uri));
+    enum lookup_answer answer = lookup_ask(sub, uri);
+    if (answer == LOOKUP_NO && p && uri_is_within(uri, p->prefix)) {
+        answer = p->ops->covers(p, sub_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
+    }
+    return answer;
 }
 
 /* The first subscription that may be told of it; NULL: none. */
-static const struct sub *find_sub(const struct look *look, const struct changelog_row *row)
+static const struct sub *find_sub(struct look *look, const struct changelog_row *row)
 {
     const struct change *change = row->change;
     list_each (it, next, &listen_of(look)->subs) {
         struct sub *sub = list_entry(it, struct sub, link);
-        if (change->seq > sub->since && covers(sub, change->uri) &&
-            filters_pass(sub, change, row->replaced_seq <= sub->since)) {
+        if (change->seq <= sub->since || !access_hears(look->peer->who, change)) {
+            continue;
+        }
+        enum lookup_answer answer = covers(sub, change->uri);
+        if (answer == LOOKUP_UNKNOWN) {
+            lose(look, sub);
+        } else if (answer == LOOKUP_YES &&
+                   filters_pass(sub, change, row->replaced_seq <= sub->since)) {
             return sub;
         }
     }

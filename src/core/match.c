@@ -5,8 +5,7 @@
  * segments is made of the hashes of the segments, so that looking up every prefix of a URI costs no
  * more than reading it.
  *
- * Invariant: an entry exists exactly while it has a node (or, for a moment, while the nodes of a
- * suspended regex are told). Canonical form is the caller's.
+ * Invariant: an entry exists exactly while it has a node. Canonical form is the caller's.
  */
 #include "core/match.h"
 
@@ -164,9 +163,6 @@ static uint8_t place_kind(enum match_kind kind, struct tidings_str text)
 static int find_entry(struct match *m, enum match_kind kind, struct tidings_str text,
                       struct match_entry **ret, struct tidings_error *err)
 {
-    if (kind == MATCH_REGEX) {
-        return match_regexes_add(&m->regexes, m->seed, text, ret, err);
-    }
     if (kind != MATCH_LITERAL && kind != MATCH_CONTAINER) {
         return match_tree_add(&m->tree, m->seed, (enum pattern_kind)kind, text, ret, err);
     }
@@ -209,6 +205,9 @@ static void remove_entry(struct match *m, struct match_entry *entry)
         match_tree_remove(&m->tree, entry);
         break;
     case ITEM_REGEX:
+        if (m->give_loose && match_regex_is_loose(entry)) {
+            m->give_loose(match_regex_owner(entry));
+        }
         match_regexes_remove(&m->regexes, m->seed, entry);
         break;
     case ITEM_STATE:
@@ -217,12 +216,31 @@ static void remove_entry(struct match *m, struct match_entry *entry)
     }
 }
 
-int match_add(struct match *m, struct match_node *node, enum match_kind kind,
-              struct tidings_str text, struct tidings_error *err)
+static int find_regex(struct match *m, struct tidings_str text, void *owner,
+                      struct match_entry **ret, struct tidings_error *err)
+{
+    int rc = match_regexes_add(&m->regexes, m->seed, text, ret, err);
+    if (rc < 0 || (*ret)->nodes || !m->take_loose || !match_regex_is_loose(*ret)) {
+        return rc;
+    }
+    if (!m->take_loose(owner)) {
+        match_regexes_remove(&m->regexes, m->seed, *ret);
+        *ret = NULL;
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "regex refused: it has no literal text of 4 bytes or more, and as many "
+                            "others of this client as are accepted have none either");
+    }
+    match_regex_set_owner(*ret, owner);
+    return 0;
+}
+
+int match_add_for(struct match *m, struct match_node *node, enum match_kind kind,
+                  struct tidings_str text, void *owner, struct tidings_error *err)
 {
     assert(!node->entry);
     struct match_entry *entry = NULL;
-    int rc = find_entry(m, kind, text, &entry, err);
+    int rc = kind == MATCH_REGEX ? find_regex(m, text, owner, &entry, err)
+                                 : find_entry(m, kind, text, &entry, err);
     if (!entry) {
         return rc;
     }
@@ -230,6 +248,12 @@ int match_add(struct match *m, struct match_node *node, enum match_kind kind,
     node->entry = entry;
     m->count++;
     return 0;
+}
+
+int match_add(struct match *m, struct match_node *node, enum match_kind kind,
+              struct tidings_str text, struct tidings_error *err)
+{
+    return match_add_for(m, node, kind, text, NULL, err);
 }
 
 void match_remove(struct match *m, struct match_node *node)
@@ -253,7 +277,7 @@ struct lookup {
     struct match_view view;
     struct match *m;
     size_t question; /* where the query begins, or the length */
-    match_fn fn;
+    const struct match_calls *calls;
     void *user;
     struct match_segment segments[URI_MAX + 1];
 };
@@ -263,7 +287,42 @@ static void report(void *user, struct match_entry *entry)
     struct lookup *l = user;
     for (struct match_node *node = entry->nodes, *next; node; node = next) {
         next = node->next;
-        l->fn(l->user, node);
+        l->calls->found(l->user, node);
+    }
+}
+
+static void report_unsure(void *user, struct match_entry *entry)
+{
+    struct lookup *l = user;
+    for (struct match_node *node = entry->nodes, *next; node; node = next) {
+        next = node->next;
+        l->calls->unsure(l->user, node);
+    }
+}
+
+static enum match_payment find_payer(void *user, struct match_entry *entry,
+                                     struct match_node **ret_payer, uint64_t *ret_steps)
+{
+    struct lookup *l = user;
+    bool is_wanted = false;
+    for (struct match_node *node = entry->nodes; node; node = node->next) {
+        uint64_t steps = UINT64_MAX;
+        bool wants = !l->calls->may_pay || l->calls->may_pay(l->user, node, &steps);
+        is_wanted = is_wanted || wants;
+        if (wants && steps > 0) {
+            *ret_payer = node;
+            *ret_steps = steps;
+            return MATCH_PAID;
+        }
+    }
+    return is_wanted ? MATCH_UNPAID : MATCH_UNWANTED;
+}
+
+static void charge(void *user, struct match_node *payer, uint64_t steps)
+{
+    struct lookup *l = user;
+    if (l->calls->paid) {
+        l->calls->paid(l->user, payer, steps);
     }
 }
 
@@ -346,47 +405,23 @@ static void find_containers(struct lookup *l)
     }
 }
 
-/* Tell the nodes of regexes that were suspended. Whatever the callback removes meanwhile, the next
- * node is the first of the list that is left. */
-static void tell_suspended(struct match *m)
-{
-    while (m->regexes.due) {
-        struct match_regex *x = m->regexes.due;
-        struct match_node anchor = {.entry = &x->entry}; /* keeps the entry until all are told */
-        struct match_node *left = x->entry.nodes;
-        m->regexes.due = x->next_due;
-        x->is_due = false;
-        x->entry.nodes = NULL;
-        link_node(&x->entry.nodes, &anchor);
-        if (left) {
-            left->link = &left;
-        }
-        while (left) {
-            struct match_node *node = left;
-            unlink_node(node);
-            link_node(&x->entry.nodes, node);
-            if (m->on_suspended) {
-                m->on_suspended(m->suspended_user, node);
-            }
-        }
-        m->count++;
-        match_remove(m, &anchor);
-    }
-}
-
-void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user)
+void match_find_paid(struct match *m, struct tidings_str changed, const struct match_calls *calls,
+                     void *user)
 {
     if (m->count == 0 || changed.len == 0 || changed.len > URI_MAX) {
         return;
     }
     struct lookup l;
     l.m = m;
-    l.fn = fn;
+    l.calls = calls;
     l.user = user;
     l.view.text = changed;
     l.view.seed = m->seed;
     l.view.stamp = ++m->lookups;
     l.view.found = report;
+    l.view.unsure = report_unsure;
+    l.view.pay = find_payer;
+    l.view.spent = charge;
     l.view.user = &l;
     l.view.segments = l.segments;
     l.view.count = 0;
@@ -401,9 +436,19 @@ void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *
     match_tree_find(&m->tree, &l.view);
     if (m->regexes.sources.count > 0) {
         match_regexes_find(&m->regexes, &l.view);
-        tell_suspended(m);
     }
     m->finding--;
+}
+
+void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user)
+{
+    const struct match_calls calls = {.found = fn, .unsure = fn};
+    match_find_paid(m, changed, &calls, user);
+}
+
+enum regex_result match_search(struct match_node *node, struct tidings_str uri, uint64_t *steps)
+{
+    return match_regex_search(node->entry, uri, steps);
 }
 
 bool match_is_busy(const struct match *m)

@@ -6,8 +6,10 @@
  * Cost of a lookup depends on the length and depth of the URI and on what matches, not on how many
  * nodes the index holds. Nodes of one and the same pattern share its entry. Removing frees.
  *
- * Regexes of strangers are bounded: one that takes too many steps (REGEX_MATCH_LIMIT) three times
- * is suspended, that is, never run again, and its nodes are told so.
+ * Searching for a regex takes steps (base/regex.h), in proportion to the length of the URI and the
+ * size of the regex. Who looks up may say for which nodes it is worth searching and how many steps
+ * each has left; when nobody has enough, it is not known whether the regex matches, and its nodes
+ * are named as such.
  */
 #ifndef CORE_MATCH_H
 #define CORE_MATCH_H
@@ -24,7 +26,7 @@ enum match_kind {
     MATCH_GLOB = PATTERN_GLOB,           /* `*`, `**`, `[...]`; `?` is itself */
     MATCH_GLOB_Q = PATTERN_GLOB_Q,       /* the same, and `?` is one character */
     MATCH_TEMPLATE = PATTERN_TEMPLATE,   /* RFC 6570 */
-    MATCH_REGEX = PATTERN_REGEX,         /* PCRE2, found anywhere in the URI */
+    MATCH_REGEX = PATTERN_REGEX,         /* found anywhere in the URI */
 };
 
 struct match_node {
@@ -34,7 +36,7 @@ struct match_node {
 
 typedef void (*match_fn)(void *user, struct match_node *node);
 
-/* Private, but for count and the callback. Stays where it is once something was added. */
+/* Private, but for count and the functions. Stays where it is once something was added. */
 struct match {
     struct match_seed seed;
     struct match_table literals, containers;
@@ -46,10 +48,9 @@ struct match {
     size_t bytes;     /* of literals and containers */
     size_t count;     /* nodes */
 
-    /* Called at the end of a match_find, once for each node of a regex that was suspended in it. It
-     * may add and remove nodes, this one too; it may not call match_find. NULL: nobody is told. */
-    match_fn on_suspended;
-    void *suspended_user;
+    /* May this owner have one more regex without literal text? NULL: as many as there may be. */
+    bool (*take_loose)(void *owner);
+    void (*give_loose)(void *owner);
 };
 
 void match_init(struct match *m);
@@ -62,10 +63,28 @@ void match_deinit(struct match *m); /* all nodes must be removed */
  */
 int match_add(struct match *m, struct match_node *node, enum match_kind kind,
               struct tidings_str text, struct tidings_error *err);
+/* The same on behalf of somebody: a regex without literal text that was not there counts for that
+ * owner until its last node is gone. */
+int match_add_for(struct match *m, struct match_node *node, enum match_kind kind,
+                  struct tidings_str text, void *owner, struct tidings_error *err);
 void match_remove(struct match *m, struct match_node *node); /* not added: nothing happens */
 /* Calls fn once for each matching node, literal ones first. fn must not change the index. A URI
  * longer than URI_MAX concerns nobody. */
 void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user);
+
+/* The same with a price. */
+struct match_calls {
+    match_fn found;
+    /* A regex of this node is about to be searched. false: not for this one. *ret_steps: what it
+     * can pay; 0: nothing. */
+    bool (*may_pay)(void *user, struct match_node *node, uint64_t *ret_steps);
+    void (*paid)(void *user, struct match_node *node, uint64_t steps);
+    match_fn unsure; /* nobody could pay for its regex; also called where may_pay says false */
+};
+void match_find_paid(struct match *m, struct tidings_str changed, const struct match_calls *calls,
+                     void *user);
+/* Does the regex of this node match? */
+enum regex_result match_search(struct match_node *node, struct tidings_str uri, uint64_t *steps);
 /* Is one under way, of whose callbacks this may be one? Then there must not be another. */
 bool match_is_busy(const struct match *m);
 /* Memory the index holds besides the nodes, without what the allocator adds. */

@@ -2,8 +2,8 @@
  *
  * Filing regexes under grams, and running those a URI calls for.
  *
- * Invariant: a regex that is not suspended lies in exactly one list, of its gram or the loose ones;
- * a gram exists while its list is not empty. `popularity` is a small table of counters that several
+ * Invariant: a regex lies in exactly one list, of its gram or the loose ones; a gram exists while
+ * its list is not empty. `popularity` is a small table of counters that several
  * grams may share: a wrong count makes a filing worse, never wrong.
  */
 #include "core/match_regex.h"
@@ -30,7 +30,10 @@ void match_regexes_deinit(struct match_regexes *r)
     match_table_deinit(&r->grams);
 }
 
-/* Counters and engine are there as long as there is a regex. */
+/* Searches without a table before a regex is worth one. */
+#define TABLE_AFTER 2u
+
+/* The counters are there as long as there is a regex. */
 static int open_shared(struct match_regexes *r, struct tidings_error *err)
 {
     if (!r->popularity) {
@@ -39,15 +42,13 @@ static int open_shared(struct match_regexes *r, struct tidings_error *err)
             return tidings_fail(err, TIDINGS_E_NOMEM, "regex: out of memory");
         }
     }
-    return r->engine ? 0 : regex_engine_create(&r->engine, err);
+    return 0;
 }
 
 static void close_shared(struct match_regexes *r)
 {
     if (r->sources.count == 0) {
-        regex_engine_destroy(r->engine);
         mem_free(r->popularity);
-        r->engine = NULL;
         r->popularity = NULL;
     }
 }
@@ -169,9 +170,6 @@ static void link_to(struct match_regex **list, struct match_regex *x)
 /* Out of its list; the gram goes with its last regex. */
 static void unfile(struct match_regexes *r, struct match_regex *x)
 {
-    if (!x->link) {
-        return;
-    }
     *x->link = x->next;
     if (x->next) {
         x->next->link = x->link;
@@ -234,8 +232,8 @@ static struct match_regex *find_source(const struct match_regexes *r, uint32_t k
 }
 
 /* NULL: *ret_code says why. */
-static struct match_regex *make_regex(struct match_regexes *r, struct tidings_str source,
-                                      int *ret_code, struct tidings_error *err)
+static struct match_regex *make_regex(struct tidings_str source, int *ret_code,
+                                      struct tidings_error *err)
 {
     struct match_regex *x = mem_alloc(sizeof(*x) + source.len);
     if (!x) {
@@ -243,7 +241,7 @@ static struct match_regex *make_regex(struct match_regexes *r, struct tidings_st
         return NULL;
     }
     *x = (struct match_regex){0};
-    *ret_code = regex_init(&x->regex, r->engine, source, err);
+    *ret_code = regex_create(source, REGEX_BYTES, REGEX_MAX_BYTES, &x->regex, err);
     if (*ret_code < 0) {
         mem_free(x);
         return NULL;
@@ -258,13 +256,14 @@ static struct match_regex *make_regex(struct match_regexes *r, struct tidings_st
 
 static size_t held_bytes(const struct match_regex *x)
 {
-    return sizeof(*x) + x->entry.item.len + regex_bytes(&x->regex);
+    return sizeof(*x) + x->entry.item.len + regex_bytes(x->regex) + regex_table_bytes(x->table);
 }
 
 static void free_regex(struct match_regexes *r, struct match_regex *x)
 {
     r->bytes -= held_bytes(x);
-    regex_deinit(&x->regex);
+    regex_table_destroy(x->table);
+    regex_destroy(x->regex);
     mem_free(x);
 }
 
@@ -277,18 +276,12 @@ int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct ti
     }
     uint32_t key = match_key(seed, NULL, ITEM_REGEX, match_hash(seed, source.ptr, source.len));
     struct match_regex *x = find_source(r, key, source);
-    if (x && x->strikes == MATCH_MAX_STRIKES) {
-        return tidings_fail(err, TIDINGS_E_LIMIT,
-                            "regex refused: it is suspended, because it took more than %u steps "
-                            "%u times",
-                            REGEX_MATCH_LIMIT, MATCH_MAX_STRIKES);
-    }
     if (x) {
         *ret = &x->entry;
         return 0;
     }
     int rc = open_shared(r, err);
-    x = rc == 0 ? make_regex(r, source, &rc, err) : NULL;
+    x = rc == 0 ? make_regex(source, &rc, err) : NULL;
     if (!x) {
         close_shared(r);
         return rc;
@@ -315,17 +308,6 @@ fail_table:
     return rc;
 }
 
-static void forget_due(struct match_regexes *r, struct match_regex *x)
-{
-    struct match_regex **at = &r->due;
-    while (*at && *at != x) {
-        at = &(*at)->next_due;
-    }
-    if (*at) {
-        *at = x->next_due;
-    }
-}
-
 void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
                           struct match_entry *entry)
 {
@@ -336,9 +318,6 @@ void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
     bool is_added = false;
     if (len > 0) {
         each_gram(r, seed, all, len, count_gram, &is_added);
-    }
-    if (x->is_due) {
-        forget_due(r, x);
     }
     unfile(r, x);
     match_table_remove(&r->sources, &x->entry.item);
@@ -355,23 +334,49 @@ size_t match_regexes_bytes(const struct match_regexes *r)
 /* ---- looking up -------------------------------------------------------------------------------
  */
 
-/* Run every regex of a list. One that gives up for the last time leaves it. */
+/* A table, when it has been searched often enough. Without memory it goes on as it is. */
+static void open_table(struct match_regexes *r, struct match_regex *x)
+{
+    if (x->searches < TABLE_AFTER) {
+        x->searches++;
+    } else if (x->searches == TABLE_AFTER) {
+        x->searches++;
+        x->table = regex_table_create(x->regex);
+        r->bytes += regex_table_bytes(x->table);
+    }
+}
+
+/* As long as somebody pays: what one cannot pay to the end, another may. */
+static void run(struct match_regexes *r, struct match_regex *x, const struct match_view *view)
+{
+    enum match_payment payment;
+    enum regex_result result = REGEX_OUT_OF_STEPS;
+    struct match_node *payer = NULL;
+    uint64_t steps = 0;
+    open_table(r, x);
+    while ((payment = view->pay(view->user, &x->entry, &payer, &steps)) == MATCH_PAID) {
+        uint64_t had = steps;
+        result = regex_search(x->regex, x->table, view->text, &steps);
+        view->spent(view->user, payer, had - steps);
+        if (result != REGEX_OUT_OF_STEPS) {
+            break;
+        }
+    }
+    if (payment == MATCH_UNWANTED || result == REGEX_ABSENT) {
+        return;
+    }
+    if (result == REGEX_FOUND) {
+        view->found(view->user, &x->entry);
+    } else {
+        view->unsure(view->user, &x->entry);
+    }
+}
+
+/* Every regex of a list. */
 static void run_list(struct match_regexes *r, struct match_regex *x, const struct match_view *view)
 {
-    for (struct match_regex *next; x; x = next) {
-        next = x->next;
-        bool may_grow = !x->regex.is_settled;
-        size_t before = may_grow ? regex_bytes(&x->regex) : 0;
-        enum regex_result result = regex_search(&x->regex, r->engine, view->text);
-        r->bytes += may_grow ? regex_bytes(&x->regex) - before : 0;
-        if (result == REGEX_FOUND) {
-            view->found(view->user, &x->entry);
-        } else if (result == REGEX_GAVE_UP && ++x->strikes == MATCH_MAX_STRIKES) {
-            unfile(r, x);
-            x->is_due = true;
-            x->next_due = r->due;
-            r->due = x;
-        }
+    for (; x; x = x->next) {
+        run(r, x, view);
     }
 }
 
@@ -391,6 +396,13 @@ static inline void find_grams(struct match_regexes *r, const struct match_view *
             run_list(r, g->first, view);
         }
     }
+}
+
+enum regex_result match_regex_search(struct match_entry *entry, struct tidings_str text,
+                                     uint64_t *steps)
+{
+    struct match_regex *x = (struct match_regex *)entry;
+    return regex_search(x->regex, x->table, text, steps);
 }
 
 void match_regexes_find(struct match_regexes *r, const struct match_view *view)

@@ -7,28 +7,29 @@
  * a regex, one that few others have is taken. Those without any are tried each time, hence few are
  * allowed.
  *
- *     filed --three searches given up--> suspended      (never run again, its nodes are told once)
+ * A search costs steps, which somebody must have (struct match_view). One that nobody can pay for
+ * is not run, and one that takes more than there is not run to its end: then nothing is known.
  */
 #ifndef CORE_MATCH_REGEX_H
 #define CORE_MATCH_REGEX_H
 
+#include "base/regex.h"
 #include "core/match_table.h"
-#include "uri/regex.h"
+#include "uri/pattern_literals.h"
 
-#define MATCH_MAX_LOOSE_REGEXES 64u /* distinct ones without a gram */
-#define MATCH_MAX_STRIKES 3u
+#define MATCH_MAX_LOOSE_REGEXES 1024u /* distinct ones without a gram */
 
 struct match_gram;
 
 /* One distinct source; it lies behind. */
 struct match_regex {
     struct match_entry entry;
-    struct regex regex;
-    uint8_t strikes;
-    bool is_due;                      /* suspended, its nodes not told yet */
+    struct regex *regex;
+    struct regex_table *table;        /* once it was searched a few times; NULL: without */
+    uint8_t searches;                 /* before that */
+    void *owner;                      /* whom a loose one counts for */
     struct match_gram *gram;          /* NULL: loose */
     struct match_regex *next, **link; /* among those of the gram, or the loose ones */
-    struct match_regex *next_due;
 };
 
 struct match_gram {
@@ -43,9 +44,7 @@ struct match_regexes {
     size_t gram8_count, gram4_count; /* distinct ones filed under */
     struct match_regex *loose;
     size_t loose_count;
-    struct match_regex *due;
-    struct regex_engine *engine; /* while there is a regex */
-    uint16_t *popularity;        /* roughly, how many regexes have a gram */
+    uint16_t *popularity; /* roughly, how many regexes have a gram; while there is a regex */
     size_t bytes;
 };
 
@@ -53,16 +52,31 @@ struct match_view;
 
 void match_regexes_init(struct match_regexes *r);
 void match_regexes_deinit(struct match_regexes *r); /* nothing is in it */
-/* The entry of the source, made when there is none. The errors of regex_init; TIDINGS_E_LIMIT also
- * when it is suspended, and when there are MATCH_MAX_LOOSE_REGEXES loose ones. */
+/* The entry of the source, made when there is none. The errors of regex_create; TIDINGS_E_LIMIT
+ * also when there are MATCH_MAX_LOOSE_REGEXES loose ones. */
 int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct tidings_str source,
                       struct match_entry **ret, struct tidings_error *err);
 /* Take away an entry that has no nodes. */
 void match_regexes_remove(struct match_regexes *r, struct match_seed seed,
                           struct match_entry *entry);
-/* Calls view->found for each regex that is found, once. Those that gave up for the last time are in
- * r->due afterwards; whoever tells their nodes takes them from there. */
+/* Calls view->found for each regex that is found, once, and view->unsure for each of which that is
+ * not known. */
 void match_regexes_find(struct match_regexes *r, const struct match_view *view);
+static inline bool match_regex_is_loose(const struct match_entry *entry)
+{
+    return !((const struct match_regex *)entry)->gram;
+}
+static inline void match_regex_set_owner(struct match_entry *entry, void *owner)
+{
+    ((struct match_regex *)entry)->owner = owner;
+}
+static inline void *match_regex_owner(const struct match_entry *entry)
+{
+    return ((const struct match_regex *)entry)->owner;
+}
+/* One of them alone. */
+enum regex_result match_regex_search(struct match_entry *entry, struct tidings_str text,
+                                     uint64_t *steps);
 size_t match_regexes_bytes(const struct match_regexes *r);
 
 #endif

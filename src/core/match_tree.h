@@ -93,6 +93,13 @@ struct match_segment {
     uint16_t at, len;
 };
 
+/* Who pays for the search of a regex. */
+enum match_payment {
+    MATCH_PAID,     /* somebody */
+    MATCH_UNPAID,   /* nobody can */
+    MATCH_UNWANTED, /* nobody wants to know */
+};
+
 struct match_view {
     struct match_seed seed;
     struct tidings_str text;
@@ -101,6 +108,11 @@ struct match_view {
     uint64_t runs[PLAN_MAX_RUN + 1]; /* hashes of the first so many segments */
     uint64_t stamp;                  /* of this lookup; never 0 */
     void (*found)(void *user, struct match_entry *entry);
+    void (*unsure)(void *user, struct match_entry *entry); /* a regex that was not searched */
+    /* MATCH_PAID: a node that can pay so many steps, and is told what they were. */
+    enum match_payment (*pay)(void *user, struct match_entry *entry, struct match_node **ret_payer,
+                              uint64_t *ret_steps);
+    void (*spent)(void *user, struct match_node *payer, uint64_t steps);
     void *user;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/allowance.h"
 #include "core/channel.h"
 #include "core/hub.h"
 #include "core/provider.h"
@@ -81,6 +82,7 @@ void peer_destroy(struct peer *peer)
         peer->ops->destroyed(peer);
     }
     peer_set_who(peer, NULL);
+    allowance_release(peer->allowance);
     loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
 }
 
@@ -299,7 +301,7 @@ void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change 
 static void offer(struct peer *peer, struct sub *sub, const struct change *change,
                   enum tidings_change_kind kind, bool alone)
 {
-    if (!sub->listen->live || change->seq <= sub->since || !peer->sink || sub->suspended) {
+    if (!sub_hears_live(sub, change->seq)) {
         return;
     }
     if (!filters_pass(sub, change, alone)) {

@@ -22,6 +22,7 @@
 #define PEER_MAX_SKIPS 8u
 #define EVENT_ID_MAX (64u + CURSOR_SEALED)
 
+struct allowance;
 struct changelog_row;
 struct channel;
 struct hub_catchup;
@@ -40,6 +41,7 @@ struct sub_extra {
     struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
     size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
+    unsigned gave_up;          /* judgements by it that were too costly */
     struct chain *chain;       /* it is told patches; NULL: not */
     sub_filter_fn filter;
     void *filter_user;
@@ -180,6 +182,7 @@ struct peer {
     };
     struct core *core;
     const struct principal *who; /* a reference */
+    struct allowance *allowance; /* likewise: what its patterns may cost; NULL: what they like */
     struct sink *sink;
     struct outbox outbox;
     struct list listens;
@@ -291,6 +294,11 @@ void listen_begin(struct listen *listen);
 struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
                        enum match_kind kind, uint64_t since, struct tidings_error *err);
 void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
+/* Is it open for a change with this number, now? */
+static inline bool sub_hears_live(const struct sub *sub, uint64_t seq)
+{
+    return sub->listen->live && seq > sub->since && sub->peer->sink && !sub->suspended;
+}
 /* The lowest number of what it has yet to tell; 0: nothing. */
 uint64_t sub_owes_from(const struct sub *sub);
 void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "core/allowance.h"
 #include "core/hub.h"
 #include "core/method.h"
 #include "core/subscribing.h"
@@ -56,7 +57,13 @@ bool subscribing_set_channel(struct subscribing *s, const struct channel *channe
     char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
     channel_principal(channel, text + sizeof(HUB_SHARE) - 1);
     s->share = arena_dup(&s->arena, tidings_str(text));
-    return s->share.ptr != NULL;
+    struct peer *peer = s->pending.listen->peer;
+    if (!peer->allowance) {
+        peer->allowance =
+            allowances_find(hub_allowances(s->core->hub), tidings_str(text + sizeof(HUB_SHARE) - 1),
+                            loop_now_ms(s->core->loop));
+    }
+    return s->share.ptr != NULL && peer->allowance != NULL;
 }
 
 void wish_refuse(struct wish *w, int code, const char *fmt, ...)
@@ -528,7 +535,9 @@ static void compile_filters(struct subscribing *s)
         struct wish *w = &s->wishes[i];
         struct tidings_error err;
         if (!w->refused && w->options.filter &&
-            filter_acquire(&s->core->filters, w->options.filter, &w->filter, &err) < 0) {
+            filter_acquire(&s->core->filters, w->options.filter,
+                           s->pending.listen ? s->pending.listen->peer->allowance : NULL,
+                           &w->filter, &err) < 0) {
             wish_refuse(w, err.code, "%s", err.text);
         }
     }

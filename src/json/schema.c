@@ -61,9 +61,8 @@ void schema_destroy(struct json_schema *s)
     if (!s) {
         return;
     }
-    for (struct schema_regex *r = s->regexes, *next; r; r = next) {
-        next = r->next;
-        schema_regex_destroy(r);
+    for (struct pattern *p = s->patterns; p; p = p->next) {
+        regex_destroy(p->regex);
     }
     for (struct document *d = s->documents; d; d = d->next) {
         json_decref(d->value);

@@ -12,8 +12,9 @@
  *
  * Numbers are compared by value: 1 and 1.0 are equal, integers are exact in 64 bits, and
  * `multipleOf` reckons with the decimal digits a number is written with. Lengths count code points.
- * Patterns are searched anywhere in a string, in Unicode; they are PCRE2's, in the manner of
- * ECMA-262. `format` is an annotation unless assert_format is set; then an unknown one is ignored.
+ * Patterns are searched anywhere in a string, in Unicode, in the manner of ECMA-262; without
+ * backreferences (base/regex.h). `format` is an annotation unless assert_format is set; then an
+ * unknown one is ignored.
  */
 #ifndef JSON_SCHEMA_H
 #define JSON_SCHEMA_H
@@ -38,8 +39,9 @@ struct schema_options {
     unsigned max_subschemas;  /* of all documents that are used */
     unsigned max_ref_chain;   /* $ref to a schema that is a $ref to … */
     unsigned max_regex_bytes; /* of one pattern */
-    /* Of one judgement: subschemas applied, values compared; the search for a regex counts 32, a
-     * hard one 3000. Lower it for schemas of strangers. */
+    /* Of one judgement. A step is some 2 ns: what a regex does at one place of a text
+     * (base/regex.h); everything else, and all lengths, are charged by that measure
+     * (json/schema_eval.h). */
     uint64_t max_steps;
 };
 
@@ -47,7 +49,7 @@ struct schema_options {
 #define SCHEMA_DEFAULT_SUBSCHEMAS 8192u
 #define SCHEMA_DEFAULT_REF_CHAIN 64u
 #define SCHEMA_DEFAULT_REGEX_BYTES 1024u
-#define SCHEMA_DEFAULT_STEPS 2000000u
+#define SCHEMA_DEFAULT_STEPS 8000000u /* less than 20 ms */
 
 /* The first reason found. JSON pointers to the value and to the keyword; the latter is preceded by
  * "uri#" in another document than the compiled one. Cut when too long, never inside a character. */
@@ -79,5 +81,8 @@ enum schema_verdict {
 };
 enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
                                  struct schema_error *ret_error);
+/* … with *steps instead of max_steps, of which what is left remains. */
+enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
+                                        struct schema_error *ret_error, uint64_t *steps);
 
 #endif

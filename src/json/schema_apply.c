@@ -12,7 +12,9 @@ static bool try_here(struct eval *e, const struct at *at, const struct node *nod
     e->quiet++;
     if (at->marks && keep_marks) {
         struct marks copy;
-        if (!marks_init(&copy, at->marks->count)) {
+        if (!eval_spend(e, at, NULL, COST_BYTES(at->marks->count))) {
+            ok = false;
+        } else if (!marks_init(&copy, at->marks->count)) {
             ok = eval_stop(e, at, NULL, "out of memory");
         } else {
             ok = eval_here(e, at, node, &copy);
@@ -39,7 +41,7 @@ bool check_dynamic_ref(struct eval *e, const struct at *at, const struct rule *r
     if (rule->anchor.len > 0) {
         /* Core §8.2.3.2: the outermost schema resource that has the anchor. */
         for (const struct scope *s = at->scope; s; s = s->up) {
-            if (!eval_spend(e, at, rule, 1 + s->resource->n_anchors / 8)) {
+            if (!eval_spend(e, at, rule, COST_MEMBER * (1 + s->resource->n_anchors))) {
                 return false;
             }
             const struct node *found = schema_anchor(s->resource, rule->anchor, true);
@@ -111,7 +113,8 @@ bool check_dependent_schemas(struct eval *e, const struct at *at, const struct r
     bool ok = true;
     for (size_t i = 0; ok && json_is_object(at->instance) && i < rule->n_branches; i++) {
         const struct branch *b = &rule->branches[i];
-        if (json_object_getn(at->instance, b->key.ptr, b->key.len)) {
+        ok = eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(b->key.len));
+        if (ok && json_object_getn(at->instance, b->key.ptr, b->key.len)) {
             ok = eval_here(e, at, b->node, at->marks);
         }
     }

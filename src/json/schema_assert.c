@@ -39,7 +39,7 @@ bool check_type(struct eval *e, const struct at *at, const struct rule *rule)
 static bool is_equal(struct eval *e, const struct at *at, const struct rule *rule, json_t *other)
 {
     bool equal = value_equal(at->instance, other, &e->steps);
-    return eval_spend(e, at, rule, 1) && equal;
+    return eval_spend(e, at, rule, 1) && equal; /* which ends it when none are left */
 }
 
 bool check_const(struct eval *e, const struct at *at, const struct rule *rule)
@@ -61,7 +61,14 @@ bool check_enum(struct eval *e, const struct at *at, const struct rule *rule)
 
 bool check_multiple_of(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_number(at->instance) || value_is_multiple(at->instance, rule->value) ||
+    if (!json_is_number(at->instance)) {
+        return true;
+    }
+    bool is_easy = json_is_integer(at->instance) && json_is_integer(rule->value);
+    if (!eval_spend(e, at, rule, is_easy ? COST_VALUE : COST_MULTIPLE)) {
+        return false;
+    }
+    return value_is_multiple(at->instance, rule->value) ||
            eval_fail(e, at, rule, "the number is not a multiple of %.17g",
                      json_number_value(rule->value));
 }
@@ -102,7 +109,16 @@ static bool check_count(struct eval *e, const struct at *at, const struct rule *
 
 bool check_length(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    return !json_is_string(at->instance) ||
+    if (!json_is_string(at->instance)) {
+        return true;
+    }
+    /* A character is one to four bytes: most are not worth counting. */
+    size_t bytes = json_string_length(at->instance);
+    bool is_max = rule->keyword == KW_MAX_LENGTH;
+    if (is_max ? bytes <= rule->bound : bytes / 4 >= rule->bound) {
+        return true;
+    }
+    return eval_spend(e, at, rule, COST_BYTES(bytes)) &&
            check_count(e, at, rule, value_code_points(value_str(at->instance)), "characters");
 }
 
@@ -131,7 +147,9 @@ bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
     if (!json_is_string(at->instance)) {
         return true;
     }
-    return eval_spend(e, at, rule, 1 + json_string_length(at->instance) / 64) &&
+    bool is_regex = strcmp(json_string_value(rule->value), "regex") == 0;
+    uint64_t cost = is_regex ? COST_REGEX : 0;
+    return eval_spend(e, at, rule, cost + COST_FORMAT * (1 + json_string_length(at->instance))) &&
            (schema_format_check(value_str(rule->value), value_str(at->instance)) ||
             eval_fail(e, at, rule, "the string is not of the format '%s'",
                       json_string_value(rule->value)));
@@ -141,11 +159,11 @@ bool check_format(struct eval *e, const struct at *at, const struct rule *rule)
 static bool check_names(struct eval *e, const struct at *at, const struct rule *rule,
                         const json_t *names)
 {
-    if (!eval_spend(e, at, rule, json_array_size(names) / 8)) {
-        return false;
-    }
     for (size_t i = 0; i < json_array_size(names); i++) {
         struct tidings_str name = value_str(json_array_get(names, i));
+        if (!eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(name.len))) {
+            return false;
+        }
         if (!json_object_getn(at->instance, name.ptr, name.len)) {
             return eval_fail(e, at, rule, "property '%.*s' is missing", STR_ARG(name));
         }
@@ -163,7 +181,9 @@ bool check_dependent_required(struct eval *e, const struct at *at, const struct 
     bool ok = true;
     for (void *m = json_is_object(at->instance) ? json_object_iter(rule->value) : NULL; ok && m;
          m = json_object_iter_next(rule->value, m)) {
-        if (json_object_getn(at->instance, json_object_iter_key(m), json_object_iter_key_len(m))) {
+        size_t len = json_object_iter_key_len(m);
+        ok = eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(len));
+        if (ok && json_object_getn(at->instance, json_object_iter_key(m), len)) {
             ok = check_names(e, at, rule, json_object_iter_value(m));
         }
     }
@@ -204,6 +224,9 @@ bool check_unique_items(struct eval *e, const struct at *at, const struct rule *
     size_t count = json_array_size(at->instance), twin[2] = {0, 0};
     if (!json_is_true(rule->value) || count < 2) {
         return true;
+    }
+    if (!eval_spend(e, at, rule, COST_ELEMENT * count)) {
+        return false;
     }
     struct hashed *sorted = mem_alloc(count * sizeof(*sorted));
     if (!sorted) {

@@ -68,7 +68,7 @@ static bool is_refusal(const struct rule *rule)
 
 bool check_unevaluated_items(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    bool ok = true;
+    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * json_array_size(at->instance));
     for (size_t i = 0; ok && i < json_array_size(at->instance); i++) {
         if (marks_has(at->marks, i)) {
             continue;
@@ -103,13 +103,20 @@ static struct tidings_str key_of(void *member)
     return tidings_strn(json_object_iter_key(member), json_object_iter_key_len(member));
 }
 
+/* Going on to a member, and looking for its name. */
+static bool spend_member(struct eval *e, const struct at *at, const struct rule *rule, void *member)
+{
+    return eval_spend(e, at, rule, COST_MEMBER + COST_BYTES(key_of(member).len));
+}
+
 bool check_properties(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    bool ok = eval_spend(e, at, rule, json_object_size(at->instance) / 8);
+    bool ok = true;
     size_t i = 0;
     for (void *m = json_object_iter(at->instance); ok && m;
          m = json_object_iter_next(at->instance, m), i++) {
-        const struct branch *b = find_branch(rule, key_of(m));
+        ok = spend_member(e, at, rule, m);
+        const struct branch *b = ok ? find_branch(rule, key_of(m)) : NULL;
         if (b) {
             ok = eval_member(e, at, b->node, m);
             marks_set(at->marks, i);
@@ -167,7 +174,7 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
     size_t i = 0;
     for (void *m = json_object_iter(at->instance); ok && m;
          m = json_object_iter_next(at->instance, m), i++) {
-        if (!is_additional(e, at, patterns, key_of(m))) {
+        if (!spend_member(e, at, rule, m) || !is_additional(e, at, patterns, key_of(m))) {
             ok = !e->is_over;
             continue;
         }
@@ -178,9 +185,9 @@ bool check_additional_properties(struct eval *e, const struct at *at, const stru
 
 bool check_unevaluated_properties(struct eval *e, const struct at *at, const struct rule *rule)
 {
-    bool ok = true;
+    bool ok = eval_spend(e, at, rule, COST_TRIVIAL * json_object_size(at->instance));
     size_t i = 0;
-    for (void *m = json_object_iter(at->instance); ok && m;
+    for (void *m = ok ? json_object_iter(at->instance) : NULL; ok && m;
          m = json_object_iter_next(at->instance, m), i++) {
         if (marks_has(at->marks, i)) {
             continue;
@@ -196,6 +203,9 @@ bool check_property_names(struct eval *e, const struct at *at, const struct rule
     for (void *m = json_object_iter(at->instance); ok && m;
          m = json_object_iter_next(at->instance, m)) {
         struct tidings_str key = key_of(m);
+        if (!spend_member(e, at, rule, m)) {
+            return false;
+        }
         json_t *name = json_stringn(key.ptr, key.len);
         if (!name) {
             return eval_stop(e, at, rule, "out of memory");

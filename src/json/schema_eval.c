@@ -13,9 +13,8 @@
 
 #include "base/mem.h"
 
-/* What a search costs, by the measure of applying a schema. */
-#define SEARCH_STEPS 32u
-#define HARD_SEARCH_STEPS 3000u
+/* Texts from this length on are worth a table. */
+#define TABLE_FROM 512u
 
 static size_t words(size_t count)
 {
@@ -131,26 +130,21 @@ bool eval_spend(struct eval *e, const struct at *at, const struct rule *rule, ui
 }
 
 bool eval_search(struct eval *e, const struct at *at, const struct rule *rule,
-                 const struct schema_regex *regex, struct tidings_str text)
+                 const struct regex *regex, struct tidings_str text)
 {
-    if (!eval_spend(e, at, rule, SEARCH_STEPS + text.len / 64)) {
+    if (!eval_spend(e, at, rule, COST_SEARCH)) {
         return false;
     }
-    enum schema_regex_result result = schema_regex_search(regex, text, SCHEMA_REGEX_EASY);
-    if (result == SCHEMA_REGEX_GAVE_UP) {
-        /* A hard one is paid for, or many of them would take seconds. */
-        if (!eval_spend(e, at, rule, HARD_SEARCH_STEPS)) {
-            return false;
-        }
-        result = schema_regex_search(regex, text, SCHEMA_REGEX_MATCH_LIMIT);
-    }
-    if (result == SCHEMA_REGEX_GAVE_UP) {
+    struct regex_table *table = text.len >= TABLE_FROM ? regex_table_create(regex) : NULL;
+    enum regex_result result = regex_search(regex, table, text, &e->steps);
+    regex_table_destroy(table);
+    if (result == REGEX_OUT_OF_STEPS) {
         return eval_stop(e, at, rule, "the regex takes too many steps to search this text");
     }
-    if (result == SCHEMA_REGEX_NOMEM) {
+    if (result == REGEX_NOMEM) {
         return eval_stop(e, at, rule, "out of memory");
     }
-    return result == SCHEMA_REGEX_FOUND;
+    return result == REGEX_FOUND;
 }
 
 static bool run_rules(struct eval *e, const struct at *at)
@@ -171,7 +165,7 @@ static bool run_marked(struct eval *e, const struct at *at)
     size_t count = json_is_array(at->instance) ? json_array_size(at->instance)
                                                : json_object_size(at->instance);
     struct marks own;
-    if (!eval_spend(e, at, NULL, words(count))) {
+    if (!eval_spend(e, at, NULL, COST_BYTES(count))) {
         return false;
     }
     if (!marks_init(&own, count)) {
@@ -195,12 +189,15 @@ static bool run(struct eval *e, const struct at *outer)
         at.scope = &scope;
     }
     if (json_is_boolean(at.node->value)) {
+        if (!eval_spend(e, &at, NULL, COST_TRIVIAL)) {
+            return false;
+        }
         return json_is_true(at.node->value) || eval_fail(e, &at, NULL, "no value is allowed here");
     }
     if (e->depth >= e->schema->limits.max_depth) {
         return eval_stop(e, &at, NULL, "schema and value nest too deep, or the schema is endless");
     }
-    if (!eval_spend(e, &at, NULL, 1)) {
+    if (!eval_spend(e, &at, NULL, COST_SCHEMA)) {
         return false;
     }
     e->depth++;
@@ -239,14 +236,22 @@ bool eval_name(struct eval *e, const struct at *at, const struct node *node, jso
     return run(e, &next);
 }
 
-enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
-                                 struct schema_error *ret_error)
+enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
+                                        struct schema_error *ret_error, uint64_t *steps)
 {
-    struct eval e = {.schema = s, .error = ret_error, .steps = s->limits.max_steps};
+    struct eval e = {.schema = s, .error = ret_error, .steps = *steps};
     json_t *value = instance ? (json_t *)instance : json_null();
     struct at at = {s->root, value, NULL, NULL, NULL};
     bool valid = run(&e, &at);
+    *steps = e.steps;
     return e.is_over ? SCHEMA_GAVE_UP : valid ? SCHEMA_VALID : SCHEMA_NOT_VALID;
+}
+
+enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
+                                 struct schema_error *ret_error)
+{
+    uint64_t steps = s->limits.max_steps;
+    return schema_judge_within(s, instance, ret_error, &steps);
 }
 
 bool schema_validate(const struct json_schema *s, struct json *instance,

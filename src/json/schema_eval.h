@@ -12,6 +12,18 @@
 
 #include "json/schema_node.h"
 
+/* What things cost, measured by the steps of a regex (some 2 ns): lengths are paid for, too. */
+#define COST_SCHEMA 40u     /* applying one */
+#define COST_TRIVIAL 4u     /* … that is true or false */
+#define COST_MEMBER 24u     /* looking up a member or a name */
+#define COST_ELEMENT 60u    /* comparing and sorting one */
+#define COST_VALUE 12u      /* comparing or hashing one value */
+#define COST_MULTIPLE 6000u /* dividing numbers by their digits */
+#define COST_SEARCH 150u    /* beginning a search */
+#define COST_FORMAT 16u     /* each byte of a format */
+#define COST_REGEX 100000u  /* compiling one, of the format */
+#define COST_BYTES(len) ((len) / 4)
+
 struct eval {
     const struct json_schema *schema;
     struct schema_error *error; /* may be NULL */
@@ -66,7 +78,7 @@ bool eval_stop(struct eval *e, const struct at *at, const struct rule *rule, con
 bool eval_spend(struct eval *e, const struct at *at, const struct rule *rule, uint64_t steps);
 /* Is the regex found? Ends the judgement when that cannot be told. */
 bool eval_search(struct eval *e, const struct at *at, const struct rule *rule,
-                 const struct schema_regex *regex, struct tidings_str text);
+                 const struct regex *regex, struct tidings_str text);
 
 /* The rule of the same schema with this keyword, or NULL. */
 const struct rule *eval_sibling(const struct node *n, enum keyword keyword);

@@ -209,11 +209,9 @@ static bool is_json_pointer(struct tidings_str s)
 
 static bool is_regex(struct tidings_str s)
 {
-    struct schema_regex *r = NULL;
-    bool ok = schema_regex_create(s, SCHEMA_DEFAULT_REGEX_BYTES, &r, NULL) == 0;
-    if (ok) {
-        schema_regex_destroy(r);
-    }
+    struct regex *r = NULL;
+    bool ok = regex_create(s, REGEX_CHARACTERS, SCHEMA_DEFAULT_REGEX_BYTES, &r, NULL) == 0;
+    regex_destroy(r);
     return ok;
 }
 

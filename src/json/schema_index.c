@@ -95,18 +95,21 @@ static int add_anchor(struct compiler *c, struct node *n, const char *keyword, b
 }
 
 static int add_regex(struct compiler *c, const struct node *n, const char *keyword,
-                     struct tidings_str source, struct schema_regex **ret)
+                     struct tidings_str source, struct regex **ret)
 {
     struct tidings_error why = {0};
-    struct schema_regex *r = NULL;
-    int rc = schema_regex_create(source, c->s->limits.max_regex_bytes, &r, &why);
+    struct pattern *p = arena_alloc(&c->s->arena, sizeof(*p));
+    if (!p) {
+        return schema_no_memory(c);
+    }
+    int rc = regex_create(source, REGEX_CHARACTERS, c->s->limits.max_regex_bytes, &p->regex, &why);
     if (rc < 0) {
         return schema_refuse(c, rc, n, keyword, why.text);
     }
-    r->next = c->s->regexes;
-    c->s->regexes = r;
-    c->s->regex_bytes += r->bytes;
-    *ret = r;
+    p->next = c->s->patterns;
+    c->s->patterns = p;
+    c->s->regex_bytes += regex_bytes(p->regex);
+    *ret = p->regex;
     return c->s->regex_bytes <= REGEX_BYTES_MAX
                ? 0
                : schema_refuse(c, TIDINGS_E_LIMIT, n, keyword, "too many regexes, or too large");

@@ -15,9 +15,9 @@
 #include <jansson.h>
 
 #include "base/arena.h"
+#include "base/regex.h"
 #include "base/str.h"
 #include "json/schema.h"
-#include "json/schema_regex.h"
 
 /* In the order in which the rules of a node are judged: cheap ones first, `unevaluated` last. */
 enum keyword {
@@ -77,7 +77,7 @@ typedef bool (*schema_check_fn)(struct eval *e, const struct at *at, const struc
 struct branch {
     struct tidings_str key; /* of a map or list; else empty */
     struct node *node;
-    struct schema_regex *regex; /* patternProperties */
+    struct regex *regex; /* patternProperties */
 };
 
 struct rule {
@@ -86,10 +86,16 @@ struct rule {
     schema_check_fn check; /* NULL: only read by its siblings */
     json_t *value;
     size_t n_branches;
-    struct branch *branches;    /* those of `properties` are sorted by key */
-    uint64_t bound;             /* of keywords that are a count; of `type`, a set of bits */
-    struct schema_regex *regex; /* pattern */
-    struct tidings_str anchor;  /* $dynamicRef: not empty when the scope decides */
+    struct branch *branches;   /* those of `properties` are sorted by key */
+    uint64_t bound;            /* of keywords that are a count; of `type`, a set of bits */
+    struct regex *regex;       /* pattern */
+    struct tidings_str anchor; /* $dynamicRef: not empty when the scope decides */
+};
+
+/* What has to be given back of the regexes. */
+struct pattern {
+    struct pattern *next;
+    struct regex *regex;
 };
 
 struct anchor {
@@ -141,7 +147,7 @@ struct json_schema {
     struct node *nodes, **nodes_end; /* in the order of creation */
     struct document *documents;
     struct resource *resources;
-    struct schema_regex *regexes;
+    struct pattern *patterns;
     size_t regex_bytes;           /* of all of them */
     struct schema_options limits; /* without zeros; documents only while compiling */
     unsigned n_nodes;
@@ -237,7 +243,7 @@ bool value_is_integer(const json_t *v);              /* by value: 1.0 is */
 int value_compare(const json_t *a, const json_t *b); /* two numbers */
 bool value_is_multiple(const json_t *v, const json_t *of);
 size_t value_code_points(struct tidings_str utf8);
-/* Deep equality. Takes a step per value from *steps; false when they run out. */
+/* Deep equality. Takes what it costs from *steps; false when they run out. */
 bool value_equal(json_t *a, json_t *b, uint64_t *steps);
 uint64_t value_hash(json_t *v, uint64_t *steps); /* equal values, equal hashes */
 static inline struct tidings_str value_str(const json_t *v)

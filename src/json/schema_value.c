@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json/schema_node.h"
+#include "json/schema_eval.h"
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -139,13 +139,18 @@ size_t value_code_points(struct tidings_str utf8)
     return n;
 }
 
-static bool step(uint64_t *steps)
+/* A value, and so many bytes. */
+static bool spend(uint64_t *steps, size_t len)
 {
-    if (*steps == 0) {
-        return false;
-    }
-    --*steps;
-    return true;
+    uint64_t cost = COST_VALUE + COST_BYTES(len);
+    bool ok = *steps >= cost;
+    *steps = ok ? *steps - cost : 0;
+    return ok;
+}
+
+static size_t length_of(const json_t *v)
+{
+    return json_is_string(v) ? json_string_length(v) : 0;
 }
 
 static bool equal_objects(json_t *a, json_t *b, uint64_t *steps)
@@ -155,7 +160,8 @@ static bool equal_objects(json_t *a, json_t *b, uint64_t *steps)
     }
     for (void *i = json_object_iter(a); i; i = json_object_iter_next(a, i)) {
         json_t *other = json_object_getn(b, json_object_iter_key(i), json_object_iter_key_len(i));
-        if (!other || !value_equal(json_object_iter_value(i), other, steps)) {
+        if (!spend(steps, json_object_iter_key_len(i)) || !other ||
+            !value_equal(json_object_iter_value(i), other, steps)) {
             return false;
         }
     }
@@ -164,7 +170,7 @@ static bool equal_objects(json_t *a, json_t *b, uint64_t *steps)
 
 bool value_equal(json_t *a, json_t *b, uint64_t *steps)
 {
-    if (!step(steps)) {
+    if (!spend(steps, length_of(a))) {
         return false;
     }
     if (json_is_number(a) && json_is_number(b)) {
@@ -209,7 +215,7 @@ static uint64_t hash_number(const json_t *v)
 uint64_t value_hash(json_t *v, uint64_t *steps)
 {
     uint64_t hash = 0;
-    if (!step(steps)) {
+    if (!spend(steps, length_of(v))) {
         return 0;
     }
     if (json_is_number(v)) {
@@ -229,6 +235,9 @@ uint64_t value_hash(json_t *v, uint64_t *steps)
         /* A sum, because the order of members does not count. */
         for (void *i = json_object_iter(v); i; i = json_object_iter_next(v, i)) {
             struct tidings_str key = {json_object_iter_key(i), json_object_iter_key_len(i)};
+            if (!spend(steps, key.len)) {
+                return 0;
+            }
             hash += mix(str_hash(key, 4), value_hash(json_object_iter_value(i), steps));
         }
         return mix(hash, 5);

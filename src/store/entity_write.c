@@ -34,6 +34,7 @@ struct work {
     struct step *steps;
     struct entity_problem *problem;
     struct tidings_error *err;
+    uint64_t judging; /* steps left for judging by schemas: all writes together */
 };
 
 static int refuse(struct work *k, size_t index, enum entity_reason reason, int code)
@@ -225,7 +226,7 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
                         struct json *places, struct json *value, const char *what)
 {
     struct schema_error why;
-    if (schema_validate(schema, value, &why)) {
+    if (schema_judge_within(schema, value, &why, &k->judging) == SCHEMA_VALID) {
         return 0;
     }
     if (places) {
@@ -537,7 +538,12 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
                       struct entity_done *done, struct entity_problem *problem,
                       struct tidings_error *err)
 {
-    struct work k = {.e = e, .t = t, .arena = arena, .problem = problem, .err = err};
+    struct work k = {.e = e,
+                     .t = t,
+                     .arena = arena,
+                     .problem = problem,
+                     .err = err,
+                     .judging = SCHEMA_DEFAULT_STEPS};
     *problem = (struct entity_problem){.current = TIMELINE_NEVER};
     if (t->count == 0 || t->count > ENTITY_TRANSACTION_MAX) {
         return REFUSE(&k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,

@@ -10,8 +10,9 @@
  */
 #include "uri/pattern.h"
 
+#include "base/regex.h"
+#include "uri/pattern_literals.h"
 #include "uri/pattern_token.h"
-#include "uri/regex.h"
 #include "uri/template.h"
 #include "uri/uri.h"
 
@@ -269,14 +270,11 @@ static bool template_matches(struct tidings_str text, struct tidings_str uri)
 
 static bool regex_matches(struct tidings_str source, struct tidings_str uri)
 {
-    struct regex_engine *engine = NULL;
-    struct regex regex;
-    bool found = false;
-    if (regex_engine_create(&engine, NULL) == 0 && regex_init(&regex, engine, source, NULL) == 0) {
-        found = regex_search(&regex, engine, uri) == REGEX_FOUND;
-        regex_deinit(&regex);
-    }
-    regex_engine_destroy(engine);
+    struct regex *regex = NULL;
+    uint64_t steps = UINT64_MAX;
+    bool found = regex_create(source, REGEX_BYTES, REGEX_MAX_BYTES, &regex, NULL) == 0 &&
+                 regex_search(regex, NULL, uri, &steps) == REGEX_FOUND;
+    regex_destroy(regex);
     return found;
 }
 

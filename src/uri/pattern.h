@@ -43,7 +43,7 @@ enum pattern_kind {
     PATTERN_GLOB,      /* `?` is itself */
     PATTERN_GLOB_Q,    /* `?` is one character */
     PATTERN_TEMPLATE,  /* RFC 6570, in reverse: see template_match */
-    PATTERN_REGEX,     /* PCRE2, found anywhere: see regex.h */
+    PATTERN_REGEX,     /* found anywhere: see base/regex.h */
 };
 
 /* Does `text` (a canonical URI, a canonical pattern or the source of a regex) match the canonical

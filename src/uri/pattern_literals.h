@@ -6,7 +6,9 @@
 #ifndef URI_PATTERN_LITERALS_H
 #define URI_PATTERN_LITERALS_H
 
-#include "uri/regex.h"
+#include <tidings/types.h>
+
+#define REGEX_MAX_BYTES 1024u /* of the source of a regex for URIs */
 
 /* Writes runs of bytes, each ended by a NUL; every text in which `source` is found holds every one
  * of them. Returns the bytes written: 0 when nothing is certain, which is also the answer to any

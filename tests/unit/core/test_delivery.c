@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * When and whether a matching change is told: windows and rates of client, mount and application,
- * own changes left out, everything at once, suspended regexes, options replaced; and that no cursor
+ * own changes left out, everything at once, options replaced; and that no cursor
  * is above what is held back.
  */
 #include <setjmp.h>
@@ -21,7 +21,6 @@
 #include "support/bench_subs.h"
 
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
-#define SUSPENDED "params|_meta|dev.tidings/suspended"
 #define MERGED "params|_meta|dev.tidings/merged"
 #define LONG_WINDOW "{\"windowMs\":60000}"
 
@@ -421,48 +420,6 @@ static void everything_is_one_update_for_each_subscription(void **state)
     client_free(pipe);
 }
 
-/* ---- regexes that take too long -------------------------------------------------------------- */
-
-#define HOSTILE "mem://x/(a|aa|a+)+$"
-
-static const char *hostile_uri(void)
-{
-    return "mem://x/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-";
-}
-
-static void a_suspended_regex_is_told_in_both_eras(void **state)
-{
-    (void)state;
-    struct client *c = listen_with(&b, "[\"" HOSTILE "\",\"mem://x/\"]",
-                                   "{\"uris\":{\"" HOSTILE "\":{\"match\":\"regex\"}}}");
-    struct client *pipe = pipe_open();
-    assert_empty_result(pipe_subscribe_with(pipe, "1", HOSTILE, "{\"match\":\"regex\"}"));
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
-    assert_empty_result(session_subscribe_with(&s, HOSTILE, "{\"match\":\"regex\"}"));
-    for (unsigned i = 0; i < 10; i++) {
-        update(hostile_uri());
-    }
-    assert_int_equal(update_count(c, HOSTILE), 1);
-    assert_json(update_nth(c, HOSTILE, 0), SUSPENDED, "true");
-    assert_no_json(update_nth(c, HOSTILE, 0), TRUNCATED);
-    assert_int_equal(update_count(c, "mem://x/"), 10); /* the others hear as before */
-    assert_int_equal(update_count(pipe, HOSTILE), 1);
-    assert_json(update_nth(pipe, HOSTILE, 0), SUSPENDED, "true");
-    assert_int_equal(client_count(pipe, SAID_LOG), 1);
-    update("mem://x/aaa"); /* it would match */
-    assert_int_equal(update_count(c, HOSTILE), 1);
-    /* The session had no stream: it is told when it opens one, and only once. */
-    struct client *stream = session_stream(&s, NULL);
-    bench_settle(&b);
-    assert_int_equal(update_count(stream, HOSTILE), 1);
-    assert_json(update_nth(stream, HOSTILE, 0), SUSPENDED, "true");
-    client_free(stream);
-    client_free(pipe);
-    client_free(c);
-    assert_int_equal(session_delete(&s), 204);
-}
-
 /* ---- subscribing again ----------------------------------------------------------------------- */
 
 static void subscribing_again_replaces_the_options(void **state)
@@ -541,7 +498,6 @@ int main(void)
         WITH_BENCH(own_changes_are_left_out_when_asked),
         WITH_BENCH(an_own_change_does_not_hide_anothers),
         WITH_BENCH(everything_is_one_update_for_each_subscription),
-        WITH_BENCH(a_suspended_regex_is_told_in_both_eras),
         WITH_BENCH(subscribing_again_replaces_the_options),
         WITH_BENCH(subscribing_again_does_not_lose_what_was_held),
         WITH_BENCH(a_refused_change_of_options_leaves_the_old_ones),

@@ -26,10 +26,10 @@
 #define ERRORS                                                                                     \
     "{\"properties\":{\"metadata\":{\"properties\":{\"level\":{\"const\":\"error\"}},"             \
     "\"required\":[\"level\"]}}}"
-/* Two hard searches are more than one judgement may cost. */
+/* On a long text more than one judgement may cost: its states do not fit into a table. */
 #define COSTLY                                                                                     \
-    "{\"properties\":{\"metadata\":{\"properties\":{\"text\":{\"anyOf\":["                         \
-    "{\"pattern\":\"^(a|aa|aaa)+[bc]$\"},{\"pattern\":\"^(a|aa|aaa)+[cd]$\"}]}}}}}"
+    "{\"properties\":{\"metadata\":{\"properties\":{\"text\":{\"pattern\":"                        \
+    "\"(a{1,99}){1,20}b\"}}}}}"
 
 static struct bench b;
 static struct place place;
@@ -270,14 +270,14 @@ static void length_and_number_of_filters_are_bounded(void **state)
         assert_int_equal(
             jv_parse(tidings_str(text_of("{\"minProperties\":%u}", i)), 8, &schema, NULL), 0);
         struct filter *f = NULL;
-        int rc = filter_acquire(all, schema, &f, &err);
+        int rc = filter_acquire(all, schema, NULL, &f, &err);
         jv_unref(schema);
         if (i < FILTERS_MAX) {
             assert_int_equal(rc, 0);
             held[i] = f;
         } else {
             assert_int_equal(rc, TIDINGS_E_LIMIT);
-            assert_non_null(strstr(err.text, "at most 1000"));
+            assert_non_null(strstr(err.text, "at most 4096"));
         }
     }
     for (unsigned i = 0; i < FILTERS_MAX; i++) {
@@ -311,11 +311,11 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
     assert_int_equal(update_count(c, NULL), FILTER_GIVE_UPS);
     assert_int_equal(b.core[0].filters.judged, judged);
     assert_int_equal(update_count(other, NULL), FILTER_GIVE_UPS + 1);
-    /* It may not come back while it is known to be costly. */
+    /* That is this client's affair: whoever comes with the same begins anew. */
     struct client *late = client_http(&b);
     client_listen_with(late, "1", "[\"mem://x/a\"]", with_filter(COSTLY));
     bench_settle(&b);
-    assert_non_null(strstr(refused_reason(late, "mem://x/a"), "suspended"));
+    assert_true(is_honoured(late, "mem://x/a"));
     client_free(late);
     client_free(c);
     client_free(other);
@@ -336,7 +336,7 @@ static void without_memory_a_filter_is_refused_and_nothing_is_left(void **state)
         struct tidings_error err = {0};
         long live = fail_alloc_live();
         fail_alloc_start(n);
-        int rc = filter_acquire(all, schema, &f, &err);
+        int rc = filter_acquire(all, schema, NULL, &f, &err);
         reached = fail_alloc_stop();
         assert_int_equal(rc, reached ? TIDINGS_E_NOMEM : 0);
         filter_release(f);

@@ -28,13 +28,12 @@ struct target {
     unsigned hits;
     struct buf text;
     struct uri_template *compiled;
-    struct regex regex;
+    struct regex *regex;
 };
 
 struct run {
     struct match m;
     uint64_t random;
-    struct regex_engine *engine;
     struct target targets[TARGETS];
     size_t compared, matched[KINDS], refused;
 };
@@ -146,14 +145,13 @@ static void drop(struct run *r, struct target *t)
     match_remove(&r->m, &t->node);
     template_destroy(t->compiled);
     t->compiled = NULL;
-    if (t->regex.code) {
-        regex_deinit(&t->regex);
-    }
+    regex_destroy(t->regex);
+    t->regex = NULL;
     buf_clear(&t->text);
 }
 
 /* Is what the index said about a text what compiling it says? */
-static bool is_well_formed(struct run *r, struct target *t)
+static bool is_well_formed(struct target *t)
 {
     switch (t->kind) {
     case MATCH_GLOB:
@@ -162,7 +160,7 @@ static bool is_well_formed(struct run *r, struct target *t)
     case MATCH_TEMPLATE:
         return template_create(buf_str(&t->text), &t->compiled, NULL) == 0;
     case MATCH_REGEX:
-        return regex_init(&t->regex, r->engine, buf_str(&t->text), NULL) == 0;
+        return regex_create(buf_str(&t->text), REGEX_BYTES, REGEX_MAX_BYTES, &t->regex, NULL) == 0;
     case MATCH_LITERAL:
     case MATCH_CONTAINER:
         break;
@@ -182,7 +180,7 @@ static void renew(struct run *r, struct target *t)
         }
         rc = match_add(&r->m, &t->node, t->kind, buf_str(&t->text), NULL);
         r->refused += rc < 0;
-        if (is_well_formed(r, t) != (rc == 0) && rc != TIDINGS_E_LIMIT) {
+        if (is_well_formed(t) != (rc == 0) && rc != TIDINGS_E_LIMIT) {
             fail_msg("'%s' (%d): %d", t->text.ptr, t->kind, rc);
         }
         if (rc < 0) {
@@ -191,13 +189,14 @@ static void renew(struct run *r, struct target *t)
     }
 }
 
-static bool is_concerned(struct run *r, struct target *t, struct tidings_str uri)
+static bool is_concerned(const struct target *t, struct tidings_str uri)
 {
+    uint64_t steps = UINT64_MAX;
     switch (t->kind) {
     case MATCH_TEMPLATE:
         return template_match(t->compiled, uri, NULL, NULL);
     case MATCH_REGEX:
-        return regex_search(&t->regex, r->engine, uri) == REGEX_FOUND;
+        return regex_search(t->regex, NULL, uri, &steps) == REGEX_FOUND;
     case MATCH_LITERAL:
     case MATCH_CONTAINER:
     case MATCH_GLOB:
@@ -242,7 +241,7 @@ static void compare(struct run *r, struct tidings_str uri)
     match_find(&r->m, uri, count_hit, NULL);
     for (size_t i = 0; i < TARGETS; i++) {
         struct target *t = &r->targets[i];
-        bool expected = is_concerned(r, t, uri);
+        bool expected = is_concerned(t, uri);
         if (t->hits != expected) {
             fail_msg("'%s' (%d) on '%.*s': %u times", t->text.ptr, t->kind, STR_ARG(uri), t->hits);
         }
@@ -258,7 +257,6 @@ static void the_index_agrees_with_the_definition(void **state)
     static struct run r;
     size_t rounds = getenv("TIDINGS_LONG") ? 1500 : 100;
     r.random = 88172645463325252u;
-    assert_int_equal(regex_engine_create(&r.engine, NULL), 0);
     match_init(&r.m);
     for (size_t i = 0; i < TARGETS; i++) {
         buf_init(&r.targets[i].text, 4200);
@@ -292,7 +290,6 @@ static void the_index_agrees_with_the_definition(void **state)
     }
     assert_int_equal(match_bytes(&r.m), 0);
     match_deinit(&r.m);
-    regex_engine_destroy(r.engine);
     print_message("%zu comparisons; matched %zu %zu %zu %zu %zu %zu; %zu refused\n", r.compared,
                   r.matched[0], r.matched[1], r.matched[2], r.matched[3], r.matched[4],
                   r.matched[5], r.refused);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Regexes in the match index: those that take too long are suspended and their nodes told once,
- * whatever the callback does; those without literal text are few; grams find what they must.
+ * Regexes in the match index: they are searched at the expense of who wants to know; those without
+ * literal text are few; grams find what they must.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,192 +17,177 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Exponential for a backtracking matcher on the URI below. */
-#define HOSTILE STR("x:///(a|aa|a+)+$")
-#define HOSTILE_URI STR("x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-")
-
 static void count(void *user, struct match_node *node)
 {
     (void)node;
     ++*(unsigned *)user;
 }
 
-struct told {
+/* Who looks up, with a price: each node has a purse of its own. */
+struct payers {
     struct match m;
-    struct match_node nodes[4];
-    unsigned times[4];
-    bool is_finding;
-    enum { KEEP, REMOVE_IT, REMOVE_ALL, ADD_AGAIN } what;
+    struct match_node nodes[3];
+    bool wants[3];
+    uint64_t purse[3], paid[3];
+    unsigned found[3], unsure[3];
 };
 
-static void note_find(void *user, struct match_node *node)
+static size_t index_of(const struct payers *p, const struct match_node *node)
 {
-    (void)node;
-    assert_true(((struct told *)user)->is_finding);
+    return (size_t)(node - p->nodes);
 }
 
-static void on_suspended(void *user, struct match_node *node)
+static void note_found(void *user, struct match_node *node)
 {
-    struct told *t = user;
-    size_t i = (size_t)(node - t->nodes);
-    t->times[i]++;
-    switch (t->what) {
-    case KEEP:
-        break;
-    case REMOVE_IT:
-        match_remove(&t->m, node);
-        break;
-    case REMOVE_ALL:
-        for (size_t k = 0; k < COUNT(t->nodes); k++) {
-            match_remove(&t->m, &t->nodes[k]);
-        }
-        break;
-    case ADD_AGAIN:
-        match_remove(&t->m, node);
-        assert_int_equal(match_add(&t->m, node, MATCH_REGEX, HOSTILE, NULL), TIDINGS_E_LIMIT);
-        assert_int_equal(match_add(&t->m, node, MATCH_GLOB, STR("y:///*"), NULL), 0);
-        break;
+    struct payers *p = user;
+    p->found[index_of(p, node)]++;
+}
+
+static void note_unsure(void *user, struct match_node *node)
+{
+    struct payers *p = user;
+    p->unsure[index_of(p, node)]++;
+}
+
+static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
+{
+    struct payers *p = user;
+    *ret_steps = p->purse[index_of(p, node)];
+    return p->wants[index_of(p, node)];
+}
+
+static void note_paid(void *user, struct match_node *node, uint64_t steps)
+{
+    struct payers *p = user;
+    size_t i = index_of(p, node);
+    assert_true(p->wants[i] && steps <= p->purse[i]);
+    p->purse[i] -= steps;
+    p->paid[i] += steps;
+}
+
+static void start(struct payers *p, const char *a, const char *b, const char *c)
+{
+    const char *texts[] = {a, b, c};
+    memset(p, 0, sizeof(*p));
+    match_init(&p->m);
+    for (size_t i = 0; i < COUNT(p->nodes); i++) {
+        assert_int_equal(match_add(&p->m, &p->nodes[i], MATCH_REGEX, tidings_str(texts[i]), NULL),
+                         0);
+        p->wants[i] = true;
+        p->purse[i] = 1000000;
     }
 }
 
-static void start(struct told *t, int what)
+static void find(struct payers *p, const char *uri)
 {
-    memset(t, 0, sizeof(*t));
-    match_init(&t->m);
-    t->what = what;
-    t->m.on_suspended = on_suspended;
-    t->m.suspended_user = t;
-    for (size_t i = 0; i < COUNT(t->nodes); i++) {
-        assert_int_equal(match_add(&t->m, &t->nodes[i], MATCH_REGEX, HOSTILE, NULL), 0);
+    static const struct match_calls calls = {note_found, may_pay, note_paid, note_unsure};
+    memset(p->found, 0, sizeof(p->found));
+    memset(p->unsure, 0, sizeof(p->unsure));
+    memset(p->paid, 0, sizeof(p->paid));
+    match_find_paid(&p->m, tidings_str(uri), &calls, p);
+}
+
+static void end(struct payers *p)
+{
+    for (size_t k = 0; k < COUNT(p->nodes); k++) {
+        match_remove(&p->m, &p->nodes[k]);
     }
+    assert_int_equal(match_bytes(&p->m), 0);
+    match_deinit(&p->m);
 }
 
-static void end(struct told *t)
-{
-    for (size_t k = 0; k < COUNT(t->nodes); k++) {
-        match_remove(&t->m, &t->nodes[k]);
-    }
-    assert_int_equal(match_bytes(&t->m), 0);
-    match_deinit(&t->m);
-}
+#define HOSTILE "x:///(a|aa|a+)+$" /* exponential for whoever backtracks */
+#define HOSTILE_URI "x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-"
 
-static void find(struct told *t)
-{
-    t->is_finding = true;
-    match_find(&t->m, HOSTILE_URI, note_find, t);
-    t->is_finding = false;
-}
-
-static void a_regex_that_gives_up_three_times_is_suspended_and_its_nodes_told_once(void **state)
+/* What nobody wants to know is not searched for, and costs nobody anything. */
+static void only_who_wants_to_know_pays(void **state)
 {
     (void)state;
-    static struct told t;
-    start(&t, KEEP);
-    struct match_node other = {0};
-    assert_int_equal(match_add(&t.m, &other, MATCH_REGEX, STR("x:///aaaa"), NULL), 0);
-    find(&t);
-    find(&t);
-    assert_int_equal(t.times[0], 0);
-    for (int i = 0; i < 5; i++) {
-        find(&t);
-    }
-    for (size_t i = 0; i < COUNT(t.nodes); i++) {
-        assert_int_equal(t.times[i], 1);
-    }
-    /* Others go on; the suspended one is not found where it used to match, nor added again. */
-    unsigned hits = 0;
-    match_find(&t.m, STR("x:///aaaa"), count, &hits);
-    assert_int_equal(hits, 1);
-    struct match_node late = {0};
+    static struct payers p;
+    start(&p, HOSTILE, HOSTILE, "x:///aaaa");
+    p.wants[0] = false;
+    find(&p, HOSTILE_URI);
+    assert_int_equal(p.paid[0], 0);
+    assert_true(p.paid[1] > 0 && p.paid[1] < 5000);
+    assert_int_equal(p.unsure[0] + p.unsure[1], 0);
+    assert_int_equal(p.found[2], 1);
+    p.wants[1] = false;
+    find(&p, "x:///aaaa");
+    assert_int_equal(p.paid[0] + p.paid[1], 0);
+    assert_int_equal(p.found[0] + p.found[1] + p.unsure[0] + p.unsure[1], 0);
+    end(&p);
+}
+
+static void what_nobody_can_pay_for_is_not_known(void **state)
+{
+    (void)state;
+    static struct payers p;
+    start(&p, HOSTILE, HOSTILE, "x:///aaaa");
+    p.purse[0] = p.purse[1] = 0;
+    find(&p, "x:///aaaa");
+    assert_int_equal(p.found[0] + p.found[1], 0);
+    assert_int_equal(p.unsure[0], 1);
+    assert_int_equal(p.unsure[1], 1);
+    assert_int_equal(p.found[2], 1); /* the others go on */
+    /* What one cannot pay to the end another does. */
+    p.purse[0] = p.purse[1] = 20;
+    find(&p, HOSTILE_URI);
+    assert_int_equal(p.unsure[0] + p.unsure[1], 2);
+    assert_int_equal(p.purse[0] + p.purse[1], 0);
+    p.purse[0] = 20;
+    p.purse[1] = 100000;
+    find(&p, "x:///aaaa");
+    assert_int_equal(p.found[0] + p.found[1], 2);
+    assert_int_equal(p.unsure[0] + p.unsure[1], 0);
+    end(&p);
+}
+
+/* Owners: of loose regexes two each. */
+static unsigned owned[2];
+
+static bool take_loose(void *owner)
+{
+    unsigned *n = owner;
+    *n += *n < 2 ? 1 : 100;
+    return *n <= 2 || (*n -= 100, false);
+}
+
+static void give_loose(void *owner)
+{
+    --*(unsigned *)owner;
+}
+
+static void each_owner_has_so_many_without_literal_text(void **state)
+{
+    (void)state;
+    struct match_node nodes[5] = {{0}}, again = {0};
+    struct match m;
     struct tidings_error err = {0};
-    assert_int_equal(match_add(&t.m, &late, MATCH_REGEX, HOSTILE, &err), TIDINGS_E_LIMIT);
-    assert_non_null(strstr(err.text, "suspended"));
-    match_remove(&t.m, &other);
-    end(&t);
-}
-
-static void a_suspended_regex_starts_anew_when_all_its_nodes_are_gone(void **state)
-{
-    (void)state;
-    static struct told t;
-    unsigned hits = 0;
-    start(&t, REMOVE_IT);
-    for (int i = 0; i < 3; i++) {
-        find(&t);
+    match_init(&m);
+    m.take_loose = take_loose;
+    m.give_loose = give_loose;
+    owned[0] = owned[1] = 0;
+    assert_int_equal(match_add_for(&m, &nodes[0], MATCH_REGEX, STR("a.b"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[1], MATCH_REGEX, STR("a.c"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[2], MATCH_REGEX, STR("a.d"), &owned[0], &err),
+                     TIDINGS_E_LIMIT);
+    assert_non_null(strstr(err.text, "of this client"));
+    /* One that is there, and one with literal text, cost nothing; others have their own. */
+    assert_int_equal(match_add_for(&m, &again, MATCH_REGEX, STR("a.b"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[2], MATCH_REGEX, STR("a.dddd"), &owned[0], NULL), 0);
+    assert_int_equal(match_add_for(&m, &nodes[3], MATCH_REGEX, STR("a.d"), &owned[1], NULL), 0);
+    assert_int_equal(owned[1], 1);
+    match_remove(&m, &nodes[0]);
+    assert_int_equal(owned[0], 2);
+    match_remove(&m, &again);
+    assert_int_equal(owned[0], 1);
+    assert_int_equal(match_add_for(&m, &nodes[4], MATCH_REGEX, STR("a.e"), &owned[0], NULL), 0);
+    for (size_t i = 1; i < COUNT(nodes); i++) {
+        match_remove(&m, &nodes[i]);
     }
-    assert_int_equal(t.m.count, 0);
-    assert_int_equal(match_bytes(&t.m), 0);
-    for (size_t i = 0; i < COUNT(t.nodes); i++) {
-        assert_int_equal(t.times[i], 1);
-    }
-    assert_int_equal(match_add(&t.m, &t.nodes[0], MATCH_REGEX, HOSTILE, NULL), 0);
-    match_find(&t.m, STR("x:///aaaa"), count, &hits);
-    assert_int_equal(hits, 1);
-    end(&t);
-}
-
-static void the_callback_may_remove_any_node_and_add_others(void **state)
-{
-    (void)state;
-    static struct told t;
-    start(&t, REMOVE_ALL);
-    for (int i = 0; i < 4; i++) {
-        find(&t);
-    }
-    assert_int_equal(t.times[0] + t.times[1] + t.times[2] + t.times[3], 1);
-    assert_int_equal(t.m.count, 0);
-    end(&t);
-
-    unsigned hits = 0;
-    start(&t, ADD_AGAIN);
-    for (int i = 0; i < 4; i++) {
-        find(&t);
-    }
-    match_find(&t.m, STR("y:///1"), count, &hits);
-    assert_int_equal(hits, COUNT(t.nodes));
-    end(&t);
-}
-
-static void nobody_need_be_told(void **state)
-{
-    (void)state;
-    static struct told t;
-    start(&t, KEEP);
-    t.m.on_suspended = NULL;
-    for (int i = 0; i < 5; i++) {
-        find(&t);
-    }
-    assert_int_equal(t.m.count, COUNT(t.nodes));
-    end(&t);
-}
-
-static void suspend_two(struct told *t, int what)
-{
-    static const char uri[] = "x:///aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa_-";
-    start(t, what);
-    match_remove(&t->m, &t->nodes[3]);
-    assert_int_equal(match_add(&t->m, &t->nodes[3], MATCH_REGEX, STR("x:///(a|aa|a+)+_$"), NULL),
-                     0);
-    for (int i = 0; i < 3; i++) {
-        t->is_finding = true;
-        match_find(&t->m, tidings_str(uri), note_find, t);
-        t->is_finding = false;
-    }
-}
-
-static void two_regexes_suspended_in_one_lookup_are_both_told(void **state)
-{
-    (void)state;
-    static struct told t;
-    suspend_two(&t, KEEP);
-    for (size_t i = 0; i < COUNT(t.nodes); i++) {
-        assert_int_equal(t.times[i], 1);
-    }
-    end(&t);
-    suspend_two(&t, REMOVE_ALL);
-    assert_int_equal(t.times[0] + t.times[1] + t.times[2] + t.times[3], 1);
-    assert_int_equal(match_bytes(&t.m), 0);
-    end(&t);
+    assert_int_equal(owned[0] + owned[1], 0);
+    assert_int_equal(match_bytes(&m), 0);
+    match_deinit(&m);
 }
 
 static void regexes_without_literal_text_are_few(void **state)
@@ -215,18 +200,19 @@ static void regexes_without_literal_text_are_few(void **state)
     memset(nodes, 0, sizeof(nodes));
     match_init(&m);
     for (size_t i = 0; i < COUNT(nodes); i++) {
-        char text[] = "[a]b.c$";
+        char text[] = "[a]b.c.d$";
         text[1] = (char)('a' + i % 26);
-        text[5] = (char)('a' + i / 26);
+        text[5] = (char)('a' + i / 26 % 26);
+        text[7] = (char)('a' + i / 26 / 26);
         int rc = match_add(&m, &nodes[i], MATCH_REGEX, tidings_str(text), &err);
         assert_int_equal(rc, i < MATCH_MAX_LOOSE_REGEXES ? 0 : TIDINGS_E_LIMIT);
     }
     assert_non_null(strstr(err.text, "no literal text of 4 bytes"));
-    assert_int_equal(match_add(&m, &again, MATCH_REGEX, STR("[a]b.a$"), NULL), 0);
-    assert_int_equal(match_add(&m, &filed, MATCH_REGEX, STR("[a]b.aaaa$"), NULL), 0);
+    assert_int_equal(match_add(&m, &again, MATCH_REGEX, STR("[a]b.a.a$"), NULL), 0);
+    assert_int_equal(match_add(&m, &filed, MATCH_REGEX, STR("[a]b-a-a$"), NULL), 0);
     unsigned hits = 0;
-    match_find(&m, STR("x:///ab-a"), count, &hits);
-    assert_int_equal(hits, 2);
+    match_find(&m, STR("x:///ab-a-a"), count, &hits);
+    assert_int_equal(hits, 3);
     match_remove(&m, &nodes[5]);
     assert_int_equal(match_add(&m, &nodes[MATCH_MAX_LOOSE_REGEXES], MATCH_REGEX, STR("z"), NULL),
                      0);
@@ -272,7 +258,7 @@ static void regexes_that_share_text_are_told_apart(void **state)
 }
 
 /* Whatever fails while searching, nothing is lost and nothing leaks. */
-static void a_search_out_of_memory_is_no_match_and_no_leak(void **state)
+static void a_search_out_of_memory_is_told_rather_than_lost(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -281,13 +267,13 @@ static void a_search_out_of_memory_is_no_match_and_no_leak(void **state)
         unsigned hits = 0;
         fail_alloc_start(0);
         match_init(&m);
-        assert_int_equal(match_add(&m, &node, MATCH_REGEX, STR("(a|b)+long"), NULL), 0);
+        assert_int_equal(match_add(&m, &node, MATCH_REGEX, STR("(a|b)+long(?=er)"), NULL), 0);
         fail_alloc_start(n);
-        match_find(&m, STR("x:///aabblong"), count, &hits);
+        match_find(&m, STR("x:///aabblonger"), count, &hits);
         bool reached = fail_alloc_stop();
-        assert_int_equal(hits, reached ? 0 : 1);
-        match_find(&m, STR("x:///aabblong"), count, &hits);
-        assert_int_equal(hits, reached ? 1 : 2);
+        assert_int_equal(hits, 1);
+        match_find(&m, STR("x:///aabblonger"), count, &hits);
+        assert_int_equal(hits, 2);
         match_remove(&m, &node);
         match_deinit(&m);
         assert_int_equal(fail_alloc_live(), 0);
@@ -301,14 +287,12 @@ static void a_search_out_of_memory_is_no_match_and_no_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_regex_that_gives_up_three_times_is_suspended_and_its_nodes_told_once),
-        cmocka_unit_test(a_suspended_regex_starts_anew_when_all_its_nodes_are_gone),
-        cmocka_unit_test(the_callback_may_remove_any_node_and_add_others),
-        cmocka_unit_test(nobody_need_be_told),
-        cmocka_unit_test(two_regexes_suspended_in_one_lookup_are_both_told),
+        cmocka_unit_test(only_who_wants_to_know_pays),
+        cmocka_unit_test(what_nobody_can_pay_for_is_not_known),
+        cmocka_unit_test(each_owner_has_so_many_without_literal_text),
         cmocka_unit_test(regexes_without_literal_text_are_few),
         cmocka_unit_test(regexes_that_share_text_are_told_apart),
-        cmocka_unit_test(a_search_out_of_memory_is_no_match_and_no_leak),
+        cmocka_unit_test(a_search_out_of_memory_is_told_rather_than_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
