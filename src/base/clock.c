@@ -18,7 +18,7 @@ uint64_t clock_monotonic_ms(void)
 
 uint64_t clock_monotonic_ns(void)
 {
-    if (fake_clock) {
+    if (fake_clock && !fake_clock->only_wall) {
         return fake_clock->monotonic_ns;
     }
     struct timespec now = {0};

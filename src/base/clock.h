@@ -18,6 +18,7 @@ int64_t clock_wall_ms(void);
 struct clock_fake {
     uint64_t monotonic_ns;
     int64_t wall_ms;
+    bool only_wall; /* the others go on as they do */
 };
 void clock_set_fake(const struct clock_fake *fake);
 

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The connections of a world (support/twin_world.h), and the turns until everything that was sent
+ * is answered.
+ */
+#ifndef SUPPORT_TWIN_WIRE_H
+#define SUPPORT_TWIN_WIRE_H
+
+#include <tidings/types.h>
+
+#include "base/str.h"
+
+#define TWIN_HEARD_MAX (64u << 20)
+
+void twin_require(bool ok, const char *what);
+
+enum twin_wire_name {
+    TWIN_ASKS,    /* the principal's: requests, one after the other */
+    TWIN_LISTENS, /* its streams */
+    TWIN_LISTENS_TOO,
+    TWIN_SESSION,
+    TWIN_LINES,
+    TWIN_SOCKET, /* a WebSocket: what is sent are messages, as on lines */
+    TWIN_OWN,    /* so many are the principal's */
+    TWIN_ROOT = TWIN_OWN,
+    TWIN_EDITOR,
+    TWIN_WIRES,
+};
+
+struct twin_wire {
+    int fd; /* -1: not open */
+    bool over;
+    bool is_head;      /* the answer that is awaited has no body */
+    bool is_post;      /* … is the first event, if it is a stream */
+    bool is_awaited;   /* an answer is */
+    char id[24];       /* of lines: what the answer holds */
+    struct buf heard;  /* since it was opened */
+    size_t begins;     /* where the answer does */
+    size_t compared;   /* up to here */
+    size_t remembered; /* up to here it was looked through for what $… stand for */
+};
+
+struct tidings_server;
+
+struct twin_world {
+    struct tidings_server *server;
+    char directory[64];
+    struct twin_wire wires[TWIN_WIRES];
+    unsigned barriers, passed; /* marks that were put, and heard of */
+    struct buf session, event, cursor, page, etag, messages;
+};
+
+/* Close it, if it is open, and open it. */
+void twin_connect(struct twin_world *w, enum twin_wire_name name);
+void twin_hang_up(struct twin_world *w, enum twin_wire_name name);
+/* On HTTP: `head` is the request line without its version and fields behind it, each on a line of
+ * its own ("\n"); what every request has is added. On lines: `body` is one. */
+void twin_send(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
+               struct tidings_str body);
+/* Turns, until everything is answered and nothing happens any more. */
+void twin_settle(struct twin_world *w);
+
+/* A request of somebody else, and its answer, which lives until the next. */
+struct tidings_str twin_ask(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
+                            struct tidings_str body);
+
+/* A file of the world's own directory. */
+void twin_path(const struct twin_world *w, const char *folder, const char *path, char out[256]);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Nothing that is hidden from somebody shows in what it hears: random scenarios in two worlds that
+ * differ only in that (support/twins.h), by number, so that each can be run again:
+ *
+ *     TIDINGS_SEED=17 build/dev/tests/unit_server_differential
+ *
+ * 40 of them, and a thousand with TIDINGS_LONG; fuzz/fuzz_differential.c goes on from there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/config.h"
+#include "support/twin_call.h"
+#include "support/twin_request.h"
+#include "support/twin_step.h"
+#include "support/twin_wire.h"
+#include "support/twin_world.h"
+#include "support/twins.h"
+
+#define STEPS 40u
+#define FEW_STEPS 8u
+
+static void check_seed(uint64_t seed)
+{
+    static uint8_t bytes[TWINS_PLAN_BYTES + STEPS * TWINS_STEP_BYTES];
+    struct buf report;
+    buf_init(&report, 1u << 24);
+    twins_make(seed, STEPS, bytes);
+    if (!twins_run(bytes, sizeof(bytes), &report)) {
+        (void)twins_shrink(bytes, sizeof(bytes), &report);
+        buf_putc(&report, '\0');
+        fprintf(stderr, "TIDINGS_SEED=%llu\n%s", (unsigned long long)seed, report.ptr);
+        fail();
+    }
+    buf_deinit(&report);
+}
+
+static void what_is_hidden_does_not_show(void **state)
+{
+    (void)state;
+    const char *one = getenv("TIDINGS_SEED");
+    uint64_t first = one ? strtoull(one, NULL, 10) : 1;
+    uint64_t count = one ? 1 : getenv("TIDINGS_LONG") ? 1000 : 40;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        check_seed(seed);
+    }
+}
+
+/* What is not hidden after all is found, and the steps that bring it out are few. */
+static void a_difference_is_found_and_shown(void **state)
+{
+    (void)state;
+    uint8_t bytes[TWINS_PLAN_BYTES + FEW_STEPS * TWINS_STEP_BYTES];
+    struct buf report;
+    bool same = true;
+    size_t left = 0;
+    buf_init(&report, 1u << 24);
+    twins_plant(true);
+    for (uint64_t seed = 1; seed <= 20 && same; seed++) {
+        twins_make(seed, FEW_STEPS, bytes);
+        same = twins_run(bytes, sizeof(bytes), &report);
+        left = same ? 0 : twins_shrink(bytes, sizeof(bytes), &report);
+    }
+    twins_plant(false);
+    buf_putc(&report, '\0');
+    assert_false(same);
+    assert_in_range(left, TWINS_PLAN_BYTES, sizeof(bytes) - 1);
+    assert_non_null(strstr(report.ptr, "differs on the connection of "));
+    buf_deinit(&report);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_difference_is_found_and_shown),
+        cmocka_unit_test(what_is_hidden_does_not_show),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
