@@ -333,7 +333,8 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
     struct file_place *place =
         map_find(&w->by_wd, tidings_strn((const char *)&e->wd, sizeof e->wd));
     if (!place) {
-        return; /* of a watch that is gone already */
+        (void)file_twin_event(w, e);
+        return; /* else of a watch that is gone already */
     }
     struct file_node *dir = place->node;
     if (e->mask & IN_IGNORED) {

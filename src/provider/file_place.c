@@ -115,6 +115,7 @@ struct file_place *file_place_ensure(struct file_watch *w, struct file_node *nod
     list_init(&p->poll_link);
     p->node = node;
     p->wd = -1;
+    p->file_wd = -1;
     node->extra = p;
     return p;
 }
@@ -185,6 +186,9 @@ void file_place_tidy(struct file_watch *w, struct file_node *node)
     struct file_place *p = file_place_of(node);
     if (!p) {
         return;
+    }
+    if (!p->wants_file) {
+        file_twin_unwatch(w, p);
     }
     bool is_tracked = (node->flags & FILE_NODE_PRESENT) &&
                       (!node->parent || file_node_is_tracked(node->parent, node));

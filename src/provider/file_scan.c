@@ -221,6 +221,9 @@ static void settle_names(struct file_watch *w, struct file_node *node, const str
     if (st->st_nlink > 1 && p && p->wants_file) {
         file_place_poll(w, p); /* the other names need not be in any scope */
     }
+    if (p && p->wants_file && (verdict != FILE_SAME || p->file_wd < 0)) {
+        file_twin_watch(w, p, st);
+    }
     if (verdict != FILE_SAME) {
         file_twin_changed(w, st);
     }

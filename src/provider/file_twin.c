@@ -6,7 +6,16 @@
  *
  * That goes through all nodes; it happens a moment after the change, for all changes up to then,
  * and so rarely that it takes a small part of the time. Names outside the root are found by nobody.
+ *
+ * A file that is subscribed to by itself may have names that nobody watches. The kernel is asked
+ * about its inode: whether it gets another name, and while it has some, about writes. That takes a
+ * watch for each file, so for FILE_INODES_MAX of them; files that have other names are also polled.
  */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "base/loop.h"
 #include "provider/file_watcher.h"
@@ -66,6 +75,88 @@ static void on_search(struct loop_timer *timer, void *user)
     uint64_t now = clock_monotonic_ms();
     w->twin_next_ms = now + PAUSE_FACTOR * (now - begun);
     file_event_schedule(w);
+}
+
+/* ---- files that are scopes ------------------------------------------------------------------- */
+
+static struct tidings_str wd_key(const int *wd)
+{
+    return tidings_strn((const char *)wd, sizeof *wd);
+}
+
+void file_twin_unwatch(struct file_watch *w, struct file_place *p)
+{
+    int wd = p->file_wd;
+    if (wd >= 0) {
+        map_remove(&w->by_file, wd_key(&wd));
+        p->file_wd = -1;
+        p->file_mask = 0;
+        (void)inotify_rm_watch(w->inotify, wd); /* fails when the file is gone: fine */
+    }
+}
+
+static int add_watch(struct file_watch *w, const struct file_node *node, uint32_t mask)
+{
+    struct buf name;
+    char path[sizeof "/proc/self/fd/" + 3 * sizeof(int)];
+    buf_init(&name, FILE_MAX_PATH);
+    file_node_path(node, &name);
+    int fd = name.failed
+                 ? -1
+                 : file_open_beneath(w->root, w->root->fd, name.ptr, O_PATH | O_NOFOLLOW, NULL);
+    buf_deinit(&name);
+    if (fd < 0) {
+        return -1;
+    }
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int wd = inotify_add_watch(w->inotify, path, mask);
+    close(fd);
+    return wd;
+}
+
+void file_twin_watch(struct file_watch *w, struct file_place *p, const struct stat *st)
+{
+    uint32_t mask = IN_ATTRIB | (st->st_nlink > 1 ? IN_MODIFY | IN_CLOSE_WRITE : 0u);
+    uint32_t before = p->file_mask;
+    bool has_room =
+        p->file_wd >= 0 || (w->by_file.count < FILE_INODES_MAX &&
+                            w->by_wd.count + w->by_file.count < (size_t)w->settings->max_watches);
+    int wd = has_room && w->inotify >= 0 ? add_watch(w, p->node, mask) : -1;
+    if (wd < 0) {
+        return;
+    }
+    if (wd != p->file_wd) {
+        if (map_find(&w->by_file, wd_key(&wd))) {
+            return; /* the same file under another name, which is told of both */
+        }
+        file_twin_unwatch(w, p);
+        p->file_wd = wd;
+        if (map_put(&w->by_file, wd_key(&p->file_wd), p, NULL) < 0) { /* keeps the key's place */
+            p->file_wd = -1;
+            (void)inotify_rm_watch(w->inotify, wd);
+            return;
+        }
+    }
+    p->file_mask = mask;
+    if (mask & ~before & IN_MODIFY) {
+        file_twin_changed(w, st); /* what was written before we asked is found then */
+    }
+}
+
+bool file_twin_event(struct file_watch *w, const struct inotify_event *e)
+{
+    struct file_place *p = map_find(&w->by_file, wd_key(&e->wd));
+    if (!p) {
+        return false;
+    }
+    if (e->mask & IN_IGNORED) {
+        map_remove(&w->by_file, wd_key(&e->wd));
+        p->file_wd = -1;
+        p->file_mask = 0;
+    } else if (p->node->flags & FILE_NODE_PRESENT) {
+        file_event_look(w, p->node);
+    }
+    return true;
 }
 
 int file_twin_init(struct file_watch *w, struct tidings_error *err)

@@ -154,6 +154,7 @@ static void release(struct file_watch *w)
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
+    map_deinit(&w->by_file);
     buf_deinit(&w->led);
     size_t position = 0;
     struct scope *s;
@@ -201,6 +202,7 @@ int file_watch_create(struct tidings_provider *provider, const struct file_root 
     w->inotify = -1;
     w->mounts = -1;
     map_init(&w->by_wd);
+    map_init(&w->by_file);
     map_init(&w->pending);
     map_init(&w->scopes);
     list_init(&w->polled);

@@ -26,10 +26,14 @@
 #include "provider/file_tree.h"
 #include "provider/file_watch.h"
 
+struct inotify_event;
+
 struct file_place {
     struct file_node *node;
     struct list poll_link; /* in file_watch.polled, when is_polled */
     int wd;                /* -1: no kernel watch */
+    int file_wd;           /* of the inode of a file that is a scope; -1: none */
+    uint32_t file_mask;    /* what is asked of it */
     char *target;          /* of a link: where it led at the last look, see file_open_beneath */
     uint32_t below;        /* scopes further down */
     bool wants_file;       /* a scope: this name */
@@ -52,6 +56,7 @@ struct file_above {
 };
 #define FILE_ABOVE_MAX 128u
 #define FILE_TWINS_MAX 32u
+#define FILE_INODES_MAX 1000u
 
 struct file_watch {
     struct tidings_provider *provider;
@@ -88,6 +93,7 @@ struct file_watch {
     uint64_t mounts_hash; /* of those below the root */
 
     /* file_twin.c */
+    struct map by_file;             /* place by its file_wd */
     uint32_t twins[FILE_TWINS_MAX]; /* inodes whose other names are to be looked at */
     size_t twin_count;
     struct loop_timer *twin_timer;
@@ -167,8 +173,6 @@ void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compa
 
 /* ---- file_above.c ---------------------------------------------------------------------------- */
 
-struct inotify_event;
-
 void file_above_init(struct file_watch *w);
 void file_above_deinit(struct file_watch *w);
 /* Is this kernel watch one of those above the root? */
@@ -185,6 +189,11 @@ void file_above_ask(struct file_watch *w);
 
 int file_twin_init(struct file_watch *w, struct tidings_error *err);
 void file_twin_deinit(struct file_watch *w);
+/* A file that is a scope: be told of what happens to it through other names. */
+void file_twin_watch(struct file_watch *w, struct file_place *p, const struct stat *st);
+void file_twin_unwatch(struct file_watch *w, struct file_place *p);
+/* Was the event about such a file? */
+bool file_twin_event(struct file_watch *w, const struct inotify_event *e);
 /* A file was found changed: those that are the same under other names are looked at as well. */
 void file_twin_changed(struct file_watch *w, const struct stat *st);
 

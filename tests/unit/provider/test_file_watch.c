@@ -375,6 +375,30 @@ static void a_write_through_one_hard_link_is_told_of_the_others(void **state)
     host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "d/e");
 }
 
+static void a_write_through_a_hard_link_made_later_is_told(void **state)
+{
+    struct fixture *f = *state;
+    make_dir(f, "d");
+    put(f, "a", "1");
+    serve(f, ", \"pollMs\": 3600000");
+    assert_int_equal(host_watch(f->host, MOUNT "a"), 0);
+    assert_int_equal(link(at(f, "a"), at(f, "d/b")), 0);
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a"); /* its change time is another */
+    for (int i = 0; i < 3; i++) {
+        append(f, "d/b", "2");
+        host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    }
+    put(f, "new", "1"); /* another file under the name */
+    move(f, "new", "a");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    assert_int_equal(link(at(f, "a"), at(f, "d/c")), 0);
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    append(f, "d/c", "2");
+    host_await(f->host, TIDINGS_CHANGE_UPDATED, MOUNT "a");
+    host_unwatch(f->host, MOUNT "a");
+    remove_file(f, "a");
+}
+
 static void a_write_through_a_hard_link_that_nobody_watches_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -395,6 +419,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WATCH_TEST(a_write_through_one_hard_link_is_told_of_the_others),
         WATCH_TEST(a_write_through_a_hard_link_that_nobody_watches_is_told),
+        WATCH_TEST(a_write_through_a_hard_link_made_later_is_told),
         WATCH_TEST(a_new_file_is_created_once_with_its_size_and_etag),
         WATCH_TEST(a_write_is_one_update),
         WATCH_TEST(appending_to_a_file_held_open_is_announced_again_and_again),
