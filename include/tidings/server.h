@@ -22,8 +22,8 @@
  *
  * Threads
  *   A function may be called from any thread, except where its text names one; callbacks say where
- *   they run, and must not block. Without global state but the allocator (types.h) and the log, a
- *   process may have several servers.
+ *   they run, and must not block. Without global state but the allocator (types.h), the log and the
+ *   sandbox, a process may have several servers.
  *
  * Manners
  *   The library never aborts, and never prints or installs signal handlers unless asked

@@ -57,9 +57,6 @@ static int set_up(void **state)
     write_file(at("in/a"), "a");
     write_file(at("out/a"), "a");
     f.abi = landlock_abi(NULL);
-    if (f.abi == 0) {
-        skip();
-    }
     return 0;
 }
 
@@ -73,6 +70,9 @@ static int tear_down(void **state)
 /* Runs `fn` in a child; it gives the number of the first thing that was not as expected. */
 static void in_child(int (*fn)(void))
 {
+    if (f.abi == 0) {
+        skip();
+    }
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
