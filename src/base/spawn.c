@@ -251,8 +251,11 @@ void spawn_kill(const struct spawn *s)
 static bool reap_by_helper(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
 {
     struct helper_ending ending;
-    ssize_t n = recv(s->pidfd, &ending, sizeof(ending), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    ssize_t n;
+    do { /* reset: it closed before it read a signal of ours; what it said first is still there */
+        n = recv(s->pidfd, &ending, sizeof(ending), MSG_DONTWAIT);
+    } while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+    if (n < 0 && errno == EAGAIN) {
         return false;
     }
     bool is_known = n == (ssize_t)sizeof(ending);

@@ -239,6 +239,54 @@ static void a_command_is_killed_with_all_it_started(void **state)
     in_child(kills);
 }
 
+/* The process that started it. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[32];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        (void)!fscanf(file, "%*d %*s %*c %d", &parent);
+        fclose(file);
+    }
+    return parent;
+}
+
+/* Signals that the helper has not read when it says how a command ended and closes the socket: the
+ * kernel then reports a reset before what was said. */
+static int tells_how_it_ended(void)
+{
+    struct spawn s;
+    enum spawn_ending how;
+    int value, status;
+    char text[16];
+    EXPECT(start());
+    EXPECT(helper_run("sleep", &s, NULL) == 0);
+    EXPECT(await(s.out) && read(s.out, text, sizeof text) > 0);
+    pid_t helper = parent_of(s.pid);
+    EXPECT(helper > 0 && kill(helper, SIGSTOP) == 0);
+    EXPECT(waitpid(helper, &status, WUNTRACED) == helper && WIFSTOPPED(status));
+    int end = (int)syscall(SYS_pidfd_open, s.pid, 0);
+    EXPECT(end >= 0 && kill(s.pid, SIGTERM) == 0 && await(end));
+    close(end);
+    spawn_kill(&s);
+    spawn_kill(&s);
+    EXPECT(kill(helper, SIGCONT) == 0);
+    struct pollfd hangup = {.fd = s.pidfd};
+    EXPECT(poll(&hangup, 1, 30000) == 1 && (hangup.revents & POLLHUP));
+    EXPECT(spawn_reap(&s, &how, &value));
+    EXPECT(how == SPAWN_KILLED && value == SIGTERM);
+    spawn_deinit(&s);
+    return 0;
+}
+
+static void how_a_command_ended_is_known_whatever_was_sent_to_it(void **state)
+{
+    (void)state;
+    in_child(tells_how_it_ended);
+}
+
 static int pipe_of_life[2];
 
 static int ends(void)
@@ -319,6 +367,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_of_the_plan_are_run_and_no_others, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_command_is_killed_with_all_it_started, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(how_a_command_ended_is_known_whatever_was_sent_to_it,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(when_its_process_ends_so_do_the_commands, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(nonsense_is_passed_over, set_up, tear_down),
