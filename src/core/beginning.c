@@ -265,7 +265,7 @@ static void walk_end(struct walk *k)
         limit_hit(k->core->book, LIMIT_PATTERN_STEPS);
         peer_owe_truncated(sub->peer, sub, k->core->last_seq);
     }
-    for (size_t i = 0; sub && i < k->found; i++) {
+    for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
     if (sub && k->is_lost) {
@@ -337,6 +337,7 @@ static void show_matching(struct sub *sub)
     k->text = str_place(&at, sub_uri(sub));
     set_aside(k, sub);
     k->pending.listen = listen;
+    sub->rereads = sub->truncated;
     list_append(&listen->pending, &k->pending.link);
     walk_registered(k);
     walk_next(k);

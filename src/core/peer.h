@@ -78,6 +78,7 @@ struct sub {
     bool catching_up;    /* the log is being asked on its behalf … */
     bool broad;          /* covers whole mounts */
     bool truncated;      /* must be told that something, unknown what, changed */
+    bool rereads;        /* … and was told so, or will be, since its state began to be listed */
     bool suspended;      /* not evaluated any more … */
     bool suspended_told; /* … which its client knows */
     bool owes_initial;   /* the current state, as soon as there is a stream */

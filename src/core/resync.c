@@ -17,7 +17,7 @@
 void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
 {
     peer->core->stats.truncated += !sub->truncated;
-    sub->truncated = true;
+    sub->truncated = sub->rereads = true;
     peer->has_truncated = true;
     if (peer->owed_from == 0 || seq < peer->owed_from) {
         peer->owed_from = seq;

@@ -289,6 +289,26 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
     assert_int_equal(session_delete(&s), 204);
 }
 
+/* However long that takes: else it would depend on what else is listed. */
+static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that_too(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    assert_empty_result(session_subscribe_with(&s, "mem://x/dir/", "{\"initial\":true}"));
+    place.holds_lists = true;
+    struct client *c = session_stream(&s, "nothing.7.1");
+    bench_settle(&b);
+    assert_non_null(place.waiting);
+    assert_int_equal(update_count(c, NULL), 1);
+    assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");
+    place_finish_list(&place);
+    bench_settle(&b);
+    assert_int_equal(update_count(c, NULL), 1);
+    client_free(c);
+    assert_int_equal(session_delete(&s), 204);
+}
+
 static void what_a_session_and_its_subscription_missed_is_told_once(void **state)
 {
     (void)state;
@@ -556,6 +576,7 @@ int main(void)
         WITH_BENCH(a_listen_that_goes_while_its_state_is_listed_harms_nothing),
         WITH_BENCH(unsubscribing_while_the_state_is_listed_silences_it),
         WITH_BENCH(a_session_without_a_stream_is_told_when_it_opens_one),
+        WITH_BENCH(who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that_too),
         WITH_BENCH(what_a_session_and_its_subscription_missed_is_told_once),
         WITH_BENCH(since_tells_what_changed_once_per_resource),
         WITH_BENCH(since_now_tells_nothing),
