@@ -18,7 +18,8 @@
 #include "store/change.h"
 #include "uri/uri.h"
 
-#define TICK_MS 500u
+#define TICK_MIN_MS 100u /* between two looks at what has been there too long */
+#define WALL_MS 60000    /* the clock on the wall may be set: it is asked again */
 /* Streams that are written to before the next are encoded, so few that their buffers stay in the
  * cache: per gathered write, and where each is a system call of its own. */
 #define FLUSH_GATHERED 256u
@@ -49,6 +50,45 @@ static void set_window_timer(struct core *core)
     loop_timer_start(core->window_timer, next > now ? next - now : 0, 0);
 }
 
+/* When something will have been there long enough to be looked at; UINT64_MAX: nothing will. */
+static uint64_t next_tick(const struct core *core, uint64_t now)
+{
+    const struct core_limits *limits = core->limits;
+    uint64_t due = UINT64_MAX, at = 0;
+    if (!list_empty(&core->session_list)) {
+        at = list_entry(core->session_list.next, struct session, link)->active_ms;
+        due = at + limits->session_timeout_ms;
+    }
+    if (!list_empty(&core->resting)) {
+        at = list_entry(core->resting.next, struct session, rest_link)->rest_ms;
+        due = at + limits->list_linger_ms < due ? at + limits->list_linger_ms : due;
+    }
+    if (!list_empty(&core->asked) && limits->call_timeout_ms > 0) {
+        at = list_entry(core->asked.next, struct call, asked_link)->asked_ms;
+        due = at + limits->call_timeout_ms < due ? at + limits->call_timeout_ms : due;
+    }
+    if (core->principals.next_expiry_ms > 0 && !list_empty(&core->peers)) {
+        int64_t left = core->principals.next_expiry_ms - clock_wall_ms();
+        uint64_t wait = left < 0 ? 0 : left < WALL_MS ? (uint64_t)left : WALL_MS;
+        due = now + wait < due ? now + wait : due;
+    }
+    return due;
+}
+
+/* Only when it is needed: a server that nobody uses sleeps. */
+static void set_tick(struct core *core)
+{
+    uint64_t now = loop_now_ms(core->loop), next = next_tick(core, now);
+    if (next == UINT64_MAX || (core->tick_due_ms != 0 && core->tick_due_ms <= next)) {
+        return;
+    }
+    next = next < now + TICK_MIN_MS ? now + TICK_MIN_MS : next;
+    if (core->tick_due_ms == 0 || next < core->tick_due_ms) {
+        core->tick_due_ms = next;
+        loop_timer_start(core->tick, next - now, 0);
+    }
+}
+
 /* The end of a turn: encode what waits into the send buffers. */
 static void flush_dirty(void *user)
 {
@@ -67,14 +107,17 @@ static void flush_dirty(void *user)
     }
     shown_end_turn(core->shown);
     set_window_timer(core);
+    set_tick(core);
 }
 
 static void on_tick(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    session_sweep(user);
-    calls_expire(user);
-    core_expire_principals(user);
+    struct core *core = user;
+    core->tick_due_ms = 0;
+    session_sweep(core);
+    calls_expire(core);
+    core_expire_principals(core);
 }
 
 static void on_trim(struct loop_timer *timer, void *user)
@@ -150,7 +193,6 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
         !core->bookmark_timer || !has_handlings || !has_marks || hub_attach(hub, core) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    loop_timer_start(core->tick, TICK_MS, TICK_MS);
     return 0;
 }
 

@@ -98,6 +98,7 @@ struct core {
     struct sendq_batch batch;
     struct loop_hook flush_hook;
     struct loop_timer *tick;
+    uint64_t tick_due_ms; /* when it will run; 0: it does not */
     struct loop_timer *bookmark_timer;
     struct loop_timer *trim;       /* runs when much was let go: core_trim_later */
     struct loop_timer *list_timer; /* of classes that are owed a list_changed */

@@ -76,6 +76,9 @@ static void arm(struct file_watch *w)
 {
     int before[FILE_ABOVE_MAX];
     size_t count = w->above_count;
+    if (w->scopes.count == 0) {
+        return; /* nobody needs it */
+    }
     for (size_t i = 0; i < count; i++) {
         before[i] = w->above[i].wd;
     }
@@ -96,6 +99,16 @@ static void arm(struct file_watch *w)
     }
 }
 
+void file_above_rest(struct file_watch *w)
+{
+    size_t count = w->above_count;
+    w->above_count = 0;
+    w->above_is_polled = false;
+    for (size_t i = 0; i < count; i++) {
+        unwatch(w, w->above[i].wd);
+    }
+}
+
 void file_above_check(struct file_watch *w, bool must_compare)
 {
     struct stat st;
@@ -108,7 +121,7 @@ void file_above_check(struct file_watch *w, bool must_compare)
 void file_above_ask(struct file_watch *w)
 {
     struct stat st;
-    if (!w->has_root || w->above_is_polled) {
+    if (!w->has_root || w->above_is_polled || w->above_count == 0) {
         file_above_check(w, false);
         return;
     }

@@ -78,6 +78,9 @@ static void scope_expire(struct file_watch *w, struct scope *s)
     map_remove(&w->scopes, tidings_strn(s->key, s->key_len));
     file_scope_disarm(w, scope_path(s), s->key_len > s->path_len);
     mem_free(s);
+    if (w->scopes.count == 0) {
+        file_above_rest(w);
+    }
 }
 
 static void on_linger(struct loop_timer *timer, void *user)

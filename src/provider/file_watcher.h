@@ -175,6 +175,8 @@ void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compa
 
 void file_above_init(struct file_watch *w);
 void file_above_deinit(struct file_watch *w);
+/* Nothing is wanted any more: what lies above is not watched until something is. */
+void file_above_rest(struct file_watch *w);
 /* Is this kernel watch one of those above the root? */
 bool file_above_has(const struct file_watch *w, int wd);
 /* May the root be another one after this? */

@@ -18,7 +18,6 @@
 #include "transport/input.h"
 #include "transport/who.h"
 
-#define TICK_MS 250u
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
 
@@ -486,6 +485,7 @@ static void adopt(struct letter *letter, void *owner)
         check_drained(hw);
         return;
     }
+    http_start_tick(hw);
     channel_init(&conn->channel, &http_channel_ops, hw->core);
     conn->channel.quota = h->quota;
     conn->sink.ops = &http_sink_ops;
@@ -542,7 +542,6 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
         http_worker_destroy(hw);
         return NULL;
     }
-    loop_timer_start(hw->tick, TICK_MS, TICK_MS);
     return hw;
 }
 

@@ -185,6 +185,7 @@ void http_on_rested(struct loop_timer *timer, void *user);
 
 /* http_time.c: four times a second. */
 void http_on_tick(struct loop_timer *timer, void *user);
+void http_start_tick(struct http_worker *hw); /* somebody comes; it ends by itself */
 /* It goes on for longer than an exchange, and ends when its principal does. */
 void conn_note_expiry(struct http_conn *conn);
 

@@ -9,6 +9,7 @@
 
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u
+#define TICK_MS 250u
 
 static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
                    void (*act)(struct http_conn *conn))
@@ -105,9 +106,29 @@ static void expire_principals(struct http_worker *hw)
     hw->next_expiry_ms = sockets == 0 || (streams > 0 && streams < sockets) ? streams : sockets;
 }
 
+static bool has_any(const struct http_worker *hw)
+{
+    for (size_t i = 0; i < CONN_STATES; i++) {
+        if (!list_empty(&hw->by_state[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void http_start_tick(struct http_worker *hw)
+{
+    if (loop_timer_is_running(hw->tick)) {
+        return;
+    }
+    if (hw->config->auth) {
+        http_review_tokens(hw); /* what was taken back while nobody was here */
+    }
+    loop_timer_start(hw->tick, TICK_MS, TICK_MS);
+}
+
 void http_on_tick(struct loop_timer *timer, void *user)
 {
-    (void)timer;
     struct http_worker *hw = user;
     const struct http_config *config = hw->config;
     expire(hw, CONN_SHAKING, config->header_timeout_ms, close_shaking);
@@ -132,5 +153,8 @@ void http_on_tick(struct loop_timer *timer, void *user)
     if (hw->draining) {
         websocket_drain(hw);
         side_drain(hw);
+    }
+    if (!has_any(hw)) {
+        loop_timer_stop(timer); /* until somebody comes */
     }
 }

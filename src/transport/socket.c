@@ -20,7 +20,6 @@
 #include "transport/socket_conn.h"
 #include "transport/who.h"
 
-#define TICK_MS 250u
 /* A reader that stops holds about this much in the kernel; large answers still flow. */
 #define STREAM_SNDBUF (128 * 1024)
 #define PROBES 3
@@ -360,6 +359,7 @@ static void adopt(struct letter *letter, void *owner)
         check_drained(sw);
         return;
     }
+    socket_start_tick(sw);
     conn->sw = sw;
     conn->fd = h->fd;
     list_init(&conn->link);
@@ -408,7 +408,6 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
         socket_worker_destroy(sw);
         return NULL;
     }
-    loop_timer_start(sw->tick, TICK_MS, TICK_MS);
     return sw;
 }
 

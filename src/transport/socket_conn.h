@@ -76,6 +76,7 @@ void line_conn_refuse(struct line_conn *conn, int status, const char *text);
 /* socket_time.c: four times a second; all that are open are looked at when the turn ends; on this
  * worker, make room when all connections hold too much input (transport/input.h). */
 void socket_on_tick(struct loop_timer *timer, void *user);
+void socket_start_tick(struct socket_worker *sw); /* somebody comes; it ends by itself */
 void socket_stir_open(struct socket_worker *sw);
 void socket_make_room(struct socket_worker *sw);
 /* It ends when its principal does. */

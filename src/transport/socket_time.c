@@ -10,6 +10,7 @@
 
 /* How long a client may go on sending after its last answer before the connection is reset. */
 #define LINGER_MS 1000u
+#define TICK_MS 250u
 
 static bool is_used(const struct line_conn *conn)
 {
@@ -125,9 +126,25 @@ static void expire_principals(struct socket_worker *sw)
     }
 }
 
+static bool has_any(const struct socket_worker *sw)
+{
+    for (size_t i = 0; i < LINE_STATES; i++) {
+        if (!list_empty(&sw->by_state[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void socket_start_tick(struct socket_worker *sw)
+{
+    if (!loop_timer_is_running(sw->tick)) {
+        loop_timer_start(sw->tick, TICK_MS, TICK_MS);
+    }
+}
+
 void socket_on_tick(struct loop_timer *timer, void *user)
 {
-    (void)timer;
     struct socket_worker *sw = user;
     const struct socket_config *config = sw->config;
     expire(sw, LINE_SHAKING, config->header_timeout_ms);
@@ -144,6 +161,9 @@ void socket_on_tick(struct loop_timer *timer, void *user)
     stir_all(sw, LINE_ENDING);
     if (sw->draining) {
         socket_stir_open(sw);
+    }
+    if (!has_any(sw)) {
+        loop_timer_stop(timer); /* until somebody comes */
     }
 }
 

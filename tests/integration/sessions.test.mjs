@@ -3,11 +3,12 @@
 // Legacy sessions over HTTP: their ids, their life, their streams, and resuming after a break.
 
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 
 import { Connection, encodeRequest, request } from './lib/http.mjs';
+import { watched } from './lib/proc.mjs';
 import { initialize, key, LEGACY, listChanged, post, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
@@ -415,12 +416,6 @@ test('subscribing to what does not exist and cannot is -32002', async (t) => {
     const file = await session.send('resources/subscribe', { uri: uri('missing.txt') });
     assert.equal(file.json.error?.code, -32002, file.text);
 });
-
-/** How many directories a server watches. */
-const watched = ({ child }) =>
-    readdirSync(`/proc/${child.pid}/fdinfo`)
-        .map((fd) => readFileSync(`/proc/${child.pid}/fdinfo/${fd}`, 'utf8'))
-        .reduce((sum, text) => sum + (text.match(/^inotify wd:/gm)?.length ?? 0), 0);
 
 test('a session that subscribed to nothing runs no command, and watches while it has a stream', async (t) => {
     const tree = new Tree(t, { 'docs/one/a.txt': '1', 'docs/two/b.txt': '2' });

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// A server that nobody is connected to sleeps: it wakes at most once a second, whatever it serves
+// and whoever was there before. Counted, not timed: how often its threads gave up the processor of
+// their own accord. A busy machine makes that less, never more.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+
+import { defer } from './lib/cleanup.mjs';
+import { sleeps, watched } from './lib/proc.mjs';
+import { listen, modern, Session } from './lib/rpc.mjs';
+import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
+import { eventually } from './lib/wait.mjs';
+
+const SECONDS = 3;
+const files = { 'a.txt': '1', 'dir/b.txt': '2' };
+
+/** What is begun has come to its end: there is a second without anything. */
+async function settles(server) {
+    let before = -1;
+    // What happens in and above what is watched wakes it rightly.
+    await eventually(() => watched(server) === 0, 'nothing is watched', 60000);
+    await eventually(async () => {
+        const now = sleeps(server);
+        const rests = now === before;
+        before = now;
+        await pause(1000);
+        return rests;
+    }, 'the server settles', 20000);
+}
+
+async function sleepsWell(server) {
+    await settles(server);
+    const before = sleeps(server);
+    await pause(SECONDS * 1000);
+    const woken = sleeps(server) - before;
+    assert.ok(woken <= SECONDS, `woken ${woken} times in ${SECONDS} s`);
+}
+
+function folder(t) {
+    const path = mkdtempSync(join(tmpdir(), 'tidings-idle-'));
+    defer(t, () => rmSync(path, { recursive: true, force: true }));
+    return path;
+}
+
+test('a server with everything and without anybody sleeps', async (t) => {
+    const path = folder(t);
+    const args = [
+        '--tcp', '127.0.0.1:0', '--unix', join(path, 'sock'), '--workers', '4', '--system', '--self',
+        '--entities', join(path, 'store.db'),
+    ];
+    await sleepsWell(await serve(t, { files, args }));
+});
+
+test('a server that asks for tokens sleeps, and wakes for one that was taken back', async (t) => {
+    const tokens = new TokenFile(t);
+    const token = tokens.give('somebody');
+    const server = await serve(t, { files, args: ['--auth-tokens', tokens.path, '--workers', '1'] });
+    const somebody = as(server, token);
+    assert.equal((await modern(somebody, 'resources/list')).status, 200);
+    await sleepsWell(server);
+    tokens.take(token);
+    server.child.kill('SIGHUP');
+    await server.lines.next((line) => /reload/.test(line), 'the file was read again');
+    assert.equal((await modern(somebody, 'resources/list')).status, 401);
+});
+
+test('a server sleeps again after clients of every kind have gone', async (t) => {
+    const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0', '--watch-linger', '0'] });
+    const session = await Session.open(server);
+    (await session.stream()).close(); // the session stays
+    const { events } = await listen(server, { resourceSubscriptions: [server.uri('dir/')] });
+    events.close();
+    const line = /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(server.stderr);
+    if (line) {
+        const socket = net.connect(Number(line[1]), '127.0.0.1');
+        await new Promise((resolve) => socket.on('connect', resolve));
+        socket.destroy();
+    }
+    await sleepsWell(server);
+    assert.equal((await session.send('ping')).status, 200);
+});
