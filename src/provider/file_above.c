@@ -109,25 +109,33 @@ void file_above_rest(struct file_watch *w)
     }
 }
 
-void file_above_check(struct file_watch *w, bool must_compare)
+/* A look that fails for want of something says nothing: it is owed. */
+static void look_at_root(struct file_watch *w, bool must_compare)
 {
     struct stat st;
-    arm(w);
     file_root_follow(w->root);
+    errno = 0;
     bool is_there = file_root_look(w->root, &st);
+    if (!is_there && errno != 0) {
+        file_owed_errno(w, errno);
+        return;
+    }
     file_scan_root(w, is_there ? &st : NULL, must_compare);
+}
+
+void file_above_check(struct file_watch *w, bool must_compare)
+{
+    arm(w);
+    look_at_root(w, must_compare);
 }
 
 void file_above_ask(struct file_watch *w)
 {
-    struct stat st;
     if (!w->has_root || w->above_is_polled || w->above_count == 0) {
         file_above_check(w, false);
         return;
     }
-    file_root_follow(w->root);
-    bool is_there = file_root_look(w->root, &st);
-    file_scan_root(w, is_there ? &st : NULL, false);
+    look_at_root(w, false);
 }
 
 /* ---- mounts ---------------------------------------------------------------------------------- */

@@ -7,7 +7,10 @@
 import { test } from 'node:test';
 
 import { World } from './lib/fault-world.mjs';
-import { skip } from './lib/faults.mjs';
+import { Faults, skip } from './lib/faults.mjs';
+import { serve } from './lib/server.mjs';
+import { extras, isUpdate, Subscriber } from './lib/subscriber.mjs';
+import { eventually } from './lib/wait.mjs';
 
 const LONG = Number(process.env.TIDINGS_FAULT_SECONDS ?? (process.env.TIDINGS_LONG ? 120 : 0));
 const ONLY = process.env.TIDINGS_FAULT_SEED;
@@ -51,3 +54,24 @@ if (LONG > 0 && !ONLY && !skip) {
         }
     });
 }
+
+test('files that change while nothing can be looked at are told of when they can', { skip }, async (t) => {
+    const faults = new Faults(t);
+    const server = await serve(t, { files: { 'a.txt': '1', 'd/b.txt': '1' }, env: faults.env });
+    const subscriber = await Subscriber.join(server, 'modern');
+    await subscriber.ask([server.uri('')], { windowMs: 0 });
+    for (const round of [2, 3]) {
+        faults.on({ stat: 1, open: 1 });
+        server.tree.write('a.txt', `${round}`);
+        server.tree.remove('d/b.txt');
+        await eventually(() => faults.failed('stat') + faults.failed('open') >= 4, 'looks have failed');
+        faults.off();
+        const isTold = (uri) => (m) => isUpdate(m) && (m.params.uri === uri || extras(m).truncated);
+        await subscriber.message(isTold(server.uri('a.txt')), 'what became of a file');
+        await eventually(() => subscriber.messages.some(isTold(server.uri('d/b.txt'))), 'the end of the other is told');
+        // Nobody has become deaf.
+        server.tree.write('d/b.txt', `again ${round}`);
+        await subscriber.message((m) => isUpdate(m) && m.params.uri === server.uri('d/b.txt'), 'the next change');
+    }
+    subscriber.close();
+});
