@@ -29,7 +29,7 @@ uint64_t clock_monotonic_ns(void)
 int64_t clock_wall_ms(void)
 {
     if (fake_clock) {
-        return fake_clock->wall_ms;
+        return __atomic_load_n(&fake_clock->wall_ms, __ATOMIC_RELAXED);
     }
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);

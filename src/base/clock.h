@@ -14,7 +14,7 @@ int64_t clock_wall_ms(void);
 
 /* Tests only: from now on the three return these values (ns for the first) until reset with NULL.
  * The struct is read at each call, so a test moves time by changing it; it must live until the
- * reset. Not thread-safe. */
+ * reset. Setting it is not thread-safe; `wall_ms` may be moved while threads run, atomically. */
 struct clock_fake {
     uint64_t monotonic_ns;
     int64_t wall_ms;

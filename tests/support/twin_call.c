@@ -143,7 +143,9 @@ static void choose_pattern(struct twin_choices *c, char out[TWIN_URI])
 static const char *choose_regex(struct twin_choices *c)
 {
     static const char *const regexes[] = {
-        "docs:///.*", "^pub:///shut/a", "priv/a+b", "^entity:///.*", "s\\\\.txt$", "(",
+        "docs:///.*",          "(a|aa)+$", "^pub:///shut/(a|aa)+$",
+        "docs:///priv/(a+)+Y", "(a*)*b$",  "^entity:///.*",
+        "s\\\\.txt$",          "priv/a+b", "(",
     };
     return TWIN_PICK(c, regexes);
 }

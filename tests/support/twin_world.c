@@ -40,7 +40,9 @@ const struct twin_area twin_areas[TWIN_AREAS] = {
     {TWIN_ENTITIES, "entity:///vault@1/", "vault@1", true},
 };
 
-static struct clock_fake now = {.wall_ms = 4102444800000, .only_wall = true};
+#define BEGINNING 4102444800000 /* 2100-01-01 */
+
+static struct clock_fake now = {.wall_ms = BEGINNING, .only_wall = true};
 
 void twin_require(bool ok, const char *what)
 {
@@ -52,13 +54,13 @@ void twin_require(bool ok, const char *what)
 
 void twin_clock_move(unsigned ms)
 {
-    now.wall_ms = ms == 0 ? 4102444800000 : now.wall_ms + ms; /* 2100-01-01 */
-    clock_set_fake(&now);
-}
-
-int64_t twin_clock(void)
-{
-    return now.wall_ms;
+    static bool is_set;
+    int64_t next = ms == 0 ? BEGINNING : now.wall_ms + ms;
+    __atomic_store_n(&now.wall_ms, next, __ATOMIC_RELAXED);
+    if (!is_set) {
+        clock_set_fake(&now);
+        is_set = true;
+    }
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

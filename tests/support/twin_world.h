@@ -48,7 +48,6 @@ struct twin_plan {
 };
 
 void twin_clock_move(unsigned ms);
-int64_t twin_clock(void);
 
 void twin_world_open(struct twin_world *w, const struct twin_plan *plan);
 void twin_world_close(struct twin_world *w);
