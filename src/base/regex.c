@@ -355,6 +355,16 @@ static struct regex *assemble(const struct emitter *e, const struct regex_sets *
     return r;
 }
 
+/* In steps: ops are written, ranges collected, sorted and compared. */
+static uint64_t cost_of(const struct emitter *e, const struct regex_sets *sets)
+{
+    uint64_t ranges = 0;
+    for (size_t i = 0; i < sets->count; i++) {
+        ranges += sets->at[i].count;
+    }
+    return 500 + 8 * e->visits + 60 * ranges;
+}
+
 static int build(struct arena *a, struct regex_tree *tree, const struct regex_sets *sets,
                  enum regex_units units, struct regex **ret, struct tidings_error *err)
 {
@@ -375,6 +385,9 @@ static int build(struct arena *a, struct regex_tree *tree, const struct regex_se
         is_cut && mark(sets, &c) && number(&c) && sets->count * c.n_columns <= REGEX_MAX_CELLS;
     bool has_failed = !is_cut && !e->is_full;
     *ret = fits ? assemble(e, sets, &c, units) : NULL;
+    if (*ret) {
+        (*ret)->cost = cost_of(e, sets);
+    }
     mem_free(e);
     if (has_failed) {
         return regex_arena_failed(a, err);
@@ -408,6 +421,11 @@ int regex_create(struct tidings_str source, enum regex_units units, size_t max_b
 void regex_destroy(struct regex *r)
 {
     mem_free(r);
+}
+
+uint64_t regex_cost(const struct regex *r)
+{
+    return r->cost;
 }
 
 size_t regex_bytes(const struct regex *r)

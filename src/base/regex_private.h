@@ -128,6 +128,7 @@ struct regex {
     uint16_t n_looks; /* inner ones first */
     size_t n_columns;
     size_t bytes;
+    uint64_t cost;      /* of making it */
     size_t n_intervals; /* of characters: REGEX_CHARACTERS */
     const struct regex_op *ops;
     const struct regex_look *looks;

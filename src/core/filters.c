@@ -4,6 +4,7 @@
  */
 #include "core/filters.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -103,11 +104,17 @@ static int create(struct filters *all, struct json *schema, struct tidings_str t
 static int create_for(struct filters *all, struct json *schema, struct tidings_str text,
                       struct allowance *client, struct filter **ret, struct tidings_error *err)
 {
+    uint64_t now = clock_monotonic_ms();
     if (all->by_text.count >= FILTERS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "option 'filter': at most %u different filters are allowed, of all "
                             "clients together",
                             FILTERS_MAX);
+    }
+    if (allowance_left(client, now) == 0) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "option 'filter': the patterns of this client have used up what they "
+                            "may cost in a second; try again");
     }
     if (!allowance_take(client, ALLOWANCE_FILTERS)) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
@@ -117,6 +124,7 @@ static int create_for(struct filters *all, struct json *schema, struct tidings_s
     }
     int rc = create(all, schema, text, ret, err);
     if (rc == 0) {
+        allowance_spend(client, schema_cost((*ret)->schema), now);
         (*ret)->owner = client;
     } else {
         allowance_give_back(client, ALLOWANCE_FILTERS);

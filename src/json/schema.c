@@ -56,6 +56,11 @@ int schema_compile(struct json *schema, const struct schema_options *options,
     return 0;
 }
 
+uint64_t schema_cost(const struct json_schema *s)
+{
+    return s->cost + (uint64_t)s->n_nodes * 100;
+}
+
 void schema_destroy(struct json_schema *s)
 {
     if (!s) {

@@ -66,7 +66,8 @@ struct schema_error {
  * names the place. */
 int schema_compile(struct json *schema, const struct schema_options *options,
                    struct json_schema **ret, struct tidings_error *err);
-void schema_destroy(struct json_schema *s); /* NULL is fine */
+void schema_destroy(struct json_schema *s);        /* NULL is fine */
+uint64_t schema_cost(const struct json_schema *s); /* what compiling took, in steps */
 
 /* Is `instance` valid? If not, *ret_error (may be NULL) says why. Out of memory and beyond a limit
  * is not valid. */

@@ -29,6 +29,10 @@ static int open_resource(struct compiler *c, struct node *n, struct tidings_str 
     if (!r) {
         return schema_no_memory(c);
     }
+    int rc = schema_charge(c, n, 4 * c->s->n_resources++);
+    if (rc < 0) {
+        return rc;
+    }
     if (uri.len > 0 && find_resource(c->s, uri)) {
         return schema_refuse(c, TIDINGS_E_INVALID, n, "$id", "another schema has the same $id");
     }
@@ -83,6 +87,10 @@ static int add_anchor(struct compiler *c, struct node *n, const char *keyword, b
     if (!a) {
         return schema_no_memory(c);
     }
+    int rc = schema_charge(c, n, 4 * n->resource->n_anchors);
+    if (rc < 0) {
+        return rc;
+    }
     struct node *other = schema_anchor(n->resource, value_str(v), false);
     if (other && other != n) {
         return schema_refuse(c, TIDINGS_E_INVALID, n, keyword,
@@ -110,6 +118,10 @@ static int add_regex(struct compiler *c, const struct node *n, const char *keywo
     c->s->patterns = p;
     c->s->regex_bytes += regex_bytes(p->regex);
     *ret = p->regex;
+    rc = schema_charge(c, n, regex_cost(p->regex));
+    if (rc < 0) {
+        return rc;
+    }
     return c->s->regex_bytes <= REGEX_BYTES_MAX
                ? 0
                : schema_refuse(c, TIDINGS_E_LIMIT, n, keyword, "too many regexes, or too large");

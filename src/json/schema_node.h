@@ -149,8 +149,10 @@ struct json_schema {
     struct resource *resources;
     struct pattern *patterns;
     size_t regex_bytes;           /* of all of them */
+    uint64_t cost;                /* of compiling, so far */
     struct schema_options limits; /* without zeros; documents only while compiling */
     unsigned n_nodes;
+    uint64_t n_resources;
 };
 
 struct compiler {
@@ -206,6 +208,8 @@ void schema_locate(const struct node *n, const char *keyword, char *out, size_t 
 int schema_refuse(const struct compiler *c, int code, const struct node *n, const char *keyword,
                   const char *text);
 int schema_no_memory(const struct compiler *c);
+/* Compiling takes steps, too: these more. */
+int schema_charge(const struct compiler *c, const struct node *n, uint64_t steps);
 /* "/keyword" or "/keyword/key" as a pointer; ptr NULL when out of memory. */
 struct tidings_str schema_edge(struct arena *arena, const char *keyword,
                                const struct tidings_str *key);

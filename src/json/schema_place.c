@@ -76,6 +76,14 @@ int schema_refuse(const struct compiler *c, int code, const struct node *n, cons
     return tidings_fail(c->err, code, "schema%s%s: %s", place[0] ? " at " : "", place, text);
 }
 
+int schema_charge(const struct compiler *c, const struct node *n, uint64_t steps)
+{
+    c->s->cost += steps;
+    return c->s->cost <= SCHEMA_DEFAULT_STEPS
+               ? 0
+               : schema_refuse(c, TIDINGS_E_LIMIT, n, NULL, "the schema takes too long to compile");
+}
+
 int schema_no_memory(const struct compiler *c)
 {
     return tidings_fail(c->err, TIDINGS_E_NOMEM, "schema: out of memory");

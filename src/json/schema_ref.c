@@ -25,12 +25,13 @@ static bool leads(struct tidings_str edge, struct tidings_str pointer)
 }
 
 /* Follow `pointer` from schema to schema as far as that goes; *pointer is what remains. */
-static struct node *descend(struct node *n, struct tidings_str *pointer)
+static struct node *descend(struct node *n, struct tidings_str *pointer, uint64_t *steps)
 {
     struct node *best;
     do {
         best = NULL;
         for (struct node *child = n->first_child; child; child = child->next_sibling) {
+            *steps += 4;
             if (leads(child->edge, *pointer) && (!best || child->edge.len > best->edge.len)) {
                 best = child;
             }
@@ -74,7 +75,12 @@ static json_t *member(json_t *v, struct tidings_str token)
 static int find_pointer(struct compiler *c, struct node *n, struct tidings_str pointer,
                         struct node **ret)
 {
-    n = descend(n, &pointer);
+    uint64_t steps = 0;
+    n = descend(n, &pointer, &steps);
+    int rc = schema_charge(c, n, steps);
+    if (rc < 0) {
+        return rc;
+    }
     if (pointer.len == 0) {
         *ret = n;
         return 0;
@@ -104,7 +110,10 @@ static int resolve(struct compiler *c, struct node *n, struct rule *rule)
         return schema_no_memory(c);
     }
     /* A resource without a name can only mean itself by an empty one. */
-    int rc = 0;
+    int rc = schema_charge(c, n, 4 * (c->s->n_resources + n->resource->n_anchors));
+    if (rc < 0) {
+        return rc;
+    }
     if (uri.len == 0 && n->resource->uri.len == 0) {
         root = n->resource->root;
     } else {

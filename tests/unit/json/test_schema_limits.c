@@ -227,6 +227,50 @@ static void a_pattern_costs_no_more_than_its_text_is_long(void **state)
     jv_unref(half);
 }
 
+/* {"allOf": […]} of so many subschemas, each with its number in it. */
+static char *list_of(const char *before, const char *after, unsigned count)
+{
+    size_t size = (size_t)count * 80 + 32, len = 0;
+    char *text = malloc(size);
+    assert_non_null(text);
+    for (unsigned i = 0; i < count; i++) {
+        len += (size_t)snprintf(text + len, size - len, "%s%s%u%s", i ? "," : "{\"allOf\":[",
+                                before, i, after);
+    }
+    (void)snprintf(text + len, size - len, "]}");
+    return text;
+}
+
+static void compiling_is_paid_for(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *after;
+    } rows[] = {
+        {"{\"pattern\":\"\\\\p{L}\\\\P{N}", "\"}"},
+        {"{\"$id\":\"http://h/", "\"}"},
+        {"{\"$anchor\":\"a", "\"}"},
+        {"{\"$ref\":\"#/allOf/", "/not\",\"not\":true}"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int is_many = 0; is_many < 2; is_many++) {
+            char *text = list_of(rows[i].before, rows[i].after, is_many ? 4000 : 20);
+            struct json *schema = parse(text);
+            struct json_schema *s = NULL;
+            struct tidings_error err = {0};
+            int rc = schema_compile(schema, NULL, &s, &err);
+            if (rc != (is_many ? TIDINGS_E_LIMIT : 0)) {
+                fail_msg("%s: %d %s", rows[i].before, rc, err.text);
+            }
+            assert_true(!is_many || strstr(err.text, "takes too long to compile"));
+            assert_true(is_many || schema_cost(s) < SCHEMA_DEFAULT_STEPS / 4);
+            schema_destroy(s);
+            jv_unref(schema);
+            free(text);
+        }
+    }
+}
+
 static void lengths_are_paid_for(void **state)
 {
     (void)state;
@@ -419,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_schema_beyond_a_limit_is_refused),
         cmocka_unit_test(an_endless_or_costly_judgement_ends_and_is_no_success),
         cmocka_unit_test(a_pattern_costs_no_more_than_its_text_is_long),
+        cmocka_unit_test(compiling_is_paid_for),
         cmocka_unit_test(lengths_are_paid_for),
         cmocka_unit_test(what_is_done_often_is_paid_for),
         cmocka_unit_test(a_deep_instance_is_judged_as_far_as_the_depth_allows),
