@@ -318,11 +318,13 @@ static void put_completion(struct twin_choices *c, struct buf *out)
         {"pub:///{+path}", "path"},
     };
     static const char *const values[] = {"", "p", "pub/", "priv/", "pub/dir/", "h", "v", "2100"};
+#define NOTE "\"entityType\":\"note\",\"entityTypeVersion\":\"1\""
     static const char *const contexts[] = {
-        "", ",\"context\":{\"arguments\":{\"entityId\":\"h1\"}}",
-        ",\"context\":{\"arguments\":{\"entityType\":\"note\",\"entityTypeVersion\":\"1\"}}",
-        ",\"context\":{\"arguments\":{\"entityType\":\"note\",\"entityTypeVersion\":\"1\","
-        "\"entityId\":\"h1\"}}"};
+        "",
+        ",\"context\":{\"arguments\":{\"entityId\":\"h1\"}}",
+        ",\"context\":{\"arguments\":{" NOTE "}}",
+        ",\"context\":{\"arguments\":{" NOTE ",\"entityId\":\"h1\"}}",
+    };
     const char *const *template = TWIN_PICK(c, templates);
     const char *value = TWIN_PICK(c, values);
     buf_putf(out,
