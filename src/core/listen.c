@@ -11,7 +11,7 @@
 
 struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
 {
-    struct listen *listen = mem_zalloc(sizeof(*listen) + id_json.len);
+    struct listen *listen = mem_zalloc(offsetof(struct listen, id_text) + id_json.len);
     if (!listen) {
         return NULL;
     }
@@ -22,7 +22,6 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
     listen->peer = peer;
     list_init(&listen->subs);
     list_init(&listen->list_link);
-    list_init(&listen->bookmark_link);
     list_init(&listen->pending);
     if (id_json.len == 0) {
         listen->by_spelling = mem_alloc(sizeof(*listen->by_spelling));

@@ -71,22 +71,22 @@ struct sub {
     unsigned queued;            /* items in the outbox, and held */
     uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
     enum match_kind kind;
-    bool is_strict;      /* told in the order of numbers: what merges goes to the end */
-    bool bookmarks;      /* the newest cursor is told from time to time */
-    bool is_literal;     /* notifications use the client's spelling as `uri` */
-    bool watched;        /* holds a need of its scope at the hub */
-    bool catching_up;    /* the log is being asked on its behalf … */
-    bool broad;          /* covers whole mounts */
-    bool truncated;      /* must be told that something, unknown what, changed */
-    bool rereads;        /* … and was told so, or will be, since its state began to be listed */
-    bool suspended;      /* not evaluated any more … */
-    bool suspended_told; /* … which its client knows */
-    bool owes_initial;   /* the current state, as soon as there is a stream */
-    bool owes_since;     /* what changed after `since`, as soon as there is a stream */
-    bool wants_metadata; /* as a member of params */
-    bool wants_value;
-    bool is_plain;     /* quoting changed nothing: one text serves for both */
-    bool is_canonical; /* and so does it for the canonical one */
+    bool is_strict : 1;   /* told in the order of numbers: what merges goes to the end */
+    bool bookmarks : 1;   /* the newest cursor is told from time to time */
+    bool is_literal : 1;  /* notifications use the client's spelling as `uri` */
+    bool watched : 1;     /* holds a need of its scope at the hub */
+    bool catching_up : 1; /* the log is being asked on its behalf … */
+    bool broad : 1;       /* covers whole mounts */
+    bool truncated : 1;   /* must be told that something, unknown what, changed */
+    bool rereads : 1;     /* … and was told so, or will be, since its state began to be listed */
+    bool suspended : 1;   /* not evaluated any more … */
+    bool suspended_told : 1; /* … which its client knows */
+    bool owes_initial : 1;   /* the current state, as soon as there is a stream */
+    bool owes_since : 1;     /* what changed after `since`, as soon as there is a stream */
+    bool wants_metadata : 1; /* as a member of params */
+    bool wants_value : 1;
+    bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
+    bool is_canonical : 1; /* and so does it for the canonical one */
     uint32_t json_len, spelled_len, uri_len;
     /* The texts follow: quoted, then the others where they differ. */
 };
@@ -120,18 +120,24 @@ struct listen {
     struct list list_link; /* in core->list_watchers when it wants to hear of any list */
     struct peer *peer;
     struct list subs;
-    struct map *by_spelling;   /* legacy only: subs by what the client wrote */
-    struct list pending;       /* struct listen_pending: subscribing under way, may find us gone */
-    struct list bookmark_link; /* in core->bookmarked while … */
-    uint64_t bookmark_seq;     /* the newest number it was told that way */
-    uint32_t bookmarks;        /* … so many of its subscriptions want them */
+    struct map *by_spelling; /* legacy only: subs by what the client wrote */
+    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    struct listen_bookmarks *bookmarks;    /* NULL: nobody wants any */
     struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none … */
     uint32_t id_len;                       /* 0: legacy */
     unsigned char wants_lists, owes_lists; /* bits: enum change_list, LIST_EVERYTHING */
-    bool arms_lists;                       /* … yet */
-    bool has_listed;                       /* a client of the legacy era */
-    bool live;
+    bool arms_lists : 1;                   /* … yet */
+    bool has_listed : 1;                   /* a client of the legacy era */
+    bool live : 1;
     char id_text[]; /* subscriptionId */
+};
+
+/* While subscriptions of a listen want the newest cursor from time to time (core/bookmark.c). */
+struct listen_bookmarks {
+    struct list link; /* in core->bookmarked */
+    struct listen *listen;
+    uint64_t seq;   /* the newest number it was told that way */
+    uint32_t count; /* of its subscriptions that want them */
 };
 
 struct listen_scopes {
@@ -196,13 +202,13 @@ struct peer {
     uint64_t catching_from; /* … of what the log is being asked for */
     uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
     uint32_t listen_count, sub_count;
-    uint32_t held_count; /* subscriptions that hold something back */
-    uint32_t catching;   /* subscriptions the log is being asked for */
-    int8_t log_level;    /* messages below it are not sent (logging/setLevel) */
-    bool has_truncated;  /* some sub is marked */
-    bool was_lost;       /* some was, and told: on this stream, or before its client came back */
-    bool has_list_pending;
-    bool waits_value;           /* the first item needs content that is being read */
+    uint32_t held_count;    /* subscriptions that hold something back */
+    uint32_t catching;      /* subscriptions the log is being asked for */
+    int8_t log_level;       /* messages below it are not sent (logging/setLevel) */
+    bool has_truncated : 1; /* some sub is marked */
+    bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
+    bool has_list_pending : 1;
+    bool waits_value : 1;       /* the first item needs content that is being read */
     uint32_t number;            /* among all that this worker had */
     const struct peer_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
@@ -304,8 +310,9 @@ static inline bool sub_hears_live(const struct sub *sub, uint64_t seq)
 uint64_t sub_owes_from(const struct sub *sub);
 void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */
 void sub_caught_up(struct sub *sub, uint64_t replayed_to); /* … and has answered */
-/* The newest cursor is told from time to time, until it is destroyed (core/bookmark.c). */
-void sub_want_bookmarks(struct sub *sub);
+/* The newest cursor is told from time to time, until it is destroyed (core/bookmark.c). False: out
+ * of memory. */
+bool sub_want_bookmarks(struct sub *sub);
 void sub_leave_bookmarks(struct sub *sub);
 void bookmarks_on_period(struct loop_timer *timer, void *user);
 void sub_destroy(struct sub *sub); /* releases its watch */

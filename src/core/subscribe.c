@@ -325,7 +325,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
     w->sub = sub_create(listen, w->spelled, w->uri, w->kind, since, &err);
-    if (!w->sub || !add_extra(s, w, arm)) {
+    if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !sub_want_bookmarks(w->sub))) {
         if (w->sub) {
             sub_destroy(w->sub);
             w->sub = NULL;
@@ -342,9 +342,6 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
     sub->is_strict = w->options.is_strict;
-    if (w->options.bookmarks) {
-        sub_want_bookmarks(sub);
-    }
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {

@@ -106,7 +106,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     struct http_worker *hw = conn->hw;
     log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->core->index);
     conn_detach(conn);
-    close(conn->fd);
+    close(conn->out.fd);
     quota_leave(conn->channel.quota);
     sink_closed(&conn->sink);
     channel_deinit(&conn->channel);
@@ -142,7 +142,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     struct tls_session *tls = sendq_detach_tls(&conn->out);
     conn_detach(conn);
     channel_deinit(&conn->channel);
-    struct handover *h = handover_create(conn->fd, NULL, tls);
+    struct handover *h = handover_create(conn->out.fd, NULL, tls);
     if (!h) { /* it is closed */
         quota_leave(conn->channel.quota);
     } else {
@@ -350,7 +350,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->hw->core->stats.cut += who_took_nothing(conn->fd);
+        conn->hw->core->stats.cut += who_took_nothing(conn->out.fd);
         conn_close(conn, "socket error");
         return;
     }
@@ -490,15 +490,14 @@ static void adopt(struct letter *letter, void *owner)
     conn->channel.quota = h->quota;
     conn->sink.ops = &http_sink_ops;
     conn->hw = hw;
-    conn->fd = h->fd;
     conn->r = r;
     conn->r->in = h->in;
     conn->r->in.max = HTTP_MAX_HEAD + hw->config->max_body + sizeof(hw->scratch);
     conn->r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
     list_init(&conn->link);
     list_init(&conn->wait_link);
-    set_socket_options(hw->config, conn->fd);
-    sendq_init(&conn->out, &hw->core->batch, conn->fd, on_flushed, conn);
+    set_socket_options(hw->config, h->fd);
+    sendq_init(&conn->out, &hw->core->batch, h->fd, on_flushed, conn);
     conn_set_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_SHAKING : CONN_IDLE);
     int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
     mem_free(h);

@@ -225,7 +225,7 @@ static bool takes_stream(struct channel *channel)
 void conn_limit_kernel(struct http_conn *conn)
 {
     int size = STREAM_SNDBUF;
-    setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    setsockopt(conn->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
 static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
@@ -256,7 +256,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
-    who_is_there(conn->fd, sendq_tls(&conn->out), out);
+    who_is_there(conn->out.fd, sendq_tls(&conn->out), out);
 }
 
 const struct channel_ops http_channel_ops = {

@@ -102,13 +102,12 @@ struct http_conn {
     };
     /* From here on what every message to a stream touches, close together. */
     struct sink sink;
-    struct sendq out;
+    struct sendq out; /* also says its descriptor: out.fd */
     /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
     uint32_t since_ms;  /* in this state, or written to */
     uint32_t listed_ms; /* when it was put at the end of its list */
     uint32_t wait_since_ms, wait_written;
     uint32_t booked; /* bytes of input (http_input.c) */
-    int fd;
     enum conn_state state : 8;
     bool keep_alive : 1, is_http10 : 1, is_head : 1, refused : 1, waits : 1;
     bool eof : 1;            /* the client will send nothing more */

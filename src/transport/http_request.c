@@ -79,7 +79,7 @@ static bool check_guard(struct http_conn *conn, const struct http_request *req)
         return check_site(conn, req); /* most requests: nothing else need be asked */
     }
     struct arrival at;
-    guard_arrival(conn->fd, &at);
+    guard_arrival(conn->out.fd, &at);
     if (!is_known && !guard_own_host(&at, sendq_tls(&conn->out), req->host)) {
         conn_refuse(conn, 403,
                     "this Host is not served here: it is neither the address that was reached nor "
@@ -186,7 +186,7 @@ static bool check_who(struct http_conn *conn, const struct http_request *req)
     if (conn->hw->config->auth) {
         return conn_authenticate(conn, req);
     }
-    if (who_identify(&conn->channel, conn->fd, sendq_tls(&conn->out)) < 0) {
+    if (who_identify(&conn->channel, conn->out.fd, sendq_tls(&conn->out)) < 0) {
         conn_refuse(conn, 503, "out of memory");
         return false;
     }

@@ -35,7 +35,7 @@ ssize_t conn_receive(struct http_conn *conn)
         tls = NULL; /* it failed: what still comes is of no interest */
     }
     bool ended = false;
-    ssize_t n = tls_recv(tls, conn->fd, hw->scratch, sizeof(hw->scratch), &ended);
+    ssize_t n = tls_recv(tls, conn->out.fd, hw->scratch, sizeof(hw->scratch), &ended);
     conn->eof = conn->eof || ended;
     if (n == -EPROTOTYPE) {
         refuse_plain(conn);

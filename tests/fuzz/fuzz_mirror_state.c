@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bin/command.h"
+#include "bin/control_file.h"
 #include "bin/folder.h"
 #include "bin/local_name.h"
 #include "bin/mirror.h"
