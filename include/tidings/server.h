@@ -210,8 +210,8 @@ TIDINGS_API const struct tidings_provider_ops *tidings_provider_find(const char 
  * Any thread, before and while the server runs; copies. Does not block, but while a server with the
  * setting "store" runs: then it returns when the content is on the disk. 1: created, 0: it was
  * there before. TIDINGS_E_LIMIT: "published-max" or "published-bytes" is reached; TIDINGS_E_FULL:
- * the disk is; TIDINGS_E_IO. Then nothing changed. TIDINGS_E_UNKNOWN: nothing is seen of it, but the
- * disk failed so that it may be there when the server is started again. */
+ * the disk is; TIDINGS_E_IO. Then nothing changed. TIDINGS_E_UNKNOWN: nothing is seen of it, but
+ * the disk failed so that it may be there when the server is started again. */
 TIDINGS_API int tidings_server_publish(struct tidings_server *server,
                                        const struct tidings_resource *about,
                                        struct tidings_str content, struct tidings_error *err);
