@@ -167,7 +167,11 @@ static struct regex_tree *open_special(struct regex_parser *p, bool *ret_is_clos
         regex_refuse(p, p->at, "atomic groups are not supported");
     } else {
         read_flags(p);
-        *ret_is_closed = p->at < p->source.len && p->source.ptr[p->at] == ')';
+        if (p->at == p->source.len) {
+            regex_refuse(p, p->at - 1, "missing closing parenthesis");
+            return NULL;
+        }
+        *ret_is_closed = p->source.ptr[p->at] == ')';
         p->at++;
     }
     return make(p, REGEX_SEQUENCE);

@@ -121,6 +121,16 @@ static void what_is_refused_says_why_and_where(void **state)
         int code;
     } rows[] = {
         {"(a", "missing closing parenthesis at byte 1", TIDINGS_E_INVALID},
+        {"a(?", "missing closing parenthesis at byte 3", TIDINGS_E_INVALID},
+        {"a(?i", "missing closing parenthesis at byte 4", TIDINGS_E_INVALID},
+        {"a(?<", "a name of a group expected", TIDINGS_E_INVALID},
+        {"a(?<n", "a name of a group expected", TIDINGS_E_INVALID},
+        {"a(?#x", "a name of a group expected", TIDINGS_E_INVALID},
+        {"\\p", "a general category", TIDINGS_E_INVALID},
+        {"\\p{L", "a general category", TIDINGS_E_INVALID},
+        {"\\x{1", "between braces", TIDINGS_E_INVALID},
+        {"[a-", "missing closing bracket", TIDINGS_E_INVALID},
+        {"[\\", "a backslash at the end", TIDINGS_E_INVALID},
         {"a)", "unmatched closing parenthesis at byte 2", TIDINGS_E_INVALID},
         {"[a", "missing closing bracket at byte 1", TIDINGS_E_INVALID},
         {"*a", "nothing that could be repeated at byte 1", TIDINGS_E_INVALID},
