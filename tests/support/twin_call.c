@@ -322,8 +322,8 @@ static void put_completion(struct twin_choices *c, struct buf *out)
     static const char *const contexts[] = {
         "",
         ",\"context\":{\"arguments\":{\"entityId\":\"h1\"}}",
-        ",\"context\":{\"arguments\":{" NOTE "}}",
-        ",\"context\":{\"arguments\":{" NOTE ",\"entityId\":\"h1\"}}",
+        (",\"context\":{\"arguments\":{" NOTE "}}"),
+        (",\"context\":{\"arguments\":{" NOTE ",\"entityId\":\"h1\"}}"),
     };
     const char *const *template = TWIN_PICK(c, templates);
     const char *value = TWIN_PICK(c, values);
