@@ -137,7 +137,7 @@ static void the_longest_numbers_all_at_once_fit(void **state)
         .uri_json = STR("\"x:a\""),
         .subscribed_json = STR("\"x:a\""),
         .listen_id_json = STR("\"an-id\""),
-        .cursor = {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, UINT32_MAX},
+        .cursor = {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, 0},
         .merged = UINT32_MAX,
         .truncated = true,
     };
