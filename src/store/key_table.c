@@ -153,8 +153,9 @@ static struct key_owner *find_largest(const struct key_table *t)
 
 void key_table_trim(struct key_table *t)
 {
+    struct key_owner *o;
     while (!list_empty(&t->enlarged)) {
-        struct key_owner *o = list_entry(t->enlarged.next, struct key_owner, enlarged);
+        o = list_entry(t->enlarged.next, struct key_owner, enlarged);
         size_t has = o->by_key.count;
         list_remove(&o->enlarged);
         int64_t newest = list_entry(o->rows.prev, struct key_row, link)->key.at;
@@ -164,8 +165,7 @@ void key_table_trim(struct key_table *t)
             key_table_remove(t, list_entry(t->all.next, struct key_row, aged));
         }
     }
-    while (t->count > ENTITY_KEYS) {
-        struct key_owner *o = find_largest(t);
+    while (t->count > ENTITY_KEYS && (o = find_largest(t)) != NULL) {
         drop_oldest(t, o, ENTITY_KEYS_DROPPED(o->by_key.count));
     }
 }
