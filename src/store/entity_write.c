@@ -238,33 +238,45 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
                   why.text);
 }
 
+/* Nothing that is larger than it may be is judged by a schema. */
+static int write_text(struct work *k, size_t i, const struct json *v, struct tidings_str *ret)
+{
+    int rc = entity_text(v, k->arena, ret, k->err);
+    return rc < 0 ? refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc) : 0;
+}
+
+static int judge_value(struct work *k, size_t i, struct json *value, const char *what)
+{
+    struct step *s = &k->steps[i];
+    int rc = write_text(k, i, value, &s->next.value);
+    return rc == 0 ? check_schema(k, i, s->type->full, NULL, value, what) : rc;
+}
+
 /* The value as it will be, a new reference. */
 static int work_out(struct work *k, size_t i, struct json *now, struct json **ret)
 {
     struct step *s = &k->steps[i];
     if (s->w->value) {
         *ret = jv_ref(s->w->value);
-        return check_schema(k, i, s->type->full, NULL, *ret, "value");
+        return judge_value(k, i, *ret, "value");
     }
-    int rc = check_schema(k, i, s->type->patch, s->type->places, s->w->patch, "patch");
+    struct tidings_str text;
+    int rc = write_text(k, i, s->w->patch, &text);
+    rc = rc == 0 ? check_schema(k, i, s->type->patch, s->type->places, s->w->patch, "patch") : rc;
     if (rc < 0) {
         return rc;
     }
     *ret = merge_apply(now, s->w->patch);
-    return *ret ? check_schema(k, i, s->type->full, NULL, *ret, "patched value")
+    return *ret ? judge_value(k, i, *ret, "patched value")
                 : medium(k, i, tidings_fail(k->err, TIDINGS_E_NOMEM, "out of memory"));
 }
 
-static int put_texts(struct work *k, size_t i, struct json *now, const struct json *next)
+static int put_previous(struct work *k, size_t i, struct json *now, struct json *next)
 {
     struct step *s = &k->steps[i];
-    int rc = entity_text(next, k->arena, &s->next.value, k->err);
-    if (rc < 0) {
-        return refuse(k, i, rc == TIDINGS_E_LIMIT ? ENTITY_INVALID : ENTITY_MEDIUM, rc);
-    }
     struct json *back = NULL;
     s->next.previous = STR_EMPTY;
-    rc = now ? merge_diff((struct json *)(uintptr_t)next, now, &back) : 0;
+    int rc = now ? merge_diff(next, now, &back) : 0;
     rc = rc == 1 ? entity_text(back, k->arena, &s->next.previous, k->err) : rc;
     jv_unref(back);
     return rc < 0 ? medium(k, i, rc) : 0;
@@ -282,7 +294,7 @@ static int prepare_upsert(struct work *k, size_t i)
     if (rc == 0) {
         s->changed = !s->exists || !jv_equal(now, next) || !str_eq(s->next.parent, s->now.parent) ||
                      !str_eq(s->next.type_version, s->now.type_version);
-        rc = s->changed ? put_texts(k, i, now, next) : 0;
+        rc = s->changed ? put_previous(k, i, now, next) : 0;
     }
     jv_unref(next);
     jv_unref(now);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Values and the schemas of their types: sizes come first; and a type whose schema this program
+ * cannot use is there, can be read and deleted, and is not written.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "store/entities.h"
+
+static struct entities *e;
+static struct arena arena;
+static struct entity_problem problem;
+static struct tidings_error err;
+
+static struct json *parse(const char *text)
+{
+    struct json *root = NULL;
+    assert_int_equal(jv_parse(tidings_str(text), JSON_MAX_DEPTH, &root, &err), 0);
+    return root;
+}
+
+static int add_type(const char *version, const char *schema)
+{
+    const struct entity_type_spec spec = {STR("Note"), tidings_str(version), STR_EMPTY,
+                                          parse(schema), NULL};
+    assert_int_equal(entities_begin(e, &err), 0);
+    int rc = entities_add_type(e, &spec, &err);
+    if (rc == 0) {
+        rc = entities_commit(e, &err);
+    } else {
+        entities_rollback(e);
+    }
+    jv_unref(spec.schema);
+    return rc;
+}
+
+/* Takes the value and the patch. */
+static int write_it(enum entity_op op, struct json *value, struct json *patch)
+{
+    static int64_t now = 1000;
+    struct entity_done done;
+    const struct entity_write w = {
+        .op = op,
+        .id = STR("a"),
+        .type = STR("Note"),
+        .type_version = STR("1"),
+        .value = value,
+        .patch = patch,
+        .rebase = patch != NULL,
+        .changed_by = STR("[]"),
+        .baseline = TIMELINE_NEVER,
+        .valid_from = TIMELINE_NEVER,
+    };
+    const struct entity_transaction t = {.writes = &w, .count = 1, .now = now++};
+    assert_int_equal(entities_begin(e, &err), 0);
+    int rc = entities_transact(e, &t, &arena, &done, &problem, &err);
+    if (rc == 0) {
+        rc = entities_commit(e, &err);
+    } else {
+        entities_rollback(e);
+    }
+    jv_unref(value);
+    jv_unref(patch);
+    return rc;
+}
+
+static int upsert(const char *value)
+{
+    return write_it(ENTITY_UPSERT, parse(value), NULL);
+}
+
+static void open_rows(struct entity_rows *rows)
+{
+    arena_init(&arena, 64u << 20);
+    assert_int_equal(entities_open(rows, &e, &err), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    open_rows(entity_memory_create(NULL));
+    return add_type("1", "{\"properties\":{\"text\":{\"maxLength\":3}}}");
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    entities_close(e);
+    arena_deinit(&arena);
+    return 0;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+/* An object whose text is longer than a value may be, and than the schema allows. */
+static struct json *too_large(void)
+{
+    static char text[ENTITY_VALUE_MAX + 16];
+    char *at = text;
+    str_place(&at, STR("{\"text\":\""));
+    memset(at, 'x', ENTITY_VALUE_MAX);
+    at += ENTITY_VALUE_MAX;
+    str_place(&at, STR("\"}"));
+    struct json *root = NULL;
+    assert_int_equal(jv_parse(tidings_strn(text, (size_t)(at - text)), JSON_MAX_DEPTH, &root, &err),
+                     0);
+    return root;
+}
+
+static void a_value_that_is_too_large_is_not_judged(void **state)
+{
+    (void)state;
+    assert_true(write_it(ENTITY_UPSERT, too_large(), NULL) < 0);
+    assert_int_equal(problem.reason, ENTITY_INVALID);
+    assert_string_equal(err.text, "the value has more than 1048576 bytes");
+    assert_true(upsert("{\"text\":\"four\"}") < 0);
+    assert_int_equal(problem.reason, ENTITY_BAD_VALUE);
+}
+
+static void a_patch_that_is_too_large_is_not_judged(void **state)
+{
+    (void)state;
+    assert_int_equal(upsert("{\"text\":\"one\"}"), 0);
+    assert_true(write_it(ENTITY_UPSERT, NULL, too_large()) < 0);
+    assert_int_equal(problem.reason, ENTITY_INVALID);
+    assert_string_equal(err.text, "the value has more than 1048576 bytes");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_value_that_is_too_large_is_not_judged),
+        CASE(a_patch_that_is_too_large_is_not_judged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
