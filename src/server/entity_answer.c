@@ -89,6 +89,7 @@ static const char *reason_of(const struct entity_call *c, int code)
         [ENTITY_KEY_REUSED] = "keyReused",
         [ENTITY_TAKEN] = "taken",
         [ENTITY_DAMAGED] = "damaged",
+        [ENTITY_UNSUPPORTED] = "unsupported",
         [ENTITY_MEDIUM] = "storage",
     };
     if (code == TIDINGS_E_UNKNOWN) {

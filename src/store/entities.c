@@ -28,6 +28,7 @@ int entities_open(struct entity_rows *rows, struct entities **ret, struct tiding
         entities_close(e);
         return rc;
     }
+    entity_types_warn(e);
     *ret = e;
     return 0;
 }

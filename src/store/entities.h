@@ -111,13 +111,14 @@ enum entity_reason {
     ENTITY_DELETED,
     ENTITY_EXISTS, /* must_be_new */
     ENTITY_UNKNOWN_BASELINE,
-    ENTITY_CONFLICT,   /* the baseline is not current: `current`, `patch` */
-    ENTITY_BAD_VALUE,  /* the schema says no: `where`, `rule` */
-    ENTITY_CARELESS,   /* is_careful */
-    ENTITY_KEY_REUSED, /* for other writes */
-    ENTITY_TAKEN,      /* its id is that of something whoever writes may not know of */
-    ENTITY_DAMAGED,    /* what is stored is not what was written */
-    ENTITY_MEDIUM,     /* the batch is lost */
+    ENTITY_CONFLICT,    /* the baseline is not current: `current`, `patch` */
+    ENTITY_BAD_VALUE,   /* the schema says no: `where`, `rule` */
+    ENTITY_CARELESS,    /* is_careful */
+    ENTITY_KEY_REUSED,  /* for other writes */
+    ENTITY_TAKEN,       /* its id is that of something whoever writes may not know of */
+    ENTITY_DAMAGED,     /* what is stored is not what was written */
+    ENTITY_UNSUPPORTED, /* the schema of its type is stored and cannot be used */
+    ENTITY_MEDIUM,      /* the batch is lost */
 };
 
 /* Why a transaction was refused. Texts live in the arena given with it. */

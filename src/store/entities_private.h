@@ -18,6 +18,7 @@ struct entity_type {
     struct entity_type_row row;
     struct json_schema *full, *patch;
     struct json *places; /* of the patch schema, in the full one */
+    char *unusable;      /* what is wrong with the schema, which is stored all the same; or NULL */
     struct entity_keeping keeping;
     char text[];
 };
@@ -42,6 +43,8 @@ int entity_aging_step(struct entities *e, struct tidings_error *err);
 
 /* From the rows. */
 int entity_types_load(struct entities *e, struct tidings_error *err);
+/* Says which have a schema that cannot be used. */
+void entity_types_warn(struct entities *e);
 void entity_types_clear(struct entities *e);
 struct entity_type *entity_types_find(struct entities *e, struct tidings_str name,
                                       struct tidings_str version);                    /* or NULL */

@@ -8,6 +8,7 @@
 #include <assert.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "store/entities_private.h"
@@ -66,6 +67,7 @@ static void type_free(struct entity_type *t)
         schema_destroy(t->full);
         schema_destroy(t->patch);
         jv_unref(t->places);
+        mem_free(t->unusable);
         mem_free(t);
     }
 }
@@ -118,7 +120,8 @@ static int read_keeping(struct json *options, struct entity_keeping *ret, struct
     return rc == 0 ? read_duration(options, "maxVersions", &ret->max_versions, err) : rc;
 }
 
-static int type_create(const struct entity_type_row *row, struct json *schema, struct json *options,
+/* Without its schemas. */
+static int type_create(const struct entity_type_row *row, struct json *options,
                        struct entity_type **ret, struct tidings_error *err)
 {
     struct entity_type *t = mem_zalloc(sizeof(*t) + row->name.len + 1 + row->version.len +
@@ -135,8 +138,6 @@ static int type_create(const struct entity_type_row *row, struct json *schema, s
     t->row.description = str_place(&at, row->description);
     t->row.options = str_place(&at, row->options);
     int rc = read_keeping(options, &t->keeping, err);
-    rc = rc == 0 ? schema_compile(schema, NULL, &t->full, err) : rc;
-    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, &t->places, err) : rc;
     if (rc < 0) {
         rc = error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label));
         type_free(t);
@@ -144,6 +145,27 @@ static int type_create(const struct entity_type_row *row, struct json *schema, s
     }
     *ret = t;
     return 0;
+}
+
+static int type_compile(struct entity_type *t, struct json *schema, struct tidings_error *err)
+{
+    int rc = schema_compile(schema, NULL, &t->full, err);
+    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, &t->places, err) : rc;
+    return rc < 0 ? error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label)) : 0;
+}
+
+/* The same of one that is stored. Perhaps another version of the program took a schema that this
+ * one does not: what was written by it is read all the same. */
+static int type_compile_stored(struct entity_type *t, struct json *schema,
+                               struct tidings_error *err)
+{
+    struct tidings_error why = {0};
+    int rc = type_compile(t, schema, &why);
+    if (rc < 0 && rc != TIDINGS_E_NOMEM) {
+        t->unusable = str_dup(tidings_str(why.text));
+        rc = t->unusable ? 0 : TIDINGS_E_NOMEM;
+    }
+    return rc < 0 ? tidings_fail(err, rc, "out of memory") : 0;
 }
 
 static struct list *place_of(struct entities *e, const struct entity_type *t)
@@ -199,10 +221,15 @@ static bool load_one(void *user, const struct entity_type_row *row)
         l->rc = jv_parse(row->options, JSON_MAX_DEPTH, &options, l->err);
     }
     if (l->rc == 0) {
-        l->rc = type_create(row, schema, options, &t, l->err);
+        l->rc = type_create(row, options, &t, l->err);
     }
     if (l->rc == 0) {
-        l->rc = type_enter(l->e, t, l->err);
+        l->rc = type_compile_stored(t, schema, l->err);
+        if (l->rc == 0) {
+            l->rc = type_enter(l->e, t, l->err);
+        } else {
+            type_free(t);
+        }
     }
     jv_unref(schema);
     jv_unref(options);
@@ -214,6 +241,17 @@ int entity_types_load(struct entities *e, struct tidings_error *err)
     struct loading l = {e, err, 0};
     int rc = e->rows->ops->types(e->rows, load_one, &l, err);
     return rc < 0 ? rc : l.rc;
+}
+
+void entity_types_warn(struct entities *e)
+{
+    list_each (it, next, &e->types) {
+        const struct entity_type *t = list_entry(it, struct entity_type, link);
+        if (t->unusable) {
+            log_warn("entities of a type are read, not written", "type=%.*s reason=\"%s\"",
+                     STR_ARG(t->label), t->unusable);
+        }
+    }
 }
 
 void entity_types_clear(struct entities *e)
@@ -304,7 +342,8 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
     }
     const struct entity_type_row row = {spec->name, spec->version, buf_str(&schema),
                                         spec->description, buf_str(&options)};
-    rc = rc == 0 ? type_create(&row, spec->schema, spec->options, &t, err) : rc;
+    rc = rc == 0 ? type_create(&row, spec->options, &t, err) : rc;
+    rc = rc == 0 ? type_compile(t, spec->schema, err) : rc;
     if (rc == TIDINGS_E_LIMIT && err) {
         err->code = TIDINGS_E_INVALID;
     }

@@ -256,6 +256,11 @@ static int judge_value(struct work *k, size_t i, struct json *value, const char 
 static int work_out(struct work *k, size_t i, struct json *now, struct json **ret)
 {
     struct step *s = &k->steps[i];
+    if (s->type->unusable) {
+        return REFUSE(k, i, ENTITY_UNSUPPORTED, TIDINGS_E_INVALID,
+                      "%s: add a version of the type with another schema, and write that",
+                      s->type->unusable);
+    }
     if (s->w->value) {
         *ret = jv_ref(s->w->value);
         return judge_value(k, i, *ret, "value");

@@ -134,13 +134,85 @@ static void a_patch_that_is_too_large_is_not_judged(void **state)
     assert_string_equal(err.text, "the value has more than 1048576 bytes");
 }
 
+/* ---- schemas of other versions of the program ------------------------------------------------ */
+
+#define BACKREFERENCE "{\"properties\":{\"text\":{\"pattern\":\"(a)\\\\1\"}}}"
+
+/* As one left it that knew backreferences: a type, and an entity of it. */
+static int set_up_old(void **state)
+{
+    (void)state;
+    struct entity_rows *rows = entity_memory_create(NULL);
+    const struct entity_type_row type = {STR("Note"), STR("1"), STR(BACKREFERENCE), STR_EMPTY,
+                                         STR_EMPTY};
+    const struct entity_version version = {
+        .id = STR("a"),
+        .type = STR("Note"),
+        .type_version = STR("1"),
+        .value = STR("{\"text\":\"aa\"}"),
+        .changed_by = STR("[]"),
+        .from = 500,
+        .since = 500,
+        .to = TIMELINE_FOREVER,
+        .created = true,
+    };
+    assert_int_equal(rows->ops->begin(rows, &err), 0);
+    assert_int_equal(rows->ops->put_type(rows, &type, &err), 0);
+    assert_int_equal(rows->ops->put(rows, &version, false, &err), 0);
+    assert_int_equal(rows->ops->commit(rows, &err), 0);
+    open_rows(rows);
+    return 0;
+}
+
+static void assert_stored(const char *value, bool deleted)
+{
+    struct entity_version v;
+    assert_int_equal(entities_find(e, STR("a"), TIMELINE_FOREVER, &arena, &v, &err), 1);
+    assert_string_equal(v.value.ptr, value);
+    assert_int_equal(v.deleted, deleted);
+}
+
+static void assert_unusable(int rc)
+{
+    assert_int_equal(rc, TIDINGS_E_INVALID);
+    assert_int_equal(problem.reason, ENTITY_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "'Note@1'"));
+    assert_non_null(strstr(err.text, "/properties/text/pattern"));
+    assert_non_null(strstr(err.text, "backreference"));
+}
+
+static void what_has_a_type_that_cannot_be_used_is_read_and_not_written(void **state)
+{
+    (void)state;
+    assert_true(entities_has_type(e, STR("Note"), STR("1")));
+    assert_stored("{\"text\":\"aa\"}", false);
+    assert_unusable(upsert("{\"text\":\"aa\"}"));
+    assert_unusable(write_it(ENTITY_UPSERT, NULL, parse("{\"text\":\"b\"}")));
+    assert_stored("{\"text\":\"aa\"}", false);
+    assert_int_equal(write_it(ENTITY_DELETE, NULL, NULL), 0);
+    assert_stored("{\"text\":\"aa\"}", true);
+    assert_int_equal(write_it(ENTITY_UNDELETE, NULL, NULL), 0);
+}
+
+static void another_version_of_the_type_makes_it_writable(void **state)
+{
+    (void)state;
+    assert_int_equal(add_type("2", BACKREFERENCE), TIDINGS_E_INVALID); /* not once more */
+    assert_int_equal(add_type("2", "{\"properties\":{\"text\":{\"pattern\":\"^a\"}}}"), 0);
+    assert_int_equal(upsert("{\"text\":\"ab\"}"), 0); /* which brings it to the newest */
+    assert_stored("{\"text\":\"ab\"}", false);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define OLD_CASE(name) cmocka_unit_test_setup_teardown(name, set_up_old, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_value_that_is_too_large_is_not_judged),
         CASE(a_patch_that_is_too_large_is_not_judged),
+        OLD_CASE(what_has_a_type_that_cannot_be_used_is_read_and_not_written),
+        OLD_CASE(another_version_of_the_type_makes_it_writable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
