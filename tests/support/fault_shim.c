@@ -47,6 +47,7 @@ enum kind {
     DESCRIPTOR, /* socket, pipe, eventfd, epoll_create, dup */
     THREAD,     /* pthread_create */
     MEMORY,     /* malloc, calloc, realloc */
+    ADD,        /* epoll_ctl, for another descriptor, of the program itself: libuv aborts */
     KINDS = 16
 };
 
@@ -91,6 +92,7 @@ static const uint16_t errors[KINDS][4] = {
     [DESCRIPTOR] = {EMFILE, ENFILE, ENOMEM, EMFILE},
     [THREAD] = {EAGAIN, EAGAIN, ENOMEM, EAGAIN},
     [MEMORY] = {ENOMEM, ENOMEM, ENOMEM, ENOMEM},
+    [ADD] = {ENOMEM, ENOSPC, ENOMEM, ENOSPC},
 };
 
 static uint64_t mix(uint64_t x)
@@ -306,6 +308,16 @@ WHOLE(int, epoll_wait, fails(EPOLL, fd), -1, (int fd, struct epoll_event *e, int
       (fd, e, n, ms))
 WHOLE(int, epoll_pwait, fails(EPOLL, fd), -1,
       (int fd, struct epoll_event *e, int n, int ms, const sigset_t *set), (fd, e, n, ms, set))
+int epoll_ctl(int fd, int op, int of, struct epoll_event *event)
+{
+    REAL(epoll_ctl)
+    Dl_info caller;
+    if (op == EPOLL_CTL_ADD && dladdr(__builtin_return_address(0), &caller) &&
+        (uint64_t)(uintptr_t)caller.dli_fbase == base) {
+        FAIL(fails(ADD, of), -1);
+    }
+    return real_epoll_ctl(fd, op, of, event);
+}
 WHOLE(int, epoll_create1, fails(DESCRIPTOR, -1), -1, (int flags), (flags))
 WHOLE(int, socket, fails(DESCRIPTOR, -1), -1, (int family, int type, int protocol),
       (family, type, protocol))

@@ -25,7 +25,7 @@ import { within } from './wait.mjs';
 /** Of all calls of a kind, when it is drawn: what hurts without stopping everything. */
 const USUAL = {
     open: 0.1, read: 0.1, write: 0.1, sync: 0.3, name: 0.2, stat: 0.1, mmap: 0.3, inotify: 0.3, accept: 0.3,
-    epoll: 0.1, receive: 0.03, send: 0.03, descriptor: 0.3, thread: 0.5, memory: 0.02,
+    epoll: 0.1, receive: 0.03, send: 0.03, descriptor: 0.3, thread: 0.5, memory: 0.02, add: 0.3,
 };
 
 /** Numbers that follow from a seed (mulberry32). */

@@ -17,7 +17,7 @@ import { BIN } from './server.mjs';
 /** In the order of `enum kind`. */
 export const KINDS = [
     'open', 'read', 'write', 'sync', 'name', 'stat', 'mmap', 'inotify', 'accept', 'epoll', 'receive',
-    'send', 'descriptor', 'thread', 'memory',
+    'send', 'descriptor', 'thread', 'memory', 'add',
 ];
 
 const ALL = 16;
