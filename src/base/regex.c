@@ -362,10 +362,10 @@ static uint64_t cost_of(const struct emitter *e, const struct regex_sets *sets)
     for (size_t i = 0; i < sets->count; i++) {
         ranges += sets->at[i].count;
     }
-    return 500 + 8 * e->visits + 60 * ranges;
+    return 500 + 3 * e->visits + 35 * ranges;
 }
 
-static int build(struct arena *a, struct regex_tree *tree, const struct regex_sets *sets,
+static int build(struct arena *a, struct regex_tree *tree, struct regex_sets *sets,
                  enum regex_units units, struct regex **ret, struct tidings_error *err)
 {
     struct columns c = {0};
@@ -385,9 +385,7 @@ static int build(struct arena *a, struct regex_tree *tree, const struct regex_se
         is_cut && mark(sets, &c) && number(&c) && sets->count * c.n_columns <= REGEX_MAX_CELLS;
     bool has_failed = !is_cut && !e->is_full;
     *ret = fits ? assemble(e, sets, &c, units) : NULL;
-    if (*ret) {
-        (*ret)->cost = cost_of(e, sets);
-    }
+    sets->cost += cost_of(e, sets);
     mem_free(e);
     if (has_failed) {
         return regex_arena_failed(a, err);
@@ -401,6 +399,13 @@ static int build(struct arena *a, struct regex_tree *tree, const struct regex_se
 int regex_create(struct tidings_str source, enum regex_units units, size_t max_bytes,
                  struct regex **ret, struct tidings_error *err)
 {
+    uint64_t cost = 0;
+    return regex_create_counted(source, units, max_bytes, &cost, ret, err);
+}
+
+int regex_create_counted(struct tidings_str source, enum regex_units units, size_t max_bytes,
+                         uint64_t *cost, struct regex **ret, struct tidings_error *err)
+{
     if (source.len > max_bytes) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "regex of %zu bytes refused: at most %zu accepted", source.len,
@@ -408,12 +413,13 @@ int regex_create(struct tidings_str source, enum regex_units units, size_t max_b
     }
     struct arena arena;
     struct regex_tree *tree = NULL;
-    struct regex_sets sets = {0};
+    struct regex_sets sets = {.cost = 6 * source.len};
     arena_init(&arena, ARENA_MAX);
     int rc = regex_parse(&arena, source, units, &tree, &sets, err);
     if (rc == 0) {
         rc = build(&arena, tree, &sets, units, ret, err);
     }
+    *cost += sets.cost;
     arena_deinit(&arena);
     return rc;
 }
@@ -421,11 +427,6 @@ int regex_create(struct tidings_str source, enum regex_units units, size_t max_b
 void regex_destroy(struct regex *r)
 {
     mem_free(r);
-}
-
-uint64_t regex_cost(const struct regex *r)
-{
-    return r->cost;
 }
 
 size_t regex_bytes(const struct regex *r)

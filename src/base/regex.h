@@ -50,9 +50,11 @@ enum regex_result {
  * the limits above; TIDINGS_E_NOMEM. Nothing is kept of `source`. */
 int regex_create(struct tidings_str source, enum regex_units units, size_t max_bytes,
                  struct regex **ret, struct tidings_error *err);
+/* … and adds what it took to *cost, in steps, also when it failed. */
+int regex_create_counted(struct tidings_str source, enum regex_units units, size_t max_bytes,
+                         uint64_t *cost, struct regex **ret, struct tidings_error *err);
 void regex_destroy(struct regex *r); /* NULL is fine */
 size_t regex_bytes(const struct regex *r);
-uint64_t regex_cost(const struct regex *r); /* what making it took, in steps */
 
 /* Is it found? Takes what it costs from *steps: one for each place of the program looked at, or,
  * where the table knows, for each byte. When *steps would fall below 0 it is 0, and the search was

@@ -84,6 +84,10 @@ static uint32_t checked(struct regex_parser *p, size_t at, uint32_t c)
     return c;
 }
 
+/* Steps that looking through the tables takes. */
+#define COST_PROPERTY 1700u
+#define COST_PROPERTY_BYTES 250u
+
 /* \p{Name}, \pL, \P{^Name}: behind the letter. */
 static void read_property(struct regex_parser *p, bool is_inverted, struct regex_set *set)
 {
@@ -102,11 +106,13 @@ static void read_property(struct regex_parser *p, bool is_inverted, struct regex
         }
     }
     struct regex_set own = {0};
+    p->sets->cost += p->units == REGEX_BYTES ? COST_PROPERTY_BYTES : COST_PROPERTY;
     if (!regex_set_property(p->arena, &own, name, p->last, &is_full)) {
         regex_refuse(
             p, start,
             "a general category or script of Unicode expected, as in \\p{L} or \\p{Script=Greek}");
     }
+    p->sets->cost += 20 * own.count;
     if (is_full || (is_inverted && !regex_set_invert(p->arena, &own, p->last)) ||
         !regex_set_add_all(p->arena, set, &own)) {
         regex_refuse_size(p);

@@ -62,10 +62,12 @@ static struct regex_tree *make_set(struct regex_parser *p, struct regex_set *set
     if (p->has_flag[FLAG_I] && !regex_set_fold(p->arena, set)) {
         regex_refuse_size(p);
     }
+    all->cost += 25 + 10 * set->count;
     regex_set_finish(set);
     while (i < all->count && !is_same_set(&all->at[i], set)) {
         i++;
     }
+    all->cost += i;
     if (i == all->count) {
         if (all->count == all->cap) {
             size_t cap = all->cap ? 2 * all->cap : 16;

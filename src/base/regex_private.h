@@ -84,6 +84,7 @@ struct regex_tree {
 struct regex_sets {
     struct regex_set *at; /* different ones */
     size_t count, cap;
+    uint64_t cost; /* of everything so far, in steps */
 };
 
 int regex_parse(struct arena *a, struct tidings_str source, enum regex_units units,
@@ -128,7 +129,6 @@ struct regex {
     uint16_t n_looks; /* inner ones first */
     size_t n_columns;
     size_t bytes;
-    uint64_t cost;      /* of making it */
     size_t n_intervals; /* of characters: REGEX_CHARACTERS */
     const struct regex_op *ops;
     const struct regex_look *looks;

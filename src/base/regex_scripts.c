@@ -380,7 +380,10 @@ bool regex_set_script(struct arena *a, struct regex_set *set, struct tidings_str
     for (size_t i = 0; wanted < COUNT(scripts) && !*ret_full && i < COUNT(runs); i++) {
         uint32_t first = runs[i] >> 8;
         uint32_t end = i + 1 < COUNT(runs) ? (runs[i + 1] >> 8) - 1 : REGEX_LAST_CHARACTER;
-        if ((runs[i] & 0xff) == wanted && first <= last) {
+        if (first > last) {
+            break;
+        }
+        if ((runs[i] & 0xff) == wanted) {
             *ret_full = !regex_set_add(a, set, first, end < last ? end : last);
         }
     }

@@ -515,7 +515,10 @@ bool regex_set_property(struct arena *a, struct regex_set *set, struct tidings_s
     for (size_t i = 0; !*ret_full && i < COUNT(runs); i++) {
         uint32_t first = runs[i] >> 5;
         uint32_t end = i + 1 < COUNT(runs) ? (runs[i + 1] >> 5) - 1 : REGEX_LAST_CHARACTER;
-        if ((wanted >> (runs[i] & 31) & 1) && first <= last) {
+        if (first > last) {
+            break;
+        }
+        if (wanted >> (runs[i] & 31) & 1) {
             *ret_full = !regex_set_add(a, set, first, end < last ? end : last);
         }
     }

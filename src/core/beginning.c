@@ -314,7 +314,11 @@ static void set_aside(struct walk *k, const struct sub *sub)
     struct allowance *client = sub->peer->allowance;
     uint64_t now = loop_now_ms(k->core->loop);
     if (k->kind == MATCH_REGEX) {
-        k->is_over = regex_create(k->text, REGEX_BYTES, k->text.len, &k->regex, NULL) < 0;
+        uint64_t cost = 0;
+        k->is_over =
+            allowance_left(client, now) == 0 ||
+            regex_create_counted(k->text, REGEX_BYTES, k->text.len, &cost, &k->regex, NULL) < 0;
+        allowance_spend(client, cost, now);
         k->steps = allowance_left(client, now) / 4;
         allowance_spend(client, k->steps, now);
     }

@@ -60,12 +60,15 @@ static int write_text(struct json *schema, struct buf *text, struct tidings_erro
     return text->failed ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
 }
 
-static int compile(struct json *schema, struct json_schema **ret, struct tidings_error *err)
+/* *ret_cost: in steps, also when it fails. */
+static int compile(struct json *schema, struct json_schema **ret, uint64_t *ret_cost,
+                   struct tidings_error *err)
 {
-    static const struct schema_options options = {
+    const struct schema_options options = {
         .max_depth = FILTER_MAX_DEPTH,
         .max_subschemas = FILTER_MAX_SUBSCHEMAS,
         .max_steps = FILTER_MAX_STEPS,
+        .ret_cost = ret_cost,
     };
     int rc = schema_compile(schema, &options, ret, err);
     if (rc < 0) {
@@ -77,7 +80,7 @@ static int compile(struct json *schema, struct json_schema **ret, struct tidings
 }
 
 static int create(struct filters *all, struct json *schema, struct tidings_str text,
-                  struct filter **ret, struct tidings_error *err)
+                  uint64_t *ret_cost, struct filter **ret, struct tidings_error *err)
 {
     struct filter *f = mem_zalloc(sizeof(*f) + text.len);
     if (!f) {
@@ -87,7 +90,7 @@ static int create(struct filters *all, struct json *schema, struct tidings_str t
     f->refs = 1;
     f->len = text.len;
     memcpy(f->text, text.ptr, text.len);
-    int rc = compile(schema, &f->schema, err);
+    int rc = compile(schema, &f->schema, ret_cost, err);
     if (rc == 0 && map_put(&all->by_text, tidings_strn(f->text, f->len), f, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -122,9 +125,10 @@ static int create_for(struct filters *all, struct json *schema, struct tidings_s
                             "allowed",
                             ALLOWANCE_MAX_FILTERS);
     }
-    int rc = create(all, schema, text, ret, err);
+    uint64_t cost = 0;
+    int rc = create(all, schema, text, &cost, ret, err);
+    allowance_spend(client, cost, now);
     if (rc == 0) {
-        allowance_spend(client, schema_cost((*ret)->schema), now);
         (*ret)->owner = client;
     } else {
         allowance_give_back(client, ALLOWANCE_FILTERS);
@@ -154,7 +158,7 @@ int filter_check(struct json *schema, struct tidings_error *err)
     struct json_schema *compiled = NULL;
     int rc = write_text(schema, &text, err);
     buf_deinit(&text);
-    rc = rc == 0 ? compile(schema, &compiled, err) : rc;
+    rc = rc == 0 ? compile(schema, &compiled, NULL, err) : rc;
     schema_destroy(compiled);
     return rc;
 }

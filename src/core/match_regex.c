@@ -232,7 +232,7 @@ static struct match_regex *find_source(const struct match_regexes *r, uint32_t k
 }
 
 /* NULL: *ret_code says why. */
-static struct match_regex *make_regex(struct tidings_str source, int *ret_code,
+static struct match_regex *make_regex(struct tidings_str source, uint64_t *cost, int *ret_code,
                                       struct tidings_error *err)
 {
     struct match_regex *x = mem_alloc(sizeof(*x) + source.len);
@@ -241,7 +241,7 @@ static struct match_regex *make_regex(struct tidings_str source, int *ret_code,
         return NULL;
     }
     *x = (struct match_regex){0};
-    *ret_code = regex_create(source, REGEX_BYTES, REGEX_MAX_BYTES, &x->regex, err);
+    *ret_code = regex_create_counted(source, REGEX_BYTES, REGEX_MAX_BYTES, cost, &x->regex, err);
     if (*ret_code < 0) {
         mem_free(x);
         return NULL;
@@ -281,7 +281,7 @@ int match_regexes_add(struct match_regexes *r, struct match_seed seed, struct ti
         return 0;
     }
     int rc = open_shared(r, err);
-    x = rc == 0 ? make_regex(source, &rc, err) : NULL;
+    x = rc == 0 ? make_regex(source, &r->compiled, &rc, err) : NULL;
     if (!x) {
         close_shared(r);
         return rc;

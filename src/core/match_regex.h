@@ -44,6 +44,7 @@ struct match_regexes {
     size_t gram8_count, gram4_count; /* distinct ones filed under */
     struct match_regex *loose;
     size_t loose_count;
+    uint64_t compiled;    /* steps that making regexes took, those that were refused too */
     uint16_t *popularity; /* roughly, how many regexes have a gram; while there is a regex */
     size_t bytes;
 };

@@ -281,28 +281,6 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     return true;
 }
 
-/* The details that go with a refusal by a limit. */
-static void explain_limit(struct wish *w, enum limit limit, uint64_t value)
-{
-    char data[REFUSAL_JSON];
-    struct refusal why = {.limit = limit, .value = value};
-    w->stat.base.details = str_dup(refusal_json(&why, data));
-}
-
-/* Why this one cannot be, or NULL. */
-static bool is_too_many(struct subscribing *s, struct wish *w)
-{
-    const struct core_limits *limits = s->core->limits;
-    const struct peer *peer = s->pending.listen->peer;
-    if (peer->sub_count >= limits->max_subscriptions) {
-        wish_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
-                    limits->max_subscriptions);
-        explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
-        limit_hit(s->core->book, LIMIT_SUBSCRIPTIONS);
-    }
-    return w->refused;
-}
-
 /* The watch is armed: make the subscription, or release the watch again. */
 static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
@@ -319,12 +297,12 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     if (is_named && !access_subscribes(listen->peer->who, w->uri)) { /* since it was settled */
         wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
-    if (w->refused || s->withdrawn || is_too_many(s, w)) {
+    if (w->refused || s->withdrawn || wish_is_too_many(s, w)) {
         release_scopes(s, w, arm);
         return;
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
-    w->sub = sub_create(listen, w->spelled, w->uri, w->kind, since, &err);
+    w->sub = wish_make_sub(s, w, since, &err);
     if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !sub_want_bookmarks(w->sub))) {
         if (w->sub) {
             sub_destroy(w->sub);
@@ -333,7 +311,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
         release_scopes(s, w, arm);
         wish_refuse(w, err.code, "%s", err.text);
         if (err.code == TIDINGS_E_BUSY) {
-            explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS, s->core->limits->max_all_subscriptions);
+            wish_explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS, s->core->limits->max_all_subscriptions);
         }
         return;
     }
@@ -525,21 +503,6 @@ static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
     return n;
 }
 
-/* Before anything is armed, so that a bad filter costs nobody anything. */
-static void compile_filters(struct subscribing *s)
-{
-    for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
-        struct tidings_error err;
-        if (!w->refused && w->options.filter &&
-            filter_acquire(&s->core->filters, w->options.filter,
-                           s->pending.listen ? s->pending.listen->peer->allowance : NULL,
-                           &w->filter, &err) < 0) {
-            wish_refuse(w, err.code, "%s", err.text);
-        }
-    }
-}
-
 /* Those that will make room themselves: subscribing again replaces. */
 static size_t replaced_broad(const struct subscribing *s)
 {
@@ -555,7 +518,7 @@ static size_t replaced_broad(const struct subscribing *s)
 void subscribing_arm(struct subscribing *s)
 {
     struct hub_arm *arm = NULL;
-    compile_filters(s);
+    subscribing_compile_filters(s);
     size_t n = collect_scopes(s, NULL);
     struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
     if (scopes) {

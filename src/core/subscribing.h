@@ -72,6 +72,17 @@ bool subscribing_set_channel(struct subscribing *s, const struct channel *channe
 
 void wish_refuse(struct wish *w, int code, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
 
+/* The details that go with a refusal by a limit. */
+void wish_explain_limit(struct wish *w, enum limit limit, uint64_t value);
+/* Is it refused, perhaps because there are too many, or its client has no steps left for a regex?
+ */
+bool wish_is_too_many(struct subscribing *s, struct wish *w);
+/* Its subscription; a regex is compiled at the expense of its client. */
+struct sub *wish_make_sub(struct subscribing *s, const struct wish *w, uint64_t since,
+                          struct tidings_error *err);
+/* Before anything is armed, so that a bad filter costs nobody else anything. */
+void subscribing_compile_filters(struct subscribing *s);
+
 /* Is the canonical `uri` one under which patches of another resource are told? Sets `subject`, or
  * refuses. */
 void wish_find_subject(struct wish *w, struct tidings_str uri);

@@ -27,6 +27,7 @@ static struct schema_options with_defaults(const struct schema_options *options)
     o.max_ref_chain = either(o.max_ref_chain, SCHEMA_DEFAULT_REF_CHAIN);
     o.max_regex_bytes = either(o.max_regex_bytes, SCHEMA_DEFAULT_REGEX_BYTES);
     o.max_steps = o.max_steps > 0 ? o.max_steps : SCHEMA_DEFAULT_STEPS;
+    o.max_cost = o.max_cost > 0 ? o.max_cost : SCHEMA_DEFAULT_STEPS;
     return o;
 }
 
@@ -48,17 +49,16 @@ int schema_compile(struct json *schema, const struct schema_options *options,
     if (rc == 0) {
         rc = schema_resolve(&c);
     }
+    if (s->limits.ret_cost) {
+        *s->limits.ret_cost = s->cost + (uint64_t)s->n_nodes * 100;
+        s->limits.ret_cost = NULL;
+    }
     if (rc < 0) {
         schema_destroy(s);
         return rc;
     }
     *ret = s;
     return 0;
-}
-
-uint64_t schema_cost(const struct json_schema *s)
-{
-    return s->cost + (uint64_t)s->n_nodes * 100;
 }
 
 void schema_destroy(struct json_schema *s)

@@ -43,6 +43,8 @@ struct schema_options {
      * (base/regex.h); everything else, and all lengths, are charged by that measure
      * (json/schema_eval.h). */
     uint64_t max_steps;
+    uint64_t max_cost;  /* of compiling it, in steps */
+    uint64_t *ret_cost; /* gets what compiling took, also when it failed; NULL is fine */
 };
 
 #define SCHEMA_DEFAULT_DEPTH 384u
@@ -66,8 +68,7 @@ struct schema_error {
  * names the place. */
 int schema_compile(struct json *schema, const struct schema_options *options,
                    struct json_schema **ret, struct tidings_error *err);
-void schema_destroy(struct json_schema *s);        /* NULL is fine */
-uint64_t schema_cost(const struct json_schema *s); /* what compiling took, in steps */
+void schema_destroy(struct json_schema *s); /* NULL is fine */
 
 /* Is `instance` valid? If not, *ret_error (may be NULL) says why. Out of memory and beyond a limit
  * is not valid. */

@@ -110,7 +110,8 @@ static int add_regex(struct compiler *c, const struct node *n, const char *keywo
     if (!p) {
         return schema_no_memory(c);
     }
-    int rc = regex_create(source, REGEX_CHARACTERS, c->s->limits.max_regex_bytes, &p->regex, &why);
+    int rc = regex_create_counted(source, REGEX_CHARACTERS, c->s->limits.max_regex_bytes,
+                                  &c->s->cost, &p->regex, &why);
     if (rc < 0) {
         return schema_refuse(c, rc, n, keyword, why.text);
     }
@@ -118,7 +119,7 @@ static int add_regex(struct compiler *c, const struct node *n, const char *keywo
     c->s->patterns = p;
     c->s->regex_bytes += regex_bytes(p->regex);
     *ret = p->regex;
-    rc = schema_charge(c, n, regex_cost(p->regex));
+    rc = schema_charge(c, n, 0);
     if (rc < 0) {
         return rc;
     }

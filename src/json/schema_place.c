@@ -79,7 +79,7 @@ int schema_refuse(const struct compiler *c, int code, const struct node *n, cons
 int schema_charge(const struct compiler *c, const struct node *n, uint64_t steps)
 {
     c->s->cost += steps;
-    return c->s->cost <= SCHEMA_DEFAULT_STEPS
+    return c->s->cost <= c->s->limits.max_cost
                ? 0
                : schema_refuse(c, TIDINGS_E_LIMIT, n, NULL, "the schema takes too long to compile");
 }

@@ -149,8 +149,11 @@ static int type_create(const struct entity_type_row *row, struct json *options,
 
 static int type_compile(struct entity_type *t, struct json *schema, struct tidings_error *err)
 {
-    int rc = schema_compile(schema, NULL, &t->full, err);
-    rc = rc == 0 ? schema_patch_compile(schema, NULL, &t->patch, &t->places, err) : rc;
+    uint64_t cost = 0; /* both together are compiled within what one may take */
+    struct schema_options options = {.ret_cost = &cost};
+    int rc = schema_compile(schema, &options, &t->full, err);
+    options.max_cost = cost < SCHEMA_DEFAULT_STEPS ? SCHEMA_DEFAULT_STEPS - cost : 1;
+    rc = rc == 0 ? schema_patch_compile(schema, &options, &t->patch, &t->places, err) : rc;
     return rc < 0 ? error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label)) : 0;
 }
 

@@ -270,6 +270,75 @@ static void a_client_has_so_many_filters_and_others_theirs(void **state)
     }
 }
 
+/* ---- compiling --------------------------------------------------------------------------------
+ */
+
+enum { MANY = 64 };
+
+#define LISTEN                                                                                     \
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"_meta\":{"    \
+    "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                                  \
+    "\"io.modelcontextprotocol/clientCapabilities\":{},"                                           \
+    "\"dev.tidings/options\":" AS_REGEX "},\"notifications\":{\"resourceSubscriptions\":["
+
+/* One listen of ada's to so many regexes, of the costliest kind, each with this at its end. */
+static struct client *listen_to_many(const char *end)
+{
+    struct buf text;
+    buf_init(&text, 1u << 20);
+    buf_puts(&text, STR(LISTEN));
+    for (unsigned i = 0; i < MANY; i++) {
+        buf_putf(&text, "%s\"mem://x/%03u", i ? "," : "", i);
+        for (unsigned k = 0; k < 90; k++) {
+            buf_puts(&text, STR("[\\\\pL\\\\pN\\\\pS]"));
+        }
+        buf_putf(&text, "%s\"", end);
+    }
+    buf_puts(&text, STR("]}}}"));
+    buf_putc(&text, '\0');
+    assert_int_equal(text.failed, 0);
+    struct dialect_headers headers = {
+        .protocol_version = STR("2026-07-28"),
+        .method = STR("subscriptions/listen"),
+    };
+    bench_is(&b, "ada", "");
+    struct client *c = client_http(&b);
+    client_say(c, &headers, text.ptr);
+    bench_settle(&b);
+    buf_deinit(&text);
+    return c;
+}
+
+/* Once what a client has at once is used up, it is told so; others have theirs. */
+static void assert_paid_for(const char *end, unsigned nth)
+{
+    uint64_t compiled = b.core[0].match.regexes.compiled;
+    struct client *ada = listen_to_many(end);
+    compiled = b.core[0].match.regexes.compiled - compiled;
+    assert_in_range(compiled, ALLOWANCE_BURST, ALLOWANCE_BURST + ALLOWANCE_BURST / 10);
+    const char *ack = client_nth(ada, SAID_ACK, 0);
+    assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|limit", nth),
+                "pattern-steps");
+    assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|retryAfterMs", nth), "1000");
+    struct client *bob = listen_as("bob", "mem://x/.*a", AS_REGEX);
+    client_free(ada);
+    client_free(bob);
+}
+
+static void compiling_the_regexes_of_a_listen_is_paid_for(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    assert_paid_for("", 0);
+}
+
+static void compiling_regexes_that_are_refused_is_paid_for(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    assert_paid_for("(", MANY - 1);
+}
+
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -283,6 +352,8 @@ int main(void)
         WITH_BENCH(a_filter_is_suspended_for_what_its_client_heard_of),
         WITH_BENCH(filters_of_a_client_that_has_nothing_left_let_pass),
         WITH_BENCH(a_client_has_so_many_filters_and_others_theirs),
+        WITH_BENCH(compiling_the_regexes_of_a_listen_is_paid_for),
+        WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

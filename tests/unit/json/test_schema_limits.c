@@ -258,12 +258,17 @@ static void compiling_is_paid_for(void **state)
             struct json *schema = parse(text);
             struct json_schema *s = NULL;
             struct tidings_error err = {0};
-            int rc = schema_compile(schema, NULL, &s, &err);
+            uint64_t cost = 0;
+            struct schema_options options = {.ret_cost = &cost};
+            int rc = schema_compile(schema, &options, &s, &err);
             if (rc != (is_many ? TIDINGS_E_LIMIT : 0)) {
                 fail_msg("%s: %d %s", rows[i].before, rc, err.text);
             }
             assert_true(!is_many || strstr(err.text, "takes too long to compile"));
-            assert_true(is_many || schema_cost(s) < SCHEMA_DEFAULT_STEPS / 4);
+            assert_true(is_many ? cost > SCHEMA_DEFAULT_STEPS : cost < SCHEMA_DEFAULT_STEPS / 4);
+            options.max_cost = 1;
+            s = is_many ? s : (schema_destroy(s), NULL);
+            assert_int_equal(schema_compile(schema, &options, &s, &err), TIDINGS_E_LIMIT);
             schema_destroy(s);
             jv_unref(schema);
             free(text);

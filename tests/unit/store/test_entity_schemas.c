@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,28 @@ static void a_patch_that_is_too_large_is_not_judged(void **state)
     assert_string_equal(err.text, "the value has more than 1048576 bytes");
 }
 
+/* A type has two schemas, the second for patches: together they may cost what one may. */
+static int add_type_with(const char *version, unsigned patterns)
+{
+    static char text[16384];
+    char *at = text;
+    str_place(&at, STR("{\"properties\":{"));
+    for (unsigned i = 0; i < patterns; i++) {
+        at +=
+            snprintf(at, 80, "%s\"p%u\":{\"pattern\":\"\\\\p{L}\\\\P{N}%u\"}", i ? "," : "", i, i);
+    }
+    snprintf(at, 8, "}}");
+    return add_type(version, text);
+}
+
+static void both_schemas_of_a_type_are_compiled_within_one_bound(void **state)
+{
+    (void)state;
+    assert_int_equal(add_type_with("2", 30), 0);
+    assert_int_equal(add_type_with("3", 60), TIDINGS_E_INVALID);
+    assert_non_null(strstr(err.text, "takes too long to compile"));
+}
+
 /* ---- schemas of other versions of the program ------------------------------------------------ */
 
 #define BACKREFERENCE "{\"properties\":{\"text\":{\"pattern\":\"(a)\\\\1\"}}}"
@@ -211,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_value_that_is_too_large_is_not_judged),
         CASE(a_patch_that_is_too_large_is_not_judged),
+        CASE(both_schemas_of_a_type_are_compiled_within_one_bound),
         OLD_CASE(what_has_a_type_that_cannot_be_used_is_read_and_not_written),
         OLD_CASE(another_version_of_the_type_makes_it_writable),
     };
