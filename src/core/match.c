@@ -279,8 +279,12 @@ struct lookup {
     size_t question; /* where the query begins, or the length */
     const struct match_calls *calls;
     void *user;
-    struct match_segment segments[URI_MAX + 1];
+    struct match_segment *segments; /* as many as the text has bytes, and one more */
 };
+
+/* URIs up to this length are looked up with little memory on the stack: a frame of many pages costs
+ * a touch of each (-fstack-clash-protection), a sixth of the lookup. */
+#define SHORT_URI 192u
 
 static void report(void *user, struct match_entry *entry)
 {
@@ -405,13 +409,12 @@ static void find_containers(struct lookup *l)
     }
 }
 
-void match_find_paid(struct match *m, struct tidings_str changed, const struct match_calls *calls,
-                     void *user)
+static inline void find_with(struct match_segment *segments, struct match *m,
+                             struct tidings_str changed, const struct match_calls *calls,
+                             void *user)
 {
-    if (m->count == 0 || changed.len == 0 || changed.len > URI_MAX) {
-        return;
-    }
     struct lookup l;
+    l.segments = segments;
     l.m = m;
     l.calls = calls;
     l.user = user;
@@ -423,7 +426,7 @@ void match_find_paid(struct match *m, struct tidings_str changed, const struct m
     l.view.pay = find_payer;
     l.view.spent = charge;
     l.view.user = &l;
-    l.view.segments = l.segments;
+    l.view.segments = segments;
     l.view.count = 0;
     ptrdiff_t question = str_find(changed, '?');
     l.question = question < 0 ? changed.len : (size_t)question;
@@ -438,6 +441,27 @@ void match_find_paid(struct match *m, struct tidings_str changed, const struct m
         match_regexes_find(&m->regexes, &l.view);
     }
     m->finding--;
+}
+
+static __attribute__((noinline)) void find_long(struct match *m, struct tidings_str changed,
+                                                const struct match_calls *calls, void *user)
+{
+    struct match_segment segments[URI_MAX + 1];
+    find_with(segments, m, changed, calls, user);
+}
+
+void match_find_paid(struct match *m, struct tidings_str changed, const struct match_calls *calls,
+                     void *user)
+{
+    if (m->count == 0 || changed.len == 0 || changed.len > URI_MAX) {
+        return;
+    }
+    if (changed.len > SHORT_URI) {
+        find_long(m, changed, calls, user);
+        return;
+    }
+    struct match_segment segments[SHORT_URI + 1];
+    find_with(segments, m, changed, calls, user);
 }
 
 void match_find(struct match *m, struct tidings_str changed, match_fn fn, void *user)

@@ -302,6 +302,27 @@ static const struct {
     {MATCH_GLOB_Q, "x:///%u/a?c/[0-9]"}, {MATCH_TEMPLATE, "x:///%u/{+v}/{w:3}"},
 };
 
+/* As many segments as there can be, for every length up to where memory for them is another. */
+static void a_uri_of_any_length_may_be_all_slashes(void **state)
+{
+    (void)state;
+    static char uri[URI_MAX];
+    struct match m;
+    struct target own, all;
+    match_init(&m);
+    add(&m, &own, MATCH_LITERAL, "///////");
+    add(&m, &all, MATCH_GLOB, "/**");
+    memset(uri, '/', sizeof(uri));
+    for (size_t len = 1; len <= URI_MAX; len = len == 600 ? URI_MAX - 1 : len + 1) {
+        unsigned found = 0;
+        match_find(&m, tidings_strn(uri, len), count, &found);
+        assert_int_equal(found, len == 7 ? 2 : 1);
+    }
+    match_remove(&m, &own.node);
+    match_remove(&m, &all.node);
+    match_deinit(&m);
+}
+
 static void mixed_text(unsigned which, unsigned number, char out[64])
 {
     struct buf text;
@@ -410,6 +431,7 @@ int main(void)
         cmocka_unit_test(many_shapes_in_one_place_are_all_found),
         cmocka_unit_test(text_between_wildcards_is_found_once_wherever_it_is),
         cmocka_unit_test(hostile_patterns_and_uris_end),
+        cmocka_unit_test(a_uri_of_any_length_may_be_all_slashes),
         cmocka_unit_test(memory_is_back_after_many_came_and_went),
         cmocka_unit_test(a_failed_allocation_leaves_the_index_as_it_was),
     };
