@@ -97,11 +97,9 @@ static void caught_up(struct hub_catchup *c, struct core *core)
     struct peer *peer = c->user;
     if (peer) {
         peer->catchup = NULL;
-        if (!peer->sink) {
-            peer->cursor = c->since; /* the stream went meanwhile: ask again next time */
-        } else if (c->truncated) {
+        if (peer->sink && c->truncated) {
             peer_resync(peer);
-        } else {
+        } else if (peer->sink) { /* else it went meanwhile, and the next one asks again */
             replay(peer, c);
         }
         peer_mark_dirty(peer);

@@ -173,7 +173,8 @@ uint64_t sub_owes_from(const struct sub *sub)
 {
     uint64_t held = window_first_seq(&sub->window);
     if (sub->truncated || sub->catching_up || sub->owes_since || sub->queued > 0) {
-        return sub->since + 1; /* not known better without looking through what waits */
+        /* Not known better without looking through what waits. */
+        return sub->since == SINCE_UNKNOWN ? 1 : sub->since + 1;
     }
     return held;
 }

@@ -138,7 +138,8 @@ struct log_cursor peer_place(const struct peer *peer)
     return peer_place_at(peer, peer_told(peer));
 }
 
-/* Without a stream nothing is owed: the cursor says where to begin again. */
+/* Without a stream nothing is owed: the cursor says where to begin again. What no cursor can say is
+ * owed again with the next one: to look again, from the first number on. */
 static void forget_waiting(struct peer *peer)
 {
     peer->cursor = peer_cursor(peer);
@@ -148,10 +149,15 @@ static void forget_waiting(struct peer *peer)
         listen->owes_lists = 0;
         list_each (it, next, &listen->subs) {
             struct sub *sub = list_entry(it, struct sub, link);
-            sub->truncated = false;
             if (!sub->catching_up) {
                 sub->replayed_to = 0;
             }
+            if (sub->truncated && peer->owed_from == 1) {
+                sub_caught_up(sub, 0);
+                sub->owes_since = true;
+                sub->since = SINCE_UNKNOWN;
+            }
+            sub->truncated = false;
             window_clear(&peer->core->windows, &sub->window);
         }
     }
@@ -177,7 +183,7 @@ static void tell_waiting(struct peer *peer)
             listen_begin(listen);
         }
     }
-    if (peer->has_list_pending) {
+    if (peer->has_list_pending || peer->has_truncated) {
         peer_mark_dirty(peer);
     }
 }

@@ -64,16 +64,47 @@ static void make_tag(struct session *session)
              hash[3]);
 }
 
-/* A subscription goes back behind what ids given out so far say. */
+/* Something above `to` is yet to be written, to whichever stream is in front: the ids given out so
+ * far are worth no more than that. When there is no room the two oldest are taken together. */
+static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
+{
+    unsigned n = session->rewind_count;
+    for (; n > 0 && session->rewinds[n - 1].to >= to; n--) {
+        is_lost = is_lost || session->rewinds[n - 1].is_lost;
+    }
+    if (n == SESSION_REWINDS) {
+        session->rewinds[0].event = session->rewinds[1].event;
+        n--;
+        memmove(&session->rewinds[1], &session->rewinds[2], (n - 1) * sizeof(session->rewinds[0]));
+    }
+    session->rewinds[n].event = session->next_event;
+    session->rewinds[n].to = to;
+    session->rewinds[n].is_lost = is_lost;
+    session->rewind_count = n + 1;
+}
+
+/* Nothing above `end` counts as carried by any stream. */
+static void carried_only(struct session *session, uint64_t end)
+{
+    if (end >= session->undelivered) {
+        return;
+    }
+    session->undelivered = end;
+    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
+        session->past[i].from = session->past[i].from < end ? session->past[i].from : end;
+        session->past[i].end = session->past[i].end < end ? session->past[i].end : end;
+    }
+    rewind_ids(session, end, false);
+}
+
+/* A subscription goes back: what streams carried so far was not for it. */
 static void rewound(struct peer *peer, uint64_t since)
 {
-    struct session *session = peer->owner;
-    session->rewind_lost = session->rewind_lost || since == SINCE_UNKNOWN;
-    since = since == SINCE_UNKNOWN ? 0 : since;
-    if (session->rewind_event == 0 || since < session->rewind_to) {
-        session->rewind_to = since;
+    bool is_lost = since == SINCE_UNKNOWN;
+    if (!is_lost) {
+        carried_only(peer->owner, since);
     }
-    session->rewind_event = session->next_event;
+    rewind_ids(peer->owner, is_lost ? 0 : since, is_lost);
 }
 
 static void lists_told(struct peer *peer)
@@ -101,7 +132,7 @@ static void remember_end(struct session *session, const struct session_stream *s
     }
     unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
     session->past[i].no = stream->no;
-    session->past[i].from = session->undelivered;
+    session->past[i].from = session->front_from;
     session->past[i].end = end;
     session->undelivered = end;
 }
@@ -110,15 +141,7 @@ static void remember_end(struct session *session, const struct session_stream *s
  * that counts as carried by none. */
 static void give_back(struct session *session)
 {
-    uint64_t end = peer_cursor(session->peer);
-    if (end >= session->undelivered) {
-        return;
-    }
-    session->undelivered = end;
-    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
-        session->past[i].from = session->past[i].from < end ? session->past[i].from : end;
-        session->past[i].end = session->past[i].end < end ? session->past[i].end : end;
-    }
+    carried_only(session, peer_cursor(session->peer));
 }
 
 static void stream_free(struct session_stream *stream)
@@ -163,9 +186,10 @@ static void front_closed(struct peer *peer)
     touch(session);
     stream = newest(session);
     if (stream) {
+        session->front_from = session->undelivered; /* subscriptions may go back with the next */
         peer_set_sink(peer, stream->sink);
         session->skips.count = 0;
-        peer_catch_up(peer, session->undelivered);
+        peer_catch_up(peer, session->front_from);
     } else {
         rest(session);
     }
@@ -464,10 +488,15 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
         bool is_told = session->lists.stream == no && session->lists.event <= event;
         ret->lists_upto = is_told ? session->lists.upto : 0;
     }
-    if (event <= session->rewind_event && session->rewind_to < ret->cursor) {
-        ret->rewound = true;
-        ret->cursor = session->rewind_to;
-        remembered = remembered && !session->rewind_lost;
+    for (unsigned i = 0; i < session->rewind_count; i++) {
+        if (event > session->rewinds[i].event) {
+            continue;
+        }
+        if (session->rewinds[i].to < ret->cursor) {
+            ret->rewound = true;
+            ret->cursor = session->rewinds[i].to;
+        }
+        return remembered && !session->rewinds[i].is_lost;
     }
     return remembered;
 }
@@ -519,9 +548,10 @@ int session_open_stream(struct session *session, struct channel *channel,
     stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
     list_prepend(&session->streams, &stream->link);
     session->stream_count++;
-    peer_set_sink(peer, stream->sink);
+    session->front_from = session->undelivered;
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
+    peer_set_sink(peer, stream->sink);
     if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
         char id[EVENT_ID_MAX];
         uint64_t owed = peer_told(peer); /* below what subscriptions have yet to hear */

@@ -21,6 +21,7 @@
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
 #define SESSION_MAX_STREAMS 4u
 #define SESSION_PAST_STREAMS 8u
+#define SESSION_REWINDS 4u
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
 struct session {
@@ -39,15 +40,18 @@ struct session {
     uint64_t next_event;
     uint64_t active_ms;
     bool initialized;
-    uint64_t undelivered; /* above it, no stream has carried anything */
+    uint64_t undelivered; /* above it, no stream has carried everything */
+    uint64_t front_from;  /* … when the one in front came there: from here on it is its share */
     struct {
         unsigned no;
         uint64_t from, end;       /* numbers in (from, end] were written to it */
     } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
     unsigned past_next;
-    uint64_t rewind_event; /* ids up to this one were given out before a subscription went back … */
-    uint64_t rewind_to;    /* … to this number, the lowest of all … */
-    bool rewind_lost;      /* … or to where nothing is known of */
+    struct {
+        uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
+        bool is_lost;       /* … and a subscription is to be told to look again */
+    } rewinds[SESSION_REWINDS]; /* both ascend */
+    unsigned rewind_count;
     struct {
         unsigned stream; /* was told … */
         uint64_t event;  /* … with this one, … */

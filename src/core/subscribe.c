@@ -281,6 +281,17 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     return true;
 }
 
+/* It goes back before there is a stream: until then no answer says that it was told. */
+static void keep_owed(struct sub *sub)
+{
+    struct peer *peer = sub->peer;
+    if (!peer->sink && sub->since == SINCE_UNKNOWN) {
+        peer_owe_truncated(peer, sub, 1);
+    } else if (!peer->sink && sub->since < peer->cursor) {
+        peer->cursor = sub->since;
+    }
+}
+
 /* The watch is armed: make the subscription, or release the watch again. */
 static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
 {
@@ -325,6 +336,7 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     if (sub->owes_since) {
         sub->since = wish_since(w, arm->seq);
         listen->peer->was_lost = listen->peer->was_lost || w->options.since.lost > 0;
+        keep_owed(sub);
     }
     sub_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */

@@ -17,6 +17,7 @@
 #include "support/bench_core.h"
 #include "support/bench_json.h"
 #include "support/bench_provider.h"
+#include "support/bench_subs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define URI_PARAM(uri) "\"uri\":\"" uri "\""
@@ -457,10 +458,26 @@ static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
     client_free(c);
 }
 
+static void who_subscribes_again_is_still_told_to_read(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    (void)session_subscribe_with(&s, "mem://x/a", "{\"since\":\"5eed.1\"}");
+    (void)session_subscribe_with(&s, "mem://x/a", "{\"windowMs\":0}");
+    struct client *c = session_stream(&s, NULL);
+    bench_settle(&b);
+    assert_int_equal(update_count(c, "mem://x/a"), 1);
+    assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/truncated", "true");
+    client_free(c);
+    assert_int_equal(session_delete(&s), 204);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(who_subscribes_again_is_still_told_to_read),
         TEST(subscribing_is_answered_when_armed_and_heard_until_unsubscribed),
         TEST(refusals_are_errors_with_the_uri),
         TEST(subscribing_twice_is_subscribing_once),
