@@ -21,14 +21,16 @@
 #include "base/str.h"
 
 #define FULL "tidings:full" /* by this name the patch schema refers to the full one */
-#define MAX_STEPS 200000u
+#define MAX_STEPS 20000u    /* some 10 ms */
 #define MAX_POINTER 4096u
+#define ENTRY_SUBSCHEMAS 6u
 #define MAX_NESTING 384u /* what a schema may have by default */
 
 struct maker {
     json_t *full;
     json_t *numbers, *queue, *defs;
     unsigned steps, depth;
+    unsigned subschemas; /* that were made */
     int failed;
     struct tidings_error *err;
 };
@@ -118,11 +120,25 @@ static json_t *look_up(const struct maker *m, struct tidings_str pointer)
     return v;
 }
 
+/* More than would be compiled are not made. */
+static int count(struct maker *m, unsigned subschemas)
+{
+    m->subschemas += subschemas;
+    if (m->subschemas > SCHEMA_DEFAULT_SUBSCHEMAS) {
+        m->failed = tidings_fail(m->err, TIDINGS_E_LIMIT,
+                                 "no patch schema can be made: too many properties");
+    }
+    return m->failed;
+}
+
 /* A reference to the entry of a place, which is queued when it is new. NULL: said. */
 static json_t *refer(struct maker *m, const char *at)
 {
     json_t *number = json_object_get(m->numbers, at);
     json_int_t n = number ? json_integer_value(number) : (json_int_t)json_array_size(m->queue);
+    if (count(m, number ? 1 : 1 + ENTRY_SUBSCHEMAS) < 0) {
+        return NULL;
+    }
     if (!number && (append(m, m->queue, json_string_nocheck(at)) < 0 ||
                     put(m, m->numbers, at, json_integer(n)) < 0)) {
         return NULL;

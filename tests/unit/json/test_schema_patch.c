@@ -192,6 +192,25 @@ static void parts_that_refer_to_one_another_too_often_are_a_limit(void **state)
     buf_deinit(&out);
 }
 
+static void more_properties_than_could_be_compiled_are_a_limit(void **state)
+{
+    (void)state;
+    struct buf out;
+    buf_init(&out, 1u << 20);
+    buf_puts(&out, STR("{\"properties\":{"));
+    for (unsigned i = 0; i < 7000; i++) {
+        buf_putf(&out, "%s\"p%u\":{\"type\":\"string\"}", i > 0 ? "," : "", i);
+    }
+    buf_puts(&out, STR("}}"));
+    struct json *full = parse(out.ptr), *places = NULL;
+    struct json_schema *patch = NULL;
+    struct tidings_error err = {0};
+    assert_int_equal(schema_patch_compile(full, NULL, &patch, &places, &err), TIDINGS_E_LIMIT);
+    assert_string_equal(err.text, "no patch schema can be made: too many properties");
+    jv_unref(full);
+    buf_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_refusal_names_the_rule_of_the_full_schema),
         cmocka_unit_test(a_reference_that_cannot_be_followed_is_refused_with_its_place),
         cmocka_unit_test(parts_that_refer_to_one_another_too_often_are_a_limit),
+        cmocka_unit_test(more_properties_than_could_be_compiled_are_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
