@@ -5,14 +5,26 @@
  */
 #include "base/regex_parse.h"
 
+#define QUOTED_MAX 80u /* bytes of a source in a sentence */
+
 static struct regex_tree *parse_alternatives(struct regex_parser *p);
+
+/* As much of the source as a sentence quotes, cut between characters. */
+static int quoted_len(struct tidings_str source)
+{
+    size_t len = source.len > QUOTED_MAX ? QUOTED_MAX : source.len;
+    while (len > 0 && len < source.len && ((unsigned char)source.ptr[len] & 0xc0u) == 0x80u) {
+        len--;
+    }
+    return (int)len;
+}
 
 int regex_refuse(struct regex_parser *p, size_t at, const char *reason)
 {
     if (p->code == 0) {
         p->code = TIDINGS_E_INVALID;
         tidings_fail(p->err, TIDINGS_E_INVALID, "regex '%.*s' refused: %s at byte %zu",
-                     p->source.len > 80 ? 80 : (int)p->source.len, p->source.ptr, reason, at + 1);
+                     quoted_len(p->source), p->source.ptr, reason, at + 1);
     }
     return p->code;
 }

@@ -31,6 +31,7 @@ static struct {
     long until_failure; /* 0: never */
     bool is_lasting;    /* those after it fail too */
     bool has_failed;
+    bool is_installed;
     long live;
 } fail_alloc;
 
@@ -75,7 +76,10 @@ static inline void fail_alloc_start(long n)
     __atomic_store_n(&fail_alloc.until_failure, n, __ATOMIC_RELAXED);
     __atomic_store_n(&fail_alloc.has_failed, false, __ATOMIC_RELAXED);
     __atomic_store_n(&fail_alloc.is_lasting, false, __ATOMIC_RELAXED);
-    tidings_set_allocator(fail_alloc_alloc, fail_alloc_resize, fail_alloc_release);
+    if (!fail_alloc.is_installed) { /* once: other threads may be allocating by now */
+        tidings_set_allocator(fail_alloc_alloc, fail_alloc_resize, fail_alloc_release);
+        fail_alloc.is_installed = true;
+    }
 }
 
 /* The same, and all after it fail too, until fail_alloc_stop. */
@@ -102,6 +106,7 @@ static inline long fail_alloc_live(void)
 /* Back to malloc. Nothing may be live. */
 static inline void fail_alloc_end(void)
 {
+    fail_alloc.is_installed = false;
     tidings_set_allocator(NULL, NULL, NULL);
 }
 

@@ -300,6 +300,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
 {
     (void)state;
     bool reached = true;
+    fail_alloc_start(0); /* before there are threads */
     for (long n = 2; reached; n++) {
         long before = fail_alloc_live();
         begin_with_one();
