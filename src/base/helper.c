@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The side of the process that is helped.
+ * What the confined process does: starts its helper and asks it to open files and run commands.
  */
 #include "base/helper.h"
 

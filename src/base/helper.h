@@ -3,9 +3,9 @@
  * A small process beside this one, forked before it confines itself, that keeps the rights this one
  * gives up and uses them for what was settled at that time, and for nothing else:
  *
- *     open a file of the configuration     it may have been replaced since, by one that no rule
- * knows open what lies below a served root   likewise: directories that are removed and made again
- *     run a command of the configuration
+ * - opening a file of the configuration, which may have been replaced since;
+ * - opening what lies below a served root, which may have been removed and made again;
+ * - running a command of the configuration.
  *
  * So whoever takes this process over can have those files and those commands, as before, but can
  * name no others. The process has one such helper at most, or none: then nothing here does anything

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A copy, since a descriptor from the helper cannot be opened again by its name in /proc: that is
- * judged like any other opening. What lives in memory alone is not.
+ * Paths of files for libraries that open them by name. It is a copy in memory where the file came
+ * from the helper, since a descriptor from there cannot be opened again by its name in /proc: that
+ * is judged like any other opening. What lives in memory alone is not.
  */
 #include "base/lent_file.h"
 

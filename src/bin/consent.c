@@ -115,9 +115,10 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
                             problem.text);
     }
     if (cli->json || !is_terminal(stderr)) {
-        return tidings_fail(err, TIDINGS_E_DENIED,
-                            "'%.40s' of %.80s %.90s: 'tidings servers --trust NAME' agrees", name,
-                            path, why);
+        return tidings_fail(
+            err, TIDINGS_E_DENIED,
+            "'%.40s' of %.70s %.80s; if you trust it: 'tidings servers --trust NAME'", name, path,
+            why);
     }
     show(cli, path, name, target);
     if (!asked()) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Not being dumpable includes core files, whatever the limit and wherever they would go; a limit of
- * 0 would be handed on to the programs we start.
+ * PR_SET_DUMPABLE and nothing else: not being dumpable includes core files, whatever the limit and
+ * wherever they would go; a limit of 0 would be handed on to the programs we start.
  */
 #include "process.h"
 

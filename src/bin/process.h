@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The process as a whole.
+ * Keeps the memory of this process from other programs and from core files.
  */
 #ifndef BIN_PROCESS_H
 #define BIN_PROCESS_H

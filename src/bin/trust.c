@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Adding is one write at the end of the file, so that two commands at once do not lose each
- * other's; forgetting writes it anew beside it and renames.
+ * The file of servers that a person agreed to use. Adding is one write at the end of the file, so
+ * that two commands at once do not lose each other's; forgetting writes it anew beside it and
+ * renames.
  */
 #include "trust.h"
 

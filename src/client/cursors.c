@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Brent's way to find a cycle: each is compared with one that is kept, and after 1, 2, 4, 8 … of
- * them the newest is kept instead.
+ * Finds lists whose pages go in a circle, by Brent's algorithm: each cursor is compared with one
+ * that is kept, and after 1, 2, 4, 8 … of them the newest is kept instead.
  */
 #include "client/cursors.h"
 

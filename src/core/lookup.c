@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Between the match index, which knows no clients, and their allowances.
+ * Asks the match index which subscriptions a change concerns, and charges regexes that are searched
+ * to the clients that have them.
  */
 #include "core/lookup.h"
 

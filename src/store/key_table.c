@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Invariant: an owner is there exactly while it has keys.
+ * Idempotency keys in memory, by the principal that owns them. Invariant: an owner is there exactly
+ * while it has keys.
  */
 #include "store/key_table.h"
 

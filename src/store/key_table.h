@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keys of what was done, in memory (store/entity_rows.h says what they are for). A put may be taken
+ * Idempotency keys, in memory (store/entity_rows.h says what they are for). A put may be taken
  * back; what is too much goes only with key_table_trim.
  */
 #ifndef STORE_KEY_TABLE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keys of what was done, in SQLite. Each has a number that rises, so that it is known which are
+ * Idempotency keys, in SQLite. Each has a number that rises, so that it is known which are
  * oldest whatever the clock says. They are counted only when there may be too many: `max_keys`
  * rises with each that is put and is never less than there are.
  */

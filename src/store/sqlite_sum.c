@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A number that goes with each version, by which bytes that changed on the disk are noticed. Every
+ * The checksum of a stored version, by which bytes that changed on the disk are noticed. Every
  * step can be undone, so a change within one word of eight bytes is always noticed; this is no
  * protection from somebody who writes to the file. It is part of the layout: other numbers need
  * another version of it.

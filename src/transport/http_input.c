@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the connections of a worker hold of what they were sent (transport/input.h).
+ * Counts the unhandled input of HTTP connections and WebSockets against --max-input, and cuts the
+ * slowest when it is used up (transport/input.h).
  */
 #include "transport/http_conn.h"
 #include "transport/input.h"

@@ -47,7 +47,7 @@ const LAUNCH = { command: '/bin/sh', args: ['-c', 'touch RAN'] };
 
 test('a program that a project wants launched is not, before somebody agreed', async (t) => {
     const here = project(t, { notes: LAUNCH });
-    const end = await bad(t, 77, /'notes' of \S+\.mcp\.json launches a program: 'tidings servers --trust NAME' agrees/,
+    const end = await bad(t, 77, /'notes' of \S+\.mcp\.json launches a program; if you trust it: 'tidings servers --trust NAME'/,
         ['ls', 'notes'], here.options);
     assert.equal(end.stderr.split('\n').filter(Boolean).length, 1, 'no hint about tokens');
     assert.equal(here.ran(), false);
