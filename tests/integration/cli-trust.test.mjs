@@ -4,6 +4,7 @@
 // agreed to it, once; asked on a terminal, refused elsewhere, forgotten when told to.
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
 import { test } from 'node:test';
@@ -136,6 +137,26 @@ test('on a terminal it is asked, once', { skip: noTerminal }, async (t) => {
     await again.ended();
     assert.doesNotMatch(again.screen, /first time|\[y\/N\]/);
     assert.match(again.screen, /launching, as/);
+});
+
+test('what was typed before the question is no answer to it', { skip: noTerminal }, async (t) => {
+    const here = project(t, { notes: LAUNCH });
+    const gate = here.tree.at('gate');
+    execFileSync('mkfifo', [gate]);
+    const line = 'echo ready; read go < "$0"; exec "$@"'; // nobody reads the keys before the program begins
+    for (const [early, late] of [['y\n', 'n\n'], ['yes\ny\n', 'n\n'], ['y', '\n']]) {
+        const terminal = new Terminal(t, ['/bin/sh', '-c', line, gate, BIN, 'ls', 'notes'], here.options);
+        await terminal.shows('ready');
+        terminal.type(early);
+        await terminal.shows(early.replaceAll('\n', '\r\n')); // the terminal has them
+        await fs.promises.writeFile(gate, 'go\n');
+        await terminal.shows('[y/N] ');
+        terminal.type(late);
+        assert.equal((await terminal.ended()).code, 77, terminal.screen);
+        assert.match(terminal.screen, /is not used/);
+        assert.equal(here.ran(), false);
+        assert.equal(fs.existsSync(here.trusted), false);
+    }
 });
 
 test('on a terminal it is asked once for all clients of a command, though it cannot be remembered', { skip: noTerminal }, async (t) => {
