@@ -349,7 +349,8 @@ typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
 
 /* All of a list, page by page. How many there were, or what `fn` returned. TIDINGS_E_LIMIT after
  * 10,000 pages, 100 in a row that hold nothing, 1,000,000 elements, or a cursor above 64 KiB;
- * TIDINGS_E_PARSE when the pages go in a circle; `fn` has had what came before. */
+ * TIDINGS_E_PARSE when the pages go in a circle; TIDINGS_E_TIMEOUT when all together were waited
+ * for ten times as long as one may be (timeout_ms); `fn` has had what came before. */
 TIDINGS_API int tidings_client_list(struct tidings_client *client, enum tidings_listing list,
                                     tidings_client_item_fn fn, void *user,
                                     struct tidings_error *err);
@@ -381,7 +382,8 @@ typedef int (*tidings_walk_fn)(void *user, const struct tidings_walk_entry *entr
 /* Everything below a resource; no resource is entered twice, so that cycles end. What the server
  * refuses to list on the way is told with its `failure`, and the walk goes on; it fails where the
  * first resource cannot be listed, or the server cannot be asked any more. How many entries were
- * told, or what `fn` returned; TIDINGS_E_LIMIT: there are more entries than allowed. */
+ * told, or what `fn` returned; TIDINGS_E_LIMIT: there are more entries than allowed;
+ * TIDINGS_E_TIMEOUT: its lists took longer than ten answers may, and a tenth of one for each. */
 TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *uri,
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);

@@ -10,6 +10,8 @@
 #include <tidings/json.h>
 
 #include "output.h"
+#include "pages.h"
+#include "remote.h"
 #include "tool.h"
 
 struct entity {
@@ -166,34 +168,9 @@ static int put_version(void *user, struct tidings_str key, struct tidings_str ve
     return ferror(stdout) ? 1 : 0;
 }
 
-#define PAGES_MAX 10000u
-
-/* The pages of a list, which a server may never end: 0, or why no more of them are asked for. A
- * cursor that was given before is noticed as in client/cursors.h: one is kept, after 1, 2, 4, 8 …
- * the newest. */
-struct pages {
-    unsigned count;
-    char *mark;
-};
-
-static int next_page(struct pages *p, const char *cursor, struct tidings_error *err)
-{
-    if (p->mark && strcmp(p->mark, cursor) == 0) {
-        return tidings_fail(err, TIDINGS_E_PARSE, "the pages of the server go in a circle");
-    }
-    if (++p->count >= PAGES_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "there are more than %u pages", PAGES_MAX);
-    }
-    if ((p->count & (p->count - 1)) == 0) {
-        free(p->mark);
-        p->mark = strdup(cursor);
-    }
-    return 0;
-}
-
 /* One page; the `from` of the next, tidings_free it, or NULL. */
 static int log_page(struct cli *cli, struct tidings_client *client, const char *uri, char **from,
-                    struct tidings_error *err)
+                    uint64_t *waited_ms, struct tidings_error *err)
 {
     const struct entity *e = (const struct entity *)cli;
     struct json_text t;
@@ -217,7 +194,9 @@ static int log_page(struct cli *cli, struct tidings_client *client, const char *
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     char *answer = NULL;
+    uint64_t began = now_ms();
     int rc = tool_ask(cli, client, "get-entity-history", arguments, &answer, err);
+    *waited_ms += now_ms() - began;
     free(arguments);
     if (rc != 0) {
         return rc;
@@ -237,10 +216,10 @@ static int history(struct cli *cli, struct tidings_client *client, struct tiding
     int rc = uri ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     struct pages pages = {0};
     do {
-        rc = rc == 0 ? log_page(cli, client, uri, &from, err) : rc;
-        rc = rc == 0 && from ? next_page(&pages, from, err) : rc;
+        rc = rc == 0 ? log_page(cli, client, uri, &from, &pages.waited_ms, err) : rc;
+        rc = rc == 0 && from ? pages_next(&pages, from, cli->timeout_ms, err) : rc;
     } while (rc == 0 && from && e->limit == 0 && !ferror(stdout));
-    free(pages.mark);
+    pages_deinit(&pages);
     if (rc == 0 && from && e->limit > 0 && !cli->quiet) {
         fputs("tidings entity log: more begin at ", stderr);
         put_text(stderr, tidings_str(from));

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "client/private.h"
+#include "client/list.h"
 #include "client/view.h"
 #include "json/write.h"
 
@@ -218,6 +218,13 @@ static void on_read(void *user, const struct answer *a)
     }
 }
 
+/* Do the pages of a list take too long, all together? */
+static bool is_late(const struct tidings_client *c)
+{
+    return clock_monotonic_ms() - c->compare.began >
+           (uint64_t)LIST_MAX_ANSWERS * c->settings.timeout_ms;
+}
+
 static void on_page(void *user, const struct answer *a)
 {
     struct tidings_client *c = user;
@@ -230,8 +237,8 @@ static void on_page(void *user, const struct answer *a)
         struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
         ok = uri.len == 0 || !watching_covers(m->watch, uri) || put(c, uri, jv_at(items, i));
     }
-    ok = ok && (!jv_is(next, JV_STRING) ||
-                (++m->pages < COMPARE_MAX_PAGES && cursors_next(&m->cursors, jv_str(next)) == 0));
+    ok = ok && (!jv_is(next, JV_STRING) || (++m->pages < COMPARE_MAX_PAGES && !is_late(c) &&
+                                            cursors_next(&m->cursors, jv_str(next)) == 0));
     if (!ok) {
         fail(c);
     } else if (jv_is(next, JV_STRING)) {

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Lists, all pages of them, and what a server says of one resource. Pages come from strangers:
- * their number is bounded, that of pages in a row which hold nothing more tightly, and a cursor
- * that was given before ends the list as an error.
+ * their number and the time that is waited for all of them are bounded, that of pages in a row
+ * which hold nothing more tightly, and a cursor that was given before ends the list as an error.
  */
 #include "client/list.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/cursors.h"
@@ -19,7 +23,7 @@ struct listing {
     const char *uri;             /* of whose children; NULL: none */
     json_item_fn fn;
     void *user;
-    unsigned *pages; /* that may still be asked for */
+    struct list_budget *budget; /* NULL: one of its own */
     size_t items;
     unsigned empty; /* pages in a row */
     struct cursors cursors;
@@ -87,27 +91,52 @@ static int next_page(struct listing *l, struct json *result, struct tidings_erro
     return l->cursor ? 1 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
+/* May one more page be asked for? A server that is always just in time would else never end. */
+static int spend(struct listing *l, struct list_budget *b, struct tidings_error *err)
+{
+    uint64_t answer_ms = l->client->settings.timeout_ms;
+    if (b->left == 0) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "the pages of %s do not end", l->method);
+    }
+    if (b->waited_ms > answer_ms * LIST_MAX_ANSWERS + answer_ms * b->ended / 10) {
+        return tidings_fail(err, TIDINGS_E_TIMEOUT,
+                            "%u pages of %s took %" PRIu64 " ms, and there are more", b->came,
+                            l->method, b->waited_ms);
+    }
+    b->left--;
+    return 0;
+}
+
+static struct json *ask_page(struct listing *l, struct list_budget *b, struct tidings_error *err)
+{
+    struct buf params;
+    buf_init(&params, l->client->settings.max_bytes);
+    err->code = put_params(&params, l);
+    uint64_t began = clock_monotonic_ms();
+    struct json *result = err->code == 0 ? ask(l->client, l->method, buf_str(&params), err) : NULL;
+    b->waited_ms += clock_monotonic_ms() - began;
+    b->came += result != NULL;
+    buf_deinit(&params);
+    return result;
+}
+
 static int list_all(struct listing *l, struct tidings_error *err)
 {
-    unsigned own = LIST_MAX_PAGES;
+    struct list_budget own = {.left = LIST_MAX_PAGES};
+    struct list_budget *b = l->budget ? l->budget : &own;
     int rc = 1;
-    l->pages = l->pages ? l->pages : &own;
     while (rc == 1) {
-        struct buf params;
-        if (*l->pages == 0) {
-            rc = tidings_fail(err, TIDINGS_E_LIMIT, "the pages of %s do not end", l->method);
+        struct tidings_error why = {0};
+        rc = spend(l, b, err);
+        if (rc < 0) {
             break;
         }
-        --*l->pages;
-        buf_init(&params, l->client->settings.max_bytes);
-        struct tidings_error why = {.code = put_params(&params, l)};
-        struct json *result =
-            why.code == 0 ? ask(l->client, l->method, buf_str(&params), &why) : NULL;
-        buf_deinit(&params);
+        struct json *result = ask_page(l, b, &why);
         rc = result ? take_page(l, result, err) : tidings_fail(err, why.code, "%s", why.text);
         rc = rc == 0 ? next_page(l, result, err) : rc == 1 ? 2 : rc;
         jv_unref(result);
     }
+    b->ended++;
     mem_free(l->cursor);
     return rc;
 }
@@ -174,10 +203,10 @@ static int check_children(struct tidings_client *c, struct tidings_error *err)
 }
 
 int list_children(struct tidings_client *c, const char *uri, json_item_fn fn, void *user,
-                  unsigned *pages, struct tidings_error *err)
+                  struct list_budget *budget, struct tidings_error *err)
 {
     struct listing l = {
-        .client = c, .member = "resources", .uri = uri, .fn = fn, .user = user, .pages = pages};
+        .client = c, .member = "resources", .uri = uri, .fn = fn, .user = user, .budget = budget};
     int rc = check_children(c, err);
     l.method = c->info.children;
     return rc < 0 ? rc : list_all(&l, err);

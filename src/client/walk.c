@@ -22,7 +22,7 @@ struct place {
 struct walk {
     struct tidings_client *client;
     uint32_t max_depth, max_entries;
-    unsigned pages; /* that may still be asked for */
+    struct list_budget budget; /* of all lists together */
     struct list ahead;
     size_t ahead_count;
     struct map entered; /* URIs whose children were told */
@@ -103,7 +103,7 @@ static int enter(struct walk *w, const char *uri, uint32_t depth)
     w->parent = uri;
     w->depth = depth;
     w->why.code = 0;
-    int rc = list_children(w->client, uri, take_child, w, &w->pages, &err);
+    int rc = list_children(w->client, uri, take_child, w, &w->budget, &err);
     if (rc < 0 && w->why.code == 0) {
         w->why = err;
     }
@@ -154,7 +154,8 @@ int tidings_client_walk(struct tidings_client *c, const char *uri,
                      .max_depth = limits && limits->depth ? limits->depth : DEPTH,
                      .max_entries = limits && limits->entries ? limits->entries : ENTRIES};
     /* One for what is in each, one for each that is in something, one that tells the end. */
-    w.pages = w.max_entries < UINT32_MAX / 4 ? 3 * w.max_entries + LIST_MAX_PAGES : UINT32_MAX;
+    w.budget.left =
+        w.max_entries < UINT32_MAX / 4 ? 3 * w.max_entries + LIST_MAX_PAGES : UINT32_MAX;
     list_init(&w.ahead);
     list_init(&w.children);
     map_init(&w.entered);

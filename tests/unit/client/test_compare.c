@@ -27,6 +27,7 @@ struct world {
     int filler;     /* more resources in the list */
     bool is_hidden; /* nothing can be read */
     bool is_held;   /* reads are not answered */
+    bool is_slow;   /* a page of the list takes longer than all may */
     bool is_deadly; /* … and end the connection */
     char told[4096];
 };
@@ -82,6 +83,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
         answer_read(w, id, m);
     } else if (strcmp(method, "resources/list") == 0 && !w->is_held) {
         w->looks++;
+        w->client->compare.began -= w->is_slow ? 600001 : 0;
         answer_list(w, id, m);
     }
 }
@@ -363,6 +365,19 @@ static void too_many_resources_are_a_gap(void **state)
     tidings_client_destroy(w.client);
 }
 
+static void a_list_that_takes_too_long_is_a_gap(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    open_world(&w, "x:/", NULL);
+    w.is_slow = true;
+    w.looks = 0;
+    lose(&w, false);
+    expect(&w, "gap x:/\nfound truncated updated x:/\n");
+    assert_int_equal(w.looks, 1); /* the second page was not asked for */
+    tidings_client_destroy(w.client);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +392,7 @@ int main(void)
         cmocka_unit_test(what_is_below_a_container_is_compared_with_the_list),
         cmocka_unit_test(what_was_told_of_a_container_may_be_told_again),
         cmocka_unit_test(too_many_resources_are_a_gap),
+        cmocka_unit_test(a_list_that_takes_too_long_is_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

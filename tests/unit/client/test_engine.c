@@ -14,6 +14,7 @@
 
 #include <poll.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "support/fake_link.h"
 
@@ -330,6 +331,100 @@ static void lists_that_never_end_are_given_up(void **state)
     tidings_client_destroy(c);
 }
 
+/* The same, but each page comes a second before it would be too late; `step_ns` is that time. */
+struct dripping {
+    struct clock_fake clock;
+    uint64_t step_ns;
+    unsigned asked;
+    bool has_folders; /* each page is a folder of one more, and all there is in it */
+};
+
+static void drip(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    struct dripping *d = f->user;
+    if (fake_modern(f, method, id)) {
+        return;
+    }
+    d->clock.monotonic_ns += d->step_ns;
+    d->asked++;
+    fake_sayf(f,
+              "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64
+              ",\"result\":{\"resources\":[{\"uri\":\"m:/%u/\"}]%s%u%s}}",
+              id, d->asked, d->has_folders ? ",\"count\":" : ",\"nextCursor\":\"", d->asked,
+              d->has_folders ? "" : "\"");
+}
+
+static void lists_whose_pages_drip_are_given_up(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct dripping d = {.clock = {.monotonic_ns = 1000000}, .step_ns = UINT64_C(29000000000)};
+    struct tidings_error err = {0};
+    int left = 100000;
+    clock_set_fake(&d.clock);
+    struct tidings_client *c = fake_client(&f, drip, &d, NULL);
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_RESOURCES, count_items, &left, &err),
+                     TIDINGS_E_TIMEOUT);
+    assert_string_equal(err.text, "11 pages of resources/list took 319000 ms, and there are more");
+    assert_int_equal(d.asked, 11);
+    assert_int_equal(left, 100000 - 11); /* what came was told */
+    d.asked = 0;
+    assert_int_equal(tidings_client_children(c, "m:/", count_items, &left, &err),
+                     TIDINGS_E_TIMEOUT);
+    assert_int_equal(d.asked, 11);
+    d.asked = 0;
+    assert_null(tidings_client_metadata(c, "m:/none", &err));
+    assert_int_equal(err.code, TIDINGS_E_TIMEOUT);
+    assert_int_equal(d.asked, 12); /* resources/metadata is the first */
+    tidings_client_destroy(c);
+    clock_set_fake(NULL);
+}
+
+/* The program's own time with an element is not the server's. */
+static int dawdle(void *user, struct tidings_str item)
+{
+    struct dripping *d = user;
+    (void)item;
+    d->clock.monotonic_ns += UINT64_C(600000000000);
+    return d->asked == 50 ? 7 : 0;
+}
+
+static void a_program_may_take_its_time_with_a_list(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct dripping d = {.clock = {.monotonic_ns = 1000000}, .step_ns = UINT64_C(5000000000)};
+    struct tidings_error err = {0};
+    clock_set_fake(&d.clock);
+    struct tidings_client *c = fake_client(&f, drip, &d, NULL);
+    assert_int_equal(tidings_client_list(c, TIDINGS_LISTING_RESOURCES, dawdle, &d, &err), 7);
+    tidings_client_destroy(c);
+    clock_set_fake(NULL);
+}
+
+/* Each list that ends is good for three seconds more. */
+static void a_walk_has_time_for_its_lists(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct dripping d = {
+        .clock = {.monotonic_ns = 1000000}, .step_ns = UINT64_C(3000000000), .has_folders = true};
+    struct tidings_walk_limits limits = {.depth = 1000};
+    struct tidings_error err = {0};
+    clock_set_fake(&d.clock);
+    struct tidings_client *c = fake_client(&f, drip, &d, NULL);
+    assert_int_equal(tidings_client_walk(c, "m:/", &limits, pass_over, NULL, &err), 1000);
+    assert_int_equal(d.asked, 1000); /* 3,000 s, and always a folder that was not met before */
+    d.step_ns = UINT64_C(29000000000);
+    d.asked = 0;
+    assert_int_equal(tidings_client_walk(c, "m:/", &limits, pass_over, NULL, &err),
+                     TIDINGS_E_TIMEOUT);
+    assert_string_equal(err.text, "12 pages of resources/list took 348000 ms, and there are more");
+    tidings_client_destroy(c);
+    clock_set_fake(NULL);
+}
+
 /* Every folder has a file, itself, and folders "1" and "2" below it, without end. */
 static void maze(struct fake *f, const char *method, int64_t id, struct json *m)
 {
@@ -425,6 +520,9 @@ int main(void)
         cmocka_unit_test(a_server_that_asks_is_answered),
         cmocka_unit_test(lists_come_whole_and_end),
         cmocka_unit_test(lists_that_never_end_are_given_up),
+        cmocka_unit_test(lists_whose_pages_drip_are_given_up),
+        cmocka_unit_test(a_program_may_take_its_time_with_a_list),
+        cmocka_unit_test(a_walk_has_time_for_its_lists),
         cmocka_unit_test(a_walk_ends_in_a_maze),
         cmocka_unit_test(children_of_servers_that_have_none_are_not_asked_for),
         cmocka_unit_test(children_are_asked_for_the_way_a_server_offers_them),
