@@ -31,5 +31,5 @@ function(tidings_link_layers target)
                         Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-set(TIDINGS_LAYERS base json wire uri store core provider client auth transport
-    server)
+set(TIDINGS_LAYERS base json wire uri store core provider http_client client auth
+    transport server)

@@ -14,11 +14,11 @@
 #include "base/error.h"
 #include "base/lent_file.h"
 #include "base/mem.h"
-#include "client/fetch.h"
+#include "http_client/fetch.h"
 
 struct exchange {
     struct list link;
-    struct fetch_call *call; /* NULL: waits for its turn */
+    struct fetch_transfer *transfer; /* NULL: waits for its turn */
     struct buf body;
     remote_done_fn done;
     void *user;
@@ -49,7 +49,7 @@ struct loop *remote_loop(struct remote *r)
 static void exchange_destroy(struct exchange *x)
 {
     list_remove(&x->link);
-    fetch_close(x->call);
+    fetch_close(x->transfer);
     lent_file_close(&x->ca);
     buf_deinit(&x->body);
     mem_free(x->url);
@@ -61,7 +61,7 @@ static void exchange_destroy(struct exchange *x)
 static void finish(struct remote *r, struct exchange *x, long status,
                    const struct tidings_error *err)
 {
-    r->count -= x->call != NULL;
+    r->count -= x->transfer != NULL;
     list_remove(&x->link);
     x->done(x->user, status, buf_str(&x->body), err);
     exchange_destroy(x);
@@ -99,7 +99,7 @@ static void begin(struct remote *r, struct exchange *x)
         finish(r, x, 0, &err);
         return;
     }
-    if (fetch_start(r->fetch, &request, &x->call, &err) < 0) {
+    if (fetch_start(r->fetch, &request, &x->transfer, &err) < 0) {
         finish(r, x, 0, &err);
         return;
     }
@@ -118,7 +118,7 @@ static void finish_ended(struct remote *r)
 {
     list_each (it, next, &r->under_way) {
         struct exchange *x = list_entry(it, struct exchange, link);
-        struct fetch_status status = *fetch_status(x->call);
+        struct fetch_status status = *fetch_status(x->transfer);
         if (status.finished) {
             finish(r, x, status.error.code ? 0 : status.status, &status.error);
         }

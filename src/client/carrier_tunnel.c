@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "client/carrier.h"
-#include "client/fetch.h"
+#include "http_client/fetch.h"
 
 struct tunnel {
     struct carrier base;
@@ -14,7 +14,7 @@ struct tunnel {
     struct fetch *fetch;
     struct pump_fd fd;
     struct pump_timer limit;
-    struct fetch_call *call;
+    struct fetch_transfer *transfer;
 };
 
 static struct tunnel *tunnel_of(struct carrier *k)
@@ -25,10 +25,10 @@ static struct tunnel *tunnel_of(struct carrier *k)
 static void on_change(void *user)
 {
     struct tunnel *t = user;
-    const struct fetch_status *s = fetch_status(t->call);
+    const struct fetch_status *s = fetch_status(t->transfer);
     pump_unset(&t->limit);
     if (s->connected) {
-        int fd = fetch_socket(t->call);
+        int fd = fetch_socket(t->transfer);
         carrier_opened(&t->base, fd, fd);
         if (t->base.is_open) {
             carrier_drain(&t->base); /* TLS may have read ahead */
@@ -74,25 +74,25 @@ static int tunnel_open(struct carrier *k, struct tidings_error *err)
         .user = t,
     };
     pump_set(&k->client->pump, &t->limit, o->timeout_ms);
-    return fetch_start(t->fetch, &r, &t->call, err);
+    return fetch_start(t->fetch, &r, &t->transfer, err);
 }
 
 static ssize_t tunnel_send(struct carrier *k, const char *bytes, size_t len)
 {
-    return fetch_send(tunnel_of(k)->call, bytes, len);
+    return fetch_send(tunnel_of(k)->transfer, bytes, len);
 }
 
 static ssize_t tunnel_recv(struct carrier *k, char *out, size_t room)
 {
-    return fetch_recv(tunnel_of(k)->call, out, room);
+    return fetch_recv(tunnel_of(k)->transfer, out, room);
 }
 
 static void tunnel_close(struct carrier *k)
 {
     struct tunnel *t = tunnel_of(k);
     pump_unset(&t->limit);
-    fetch_close(t->call);
-    t->call = NULL;
+    fetch_close(t->transfer);
+    t->transfer = NULL;
 }
 
 static void tunnel_destroy(struct carrier *k)

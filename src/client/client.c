@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/fetch.h"
 #include "client/private.h"
+#include "http_client/fetch.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

@@ -30,7 +30,7 @@ void exchange_end(struct exchange *x)
     }
     pump_unset(&x->linger);
     list_remove(&x->link);
-    fetch_close(x->call);
+    fetch_close(x->transfer);
     buf_deinit(&x->body);
     buf_deinit(&x->token);
     buf_deinit(&x->last_event_id);
@@ -101,7 +101,7 @@ static void on_event(const struct sse_event *event, void *user)
         *(x->is_standalone ? &h->retry_ms : &x->retry_ms) = event->retry_ms;
     }
     if (event->data.len > 0 && str_eq(event->event, STR("message"))) {
-        link_message(client_of(x), event->data, x->id, fetch_status(x->call)->status);
+        link_message(client_of(x), event->data, x->id, fetch_status(x->transfer)->status);
     }
 }
 
@@ -176,8 +176,8 @@ static bool resume_later(struct exchange *x, const struct fetch_status *s)
     if (x->id == 0 || !x->is_sse || s->status != 200 || x->last_event_id.len == 0) {
         return false;
     }
-    fetch_close(x->call);
-    x->call = NULL;
+    fetch_close(x->transfer);
+    x->transfer = NULL;
     x->has_head = x->is_sse = false;
     sse_parser_deinit(&x->sse);
     sse_parser_init(&x->sse, client_of(x)->settings.max_bytes);
@@ -232,7 +232,7 @@ static bool show_another(struct exchange *x)
     x->is_renewed = true;
     x->has_head = false;
     buf_clear(&x->body);
-    return fetch_again(x->call, x->token.ptr, NULL) == 0;
+    return fetch_again(x->transfer, x->token.ptr, NULL) == 0;
 }
 
 /* True: it goes on. */
@@ -275,7 +275,7 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
 static void on_change(void *user)
 {
     struct exchange *x = user;
-    const struct fetch_status *s = fetch_status(x->call);
+    const struct fetch_status *s = fetch_status(x->transfer);
     struct http_link *h = x->http;
     x->is_busy = true;
     if (!x->has_head && s->status > 0) {
@@ -342,7 +342,7 @@ static int start(struct exchange *x, const char *method, const struct link_messa
         r.headers[n++] = o->headers[i];
     }
     rc = rc < 0 ? tidings_fail(err, rc, "a request cannot be written: %s", tidings_code_text(rc))
-                : fetch_start(h->fetch, &r, &x->call, err);
+                : fetch_start(h->fetch, &r, &x->transfer, err);
     header_lines_deinit(&lines);
     return rc;
 }

@@ -8,8 +8,8 @@
 #ifndef CLIENT_HTTP_EXCHANGE_H
 #define CLIENT_HTTP_EXCHANGE_H
 
-#include "client/fetch.h"
 #include "client/private.h"
+#include "http_client/fetch.h"
 #include "wire/sse.h"
 
 struct http_link {
@@ -33,7 +33,7 @@ struct http_link {
 struct exchange {
     struct list link;
     struct http_link *http;
-    struct fetch_call *call;
+    struct fetch_transfer *transfer;
     int64_t id;      /* of the request; 0: none */
     struct buf body; /* an answer in JSON */
     struct sse_parser sse;

@@ -14,7 +14,7 @@
 struct raw {
     struct tidings_client *client;
     const struct tidings_client_http *request;
-    const struct fetch_call *call;
+    const struct fetch_transfer *transfer;
     bool had_head, had_bytes, is_enough;
 };
 
@@ -22,13 +22,13 @@ static void tell(struct raw *r, struct tidings_str bytes)
 {
     const struct tidings_client_http *q = r->request;
     if (q->on_bytes && !r->is_enough && !client_is_stopping(r->client)) {
-        r->is_enough = q->on_bytes(q->user, fetch_status(r->call)->status, bytes) != 0;
+        r->is_enough = q->on_bytes(q->user, fetch_status(r->transfer)->status, bytes) != 0;
     }
 }
 
 static void tell_head(struct raw *r)
 {
-    if (!r->had_head && fetch_status(r->call)->status > 0) {
+    if (!r->had_head && fetch_status(r->transfer)->status > 0) {
         r->had_head = true;
         tell(r, STR_EMPTY);
     }
@@ -61,8 +61,8 @@ static int step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_err
             return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
         }
         now = clock_monotonic_ms();
-    } while (now < until && !r->had_bytes && !r->is_enough && !fetch_status(r->call)->finished);
-    if (!r->had_bytes && r->had_head && !fetch_status(r->call)->finished) {
+    } while (now < until && !r->had_bytes && !r->is_enough && !fetch_status(r->transfer)->finished);
+    if (!r->had_bytes && r->had_head && !fetch_status(r->transfer)->finished) {
         tell(r, STR_EMPTY);
     }
     return 0;
@@ -71,7 +71,7 @@ static int step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_err
 static int finish(const struct raw *r, int rc, struct tidings_client_http_answer *ret,
                   struct tidings_error *err)
 {
-    const struct fetch_status *s = fetch_status(r->call);
+    const struct fetch_status *s = fetch_status(r->transfer);
     ret->status = s->status;
     snprintf(ret->content_type, sizeof(ret->content_type), "%s", s->content_type);
     snprintf(ret->session, sizeof(ret->session), "%s", s->session);
@@ -107,20 +107,20 @@ static int fill(struct fetch_request *q, const struct tidings_client *c,
 static int run(struct raw *r, struct fetch *f, const struct fetch_request *q,
                struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
-    struct fetch_call *call = NULL;
+    struct fetch_transfer *transfer = NULL;
     uint32_t ms =
         r->request->timeout_ms > 0 ? r->request->timeout_ms : r->client->settings.timeout_ms;
     uint64_t due = clock_monotonic_ms() + ms;
-    int rc = fetch_start(f, q, &call, err);
+    int rc = fetch_start(f, q, &transfer, err);
     if (rc < 0) {
         return rc;
     }
-    r->call = call;
-    while (rc == 0 && !r->is_enough && !fetch_status(call)->finished) {
+    r->transfer = transfer;
+    while (rc == 0 && !r->is_enough && !fetch_status(transfer)->finished) {
         rc = step(r, f, due, err);
     }
     rc = finish(r, rc, ret, err);
-    fetch_close(call);
+    fetch_close(transfer);
     return rc;
 }
 

@@ -39,7 +39,7 @@ static void http_forget(struct link *l, int64_t id, bool is_answered)
         if (x->id != id) {
             continue;
         }
-        if (is_answered && x->is_sse && !fetch_status(x->call)->finished) {
+        if (is_answered && x->is_sse && !fetch_status(x->transfer)->finished) {
             x->id = 0; /* its connection can be used again if it ends by itself */
             exchange_linger(x, LINGER_MS);
         } else {

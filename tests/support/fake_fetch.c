@@ -29,11 +29,11 @@ struct part {
 
 struct fetch {
     struct fake_net *net;
-    struct list calls;
+    struct list transfers;
     int fd; /* readable: something may happen */
 };
 
-struct fetch_call {
+struct fetch_transfer {
     struct list link;
     struct fetch *fetch;
     struct fetch_request request;
@@ -62,16 +62,16 @@ void fake_net_use(struct fake_net *net)
 
 /* ---- what may happen ------------------------------------------------------------------------- */
 
-static bool is_due(const struct fetch_call *call)
+static bool is_due(const struct fetch_transfer *t)
 {
-    return !call->is_handing && (!call->is_asked || !list_empty(&call->parts));
+    return !t->is_handing && (!t->is_asked || !list_empty(&t->parts));
 }
 
 static size_t count_due(const struct fetch *f)
 {
     size_t n = 0;
-    list_each (it, next, &f->calls) {
-        n += is_due(list_entry(it, struct fetch_call, link));
+    list_each (it, next, &f->transfers) {
+        n += is_due(list_entry(it, struct fetch_transfer, link));
     }
     return n;
 }
@@ -97,10 +97,10 @@ bool fake_net_is_quiet(const struct fake_net *net)
     return !net->fetch || count_due(net->fetch) == 0;
 }
 
-size_t fake_net_calls(const struct fake_net *net)
+size_t fake_net_transfers(const struct fake_net *net)
 {
     size_t n = 0;
-    list_each (it, next, &net->fetch->calls) {
+    list_each (it, next, &net->fetch->transfers) {
         n++;
     }
     return n;
@@ -108,21 +108,21 @@ size_t fake_net_calls(const struct fake_net *net)
 
 /* ---- the server's side ----------------------------------------------------------------------- */
 
-const char *fake_call_method(const struct fetch_call *call)
+const char *fake_transfer_method(const struct fetch_transfer *t)
 {
-    return call->method;
+    return t->method;
 }
 
-struct tidings_str fake_call_body(const struct fetch_call *call)
+struct tidings_str fake_transfer_body(const struct fetch_transfer *t)
 {
-    return tidings_strn(call->body, call->body_len);
+    return tidings_strn(t->body, t->body_len);
 }
 
-const char *fake_call_header(const struct fetch_call *call, const char *name)
+const char *fake_transfer_header(const struct fetch_transfer *t, const char *name)
 {
     size_t len = strlen(name);
-    for (size_t i = 0; i < FETCH_MAX_HEADERS && call->headers[i]; i++) {
-        const char *line = call->headers[i];
+    for (size_t i = 0; i < FETCH_MAX_HEADERS && t->headers[i]; i++) {
+        const char *line = t->headers[i];
         if (strncasecmp(line, name, len) == 0 && line[len] == ':') {
             return line + len + 2;
         }
@@ -130,12 +130,12 @@ const char *fake_call_header(const struct fetch_call *call, const char *name)
     return NULL;
 }
 
-static struct part *add(struct fetch_call *call, enum part_kind kind, const char *text)
+static struct part *add(struct fetch_transfer *t, enum part_kind kind, const char *text)
 {
     struct part *p = must(calloc(1, sizeof(*p)));
     p->kind = kind;
     p->text = must(strdup(text));
-    list_append(&call->parts, &p->link);
+    list_append(&t->parts, &p->link);
     return p;
 }
 
@@ -146,42 +146,43 @@ static void release(struct part *p)
     free(p);
 }
 
-void fake_call_head(struct fetch_call *call, long status, const char *type, const char *session)
+void fake_transfer_head(struct fetch_transfer *t, long status, const char *type,
+                        const char *session)
 {
-    struct part *p = add(call, PART_HEAD, type);
+    struct part *p = add(t, PART_HEAD, type);
     p->status = status;
     snprintf(p->session, sizeof(p->session), "%s", session);
-    poke(call->fetch);
+    poke(t->fetch);
 }
 
-void fake_call_bytes(struct fetch_call *call, const char *text)
+void fake_transfer_bytes(struct fetch_transfer *t, const char *text)
 {
-    add(call, PART_BYTES, text);
-    poke(call->fetch);
+    add(t, PART_BYTES, text);
+    poke(t->fetch);
 }
 
-void fake_call_end(struct fetch_call *call)
+void fake_transfer_end(struct fetch_transfer *t)
 {
-    add(call, PART_END, "");
-    poke(call->fetch);
+    add(t, PART_END, "");
+    poke(t->fetch);
 }
 
-void fake_call_cut(struct fetch_call *call, size_t parts)
+void fake_transfer_cut(struct fetch_transfer *t, size_t parts)
 {
     size_t n = 0;
-    list_each (it, next, &call->parts) {
+    list_each (it, next, &t->parts) {
         if (n++ >= parts) {
             release(list_entry(it, struct part, link));
         }
     }
-    add(call, PART_END, "")->is_broken = true;
-    poke(call->fetch);
+    add(t, PART_END, "")->is_broken = true;
+    poke(t->fetch);
 }
 
-size_t fake_call_pending(const struct fetch_call *call)
+size_t fake_transfer_pending(const struct fetch_transfer *t)
 {
     size_t n = 0;
-    list_each (it, next, &call->parts) {
+    list_each (it, next, &t->parts) {
         n++;
     }
     return n;
@@ -193,9 +194,9 @@ int __wrap_fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret,
                         struct tidings_error *err);
 void __wrap_fetch_destroy(struct fetch *f);
 int __wrap_fetch_start(struct fetch *f, const struct fetch_request *request,
-                       struct fetch_call **ret, struct tidings_error *err);
-void __wrap_fetch_close(struct fetch_call *call);
-const struct fetch_status *__wrap_fetch_status(const struct fetch_call *call);
+                       struct fetch_transfer **ret, struct tidings_error *err);
+void __wrap_fetch_close(struct fetch_transfer *t);
+const struct fetch_status *__wrap_fetch_status(const struct fetch_transfer *t);
 int __wrap_fetch_fd(const struct fetch *f);
 int __wrap_fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err);
 
@@ -209,7 +210,7 @@ int __wrap_fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret,
     f->net = in_use;
     f->net->fetch = f;
     f->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    list_init(&f->calls);
+    list_init(&f->transfers);
     *ret = f;
     return f->fd >= 0 ? 0 : TIDINGS_E_IO;
 }
@@ -219,8 +220,8 @@ void __wrap_fetch_destroy(struct fetch *f)
     if (!f) {
         return;
     }
-    list_each (it, next, &f->calls) {
-        __wrap_fetch_close(list_entry(it, struct fetch_call, link));
+    list_each (it, next, &f->transfers) {
+        __wrap_fetch_close(list_entry(it, struct fetch_transfer, link));
     }
     f->net->fetch = NULL;
     close(f->fd);
@@ -228,54 +229,54 @@ void __wrap_fetch_destroy(struct fetch *f)
 }
 
 int __wrap_fetch_start(struct fetch *f, const struct fetch_request *request,
-                       struct fetch_call **ret, struct tidings_error *err)
+                       struct fetch_transfer **ret, struct tidings_error *err)
 {
-    struct fetch_call *call = must(calloc(1, sizeof(*call)));
+    struct fetch_transfer *t = must(calloc(1, sizeof(*t)));
     (void)err;
-    call->fetch = f;
-    call->request = *request;
-    call->method = must(strdup(request->method));
-    call->body = must(strndup(request->body.len > 0 ? request->body.ptr : "", request->body.len));
-    call->body_len = request->body.len;
+    t->fetch = f;
+    t->request = *request;
+    t->method = must(strdup(request->method));
+    t->body = must(strndup(request->body.len > 0 ? request->body.ptr : "", request->body.len));
+    t->body_len = request->body.len;
     for (size_t i = 0; i < FETCH_MAX_HEADERS && request->headers[i]; i++) {
-        call->headers[i] = must(strdup(request->headers[i]));
+        t->headers[i] = must(strdup(request->headers[i]));
     }
-    list_init(&call->parts);
-    list_append(&f->calls, &call->link);
+    list_init(&t->parts);
+    list_append(&f->transfers, &t->link);
     poke(f);
-    *ret = call;
+    *ret = t;
     return 0;
 }
 
-void __wrap_fetch_close(struct fetch_call *call)
+void __wrap_fetch_close(struct fetch_transfer *t)
 {
-    if (!call) {
+    if (!t) {
         return;
     }
-    struct fetch *f = call->fetch;
-    if (!call->is_closed) {
-        f->net->on_close(f->net->user, call);
+    struct fetch *f = t->fetch;
+    if (!t->is_closed) {
+        f->net->on_close(f->net->user, t);
     }
-    call->is_closed = true;
-    if (call->is_handing) {
+    t->is_closed = true;
+    if (t->is_handing) {
         return;
     }
-    list_remove(&call->link);
-    list_each (it, next, &call->parts) {
+    list_remove(&t->link);
+    list_each (it, next, &t->parts) {
         release(list_entry(it, struct part, link));
     }
-    for (size_t i = 0; i < FETCH_MAX_HEADERS && call->headers[i]; i++) {
-        free(call->headers[i]);
+    for (size_t i = 0; i < FETCH_MAX_HEADERS && t->headers[i]; i++) {
+        free(t->headers[i]);
     }
-    free(call->method);
-    free(call->body);
-    free(call);
+    free(t->method);
+    free(t->body);
+    free(t);
     poke(f);
 }
 
-const struct fetch_status *__wrap_fetch_status(const struct fetch_call *call)
+const struct fetch_status *__wrap_fetch_status(const struct fetch_transfer *t)
 {
-    return &call->status;
+    return &t->status;
 }
 
 int __wrap_fetch_fd(const struct fetch *f)
@@ -283,31 +284,31 @@ int __wrap_fetch_fd(const struct fetch *f)
     return f->fd;
 }
 
-static void hand_over(struct fetch_call *call)
+static void hand_over(struct fetch_transfer *t)
 {
-    struct part *p = list_entry(call->parts.next, struct part, link);
-    struct fetch_status *s = &call->status;
-    call->is_handing = true;
+    struct part *p = list_entry(t->parts.next, struct part, link);
+    struct fetch_status *s = &t->status;
+    t->is_handing = true;
     if (p->kind == PART_BYTES) {
-        if (call->request.on_bytes(call->request.user, tidings_str(p->text)) < 0) {
+        if (t->request.on_bytes(t->request.user, tidings_str(p->text)) < 0) {
             abort(); /* nothing here is too large */
         }
     } else if (p->kind == PART_HEAD) {
         s->status = p->status;
         snprintf(s->content_type, sizeof(s->content_type), "%s", p->text);
         snprintf(s->session, sizeof(s->session), "%s", p->session);
-        call->request.on_change(call->request.user);
+        t->request.on_change(t->request.user);
     } else {
         s->finished = true;
         if (p->is_broken) {
             tidings_fail(&s->error, TIDINGS_E_IO, "it broke");
         }
-        call->request.on_change(call->request.user);
+        t->request.on_change(t->request.user);
     }
     release(p);
-    call->is_handing = false;
-    if (call->is_closed) {
-        __wrap_fetch_close(call);
+    t->is_handing = false;
+    if (t->is_closed) {
+        __wrap_fetch_close(t);
     }
 }
 
@@ -319,16 +320,16 @@ int __wrap_fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err
     if (due > 0 && f->net->budget > 0) {
         size_t drawn = f->net->draw(f->net->user, (unsigned)due);
         f->net->budget--;
-        list_each (it, next, &f->calls) {
-            struct fetch_call *call = list_entry(it, struct fetch_call, link);
-            if (!is_due(call) || drawn-- > 0) {
+        list_each (it, next, &f->transfers) {
+            struct fetch_transfer *t = list_entry(it, struct fetch_transfer, link);
+            if (!is_due(t) || drawn-- > 0) {
                 continue;
             }
-            if (!call->is_asked) {
-                call->is_asked = true;
-                f->net->on_call(f->net->user, call);
+            if (!t->is_asked) {
+                t->is_asked = true;
+                f->net->on_transfer(f->net->user, t);
             } else {
-                hand_over(call);
+                hand_over(t);
             }
             break;
         }

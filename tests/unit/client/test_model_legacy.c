@@ -29,7 +29,7 @@ struct session {
     bool is_used; /* the client has heard its stream */
     bool names[MODEL_SLOTS];
     int held[MODEL_SLOTS][MODEL_URIS]; /* the first change that is held back, 0: none */
-    struct fetch_call *stream;         /* NULL: nobody hears it */
+    struct fetch_transfer *stream;     /* NULL: nobody hears it */
     bool is_line;                      /* the connection hears it */
     char log[EVENTS][EVENT_BYTES];     /* with event ids: what was said, number 1 first */
     int logged;
@@ -61,7 +61,7 @@ static void send_event(const struct session *s, int number)
     } else {
         snprintf(text, sizeof(text), "data: %s\n\n", s->log[0]);
     }
-    fake_call_bytes(s->stream, text);
+    fake_transfer_bytes(s->stream, text);
 }
 
 /* What nobody hears is lost, unless it is kept for whoever comes back. */
@@ -209,30 +209,30 @@ static bool answer(struct model *m, struct session *s, const char *method, struc
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
-static struct session *find_session(const struct fetch_call *call)
+static struct session *find_session(const struct fetch_transfer *t)
 {
-    const char *id = fake_call_header(call, "Mcp-Session-Id");
+    const char *id = fake_transfer_header(t, "Mcp-Session-Id");
     struct session *s = id ? &server.sessions[strtol(id + 2, NULL, 10)] : NULL;
-    if (s && strcmp(fake_call_method(call), "GET") == 0) {
+    if (s && strcmp(fake_transfer_method(t), "GET") == 0) {
         s->is_used = true;
     }
     return s && s->is_alive ? s : NULL;
 }
 
-static void reply(struct fetch_call *call, long status, const char *session)
+static void reply(struct fetch_transfer *t, long status, const char *session)
 {
-    fake_call_head(call, status, "text/plain", session);
-    fake_call_end(call);
+    fake_transfer_head(t, status, "text/plain", session);
+    fake_transfer_end(t);
 }
 
-static void on_get(struct model *m, struct session *s, struct fetch_call *call)
+static void on_get(struct model *m, struct session *s, struct fetch_transfer *t)
 {
-    const char *last = fake_call_header(call, "Last-Event-ID");
+    const char *last = fake_transfer_header(t, "Last-Event-ID");
     if (s->stream) {
-        fake_call_end(s->stream); /* one is enough */
+        fake_transfer_end(s->stream); /* one is enough */
     }
-    fake_call_head(call, 200, "text/event-stream", "");
-    s->stream = call;
+    fake_transfer_head(t, 200, "text/event-stream", "");
+    s->stream = t;
     if (last) {
         for (int n = (int)strtol(last, NULL, 10) + 1; n <= s->logged; n++) {
             send_event(s, n);
@@ -240,22 +240,22 @@ static void on_get(struct model *m, struct session *s, struct fetch_call *call)
     } else if (server.has_events && model_roll(m, 2) == 0) {
         char text[64];
         snprintf(text, sizeof(text), "id: %d\ndata:\n\n", s->logged);
-        fake_call_bytes(call, text);
+        fake_transfer_bytes(t, text);
     }
 }
 
-static void on_post(struct model *m, struct fetch_call *call, struct json *root)
+static void on_post(struct model *m, struct fetch_transfer *t, struct json *root)
 {
-    struct session *s = find_session(call);
+    struct session *s = find_session(t);
     char method[64], result[512], text[640], id[16] = "";
     snprintf(method, sizeof(method), "%.*s", STR_ARG(jv_str(jv_get(root, "method"))));
     if (strcmp(method, "server/discover") == 0) {
-        reply(call, 400, "");
+        reply(t, 400, "");
         return;
     }
     bool is_first = strcmp(method, "initialize") == 0;
-    if (is_first == (fake_call_header(call, "Mcp-Session-Id") != NULL) || (!is_first && !s)) {
-        reply(call, 404, "");
+    if (is_first == (fake_transfer_header(t, "Mcp-Session-Id") != NULL) || (!is_first && !s)) {
+        reply(t, 404, "");
         return;
     }
     if (is_first) {
@@ -263,51 +263,51 @@ static void on_post(struct model *m, struct fetch_call *call, struct json *root)
         snprintf(id, sizeof(id), "s-%d", server.count - 1);
     }
     if (!answer(m, s, method, jv_get(root, "params"), result)) {
-        reply(call, 202, "");
+        reply(t, 202, "");
         return;
     }
     bool is_stream = model_roll(m, 3) == 0;
     snprintf(text, sizeof(text), "%s{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":%s}%s",
              is_stream ? "data: " : "", jv_int(jv_get(root, "id")), result,
              is_stream ? "\n\n" : "");
-    fake_call_head(call, 200, is_stream ? "text/event-stream" : "application/json", id);
-    fake_call_bytes(call, text);
-    fake_call_end(call);
+    fake_transfer_head(t, 200, is_stream ? "text/event-stream" : "application/json", id);
+    fake_transfer_bytes(t, text);
+    fake_transfer_end(t);
 }
 
-static void on_call(void *user, struct fetch_call *call)
+static void on_transfer(void *user, struct fetch_transfer *t)
 {
     struct model *m = user;
-    struct session *s = find_session(call);
+    struct session *s = find_session(t);
     struct json *root = NULL;
     unsigned luck = m->is_calm ? 24 : model_roll(m, 25);
     if (luck == 0) {
-        fake_call_cut(call, 0); /* not handled */
-    } else if (strcmp(fake_call_method(call), "POST") == 0) {
-        if (jv_parse(fake_call_body(call), JSON_MAX_DEPTH, &root, NULL) < 0) {
+        fake_transfer_cut(t, 0); /* not handled */
+    } else if (strcmp(fake_transfer_method(t), "POST") == 0) {
+        if (jv_parse(fake_transfer_body(t), JSON_MAX_DEPTH, &root, NULL) < 0) {
             abort();
         }
-        on_post(m, call, root);
+        on_post(m, t, root);
         jv_unref(root);
         if (luck == 1) {
-            fake_call_cut(call, 0); /* handled, and nobody knows */
+            fake_transfer_cut(t, 0); /* handled, and nobody knows */
         }
     } else if (!s) {
-        reply(call, 404, "");
-    } else if (strcmp(fake_call_method(call), "DELETE") == 0) {
+        reply(t, 404, "");
+    } else if (strcmp(fake_transfer_method(t), "DELETE") == 0) {
         s->is_alive = false;
-        reply(call, 204, "");
+        reply(t, 204, "");
     } else {
-        on_get(m, s, call);
+        on_get(m, s, t);
     }
 }
 
-static void on_close(void *user, struct fetch_call *call)
+static void on_close(void *user, struct fetch_transfer *t)
 {
     (void)user;
     for (int k = 0; k < server.count; k++) {
         struct session *s = &server.sessions[k];
-        s->stream = s->stream == call ? NULL : s->stream;
+        s->stream = s->stream == t ? NULL : s->stream;
     }
 }
 
@@ -344,15 +344,15 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
 /* In order, or in the middle of what is on its way. */
 static void end_stream(struct model *m, struct session *s, bool is_cut)
 {
-    struct fetch_call *stream = s->stream;
+    struct fetch_transfer *stream = s->stream;
     s->stream = NULL;
     if (s->is_line && s->is_alive) {
         fake_say(&server.fake, NULL);
         s->is_alive = false;
     } else if (stream && is_cut) {
-        fake_call_cut(stream, model_roll(m, (unsigned)fake_call_pending(stream) + 1));
+        fake_transfer_cut(stream, model_roll(m, (unsigned)fake_transfer_pending(stream) + 1));
     } else if (stream) {
-        fake_call_end(stream);
+        fake_transfer_end(stream);
     }
 }
 
@@ -385,8 +385,8 @@ static void fault(struct model *m)
 static struct tidings_client *start_http(struct model *m, const struct tidings_client_options *o)
 {
     server.count = 0;
-    server.net =
-        (struct fake_net){.on_call = on_call, .on_close = on_close, .draw = draw, .user = m};
+    server.net = (struct fake_net){
+        .on_transfer = on_transfer, .on_close = on_close, .draw = draw, .user = m};
     fake_net_use(&server.net);
     return tidings_client_create("http://127.0.0.1:1/mcp", o, NULL);
 }

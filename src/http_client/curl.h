@@ -3,8 +3,8 @@
  * libcurl as a table of functions, loaded at run time: together with its TLS library it costs 6 ms
  * and 6 MiB at start, which only those who connect somewhere should pay.
  */
-#ifndef CLIENT_CURL_H
-#define CLIENT_CURL_H
+#ifndef HTTP_CLIENT_CURL_H
+#define HTTP_CLIENT_CURL_H
 
 #include <tidings/types.h>
 

@@ -4,7 +4,7 @@
  * global initialisation, so clients need not know of each other. The library stays in memory after
  * the last one (its TLS library cannot be unloaded safely).
  */
-#include "client/curl.h"
+#include "http_client/curl.h"
 
 #ifdef TIDINGS_HAVE_CURL
 

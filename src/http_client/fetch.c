@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Requests on a curl multi handle, whose sockets and timer are in an epoll instance of our own. The
- * library's callbacks only append to the buffer of their call, bounded; fetch_step hands the
- * buffers over afterwards. A call that is closed while its receiver runs is freed when the receiver
- * returns.
+ * library's callbacks only append to the buffer of their transfer, bounded; fetch_step hands the
+ * buffers over afterwards. A transfer that is closed while its receiver runs is freed when the
+ * receiver returns.
  */
-#include "client/fetch.h"
+#include "http_client/fetch.h"
 
 #ifdef TIDINGS_HAVE_CURL
 
@@ -20,18 +20,18 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "client/curl.h"
+#include "http_client/curl.h"
 
 struct fetch {
     struct curl_api curl;
     CURLM *multi;
-    struct list calls;
+    struct list transfers;
     size_t max_bytes;
     int epoll;
     int timer; /* what the library waits for next */
 };
 
-struct fetch_call {
+struct fetch_transfer {
     struct list link;
     struct fetch *fetch;
     CURL *easy;
@@ -94,7 +94,7 @@ int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidin
     if (!f) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    list_init(&f->calls);
+    list_init(&f->transfers);
     f->max_bytes = max_bytes;
     f->epoll = epoll_create1(EPOLL_CLOEXEC);
     f->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -121,8 +121,8 @@ void fetch_destroy(struct fetch *f)
     if (!f) {
         return;
     }
-    list_each (it, next, &f->calls) {
-        fetch_close(list_entry(it, struct fetch_call, link));
+    list_each (it, next, &f->transfers) {
+        fetch_close(list_entry(it, struct fetch_transfer, link));
     }
     if (f->multi) {
         f->curl.multi_cleanup(f->multi);
@@ -151,9 +151,9 @@ const char *fetch_library(const struct fetch *f)
 
 static size_t on_body(char *bytes, size_t size, size_t count, void *user)
 {
-    struct fetch_call *call = user;
-    call->head_complete = true;
-    return buf_put(&call->in, bytes, size * count) < 0 ? 0 : size * count;
+    struct fetch_transfer *t = user;
+    t->head_complete = true;
+    return buf_put(&t->in, bytes, size * count) < 0 ? 0 : size * count;
 }
 
 /* Copy a header's value when it fits and is visible ASCII; else leave `out` empty. */
@@ -192,8 +192,8 @@ static void add_value(struct tidings_str value, char *out, size_t size)
 /* Called per line of the head, once more for each interim (1xx) one. */
 static size_t on_header(char *bytes, size_t size, size_t count, void *user)
 {
-    struct fetch_call *call = user;
-    struct fetch_status *s = &call->status;
+    struct fetch_transfer *t = user;
+    struct fetch_status *s = &t->status;
     struct tidings_str line = str_trim(tidings_strn(bytes, size * count), " \t\r\n");
     struct tidings_str value;
     if (str_starts(line, STR("HTTP/"))) {
@@ -215,8 +215,8 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
             str_to_u64(value, &seconds) && seconds <= UINT32_MAX ? (uint32_t)seconds : 0;
     } else if (line.len == 0) {
         long status = 0;
-        call->fetch->curl.easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-        call->head_complete = status >= 200;
+        t->fetch->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+        t->head_complete = status >= 200;
     }
     return size * count;
 }
@@ -234,35 +234,34 @@ static bool is_loopback_url(const char *url)
     return false;
 }
 
-static int set_headers(struct fetch_call *call, const struct fetch_request *request)
+static int set_headers(struct fetch_transfer *t, const struct fetch_request *request)
 {
-    const struct curl_api *curl = &call->fetch->curl;
+    const struct curl_api *curl = &t->fetch->curl;
     for (size_t i = 0; i < FETCH_MAX_HEADERS && request->headers[i]; i++) {
-        struct curl_slist *more = curl->slist_append(call->headers, request->headers[i]);
+        struct curl_slist *more = curl->slist_append(t->headers, request->headers[i]);
         if (!more) {
             return TIDINGS_E_NOMEM;
         }
-        call->headers = more;
+        t->headers = more;
     }
-    return curl->easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers) == CURLE_OK
-               ? 0
-               : TIDINGS_E_NOMEM;
+    return curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK ? 0
+                                                                                  : TIDINGS_E_NOMEM;
 }
 
 /* Options whose failure would change the meaning are counted, comforts are not. */
-static int set_options(struct fetch_call *call, const struct fetch_request *request)
+static int set_options(struct fetch_transfer *t, const struct fetch_request *request)
 {
-    const struct curl_api *curl = &call->fetch->curl;
-    CURL *easy = call->easy;
+    const struct curl_api *curl = &t->fetch->curl;
+    CURL *easy = t->easy;
     int bad = 0;
     bad += curl->easy_setopt(easy, CURLOPT_URL, request->url) != CURLE_OK;
     bad += curl->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method) != CURLE_OK;
     bad += curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body) != CURLE_OK;
-    bad += curl->easy_setopt(easy, CURLOPT_WRITEDATA, call) != CURLE_OK;
+    bad += curl->easy_setopt(easy, CURLOPT_WRITEDATA, t) != CURLE_OK;
     bad += curl->easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header) != CURLE_OK;
-    bad += curl->easy_setopt(easy, CURLOPT_HEADERDATA, call) != CURLE_OK;
-    bad += curl->easy_setopt(easy, CURLOPT_PRIVATE, call) != CURLE_OK;
-    bad += curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, call->reason) != CURLE_OK;
+    bad += curl->easy_setopt(easy, CURLOPT_HEADERDATA, t) != CURLE_OK;
+    bad += curl->easy_setopt(easy, CURLOPT_PRIVATE, t) != CURLE_OK;
+    bad += curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, t->reason) != CURLE_OK;
     bad += curl->easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) != CURLE_OK;
     if (request->body.len > 0) {
         bad += curl->easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
@@ -287,7 +286,7 @@ static int set_options(struct fetch_call *call, const struct fetch_request *requ
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 30L);
     curl->easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 10L);
     if (request->unix_path) {
-        snprintf(call->socket, sizeof(call->socket), "%s", request->unix_path);
+        snprintf(t->socket, sizeof(t->socket), "%s", request->unix_path);
         bad += curl->easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_path) != CURLE_OK;
     }
     if (request->is_tunnel) {
@@ -301,38 +300,38 @@ static int set_options(struct fetch_call *call, const struct fetch_request *requ
     return bad > 0 ? TIDINGS_E_NOMEM : 0;
 }
 
-int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
+int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err)
 {
-    struct fetch_call *call = mem_zalloc(sizeof(*call));
-    if (!call) {
+    struct fetch_transfer *t = mem_zalloc(sizeof(*t));
+    if (!t) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    call->fetch = f;
-    call->on_bytes = request->on_bytes;
-    call->on_change = request->on_change;
-    call->is_tunnel = request->is_tunnel;
-    call->user = request->user;
-    call->ended = true; /* until the library has it */
-    buf_init(&call->in, f->max_bytes);
-    list_init(&call->link);
-    call->easy = f->curl.easy_init();
-    if (!call->easy || set_options(call, request) < 0 || set_headers(call, request) < 0 ||
-        f->curl.multi_add_handle(f->multi, call->easy) != CURLM_OK) {
-        fetch_close(call);
+    t->fetch = f;
+    t->on_bytes = request->on_bytes;
+    t->on_change = request->on_change;
+    t->is_tunnel = request->is_tunnel;
+    t->user = request->user;
+    t->ended = true; /* until the library has it */
+    buf_init(&t->in, f->max_bytes);
+    list_init(&t->link);
+    t->easy = f->curl.easy_init();
+    if (!t->easy || set_options(t, request) < 0 || set_headers(t, request) < 0 ||
+        f->curl.multi_add_handle(f->multi, t->easy) != CURLM_OK) {
+        fetch_close(t);
         return tidings_fail(err, TIDINGS_E_NOMEM, "cannot set up a request to '%s'", request->url);
     }
-    call->ended = false;
-    list_append(&f->calls, &call->link);
-    *ret = call;
+    t->ended = false;
+    list_append(&f->transfers, &t->link);
+    *ret = t;
     return 0;
 }
 
-static void detach(struct fetch_call *call)
+static void detach(struct fetch_transfer *t)
 {
-    if (!call->ended) {
-        call->fetch->curl.multi_remove_handle(call->fetch->multi, call->easy);
-        call->ended = true;
+    if (!t->ended) {
+        t->fetch->curl.multi_remove_handle(t->fetch->multi, t->easy);
+        t->ended = true;
     }
 }
 
@@ -345,83 +344,83 @@ static void free_headers(const struct curl_api *curl, struct curl_slist *headers
     curl->slist_free_all(headers);
 }
 
-int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err)
+int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err)
 {
-    const struct curl_api *curl = &call->fetch->curl;
+    const struct curl_api *curl = &t->fetch->curl;
     struct curl_slist *all = curl->slist_append(NULL, header), *more = all;
     bool is_replaced = false;
-    for (const struct curl_slist *at = call->headers; at && more; at = at->next) {
+    for (const struct curl_slist *at = t->headers; at && more; at = at->next) {
         if (!is_replaced && strncasecmp(at->data, header, strcspn(header, ":") + 1) == 0) {
             is_replaced = true;
         } else if ((more = curl->slist_append(all, at->data)) != NULL) {
             all = more;
         }
     }
-    if (!more || curl->easy_setopt(call->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
+    if (!more || curl->easy_setopt(t->easy, CURLOPT_HTTPHEADER, all) != CURLE_OK) {
         free_headers(curl, all);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    free_headers(curl, call->headers);
-    call->headers = all;
-    detach(call);
-    if (curl->multi_add_handle(call->fetch->multi, call->easy) != CURLM_OK) {
+    free_headers(curl, t->headers);
+    t->headers = all;
+    detach(t);
+    if (curl->multi_add_handle(t->fetch->multi, t->easy) != CURLM_OK) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "cannot set up a request again");
     }
-    buf_clear(&call->in);
-    call->status = (struct fetch_status){0};
-    call->head_complete = call->ended = call->told = false;
+    buf_clear(&t->in);
+    t->status = (struct fetch_status){0};
+    t->head_complete = t->ended = t->told = false;
     return 0;
 }
 
-void fetch_close(struct fetch_call *call)
+void fetch_close(struct fetch_transfer *t)
 {
-    if (!call) {
+    if (!t) {
         return;
     }
-    detach(call);
-    if (call->handing) {
-        call->closed = true;
+    detach(t);
+    if (t->handing) {
+        t->closed = true;
         return;
     }
-    list_remove(&call->link);
-    if (call->easy) {
-        call->fetch->curl.easy_cleanup(call->easy);
+    list_remove(&t->link);
+    if (t->easy) {
+        t->fetch->curl.easy_cleanup(t->easy);
     }
-    free_headers(&call->fetch->curl, call->headers);
-    buf_deinit(&call->in);
-    mem_free(call);
+    free_headers(&t->fetch->curl, t->headers);
+    buf_deinit(&t->in);
+    mem_free(t);
 }
 
-const struct fetch_status *fetch_status(const struct fetch_call *call)
+const struct fetch_status *fetch_status(const struct fetch_transfer *t)
 {
-    return &call->status;
+    return &t->status;
 }
 
 /* What the library says without names: it knows no sockets but those of hosts. */
-static void explain(struct fetch_call *call, CURLcode result)
+static void explain(struct fetch_transfer *t, CURLcode result)
 {
-    const struct curl_api *curl = &call->fetch->curl;
+    const struct curl_api *curl = &t->fetch->curl;
     struct tidings_error why = {0};
     char *url = NULL;
     long number = 0;
-    if (result == CURLE_COULDNT_CONNECT && call->socket[0]) {
-        curl->easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
-        error_errno(&why, number > 0 ? (int)number : ECONNREFUSED, "connect to '%s'", call->socket);
-        snprintf(call->reason, sizeof(call->reason), "%s", why.text);
+    if (result == CURLE_COULDNT_CONNECT && t->socket[0]) {
+        curl->easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &number);
+        error_errno(&why, number > 0 ? (int)number : ECONNREFUSED, "connect to '%s'", t->socket);
+        snprintf(t->reason, sizeof(t->reason), "%s", why.text);
     } else if (result == CURLE_URL_MALFORMAT &&
-               curl->easy_getinfo(call->easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url) {
-        snprintf(call->reason, sizeof(call->reason), "'%.160s' is not a URL", url);
+               curl->easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url) {
+        snprintf(t->reason, sizeof(t->reason), "'%.160s' is not a URL", url);
     }
 }
 
-static void end_call(struct fetch_call *call, CURLcode result)
+static void end_transfer(struct fetch_transfer *t, CURLcode result)
 {
-    explain(call, result);
-    if (result == CURLE_OK && call->is_tunnel) {
-        call->status.connected = true; /* as long as the library has it */
+    explain(t, result);
+    if (result == CURLE_OK && t->is_tunnel) {
+        t->status.connected = true; /* as long as the library has it */
         return;
     }
-    detach(call);
+    detach(t);
     if (result == CURLE_OK) {
         return;
     }
@@ -430,15 +429,15 @@ static void end_call(struct fetch_call *call, CURLcode result)
                : result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL ||
                        result == CURLE_SSL_CACERT_BADFILE || result == CURLE_SSL_CERTPROBLEM
                    ? TIDINGS_E_INVALID
-               : call->in.failed ? call->in.failed
-                                 : TIDINGS_E_IO;
+               : t->in.failed ? t->in.failed
+                              : TIDINGS_E_IO;
     /* The library's own words for this one leave open who did what. */
-    const char *text = call->in.failed                ? "the answer is too large"
+    const char *text = t->in.failed                   ? "the answer is too large"
                        : result == CURLE_PARTIAL_FILE ? "the connection was closed in the middle "
                                                         "of the answer, without its end"
-                       : call->reason[0]              ? call->reason
-                                                      : call->fetch->curl.easy_strerror(result);
-    tidings_fail(&call->status.error, code, "%s", text);
+                       : t->reason[0]                 ? t->reason
+                                                      : t->fetch->curl.easy_strerror(result);
+    tidings_fail(&t->status.error, code, "%s", text);
 }
 
 static void collect_ended(struct fetch *f)
@@ -450,81 +449,81 @@ static void collect_ended(struct fetch *f)
         if (msg->msg == CURLMSG_DONE &&
             f->curl.easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK) {
             CURLcode result = msg->data.result;
-            end_call((struct fetch_call *)(void *)private, result);
+            end_transfer((struct fetch_transfer *)(void *)private, result);
         }
     }
 }
 
 /* ---- tunnels --------------------------------------------------------------------------------- */
 
-int fetch_socket(const struct fetch_call *call)
+int fetch_socket(const struct fetch_transfer *t)
 {
     curl_socket_t fd = CURL_SOCKET_BAD;
-    call->fetch->curl.easy_getinfo(call->easy, CURLINFO_ACTIVESOCKET, &fd);
+    t->fetch->curl.easy_getinfo(t->easy, CURLINFO_ACTIVESOCKET, &fd);
     return fd == CURL_SOCKET_BAD ? -1 : fd;
 }
 
-ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len)
+ssize_t fetch_send(struct fetch_transfer *t, const char *bytes, size_t len)
 {
     size_t n = 0;
-    CURLcode rc = call->fetch->curl.easy_send(call->easy, bytes, len, &n);
+    CURLcode rc = t->fetch->curl.easy_send(t->easy, bytes, len, &n);
     return rc == CURLE_OK ? (ssize_t)n : rc == CURLE_AGAIN ? 0 : TIDINGS_E_CLOSED;
 }
 
-ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room)
+ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room)
 {
     size_t n = 0;
-    CURLcode rc = call->fetch->curl.easy_recv(call->easy, out, room, &n);
+    CURLcode rc = t->fetch->curl.easy_recv(t->easy, out, room, &n);
     return rc == CURLE_AGAIN ? 0 : rc == CURLE_OK && n > 0 ? (ssize_t)n : TIDINGS_E_CLOSED;
 }
 
 /* ---- handing over ---------------------------------------------------------------------------- */
 
-static int hand_bytes(struct fetch_call *call)
+static int hand_bytes(struct fetch_transfer *t)
 {
     size_t len;
-    char *bytes = buf_detach(&call->in, &len);
-    int rc = call->on_bytes ? call->on_bytes(call->user, tidings_strn(bytes, len)) : 0;
+    char *bytes = buf_detach(&t->in, &len);
+    int rc = t->on_bytes ? t->on_bytes(t->user, tidings_strn(bytes, len)) : 0;
     mem_free(bytes);
     return rc;
 }
 
-static void fail_call(struct fetch_call *call, int code)
+static void fail_transfer(struct fetch_transfer *t, int code)
 {
-    detach(call);
-    buf_clear(&call->in);
-    if (call->status.error.code == 0) {
-        tidings_fail(&call->status.error, code, "%s", tidings_code_text(code));
+    detach(t);
+    buf_clear(&t->in);
+    if (t->status.error.code == 0) {
+        tidings_fail(&t->status.error, code, "%s", tidings_code_text(code));
     }
 }
 
-/* True: something was handed over, the list of calls may have changed. */
-static bool hand_over(struct fetch_call *call)
+/* True: something was handed over, the list of transfers may have changed. */
+static bool hand_over(struct fetch_transfer *t)
 {
-    if (call->handing || call->told) {
+    if (t->handing || t->told) {
         return false;
     }
-    bool has_head = call->head_complete && call->status.status == 0;
+    bool has_head = t->head_complete && t->status.status == 0;
     if (has_head) {
-        call->fetch->curl.easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &call->status.status);
+        t->fetch->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &t->status.status);
     }
-    bool has_bytes = call->in.len > 0;
-    bool is_over = !has_bytes && (call->ended || call->status.connected);
+    bool has_bytes = t->in.len > 0;
+    bool is_over = !has_bytes && (t->ended || t->status.connected);
     if (!has_head && !has_bytes && !is_over) {
         return false;
     }
-    call->told = is_over;
-    call->status.finished = is_over && call->ended;
-    call->handing = true;
-    int rc = has_bytes && !has_head ? hand_bytes(call) : 0;
-    if ((has_head || is_over) && call->on_change) {
-        call->on_change(call->user);
+    t->told = is_over;
+    t->status.finished = is_over && t->ended;
+    t->handing = true;
+    int rc = has_bytes && !has_head ? hand_bytes(t) : 0;
+    if ((has_head || is_over) && t->on_change) {
+        t->on_change(t->user);
     }
-    call->handing = false;
-    if (call->closed) {
-        fetch_close(call);
+    t->handing = false;
+    if (t->closed) {
+        fetch_close(t);
     } else if (rc < 0) {
-        fail_call(call, rc);
+        fail_transfer(t, rc);
     }
     return true;
 }
@@ -534,8 +533,8 @@ static void hand_over_all(struct fetch *f)
     bool again = true;
     while (again) {
         again = false;
-        list_each (it, next, &f->calls) {
-            if (hand_over(list_entry(it, struct fetch_call, link))) {
+        list_each (it, next, &f->transfers) {
+            if (hand_over(list_entry(it, struct fetch_transfer, link))) {
                 again = true;
                 break;
             }
@@ -547,11 +546,11 @@ static void hand_over_all(struct fetch *f)
 static bool is_pending(struct fetch *f)
 {
     bool pending = false;
-    list_each (it, next, &f->calls) {
-        struct fetch_call *call = list_entry(it, struct fetch_call, link);
-        pending = pending || (!call->handing && !call->told &&
-                              (call->in.len > 0 || call->ended || call->status.connected ||
-                               (call->head_complete && call->status.status == 0)));
+    list_each (it, next, &f->transfers) {
+        struct fetch_transfer *t = list_entry(it, struct fetch_transfer, link);
+        pending = pending || (!t->handing && !t->told &&
+                              (t->in.len > 0 || t->ended || t->status.connected ||
+                               (t->head_complete && t->status.status == 0)));
     }
     return pending;
 }

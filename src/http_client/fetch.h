@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * HTTP requests of the client, several at a time, on one thread. The only module, with curl.c, that
- * names libcurl.
+ * HTTP requests to other servers, several at a time, on one thread. The only module, with curl.c,
+ * that names libcurl.
  *
- * A call is started, then stepped along with all others by fetch_step; what its body brings is
+ * A transfer is started, then stepped along with all others by fetch_step; what its body brings is
  * handed over between steps, never inside the library, so a receiver may start, step and close
- * calls of its own (it is not handed more while it runs). Redirects are not followed.
+ * transfers of its own (it is not handed more while it runs). Redirects are not followed.
  *
  * Everything waits behind one descriptor, so that the steps fit into any other loop.
  *
- * A *tunnel* is a call that only connects, through TLS or a proxy where the address says so; then
- * its bytes go out and in by fetch_send and fetch_recv.
+ * A *tunnel* is a transfer that only connects, through TLS or a proxy where the address says so;
+ * then its bytes go out and in by fetch_send and fetch_recv.
  */
-#ifndef CLIENT_FETCH_H
-#define CLIENT_FETCH_H
+#ifndef HTTP_CLIENT_FETCH_H
+#define HTTP_CLIENT_FETCH_H
 
 #include <sys/types.h>
 
@@ -25,14 +25,14 @@ struct fetch;
 
 /* `wake_fd` ends the wait of fetch_step when it becomes readable; it is never read here. */
 int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidings_error *err);
-void fetch_destroy(struct fetch *f); /* closes all calls; NULL is fine */
+void fetch_destroy(struct fetch *f); /* closes all transfers; NULL is fine */
 
 /* The library's own description of itself; valid as long as `f`. */
 const char *fetch_library(const struct fetch *f);
 
-/* Bytes of the body as they come. A negative result ends the call with that code. */
+/* Bytes of the body as they come. A negative result ends the transfer with that code. */
 typedef int (*fetch_bytes_fn)(void *user, struct tidings_str bytes);
-/* The head is complete, or the call is finished, or the tunnel connected: see fetch_status. */
+/* The head is complete, or the transfer is finished, or the tunnel connected: see fetch_status. */
 typedef void (*fetch_change_fn)(void *user);
 
 struct fetch_request {
@@ -41,7 +41,7 @@ struct fetch_request {
     const char *ca_file, *cert_file, *key_file; /* PEM, for https; NULL: none */
     struct tidings_str body;                    /* POST; copied */
     const char *headers[FETCH_MAX_HEADERS];     /* "Name: value"; copied; NULL at the end */
-    uint32_t timeout_ms;                        /* for the whole call; 0: a stream that may last */
+    uint32_t timeout_ms; /* for the whole transfer; 0: a stream that may last */
     fetch_bytes_fn on_bytes;
     void *user;
     fetch_change_fn on_change; /* may be NULL */
@@ -50,13 +50,14 @@ struct fetch_request {
     bool no_proxy; /* whatever the environment says */
 };
 
-struct fetch_call; /* one request under way, or finished and not yet closed */
+struct fetch_transfer; /* one request under way, or finished and not yet closed */
 
-int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
+int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err);
-/* Once more a call that is finished, with `header` in place of the first one of that name. */
-int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err);
-void fetch_close(struct fetch_call *call); /* breaks it off when it is not finished; NULL is fine */
+/* Once more a transfer that is finished, with `header` in place of the first one of that name. */
+int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err);
+void fetch_close(
+    struct fetch_transfer *t); /* breaks it off when it is not finished; NULL is fine */
 
 struct fetch_status {
     long status;                /* of the answer; 0 until its head is complete */
@@ -68,15 +69,15 @@ struct fetch_status {
     bool connected;             /* a tunnel, until it is closed */
     struct tidings_error error; /* finished: code 0, or why it failed */
 };
-const struct fetch_status *fetch_status(const struct fetch_call *call);
+const struct fetch_status *fetch_status(const struct fetch_transfer *t);
 
 /* Of a connected tunnel. The socket is for waiting only: readable or writable means to try again.
  */
-int fetch_socket(const struct fetch_call *call);
+int fetch_socket(const struct fetch_transfer *t);
 /* How many bytes went; 0: none just now. */
-ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len);
+ssize_t fetch_send(struct fetch_transfer *t, const char *bytes, size_t len);
 /* How many came; 0: none just now. TIDINGS_E_CLOSED at the end. */
-ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room);
+ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room);
 
 /* Readable whenever fetch_step has something to do. */
 int fetch_fd(const struct fetch *f);

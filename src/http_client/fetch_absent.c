@@ -3,7 +3,7 @@
  * Requests in a build without the headers of libcurl: there are none. Creation fails with a
  * sentence, so nothing else can be reached.
  */
-#include "client/fetch.h"
+#include "http_client/fetch.h"
 
 #ifndef TIDINGS_HAVE_CURL
 
@@ -28,7 +28,7 @@ const char *fetch_library(const struct fetch *f)
     return "";
 }
 
-int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_call **ret,
+int fetch_start(struct fetch *f, const struct fetch_request *request, struct fetch_transfer **ret,
                 struct tidings_error *err)
 {
     (void)f;
@@ -37,42 +37,42 @@ int fetch_start(struct fetch *f, const struct fetch_request *request, struct fet
     return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
 }
 
-int fetch_again(struct fetch_call *call, const char *header, struct tidings_error *err)
+int fetch_again(struct fetch_transfer *t, const char *header, struct tidings_error *err)
 {
-    (void)call;
+    (void)t;
     (void)header;
     return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "this build has no client");
 }
 
-void fetch_close(struct fetch_call *call)
+void fetch_close(struct fetch_transfer *t)
 {
-    (void)call;
+    (void)t;
 }
 
-const struct fetch_status *fetch_status(const struct fetch_call *call)
+const struct fetch_status *fetch_status(const struct fetch_transfer *t)
 {
     static const struct fetch_status none = {.finished = true};
-    (void)call;
+    (void)t;
     return &none;
 }
 
-int fetch_socket(const struct fetch_call *call)
+int fetch_socket(const struct fetch_transfer *t)
 {
-    (void)call;
+    (void)t;
     return -1;
 }
 
-ssize_t fetch_send(struct fetch_call *call, const char *bytes, size_t len)
+ssize_t fetch_send(struct fetch_transfer *t, const char *bytes, size_t len)
 {
-    (void)call;
+    (void)t;
     (void)bytes;
     (void)len;
     return TIDINGS_E_CLOSED;
 }
 
-ssize_t fetch_recv(struct fetch_call *call, char *out, size_t room)
+ssize_t fetch_recv(struct fetch_transfer *t, char *out, size_t room)
 {
-    (void)call;
+    (void)t;
     (void)out;
     (void)room;
     return TIDINGS_E_CLOSED;
