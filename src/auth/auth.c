@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Settings and files. What the files hold is loaded beside what is in effect and then put on the
- * shelf, in one step for each value.
+ * Settings and files. What the files hold is loaded beside what is in effect and then put
+ * into the shared map, in one step for each value.
  */
 #include "auth/auth.h"
 
@@ -37,16 +37,16 @@ struct claims_rules auth_rules(const struct auth *a, bool needs_expiry)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static int replace(void *user, const struct shelf_value *old)
+static int replace(void *user, const struct shared_value *old)
 {
     (void)user;
     (void)old;
-    return SHELF_REPLACE;
+    return SHARED_MAP_REPLACE;
 }
 
-int auth_shelve(struct auth *a, struct shelf_value *value)
+int auth_share(struct auth *a, struct shared_value *value)
 {
-    int rc = shelf_update(a->shelf, value->key, value, replace, NULL);
+    int rc = shared_map_update(a->shared, value->key, value, replace, NULL);
     return rc < 0 ? rc : 0;
 }
 
@@ -89,15 +89,15 @@ int auth_files_load(const struct auth *a, struct auth_files **ret, struct tiding
     return 0;
 }
 
-/* Fails only when there was nothing on the shelf yet. */
+/* Fails only when there was nothing in the shared map yet. */
 static int put_all(struct auth *a, struct auth_files *files)
 {
-    int rc = files->tokens ? auth_shelve(a, token_file_value(files->tokens)) : 0;
+    int rc = files->tokens ? auth_share(a, token_file_value(files->tokens)) : 0;
     for (size_t i = 0; i < a->issuer_count && rc == 0; i++) {
-        rc = files->jwks[i] ? auth_shelve(a, jwks_value(files->jwks[i])) : 0;
+        rc = files->jwks[i] ? auth_share(a, jwks_value(files->jwks[i])) : 0;
     }
     if (rc == 0 && files->credentials) {
-        rc = auth_shelve(a, credentials_value(files->credentials));
+        rc = auth_share(a, credentials_value(files->credentials));
     }
     auth_advance(a);
     return rc;
@@ -117,11 +117,11 @@ void auth_files_destroy(struct auth_files *files)
     if (!files) {
         return;
     }
-    shelf_value_unref(files->tokens ? token_file_value(files->tokens) : NULL);
+    shared_value_unref(files->tokens ? token_file_value(files->tokens) : NULL);
     for (size_t i = 0; i < AUTH_ISSUERS_MAX; i++) {
-        shelf_value_unref(files->jwks[i] ? jwks_value(files->jwks[i]) : NULL);
+        shared_value_unref(files->jwks[i] ? jwks_value(files->jwks[i]) : NULL);
     }
-    shelf_value_unref(files->credentials ? credentials_value(files->credentials) : NULL);
+    shared_value_unref(files->credentials ? credentials_value(files->credentials) : NULL);
     mem_free(files);
 }
 
@@ -152,8 +152,8 @@ int auth_open(struct auth **ret, const struct auth_settings *settings, struct ti
         rc = signature_load(err);
     }
     if (rc == 0) {
-        a->shelf = shelf_create(err);
-        rc = a->shelf ? open_files(a, err) : TIDINGS_E_NOMEM;
+        a->shared = shared_map_create(err);
+        rc = a->shared ? open_files(a, err) : TIDINGS_E_NOMEM;
     }
     if (rc < 0) {
         auth_close(a);
@@ -178,7 +178,7 @@ void auth_close(struct auth *a)
         return;
     }
     remote_stop(a->remote);
-    shelf_destroy(a->shelf);
+    shared_map_destroy(a->shared);
     ledger_destroy_all(a->ledgers);
     settings_drop(a);
     mem_free(a);
@@ -197,9 +197,9 @@ bool auth_stands(const struct auth *a, uint64_t proof)
     if (proof == 0 || issuer >= a->issuer_count) {
         return proof == 0;
     }
-    struct jwks *set = jwks_of(shelf_find(a->shelf, tidings_str(a->issuers[issuer].name)));
+    struct jwks *set = jwks_of(shared_map_find(a->shared, tidings_str(a->issuers[issuer].name)));
     bool stands = !set || jwks_has(set, proof >> JWKS_PROOF_SPARE);
-    shelf_value_unref(set ? jwks_value(set) : NULL);
+    shared_value_unref(set ? jwks_value(set) : NULL);
     return stands;
 }
 

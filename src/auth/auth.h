@@ -11,7 +11,7 @@
  * There is one `struct auth` per server: the settings, the keys and the hashes in effect, and the
  * thread that fetches. Each worker asks at a *desk* of its own, which remembers what it verified,
  * so that a request whose token was seen before costs one hash and no signature. Nothing is shared
- * between desks but what stands on a shelf (base/shelf.h).
+ * between desks but what stands in a shared map (base/shared_map.h).
  *
  *     struct auth_answer answer;
  *     struct auth_question *question;

@@ -3,8 +3,8 @@
  * What the parts of auth share with each other and show to nobody else.
  *
  * Settings are frozen after auth_open. What may change later (keys, hashes of tokens, credentials)
- * are immutable values on the shelf; whoever replaces one that may have made a token good advances
- * the generation, and desks that see another one forget what they remember.
+ * are immutable values in the shared map; whoever replaces one that may have made a token good
+ * advances the generation, and desks that see another one forget what they remember.
  */
 #ifndef AUTH_AUTH_PRIVATE_H
 #define AUTH_AUTH_PRIVATE_H
@@ -13,7 +13,7 @@
 #include "auth/claims.h"
 #include "auth/identity.h"
 #include "auth/ledger.h"
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "base/str.h"
 
 struct remote;
@@ -32,7 +32,7 @@ struct auth {
     char *tokens, *introspection, *credentials, *ca; /* NULL: none */
     int64_t leeway_ms;
     uint64_t refresh_ms, interval_ms, stale_ms;
-    struct shelf *shelf;
+    struct shared_map *shared;
     struct remote *remote;       /* NULL: nothing has to be fetched, or not started */
     unsigned generation;         /* atomic */
     struct auth_fetches fetches; /* atomic, each of them */
@@ -40,9 +40,9 @@ struct auth {
     bool is_failing;             /* atomic: introspection does */
 };
 
-/* Put a value on the shelf in the place of the one with its key. The caller's reference stays the
- * caller's. TIDINGS_E_NOMEM when there was none and there is no room. */
-int auth_shelve(struct auth *a, struct shelf_value *value);
+/* Put a value in the shared map in the place of the one with its key. The caller's reference stays
+ * the caller's. TIDINGS_E_NOMEM when there was none and there is no room. */
+int auth_share(struct auth *a, struct shared_value *value);
 /* Which key of which issuer. */
 uint64_t auth_make_proof(size_t issuer, uint64_t key);
 /* Desks forget what they remember before they are asked the next time. */

@@ -108,7 +108,7 @@ static void look_again(struct auth_desk *d)
     }
     d->generation = generation;
     forget_all(d, &d->order);
-    struct token_file *file = token_file_of(shelf_find(d->auth->shelf, TOKEN_FILE_KEY));
+    struct token_file *file = token_file_of(shared_map_find(d->auth->shared, TOKEN_FILE_KEY));
     list_each (it, next, &d->lines) {
         struct identity *i = list_entry(it, struct identity, link);
         if (!stands(file, i)) {
@@ -118,7 +118,7 @@ static void look_again(struct auth_desk *d)
             list_append(&d->gone, it);
         }
     }
-    shelf_value_unref(file ? token_file_value(file) : NULL);
+    shared_value_unref(file ? token_file_value(file) : NULL);
 }
 
 void auth_desk_review(struct auth_desk *d, auth_revoked_fn fn, void *user)

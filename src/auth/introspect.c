@@ -32,17 +32,17 @@ static void put_encoded(struct buf *out, struct tidings_str s)
 /* ---- credentials ----------------------------------------------------------------------------- */
 
 struct credentials {
-    struct shelf_value value;
+    struct shared_value value;
     char header[];
 };
 
-static void destroy(struct shelf_value *value)
+static void destroy(struct shared_value *value)
 {
     struct credentials *c = list_entry(value, struct credentials, value);
     mem_free_secret(c, sizeof(*c) + strlen(c->header));
 }
 
-struct shelf_value *credentials_value(struct credentials *c)
+struct shared_value *credentials_value(struct credentials *c)
 {
     return &c->value;
 }
@@ -83,7 +83,7 @@ int credentials_load(struct credentials **ret, const char *path, struct tidings_
         rc = c ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (c) {
-        c->value = (struct shelf_value){CREDENTIALS_KEY, destroy, 1};
+        c->value = (struct shared_value){CREDENTIALS_KEY, destroy, 1};
         memcpy(c->header, header.ptr, header.len);
         *ret = c;
     }
@@ -198,7 +198,7 @@ static void on_answer(void *user, long status, struct tidings_str body,
 void introspect(struct remote *r, struct auth_question *q)
 {
     struct buf form;
-    struct shelf_value *value = shelf_find(q->auth->shelf, CREDENTIALS_KEY);
+    struct shared_value *value = shared_map_find(q->auth->shared, CREDENTIALS_KEY);
     buf_init_secret(&form, 4 * AUTH_TOKEN_MAX);
     buf_puts(&form, STR("token_type_hint=access_token&token="));
     put_encoded(&form, tidings_strn(q->token, q->token_len));
@@ -213,5 +213,5 @@ void introspect(struct remote *r, struct auth_question *q)
         question_return(q);
     }
     buf_deinit(&form);
-    shelf_value_unref(value);
+    shared_value_unref(value);
 }

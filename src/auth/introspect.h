@@ -10,11 +10,11 @@
 
 #define INTROSPECT_REMEMBER_MS 30000
 
-struct credentials; /* immutable, counted: a value of a shelf */
+struct credentials; /* immutable, counted: a value of a shared map */
 
 /* The file has one line, CLIENT_ID:SECRET (RFC 6749 §2.3.1). */
 int credentials_load(struct credentials **ret, const char *path, struct tidings_error *err);
-struct shelf_value *credentials_value(struct credentials *c);
+struct shared_value *credentials_value(struct credentials *c);
 
 /* Ask about the token of `q` and send it home with a verdict. On the thread of `r`. */
 void introspect(struct remote *r, struct auth_question *q);

@@ -24,14 +24,14 @@ struct jwk {
 };
 
 struct jwks {
-    struct shelf_value value;
+    struct shared_value value;
     unsigned char digest[SHA256_BYTES]; /* of the text */
     size_t count;
     struct jwk keys[JWKS_KEYS_MAX];
     char issuer[];
 };
 
-static void destroy(struct shelf_value *value)
+static void destroy(struct shared_value *value)
 {
     struct jwks *set = list_entry(value, struct jwks, value);
     for (size_t i = 0; i < set->count; i++) {
@@ -41,12 +41,12 @@ static void destroy(struct shelf_value *value)
     mem_free(set);
 }
 
-struct shelf_value *jwks_value(struct jwks *set)
+struct shared_value *jwks_value(struct jwks *set)
 {
     return &set->value;
 }
 
-struct jwks *jwks_of(struct shelf_value *value)
+struct jwks *jwks_of(struct shared_value *value)
 {
     return value ? list_entry(value, struct jwks, value) : NULL;
 }
@@ -228,14 +228,14 @@ int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str 
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     char *at = set->issuer;
-    set->value = (struct shelf_value){str_place(&at, issuer), destroy, 1};
+    set->value = (struct shared_value){str_place(&at, issuer), destroy, 1};
     sha256_init(&hash);
     sha256_put(&hash, text.ptr, text.len);
     sha256_end(&hash, set->digest);
     rc = read_keys(set, root, err);
     jv_unref(root);
     if (rc < 0) {
-        shelf_value_unref(&set->value);
+        shared_value_unref(&set->value);
         return rc;
     }
     *ret = set;

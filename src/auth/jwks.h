@@ -10,7 +10,7 @@
 #ifndef AUTH_JWKS_H
 #define AUTH_JWKS_H
 
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "base/signature.h"
 #include "base/str.h"
 
@@ -20,7 +20,7 @@
 #define JWKS_PROOF_SPARE 3u    /* high bits of a proof that are 0 */
 #define JWKS_CANDIDATES_MAX 8u /* keys tried for a token that names none */
 
-struct jwks; /* immutable, counted: a value of a shelf */
+struct jwks; /* immutable, counted: a value of a shared map */
 
 /* The value's key is `issuer`, copied. A set without keys is one: then nothing can be verified.
  * TIDINGS_E_PARSE; TIDINGS_E_INVALID when none of the keys in it can be used, with what is the
@@ -29,8 +29,8 @@ int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str 
                struct tidings_error *err);
 int jwks_load(struct jwks **ret, struct tidings_str issuer, const char *path,
               struct tidings_error *err);
-struct shelf_value *jwks_value(struct jwks *set);
-struct jwks *jwks_of(struct shelf_value *value); /* NULL for NULL */
+struct shared_value *jwks_value(struct jwks *set);
+struct jwks *jwks_of(struct shared_value *value); /* NULL for NULL */
 size_t jwks_count(const struct jwks *set);
 /* Made from the same text? */
 bool jwks_is_same(const struct jwks *a, const struct jwks *b);

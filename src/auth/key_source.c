@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Fetching, in one or two steps: where the keys are (when nobody said), and the keys. Whoever waits
- * goes home at the end of it, however it ended, and looks at the shelf again.
+ * goes home at the end of it, however it ended, and looks at the shared map again.
  */
 #include "auth/key_source.h"
 
@@ -44,10 +44,10 @@ static void end(struct key_source *s, uint64_t again_ms)
     loop_timer_start(s->timer, again_ms, 0);
 }
 
-static int take_off(void *user, const struct shelf_value *old)
+static int take_off(void *user, const struct shared_value *old)
 {
     (void)user;
-    return old ? SHELF_REMOVE : SHELF_KEEP;
+    return old ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
 static void fail(struct key_source *s, const char *why)
@@ -62,7 +62,7 @@ static void fail(struct key_source *s, const char *why)
     }
     if (s->good_ms && clock_monotonic_ms() - s->good_ms >= a->stale_ms) {
         s->good_ms = 0;
-        (void)shelf_update(a->shelf, tidings_str(s->issuer->name), NULL, take_off, NULL);
+        (void)shared_map_update(a->shared, tidings_str(s->issuer->name), NULL, take_off, NULL);
         auth_advance(a);
         log_warn("keys are too old", "issuer=%s", s->issuer->name);
     }
@@ -74,15 +74,15 @@ static void fail(struct key_source *s, const char *why)
 /* A reference to what is in effect keeps its place in memory while it is compared. */
 static int put(struct key_source *s, struct jwks *fresh)
 {
-    struct jwks *old = jwks_of(shelf_find(s->auth->shelf, jwks_value(fresh)->key));
+    struct jwks *old = jwks_of(shared_map_find(s->auth->shared, jwks_value(fresh)->key));
     int rc = 0;
     if (!old || !jwks_is_same(old, fresh)) {
-        rc = auth_shelve(s->auth, jwks_value(fresh));
+        rc = auth_share(s->auth, jwks_value(fresh));
         auth_advance(s->auth);
         log_info("keys fetched", "issuer=%s count=%zu", s->issuer->name, jwks_count(fresh));
     }
     if (old) {
-        shelf_value_unref(jwks_value(old));
+        shared_value_unref(jwks_value(old));
     }
     return rc;
 }
@@ -105,7 +105,7 @@ static void on_keys(void *user, long status, struct tidings_str body,
     int rc = jwks_parse(&fresh, tidings_str(s->issuer->name), body, &why);
     if (rc == 0) {
         rc = put(s, fresh);
-        shelf_value_unref(jwks_value(fresh));
+        shared_value_unref(jwks_value(fresh));
     }
     if (rc < 0) {
         fail(s, why.text[0] ? why.text : "out of memory");

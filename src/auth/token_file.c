@@ -18,14 +18,14 @@ struct line {
 };
 
 struct token_file {
-    struct shelf_value value;
+    struct shared_value value;
     size_t count;
     unsigned char (*digests)[SHA256_BYTES];
     struct line *lines;
     char *text;
 };
 
-static void destroy(struct shelf_value *value)
+static void destroy(struct shared_value *value)
 {
     struct token_file *f = list_entry(value, struct token_file, value);
     mem_free_secret(f->digests, f->count * sizeof(*f->digests));
@@ -34,12 +34,12 @@ static void destroy(struct shelf_value *value)
     mem_free(f);
 }
 
-struct shelf_value *token_file_value(struct token_file *f)
+struct shared_value *token_file_value(struct token_file *f)
 {
     return &f->value;
 }
 
-struct token_file *token_file_of(struct shelf_value *value)
+struct token_file *token_file_of(struct shared_value *value)
 {
     return value ? list_entry(value, struct token_file, value) : NULL;
 }
@@ -177,11 +177,11 @@ int token_file_parse(struct token_file **ret, const char *path, struct tidings_s
         mem_free(f);
         return tidings_fail(err, TIDINGS_E_NOMEM, "%s: out of memory", path);
     }
-    f->value = (struct shelf_value){TOKEN_FILE_KEY, destroy, 1};
+    f->value = (struct shared_value){TOKEN_FILE_KEY, destroy, 1};
     f->text = copy;
     int rc = parse_lines(f, path, tidings_strn(copy, text.len), err);
     if (rc < 0) {
-        shelf_value_unref(&f->value);
+        shared_value_unref(&f->value);
         return rc;
     }
     *ret = f;

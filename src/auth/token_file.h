@@ -15,14 +15,14 @@
 #define AUTH_TOKEN_FILE_H
 
 #include "auth/identity.h"
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "base/str.h"
 
 #define TOKEN_FILE_MAX (1u << 20) /* bytes */
 #define TOKEN_FILE_LINES 4096u    /* tokens */
 #define TOKEN_FILE_NAME_MAX 128u
 
-struct token_file; /* immutable, counted: a value of a shelf */
+struct token_file; /* immutable, counted: a value of a shared map */
 
 /* `path` is for errors: "PATH:LINE: …", TIDINGS_E_PARSE or TIDINGS_E_LIMIT. `text` is copied. The
  * value has the key TOKEN_FILE_KEY. */
@@ -30,8 +30,8 @@ int token_file_parse(struct token_file **ret, const char *path, struct tidings_s
                      struct tidings_error *err);
 int token_file_load(struct token_file **ret, const char *path, struct tidings_error *err);
 #define TOKEN_FILE_KEY STR("tokens")
-struct shelf_value *token_file_value(struct token_file *f);
-struct token_file *token_file_of(struct shelf_value *value); /* NULL for NULL */
+struct shared_value *token_file_value(struct token_file *f);
+struct token_file *token_file_of(struct shared_value *value); /* NULL for NULL */
 
 /* The identity of the token with that digest. Takes the same time wherever its line is, and when
  * there is none (then *ret is NULL). TIDINGS_E_NOMEM. */

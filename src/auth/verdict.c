@@ -11,7 +11,7 @@
 static void find_in_file(struct auth *a, const unsigned char digest[SHA256_BYTES],
                          struct verdict *ret)
 {
-    struct token_file *f = token_file_of(shelf_find(a->shelf, TOKEN_FILE_KEY));
+    struct token_file *f = token_file_of(shared_map_find(a->shared, TOKEN_FILE_KEY));
     if (!f) {
         return;
     }
@@ -20,7 +20,7 @@ static void find_in_file(struct auth *a, const unsigned char digest[SHA256_BYTES
     } else if (ret->identity) {
         *ret = (struct verdict){.outcome = AUTH_OK, .identity = ret->identity};
     }
-    shelf_value_unref(token_file_value(f));
+    shared_value_unref(token_file_value(f));
 }
 
 /* ---- JWTs ------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ static void verify(struct auth *a, const struct issuer *issuer, const struct jwt
                    const struct claims *claims, struct verdict *ret)
 {
     enum verdict_need need = issuer->is_remote ? VERDICT_NEEDS_KEYS : VERDICT_FINAL;
-    struct jwks *set = jwks_of(shelf_find(a->shelf, tidings_str(issuer->name)));
+    struct jwks *set = jwks_of(shared_map_find(a->shared, tidings_str(issuer->name)));
     if (!set) {
         *ret = (struct verdict){.outcome = AUTH_UNAVAILABLE,
                                 .why = "the keys of the issuer cannot be had at the moment",
@@ -86,7 +86,7 @@ static void verify(struct auth *a, const struct issuer *issuer, const struct jwt
         ret->issuer = (size_t)(issuer - a->issuers);
         break;
     }
-    shelf_value_unref(jwks_value(set));
+    shared_value_unref(jwks_value(set));
 }
 
 static void find_jwt(struct auth *a, struct tidings_str token, int64_t now_ms, struct verdict *ret)

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * Allowances on a shelf, like quotas. What is kept of the steps is the moment at which there will
- * be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
+ * Allowances in a shared map, like quotas. What is kept of the steps is the moment at which there
+ * will be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
  */
 #include "core/allowance.h"
 
 #include "base/mem.h"
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "base/str.h"
 
 #define STEPS_PER_MS (ALLOWANCE_STEPS / 1000u)
 #define FORGET_STEPS 8 /* looked at, whenever somebody new comes */
 
 struct allowance {
-    struct shelf_value value;
+    struct shared_value value;
     uint64_t full_at;                  /* atomic */
     uint32_t things[ALLOWANCE_THINGS]; /* atomic */
-    size_t *count;                     /* atomic; of all on the shelf; NULL: it is not on it */
+    size_t *count;                     /* atomic; of all in the shared map; NULL: it is not on it */
     char name[];
 };
 
 struct allowances {
-    struct shelf *shelf;
-    struct allowance *others;      /* of those who find no room */
-    size_t count;                  /* atomic */
-    struct shelf_value *looked_at; /* atomic; the last that might have been forgotten */
+    struct shared_map *shared;
+    struct allowance *others;       /* of those who find no room */
+    size_t count;                   /* atomic */
+    struct shared_value *looked_at; /* atomic; the last that might have been forgotten */
 };
 
-static struct allowance *of_value(const struct shelf_value *value)
+static struct allowance *of_value(const struct shared_value *value)
 {
     return (struct allowance *)((uintptr_t)value - offsetof(struct allowance, value));
 }
 
-static void destroy(struct shelf_value *value)
+static void destroy(struct shared_value *value)
 {
     struct allowance *a = of_value(value);
     if (a->count) {
@@ -59,10 +59,10 @@ struct allowances *allowances_create(void)
 {
     struct allowances *all = mem_zalloc(sizeof(*all));
     if (all) {
-        all->shelf = shelf_create(NULL);
+        all->shared = shared_map_create(NULL);
         all->others = create(STR_EMPTY);
     }
-    if (all && (!all->shelf || !all->others)) {
+    if (all && (!all->shared || !all->others)) {
         allowances_destroy(all);
         all = NULL;
     }
@@ -72,8 +72,8 @@ struct allowances *allowances_create(void)
 void allowances_destroy(struct allowances *all)
 {
     if (all) {
-        shelf_value_unref(all->looked_at);
-        shelf_destroy(all->shelf);
+        shared_value_unref(all->looked_at);
+        shared_map_destroy(all->shared);
         allowance_release(all->others);
         mem_free(all);
     }
@@ -81,28 +81,28 @@ void allowances_destroy(struct allowances *all)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static int forget_idle(void *user, const struct shelf_value *value)
+static int forget_idle(void *user, const struct shared_value *value)
 {
     uint64_t now = *(const uint64_t *)user;
     const struct allowance *a = value ? of_value(value) : NULL;
     bool is_idle = a && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
                    allowance_left(a, now) == ALLOWANCE_BURST;
-    return is_idle ? SHELF_REMOVE : SHELF_KEEP;
+    return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
 /* Some of them, in turn. */
 static void forget_some(struct allowances *all, uint64_t now)
 {
-    struct shelf_value *at = __atomic_exchange_n(&all->looked_at, NULL, __ATOMIC_ACQ_REL);
+    struct shared_value *at = __atomic_exchange_n(&all->looked_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
-        struct shelf_value *next = shelf_next(all->shelf, at ? at->key : STR_EMPTY);
-        shelf_value_unref(at);
+        struct shared_value *next = shared_map_next(all->shared, at ? at->key : STR_EMPTY);
+        shared_value_unref(at);
         at = next;
         if (at) {
-            (void)shelf_update(all->shelf, at->key, NULL, forget_idle, &now);
+            (void)shared_map_update(all->shared, at->key, NULL, forget_idle, &now);
         }
     }
-    shelf_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
+    shared_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
 }
 
 struct placing {
@@ -111,38 +111,38 @@ struct placing {
     struct allowance *found; /* a reference: somebody else was faster */
 };
 
-static int place(void *user, const struct shelf_value *old)
+static int place(void *user, const struct shared_value *old)
 {
     struct placing *p = user;
     if (old) {
         p->found = of_value(old);
-        shelf_value_ref(&p->found->value);
-        return SHELF_KEEP;
+        shared_value_ref(&p->found->value);
+        return SHARED_MAP_KEEP;
     }
     if (__atomic_load_n(&p->all->count, __ATOMIC_RELAXED) >= ALLOWANCE_CLIENTS) {
         return TIDINGS_E_LIMIT;
     }
     p->fresh->count = &p->all->count;
     __atomic_fetch_add(&p->all->count, 1, __ATOMIC_RELAXED);
-    return SHELF_REPLACE;
+    return SHARED_MAP_REPLACE;
 }
 
 struct allowance *allowances_find(struct allowances *all, struct tidings_str client, uint64_t now)
 {
-    struct shelf_value *value = shelf_find(all->shelf, client);
+    struct shared_value *value = shared_map_find(all->shared, client);
     if (value) {
         return of_value(value);
     }
     forget_some(all, now);
     struct placing p = {.all = all, .fresh = create(client)};
-    int rc =
-        p.fresh ? shelf_update(all->shelf, client, &p.fresh->value, place, &p) : TIDINGS_E_NOMEM;
-    if (rc == SHELF_REPLACE) {
+    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, place, &p)
+                     : TIDINGS_E_NOMEM;
+    if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;
     }
     allowance_release(p.fresh);
     if (rc == TIDINGS_E_LIMIT) {
-        shelf_value_ref(&all->others->value);
+        shared_value_ref(&all->others->value);
         return all->others;
     }
     return p.found;
@@ -151,7 +151,7 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
 void allowance_release(struct allowance *a)
 {
     if (a) {
-        shelf_value_unref(&a->value);
+        shared_value_unref(&a->value);
     }
 }
 
@@ -200,7 +200,7 @@ bool allowance_take(struct allowance *a, enum allowance_thing thing)
         __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
         return false;
     }
-    shelf_value_ref(&a->value);
+    shared_value_ref(&a->value);
     return true;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Quotas on a shelf: whoever holds one has a reference, and one that only the shelf refers to may
- * be forgotten. All numbers inside a quota are atomic.
+ * Quotas in a shared map: whoever holds one has a reference, and one that only the map refers to
+ * may be forgotten. All numbers inside a quota are atomic.
  */
 #include "core/quota.h"
 
 #include "base/mem.h"
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "base/str.h"
 
 /* Looked at, and forgotten where possible, whenever somebody new comes: the table shrinks faster
@@ -21,8 +21,8 @@ struct quota {
     struct limit_book *book;
     uint32_t connections, sessions;
     /* … and what it does not. */
-    struct shelf_value value;
-    bool is_counted; /* it has a place on the shelf */
+    struct shared_value value;
+    bool is_counted; /* it has a place in the shared map */
     char name[];
 };
 
@@ -30,17 +30,17 @@ struct quotas {
     struct limit_book *book;
     struct quotas_options options;
     bool limits_far, limits_near;
-    struct shelf *shelf;
-    struct shelf_value *looked_at; /* atomic; the last that might have been forgotten; NULL: none,
+    struct shared_map *shared;
+    struct shared_value *looked_at; /* atomic; the last that might have been forgotten; NULL: none,
                                       or somebody is looking */
 };
 
-static struct quota *of_value(const struct shelf_value *value)
+static struct quota *of_value(const struct shared_value *value)
 {
     return (struct quota *)((uintptr_t)value - offsetof(struct quota, value));
 }
 
-static void destroy(struct shelf_value *value)
+static void destroy(struct shared_value *value)
 {
     struct quota *q = of_value(value);
     if (q->is_counted) {
@@ -54,9 +54,9 @@ struct quotas *quotas_create(struct limit_book *book)
     struct quotas *quotas = mem_zalloc(sizeof(*quotas));
     if (quotas) {
         quotas->book = book;
-        quotas->shelf = shelf_create(NULL);
+        quotas->shared = shared_map_create(NULL);
     }
-    if (quotas && !quotas->shelf) {
+    if (quotas && !quotas->shared) {
         mem_free(quotas);
         quotas = NULL;
     }
@@ -66,8 +66,8 @@ struct quotas *quotas_create(struct limit_book *book)
 void quotas_destroy(struct quotas *quotas)
 {
     if (quotas) {
-        shelf_value_unref(quotas->looked_at);
-        shelf_destroy(quotas->shelf);
+        shared_value_unref(quotas->looked_at);
+        shared_map_destroy(quotas->shared);
         mem_free(quotas);
     }
 }
@@ -87,7 +87,7 @@ void quotas_set(struct quotas *quotas, const struct quotas_options *options)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static int forget_idle(void *user, const struct shelf_value *value)
+static int forget_idle(void *user, const struct shared_value *value)
 {
     uint64_t now = *(const uint64_t *)user;
     const struct quota *q = value ? of_value(value) : NULL;
@@ -97,22 +97,22 @@ static int forget_idle(void *user, const struct shelf_value *value)
                    bucket_is_full(&q->requests, &q->rules->requests, now) &&
                    bucket_is_full(&q->subscribes, &q->rules->subscribes, now) &&
                    bucket_is_full(&q->refusals, &q->rules->refusals, now);
-    return is_idle ? SHELF_REMOVE : SHELF_KEEP;
+    return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
 /* Some of them, in turn. */
 static void forget_some(struct quotas *quotas, uint64_t now)
 {
-    struct shelf_value *at = __atomic_exchange_n(&quotas->looked_at, NULL, __ATOMIC_ACQ_REL);
+    struct shared_value *at = __atomic_exchange_n(&quotas->looked_at, NULL, __ATOMIC_ACQ_REL);
     for (int i = 0; i < FORGET_STEPS; i++) {
-        struct shelf_value *next = shelf_next(quotas->shelf, at ? at->key : STR_EMPTY);
-        shelf_value_unref(at);
+        struct shared_value *next = shared_map_next(quotas->shared, at ? at->key : STR_EMPTY);
+        shared_value_unref(at);
         at = next;
         if (at) {
-            (void)shelf_update(quotas->shelf, at->key, NULL, forget_idle, &now);
+            (void)shared_map_update(quotas->shared, at->key, NULL, forget_idle, &now);
         }
     }
-    shelf_value_unref(__atomic_exchange_n(&quotas->looked_at, at, __ATOMIC_ACQ_REL));
+    shared_value_unref(__atomic_exchange_n(&quotas->looked_at, at, __ATOMIC_ACQ_REL));
 }
 
 static struct quota *create(struct quotas *quotas, struct tidings_str name, bool is_near)
@@ -135,18 +135,18 @@ struct placing {
     struct quota *found; /* a reference: somebody else was faster */
 };
 
-static int place(void *user, const struct shelf_value *old)
+static int place(void *user, const struct shared_value *old)
 {
     struct placing *p = user;
     if (old) {
         p->found = quota_ref(of_value(old));
-        return SHELF_KEEP;
+        return SHARED_MAP_KEEP;
     }
     if (!limit_enter(p->quotas->book, LIMIT_CLIENTS, p->quotas->options.max_clients)) {
         return TIDINGS_E_LIMIT;
     }
     p->fresh->is_counted = true;
-    return SHELF_REPLACE;
+    return SHARED_MAP_REPLACE;
 }
 
 /* Held once more; NULL: nothing limits that client, or there is no room or no memory for it. */
@@ -157,15 +157,15 @@ static struct quota *find(struct quotas *quotas, struct tidings_str name, bool i
     if (!(is_near ? quotas->limits_near : quotas->limits_far)) {
         return NULL;
     }
-    struct shelf_value *value = shelf_find(quotas->shelf, name);
+    struct shared_value *value = shared_map_find(quotas->shared, name);
     if (value) {
         return of_value(value);
     }
     forget_some(quotas, now);
     struct placing p = {.quotas = quotas, .fresh = create(quotas, name, is_near)};
-    int rc =
-        p.fresh ? shelf_update(quotas->shelf, name, &p.fresh->value, place, &p) : TIDINGS_E_NOMEM;
-    if (rc == SHELF_REPLACE) {
+    int rc = p.fresh ? shared_map_update(quotas->shared, name, &p.fresh->value, place, &p)
+                     : TIDINGS_E_NOMEM;
+    if (rc == SHARED_MAP_REPLACE) {
         return p.fresh;
     }
     quota_release(p.fresh);
@@ -182,7 +182,7 @@ struct quota *quotas_find(struct quotas *quotas, struct tidings_str name, uint64
 struct quota *quota_ref(struct quota *q)
 {
     if (q) {
-        shelf_value_ref(&q->value);
+        shared_value_ref(&q->value);
     }
     return q;
 }
@@ -190,7 +190,7 @@ struct quota *quota_ref(struct quota *q)
 void quota_release(struct quota *q)
 {
     if (q) {
-        shelf_value_unref(&q->value);
+        shared_value_unref(&q->value);
     }
 }
 

@@ -5,7 +5,7 @@
  */
 #include "core/read_options.h"
 
-#include "base/slice.h"
+#include "base/byte_range.h"
 #include "base/str.h"
 
 #define RANGE "dev.tidings/range"
@@ -65,7 +65,7 @@ static int read_range(struct read_options *o, struct json *v, struct tidings_err
         }
     }
     if (rc == 0) {
-        rc = slice_check(&range, err);
+        rc = byte_range_check(&range, err);
     }
     if (rc == 0 && jv_get(v, "last") && jv_get(v, "from")) {
         rc = tidings_fail(err, TIDINGS_E_INVALID,

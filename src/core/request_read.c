@@ -7,8 +7,8 @@
  */
 #include "core/read.h"
 
+#include "base/byte_range.h"
 #include "base/mem.h"
-#include "base/slice.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/resource.h"
@@ -203,10 +203,10 @@ static int cut(const struct tidings_read *read, struct tidings_str bytes, bool m
     size_t from = 0, to = bytes.len;
     int rc = 0;
     if (read->options->has_range && offset < 0) {
-        rc = slice_find(range, bytes, &from, &to, err);
+        rc = byte_range_find(range, bytes, &from, &to, err);
     } else if (read->options->has_range && range->unit == TIDINGS_UNIT_BYTES) {
         int64_t first, end;
-        rc = slice_bytes(range, e->about->size, &first, &end, err);
+        rc = byte_range_clip(range, e->about->size, &first, &end, err);
         first = first > offset ? first - offset : 0;
         end = end > offset ? end - offset : 0;
         to = rc == 0 && end < (int64_t)bytes.len ? (size_t)end : bytes.len;
@@ -218,10 +218,10 @@ static int cut(const struct tidings_read *read, struct tidings_str bytes, bool m
     size_t begin = from, end = to; /* of whole characters */
     if (offset < 0) {              /* one part of it is what the whole is */
         e->is_text = may_be_text && str_is_utf8(bytes);
-        begin = e->is_text ? slice_border(bytes, from) : from;
-        end = e->is_text ? slice_border(bytes, to) : to;
+        begin = e->is_text ? byte_range_border(bytes, from) : from;
+        end = e->is_text ? byte_range_border(bytes, to) : to;
     } else {
-        e->is_text = may_be_text && slice_text(bytes, &begin, &end);
+        e->is_text = may_be_text && byte_range_fit_text(bytes, &begin, &end);
     }
     if (!read->raw) {
         from = begin;

@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/byte_range.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/slice.h"
 #include "base/str.h"
 
 #define CHUNK 262144
@@ -73,7 +73,7 @@ static int skip_lines(const struct scan *s, int64_t *at, int64_t *lines, int64_t
         if (n <= 0) {
             return (int)n; /* failed, or the file has become shorter */
         }
-        size_t passed = slice_skip_lines(tidings_strn(s->chunk, (size_t)n), lines);
+        size_t passed = byte_range_skip_lines(tidings_strn(s->chunk, (size_t)n), lines);
         *at += (int64_t)passed;
         last = s->chunk[passed - 1];
     }
@@ -122,7 +122,7 @@ static int find_backwards(const struct scan *s, int64_t lines, int64_t cap, stru
         if (at == ret->size && n > 0 && piece.ptr[n - 1] == '\n') {
             piece.len--; /* it ends the last line and begins none */
         }
-        size_t found = slice_back_lines(piece, &lines);
+        size_t found = byte_range_back_lines(piece, &lines);
         if (lines == 0) {
             ret->from = begin + (int64_t)found;
             return 0;
@@ -137,7 +137,7 @@ int file_find_range(struct file_part *part, const struct tidings_range *range, i
 {
     int rc;
     if (range->unit == TIDINGS_UNIT_BYTES) {
-        rc = slice_bytes(range, part->size, &part->from, &part->to, err);
+        rc = byte_range_clip(range, part->size, &part->from, &part->to, err);
     } else {
         size_t chunk = (size_t)(part->size < CHUNK ? part->size : CHUNK);
         struct scan s = {.part = part, .read = read, .chunk = mem_alloc(chunk + 1), .err = err};

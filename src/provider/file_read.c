@@ -9,10 +9,10 @@
  */
 #include <unistd.h>
 
+#include "base/byte_range.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "base/slice.h"
 #include "base/str.h"
 #include "provider/file_content.h"
 #include "provider/file_path.h"
@@ -81,7 +81,7 @@ static int give(struct read_job *job, const struct file_part *part, const struct
     to = to < got ? to : got;
     if (!file_describe(job->f, job->uri, file_last_name(buf_str(&job->path)), &job->look, etag,
                        &row) &&
-        slice_text(content, &from, &to)) {
+        byte_range_fit_text(content, &from, &to)) {
         row.mime_type = STR("text/plain");
     }
     if (is_part(job)) {
@@ -100,8 +100,8 @@ static int read_file(struct read_job *job, struct tidings_error *err)
     }
     struct file_part part = asked;
     if (is_part(job) && job->range.unit == TIDINGS_UNIT_BYTES) {
-        part.from = part.from > SLICE_MARGIN ? part.from - SLICE_MARGIN : 0;
-        part.to = part.to + SLICE_MARGIN < part.size ? part.to + SLICE_MARGIN : part.size;
+        part.from = part.from > BYTE_RANGE_MARGIN ? part.from - BYTE_RANGE_MARGIN : 0;
+        part.to = part.to + BYTE_RANGE_MARGIN < part.size ? part.to + BYTE_RANGE_MARGIN : part.size;
     }
     char *bytes = tidings_alloc((size_t)(part.to - part.from) + 1);
     if (!bytes) {
@@ -171,7 +171,7 @@ static bool is_long(const struct read_job *job)
 {
     int64_t size = job->look.st.st_size, from, to;
     if (job->has_range && job->range.unit == TIDINGS_UNIT_BYTES &&
-        slice_bytes(&job->range, size, &from, &to, NULL) == 0) {
+        byte_range_clip(&job->range, size, &from, &to, NULL) == 0) {
         return to - from > SMALL;
     }
     return size > SMALL;

@@ -34,9 +34,9 @@ void published_bind(struct tidings_provider *p, struct published *store)
 /* A reference to what is published as `uri`, or NULL. */
 static struct published_item *find(struct tidings_provider *p, struct tidings_str uri)
 {
-    struct shelf_value *value = shelf_find(store_of(p)->shelf, uri);
+    struct shared_value *value = shared_map_find(store_of(p)->shared, uri);
     if (value && !published_is_there(published_item_of(value))) {
-        shelf_value_unref(value);
+        shared_value_unref(value);
         value = NULL;
     }
     return value ? published_item_of(value) : NULL;
@@ -46,15 +46,15 @@ static struct published_item *find(struct tidings_provider *p, struct tidings_st
 static struct published_item *next_below(struct published *store, struct tidings_str after,
                                          struct tidings_str below)
 {
-    struct shelf_value *value = shelf_next(store->shelf, after);
+    struct shared_value *value = shared_map_next(store->shared, after);
     while (value && !published_is_there(published_item_of(value)) &&
            str_starts(value->key, below)) {
-        struct shelf_value *next = shelf_next(store->shelf, value->key);
-        shelf_value_unref(value);
+        struct shared_value *next = shared_map_next(store->shared, value->key);
+        shared_value_unref(value);
         value = next;
     }
     if (value && !str_starts(value->key, below)) {
-        shelf_value_unref(value);
+        shared_value_unref(value);
         value = NULL;
     }
     return value ? published_item_of(value) : NULL;
@@ -73,7 +73,7 @@ static bool find_container(struct tidings_provider *p, struct tidings_str uri, s
         return !out->failed;
     }
     struct published_item *item = next_below(store_of(p), buf_str(out), buf_str(out));
-    shelf_value_unref(item ? &item->value : NULL);
+    shared_value_unref(item ? &item->value : NULL);
     return item != NULL;
 }
 
@@ -120,7 +120,7 @@ static int each_child(struct published *store, struct tidings_str parent, struct
         if (slash >= 0) {
             buf_putc(&at, BEHIND);
         }
-        shelf_value_unref(&item->value);
+        shared_value_unref(&item->value);
     }
     if (rc >= 0 && at.failed) {
         rc = tidings_fail(err, at.failed, "out of memory");
@@ -221,7 +221,7 @@ static void published_read(struct tidings_provider *p, struct tidings_read *read
     int rc;
     if (item) {
         rc = read_item(read, item, &err);
-        shelf_value_unref(&item->value);
+        shared_value_unref(&item->value);
     } else {
         struct buf container;
         buf_init(&container, URI_ROOM);
@@ -242,7 +242,7 @@ static void published_stat(struct tidings_provider *p, struct tidings_stat *stat
     struct published_item *item = find(p, uri);
     if (item) {
         tidings_stat_done(stat, 0, &item->about, NULL);
-        shelf_value_unref(&item->value);
+        shared_value_unref(&item->value);
         return;
     }
     struct tidings_error err = {0};
@@ -269,10 +269,10 @@ static void published_list(struct tidings_provider *p, struct tidings_list *list
     while (item && rc > 0) {
         rc = tidings_list_add(list, &item->about, &err);
         struct published_item *next = next_below(store, item->value.key, prefix);
-        shelf_value_unref(&item->value);
+        shared_value_unref(&item->value);
         item = next;
     }
-    shelf_value_unref(item ? &item->value : NULL);
+    shared_value_unref(item ? &item->value : NULL);
     tidings_list_done(list, rc < 0 ? rc : 0, &err);
 }
 

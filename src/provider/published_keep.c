@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * Publishing by way of the keeper. A change is judged and written when its job runs, among others
- * in one batch, and put on the shelf and announced when the batch was committed; so what is on the
- * shelf is what is on the disk.
+ * in one batch, and put into the shared map and announced when the batch was committed; so what is
+ * there is what is on the disk.
  *
  * In between it is in `pending`: what comes later in the same batch is judged by that. A URI that
- * is new gets an empty place on the shelf at once, so that nobody reserves it meanwhile.
+ * is new gets an empty place in the shared map at once, so that nobody reserves it meanwhile.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -26,28 +26,28 @@ struct publishing {
     void *user;
 };
 
-/* ---- the shelf ------------------------------------------------------------------------------- */
+/* ---- the shared map -------------------------------------------------------------------------- */
 
-static int hold_place(void *user, const struct shelf_value *value)
+static int hold_place(void *user, const struct shared_value *value)
 {
     const struct published_step *s = user;
     if (value && published_item_of(value)->is_reserved) {
         return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is registered by the program",
                             STR_ARG(s->uri));
     }
-    return value ? SHELF_KEEP : SHELF_REPLACE;
+    return value ? SHARED_MAP_KEEP : SHARED_MAP_REPLACE;
 }
 
-static int free_place(void *user, const struct shelf_value *value)
+static int free_place(void *user, const struct shared_value *value)
 {
     (void)user;
-    return value && published_item_of(value)->is_coming ? SHELF_REMOVE : SHELF_KEEP;
+    return value && published_item_of(value)->is_coming ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
-static int put_there(void *user, const struct shelf_value *value)
+static int put_there(void *user, const struct shared_value *value)
 {
     (void)value;
-    return user ? SHELF_REPLACE : SHELF_REMOVE;
+    return user ? SHARED_MAP_REPLACE : SHARED_MAP_REMOVE;
 }
 
 /* The place of a URI that nothing is published as. */
@@ -57,8 +57,9 @@ static int claim(struct publishing *p)
     int rc = TIDINGS_E_NOMEM;
     if (place) {
         place->is_coming = true;
-        rc = shelf_update(p->step.store->shelf, p->step.uri, &place->value, hold_place, &p->step);
-        shelf_value_unref(&place->value);
+        rc = shared_map_update(p->step.store->shared, p->step.uri, &place->value, hold_place,
+                               &p->step);
+        shared_value_unref(&place->value);
     }
     if (rc == TIDINGS_E_NOMEM) {
         tidings_fail(p->step.err, rc, "out of memory");
@@ -84,11 +85,11 @@ static struct published_item *find_old(const struct published_step *s)
     struct publishing *earlier = find_pending(s->store, s->uri);
     if (earlier) {
         struct published_item *item = earlier->step.fresh;
-        return item ? published_item_of(shelf_value_ref(&item->value)) : NULL;
+        return item ? published_item_of(shared_value_ref(&item->value)) : NULL;
     }
-    struct shelf_value *value = shelf_find(s->store->shelf, s->uri);
+    struct shared_value *value = shared_map_find(s->store->shared, s->uri);
     if (value && published_item_of(value)->is_coming) {
-        shelf_value_unref(value);
+        shared_value_unref(value);
         value = NULL;
     }
     return value ? published_item_of(value) : NULL;
@@ -142,8 +143,8 @@ static void committed(struct publishing *p)
     list_remove(&p->link);
     /* Removed and published again at once: the place stays, which cannot fail. */
     if (fresh || !find_pending(store, p->step.uri)) {
-        (void)shelf_update(store->shelf, p->step.uri, fresh ? &fresh->value : NULL, put_there,
-                           fresh);
+        (void)shared_map_update(store->shared, p->step.uri, fresh ? &fresh->value : NULL, put_there,
+                                fresh);
     }
     struct tidings_change change = published_change(&p->step, p->old != NULL);
     (void)keeper_tell(store->keeper, &change, p->position);
@@ -156,7 +157,7 @@ static void undo(struct publishing *p)
         published_count(&p->step, p->old, true);
         p->step.created = false;
     }
-    (void)shelf_update(p->step.store->shelf, p->step.uri, NULL, free_place, NULL);
+    (void)shared_map_update(p->step.store->shared, p->step.uri, NULL, free_place, NULL);
 }
 
 static void job_done(struct keeper_job *job, int code)
@@ -167,14 +168,14 @@ static void job_done(struct keeper_job *job, int code)
     } else if (job->is_lost) {
         undo(p);
     }
-    shelf_value_unref(p->old ? &p->old->value : NULL);
+    shared_value_unref(p->old ? &p->old->value : NULL);
     if (!p->done) {
         return; /* the one who waits has it */
     }
     struct published_item *fresh = p->step.fresh;
     p->done(p->user, code < 0 ? code : p->step.created, code >= 0 && fresh ? fresh->etag : "",
             &job->err);
-    shelf_value_unref(fresh ? &fresh->value : NULL);
+    shared_value_unref(fresh ? &fresh->value : NULL);
     mem_free(p);
 }
 
@@ -201,7 +202,7 @@ static int wait_for(const struct published_step *s, char etag[PUBLISHED_ETAG_SIZ
     if (rc >= 0 && etag) {
         memcpy(etag, s->fresh->etag, sizeof(s->fresh->etag));
     }
-    shelf_value_unref(s->fresh ? &s->fresh->value : NULL);
+    shared_value_unref(s->fresh ? &s->fresh->value : NULL);
     return rc < 0 ? rc : p.step.created;
 }
 
@@ -215,7 +216,7 @@ int published_submit(const struct published_step *s, char etag[PUBLISHED_ETAG_SI
     if (!p) {
         int rc = tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
         done(user, rc, "", s->err);
-        shelf_value_unref(s->fresh ? &s->fresh->value : NULL);
+        shared_value_unref(s->fresh ? &s->fresh->value : NULL);
         return rc;
     }
     char *at = (char *)(p + 1);
@@ -238,19 +239,19 @@ struct loading {
     size_t unseen;
 };
 
-static int load_there(void *user, const struct shelf_value *value)
+static int load_there(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
     struct published_item *there = value ? published_item_of(value) : NULL;
     if (!there) {
         published_count(s, NULL, false);
-        return SHELF_REPLACE;
+        return SHARED_MAP_REPLACE;
     }
     /* The program was first; nobody else looks yet. */
     there->is_in_file = true;
     there->is_kept =
         published_is_there(there) && !s->fresh->is_damaged && published_is_same(there, s->fresh);
-    return SHELF_KEEP;
+    return SHARED_MAP_KEEP;
 }
 
 static int load_row(void *user, const struct published_row *row, struct tidings_error *err)
@@ -275,8 +276,8 @@ static int load_row(void *user, const struct published_row *row, struct tidings_
     item->is_in_file = item->is_kept = item->is_loaded = true;
     struct published_step s = {
         .store = l->store, .fresh = item, .uri = item->about.uri, .err = err};
-    int rc = shelf_update(l->store->shelf, s.uri, &item->value, load_there, &s);
-    shelf_value_unref(&item->value);
+    int rc = shared_map_update(l->store->shared, s.uri, &item->value, load_there, &s);
+    shared_value_unref(&item->value);
     return rc == TIDINGS_E_NOMEM ? tidings_fail(err, rc, "out of memory") : 0;
 }
 
@@ -290,7 +291,7 @@ static int run_load(struct keeper_job *job, struct entities *e)
 static int run_add(struct keeper_job *job, struct entities *e)
 {
     struct loading *l = list_entry(job, struct loading, job);
-    struct shelf_value *value = shelf_next(l->store->shelf, STR_EMPTY);
+    struct shared_value *value = shared_map_next(l->store->shared, STR_EMPTY);
     int rc = 0;
     while (value) {
         struct published_item *item = published_item_of(value);
@@ -301,8 +302,8 @@ static int run_add(struct keeper_job *job, struct entities *e)
             rc = sqlite_published_put(entities_rows(e), &row, &position, &job->err);
             item->is_kept = rc == 0;
         }
-        struct shelf_value *next = rc == 0 ? shelf_next(l->store->shelf, value->key) : NULL;
-        shelf_value_unref(value);
+        struct shared_value *next = rc == 0 ? shared_map_next(l->store->shared, value->key) : NULL;
+        shared_value_unref(value);
         value = next;
     }
     job->is_lost = rc < 0;
@@ -328,29 +329,29 @@ int published_keep(struct published *store, struct keeper *keeper, published_may
     return 0;
 }
 
-static int forget_loaded(void *user, const struct shelf_value *value)
+static int forget_loaded(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
     struct published_item *item = value ? published_item_of(value) : NULL;
     if (item && item->is_loaded) {
         published_count(s, item, false);
-        return SHELF_REMOVE;
+        return SHARED_MAP_REMOVE;
     }
     if (item) {
         item->is_kept = item->is_in_file = false;
     }
-    return SHELF_KEEP;
+    return SHARED_MAP_KEEP;
 }
 
 void published_unkeep(struct published *store, bool forget)
 {
     store->keeper = NULL;
-    struct shelf_value *value = forget ? shelf_next(store->shelf, STR_EMPTY) : NULL;
+    struct shared_value *value = forget ? shared_map_next(store->shared, STR_EMPTY) : NULL;
     while (value) {
         struct published_step s = {.store = store, .uri = value->key};
-        (void)shelf_update(store->shelf, value->key, NULL, forget_loaded, &s);
-        struct shelf_value *next = shelf_next(store->shelf, value->key);
-        shelf_value_unref(value);
+        (void)shared_map_update(store->shared, value->key, NULL, forget_loaded, &s);
+        struct shared_value *next = shared_map_next(store->shared, value->key);
+        shared_value_unref(value);
         value = next;
     }
 }

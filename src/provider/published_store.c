@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Putting, removing, reserving. Each is one step on the shelf: conditions, limits and the
+ * Putting, removing, reserving. Each is one step in the shared map: conditions, limits and the
  * announcement are settled while nobody else can change the same URI, so announcements come in the
  * order of the changes. With a keeper the order is that of its jobs (provider/published_keep.c).
  */
@@ -32,8 +32,8 @@ struct published *published_create(const uint64_t *max_count, const uint64_t *ma
     store->max_count = max_count;
     store->max_bytes = max_bytes;
     list_init(&store->pending);
-    store->shelf = shelf_create(err);
-    store->mime = store->shelf ? mime_load(NO_GLOBS) : NULL;
+    store->shared = shared_map_create(err);
+    store->mime = store->shared ? mime_load(NO_GLOBS) : NULL;
     if (!store->mime) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         published_destroy(store);
@@ -45,7 +45,7 @@ struct published *published_create(const uint64_t *max_count, const uint64_t *ma
 void published_destroy(struct published *store)
 {
     if (store) {
-        shelf_destroy(store->shelf);
+        shared_map_destroy(store->shared);
         mime_destroy(store->mime);
         mem_free(store);
     }
@@ -63,7 +63,7 @@ struct tidings_str published_name(struct tidings_str uri)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-static void item_destroy(struct shelf_value *value)
+static void item_destroy(struct shared_value *value)
 {
     mem_free(published_item_of(value));
 }
@@ -116,7 +116,7 @@ struct published_item *published_item_create(const struct published *store,
              (unsigned long long)str_hash(p->content, ETAG_SEED_A),
              (unsigned long long)str_hash(p->content, str_hash(about.mime_type, ETAG_SEED_B)));
     item->about.etag = tidings_str(item->etag);
-    item->value = (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
+    item->value = (struct shared_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
     return item;
 }
 
@@ -213,13 +213,13 @@ struct tidings_change published_change(const struct published_step *s, bool over
 }
 
 /* Nothing is kept: all of it is one step. */
-static int decide(void *user, const struct shelf_value *value)
+static int decide(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
     const struct published_item *old = value ? published_item_of(value) : NULL;
     int rc = published_check(s, old);
     if (rc <= 0) {
-        return rc < 0 ? rc : SHELF_KEEP;
+        return rc < 0 ? rc : SHARED_MAP_KEEP;
     }
     struct tidings_change change = published_change(s, old != NULL);
     if (s->mount) {
@@ -227,7 +227,7 @@ static int decide(void *user, const struct shelf_value *value)
         (void)tidings_provider_changed(s->mount, &change, NULL);
     }
     published_count(s, old, false);
-    return s->fresh ? SHELF_REPLACE : SHELF_REMOVE;
+    return s->fresh ? SHARED_MAP_REPLACE : SHARED_MAP_REMOVE;
 }
 
 /* Takes the reference to `s->fresh`. `done` NULL: the outcome is returned. */
@@ -237,8 +237,8 @@ static int settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE], publ
     if (s->store->keeper) {
         return published_submit(s, etag, done, user);
     }
-    struct shelf_value *fresh = s->fresh ? &s->fresh->value : NULL;
-    int rc = shelf_update(s->store->shelf, s->uri, fresh, decide, s);
+    struct shared_value *fresh = s->fresh ? &s->fresh->value : NULL;
+    int rc = shared_map_update(s->store->shared, s->uri, fresh, decide, s);
     if (rc == TIDINGS_E_NOMEM) {
         tidings_fail(s->err, rc, "out of memory");
     }
@@ -249,7 +249,7 @@ static int settle(struct published_step *s, char etag[PUBLISHED_ETAG_SIZE], publ
     if (done) {
         done(user, rc, rc >= 0 && s->fresh ? s->fresh->etag : "", s->err);
     }
-    shelf_value_unref(fresh);
+    shared_value_unref(fresh);
     return rc;
 }
 
@@ -328,19 +328,19 @@ void published_remove_then(struct published *store, struct tidings_provider *mou
 
 /* ---- what is not ours ------------------------------------------------------------------------ */
 
-static int decide_reserve(void *user, const struct shelf_value *value)
+static int decide_reserve(void *user, const struct shared_value *value)
 {
     struct published_step *s = user;
     if (value && !published_item_of(value)->is_reserved) {
         return tidings_fail(s->err, TIDINGS_E_EXISTS, "'%.*s' is published", STR_ARG(s->uri));
     }
-    return value ? SHELF_KEEP : SHELF_REPLACE;
+    return value ? SHARED_MAP_KEEP : SHARED_MAP_REPLACE;
 }
 
-static int decide_release(void *user, const struct shelf_value *value)
+static int decide_release(void *user, const struct shared_value *value)
 {
     (void)user;
-    return value && published_item_of(value)->is_reserved ? SHELF_REMOVE : SHELF_KEEP;
+    return value && published_item_of(value)->is_reserved ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
 }
 
 struct published_item *published_item_empty(struct tidings_str uri)
@@ -350,7 +350,7 @@ struct published_item *published_item_empty(struct tidings_str uri)
         char *at = (char *)(item + 1);
         item->about.uri = str_place(&at, uri);
         item->value =
-            (struct shelf_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
+            (struct shared_value){.key = item->about.uri, .destroy = item_destroy, .refs = 1};
     }
     return item;
 }
@@ -363,27 +363,27 @@ int published_reserve(struct published *store, struct tidings_str uri, struct ti
     }
     item->is_reserved = true;
     struct published_step s = {.store = store, .uri = item->about.uri, .err = err};
-    int rc = shelf_update(store->shelf, s.uri, &item->value, decide_reserve, &s);
+    int rc = shared_map_update(store->shared, s.uri, &item->value, decide_reserve, &s);
     if (rc == TIDINGS_E_NOMEM) {
         tidings_fail(err, rc, "out of memory");
     }
-    shelf_value_unref(&item->value);
+    shared_value_unref(&item->value);
     return rc < 0 ? rc : 0;
 }
 
 void published_release(struct published *store, struct tidings_str uri)
 {
-    (void)shelf_update(store->shelf, uri, NULL, decide_release, NULL);
+    (void)shared_map_update(store->shared, uri, NULL, decide_release, NULL);
 }
 
 int published_each(struct published *store, published_each_fn fn, void *user)
 {
     int rc = 0;
-    struct shelf_value *value = shelf_next(store->shelf, STR_EMPTY);
+    struct shared_value *value = shared_map_next(store->shared, STR_EMPTY);
     while (value) {
         rc = published_is_there(published_item_of(value)) ? fn(user, value->key) : 0;
-        struct shelf_value *next = rc == 0 ? shelf_next(store->shelf, value->key) : NULL;
-        shelf_value_unref(value);
+        struct shared_value *next = rc == 0 ? shared_map_next(store->shared, value->key) : NULL;
+        shared_value_unref(value);
         value = next;
     }
     return rc;

@@ -6,23 +6,24 @@
 #define PROVIDER_PUBLISHED_STORE_H
 
 #include "base/list.h"
-#include "base/shelf.h"
+#include "base/shared_map.h"
 #include "provider/published.h"
 
 struct mime_table;
 
 struct published {
-    struct shelf *shelf; /* of struct published_item */
+    struct shared_map *shared; /* of struct published_item */
     struct mime_table *mime;
     const uint64_t *max_count, *max_bytes;
-    uint64_t count, bytes; /* touched only inside shelf_update, or on the keeper's thread alone */
+    uint64_t count,
+        bytes; /* touched only inside shared_map_update, or on the keeper's thread alone */
     struct keeper *keeper; /* NULL: nothing outlives the program */
     struct list pending; /* the keeper's: struct publishing that wait for their commit, in order */
 };
 
 /* One block: the description's texts and the content follow the struct. Immutable. */
 struct published_item {
-    struct shelf_value value;
+    struct shared_value value;
     struct tidings_resource about;
     struct tidings_str content;
     size_t memory; /* bytes that count */
@@ -36,7 +37,7 @@ struct published_item {
     char etag[PUBLISHED_ETAG_SIZE];
 };
 
-static inline struct published_item *published_item_of(const struct shelf_value *value)
+static inline struct published_item *published_item_of(const struct shared_value *value)
 {
     return (struct published_item *)(uintptr_t)value; /* its first member */
 }

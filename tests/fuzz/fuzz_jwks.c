@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 abort();
             }
         }
-        shelf_value_unref(jwks_value(set));
+        shared_value_unref(jwks_value(set));
     }
     return 0;
 }

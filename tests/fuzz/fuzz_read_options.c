@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "base/slice.h"
+#include "base/byte_range.h"
 #include "base/str.h"
 #include "core/read_options.h"
 
@@ -34,9 +34,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(err.code == 0 && o.etag_count <= READ_ETAGS_MAX);
         require(read_options_rank(&o, STR("text/html")) <= o.format_count);
         require(!read_options_holds(&o, STR("W/x"), NULL));
-        if (o.has_range && slice_find(&o.range, text, &from, &to, NULL) == 0) {
+        if (o.has_range && byte_range_find(&o.range, text, &from, &to, NULL) == 0) {
             require(from <= to && to <= text.len);
-            slice_text(text, &from, &to);
+            byte_range_fit_text(text, &from, &to);
             require(from <= to && to <= text.len);
         }
     }

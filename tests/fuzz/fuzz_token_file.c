@@ -23,6 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (token_file_find(f, nobody, &i) < 0 || i) {
         abort();
     }
-    shelf_value_unref(token_file_value(f));
+    shared_value_unref(token_file_value(f));
     return 0;
 }

@@ -42,7 +42,7 @@ static int parse(struct jwks **ret, const struct buf *text, struct tidings_error
 
 static void drop(struct jwks *set)
 {
-    shelf_value_unref(jwks_value(set));
+    shared_value_unref(jwks_value(set));
 }
 
 static uint64_t proof; /* of the key that was found good last */

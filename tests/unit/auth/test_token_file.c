@@ -31,7 +31,7 @@ static struct token_file *parse(const char *text)
 
 static void drop(struct token_file *f)
 {
-    shelf_value_unref(token_file_value(f));
+    shared_value_unref(token_file_value(f));
 }
 
 static struct identity *find(const struct token_file *f, const char *token)

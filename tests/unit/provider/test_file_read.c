@@ -4,8 +4,8 @@
  */
 #include "support/file_fixture.h"
 
+#include "base/byte_range.h"
 #include "base/clock.h"
-#include "base/slice.h"
 #include "base/str.h"
 
 #define BYTES TIDINGS_UNIT_BYTES
@@ -24,7 +24,7 @@ static void check_part(const struct host_answer *a, struct tidings_range range, 
     assert_true(row->is_part);
     int64_t from = row->offset, to = row->offset + (int64_t)row->length;
     if (range.unit == BYTES) {
-        assert_int_equal(slice_bytes(&range, row->size, &from, &to, NULL), 0);
+        assert_int_equal(byte_range_clip(&range, row->size, &from, &to, NULL), 0);
     }
     assert_true(from >= row->offset && to <= row->offset + (int64_t)row->length);
     assert_int_equal(to - from, strlen(text));
@@ -94,7 +94,7 @@ static void a_part_has_the_margins_that_characters_need(void **state)
     assert_int_equal(a->code, 0);
     const struct host_row *row = &a->rows[0];
     size_t from = (size_t)(LONG + 2 - row->offset), to = from + 2;
-    assert_true(slice_text(tidings_strn(row->bytes, row->length), &from, &to));
+    assert_true(byte_range_fit_text(tidings_strn(row->bytes, row->length), &from, &to));
     assert_int_equal(row->offset + (int64_t)from, LONG);
     assert_int_equal(to - from, 3);
     assert_string_equal(row->mime_type, "text/plain");
@@ -189,7 +189,7 @@ static void lines_are_found_across_the_chunks_they_are_looked_for_in(void **stat
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
         struct host_answer *a = read_part(f, MOUNT "a.log", ranges[i]);
         size_t from, to;
-        assert_int_equal(slice_find(&ranges[i], buf_str(&text), &from, &to, NULL), 0);
+        assert_int_equal(byte_range_find(&ranges[i], buf_str(&text), &from, &to, NULL), 0);
         assert_int_equal(a->code, 0);
         assert_int_equal(a->rows[0].offset, from);
         assert_int_equal(a->rows[0].length, to - from);

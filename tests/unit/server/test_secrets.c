@@ -67,7 +67,7 @@ static void credentials_and_files_of_tokens_are_wiped(void **state)
     for (size_t i = 0; i < 2; i++) {
         secret_alloc_start(tidings_str(secrets[i]));
         assert_int_equal(credentials_load(&c, path, NULL), 0);
-        shelf_value_unref(credentials_value(c));
+        shared_value_unref(credentials_value(c));
         assert_int_equal(secret_alloc_stop(), 0);
     }
     unlink(path);
@@ -76,7 +76,7 @@ static void credentials_and_files_of_tokens_are_wiped(void **state)
     write_file(path, line);
     secret_alloc_start(STR("00000000001234567"));
     assert_int_equal(token_file_load(&f, path, NULL), 0);
-    shelf_value_unref(token_file_value(f));
+    shared_value_unref(token_file_value(f));
     assert_int_equal(secret_alloc_stop(), 0);
     unlink(path);
 }

@@ -3,11 +3,11 @@
  * Ranges of bytes and lines. Nothing here looks at more of the content than it must: lines are
  * found by memchr and memrchr.
  */
-#include "base/slice.h"
+#include "base/byte_range.h"
 
 #include "base/str.h"
 
-int slice_check(const struct tidings_range *range, struct tidings_error *err)
+int byte_range_check(const struct tidings_range *range, struct tidings_error *err)
 {
     if (range->last < 0 || range->from < 0 || range->to < -1) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a range must not be negative");
@@ -29,10 +29,10 @@ static int behind_the_end(int64_t from, int64_t count, const char *unit, struct 
                         (long long)from, (long long)count);
 }
 
-int slice_bytes(const struct tidings_range *range, int64_t total, int64_t *ret_from,
-                int64_t *ret_to, struct tidings_error *err)
+int byte_range_clip(const struct tidings_range *range, int64_t total, int64_t *ret_from,
+                    int64_t *ret_to, struct tidings_error *err)
 {
-    int rc = slice_check(range, err);
+    int rc = byte_range_check(range, err);
     if (rc < 0) {
         return rc;
     }
@@ -49,7 +49,7 @@ int slice_bytes(const struct tidings_range *range, int64_t total, int64_t *ret_f
     return 0;
 }
 
-size_t slice_skip_lines(struct tidings_str piece, int64_t *lines)
+size_t byte_range_skip_lines(struct tidings_str piece, int64_t *lines)
 {
     size_t at = 0;
     while (*lines > 0 && at < piece.len) {
@@ -63,7 +63,7 @@ size_t slice_skip_lines(struct tidings_str piece, int64_t *lines)
     return at;
 }
 
-size_t slice_back_lines(struct tidings_str piece, int64_t *lines)
+size_t byte_range_back_lines(struct tidings_str piece, int64_t *lines)
 {
     size_t end = piece.len;
     while (end > 0) {
@@ -87,12 +87,12 @@ static int find_lines(const struct tidings_range *range, struct tidings_str whol
         int64_t lines = range->last;
         /* The line feed of the last line ends it and begins none. */
         struct tidings_str body = {whole.ptr, whole.len - (whole.len > 0 && !is_open)};
-        *ret_from = slice_back_lines(body, &lines);
+        *ret_from = byte_range_back_lines(body, &lines);
         *ret_to = whole.len;
         return 0;
     }
     int64_t lines = range->from;
-    size_t from = slice_skip_lines(whole, &lines);
+    size_t from = byte_range_skip_lines(whole, &lines);
     lines -= lines > 0 && is_open;
     if (lines > 0) {
         return behind_the_end(range->from, range->from - lines, "line", err);
@@ -101,15 +101,15 @@ static int find_lines(const struct tidings_range *range, struct tidings_str whol
     *ret_to = whole.len;
     if (range->to >= 0) {
         lines = range->to - range->from;
-        *ret_to = from + slice_skip_lines(str_skip(whole, from), &lines);
+        *ret_to = from + byte_range_skip_lines(str_skip(whole, from), &lines);
     }
     return 0;
 }
 
-int slice_find(const struct tidings_range *range, struct tidings_str whole, size_t *ret_from,
-               size_t *ret_to, struct tidings_error *err)
+int byte_range_find(const struct tidings_range *range, struct tidings_str whole, size_t *ret_from,
+                    size_t *ret_to, struct tidings_error *err)
 {
-    int rc = slice_check(range, err);
+    int rc = byte_range_check(range, err);
     if (rc < 0) {
         return rc;
     }
@@ -117,7 +117,7 @@ int slice_find(const struct tidings_range *range, struct tidings_str whole, size
         return find_lines(range, whole, ret_from, ret_to, err);
     }
     int64_t from = 0, to = 0;
-    rc = slice_bytes(range, (int64_t)whole.len, &from, &to, err);
+    rc = byte_range_clip(range, (int64_t)whole.len, &from, &to, err);
     if (rc == 0) {
         *ret_from = (size_t)from;
         *ret_to = (size_t)to;
@@ -130,22 +130,22 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xC0u) == 0x80u;
 }
 
-size_t slice_border(struct tidings_str text, size_t at)
+size_t byte_range_border(struct tidings_str text, size_t at)
 {
     if (at >= text.len) {
         return text.len;
     }
     size_t begin = at;
-    while (begin > 0 && at - begin < SLICE_MARGIN && is_continuation(text.ptr[begin])) {
+    while (begin > 0 && at - begin < BYTE_RANGE_MARGIN && is_continuation(text.ptr[begin])) {
         begin--;
     }
     return is_continuation(text.ptr[begin]) ? at : begin;
 }
 
-bool slice_text(struct tidings_str bytes, size_t *from, size_t *to)
+bool byte_range_fit_text(struct tidings_str bytes, size_t *from, size_t *to)
 {
-    size_t begin = slice_border(bytes, *from);
-    size_t end = slice_border(bytes, *to);
+    size_t begin = byte_range_border(bytes, *from);
+    size_t end = byte_range_border(bytes, *to);
     if (!str_is_utf8(tidings_strn(bytes.ptr + begin, end - begin))) {
         return false;
     }

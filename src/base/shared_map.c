@@ -3,7 +3,7 @@
  * A sorted array of pointers under a lock. The lock is held for a search and a step, never while
  * memory is freed; references are taken under it, so that a value found cannot go in between.
  */
-#include "base/shelf.h"
+#include "base/shared_map.h"
 
 #include <string.h>
 
@@ -13,28 +13,28 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-struct shelf {
+struct shared_map {
     uv_mutex_t lock;
-    struct shelf_value **values; /* by key, ascending */
+    struct shared_value **values; /* by key, ascending */
     size_t count, cap;
 };
 
-struct shelf_value *shelf_value_ref(struct shelf_value *value)
+struct shared_value *shared_value_ref(struct shared_value *value)
 {
     __atomic_add_fetch(&value->refs, 1, __ATOMIC_RELAXED);
     return value;
 }
 
-void shelf_value_unref(struct shelf_value *value)
+void shared_value_unref(struct shared_value *value)
 {
     if (value && __atomic_sub_fetch(&value->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         value->destroy(value);
     }
 }
 
-struct shelf *shelf_create(struct tidings_error *err)
+struct shared_map *shared_map_create(struct tidings_error *err)
 {
-    struct shelf *s = mem_zalloc(sizeof(*s));
+    struct shared_map *s = mem_zalloc(sizeof(*s));
     if (!s) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -48,13 +48,13 @@ struct shelf *shelf_create(struct tidings_error *err)
     return s;
 }
 
-void shelf_destroy(struct shelf *s)
+void shared_map_destroy(struct shared_map *s)
 {
     if (!s) {
         return;
     }
     for (size_t i = 0; i < s->count; i++) {
-        shelf_value_unref(s->values[i]);
+        shared_value_unref(s->values[i]);
     }
     uv_mutex_destroy(&s->lock);
     mem_free(s->values);
@@ -62,7 +62,7 @@ void shelf_destroy(struct shelf *s)
 }
 
 /* The first place whose key is not less than `key`. */
-static size_t place_of(const struct shelf *s, struct tidings_str key, bool *found)
+static size_t place_of(const struct shared_map *s, struct tidings_str key, bool *found)
 {
     size_t low = 0, high = s->count;
     while (low < high) {
@@ -77,33 +77,33 @@ static size_t place_of(const struct shelf *s, struct tidings_str key, bool *foun
     return low;
 }
 
-struct shelf_value *shelf_find(struct shelf *s, struct tidings_str key)
+struct shared_value *shared_map_find(struct shared_map *s, struct tidings_str key)
 {
     bool found = false;
     uv_mutex_lock(&s->lock);
     size_t at = place_of(s, key, &found);
-    struct shelf_value *value = found ? shelf_value_ref(s->values[at]) : NULL;
+    struct shared_value *value = found ? shared_value_ref(s->values[at]) : NULL;
     uv_mutex_unlock(&s->lock);
     return value;
 }
 
-struct shelf_value *shelf_next(struct shelf *s, struct tidings_str after)
+struct shared_value *shared_map_next(struct shared_map *s, struct tidings_str after)
 {
     bool found = false;
     uv_mutex_lock(&s->lock);
     size_t at = place_of(s, after, &found) + (found ? 1 : 0);
-    struct shelf_value *value = at < s->count ? shelf_value_ref(s->values[at]) : NULL;
+    struct shared_value *value = at < s->count ? shared_value_ref(s->values[at]) : NULL;
     uv_mutex_unlock(&s->lock);
     return value;
 }
 
-static int reserve_one(struct shelf *s)
+static int reserve_one(struct shared_map *s)
 {
     if (s->count < s->cap) {
         return 0;
     }
     size_t cap = s->cap ? s->cap * 2 : 16;
-    struct shelf_value **values = mem_realloc(s->values, cap * sizeof(struct shelf_value *));
+    struct shared_value **values = mem_realloc(s->values, cap * sizeof(struct shared_value *));
     if (!values) {
         return TIDINGS_E_NOMEM;
     }
@@ -112,29 +112,29 @@ static int reserve_one(struct shelf *s)
     return 0;
 }
 
-int shelf_update(struct shelf *s, struct tidings_str key, struct shelf_value *fresh,
-                 shelf_decide_fn decide, void *user)
+int shared_map_update(struct shared_map *s, struct tidings_str key, struct shared_value *fresh,
+                      shared_map_decide_fn decide, void *user)
 {
     bool found = false;
-    struct shelf_value *gone = NULL;
+    struct shared_value *gone = NULL;
     uv_mutex_lock(&s->lock);
     size_t at = place_of(s, key, &found);
     int rc = fresh && !found ? reserve_one(s) : 0;
     if (rc == 0) {
         rc = decide(user, found ? s->values[at] : NULL);
     }
-    if (found && (rc == SHELF_REPLACE || rc == SHELF_REMOVE)) {
+    if (found && (rc == SHARED_MAP_REPLACE || rc == SHARED_MAP_REMOVE)) {
         gone = s->values[at];
     }
-    if (rc == SHELF_REPLACE) {
+    if (rc == SHARED_MAP_REPLACE) {
         if (!found) {
             memmove(s->values + at + 1, s->values + at, (s->count++ - at) * sizeof(*s->values));
         }
-        s->values[at] = shelf_value_ref(fresh);
+        s->values[at] = shared_value_ref(fresh);
     } else if (gone) {
         memmove(s->values + at, s->values + at + 1, (--s->count - at) * sizeof(*s->values));
     }
     uv_mutex_unlock(&s->lock);
-    shelf_value_unref(gone);
+    shared_value_unref(gone);
     return rc;
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/slice.h"
+#include "base/byte_range.h"
 #include "base/str.h"
 
 #define BYTES TIDINGS_UNIT_BYTES
@@ -92,7 +92,7 @@ static void ranges_mean_what_the_model_says(void **state)
         struct tidings_range r = random_range();
         struct tidings_error err;
         size_t from = 0, to = 0, model_from = 0, model_to = 0;
-        bool good = slice_find(&r, whole, &from, &to, &err) == 0;
+        bool good = byte_range_find(&r, whole, &from, &to, &err) == 0;
         assert_int_equal(good, model(&r, whole, &model_from, &model_to));
         if (good) {
             assert_int_equal(from, model_from);
@@ -114,7 +114,7 @@ static void text_is_cut_at_characters_and_neighbours_still_meet(void **state)
         for (size_t at = 0; at < whole.len;) {
             size_t next = at + 1 + chance(9);
             size_t from = at, to = next < whole.len ? next : whole.len;
-            assert_true(slice_text(whole, &from, &to));
+            assert_true(byte_range_fit_text(whole, &from, &to));
             assert_true(str_is_utf8(tidings_strn(text + from, to - from)));
             memcpy(joined + len, text + from, to - from);
             len += to - from;
@@ -133,11 +133,12 @@ static void a_window_with_margins_is_enough_to_find_the_borders(void **state)
         char text[128];
         struct tidings_str whole = {text, random_text(text)};
         size_t from = chance(whole.len + 1), to = from + chance(whole.len - from + 1);
-        size_t begin = from > SLICE_MARGIN ? from - SLICE_MARGIN : 0;
-        size_t end = to + SLICE_MARGIN < whole.len ? to + SLICE_MARGIN : whole.len;
+        size_t begin = from > BYTE_RANGE_MARGIN ? from - BYTE_RANGE_MARGIN : 0;
+        size_t end = to + BYTE_RANGE_MARGIN < whole.len ? to + BYTE_RANGE_MARGIN : whole.len;
         size_t window_from = from - begin, window_to = to - begin;
-        assert_true(slice_text(tidings_strn(text + begin, end - begin), &window_from, &window_to));
-        assert_true(slice_text(whole, &from, &to));
+        assert_true(
+            byte_range_fit_text(tidings_strn(text + begin, end - begin), &window_from, &window_to));
+        assert_true(byte_range_fit_text(whole, &from, &to));
         assert_int_equal(begin + window_from, from);
         assert_int_equal(begin + window_to, to);
     }
@@ -150,7 +151,7 @@ static void what_is_no_text_is_left_where_it_is(void **state)
     for (size_t from = 0; from < sizeof(bytes); from++) {
         for (size_t to = from + 1; to < sizeof(bytes); to++) {
             size_t a = from, b = to;
-            if (!slice_text(tidings_strn(bytes, sizeof(bytes)), &a, &b)) {
+            if (!byte_range_fit_text(tidings_strn(bytes, sizeof(bytes)), &a, &b)) {
                 assert_int_equal(a, from);
                 assert_int_equal(b, to);
             }
@@ -166,12 +167,12 @@ static void lines_are_found_in_pieces_as_in_the_whole(void **state)
         char text[128];
         struct tidings_str whole = {text, random_text(text)};
         int64_t wanted = (int64_t)chance(12), left = wanted, in_pieces = wanted;
-        size_t expected = slice_skip_lines(whole, &left);
+        size_t expected = byte_range_skip_lines(whole, &left);
         size_t at = 0;
         while (at < whole.len && in_pieces > 0) {
             size_t n = 1 + chance(7);
             n = n < whole.len - at ? n : whole.len - at;
-            at += slice_skip_lines(tidings_strn(text + at, n), &in_pieces);
+            at += byte_range_skip_lines(tidings_strn(text + at, n), &in_pieces);
         }
         assert_int_equal(at, expected);
         assert_int_equal(in_pieces, left);
@@ -189,18 +190,19 @@ static void nonsense_is_refused_with_a_reason(void **state)
         struct tidings_error err = {0};
         size_t from, to;
         int64_t a, b;
-        assert_int_equal(slice_check(&rows[i], &err), TIDINGS_E_INVALID);
+        assert_int_equal(byte_range_check(&rows[i], &err), TIDINGS_E_INVALID);
         assert_true(err.text[0]);
-        assert_int_equal(slice_find(&rows[i], STR("abc"), &from, &to, NULL), TIDINGS_E_INVALID);
-        assert_int_equal(slice_bytes(&rows[i], 3, &a, &b, NULL), TIDINGS_E_INVALID);
+        assert_int_equal(byte_range_find(&rows[i], STR("abc"), &from, &to, NULL),
+                         TIDINGS_E_INVALID);
+        assert_int_equal(byte_range_clip(&rows[i], 3, &a, &b, NULL), TIDINGS_E_INVALID);
     }
     struct tidings_range far = {BYTES, INT64_MAX, -1, 0};
     struct tidings_error err;
     size_t from, to;
-    assert_int_equal(slice_find(&far, STR("abc"), &from, &to, &err), TIDINGS_E_INVALID);
+    assert_int_equal(byte_range_find(&far, STR("abc"), &from, &to, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "there are 3"));
     far = (struct tidings_range){LINES, 0, INT64_MAX, 0};
-    assert_int_equal(slice_find(&far, STR("a\nb"), &from, &to, &err), 0);
+    assert_int_equal(byte_range_find(&far, STR("a\nb"), &from, &to, &err), 0);
     assert_int_equal(to, 3);
 }
 

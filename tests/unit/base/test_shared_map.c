@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The shelf: one step at a time, order, references that outlive their place, several threads, and
- * failing allocations.
+ * The shared map: one step at a time, order, references that outlive their place, several threads,
+ * and failing allocations.
  */
-#include "base/shelf.h"
+#include "base/shared_map.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -19,12 +19,12 @@
 #include "support/fail_alloc.h"
 
 struct thing {
-    struct shelf_value value;
+    struct shared_value value;
     unsigned number;
     char name[16];
 };
 
-static void thing_destroy(struct shelf_value *value)
+static void thing_destroy(struct shared_value *value)
 {
     mem_free(value);
 }
@@ -35,103 +35,103 @@ static struct thing *thing_create(const char *name, unsigned number)
     if (t) {
         snprintf(t->name, sizeof(t->name), "%s", name);
         t->number = number;
-        t->value = (struct shelf_value){tidings_str(t->name), thing_destroy, 1};
+        t->value = (struct shared_value){tidings_str(t->name), thing_destroy, 1};
     }
     return t;
 }
 
-static struct shelf *new_shelf(void)
+static struct shared_map *new_map(void)
 {
     struct tidings_error err = {0, ""};
-    struct shelf *s = shelf_create(&err);
+    struct shared_map *s = shared_map_create(&err);
     assert_non_null(s);
     return s;
 }
 
-static int answer(void *user, const struct shelf_value *old)
+static int answer(void *user, const struct shared_value *old)
 {
     (void)old;
     return *(int *)user;
 }
 
-static int put(struct shelf *s, const char *name, unsigned number)
+static int put(struct shared_map *s, const char *name, unsigned number)
 {
-    int decision = SHELF_REPLACE;
+    int decision = SHARED_MAP_REPLACE;
     struct thing *t = thing_create(name, number);
     if (!t) {
         return TIDINGS_E_NOMEM;
     }
-    int rc = shelf_update(s, tidings_str(name), &t->value, answer, &decision);
-    shelf_value_unref(&t->value);
+    int rc = shared_map_update(s, tidings_str(name), &t->value, answer, &decision);
+    shared_value_unref(&t->value);
     return rc;
 }
 
-static int decide(struct shelf *s, const char *name, int decision)
+static int decide(struct shared_map *s, const char *name, int decision)
 {
-    return shelf_update(s, tidings_str(name), NULL, answer, &decision);
+    return shared_map_update(s, tidings_str(name), NULL, answer, &decision);
 }
 
-static unsigned number_of(struct shelf *s, const char *name)
+static unsigned number_of(struct shared_map *s, const char *name)
 {
-    struct shelf_value *v = shelf_find(s, tidings_str(name));
+    struct shared_value *v = shared_map_find(s, tidings_str(name));
     unsigned n = v ? ((struct thing *)v)->number : 0;
-    shelf_value_unref(v);
+    shared_value_unref(v);
     return n;
 }
 
 static void what_is_put_is_found_until_it_is_removed(void **state)
 {
     (void)state;
-    struct shelf *s = new_shelf();
-    assert_null(shelf_find(s, STR("a")));
-    assert_int_equal(put(s, "a", 1), SHELF_REPLACE);
-    assert_int_equal(put(s, "a", 2), SHELF_REPLACE);
+    struct shared_map *s = new_map();
+    assert_null(shared_map_find(s, STR("a")));
+    assert_int_equal(put(s, "a", 1), SHARED_MAP_REPLACE);
+    assert_int_equal(put(s, "a", 2), SHARED_MAP_REPLACE);
     assert_int_equal(number_of(s, "a"), 2);
-    assert_int_equal(decide(s, "a", SHELF_KEEP), SHELF_KEEP);
+    assert_int_equal(decide(s, "a", SHARED_MAP_KEEP), SHARED_MAP_KEEP);
     assert_int_equal(decide(s, "a", TIDINGS_E_BUSY), TIDINGS_E_BUSY);
     assert_int_equal(number_of(s, "a"), 2);
-    assert_int_equal(decide(s, "a", SHELF_REMOVE), SHELF_REMOVE);
-    assert_int_equal(decide(s, "a", SHELF_REMOVE), SHELF_REMOVE);
+    assert_int_equal(decide(s, "a", SHARED_MAP_REMOVE), SHARED_MAP_REMOVE);
+    assert_int_equal(decide(s, "a", SHARED_MAP_REMOVE), SHARED_MAP_REMOVE);
     assert_int_equal(number_of(s, "a"), 0);
-    shelf_destroy(s);
-    shelf_destroy(NULL);
+    shared_map_destroy(s);
+    shared_map_destroy(NULL);
 }
 
 static void keys_ascend_whatever_the_order_they_came_in(void **state)
 {
     (void)state;
-    struct shelf *s = new_shelf();
+    struct shared_map *s = new_map();
     for (unsigned i = 0; i < 500; i++) {
         char name[16];
         snprintf(name, sizeof(name), "k%03u", i * 7 % 500);
         put(s, name, i + 1);
     }
-    struct shelf_value *v = shelf_next(s, STR_EMPTY);
+    struct shared_value *v = shared_map_next(s, STR_EMPTY);
     for (unsigned i = 0; i < 500; i++) {
         char name[16];
         snprintf(name, sizeof(name), "k%03u", i);
         assert_true(str_eq(v->key, tidings_str(name)));
-        struct shelf_value *next = shelf_next(s, v->key);
-        shelf_value_unref(v);
+        struct shared_value *next = shared_map_next(s, v->key);
+        shared_value_unref(v);
         v = next;
     }
     assert_null(v);
-    v = shelf_next(s, STR("k0105")); /* not there: the first behind it */
+    v = shared_map_next(s, STR("k0105")); /* not there: the first behind it */
     assert_true(str_eq(v->key, STR("k011")));
-    shelf_value_unref(v);
-    shelf_destroy(s);
+    shared_value_unref(v);
+    shared_map_destroy(s);
 }
 
 static void a_value_outlives_its_place(void **state)
 {
     (void)state;
-    struct shelf *s = new_shelf();
+    struct shared_map *s = new_map();
     put(s, "a", 1);
-    struct shelf_value *v = shelf_find(s, STR("a"));
+    struct shared_value *v = shared_map_find(s, STR("a"));
     put(s, "a", 2);
-    shelf_destroy(s);
+    shared_map_destroy(s);
     assert_int_equal(((struct thing *)v)->number, 1);
-    shelf_value_unref(v);
+    shared_value_unref(v);
 }
 
 /* ---- threads --------------------------------------------------------------------------------- */
@@ -140,26 +140,26 @@ static void a_value_outlives_its_place(void **state)
 #define ROUNDS 2000u
 
 struct counting {
-    struct shelf *shelf;
+    struct shared_map *shared;
     struct thing *fresh;
 };
 
-static int count_up(void *user, const struct shelf_value *old)
+static int count_up(void *user, const struct shared_value *old)
 {
     struct counting *c = user;
     c->fresh->number = old ? ((const struct thing *)old)->number + 1 : 1;
-    return SHELF_REPLACE;
+    return SHARED_MAP_REPLACE;
 }
 
 static void *count(void *arg)
 {
-    struct shelf *s = arg;
+    struct shared_map *s = arg;
     for (unsigned i = 0; i < ROUNDS; i++) {
         struct counting c = {s, thing_create("n", 0)};
-        shelf_update(s, STR("n"), &c.fresh->value, count_up, &c);
-        shelf_value_unref(&c.fresh->value);
-        shelf_value_unref(shelf_next(s, STR_EMPTY));
-        shelf_value_unref(shelf_find(s, STR("n")));
+        shared_map_update(s, STR("n"), &c.fresh->value, count_up, &c);
+        shared_value_unref(&c.fresh->value);
+        shared_value_unref(shared_map_next(s, STR_EMPTY));
+        shared_value_unref(shared_map_find(s, STR("n")));
     }
     return NULL;
 }
@@ -167,7 +167,7 @@ static void *count(void *arg)
 static void no_step_of_several_threads_is_lost(void **state)
 {
     (void)state;
-    struct shelf *s = new_shelf();
+    struct shared_map *s = new_map();
     pthread_t threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, count, s), 0);
@@ -176,7 +176,7 @@ static void no_step_of_several_threads_is_lost(void **state)
         pthread_join(threads[i], NULL);
     }
     assert_int_equal(number_of(s, "n"), THREADS * ROUNDS);
-    shelf_destroy(s);
+    shared_map_destroy(s);
 }
 
 static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **state)
@@ -186,7 +186,7 @@ static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **s
     for (long n = 1; reached; n++) {
         struct tidings_error err = {0, ""};
         fail_alloc_start(n);
-        struct shelf *s = shelf_create(&err);
+        struct shared_map *s = shared_map_create(&err);
         if (s) {
             int rc = 0;
             for (unsigned i = 0; i < 20 && rc >= 0; i++) {
@@ -195,9 +195,9 @@ static void whatever_allocation_fails_nothing_changes_and_nothing_leaks(void **s
                 rc = put(s, name, i + 1);
                 assert_int_equal(number_of(s, name), rc < 0 ? 0 : i + 1);
             }
-            assert_true(rc == SHELF_REPLACE || rc == TIDINGS_E_NOMEM);
+            assert_true(rc == SHARED_MAP_REPLACE || rc == TIDINGS_E_NOMEM);
         }
-        shelf_destroy(s);
+        shared_map_destroy(s);
         reached = fail_alloc_stop();
         assert_int_equal(fail_alloc_live(), 0);
     }
