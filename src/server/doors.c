@@ -14,7 +14,7 @@
 /* What will be needed besides connections, at most at once but for very deep directories: those who
  * are turned away, the store, keys that are fetched; files that a worker has open for one request;
  * the watcher of a mount and its two threads. */
-#define SPARE_DESCRIPTORS (TURNAWAY_MAX + 32u)
+#define SPARE_DESCRIPTORS (REJECT_MAX + 32u)
 #define WORKER_DESCRIPTORS 4u
 #define MOUNT_DESCRIPTORS 16u
 
@@ -63,12 +63,12 @@ static size_t connection_limit(const struct tidings_server *s)
 
 /* ---- which there are ------------------------------------------------------------------------- */
 
-bool doors_have(const struct tidings_server *s, enum door_kind kind)
+bool doors_have(const struct tidings_server *s, enum listener_kind kind)
 {
     const struct config *c = &s->config;
-    bool has = kind == DOOR_HTTP ? config_is_given(c, "http") || c->http_unix.count > 0 ||
-                                       (config_wants_http(c) && s->passed_count == 0)
-                                 : c->tcp.count > 0 || c->unix_sockets.count > 0;
+    bool has = kind == LISTENER_HTTP ? config_is_given(c, "http") || c->http_unix.count > 0 ||
+                                           (config_wants_http(c) && s->passed_count == 0)
+                                     : c->tcp.count > 0 || c->unix_sockets.count > 0;
     for (size_t i = 0; i < s->passed_count; i++) {
         has = has || s->passed[i].kind == kind;
     }
@@ -93,7 +93,7 @@ int tidings_server_add_socket(struct tidings_server *s, enum tidings_door door, 
         return rc;
     }
     s->passed[s->passed_count++] = (struct server_socket){
-        .kind = door == TIDINGS_DOOR_HTTP ? DOOR_HTTP : DOOR_LINES,
+        .kind = door == TIDINGS_DOOR_HTTP ? LISTENER_HTTP : LISTENER_LINES,
         .fd = fd,
     };
     return 0;
@@ -120,7 +120,7 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
                        struct tidings_error *err)
 {
     const struct endpoint *e = listener_endpoint(d->listener);
-    bool is_http = d->door.kind == DOOR_HTTP, wants = config_wants_tokens(&s->config);
+    bool is_http = d->protocol.kind == LISTENER_HTTP, wants = config_wants_tokens(&s->config);
     bool knows = config_knows_clients(&s->config) || (is_http && wants);
     if (wants && !is_http && !e->is_unix && !knows) { /* … passed, likewise */
         return tidings_fail(err, TIDINGS_E_DENIED,
@@ -150,11 +150,11 @@ static int check_reach(struct tidings_server *s, const struct server_door *d,
     }
     log_warn("open to the network",
              "address=%s port=%u reason=\"no authentication is configured%s\"", e->host, e->port,
-             d->door.tls ? "" : ", and everything can be read on the way");
+             d->protocol.tls ? "" : ", and everything can be read on the way");
     return 0;
 }
 
-static int open_one(struct tidings_server *s, enum door_kind kind,
+static int open_one(struct tidings_server *s, enum listener_kind kind,
                     const struct endpoint_address *at, struct tidings_error *err)
 {
     if (s->door_count >= SERVER_DOORS_MAX) {
@@ -162,15 +162,15 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
                             SERVER_DOORS_MAX);
     }
     struct server_door *d = &s->doors[s->door_count];
-    d->door = (struct door){.kind = kind, .tls = s->tls};
+    d->protocol = (struct listener_protocol){.kind = kind, .tls = s->tls};
     struct listener_options o = {
-        .door = &d->door,
+        .protocol = &d->protocol,
         .at = *at,
         .max_connections = s->max_connections,
-        .entrances = s->entrances,
-        .entrance_count = s->worker_count,
+        .inboxes = s->inboxes,
+        .worker_count = s->worker_count,
         .quotas = hub_quotas(s->hub),
-        .turnaway = s->turnaway,
+        .rejects = s->rejects,
     };
     d->listener = listener_open(s->loop, &o, err);
     if (!d->listener) {
@@ -178,7 +178,7 @@ static int open_one(struct tidings_server *s, enum door_kind kind,
     }
     s->door_count++;
     if (listener_endpoint(d->listener)->is_unix) {
-        d->door.tls = NULL; /* it does not leave the machine */
+        d->protocol.tls = NULL; /* it does not leave the machine */
     }
     return check_reach(s, d, err);
 }
@@ -191,7 +191,7 @@ static int open_http(struct tidings_server *s, struct tidings_error *err)
     }
     struct endpoint_address at = {
         .option = "--http ADDR:PORT", .host = c->http.host, .port = c->http.port};
-    return open_one(s, DOOR_HTTP, &at, err);
+    return open_one(s, LISTENER_HTTP, &at, err);
 }
 
 static int open_tcp(struct tidings_server *s, struct tidings_error *err)
@@ -202,15 +202,15 @@ static int open_tcp(struct tidings_server *s, struct tidings_error *err)
         struct config_address a;
         rc = config_parse_address(tidings_str(c->tcp.items[i]), &a, err);
         struct endpoint_address at = {.option = "--tcp ADDR:PORT", .host = a.host, .port = a.port};
-        rc = rc < 0 ? rc : open_one(s, DOOR_LINES, &at, err);
+        rc = rc < 0 ? rc : open_one(s, LISTENER_LINES, &at, err);
     }
     return rc;
 }
 
-static int open_paths(struct tidings_server *s, enum door_kind kind, struct tidings_error *err)
+static int open_paths(struct tidings_server *s, enum listener_kind kind, struct tidings_error *err)
 {
     const struct config *c = &s->config;
-    bool is_http = kind == DOOR_HTTP;
+    bool is_http = kind == LISTENER_HTTP;
     const struct config_list *paths = is_http ? &c->http_unix : &c->unix_sockets;
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < paths->count; i++) {
@@ -259,8 +259,8 @@ static int open_stdio(struct tidings_server *s, struct tidings_error *err)
 int doors_open(struct tidings_server *s, struct tidings_error *err)
 {
     s->doors = mem_zalloc(SERVER_DOORS_MAX * sizeof(*s->doors));
-    s->turnaway = turnaway_create(s->loop);
-    if (!s->doors || !s->turnaway) {
+    s->rejects = reject_list_create(s->loop);
+    if (!s->doors || !s->rejects) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     s->max_connections = connection_limit(s);
@@ -274,13 +274,13 @@ int doors_open(struct tidings_server *s, struct tidings_error *err)
         rc = open_http(s, err);
     }
     if (rc == 0) {
-        rc = open_paths(s, DOOR_HTTP, err);
+        rc = open_paths(s, LISTENER_HTTP, err);
     }
     if (rc == 0) {
         rc = open_tcp(s, err);
     }
     if (rc == 0) {
-        rc = open_paths(s, DOOR_LINES, err);
+        rc = open_paths(s, LISTENER_LINES, err);
     }
     return rc < 0 ? rc : open_passed(s, err);
 }
@@ -289,7 +289,7 @@ const char *doors_url(const struct tidings_server *s)
 {
     for (size_t i = 0; i < s->door_count; i++) {
         const struct endpoint *e = listener_endpoint(s->doors[i].listener);
-        if (s->doors[i].door.kind == DOOR_HTTP && !e->is_unix) {
+        if (s->doors[i].protocol.kind == LISTENER_HTTP && !e->is_unix) {
             return endpoint_is_local(e) ? listener_url(s->doors[i].listener) : NULL;
         }
     }
@@ -302,8 +302,8 @@ void doors_close(struct tidings_server *s)
         listener_close(s->doors[i].listener);
         s->doors[i].listener = NULL;
     }
-    turnaway_destroy(s->turnaway);
-    s->turnaway = NULL;
+    reject_list_destroy(s->rejects);
+    s->rejects = NULL;
 }
 
 void doors_destroy(struct tidings_server *s)

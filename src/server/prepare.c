@@ -139,9 +139,9 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
 {
     size_t count = s->worker_count;
     s->workers = mem_zalloc(count * sizeof(struct worker *));
-    s->entrances = mem_zalloc(count * sizeof(struct entrance));
+    s->inboxes = mem_zalloc(count * sizeof(struct worker_inboxes));
     s->cores = mem_zalloc(count * sizeof(struct core *));
-    if (!s->workers || !s->entrances || !s->cores) {
+    if (!s->workers || !s->inboxes || !s->cores) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
@@ -150,8 +150,8 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
             .hub = s->hub,
             .limits = &s->limits,
             .self = &s->self,
-            .http = doors_have(s, DOOR_HTTP) ? &s->http : NULL,
-            .sockets = doors_have(s, DOOR_LINES) ? &s->sockets : NULL,
+            .http = doors_have(s, LISTENER_HTTP) ? &s->http : NULL,
+            .sockets = doors_have(s, LISTENER_LINES) ? &s->sockets : NULL,
             .find = find_worker,
             .find_user = s,
             .index = (unsigned)i,
@@ -160,7 +160,7 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
         if (!s->workers[i]) {
             return TIDINGS_E_NOMEM;
         }
-        worker_entrance(s->workers[i], &s->entrances[i]);
+        worker_get_inboxes(s->workers[i], &s->inboxes[i]);
         s->cores[i] = &s->workers[i]->core;
         core_set_access(s->cores[i], access_rules_ref(s->access));
         if (s->sandbox.is_entered && (o.http || o.sockets)) {
@@ -223,7 +223,7 @@ static int prepare(struct tidings_server *s, bool is_stepped, struct tidings_err
     if (s->is_program) {
         mem_bound_kept();
     }
-    bool listens = doors_have(s, DOOR_HTTP) || doors_have(s, DOOR_LINES);
+    bool listens = doors_have(s, LISTENER_HTTP) || doors_have(s, LISTENER_LINES);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = c->workers > 0 ? c->workers : cores > 0 ? (size_t)cores : 1;
     s->worker_count = is_stepped || !listens ? 1 : wanted;
@@ -325,10 +325,10 @@ void server_dismantle(struct tidings_server *s)
     mem_free(s->workers);
     authority_close(&s->authority);
     doors_destroy(s);
-    mem_free(s->entrances);
+    mem_free(s->inboxes);
     mem_free(s->cores);
     s->cores = NULL;
     s->workers = NULL;
-    s->entrances = NULL;
+    s->inboxes = NULL;
     s->worker_count = 0;
 }

@@ -37,8 +37,8 @@ static void put_tls(struct tidings_server *s, void *fresh)
     struct tls_context *old = s->tls;
     s->tls = fresh;
     for (size_t i = 0; i < s->door_count; i++) {
-        if (s->doors[i].door.tls) {
-            s->doors[i].door.tls = s->tls;
+        if (s->doors[i].protocol.tls) {
+            s->doors[i].protocol.tls = s->tls;
         }
     }
     tls_context_unref(old);

@@ -259,7 +259,7 @@ static void allow_doors(struct landlock *l, const struct tidings_server *s)
             allow_folder(l, paths[k]->items[i], LANDLOCK_SOCKETS);
         }
     }
-    if (doors_have(s, DOOR_HTTP)) {
+    if (doors_have(s, LISTENER_HTTP)) {
         (void)landlock_allow_bind(l, c->http.port);
     }
     for (size_t i = 0; i < c->tcp.count; i++) {

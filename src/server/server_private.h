@@ -27,15 +27,15 @@ enum server_state {
     SERVER_ENDED,
 };
 
-/* A door of its own: its connections refer to it. */
+/* One of its doors, which the listener refers to. */
 struct server_door {
-    struct door door;
+    struct listener_protocol protocol;
     struct listener *listener; /* NULL: closed */
 };
 
 /* A listening socket that the program made. */
 struct server_socket {
-    enum door_kind kind;
+    enum listener_kind kind;
     int fd;
 };
 
@@ -44,12 +44,12 @@ struct tidings_server {
     struct loop *loop;
     struct hub *hub;
     struct worker **workers;
-    struct entrance *entrances; /* of the workers, by index */
+    struct worker_inboxes *inboxes; /* of the workers, by index */
     size_t worker_count;
     size_t running_workers;    /* atomic */
     struct server_door *doors; /* open, or closed already while it winds down */
     size_t door_count;
-    struct turnaway *turnaway; /* for those who are not let in */
+    struct reject_list *rejects; /* for those who are not let in */
     struct tls_context *tls; /* of those that other machines can reach; NULL: none is configured */
     size_t max_connections;  /* through all of them */
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
@@ -104,7 +104,7 @@ void server_timers_start(struct tidings_server *s);
 void server_timers_stop(struct tidings_server *s);
 void server_timers_close(struct tidings_server *s);
 /* doors.c: what clients come in by. Will there be such a door? */
-bool doors_have(const struct tidings_server *s, enum door_kind kind);
+bool doors_have(const struct tidings_server *s, enum listener_kind kind);
 /* Workers are there already; a failure leaves some open. */
 int doors_open(struct tidings_server *s, struct tidings_error *err);
 void doors_close(struct tidings_server *s);   /* nobody comes in any more */

@@ -173,11 +173,11 @@ int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct
     return w->stdio ? 0 : TIDINGS_E_NOMEM;
 }
 
-void worker_entrance(struct worker *w, struct entrance *ret)
+void worker_get_inboxes(struct worker *w, struct worker_inboxes *ret)
 {
-    *ret = (struct entrance){{0}};
-    ret->by_kind[DOOR_HTTP] = w->http ? http_worker_receiver(w->http) : NULL;
-    ret->by_kind[DOOR_LINES] = w->sockets ? socket_worker_receiver(w->sockets) : NULL;
+    *ret = (struct worker_inboxes){{0}};
+    ret->by_kind[LISTENER_HTTP] = w->http ? http_worker_inbox(w->http) : NULL;
+    ret->by_kind[LISTENER_LINES] = w->sockets ? socket_worker_inbox(w->sockets) : NULL;
 }
 
 static void *run(void *arg)

@@ -57,7 +57,7 @@ int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
                       struct tidings_error *err);
 
 /* Where connections are sent to. */
-void worker_entrance(struct worker *worker, struct entrance *ret);
+void worker_get_inboxes(struct worker *worker, struct worker_inboxes *ret);
 
 /* Run its loop on a thread of its own. */
 int worker_start(struct worker *worker, struct tidings_error *err);

@@ -5,9 +5,9 @@
  * in both, and is refused.
  *
  * A server answers to the names of loopback (nobody can make those lead elsewhere, and forwarded
- * ports bring them to every door), to those that are listed, to the address that the connection
+ * ports bring them to every listener), to those that are listed, to the address that the connection
  * arrived at, and to the names in its certificate. So it depends on the connection, not on what
- * other doors there are.
+ * other listeners there are.
  */
 #ifndef TRANSPORT_GUARD_H
 #define TRANSPORT_GUARD_H

@@ -11,12 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "auth/auth.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/session.h"
-#include "transport/http_conn.h"
-#include "transport/input.h"
-#include "transport/who.h"
+#include "transport/http_private.h"
+#include "transport/input_budget.h"
+#include "transport/peer_identity.h"
 
 /* Answers pile up only so far before pipelined requests have to wait. */
 #define PIPELINE_HIGH_WATER (256u * 1024u)
@@ -79,7 +80,7 @@ static void conn_free(void *thing)
 
 static void check_drained(struct http_worker *hw)
 {
-    if (hw->draining && hw->drained && receiver_count(&hw->receiver) == 0) {
+    if (hw->draining && hw->drained && worker_inbox_count(&hw->inbox) == 0) {
         void (*drained)(void *) = hw->drained;
         hw->drained = NULL;
         drained(hw->drained_user);
@@ -95,7 +96,7 @@ static void conn_detach(struct http_conn *conn)
     loop_poll_deinit(&conn->poll);
     sendq_deinit(&conn->out);
     conn_book_input(conn);
-    receiver_left(&conn->hw->receiver);
+    worker_inbox_left(&conn->hw->inbox);
 }
 
 void conn_close(struct http_conn *conn, const char *reason)
@@ -142,14 +143,14 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     struct tls_session *tls = sendq_detach_tls(&conn->out);
     conn_detach(conn);
     channel_deinit(&conn->channel);
-    struct handover *h = handover_create(conn->out.fd, NULL, tls);
+    struct handover *h = handover_create(conn->out.fd, tls);
     if (!h) { /* it is closed */
         quota_leave(conn->channel.quota);
     } else {
         h->quota = conn->channel.quota;
         h->in = conn->r->in;
         buf_init(&conn->r->in, 0);
-        receiver_send(&other->receiver, h);
+        worker_inbox_send(&other->inbox, h);
     }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
@@ -350,7 +351,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->hw->core->stats.cut += who_took_nothing(conn->out.fd);
+        conn->hw->core->stats.cut += peer_identity_timed_out(conn->out.fd);
         conn_close(conn, "socket error");
         return;
     }
@@ -481,7 +482,7 @@ static void adopt(struct letter *letter, void *owner)
         mem_free(conn);
         mem_free(r);
         handover_destroy(h);
-        receiver_left(&hw->receiver);
+        worker_inbox_left(&hw->inbox);
         check_drained(hw);
         return;
     }
@@ -534,10 +535,10 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
     loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
     hw->tick = loop_timer_open(core->loop, http_on_tick, hw);
     hw->rested = loop_timer_open(core->loop, http_on_rested, hw);
-    hw->receiver.book = core->book;
-    hw->receiver.adopt = adopt;
-    hw->receiver.mailbox = mailbox_create(core->loop, hw, err);
-    if (!hw->receiver.mailbox || !hw->tick || !hw->rested) {
+    hw->inbox.book = core->book;
+    hw->inbox.adopt = adopt;
+    hw->inbox.mailbox = mailbox_create(core->loop, hw, err);
+    if (!hw->inbox.mailbox || !hw->tick || !hw->rested) {
         http_worker_destroy(hw);
         return NULL;
     }
@@ -556,9 +557,9 @@ void http_worker_destroy(struct http_worker *hw)
         }
     }
     auth_desk_destroy(hw->desk);
-    if (hw->receiver.mailbox) {
-        mailbox_close(hw->receiver.mailbox);
-        mailbox_unref(hw->receiver.mailbox);
+    if (hw->inbox.mailbox) {
+        mailbox_close(hw->inbox.mailbox);
+        mailbox_unref(hw->inbox.mailbox);
     }
     ws_reader_destroy(hw->spare_reader);
     loop_timer_close(hw->tick);
@@ -569,9 +570,9 @@ void http_worker_destroy(struct http_worker *hw)
     mem_free_secret(hw, sizeof(*hw)); /* what was read last: perhaps a token */
 }
 
-struct receiver *http_worker_receiver(struct http_worker *hw)
+struct worker_inbox *http_worker_inbox(struct http_worker *hw)
 {
-    return &hw->receiver;
+    return &hw->inbox;
 }
 
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user)

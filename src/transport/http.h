@@ -3,20 +3,21 @@
  * Streamable HTTP: the connections of one worker.
  *
  * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
- * waits. One that is upgraded to a WebSocket is a pipe from then on. An answer that becomes a
- * stream (a listen, a legacy GET) ends with the connection. A request of a legacy session that
- * lives on another worker makes the whole connection move there, before anything of the request was
- * handled.
+ * waits. One that is upgraded to a WebSocket carries messages both ways from then on. An answer
+ * that becomes a stream (a listen, a legacy GET) ends with the connection. A request of a legacy
+ * session that lives on another worker makes the whole connection move there, before anything of
+ * the request was handled.
  */
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
 
 #include "core/core.h"
-#include "transport/door.h"
 #include "transport/guard.h"
-#include "transport/http_auth.h"
+#include "transport/worker_inbox.h"
 
 #include <tidings/http.h>
+
+struct http_auth;
 
 /* A page of the program beside the endpoint. */
 struct http_route {
@@ -49,7 +50,7 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
 /* Closes what is left. Other threads must not send to it any more. */
 void http_worker_destroy(struct http_worker *hw);
 /* What connections are sent to. */
-struct receiver *http_worker_receiver(struct http_worker *hw);
+struct worker_inbox *http_worker_inbox(struct http_worker *hw);
 /* After core_stop: every answer is the last of its connection; calls `drained` once the last of
  * them is gone. Again after another one: those go too whose end has come since. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);

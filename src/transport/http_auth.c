@@ -4,7 +4,7 @@
  */
 #include "transport/http_auth.h"
 
-#include "transport/http_conn.h"
+#include "transport/http_private.h"
 #include "wire/bearer.h"
 
 #define CHALLENGE_MAX 8192u
@@ -168,7 +168,7 @@ static struct auth_desk *find_desk(struct http_worker *hw)
 {
     if (!hw->desk) {
         hw->desk =
-            auth_desk_create(hw->config->auth->auth, hw->receiver.mailbox, release_principal, NULL);
+            auth_desk_create(hw->config->auth->auth, hw->inbox.mailbox, release_principal, NULL);
     }
     return hw->desk;
 }

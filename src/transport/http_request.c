@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "core/session.h"
-#include "transport/http_conn.h"
-#include "transport/who.h"
+#include "transport/http_private.h"
+#include "transport/peer_identity.h"
 
 #define ENDPOINT "/mcp"
 
@@ -186,7 +186,7 @@ static bool check_who(struct http_conn *conn, const struct http_request *req)
     if (conn->hw->config->auth) {
         return conn_authenticate(conn, req);
     }
-    if (who_identify(&conn->channel, conn->out.fd, sendq_tls(&conn->out)) < 0) {
+    if (peer_identity_apply(&conn->channel, conn->out.fd, sendq_tls(&conn->out)) < 0) {
         conn_refuse(conn, 503, "out of memory");
         return false;
     }

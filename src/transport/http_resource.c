@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "core/plain.h"
-#include "transport/http_conn.h"
+#include "transport/http_private.h"
 #include "wire/http_fields.h"
 #include "json/write.h"
 

@@ -2,7 +2,7 @@
  *
  * Pages of the program beside the endpoint: same checks, same limits, answered at once.
  */
-#include "transport/http_conn.h"
+#include "transport/http_private.h"
 
 struct tidings_http_response {
     struct http_conn *conn;

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "transport/http_conn.h"
+#include "transport/http_private.h"
 
 /* It speaks HTTP, and would not understand an alert. */
 static void refuse_plain(struct http_conn *conn)

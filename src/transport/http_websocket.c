@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/inbound.h"
-#include "transport/http_conn.h"
-#include "transport/input.h"
-#include "transport/pipe.h"
+#include "transport/http_private.h"
+#include "transport/input_budget.h"
+#include "transport/message_conn.h"
 #include "json/write.h"
 
 #define REFUSAL_MAX 4096u
@@ -87,7 +87,7 @@ static void answer(struct channel *channel, int status, const struct answer_head
     if (text->len == 0 || !begin_message(conn, text->len, 0, is_enveloped)) {
         return; /* out of memory even for an error; or broken, which its flush will find */
     }
-    pipe_put(&conn->out, text);
+    message_conn_put(&conn->out, text);
     if (is_enveloped) {
         sendq_put(&conn->out, "}", ENVELOPE_END);
     }
@@ -110,7 +110,7 @@ static const struct channel_ops websocket_channel_ops = {
     .name = "websocket",
     .is_http = false,
     .answer = answer,
-    .accepted = pipe_accepted,
+    .accepted = message_conn_accepted,
     .stream = stream,
     .principal = principal,
 };
@@ -140,9 +140,9 @@ static void sink_cut(struct sink *sink, const char *reason)
 static const struct sink_ops websocket_sink_ops = {
     .name = "websocket",
     .room = sink_room,
-    .prime = pipe_sink_prime,
+    .prime = message_conn_sink_prime,
     .pending = sink_pending,
-    .end = pipe_sink_end,
+    .end = message_conn_sink_end,
     .cut = sink_cut,
 };
 
@@ -254,7 +254,7 @@ static void give_back_reader(struct http_worker *hw, struct ws_reader *r)
 
 static bool has_room(const struct http_conn *conn)
 {
-    return conn_is_socket(conn) && pipe_has_room(&conn->channel, &conn->out);
+    return conn_is_socket(conn) && message_conn_has_room(&conn->channel, &conn->out);
 }
 
 /* The time for a message begins with its first byte, and anew with every INPUT_STEP bytes of it;

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "core/inbound.h"
-#include "transport/pipe.h"
+#include "transport/message_conn.h"
 
 static struct line *of_sink(const struct sink *sink)
 {
@@ -46,7 +46,7 @@ void line_answer(struct channel *channel, int status, const struct answer_header
         break_off(line, "out of memory"); /* a message without its end would corrupt the rest */
         return;
     }
-    pipe_put(&line->out, text);
+    message_conn_put(&line->out, text);
 }
 
 void line_accepted(struct channel *channel)
@@ -83,9 +83,9 @@ static void sink_cut(struct sink *sink, const char *reason)
 static const struct sink_ops line_sink_ops = {
     .name = "line",
     .room = sink_room,
-    .prime = pipe_sink_prime,
+    .prime = message_conn_sink_prime,
     .pending = sink_pending,
-    .end = pipe_sink_end,
+    .end = message_conn_sink_end,
     .cut = sink_cut,
 };
 
@@ -106,7 +106,7 @@ void line_flushed(struct line *line, enum sendq_state state)
 
 static bool has_room(const struct line *line)
 {
-    return !line->broken && !line->rests && pipe_has_room(&line->channel, &line->out);
+    return !line->broken && !line->rests && message_conn_has_room(&line->channel, &line->out);
 }
 
 static void handle(struct line *line, enum line_result result, struct tidings_str text)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A pipe of messages, one per line: what standard input and output and line-framed sockets have in
- * common. It is a channel and a sink at once; answers and notifications share it. It knows nothing
- * of reading, deadlines or its end: its owner feeds it, flushes it and looks at it again at the end
- * of each turn in which something happened to it.
+ * A connection that carries messages both ways, one per line: what standard input and output and
+ * line-framed sockets have in common. It is a channel and a sink at once; answers and notifications
+ * share it. It knows nothing of reading, deadlines or its end: its owner feeds it, flushes it and
+ * looks at it again at the end of each turn in which something happened to it.
  *
- * A message is handled when it is complete and not too much is under way (transport/pipe.h). What
- * comes beyond waits in the reader, and nothing more is read.
+ * A message is handled when it is complete and not too much is under way
+ * (transport/message_conn.h). What comes beyond waits in the reader, and nothing more is read.
  */
 #ifndef TRANSPORT_LINE_H
 #define TRANSPORT_LINE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Accepting.
+ * Accepts connections and chooses the worker of each.
  */
 #include "transport/listener.h"
 
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "transport/who.h"
+#include "transport/peer_identity.h"
 
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_MS 100u
@@ -27,72 +27,74 @@ struct listener {
 };
 
 /* What is spoken inside TLS, for clients that ask. */
-static const char *const protocols[DOOR_KINDS] = {[DOOR_HTTP] = "http/1.1"};
+static const char *const protocols[LISTENER_KINDS] = {[LISTENER_HTTP] = "http/1.1"};
 
-static size_t load_of(const struct entrance *entrance)
+static size_t load_of(const struct worker_inboxes *inboxes)
 {
     size_t load = 0;
-    for (size_t i = 0; i < DOOR_KINDS; i++) {
-        load += entrance->by_kind[i] ? receiver_count(entrance->by_kind[i]) : 0;
+    for (size_t i = 0; i < LISTENER_KINDS; i++) {
+        load += inboxes->by_kind[i] ? worker_inbox_count(inboxes->by_kind[i]) : 0;
     }
     return load;
 }
 
-static const struct entrance *least_loaded(const struct listener *l, size_t *total)
+static const struct worker_inboxes *least_loaded(const struct listener *l, size_t *total)
 {
-    const struct entrance *best = NULL;
+    const struct worker_inboxes *best = NULL;
     size_t least = 0;
     *total = 0;
-    for (size_t i = 0; i < l->options.entrance_count; i++) {
-        const struct entrance *entrance = &l->options.entrances[i];
-        size_t load = load_of(entrance);
+    for (size_t i = 0; i < l->options.worker_count; i++) {
+        const struct worker_inboxes *inboxes = &l->options.inboxes[i];
+        size_t load = load_of(inboxes);
         *total += load;
         if (!best || load < least) {
-            best = entrance;
+            best = inboxes;
             least = load;
         }
     }
     return best;
 }
 
-static void turn_away(struct listener *l, int fd, const struct refusal *why)
+static void reject(struct listener *l, int fd, const struct refusal *why)
 {
-    const struct door *door = l->options.door;
-    turnaway_say(l->options.turnaway, fd, door->tls ? DOOR_KINDS : door->kind, why, l->url.ptr);
+    const struct listener_protocol *protocol = l->options.protocol;
+    reject_connection(l->options.rejects, fd, protocol->tls ? LISTENER_KINDS : protocol->kind, why,
+                      l->url.ptr);
 }
 
 static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
 {
-    const struct door *door = l->options.door;
+    const struct listener_protocol *protocol = l->options.protocol;
     size_t total = 0, most = l->options.max_connections;
-    const struct entrance *entrance = least_loaded(l, &total);
+    const struct worker_inboxes *inboxes = least_loaded(l, &total);
     char name[QUOTA_NAME_MAX];
     struct quota *quota = NULL;
     struct refusal why;
     if (total >= most) {
         why = limit_refusal(LIMIT_CONNECTIONS, most, false);
-        limit_hit(entrance->by_kind[door->kind]->book, LIMIT_CONNECTIONS);
-        turn_away(l, fd, &why);
+        limit_hit(inboxes->by_kind[protocol->kind]->book, LIMIT_CONNECTIONS);
+        reject(l, fd, &why);
         return;
     }
-    bool is_near = who_came(fd, from, name);
+    bool is_near = peer_identity_quota_name(fd, from, name);
     int rc = quotas_enter(l->options.quotas, tidings_str(name), is_near, loop_now_ms(l->loop),
                           &quota, &why);
     if (rc == TIDINGS_E_LIMIT) {
-        turn_away(l, fd, &why);
+        reject(l, fd, &why);
         return;
     }
     struct tls_session *tls = NULL;
-    if (rc < 0 || (door->tls && !(tls = tls_session_create(door->tls, protocols[door->kind])))) {
+    if (rc < 0 ||
+        (protocol->tls && !(tls = tls_session_create(protocol->tls, protocols[protocol->kind])))) {
         log_warn("connection refused", "reason=\"out of memory\" door=%s", l->url.ptr);
         quota_leave(quota);
         close(fd);
         return;
     }
-    struct handover *h = handover_create(fd, door, tls);
+    struct handover *h = handover_create(fd, tls);
     if (h) {
         h->quota = quota;
-        receiver_send(entrance->by_kind[door->kind], h);
+        worker_inbox_send(inboxes->by_kind[protocol->kind], h);
     } else {
         quota_leave(quota);
     }
@@ -111,24 +113,24 @@ static int accept_one(struct listener *l, union address *from)
 
 /* There are no descriptors left: with one that was kept for this the client is told so. false, with
  * errno: nobody was there, or not even that. */
-static bool turn_away_next(struct listener *l)
+static bool reject_next(struct listener *l)
 {
     union address from = {0};
-    if ((errno != EMFILE && errno != ENFILE) || !turnaway_make_room(l->options.turnaway)) {
+    if ((errno != EMFILE && errno != ENFILE) || !reject_free_descriptor(l->options.rejects)) {
         return false;
     }
     int fd = accept_one(l, &from);
     if (fd < 0) {
         int failed = errno;
-        turnaway_keep(l->options.turnaway);
+        reject_keep_descriptor(l->options.rejects);
         errno = failed;
         return false;
     }
     size_t total = 0;
-    const struct entrance *entrance = least_loaded(l, &total);
+    const struct worker_inboxes *inboxes = least_loaded(l, &total);
     struct refusal why = limit_refusal(LIMIT_CONNECTIONS, total, false);
-    limit_hit(entrance->by_kind[l->options.door->kind]->book, LIMIT_CONNECTIONS);
-    turn_away(l, fd, &why);
+    limit_hit(inboxes->by_kind[l->options.protocol->kind]->book, LIMIT_CONNECTIONS);
+    reject(l, fd, &why);
     return true;
 }
 
@@ -146,11 +148,11 @@ static void on_ready(struct loop_poll *poll, int events, void *user)
         if (errno == EINTR || errno == ECONNABORTED) {
             continue;
         }
-        if (turn_away_next(l)) {
+        if (reject_next(l)) {
             return; /* whether there are more is not known: accept(2) wants a descriptor first */
         }
         if (errno != EAGAIN && errno != EWOULDBLOCK) {
-            turnaway_log(l->options.turnaway, strerror(errno), l->url.ptr);
+            reject_log(l->options.rejects, strerror(errno), l->url.ptr);
             loop_poll_want(poll, 0);
             loop_timer_start(l->pause, PAUSE_MS, 0);
         }
@@ -168,7 +170,8 @@ static void resume(struct loop_timer *timer, void *user)
 static int write_url(struct listener *l)
 {
     const struct endpoint *e = &l->endpoint;
-    bool is_http = l->options.door->kind == DOOR_HTTP, is_secure = l->options.door->tls != NULL;
+    bool is_http = l->options.protocol->kind == LISTENER_HTTP,
+         is_secure = l->options.protocol->tls != NULL;
     const char *scheme = is_http ? (is_secure ? "https" : "http") : is_secure ? "tls" : "tcp";
     if (e->is_unix) {
         return buf_putf(&l->url, "%s:%s", is_http ? "http+unix" : "unix", e->path);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * One door that is open: a listening socket whose connections are handed, one by one, to the least
- * loaded worker. Beyond the number of connections that all doors together may have, or one client
- * may, it is turned away (transport/turnaway.h); when descriptors run out, accepting pauses.
+ * A listening socket that is open; its connections are handed, one by one, to the least loaded
+ * worker. One that is beyond what all listeners together, or one client, may have is rejected
+ * (transport/reject.h); when descriptors run out, accepting pauses.
  */
 #ifndef TRANSPORT_LISTENER_H
 #define TRANSPORT_LISTENER_H
 
 #include "base/loop.h"
-#include "transport/door.h"
 #include "transport/endpoint.h"
-#include "transport/turnaway.h"
+#include "transport/reject.h"
+#include "transport/worker_inbox.h"
 
 struct listener;
 
 struct listener_options {
-    const struct door *door; /* outlives the connections that come through it */
+    const struct listener_protocol *protocol; /* outlives the listener */
     struct endpoint_address at;
-    size_t max_connections;           /* of all doors */
-    const struct entrance *entrances; /* of the workers; outlive the listener */
-    size_t entrance_count;
+    size_t max_connections;               /* of all listeners */
+    const struct worker_inboxes *inboxes; /* of the workers; outlive the listener */
+    size_t worker_count;
     struct quotas *quotas;
-    struct turnaway *turnaway;
+    struct reject_list *rejects;
 };
 
 struct listener *listener_open(struct loop *loop, const struct listener_options *options,

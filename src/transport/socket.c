@@ -16,9 +16,9 @@
 #include "base/mem.h"
 #include "core/inbound.h"
 #include "core/peer.h"
-#include "transport/input.h"
-#include "transport/socket_conn.h"
-#include "transport/who.h"
+#include "transport/input_budget.h"
+#include "transport/peer_identity.h"
+#include "transport/socket_private.h"
 
 /* A reader that stops holds about this much in the kernel; large answers still flow. */
 #define STREAM_SNDBUF (128 * 1024)
@@ -73,7 +73,7 @@ static void end_input(struct line_conn *conn)
 
 static void check_drained(struct socket_worker *sw)
 {
-    if (sw->draining && sw->drained && receiver_count(&sw->receiver) == 0) {
+    if (sw->draining && sw->drained && worker_inbox_count(&sw->inbox) == 0) {
         void (*drained)(void *) = sw->drained;
         sw->drained = NULL;
         drained(sw->drained_user);
@@ -98,7 +98,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     core_trim_later(sw->core, conn->booked);
     input_book(sw->core->book, &conn->booked, 0);
     close(conn->fd);
-    receiver_left(&sw->receiver);
+    worker_inbox_left(&sw->inbox);
     loop_discard(sw->core->loop, &conn->discard, mem_free, conn);
     check_drained(sw);
 }
@@ -175,7 +175,7 @@ static void read_input(struct line_conn *conn)
         if (conn->state == LINE_SHAKING && tls_session_is_ready(tls)) {
             line_conn_set_state(conn, LINE_FRESH);
         }
-        if (n > 0 && who_identify(&conn->line.channel, conn->fd, tls) < 0) {
+        if (n > 0 && peer_identity_apply(&conn->line.channel, conn->fd, tls) < 0) {
             line_conn_close(conn, "out of memory");
             return;
         }
@@ -213,7 +213,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     (void)poll;
     struct line_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->sw->core->stats.cut += who_took_nothing(conn->fd);
+        conn->sw->core->stats.cut += peer_identity_timed_out(conn->fd);
         line_conn_close(conn, "socket error");
         return;
     }
@@ -317,7 +317,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct line_conn *conn = of_line(line_of(channel));
-    who_is_there(conn->fd, sendq_tls(&conn->line.out), out);
+    peer_identity_name(conn->fd, sendq_tls(&conn->line.out), out);
 }
 
 static const struct channel_ops socket_channel_ops = {
@@ -355,7 +355,7 @@ static void adopt(struct letter *letter, void *owner)
     if (!conn || loop_poll_init(&conn->poll, sw->core->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         handover_destroy(h);
-        receiver_left(&sw->receiver);
+        worker_inbox_left(&sw->inbox);
         check_drained(sw);
         return;
     }
@@ -401,10 +401,10 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
     loop_hook_add(core->loop, &sw->end_hook, end_turn, sw);
     sw->tick = loop_timer_open(core->loop, socket_on_tick, sw);
     sw->rested = loop_timer_open(core->loop, on_rested, sw);
-    sw->receiver.book = core->book;
-    sw->receiver.adopt = adopt;
-    sw->receiver.mailbox = mailbox_create(core->loop, sw, err);
-    if (!sw->receiver.mailbox || !sw->tick || !sw->rested) {
+    sw->inbox.book = core->book;
+    sw->inbox.adopt = adopt;
+    sw->inbox.mailbox = mailbox_create(core->loop, sw, err);
+    if (!sw->inbox.mailbox || !sw->tick || !sw->rested) {
         socket_worker_destroy(sw);
         return NULL;
     }
@@ -422,9 +422,9 @@ void socket_worker_destroy(struct socket_worker *sw)
             line_conn_close(list_entry(sw->by_state[i].next, struct line_conn, link), "shutdown");
         }
     }
-    if (sw->receiver.mailbox) {
-        mailbox_close(sw->receiver.mailbox);
-        mailbox_unref(sw->receiver.mailbox);
+    if (sw->inbox.mailbox) {
+        mailbox_close(sw->inbox.mailbox);
+        mailbox_unref(sw->inbox.mailbox);
     }
     loop_timer_close(sw->tick);
     loop_timer_close(sw->rested);
@@ -432,9 +432,9 @@ void socket_worker_destroy(struct socket_worker *sw)
     mem_free(sw);
 }
 
-struct receiver *socket_worker_receiver(struct socket_worker *sw)
+struct worker_inbox *socket_worker_inbox(struct socket_worker *sw)
 {
-    return &sw->receiver;
+    return &sw->inbox;
 }
 
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user)

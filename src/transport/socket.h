@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Line-framed sockets: the TCP and Unix connections of one worker, each a pipe of messages
- * (transport/line.h). A connection is what a session is elsewhere: everything it has subscribed
- * ends with it.
+ * Line-framed sockets: the TCP and Unix connections of one worker, each carrying
+ * messages both ways (transport/line.h). A connection is what a session is elsewhere: everything it
+ * has subscribed ends with it.
  *
  * When the client half-closes, what is under way is finished and written, then the connection is
  * closed. A client that takes nothing for `stall_timeout`, or needs more than `body_timeout` for
@@ -15,7 +15,7 @@
 #define TRANSPORT_SOCKET_H
 
 #include "core/core.h"
-#include "transport/door.h"
+#include "transport/worker_inbox.h"
 
 /* Frozen while the server runs. */
 struct socket_config {
@@ -31,7 +31,7 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
 /* Closes what is left. Other threads must not send to it any more. NULL is fine. */
 void socket_worker_destroy(struct socket_worker *sw);
 /* What connections are sent to. */
-struct receiver *socket_worker_receiver(struct socket_worker *sw);
+struct worker_inbox *socket_worker_inbox(struct socket_worker *sw);
 /* After core_stop: a connection ends when its turn has come and what is under way is answered;
  * calls `drained` once the last one is gone. */
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);

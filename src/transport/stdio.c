@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One pipe of messages (transport/line.h) between two descriptors that others share.
+ * Messages by lines (transport/line.h) between two descriptors that other processes share.
  */
 #include "transport/stdio.h"
 

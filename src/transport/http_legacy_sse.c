@@ -16,8 +16,8 @@
 #include "core/inbound.h"
 #include "core/peer.h"
 #include "core/session.h"
-#include "transport/http_conn.h"
-#include "transport/pipe.h"
+#include "transport/http_private.h"
+#include "transport/message_conn.h"
 
 #define SSE_PATH "/sse"
 #define MESSAGES_PATH "/messages"
@@ -89,7 +89,7 @@ static void answer(struct channel *channel, int status, const struct answer_head
     struct http_conn *conn = of_channel(channel);
     if (text->len > 0) { /* else there was no memory even for an error */
         sendq_puts(&conn->out, STR("event: message\ndata: "));
-        pipe_put(&conn->out, text);
+        message_conn_put(&conn->out, text);
         sendq_puts(&conn->out, STR("\n\n"));
     }
 }
@@ -110,7 +110,7 @@ static const struct channel_ops side_channel_ops = {
     .name = "sse",
     .is_http = false,
     .answer = answer,
-    .accepted = pipe_accepted,
+    .accepted = message_conn_accepted,
     .stream = stream,
     .principal = principal,
 };
@@ -134,9 +134,9 @@ static void side_cut(struct sink *sink, const char *reason)
 static const struct sink_ops side_sink_ops = {
     .name = "sse pipe",
     .room = side_room,
-    .prime = pipe_sink_prime,
+    .prime = message_conn_sink_prime,
     .pending = side_pending,
-    .end = pipe_sink_end,
+    .end = message_conn_sink_end,
     .cut = side_cut,
 };
 
@@ -212,7 +212,7 @@ void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str
     if (!s || !principal_is_same(s->conn->channel.who, conn->channel.who)) {
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET " SSE_PATH " opens one");
-    } else if (!pipe_has_room(&s->conn->channel, &s->conn->out)) {
+    } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
         limit_hit(conn->hw->core->book, LIMIT_PIPE_CALLS);
         inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
@@ -297,7 +297,7 @@ static void poll_cut(struct sink *sink, const char *reason)
 static const struct sink_ops poll_sink_ops = {
     .name = "poll",
     .room = poll_room,
-    .prime = pipe_sink_prime,
+    .prime = message_conn_sink_prime,
     .pending = poll_pending,
     .end = poll_end,
     .cut = poll_cut,

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "transport/who.h"
+#include "transport/peer_identity.h"
 
 static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
 {
@@ -28,7 +28,7 @@ static bool came_from(const char *address, char out[QUOTA_NAME_MAX])
         from.v4.sin_family = AF_INET;
         assert_int_equal(inet_pton(AF_INET, address, &from.v4.sin_addr), 1);
     }
-    return who_came(-1, &from.any, out);
+    return peer_identity_quota_name(-1, &from.any, out);
 }
 
 static void addresses_count_one_by_one_and_networks_of_ipv6_as_one(void **state)
@@ -64,7 +64,7 @@ static void a_unix_socket_counts_by_its_user(void **state)
     char name[QUOTA_NAME_MAX], expected[QUOTA_NAME_MAX];
     struct sockaddr from = {.sa_family = AF_UNIX};
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    assert_true(who_came(pair[0], &from, name));
+    assert_true(peer_identity_quota_name(pair[0], &from, name));
     snprintf(expected, sizeof(expected), "uid:%lu", (unsigned long)getuid());
     assert_string_equal(name, expected);
     close(pair[0]);

@@ -4,8 +4,8 @@
  * member of a list has the same allowance.
  */
 #include "base/clock.h"
-#include "transport/http_conn.h"
-#include "transport/input.h"
+#include "transport/http_private.h"
+#include "transport/input_budget.h"
 
 /* How long a refused client may go on sending before the connection is reset. */
 #define LINGER_MS 1000u

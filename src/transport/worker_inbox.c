@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Handing connections over.
+ * Hands connections to workers and counts those that each worker has.
  */
-#include "transport/door.h"
+#include "transport/worker_inbox.h"
 
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ static void drop(struct letter *letter)
     handover_destroy(list_entry(letter, struct handover, letter));
 }
 
-struct handover *handover_create(int fd, const struct door *door, struct tls_session *tls)
+struct handover *handover_create(int fd, struct tls_session *tls)
 {
     struct handover *h = mem_zalloc(sizeof(*h));
     if (!h) {
@@ -31,14 +31,13 @@ struct handover *handover_create(int fd, const struct door *door, struct tls_ses
         return NULL;
     }
     h->letter.drop = drop;
-    h->door = door;
     h->tls = tls;
     h->fd = fd;
     buf_init(&h->in, 0);
     return h;
 }
 
-void receiver_send(struct receiver *r, struct handover *h)
+void worker_inbox_send(struct worker_inbox *r, struct handover *h)
 {
     h->letter.deliver = r->adopt;
     __atomic_add_fetch(&r->count, 1, __ATOMIC_RELAXED);
@@ -46,12 +45,12 @@ void receiver_send(struct receiver *r, struct handover *h)
     mailbox_send(r->mailbox, &h->letter);
 }
 
-size_t receiver_count(const struct receiver *r)
+size_t worker_inbox_count(const struct worker_inbox *r)
 {
     return __atomic_load_n(&r->count, __ATOMIC_RELAXED);
 }
 
-void receiver_left(struct receiver *r)
+void worker_inbox_left(struct worker_inbox *r)
 {
     __atomic_sub_fetch(&r->count, 1, __ATOMIC_RELAXED);
     limit_leave(r->book, LIMIT_CONNECTIONS);

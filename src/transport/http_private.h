@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * One HTTP connection, shared by http.c (life, reading), http_request.c (what is asked) and
- * http_answer.c (what is said).
+ * http_response.c (what is said).
  */
-#ifndef TRANSPORT_HTTP_CONN_H
-#define TRANSPORT_HTTP_CONN_H
+#ifndef TRANSPORT_HTTP_PRIVATE_H
+#define TRANSPORT_HTTP_PRIVATE_H
 
 #include <sys/types.h>
 #include <time.h>
@@ -56,7 +56,7 @@ enum conn_state {
  * among them that are handled are counted by channel_may_go_on. */
 #define READ_QUANTUM (4u * 65536u)
 
-/* Paths beside the endpoint (http_side.c). */
+/* Paths beside the endpoint (http_legacy_sse.c). */
 enum http_side {
     SIDE_NONE,
     SIDE_SSE,
@@ -107,7 +107,7 @@ struct http_conn {
     uint32_t since_ms;  /* in this state, or written to */
     uint32_t listed_ms; /* when it was put at the end of its list */
     uint32_t wait_since_ms, wait_written;
-    uint32_t booked; /* bytes of input (http_input.c) */
+    uint32_t booked; /* bytes of input (http_input_budget.c) */
     enum conn_state state : 8;
     bool keep_alive : 1, is_http10 : 1, is_head : 1, refused : 1, waits : 1;
     bool eof : 1;            /* the client will send nothing more */
@@ -124,7 +124,7 @@ struct http_conn {
 struct http_worker {
     struct core *core;
     const struct http_config *config;
-    struct receiver receiver;
+    struct worker_inbox inbox;
     http_find_worker_fn find;
     void *find_user;
     struct list by_state[CONN_STATES];
@@ -170,19 +170,19 @@ void conn_free_reading(struct http_conn *conn);
 /* Handle every complete request that was read, as far as this turn goes. */
 void conn_go_on(struct http_conn *conn);
 
-/* http_input.c: it may hold more or less of what it was sent than before; on this worker, make room
- * when all hold too much. */
+/* http_input_budget.c: it may hold more or less of what it was sent than before; on this worker,
+ * make room when all hold too much. */
 void conn_book_input(struct http_conn *conn);
 void conn_cut_input(struct http_conn *conn); /* say why, forget what came, and close */
 void http_make_room(struct http_worker *hw);
 
-/* http_turn.c: may it handle another message in this turn? If not, it goes on in the next. */
+/* http_fairness.c: may it handle another message in this turn? If not, it goes on in the next. */
 bool conn_may_go_on(struct http_conn *conn);
 /* At the end of a turn: there will be another for those who rest. */
 void http_end_turn(struct http_worker *hw);
 void http_on_rested(struct loop_timer *timer, void *user);
 
-/* http_time.c: four times a second. */
+/* http_deadlines.c: four times a second. */
 void http_on_tick(struct loop_timer *timer, void *user);
 void http_start_tick(struct http_worker *hw); /* somebody comes; it ends by itself */
 /* It goes on for longer than an exchange, and ends when its principal does. */
@@ -197,7 +197,7 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req);
 /* Which worker should have this connection; -1: this one. */
 int conn_belongs_to(struct http_conn *conn, const struct http_request *req);
 
-/* http_answer.c */
+/* http_response.c */
 void conn_answer(struct http_conn *conn, int status, const struct answer_headers *headers,
                  struct tidings_str type, struct buf *text);
 /* A refusal below JSON-RPC; closes the connection. */
@@ -255,7 +255,7 @@ void http_review_tokens(struct http_worker *hw);
 /* The metadata: is it at that path (`auth` may be NULL)? */
 bool metadata_is_at(const struct http_auth *auth, struct tidings_str path);
 void conn_run_metadata(struct http_conn *conn, const struct http_request *req);
-/* http_side.c: what is at that path; which methods it has. */
+/* http_legacy_sse.c: what is at that path; which methods it has. */
 enum http_side side_find(const struct http_config *config, struct tidings_str path);
 struct tidings_str side_allows(enum http_side side);
 bool side_takes(enum http_side side, const struct http_request *req);

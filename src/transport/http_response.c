@@ -11,8 +11,8 @@
 #include "core/call.h"
 #include "core/inbound.h"
 #include "core/quota.h"
-#include "transport/http_conn.h"
-#include "transport/who.h"
+#include "transport/http_private.h"
+#include "transport/peer_identity.h"
 #include "wire/http_chars.h"
 #include "wire/sse.h"
 
@@ -256,7 +256,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
 static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
-    who_is_there(conn->out.fd, sendq_tls(&conn->out), out);
+    peer_identity_name(conn->out.fd, sendq_tls(&conn->out), out);
 }
 
 const struct channel_ops http_channel_ops = {

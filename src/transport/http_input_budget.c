@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * Counts the unhandled input of HTTP connections and WebSockets against --max-input, and cuts the
- * slowest when it is used up (transport/input.h).
+ * slowest when it is used up (transport/input_budget.h).
  */
-#include "transport/http_conn.h"
-#include "transport/input.h"
+#include "transport/http_private.h"
+#include "transport/input_budget.h"
 
 void conn_book_input(struct http_conn *conn)
 {

@@ -3,8 +3,8 @@
  * Who is at the other end of a socket, as far as it shows a certificate or the kernel can say:
  * whoever comes from the same address is one, on a Unix socket whoever has the same user id.
  */
-#ifndef TRANSPORT_WHO_H
-#define TRANSPORT_WHO_H
+#ifndef TRANSPORT_PEER_IDENTITY_H
+#define TRANSPORT_PEER_IDENTITY_H
 
 #include "base/tls.h"
 #include "core/channel.h"
@@ -14,16 +14,16 @@ struct sockaddr;
 
 /* "192.0.2.1", "2001:db8::1", "uid:1000"; with a certificate that was checked its subject,
  * "CN=alice" (`tls` may be NULL). Untouched when it cannot be known. */
-void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
+void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX]);
 /* Give the channel the principal that the certificate or the kernel tells of, which expires with
  * the certificate: whoever comes over TCP without one is anonymous. Once it has one nothing happens
  * (who has put a token's there takes it away with channel_set_who(channel, NULL)). TIDINGS_E_NOMEM:
  * nothing may be handled. */
-int who_identify(struct channel *channel, int fd, const struct tls_session *tls);
+int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls);
 /* What a connection counts as, before anything is known of it but where it comes from: "192.0.2.1",
  * "2001:db8:1:2::/64", "uid:1000". Returns whether that is this machine. */
-bool who_came(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX]);
+bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX]);
 /* Has the socket failed because it took nothing for so long (TCP_USER_TIMEOUT)? Asks once. */
-bool who_took_nothing(int fd);
+bool peer_identity_timed_out(int fd);
 
 #endif

@@ -5,8 +5,8 @@
  */
 #include "base/clock.h"
 #include "core/peer.h"
-#include "transport/input.h"
-#include "transport/socket_conn.h"
+#include "transport/input_budget.h"
+#include "transport/socket_private.h"
 
 /* How long a client may go on sending after its last answer before the connection is reset. */
 #define LINGER_MS 1000u

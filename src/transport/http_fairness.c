@@ -2,7 +2,7 @@
  *
  * Turns: a connection handles so many messages in one, and goes on in the next with what is left.
  */
-#include "transport/http_conn.h"
+#include "transport/http_private.h"
 
 bool conn_may_go_on(struct http_conn *conn)
 {

@@ -2,7 +2,7 @@
  *
  * Asking the certificate, or the kernel, who connected.
  */
-#include "transport/who.h"
+#include "transport/peer_identity.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -43,12 +43,12 @@ static enum principal_kind find_out(int fd, const struct tls_session *tls, char 
     return PRINCIPAL_ANONYMOUS;
 }
 
-void who_is_there(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
+void peer_identity_name(int fd, const struct tls_session *tls, char out[PRINCIPAL_MAX])
 {
     (void)find_out(fd, tls, out);
 }
 
-int who_identify(struct channel *channel, int fd, const struct tls_session *tls)
+int peer_identity_apply(struct channel *channel, int fd, const struct tls_session *tls)
 {
     if (channel->who) {
         return principal_renew(channel->core, &channel->who);
@@ -78,7 +78,7 @@ static bool came_by_v6(const struct in6_addr *a, char out[QUOTA_NAME_MAX])
     return IN6_IS_ADDR_LOOPBACK(a);
 }
 
-bool who_came(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX])
+bool peer_identity_quota_name(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX])
 {
     out[0] = '\0';
     if (from->sa_family == AF_INET) {
@@ -98,7 +98,7 @@ bool who_came(int fd, const struct sockaddr *from, char out[QUOTA_NAME_MAX])
     return true;
 }
 
-bool who_took_nothing(int fd)
+bool peer_identity_timed_out(int fd)
 {
     int error = 0;
     socklen_t size = sizeof(error);

@@ -10,8 +10,8 @@
  * is in use, whoever needs more than a second (INPUT_TIGHT_MS) for 64 KiB goes likewise, on all
  * workers.
  */
-#ifndef TRANSPORT_INPUT_H
-#define TRANSPORT_INPUT_H
+#ifndef TRANSPORT_INPUT_BUDGET_H
+#define TRANSPORT_INPUT_BUDGET_H
 
 #include "core/limit.h"
 

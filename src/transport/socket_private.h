@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line-framed connection, shared by socket.c (life, reading) and socket_time.c (deadlines).
+ * One line-framed connection, shared by socket.c (life, reading) and socket_deadlines.c
+ * (deadlines).
  */
-#ifndef TRANSPORT_SOCKET_CONN_H
-#define TRANSPORT_SOCKET_CONN_H
+#ifndef TRANSPORT_SOCKET_PRIVATE_H
+#define TRANSPORT_SOCKET_PRIVATE_H
 
 #include "transport/line.h"
 #include "transport/socket.h"
@@ -42,7 +43,7 @@ struct line_conn {
     struct loop_poll poll;
     uint32_t since_ms; /* in this state, or heard of */
     uint32_t wait_since_ms, wait_written;
-    uint32_t booked; /* bytes of input (transport/input.h) */
+    uint32_t booked; /* bytes of input (transport/input_budget.h) */
     uint32_t midway; /* bytes of half a message since its time was last counted anew */
     int fd;
     enum line_state state : 8;
@@ -52,7 +53,7 @@ struct line_conn {
 struct socket_worker {
     struct core *core;
     const struct socket_config *config;
-    struct receiver receiver;
+    struct worker_inbox inbox;
     struct list by_state[LINE_STATES];
     struct list waiting, stirred, resting;
     struct loop_timer *tick;
@@ -73,8 +74,8 @@ void line_conn_close(struct line_conn *conn, const char *reason);
 /* What is said to it is its last. */
 void line_conn_refuse(struct line_conn *conn, int status, const char *text);
 
-/* socket_time.c: four times a second; all that are open are looked at when the turn ends; on this
- * worker, make room when all connections hold too much input (transport/input.h). */
+/* socket_deadlines.c: four times a second; all that are open are looked at when the turn ends; on
+ * this worker, make room when all connections hold too much input (transport/input_budget.h). */
 void socket_on_tick(struct loop_timer *timer, void *user);
 void socket_start_tick(struct socket_worker *sw); /* somebody comes; it ends by itself */
 void socket_stir_open(struct socket_worker *sw);

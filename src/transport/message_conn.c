@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How much may be under way on a connection of messages, and what it has nothing to say to.
+ */
+#include "transport/message_conn.h"
+
+bool message_conn_has_room(const struct channel *channel, const struct sendq *out)
+{
+    if (out->pending >= MESSAGE_CONN_HIGH_WATER) {
+        return false;
+    }
+    unsigned calls = 0;
+    list_each (it, next, &channel->calls) {
+        if (++calls >= MESSAGE_CONN_MAX_CALLS) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void message_conn_put(struct sendq *out, struct buf *text)
+{
+    if (text->len > SENDQ_SHARE) {
+        size_t len = 0;
+        char *memory = buf_detach(text, &len);
+        sendq_take(out, memory, len);
+    } else {
+        sendq_puts(out, buf_str(text));
+    }
+}
+
+void message_conn_accepted(struct channel *channel)
+{
+    (void)channel;
+}
+
+void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+{
+    (void)sink;
+    (void)event_id;
+    (void)retry_ms;
+}
+
+void message_conn_sink_end(struct sink *sink)
+{
+    (void)sink; /* the connection goes on; only what was said on it ends */
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A connection that carries messages both ways, however they are framed (lines, WebSocket): what
+ * these have in common. Messages interleave freely, answers and notifications share one send queue,
+ * and so much may be under way.
+ */
+#ifndef TRANSPORT_MESSAGE_CONN_H
+#define TRANSPORT_MESSAGE_CONN_H
+
+#include "base/sendq.h"
+#include "core/channel.h"
+
+#define MESSAGE_CONN_HIGH_WATER (1u << 20) /* bytes of output that wait */
+#define MESSAGE_CONN_MAX_CALLS 256u        /* requests under way */
+
+/* May another message be handled? If not it waits, and nothing more is read. */
+bool message_conn_has_room(const struct channel *channel, const struct sendq *out);
+/* Put a text into the queue; a large one gives its memory away, and is empty then. */
+void message_conn_put(struct sendq *out, struct buf *text);
+
+/* For channels and sinks that have nothing to say here: no status to a notification, no ids of
+ * events, and no end of a stream but that of the connection. */
+void message_conn_accepted(struct channel *channel);
+void message_conn_sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms);
+void message_conn_sink_end(struct sink *sink);
+
+#endif
