@@ -22,12 +22,11 @@
 #include "support/bench_core.h"
 #include "support/bench_json.h"
 #include "support/bench_subs.h"
+#include "support/torn_client.h"
 
 #define URIS 3u
 #define SUBS 3u
 #define TURNS 4u /* of the loop: more than a subscription takes until its catch-up is written */
-#define LINES 2u /* streams as the client sees them, each resumed over and over */
-#define DEAD 2u
 #define PAST 8u
 #define SEEDS 200u
 #define STEPS 60u
@@ -37,82 +36,26 @@ static const char *const subscribed[SUBS] = {"mem://x/0", "mem://x/", "mem://x/1
 static struct bench b;
 static struct place place;
 static struct bench_session s;
+static struct torn_client t;
 
-/* ---- what the client knows ------------------------------------------------------------------- */
-
-static struct {
-    uint64_t seq;               /* nothing but what is announced here has a number */
-    uint64_t changed[URIS];     /* the newest */
-    uint64_t known[SUBS][URIS]; /* told, by subscription */
-    bool has_subscribed[SUBS];
-} m;
-
-static void change(unsigned i)
-{
-    bench_update(&b, text_of("mem://x/%u", i));
-    m.changed[i] = ++m.seq;
-}
-
-static bool covers(unsigned sub, unsigned i)
-{
-    return sub == 1 || i == (sub == 0 ? 0u : 1u);
-}
-
-static void note(unsigned sub, unsigned i, uint64_t seq)
-{
-    m.known[sub][i] = seq > m.known[sub][i] ? seq : m.known[sub][i];
-}
-
-static void learn(const struct utterance *u)
-{
-    const char *spelled = u->kind == SAID_EVENT ? json_at(u->text, "params|subscribedUri") : NULL;
-    if (!spelled) {
-        return;
-    }
-    unsigned sub = 0;
-    while (strcmp(subscribed[sub], spelled) != 0) {
-        sub++;
-        assert_true(sub < SUBS);
-    }
-    if (json_at(u->text, "params|_meta|dev.tidings/truncated")) {
-        for (unsigned i = 0; i < URIS; i++) {
-            note(sub, i, u->seq);
-        }
-        return;
-    }
-    const char *uri = json_at(u->text, "params|uri");
-    const char *version = json_at(u->text, "params|_meta|dev.tidings/version");
-    /* Who is shown no number reads: what is there now. */
-    note(sub, (unsigned)(uri[strlen(uri) - 1] - '0'), version ? number_of(version) : u->seq);
-}
+/* ---- worlds ---------------------------------------------------------------------------------- */
 
 static void learn_all(const struct client *c)
 {
     for (size_t i = 0; i < c->count; i++) {
-        learn(&c->said[i]);
+        torn_learn(&t, &c->said[i]);
     }
 }
-
-/* The first that is not known; NULL: none. */
-static const char *missing(void)
-{
-    for (unsigned sub = 0; sub < SUBS; sub++) {
-        for (unsigned i = 0; m.has_subscribed[sub] && i < URIS; i++) {
-            if (covers(sub, i) && m.known[sub][i] < m.changed[i]) {
-                return text_of("%s was not told that mem://x/%u changed at %llu, only up to %llu",
-                               subscribed[sub], i, (unsigned long long)m.changed[i],
-                               (unsigned long long)m.known[sub][i]);
-            }
-        }
-    }
-    return NULL;
-}
-
-/* ---- worlds ---------------------------------------------------------------------------------- */
 
 static void start(size_t log_entries, size_t outbox_max)
 {
-    memset(&m, 0, sizeof(m));
+    t = (struct torn_client){.bench = &b,
+                             .session = &s,
+                             .uris = URIS,
+                             .subscribed = subscribed,
+                             .subs = SUBS,
+                             .deads = 2,
+                             .reads_at_update = true};
     bench_init(&b);
     b.limits.outbox_max = outbox_max;
     b.self.list_changed = b.options.list_changed = false;
@@ -157,9 +100,9 @@ static struct client *subscribe(unsigned sub, const char *cursor, uint64_t seq)
                                        text_of("\"uri\":\"%s\",\"_meta\":{\"dev.tidings/options\":"
                                                "{\"windowMs\":0,\"since\":\"%s\"}}",
                                                subscribed[sub], cursor));
-    m.has_subscribed[sub] = true;
+    t.has_subscribed[sub] = true;
     for (unsigned i = 0; i < URIS; i++) {
-        note(sub, i, seq);
+        torn_note(&t, sub, i, seq);
     }
     return c;
 }
@@ -191,7 +134,7 @@ static void step_of_scene(const struct scene *scene, unsigned step)
                                                  : subscribe(step / 2, before, before_seq);
     } else if (scene->lives) {
         for (unsigned i = 0; i < URIS; i++) {
-            change(i);
+            torn_change(&t, i);
         }
     }
 }
@@ -206,13 +149,13 @@ static void turn(unsigned n)
 /* False: the stream does not have so many messages. */
 static bool play(const struct scene *scene)
 {
-    memset(m.known, 0, sizeof(m.known));
-    memset(m.has_subscribed, 0, sizeof(m.has_subscribed));
+    memset(t.known, 0, sizeof(t.known));
+    memset(t.has_subscribed, 0, sizeof(t.has_subscribed));
     asked_count = 0;
     now(before);
-    before_seq = m.seq;
+    before_seq = t.seq;
     for (unsigned i = 0; i < 2 * URIS; i++) {
-        change(i % URIS);
+        torn_change(&t, i % URIS);
     }
     bench_settle(&b);
     bench_session(&b, scene->revision, &s);
@@ -228,7 +171,7 @@ static bool play(const struct scene *scene)
     bool has_so_many = scene->arrived <= first->count;
     const char *last = NULL;
     for (size_t i = 0; i < scene->arrived && has_so_many; i++) {
-        learn(&first->said[i]);
+        torn_learn(&t, &first->said[i]);
         last = first->said[i].id[0] ? first->said[i].id : last;
     }
     if (scene->is_noticed) {
@@ -250,7 +193,7 @@ static bool play(const struct scene *scene)
     bench_settle(&b);
     learn_all(second);
     /* Without an id nobody can come back: a fresh stream has what no other carried. */
-    const char *lost = has_so_many && (last || first->count == 0) ? missing() : NULL;
+    const char *lost = has_so_many && (last || first->count == 0) ? torn_missing(&t) : NULL;
     if (lost) {
         fail_msg(
             "%s, cut after step %u and %u turns with %zu of %zu messages, %s, %s, %s, %s, %s: %s",
@@ -322,14 +265,14 @@ static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **st
     (void)state;
     bench_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/");
-    m.has_subscribed[1] = true;
+    t.has_subscribed[1] = true;
     struct client *one = session_stream(&s, NULL);
     const char *one_id = newest_id(one);
-    change(0);
-    change(1);
+    torn_change(&t, 0);
+    torn_change(&t, 1);
     bench_settle(&b); /* written to it, lost on the way */
     struct client *two = session_stream(&s, NULL);
-    change(2);
+    torn_change(&t, 2);
     bench_settle(&b);
     learn_all(two);
     const char *two_id = newest_id(two);
@@ -347,7 +290,7 @@ static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **st
     bench_settle(&b);
     learn_all(one);
     learn_all(two);
-    assert_null(missing());
+    assert_null(torn_missing(&t));
     client_free(one);
     client_free(two);
     assert_int_equal(session_delete(&s), 204);
@@ -382,8 +325,8 @@ static void no_answer_says_that_another_subscription_was_told(void **state)
     (void)state;
     const char *update;
     now(before);
-    change(0);
-    change(1);
+    torn_change(&t, 0);
+    torn_change(&t, 1);
     bench_settle(&b);
     assert_int_equal(told_after_second_answer(before, &update), 1);
     assert_int_equal(version_of(update), 1);
@@ -393,16 +336,7 @@ static void no_answer_says_that_another_subscription_was_told(void **state)
 
 /* ---- at random ------------------------------------------------------------------------------- */
 
-struct line {
-    struct client *client; /* NULL: broken */
-    size_t seen;
-    char last_id[256];
-};
-
 static struct {
-    uint64_t random;
-    struct line lines[LINES];
-    struct client *dead[DEAD]; /* gone for the client, not yet for the server */
     struct {
         char cursor[256];
         uint64_t seq;
@@ -412,125 +346,43 @@ static struct {
     size_t asked_count;
 } r;
 
-static unsigned roll(unsigned n)
-{
-    r.random ^= r.random << 13;
-    r.random ^= r.random >> 7;
-    r.random ^= r.random << 17;
-    return (unsigned)((r.random >> 11) % n);
-}
-
-/* It reads what came, but for the last `lost`. */
-static void see(struct line *l, size_t lost)
-{
-    while (l->seen + lost < l->client->count) {
-        const struct utterance *u = &l->client->said[l->seen++];
-        learn(u);
-        if (u->id[0]) {
-            snprintf(l->last_id, sizeof(l->last_id), "%s", u->id);
-        }
-    }
-}
-
-static void reconnect(struct line *l)
-{
-    bool fresh = l->last_id[0] == '\0';
-    l->client = session_stream(&s, fresh ? NULL : l->last_id);
-    l->seen = 0;
-    if (!l->client->is_streaming) { /* too many that the server believes in */
-        client_free(l->client);
-        l->client = NULL;
-    } else if (fresh) {
-        see(l, 0); /* at least its beginning arrives: without an id there is no coming back */
-    }
-}
-
-static void bury(unsigned i)
-{
-    if (r.dead[i]) {
-        client_free(r.dead[i]);
-        r.dead[i] = NULL;
-    }
-}
-
-static void break_line(struct line *l)
-{
-    see(l, roll((unsigned)(l->client->count - l->seen) + 1));
-    unsigned i = roll(DEAD);
-    if (roll(2) && !r.dead[i]) {
-        r.dead[i] = l->client; /* the server goes on writing to it for a while */
-    } else {
-        client_free(l->client);
-    }
-    l->client = NULL;
-}
-
 static void go_back(void)
 {
-    size_t at = roll((unsigned)r.past_count + 1);
+    size_t at = torn_roll(&t, (unsigned)r.past_count + 1);
     bool is_known = at < r.past_count;
-    r.asked[r.asked_count++] = subscribe(roll(SUBS), is_known ? r.past[at].cursor : "5eed.1",
-                                         is_known ? r.past[at].seq : 0);
+    r.asked[r.asked_count++] =
+        subscribe(torn_roll(&t, SUBS), is_known ? r.past[at].cursor : "5eed.1",
+                  is_known ? r.past[at].seq : 0);
 }
 
 static void step(void)
 {
-    struct line *l = &r.lines[roll(LINES)];
-    switch (roll(8)) {
+    struct torn_line *l = torn_pick(&t);
+    switch (torn_roll(&t, 8)) {
     case 0:
     case 1:
-        change(roll(URIS));
+        torn_change(&t, torn_roll(&t, URIS));
         break;
     case 2:
-        if (l->client) {
-            see(l, 0);
-        }
+        torn_see(&t, l);
         break;
     case 3:
     case 4:
-        if (l->client) {
-            break_line(l);
-        } else {
-            reconnect(l);
-        }
+        torn_break(&t, l);
         break;
     case 5:
-        if (l->client) {
-            l->client->pending = roll(2) ? 1u << 20 : 0;
-            client_drain(l->client);
-            l->client->pending = roll(3) ? 0 : 1u << 20;
-        }
+        torn_choke(&t, l);
         break;
     case 6:
         go_back();
         break;
     default:
-        if (roll(2)) {
+        if (torn_roll(&t, 2)) {
             bench_settle(&b);
         } else {
-            turn(1 + roll(4));
+            turn(1 + torn_roll(&t, 4));
         }
-        bury(roll(DEAD));
-    }
-}
-
-static void finish(void)
-{
-    bench_settle(&b);
-    for (unsigned i = 0; i < DEAD; i++) {
-        bury(i);
-    }
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < LINES; i++) {
-            struct line *l = &r.lines[i];
-            if (l->client) {
-                client_drain(l->client);
-            } else {
-                reconnect(l);
-            }
-            bench_settle(&b);
-            see(l, 0);
-        }
+        torn_bury(&t);
     }
 }
 
@@ -538,27 +390,23 @@ static void run(unsigned seed, size_t log_entries)
 {
     start(log_entries, seed % 2 ? 1000 : 4);
     memset(&r, 0, sizeof(r));
-    r.random = 88172645463325252ull + seed * 7919u;
+    torn_seed(&t, seed);
     for (unsigned i = 0; i < PAST; i++) {
         now(r.past[r.past_count].cursor);
-        r.past[r.past_count++].seq = m.seq;
-        change(roll(URIS));
+        r.past[r.past_count++].seq = t.seq;
+        torn_change(&t, torn_roll(&t, URIS));
     }
     bench_settle(&b);
     bench_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < STEPS; i++) {
         step();
     }
-    finish();
-    const char *lost = missing();
+    torn_mend(&t);
+    const char *lost = torn_missing(&t);
     if (lost) {
         fail_msg("seed %u: %s", seed, lost);
     }
-    for (unsigned i = 0; i < LINES; i++) {
-        if (r.lines[i].client) {
-            client_free(r.lines[i].client);
-        }
-    }
+    torn_free(&t);
     for (size_t i = 0; i < r.asked_count; i++) {
         client_free(r.asked[i]);
     }
