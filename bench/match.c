@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "common.h"
-#include "core/match.h"
+#include "match/match.h"
 
 enum {
     KINDS = 5,

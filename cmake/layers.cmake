@@ -31,5 +31,6 @@ function(tidings_link_layers target)
                         Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-set(TIDINGS_LAYERS base json wire uri store core provider http_client client auth
+set(TIDINGS_LAYERS base json wire uri store match access catalog dialect request handler delivery protocol
+    provider http_client client auth
     transport server)

@@ -19,7 +19,7 @@
 #ifndef SERVER_ACCESS_H
 #define SERVER_ACCESS_H
 
-#include "core/access.h"
+#include "access/access.h"
 #include "server/config.h"
 
 #define ACCESS_MAX_RULES 10000u

@@ -7,7 +7,7 @@
 #ifndef SERVER_AUTHORITY_H
 #define SERVER_AUTHORITY_H
 
-#include "core/access.h"
+#include "access/access.h"
 #include "server/config.h"
 #include "transport/http_auth.h"
 

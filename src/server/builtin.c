@@ -6,7 +6,7 @@
 
 #include <tidings/server.h>
 
-#include "core/hub.h"
+#include "delivery/hub.h"
 #include "provider/command.h"
 #include "provider/file.h"
 #include "provider/system.h"

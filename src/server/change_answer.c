@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/core.h"
-#include "core/shown.h"
+#include "delivery/core.h"
+#include "delivery/cursor_seal.h"
 #include "server/change_call.h"
 #include "store/change.h"
 

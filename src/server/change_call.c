@@ -7,7 +7,7 @@
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/call.h"
+#include "request/request.h"
 #include "store/change.h"
 #include "uri/uri.h"
 

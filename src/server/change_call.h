@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One call of a tool that tells what changed: it looks (core/look.h), perhaps waits, and answers.
+ * One call of a tool that tells what changed: it looks (delivery/change_query.h), perhaps waits,
+ * and answers.
  *
  *     look ── row, row, … ── done ── contents one after the other, if asked for ── the answer
  *
@@ -11,9 +12,9 @@
 #define SERVER_CHANGE_CALL_H
 
 #include "base/arena.h"
-#include "core/handling.h"
-#include "core/look.h"
-#include "core/read.h"
+#include "catalog/job_read.h"
+#include "delivery/change_query.h"
+#include "handler/call.h"
 
 #define CHANGE_LIMIT 100u /* rows, when the caller says nothing */
 #define CHANGE_WAIT_MS 25000u

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "core/options.h"
+#include "delivery/options.h"
 
 #define ARENA_MAX (64u << 20)
 #define HISTORY_MAX (8u << 20)

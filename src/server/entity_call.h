@@ -11,7 +11,7 @@
 
 #include <tidings/call.h>
 
-#include "core/handling.h"
+#include "handler/call.h"
 #include "provider/entity.h"
 
 struct tidings_server;

@@ -6,7 +6,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
-#include "core/options.h"
+#include "delivery/options.h"
 #include "server/entity_call.h"
 #include "wire/http_fields.h"
 

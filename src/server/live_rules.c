@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/hub_private.h"
+#include "delivery/hub_private.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
 

@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/hub.h"
-#include "core/subscribing.h"
+#include "delivery/hub.h"
+#include "delivery/subscribe_batch.h"
 #include "store/change.h"
 
 struct local {

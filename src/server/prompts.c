@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/complete.h"
+#include "handler/completion.h"
 #include "server/feature_row.h"
 #include "server/server_private.h"
 

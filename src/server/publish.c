@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/catalog.h"
+#include "catalog/catalog.h"
 #include "server/store.h"
 #include "uri/uri.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/handling.h"
+#include "handler/call.h"
 #include "server/publish.h"
 #include "uri/uri.h"
 #include "wire/http_fields.h"

@@ -7,7 +7,7 @@
  * Runs on the thread of the server's own loop, between two turns.
  */
 #include "base/log.h"
-#include "core/hub_private.h"
+#include "delivery/hub_private.h"
 #include "server/access.h"
 #include "server/secure.h"
 #include "server/server_private.h"

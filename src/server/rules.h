@@ -10,7 +10,7 @@
 #define SERVER_RULES_H
 
 #include "base/map.h"
-#include "core/options.h"
+#include "delivery/options.h"
 #include "server/config.h"
 
 struct rules {

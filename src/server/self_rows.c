@@ -8,7 +8,7 @@
 
 #include "auth/auth.h"
 #include "base/str.h"
-#include "core/peer.h"
+#include "delivery/subscriber.h"
 #include "json/write.h"
 
 bool self_after_parse(struct tidings_str text, struct self_after *ret)

@@ -8,7 +8,7 @@
 
 #include <tidings/server.h>
 
-#include "core/hub.h"
+#include "delivery/hub.h"
 #include "server/authority.h"
 #include "server/config.h"
 #include "server/local.h"

@@ -12,8 +12,8 @@
 #include "base/mem.h"
 
 #include "base/str.h"
-#include "core/hub_private.h"
-#include "core/peer.h"
+#include "delivery/hub_private.h"
+#include "delivery/subscriber.h"
 #include "server/server_private.h"
 #include "uri/uri.h"
 #define ROWS_MAX_BYTES (64u << 20)

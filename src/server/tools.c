@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "core/mirror.h"
+#include "handler/header_params.h"
 #include "server/feature_row.h"
 #include "server/server_private.h"
 #include "json/write.h"

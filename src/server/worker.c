@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/hub.h"
+#include "delivery/hub.h"
 
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define SETTLE_MS 5000u

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "core/core.h"
+#include "delivery/core.h"
 #include "transport/http.h"
 #include "transport/socket.h"
 #include "transport/stdio.h"

@@ -14,7 +14,7 @@
 #include "auth/auth.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/session.h"
+#include "protocol/session.h"
 #include "transport/http_private.h"
 #include "transport/input_budget.h"
 #include "transport/peer_identity.h"

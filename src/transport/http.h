@@ -11,7 +11,7 @@
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
 
-#include "core/core.h"
+#include "delivery/core.h"
 #include "transport/guard.h"
 #include "transport/worker_inbox.h"
 

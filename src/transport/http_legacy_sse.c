@@ -12,10 +12,10 @@
  * (a long poll). The session may also be named in the query, `sessionId`.
  */
 #include "base/mem.h"
-#include "core/call.h"
-#include "core/inbound.h"
-#include "core/peer.h"
-#include "core/session.h"
+#include "delivery/subscriber.h"
+#include "protocol/inbound.h"
+#include "protocol/session.h"
+#include "request/request.h"
 #include "transport/http_private.h"
 #include "transport/message_conn.h"
 

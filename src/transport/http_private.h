@@ -9,7 +9,7 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "core/channel.h"
+#include "request/channel.h"
 #include "transport/http.h"
 #include "wire/http.h"
 #include "wire/ws.h"

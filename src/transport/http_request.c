@@ -5,8 +5,8 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "core/inbound.h"
-#include "core/session.h"
+#include "protocol/inbound.h"
+#include "protocol/session.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
 

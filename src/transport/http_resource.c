@@ -4,7 +4,7 @@
  * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it,
  * with conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is
  * allowed.
- * What is asked goes to core/plain; here are the fields of HTTP on both sides of it.
+ * What is asked goes to catalog/resource_io; here are the fields of HTTP on both sides of it.
  *
  * What a resource holds may be a stranger's page or script, and comes from the address of the
  * endpoint: it is sent in a sandbox, so that a browser gives it no part in this origin.
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "core/plain.h"
+#include "catalog/resource_io.h"
 #include "transport/http_private.h"
 #include "wire/http_fields.h"
 #include "json/write.h"

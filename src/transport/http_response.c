@@ -6,11 +6,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "access/quota.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "core/call.h"
-#include "core/inbound.h"
-#include "core/quota.h"
+#include "protocol/inbound.h"
+#include "request/request.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
 #include "wire/http_chars.h"

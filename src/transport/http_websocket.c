@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "core/inbound.h"
+#include "protocol/inbound.h"
 #include "transport/http_private.h"
 #include "transport/input_budget.h"
 #include "transport/message_conn.h"

@@ -13,7 +13,7 @@
 #ifndef TRANSPORT_INPUT_BUDGET_H
 #define TRANSPORT_INPUT_BUDGET_H
 
-#include "core/limit.h"
+#include "access/limit.h"
 
 #define INPUT_STEP (64u * 1024u) /* bytes that are progress */
 #define INPUT_TIGHT_MS 1000u

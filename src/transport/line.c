@@ -5,7 +5,7 @@
 #include "transport/line.h"
 
 #include "base/mem.h"
-#include "core/inbound.h"
+#include "protocol/inbound.h"
 #include "transport/message_conn.h"
 
 static struct line *of_sink(const struct sink *sink)

@@ -12,8 +12,8 @@
 #define TRANSPORT_LINE_H
 
 #include "base/sendq.h"
-#include "core/channel.h"
-#include "core/core.h"
+#include "delivery/core.h"
+#include "request/channel.h"
 #include "wire/line.h"
 
 struct line {

@@ -8,7 +8,7 @@
 #define TRANSPORT_MESSAGE_CONN_H
 
 #include "base/sendq.h"
-#include "core/channel.h"
+#include "request/channel.h"
 
 #define MESSAGE_CONN_HIGH_WATER (1u << 20) /* bytes of output that wait */
 #define MESSAGE_CONN_MAX_CALLS 256u        /* requests under way */

@@ -6,9 +6,9 @@
 #ifndef TRANSPORT_PEER_IDENTITY_H
 #define TRANSPORT_PEER_IDENTITY_H
 
+#include "access/quota.h"
 #include "base/tls.h"
-#include "core/channel.h"
-#include "core/quota.h"
+#include "request/channel.h"
 
 struct sockaddr;
 

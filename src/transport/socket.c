@@ -14,8 +14,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/inbound.h"
-#include "core/peer.h"
+#include "delivery/subscriber.h"
+#include "protocol/inbound.h"
 #include "transport/input_budget.h"
 #include "transport/peer_identity.h"
 #include "transport/socket_private.h"

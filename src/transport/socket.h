@@ -14,7 +14,7 @@
 #ifndef TRANSPORT_SOCKET_H
 #define TRANSPORT_SOCKET_H
 
-#include "core/core.h"
+#include "delivery/core.h"
 #include "transport/worker_inbox.h"
 
 /* Frozen while the server runs. */

@@ -4,7 +4,7 @@
  * every member of a list has the same allowance.
  */
 #include "base/clock.h"
-#include "core/peer.h"
+#include "delivery/subscriber.h"
 #include "transport/input_budget.h"
 #include "transport/socket_private.h"
 

@@ -9,7 +9,7 @@
 #ifndef TRANSPORT_STDIO_H
 #define TRANSPORT_STDIO_H
 
-#include "core/core.h"
+#include "delivery/core.h"
 
 struct stdio;
 

@@ -9,10 +9,10 @@
 #ifndef TRANSPORT_WORKER_INBOX_H
 #define TRANSPORT_WORKER_INBOX_H
 
+#include "access/quota.h"
 #include "base/mailbox.h"
 #include "base/str.h"
 #include "base/tls.h"
-#include "core/quota.h"
 
 enum listener_kind {
     LISTENER_HTTP,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON-RPC 2.0 envelopes: classify what came in. Writing answers is core/dialect's.
+ * JSON-RPC 2.0 envelopes: classify what came in. Writing answers is dialect/dialect's.
  */
 #ifndef WIRE_RPC_H
 #define WIRE_RPC_H

@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "core/match.h"
+#include "match/match.h"
 #include "uri/uri.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,7 +6,7 @@
 
 #include "base/byte_range.h"
 #include "base/str.h"
-#include "core/read_options.h"
+#include "catalog/read_options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/seal.h"
-#include "core/cursor.h"
+#include "dialect/cursor.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "core/hub_private.h"
+#include "delivery/hub_private.h"
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 

@@ -10,8 +10,8 @@
 #ifndef SUPPORT_BENCH_CLIENT_H
 #define SUPPORT_BENCH_CLIENT_H
 
-#include "core/channel.h"
-#include "core/inbound.h"
+#include "protocol/inbound.h"
+#include "request/channel.h"
 #include "support/bench_core.h"
 #include "support/bench_json.h"
 

@@ -16,8 +16,8 @@
 #ifndef SUPPORT_BENCH_CORE_H
 #define SUPPORT_BENCH_CORE_H
 
-#include "core/core.h"
-#include "core/hub.h"
+#include "delivery/core.h"
+#include "delivery/hub.h"
 
 #define BENCH_CORES 2u
 

@@ -13,7 +13,7 @@
 #include "support/bench_prompt.h"
 
 #include "base/str.h"
-#include "core/complete.h"
+#include "handler/completion.h"
 
 void bench_add_prompt(struct bench *b, const char *name, const char *schema,
                       tidings_call_fn handler, void *user)

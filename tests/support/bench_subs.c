@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "core/peer.h"
+#include "delivery/subscriber.h"
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 

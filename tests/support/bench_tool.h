@@ -6,7 +6,7 @@
 #ifndef SUPPORT_BENCH_TOOL_H
 #define SUPPORT_BENCH_TOOL_H
 
-#include "core/handling.h"
+#include "handler/call.h"
 #include "support/bench_client.h"
 #include "support/bench_core.h"
 

@@ -18,11 +18,11 @@
 
 #include <tidings/tidings.h>
 
+#include "access/access.h"
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "base/str.h"
-#include "core/access.h"
-#include "core/hub_private.h"
+#include "delivery/hub_private.h"
 #include "server/server_private.h"
 #include "server/worker.h"
 #include "support/remove_tree.h"

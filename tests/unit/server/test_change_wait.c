@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "core/hub_private.h"
-#include "core/peer.h"
+#include "delivery/hub_private.h"
+#include "delivery/subscriber.h"
 #include "store/change.h"
 #include "support/bench_change.h"
 #include "support/bench_client.h"

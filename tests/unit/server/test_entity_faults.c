@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "core/plain.h"
+#include "catalog/resource_io.h"
 #include "server/entity_call.h"
 #include "server/server_private.h"
 #include "store/entities_private.h"

@@ -23,7 +23,7 @@
 #include "auth/token_file.h"
 #include "base/mem.h"
 #include "base/seal.h"
-#include "core/hub.h"
+#include "delivery/hub.h"
 #include "server/server_private.h"
 #include "support/scripted_server.h"
 #include "support/served.h"

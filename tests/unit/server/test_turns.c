@@ -19,7 +19,7 @@
 
 #include <tidings/server.h>
 
-#include "core/channel.h"
+#include "request/channel.h"
 
 enum { FLOOD = 400 };
 

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rules, classes, and the questions. A class is found by comparing what holds for it: there are
+ * few.
+ */
+#include "access/access.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/core.h"
+#include "store/change.h"
+
+#define SEEING (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
+
+struct access_rules *access_rules_ref(struct access_rules *rules)
+{
+    if (rules) {
+        __atomic_add_fetch(&rules->refs, 1, __ATOMIC_RELAXED);
+    }
+    return rules;
+}
+
+void access_rules_unref(struct access_rules *rules)
+{
+    if (rules && __atomic_sub_fetch(&rules->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        rules->destroy(rules);
+    }
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+static bool is_for(const struct access_rule *rule, const struct principal *p)
+{
+    bool is_known = p->kind != PRINCIPAL_ANONYMOUS;
+    switch (rule->whom) {
+    case ACCESS_ANYBODY:
+        return true;
+    case ACCESS_NOBODY_KNOWN:
+        return !is_known;
+    case ACCESS_KNOWN:
+        return is_known && (rule->kinds & 1u << p->kind) != 0;
+    case ACCESS_NAMED:
+        return is_known && (rule->kinds & 1u << p->kind) != 0 && str_eq(rule->name, p->name);
+    }
+    return false;
+}
+
+static bool holds(const struct access_rule *rule, const struct principal *p)
+{
+    return is_for(rule, p) && (rule->scope.len == 0 || principal_has_scope(p, rule->scope));
+}
+
+static bool is_class_of(const struct access_class *class, const struct access_rules *rules,
+                        const struct principal *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rules->count; i++) {
+        if (holds(&rules->at[i], p)) {
+            if (n == class->count || class->at[n] != &rules->at[i]) {
+                return false;
+            }
+            n++;
+        }
+    }
+    return n == class->count;
+}
+
+static struct access_class *create(struct core *core, const struct principal *p)
+{
+    struct access_rules *rules = core->access;
+    size_t count = 0;
+    for (size_t i = 0; i < rules->count; i++) {
+        count += holds(&rules->at[i], p);
+    }
+    struct access_class *class = mem_zalloc(sizeof(*class) + count * sizeof(class->at[0]));
+    if (!class) {
+        return NULL;
+    }
+    unsigned everywhere = 0;
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct access_rule *rule = &rules->at[i];
+        if (holds(rule, p)) {
+            class->at[class->count++] = rule;
+            everywhere |= rule->uri.len == 0 ? rule->ops : 0u;
+        }
+    }
+    class->is_full = (everywhere & SEEING) == SEEING;
+    class->rules = access_rules_ref(rules);
+    class->all = &core->principals;
+    class->refs = 1;
+    list_append(&core->principals.classes, &class->link);
+    return class;
+}
+
+int access_class_of(const struct principal *p, struct access_class **ret)
+{
+    struct core *core = p->core;
+    *ret = NULL;
+    if (!core->access) {
+        return 0;
+    }
+    list_each (it, next, &core->principals.classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (is_class_of(class, core->access, p)) {
+            class->refs++;
+            *ret = class;
+            return 0;
+        }
+    }
+    *ret = create(core, p);
+    return *ret ? 0 : TIDINGS_E_NOMEM;
+}
+
+void access_class_unref(struct access_class *class)
+{
+    if (class && --class->refs == 0) {
+        if (class->all) {
+            list_remove(&class->link);
+        }
+        access_rules_unref(class->rules);
+        mem_free(class);
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static bool allows(const struct access_rule *rule, enum access_op op, struct tidings_str uri)
+{
+    return (rule->ops & 1u << op) != 0 &&
+           (rule->uri.len == 0 || match_kind_matches(rule->kind, rule->uri, uri));
+}
+
+static bool class_allows(const struct access_class *class, enum access_op op,
+                         struct tidings_str uri)
+{
+    for (size_t i = 0; i < class->count; i++) {
+        if (allows(class->at[i], op, uri)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool access_allows(const struct principal *who, enum access_op op, struct tidings_str uri)
+{
+    return !who || !who->class || class_allows(who->class, op, uri);
+}
+
+bool access_class_reaches(const struct access_class *class, enum access_op op,
+                          struct tidings_str text)
+{
+    struct tidings_str own = match_kind_beginning(MATCH_TEMPLATE, text);
+    if (own.len == text.len) {
+        return class_allows(class, op, text);
+    }
+    for (size_t i = 0; i < class->count; i++) {
+        const struct access_rule *rule = class->at[i];
+        struct tidings_str other = match_kind_beginning(rule->kind, rule->uri);
+        /* Whether two patterns meet is hard to say; whether they cannot is easy. One URI is met by
+         * what leads to it. */
+        bool is_one = rule->kind == MATCH_LITERAL && rule->uri.len > 0;
+        bool is_below = !is_one && str_starts(own, other);
+        if ((rule->ops & 1u << op) != 0 && (is_below || str_starts(other, own))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool access_reaches(const struct principal *who, enum access_op op, struct tidings_str text)
+{
+    return !who || !who->class || access_class_reaches(who->class, op, text);
+}
+
+bool access_subscribes(const struct principal *who, struct tidings_str uri)
+{
+    return access_allows(who, ACCESS_READ, uri) && access_allows(who, ACCESS_SUBSCRIBE, uri);
+}
+
+bool access_writes(const struct principal *who, struct tidings_str uri)
+{
+    return access_allows(who, ACCESS_READ, uri) && access_allows(who, ACCESS_WRITE, uri);
+}
+
+bool access_hears(const struct principal *who, const struct change *change)
+{
+    if (access_is_full(who)) {
+        return true;
+    }
+    struct access_class *class = who->class;
+    if (class->judged_seq != change->seq) {
+        class->judged = access_subscribes(who, change->uri) &&
+                        (change->target.len == 0 || access_subscribes(who, change->target));
+        class->judged_seq = change->seq;
+    }
+    return class->judged;
+}
+
+bool access_shows_from(const struct principal *who, const struct change *change)
+{
+    if (change->from.len == 0 || access_is_full(who)) {
+        return true;
+    }
+    struct access_class *class = who->class;
+    if (class->from_seq != change->seq) {
+        class->shows_from = access_subscribes(who, change->from);
+        class->from_seq = change->seq;
+    }
+    return class->shows_from;
+}
+
+/* The first that a rule for it asks for and it does not have; empty: no scope would do. */
+static struct tidings_str scope_for(const struct principal *who, enum access_op op,
+                                    struct tidings_str uri)
+{
+    const struct access_rules *rules = who->class->rules;
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct access_rule *rule = &rules->at[i];
+        if (rule->scope.len > 0 && is_for(rule, who) && !holds(rule, who) &&
+            allows(rule, op, uri)) {
+            return rule->scope;
+        }
+    }
+    return STR_EMPTY;
+}
+
+int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+                       struct buf *out)
+{
+    if (!who || !who->class || who->kind != PRINCIPAL_TOKEN) {
+        return 0;
+    }
+    struct tidings_str last = STR_EMPTY;
+    for (unsigned op = 0; op < ACCESS_OPS; op++) {
+        if ((ops & 1u << op) == 0 || access_allows(who, (enum access_op)op, uri)) {
+            continue;
+        }
+        struct tidings_str scope = scope_for(who, (enum access_op)op, uri);
+        if (scope.len == 0) {
+            buf_clear(out);
+            return 0;
+        }
+        if (!str_eq(scope, last)) {
+            buf_puts(out, last.len > 0 ? STR(" ") : STR_EMPTY);
+            buf_puts(out, scope);
+        }
+        last = scope;
+    }
+    return out->failed;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who may do what with which URI: one question, asked by list, read, metadata, completion, write
+ * and subscribe, and again at delivery, there once per change and class of principals.
+ *
+ * Rules allow; what none allows is denied, and who is denied is answered as if there were nothing.
+ * Without rules everybody may do everything. A set of rules is immutable and counted, because all
+ * threads read it; which of them hold for a principal is settled when it is interned, and
+ * principals for whom the same hold are one class. Changing the rules makes new principals
+ * (core_set_access).
+ */
+#ifndef ACCESS_ACCESS_H
+#define ACCESS_ACCESS_H
+
+#include "access/principal.h"
+#include "base/list.h"
+#include "match/match.h"
+
+struct buf;
+struct change;
+
+enum access_op {
+    ACCESS_LIST, /* see that it is there: lists, metadata, completion */
+    ACCESS_READ,
+    ACCESS_SUBSCRIBE, /* hear of it; needs ACCESS_READ as well */
+    ACCESS_WRITE,     /* likewise */
+};
+#define ACCESS_OPS 4u
+
+/* ---- rules ----------------------------------------------------------------------------------- */
+
+enum access_whom {
+    ACCESS_ANYBODY,
+    ACCESS_NOBODY_KNOWN, /* those whom nobody asked who they are */
+    ACCESS_KNOWN,        /* whoever proved who it is */
+    ACCESS_NAMED,        /* this one */
+};
+
+struct access_rule {
+    enum access_whom whom;
+    struct tidings_str name;  /* ACCESS_NAMED */
+    unsigned kinds;           /* 1u << enum principal_kind: found out like this; KNOWN and NAMED */
+    struct tidings_str scope; /* which it must have been given; empty: none */
+    enum match_kind kind;
+    struct tidings_str uri; /* canonical URI or pattern; empty: everything */
+    unsigned ops;           /* 1u << enum access_op */
+};
+
+struct access_rules {
+    const struct access_rule *at;
+    size_t count;
+    void (*destroy)(struct access_rules *rules); /* nobody uses them any more */
+    unsigned refs;
+};
+
+struct access_rules *access_rules_ref(struct access_rules *rules); /* NULL is fine */
+void access_rules_unref(struct access_rules *rules);
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+/* What the members have in common. The first part is immutable; the rest is the worker's. */
+struct access_class {
+    struct access_rules *rules; /* a reference */
+    bool is_full;               /* may list, read and hear of everything */
+    size_t count;
+    /* private: */
+    unsigned refs;
+    struct principals *all; /* NULL: they are gone */
+    struct list link;       /* in all->classes */
+    uint64_t judged_seq;    /* the change asked about last … */
+    bool judged;            /* … and the answer; */
+    uint64_t from_seq;      /* the same about where something moved from */
+    bool shows_from;
+    uint64_t told_ms;               /* that the list changed; 0: never */
+    bool owes_list;                 /* it did again, and is told when a period has passed */
+    const struct access_rule *at[]; /* those that hold */
+};
+
+/* A reference to the class of `p` by the rules of its core; NULL with 0: there are no rules. */
+int access_class_of(const struct principal *p, struct access_class **ret);
+void access_class_unref(struct access_class *class); /* NULL is fine */
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* `uri` is canonical. Any thread. */
+bool access_allows(const struct principal *who, enum access_op op, struct tidings_str uri);
+/* May it subscribe to that: ACCESS_SUBSCRIBE and ACCESS_READ. */
+bool access_subscribes(const struct principal *who, struct tidings_str uri);
+/* May it write that: ACCESS_WRITE and ACCESS_READ, because what is answered shows what is there. */
+bool access_writes(const struct principal *who, struct tidings_str uri);
+/* May it do so with some URI that a template produces? `text` may have none of the braces. */
+bool access_reaches(const struct principal *who, enum access_op op, struct tidings_str text);
+bool access_class_reaches(const struct access_class *class, enum access_op op,
+                          struct tidings_str text);
+/* May it list, read and hear of everything? Who may not is shown no number that counts what it does
+ * not see: versions are left out, cursors sealed. */
+static inline bool access_is_full(const struct principal *who)
+{
+    return !who || !who->class || who->class->is_full;
+}
+
+/* On the worker, as often as one likes: patterns are compared once per change and class. May it
+ * hear of this? And of where it moved from? */
+bool access_hears(const struct principal *who, const struct change *change);
+bool access_shows_from(const struct principal *who, const struct change *change);
+
+/* Put the scopes, separated by blanks, that the token of `who` lacks to do all of `ops`
+ * (1u << enum access_op) with `uri`. Nothing: it may, it came without a token, or no scopes would
+ * do. Says nothing of whether there is such a resource. */
+int access_put_missing(const struct principal *who, unsigned ops, struct tidings_str uri,
+                       struct buf *out);
+
+#endif

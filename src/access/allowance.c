@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Allowances in a shared map, like quotas. What is kept of the steps is the moment at which there
+ * will be ALLOWANCE_BURST of them again, in steps: a millisecond is so many.
+ */
+#include "access/allowance.h"
+
+#include "base/mem.h"
+#include "base/shared_map.h"
+#include "base/str.h"
+
+#define STEPS_PER_MS (ALLOWANCE_STEPS / 1000u)
+#define FORGET_STEPS 8 /* looked at, whenever somebody new comes */
+
+struct allowance {
+    struct shared_value value;
+    uint64_t full_at;                  /* atomic */
+    uint32_t things[ALLOWANCE_THINGS]; /* atomic */
+    size_t *count;                     /* atomic; of all in the shared map; NULL: it is not on it */
+    char name[];
+};
+
+struct allowances {
+    struct shared_map *shared;
+    struct allowance *others;       /* of those who find no room */
+    size_t count;                   /* atomic */
+    struct shared_value *looked_at; /* atomic; the last that might have been forgotten */
+};
+
+static struct allowance *of_value(const struct shared_value *value)
+{
+    return (struct allowance *)((uintptr_t)value - offsetof(struct allowance, value));
+}
+
+static void destroy(struct shared_value *value)
+{
+    struct allowance *a = of_value(value);
+    if (a->count) {
+        __atomic_fetch_sub(a->count, 1, __ATOMIC_RELAXED);
+    }
+    mem_free(a);
+}
+
+static struct allowance *create(struct tidings_str name)
+{
+    struct allowance *a = mem_zalloc(sizeof(*a) + name.len);
+    if (a) {
+        if (name.len > 0) {
+            memcpy(a->name, name.ptr, name.len);
+        }
+        a->value.key = tidings_strn(a->name, name.len);
+        a->value.destroy = destroy;
+        a->value.refs = 1;
+    }
+    return a;
+}
+
+struct allowances *allowances_create(void)
+{
+    struct allowances *all = mem_zalloc(sizeof(*all));
+    if (all) {
+        all->shared = shared_map_create(NULL);
+        all->others = create(STR_EMPTY);
+    }
+    if (all && (!all->shared || !all->others)) {
+        allowances_destroy(all);
+        all = NULL;
+    }
+    return all;
+}
+
+void allowances_destroy(struct allowances *all)
+{
+    if (all) {
+        shared_value_unref(all->looked_at);
+        shared_map_destroy(all->shared);
+        allowance_release(all->others);
+        mem_free(all);
+    }
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static int forget_idle(void *user, const struct shared_value *value)
+{
+    uint64_t now = *(const uint64_t *)user;
+    const struct allowance *a = value ? of_value(value) : NULL;
+    bool is_idle = a && __atomic_load_n(&value->refs, __ATOMIC_ACQUIRE) <= 2 && /* we have one */
+                   allowance_left(a, now) == ALLOWANCE_BURST;
+    return is_idle ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
+}
+
+/* Some of them, in turn. */
+static void forget_some(struct allowances *all, uint64_t now)
+{
+    struct shared_value *at = __atomic_exchange_n(&all->looked_at, NULL, __ATOMIC_ACQ_REL);
+    for (int i = 0; i < FORGET_STEPS; i++) {
+        struct shared_value *next = shared_map_next(all->shared, at ? at->key : STR_EMPTY);
+        shared_value_unref(at);
+        at = next;
+        if (at) {
+            (void)shared_map_update(all->shared, at->key, NULL, forget_idle, &now);
+        }
+    }
+    shared_value_unref(__atomic_exchange_n(&all->looked_at, at, __ATOMIC_ACQ_REL));
+}
+
+struct placing {
+    struct allowances *all;
+    struct allowance *fresh;
+    struct allowance *found; /* a reference: somebody else was faster */
+};
+
+static int place(void *user, const struct shared_value *old)
+{
+    struct placing *p = user;
+    if (old) {
+        p->found = of_value(old);
+        shared_value_ref(&p->found->value);
+        return SHARED_MAP_KEEP;
+    }
+    if (__atomic_load_n(&p->all->count, __ATOMIC_RELAXED) >= ALLOWANCE_CLIENTS) {
+        return TIDINGS_E_LIMIT;
+    }
+    p->fresh->count = &p->all->count;
+    __atomic_fetch_add(&p->all->count, 1, __ATOMIC_RELAXED);
+    return SHARED_MAP_REPLACE;
+}
+
+struct allowance *allowances_find(struct allowances *all, struct tidings_str client, uint64_t now)
+{
+    struct shared_value *value = shared_map_find(all->shared, client);
+    if (value) {
+        return of_value(value);
+    }
+    forget_some(all, now);
+    struct placing p = {.all = all, .fresh = create(client)};
+    int rc = p.fresh ? shared_map_update(all->shared, client, &p.fresh->value, place, &p)
+                     : TIDINGS_E_NOMEM;
+    if (rc == SHARED_MAP_REPLACE) {
+        return p.fresh;
+    }
+    allowance_release(p.fresh);
+    if (rc == TIDINGS_E_LIMIT) {
+        shared_value_ref(&all->others->value);
+        return all->others;
+    }
+    return p.found;
+}
+
+void allowance_release(struct allowance *a)
+{
+    if (a) {
+        shared_value_unref(&a->value);
+    }
+}
+
+/* ---- spending -------------------------------------------------------------------------------- */
+
+uint64_t allowance_left(const struct allowance *a, uint64_t now)
+{
+    if (!a) {
+        return UINT64_MAX;
+    }
+    uint64_t full_at = __atomic_load_n(&a->full_at, __ATOMIC_RELAXED);
+    uint64_t missing = full_at > now * STEPS_PER_MS ? full_at - now * STEPS_PER_MS : 0;
+    return missing < ALLOWANCE_BURST ? ALLOWANCE_BURST - missing : 0;
+}
+
+void allowance_spend(struct allowance *a, uint64_t steps, uint64_t now)
+{
+    if (!a) {
+        return;
+    }
+    uint64_t before = __atomic_load_n(&a->full_at, __ATOMIC_RELAXED), after;
+    do {
+        uint64_t base = before > now * STEPS_PER_MS ? before : now * STEPS_PER_MS;
+        after = base + steps;
+    } while (!__atomic_compare_exchange_n(&a->full_at, &before, after, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+}
+
+void allowance_refund(struct allowance *a, uint64_t steps)
+{
+    if (a) {
+        __atomic_fetch_sub(&a->full_at, steps, __ATOMIC_RELAXED);
+    }
+}
+
+bool allowance_take(struct allowance *a, enum allowance_thing thing)
+{
+    static const uint32_t most[] = {
+        [ALLOWANCE_LOOSE_REGEXES] = ALLOWANCE_MAX_LOOSE_REGEXES,
+        [ALLOWANCE_FILTERS] = ALLOWANCE_MAX_FILTERS,
+    };
+    if (!a) {
+        return true;
+    }
+    if (__atomic_fetch_add(&a->things[thing], 1, __ATOMIC_RELAXED) >= most[thing]) {
+        __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    shared_value_ref(&a->value);
+    return true;
+}
+
+void allowance_give_back(struct allowance *a, enum allowance_thing thing)
+{
+    if (a) {
+        __atomic_fetch_sub(&a->things[thing], 1, __ATOMIC_RELAXED);
+        allowance_release(a);
+    }
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the patterns of one client may cost: steps for searching its regexes and judging its
+ * filters, and how many of the costly kinds there may be because of it. A step is some 2 ns
+ * (base/regex.h, json/schema.h), so that a client has 50 ms of CPU in a second, and 20 ms at once:
+ * no change costs more because of what one client wrote, however many regexes and filters it has.
+ *
+ * There is one allowance for a client in the whole server, whichever workers serve it: everybody
+ * with the same name, or without one from the same address. Whoever has it uses it from any thread
+ * without a lock. NULL is the program itself, which may do as it likes.
+ *
+ * One that nobody holds stays until it is as good as new, so that coming back gains nothing, and
+ * makes room when another client comes. The table is bounded; those who find no room share one.
+ */
+#ifndef ACCESS_ALLOWANCE_H
+#define ACCESS_ALLOWANCE_H
+
+#include <tidings/types.h>
+
+#define ALLOWANCE_STEPS 20000000u /* in a second: 50 ms */
+#define ALLOWANCE_BURST 8000000u  /* at once: 20 ms */
+#define ALLOWANCE_CLIENTS 65536u
+
+/* Of what has to be tried at every change there may be so many because of one client. */
+enum allowance_thing {
+    ALLOWANCE_LOOSE_REGEXES, /* without text that could be looked for */
+    ALLOWANCE_FILTERS,
+    ALLOWANCE_THINGS,
+};
+#define ALLOWANCE_MAX_LOOSE_REGEXES 64u
+#define ALLOWANCE_MAX_FILTERS 256u
+
+struct allowance;
+struct allowances;
+
+struct allowances *allowances_create(void);      /* NULL: out of memory */
+void allowances_destroy(struct allowances *all); /* nobody holds any; NULL is fine */
+
+/* A reference to that client's. NULL: out of memory. */
+struct allowance *allowances_find(struct allowances *all, struct tidings_str client,
+                                  uint64_t now_ms);
+void allowance_release(struct allowance *a); /* NULL is fine, here and below */
+
+/* Steps it has left now; and take so many, perhaps more than there are. */
+uint64_t allowance_left(const struct allowance *a, uint64_t now_ms);
+void allowance_spend(struct allowance *a, uint64_t steps, uint64_t now_ms);
+/* Of what was spent, so many were not needed. */
+void allowance_refund(struct allowance *a, uint64_t steps);
+
+/* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
+ */
+bool allowance_take(struct allowance *a, enum allowance_thing thing);
+void allowance_give_back(struct allowance *a, enum allowance_thing thing);
+
+#endif

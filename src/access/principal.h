@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who is at the other end, once a transport has found out: how it was found out, a name, the scopes
+ * it was given and until when. NULL is the program itself (standard input, in-process): it may do
+ * everything.
+ *
+ * A transport makes one when a request begins and gives it to its channel, which holds it until the
+ * next one:
+ *
+ *     struct principal_spec spec = {
+ *         .kind = PRINCIPAL_TOKEN, .name = sub, .scopes = scopes, .scope_count = n,
+ *         .expires_ms = exp * 1000,
+ *     };
+ *     const struct principal *who = NULL;
+ *     int rc = principal_intern(core, &spec, &who, err);  // 503: out of memory; 401: too long
+ *     channel_set_who(channel, who);                      // takes a reference of its own
+ *     principal_unref(who);
+ *
+ * Calls, sessions and streams that begin then hold it too. A bearer token is one per request, so
+ * the channel's may be another each time; a session goes on with the newest that is the same
+ * somebody (principal_is_same), whatever its scopes and its end.
+ *
+ * Equal ones are one and the same per worker (interned), so a stream costs no more for having one;
+ * they go with their last holder, so there are never more than holders. Immutable. Counting belongs
+ * to the thread of the core; any thread may read one that somebody holds for it.
+ *
+ * One that has expired: the worker ends its streams within half a second, gracefully (listens with
+ * their result; a session stays, and is found again by who comes back with a token that is good).
+ * Requests are the transport's: it asks principal_is_expired, or never interns such a token.
+ */
+#ifndef ACCESS_PRINCIPAL_H
+#define ACCESS_PRINCIPAL_H
+
+#include <tidings/types.h>
+
+#include "base/list.h"
+#include "base/map.h"
+
+#define PRINCIPAL_MAX 256u       /* bytes of a name with its NUL */
+#define PRINCIPAL_MAX_SCOPES 64u /* of one, and … */
+#define PRINCIPAL_SCOPE_MAX 256u /* … bytes of each */
+
+struct access_class;
+struct buf;
+struct core;
+struct jw;
+struct quota;
+
+/* How it was found out. Names of different kinds never mean the same. */
+enum principal_kind {
+    PRINCIPAL_ANONYMOUS,   /* nobody asked; its name is empty, its address no identity */
+    PRINCIPAL_USER,        /* of a Unix socket: "uid:1000" */
+    PRINCIPAL_CERTIFICATE, /* its subject: "CN=alice" */
+    PRINCIPAL_TOKEN,       /* whatever the token says it is for */
+};
+
+struct principal {
+    enum principal_kind kind;
+    struct tidings_str name; /* NUL-terminated */
+    size_t scope_count;
+    const struct tidings_str *scopes;
+    int64_t expires_ms;         /* Unix time; 0: never */
+    uint64_t proof;             /* as in its spec */
+    struct access_class *class; /* a reference: what it may do; NULL: there are no rules */
+    /* private */
+    unsigned refs;
+    struct core *core; /* NULL: not among the others any more, for the rules have changed */
+    struct tidings_str key;
+    struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
+};
+
+struct principal_spec {
+    enum principal_kind kind;
+    struct tidings_str name;          /* not empty, except of ANONYMOUS; no control characters */
+    const struct tidings_str *scopes; /* in any order; repeated ones count once */
+    size_t scope_count;
+    int64_t expires_ms; /* Unix time; 0: never */
+    uint64_t proof;     /* what showed it, to whoever may take that back; 0: nothing that can be */
+};
+
+/* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are
+ * too long or too many; TIDINGS_E_INVALID: a name that none may have; TIDINGS_E_NOMEM. */
+int principal_intern(struct core *core, const struct principal_spec *spec,
+                     const struct principal **ret, struct tidings_error *err);
+const struct principal *principal_ref(const struct principal *p); /* NULL is fine, here … */
+void principal_unref(const struct principal *p);                  /* … and here */
+
+/* The same somebody: kind and name, not what it may do nor how long. NULL is only like NULL. */
+bool principal_is_same(const struct principal *a, const struct principal *b);
+/* … and with the same scopes, end and proof: whatever rules either was made by. */
+bool principal_is_equal(const struct principal *a, const struct principal *b);
+/* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
+ * same. TIDINGS_E_NOMEM: nothing happened. */
+int principal_renew(struct core *core, const struct principal **p);
+/* Who it is, as a value: {"name":"alice","by":"token"}; a name is missing where there is none. Of
+ * NULL: {"by":"program"}. No two that are not the same have the same text. */
+void principal_write(struct jw *w, const struct principal *p);
+/* What a client calls itself as the origin of a change, bound to who it is: nobody else can claim
+ * the same. Of NULL, and of programs that announce changes, it stays what it is, and is believed.
+ * Nothing is put for an empty one. */
+#define PRINCIPAL_ORIGIN_MAX (PRINCIPAL_MAX + 2u) /* bytes that this adds */
+void principal_put_origin(const struct principal *p, struct tidings_str origin, struct buf *out);
+bool principal_has_scope(const struct principal *p, struct tidings_str scope);
+typedef bool (*principal_test_fn)(void *user, const struct principal *p);
+/* At that Unix time. */
+bool principal_is_expired(const struct principal *p, int64_t now_ms);
+
+/* The table of a core. */
+struct principals {
+    struct map by_key;
+    struct list classes;    /* struct access_class (access/access.h) */
+    int64_t next_expiry_ms; /* nobody expires before; 0: nobody ever */
+};
+
+void principals_init(struct principals *all);
+void principals_deinit(struct principals *all); /* those that are still held lose their place */
+/* From now on everybody is another: those who are there lose their place (principal_renew). */
+void principals_forget(struct principals *all);
+/* When somebody expires next. */
+void principals_find_expiry(struct principals *all, int64_t now_ms);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Snapshots: what is registered is shared as far as it did not change (catalog/entries); mounts and
+ * hooks are few and copied.
+ */
+#include "catalog/catalog.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/resource.h"
+#include "uri/uri.h"
+
+struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
+                                           tidings_read_fn read, void *user,
+                                           struct tidings_error *err)
+{
+    if (resource_check(about, err) < 0) {
+        return NULL;
+    }
+    struct catalog_entry *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    e->refs = 1;
+    e->read = read;
+    e->user = user;
+    e->about = resource_dup(about);
+    if (!e->about) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        goto fail;
+    }
+    if (is_template && template_create(about->uri, &e->uri_template, err) < 0) {
+        goto fail;
+    }
+    return e;
+fail:
+    catalog_entry_unref(e);
+    return NULL;
+}
+
+void catalog_entry_unref(struct catalog_entry *e)
+{
+    if (e && __atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        template_destroy(e->uri_template);
+        mem_free(e->about);
+        mem_free(e);
+    }
+}
+
+static int by_mount_prefix(const void *a, const void *b)
+{
+    const struct tidings_provider *const *x = a;
+    const struct tidings_provider *const *y = b;
+    return str_cmp((*x)->prefix, (*y)->prefix);
+}
+
+static int copy_mounts(const struct catalog *old, struct tidings_provider *mount, struct catalog *c)
+{
+    size_t count = old ? old->mount_count : 0;
+    c->mounts = mem_alloc((count + 1) * sizeof(struct tidings_provider *));
+    if (!c->mounts) {
+        return TIDINGS_E_NOMEM;
+    }
+    if (count > 0) {
+        memcpy(c->mounts, old->mounts, count * sizeof(struct tidings_provider *));
+    }
+    if (mount) {
+        c->mounts[count++] = mount;
+        qsort(c->mounts, count, sizeof(struct tidings_provider *), by_mount_prefix);
+    }
+    c->mount_count = count;
+    return 0;
+}
+
+static int check_bound(const struct catalog_entry *resource, const struct catalog_entry *bound,
+                       struct tidings_error *err)
+{
+    bool list = resource->about->listable && !bound->about->listable;
+    bool subscribe = resource->about->subscribable && !bound->about->subscribable;
+    if ((!list && !subscribe) ||
+        !template_match(bound->uri_template, resource->about->uri, NULL, NULL)) {
+        return 0;
+    }
+    return tidings_fail(err, TIDINGS_E_CONFLICT,
+                        "'%.*s' says it can be %s, its template '%.*s' says that none of its "
+                        "resources can",
+                        (int)(resource->about->uri.len < 80 ? resource->about->uri.len : 80),
+                        resource->about->uri.ptr, list ? "listed" : "subscribed to",
+                        (int)(bound->about->uri.len < 80 ? bound->about->uri.len : 80),
+                        bound->about->uri.ptr);
+}
+
+int catalog_check(const struct catalog *c, const struct catalog_entry *add,
+                  struct tidings_error *err)
+{
+    struct tidings_str uri = add->about->uri;
+    if (entries_find(&c->resources, uri) || catalog_find_template(c, uri)) {
+        return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is registered already", STR_ARG(uri));
+    }
+    int rc = 0;
+    struct entries_position at = {0};
+    struct catalog_entry *e;
+    const struct entries *others = add->uri_template ? &c->resources : &c->templates;
+    while (rc == 0 && (e = entries_next(others, &at)) != NULL) {
+        rc = add->uri_template ? check_bound(e, add, err) : check_bound(add, e, err);
+    }
+    return rc;
+}
+
+struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
+                               struct tidings_provider *mount, struct tidings_str remove)
+{
+    static const struct catalog none;
+    const struct catalog *from = old ? old : &none;
+    struct catalog *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        return NULL;
+    }
+    c->refs = 1;
+    bool is_template = add && add->uri_template;
+    if (entries_derive(&c->resources, &from->resources, is_template ? NULL : add, remove) < 0 ||
+        entries_derive(&c->templates, &from->templates, is_template ? add : NULL, remove) < 0 ||
+        copy_mounts(old, mount, c) < 0 || hooks_copy(&c->hooks, &from->hooks, NULL, remove) < 0) {
+        catalog_unref(c);
+        return NULL;
+    }
+    return c;
+}
+
+struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+                                    struct tidings_str text)
+{
+    struct catalog *c = catalog_derive(old, NULL, NULL, STR_EMPTY);
+    if (c) {
+        hooks_deinit(&c->hooks);
+        if (hooks_copy(&c->hooks, &old->hooks, hook, text) < 0) {
+            catalog_unref(c);
+            return NULL;
+        }
+    }
+    return c;
+}
+
+struct catalog *catalog_ref(struct catalog *c)
+{
+    __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+    return c;
+}
+
+void catalog_unref(struct catalog *c)
+{
+    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    entries_deinit(&c->resources);
+    entries_deinit(&c->templates);
+    hooks_deinit(&c->hooks);
+    mem_free(c->mounts);
+    mem_free(c);
+}
+
+static const struct tidings_provider *find_alias(const struct catalog *c, struct tidings_str in)
+{
+    for (size_t i = 0; i < c->mount_count && in.len > 0 && in.ptr[0] == '/'; i++) {
+        const char *alias = c->mounts[i]->ops->alias;
+        if (alias && str_starts(in, tidings_str(alias))) {
+            return c->mounts[i];
+        }
+    }
+    return NULL;
+}
+
+bool catalog_is_alias(const struct catalog *c, struct tidings_str in)
+{
+    return find_alias(c, in) != NULL;
+}
+
+int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
+                      struct buf *out, struct tidings_error *err)
+{
+    struct buf whole;
+    buf_init(&whole, URI_MAX * 2);
+    const struct tidings_provider *mount = find_alias(c, in);
+    if (mount) {
+        buf_puts(&whole, mount->prefix);
+        buf_puts(&whole, str_skip(in, strlen(mount->ops->alias)));
+        in = buf_str(&whole);
+    }
+    int rc = whole.failed ? tidings_fail(err, whole.failed, "the URI does not fit")
+             : is_pattern ? uri_canonical_pattern(in, out, err)
+                          : uri_canonical(in, out, err);
+    buf_deinit(&whole);
+    return rc;
+}
+
+/* Prefixes ascend, so the last one that fits is the longest. */
+struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri)
+{
+    for (size_t i = c->mount_count; i-- > 0;) {
+        if (uri_is_within(uri, c->mounts[i]->prefix)) {
+            return c->mounts[i];
+        }
+    }
+    return NULL;
+}
+
+bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
+                  struct catalog_hit *hit)
+{
+    memset(hit, 0, sizeof(*hit));
+    hit->entry = entries_find(&c->resources, uri);
+    if (hit->entry) {
+        return true;
+    }
+    hit->provider = catalog_mount(c, uri);
+    if (hit->provider) {
+        return true;
+    }
+    struct entries_position at = {0};
+    for (struct catalog_entry *e; (e = entries_next(&c->templates, &at)) != NULL;) {
+        if (template_match(e->uri_template, uri, arena, &hit->variables)) {
+            hit->entry = e;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text)
+{
+    return entries_find(&c->templates, text);
+}
+
+static bool has_scheme(struct tidings_str uri, struct tidings_str scheme)
+{
+    return str_starts(uri, scheme) && uri.len > scheme.len && uri.ptr[scheme.len] == ':';
+}
+
+/* Those of one scheme lie together; others that begin like it may lie around them. */
+static bool any_has_scheme(const struct entries *entries, struct tidings_str scheme)
+{
+    struct entries_position at = entries_after(entries, scheme);
+    for (struct catalog_entry *e; (e = entries_next(entries, &at)) != NULL;) {
+        if (has_scheme(e->about->uri, scheme)) {
+            return true;
+        }
+        if (!str_starts(e->about->uri, scheme)) {
+            break;
+        }
+    }
+    return false;
+}
+
+bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (has_scheme(c->mounts[i]->prefix, scheme)) {
+            return true;
+        }
+    }
+    return any_has_scheme(&c->resources, scheme) || any_has_scheme(&c->templates, scheme);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The catalog: which URI belongs to which source. A *source* is a registered resource, a registered
+ * template, or a mounted provider.
+ *
+ * A catalog is an immutable, reference-counted snapshot. The hub owns the master and makes a new
+ * one when something is registered or removed; workers hold a reference and swap it. Entries and
+ * provider instances are shared between snapshots.
+ */
+#ifndef CATALOG_CATALOG_H
+#define CATALOG_CATALOG_H
+
+#include <tidings/server.h>
+
+#include "catalog/entries.h"
+#include "catalog/provider.h"
+#include "catalog/watch_hook.h"
+#include "uri/template.h"
+
+/* A registered resource or template. */
+struct catalog_entry {
+    struct tidings_resource *about;
+    struct uri_template *uri_template; /* NULL: a fixed URI */
+    tidings_read_fn read;
+    void *user;
+    unsigned refs;
+};
+
+/* `about->uri` must be canonical (or a template). NULL with err on failure. */
+struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
+                                           tidings_read_fn read, void *user,
+                                           struct tidings_error *err);
+void catalog_entry_unref(struct catalog_entry *e);
+
+struct catalog {
+    struct entries resources;
+    struct entries templates;         /* by text */
+    struct tidings_provider **mounts; /* by prefix, ascending */
+    size_t mount_count;
+    struct hooks hooks;
+    unsigned refs;
+};
+
+/* May `add` stand beside what is registered? TIDINGS_E_EXISTS: its URI is taken.
+ * TIDINGS_E_CONFLICT: a resource claims a capability (list, subscribe) that a template which
+ * produces its URI denies, whichever of the two came first; a template's capabilities are an upper
+ * bound (SEP-2093). */
+int catalog_check(const struct catalog *c, const struct catalog_entry *add,
+                  struct tidings_error *err);
+/* A new snapshot: `old` (may be NULL) with one thing added or the thing named `remove` gone. The
+ * caller's reference to `add` is kept by the caller. */
+struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *add,
+                               struct tidings_provider *mount, struct tidings_str remove);
+/* Likewise with a hook for `text` instead of any it had; NULL: without. Hooks for what is removed
+ * go with it. */
+struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+                                    struct tidings_str text);
+struct catalog *catalog_ref(struct catalog *c);
+void catalog_unref(struct catalog *c);
+
+struct catalog_hit {
+    struct catalog_entry *entry;       /* a resource or template … */
+    struct tidings_provider *provider; /* … or a mount the URI lies in (it may not exist there) */
+    struct template_match variables;
+};
+/* Where does the canonical `uri` belong? Registered URIs first, then the mount with the longest
+ * prefix, then templates. `arena` holds variable values. */
+bool catalog_find(const struct catalog *c, struct tidings_str uri, struct arena *arena,
+                  struct catalog_hit *hit);
+/* The canonical form of what a client wrote (uri_canonical, or uri_canonical_pattern): one that
+ * begins with the alias of a mount means what lies below its prefix. */
+int catalog_canonical(const struct catalog *c, struct tidings_str in, bool is_pattern,
+                      struct buf *out, struct tidings_error *err);
+/* Does `in` begin so? */
+bool catalog_is_alias(const struct catalog *c, struct tidings_str in);
+/* The mount with the longest prefix that `uri` lies in, or NULL. */
+struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_str uri);
+/* The registered template with exactly that text; NULL: there is none. */
+struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
+/* Does any source serve that scheme? */
+bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests to providers: dispatch (directly, or on the pool for blocking ones) and coming home.
+ */
+#include "catalog/job.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "catalog/resource.h"
+#include "delivery/core.h"
+
+#define DETAILS_MAX (4u << 20)
+
+void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
+                  struct tidings_str uri)
+{
+    memset(r, 0, sizeof(*r));
+    r->core = core;
+    r->thread = pthread_self();
+    r->done = done;
+    r->user = user;
+    r->uri = uri;
+}
+
+void request_cancel(struct request *r)
+{
+    __atomic_store_n(&r->cancelled, true, __ATOMIC_RELEASE);
+    if (r->on_cancel) {
+        r->on_cancel(r);
+    }
+}
+
+struct tidings_str request_details(const struct request *r)
+{
+    return tidings_str(r->details);
+}
+
+void request_explain(struct request *r, struct tidings_str object)
+{
+    struct json *parsed = NULL;
+    struct buf text;
+    struct jw w;
+    buf_init(&text, DETAILS_MAX);
+    jw_init(&w, &text);
+    if (jv_parse(object, JSON_MAX_DEPTH, &parsed, NULL) == 0 && jv_is(parsed, JV_OBJECT)) {
+        jw_value(&w, parsed);
+        mem_free(r->details);
+        r->details = text.failed ? NULL : buf_detach(&text, NULL);
+    }
+    jv_unref(parsed);
+    buf_deinit(&text);
+}
+
+/* Home again. What the provider said goes with it, unless somebody keeps it. */
+static void end(struct request *r)
+{
+    char *details = r->keeps_details ? NULL : r->details;
+    r->core->outstanding--;
+    r->done(r);
+    mem_free(details);
+}
+
+static void come_home(struct letter *letter, void *owner)
+{
+    (void)owner;
+    end(list_entry(letter, struct request, letter));
+}
+
+/* Not while the core lives: it waits for what is outstanding before it goes. */
+static void lost(struct letter *letter)
+{
+    (void)letter;
+}
+
+static void set_outcome(struct request *r, int code, const struct tidings_error *err)
+{
+    r->code = code;
+    if (code < 0) {
+        if (err && err->text[0]) {
+            r->err = *err;
+        } else {
+            tidings_fail(&r->err, code, "%s", tidings_code_text(code));
+        }
+    }
+}
+
+void request_finish_later(struct request *r, int code, const struct tidings_error *err)
+{
+    set_outcome(r, code, err);
+    r->letter.deliver = come_home;
+    r->letter.drop = lost;
+    mailbox_send(r->core->mailbox, &r->letter);
+}
+
+void request_finish(struct request *r, int code, const struct tidings_error *err)
+{
+    if (!pthread_equal(r->thread, pthread_self())) {
+        request_finish_later(r, code, err);
+        return;
+    }
+    set_outcome(r, code, err);
+    end(r);
+}
+
+static void run_job(void *job)
+{
+    struct request *r = job;
+    r->run(r);
+}
+
+void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *))
+{
+    r->provider = p;
+    r->run = run;
+    r->core->outstanding++;
+    if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
+        int rc = pool_submit(p->pool, run_job, r);
+        if (rc < 0) {
+            struct tidings_error err;
+            tidings_fail(&err, rc, "too many requests are waiting; try again later");
+            request_finish(r, rc, &err);
+        }
+        return;
+    }
+    run(r);
+}
+
+/* ---- list and children -------------------------------------------------------------------------
+ */
+
+static void run_list(struct request *r)
+{
+    struct tidings_list *list = list_entry(r, struct tidings_list, base);
+    assert(r->provider); /* only reads may do without */
+    const struct tidings_provider_ops *ops = r->provider->ops;
+    if (list->children) {
+        if (ops->children) {
+            ops->children(r->provider, list, r->uri);
+            return;
+        }
+    } else if (ops->list) {
+        ops->list(r->provider, list);
+        return;
+    }
+    tidings_list_done(list, 0, NULL);
+}
+
+void request_list(struct tidings_list *list, struct tidings_provider *p)
+{
+    request_start(&list->base, p, run_list);
+}
+
+void request_children(struct tidings_list *list, struct tidings_provider *p)
+{
+    list->children = true;
+    request_start(&list->base, p, run_list);
+}
+
+int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
+                     struct tidings_error *err)
+{
+    if (list->on_row) {
+        list->full = list->full || list->on_row(list, row) == 0;
+        return !list->full;
+    }
+    if (list->after.len > 0 && str_cmp(row->uri, list->after) <= 0) {
+        return 1; /* on a page before */
+    }
+    if (!access_allows(list->who, ACCESS_LIST, row->uri)) {
+        return 1; /* nor does it count: that there is more would tell of it */
+    }
+    if (list->full || list->count == list->wanted) {
+        list->full = true;
+        return 0;
+    }
+    buf_clear(&list->last);
+    buf_puts(&list->last, row->uri);
+    jw_begin_object(list->w);
+    resource_write_members(list->w, STR("uri"), row);
+    jw_end_object(list->w);
+    list->count++;
+    int failed = list->w->out->failed ? list->w->out->failed : list->last.failed;
+    if (failed == TIDINGS_E_NOMEM) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return failed ? tidings_fail(err, TIDINGS_E_LIMIT, "the page does not fit; ask for fewer rows")
+                  : 1;
+}
+
+bool tidings_list_shows(const struct tidings_list *list, struct tidings_str uri)
+{
+    return list->subscribes ? access_subscribes(list->who, uri)
+                            : access_allows(list->who, ACCESS_LIST, uri);
+}
+
+struct tidings_str tidings_list_after(const struct tidings_list *list)
+{
+    return list->after;
+}
+
+void tidings_list_done(struct tidings_list *list, int code, const struct tidings_error *err)
+{
+    request_finish(&list->base, code, err);
+}
+
+/* ---- stat --------------------------------------------------------------------------------------
+ */
+
+static void run_stat(struct request *r)
+{
+    struct tidings_stat *stat = list_entry(r, struct tidings_stat, base);
+    if (r->provider->ops->stat) {
+        r->provider->ops->stat(r->provider, stat, r->uri);
+    } else {
+        tidings_stat_done(stat, TIDINGS_E_NOTFOUND, NULL, NULL);
+    }
+}
+
+/* A provider without stat: its list is looked through. */
+struct lookup {
+    struct tidings_list list;
+    struct tidings_stat *stat;
+    struct tidings_resource *found;
+    bool failed;
+};
+
+static int look_at_row(struct tidings_list *list, const struct tidings_resource *row)
+{
+    struct lookup *l = list_entry(list, struct lookup, list);
+    int order = str_cmp(row->uri, l->stat->base.uri);
+    if (order == 0) {
+        l->found = resource_dup(row);
+        l->failed = !l->found;
+    }
+    return order < 0;
+}
+
+static void lookup_done(struct request *request)
+{
+    struct lookup *l = request->user;
+    struct tidings_error err = request->err;
+    int code = request->code < 0 ? request->code
+               : l->failed       ? TIDINGS_E_NOMEM
+               : l->found        ? 0
+                                 : TIDINGS_E_NOTFOUND;
+    l->stat->base.core->outstanding++;
+    tidings_stat_done(l->stat, code, l->found, request->code < 0 ? &err : NULL);
+    mem_free(l->found);
+    mem_free(l);
+}
+
+static void look_up(struct tidings_stat *stat, struct tidings_provider *p)
+{
+    struct lookup *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        stat->base.core->outstanding++;
+        tidings_stat_done(stat, TIDINGS_E_NOMEM, NULL, NULL);
+        return;
+    }
+    l->stat = stat;
+    stat->base.provider = p;
+    l->list.on_row = look_at_row;
+    request_init(&l->list.base, stat->base.core, lookup_done, l, stat->base.uri);
+    request_list(&l->list, p);
+}
+
+void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
+{
+    if (hit->entry) {
+        struct tidings_resource about = *hit->entry->about;
+        about.uri = stat->base.uri;
+        stat->base.core->outstanding++;
+        tidings_stat_done(stat, 0, &about, NULL);
+        return;
+    }
+    if (!hit->provider->ops->stat && hit->provider->ops->list) {
+        look_up(stat, hit->provider);
+        return;
+    }
+    request_start(&stat->base, hit->provider, run_stat);
+}
+
+void request_free_stat(struct tidings_stat *stat)
+{
+    mem_free(stat->copy);
+    stat->copy = NULL;
+    if (stat->base.keeps_details) {
+        mem_free(stat->base.details);
+        stat->base.details = NULL;
+    }
+}
+
+bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
+{
+    return access_allows(stat->who, ACCESS_LIST, uri);
+}
+
+void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
+{
+    request_explain(&stat->base, object);
+}
+
+void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
+                       const struct tidings_error *err)
+{
+    if (code >= 0 && about) {
+        if (pthread_equal(stat->base.thread, pthread_self())) {
+            stat->about = *about;
+        } else {
+            stat->copy = resource_dup(about);
+            if (stat->copy) {
+                stat->about = *stat->copy;
+            } else {
+                code = TIDINGS_E_NOMEM;
+            }
+        }
+    }
+    request_finish(&stat->base, code, err);
+}

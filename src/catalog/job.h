@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a provider is asked (struct tidings_list, tidings_stat …; tidings_read is in
+ * catalog/job_read.h) and how its answer comes home: finished on the home thread the result is used
+ * at once, on any other it travels by mailbox.
+ *
+ * Rows and contents are written as JSON straight into the answer under construction, on whichever
+ * thread the provider adds them; nothing is kept twice.
+ */
+#ifndef CATALOG_JOB_H
+#define CATALOG_JOB_H
+
+#include <pthread.h>
+
+#include "access/access.h"
+#include "base/mailbox.h"
+#include "catalog/catalog.h"
+#include "json/write.h"
+
+struct core;
+struct request;
+typedef void (*request_done_fn)(struct request *request);
+
+/* The part all kinds share. Lives in the memory of the call it serves. */
+struct request {
+    struct letter letter;
+    struct core *core;
+    pthread_t thread;
+    request_done_fn done; /* on the home thread, exactly once */
+    void *user;
+    struct tidings_provider *provider;
+    struct tidings_str uri; /* canonical; outlives the request */
+    int code;
+    struct tidings_error err;
+    char *details;                        /* of a failure: an object, compact; NULL: none */
+    bool keeps_details;                   /* until request_free_stat */
+    bool cancelled;                       /* atomic */
+    void (*on_cancel)(struct request *r); /* home thread, after the mark; NULL: nothing */
+    void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
+};
+
+struct tidings_list {
+    struct request base;
+    struct jw *w; /* inside the array of rows */
+    const struct principal *who;
+    struct tidings_str after; /* URI */
+    struct buf last;          /* URI of the last row added */
+    size_t wanted, count;
+    bool children, full;
+    bool subscribes; /* rows are for somebody who wants to hear of them */
+    /* Instead of writing: gets each row, 1 to go on and 0 to stop. On whichever thread lists. */
+    int (*on_row)(struct tidings_list *list, const struct tidings_resource *row);
+};
+
+struct tidings_stat {
+    struct request base;
+    const struct principal *who;
+    struct tidings_resource about; /* slices valid inside done only */
+    struct tidings_resource *copy; /* private: when it travelled */
+};
+
+struct tidings_complete {
+    struct request base; /* .uri is the template */
+    struct tidings_str name, value;
+    const struct principal *who;
+    struct jw *w;               /* inside the array of values */
+    const struct json *context; /* the other arguments as far as known; NULL: none */
+    size_t count, max;
+    int64_t total; /* -1: nobody said */
+    bool more;     /* there were more than fit */
+};
+
+struct tidings_write {
+    struct request base;
+    const struct principal *who;
+    struct tidings_str bytes, mime_type, if_match, query;
+    bool is_removal, is_patch, if_absent;
+    struct buf etag;   /* of what was written */
+    struct buf answer; /* JSON, or empty */
+};
+
+/* On the thread of `core`, where `done` runs too. */
+void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
+                  struct tidings_str uri);
+void request_cancel(struct request *r);
+/* What the provider said of the failure, for the error's data; empty: nothing. Inside `done`; with
+ * keeps_details until request_free_stat. */
+struct tidings_str request_details(const struct request *r);
+
+/* Ask. `base` must be initialised; the answer may come before these return. */
+void request_list(struct tidings_list *l, struct tidings_provider *p);
+void request_children(struct tidings_list *l, struct tidings_provider *p);
+void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+void request_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
+void request_complete(struct tidings_complete *c, struct tidings_provider *p);
+void request_write(struct tidings_write *w, struct tidings_provider *p);
+
+/* suggest.c: may it be suggested to whoever asks, as a value of the variable of the template? */
+bool suggest_may(const struct tidings_complete *c, struct tidings_str value);
+
+/* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
+void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *));
+void request_finish(struct request *r, int code, const struct tidings_error *err);
+/* The same, but never before this returns. */
+void request_finish_later(struct request *r, int code, const struct tidings_error *err);
+/* Behind tidings_…_explain. */
+void request_explain(struct request *r, struct tidings_str object);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads: asking, and the way of each element from whoever gives it to whoever takes it.
+ *
+ * Elements are passed on as they come, so that content is never kept twice; when a later one is a
+ * better format, or everything turns out to be held by the client, the taker is told to forget.
+ */
+#include "catalog/job_read.h"
+
+#include "base/byte_range.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/resource.h"
+#include "delivery/core.h"
+
+#define ETAG_SIZE 33u
+
+static const struct read_options everything;
+
+/* ---- the taker that writes JSON -------------------------------------------------------------- */
+
+static int json_element(struct tidings_read *read, const struct read_element *e,
+                        struct tidings_error *err)
+{
+    struct jw *w = read->w;
+    struct resource_meta meta = {.is_part = e->is_part, .from = e->from, .to = e->to};
+    jw_begin_object(w);
+    resource_write_with(w, STR("uri"), e->about, &meta);
+    resource_write_content(w, e->bytes, e->is_text);
+    jw_end_object(w);
+    if (w->out->failed) {
+        return tidings_fail(err, w->out->failed, "the answer does not fit");
+    }
+    return 0;
+}
+
+static void json_forget(struct tidings_read *read)
+{
+    *read->w = read->begun;
+    read->w->out->len = read->begun_len;
+    read->w->out->failed = 0;
+}
+
+static const struct read_taker json_taker = {json_element, json_forget};
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static void run_read(struct request *r)
+{
+    struct tidings_read *read = list_entry(r, struct tidings_read, base);
+    if (read->entry) {
+        read->entry->read(read->entry->user, read, r->uri);
+    } else if (read->is_patch) {
+        r->provider->ops->patch(r->provider, read, r->uri, read->patch_from);
+    } else {
+        r->provider->ops->read(r->provider, read, r->uri);
+    }
+}
+
+void request_read(struct tidings_read *read, const struct catalog_hit *hit)
+{
+    read->entry = hit->entry;
+    read->variables = hit->variables;
+    read->options = read->options ? read->options : &everything;
+    read->rank = SIZE_MAX;
+    read->all_held = true;
+    read->version = read->base.core->last_seq;
+    if (!read->taker) {
+        read->taker = &json_taker;
+        read->begun = *read->w;
+        read->begun_len = read->w->out->len;
+    }
+    /* A container's URI ends in '/' in a mount; elsewhere the registration says. */
+    struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
+    read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
+    request_start(&read->base, hit->provider, run_read);
+}
+
+bool tidings_read_cancelled(const struct tidings_read *read)
+{
+    return __atomic_load_n(&read->base.cancelled, __ATOMIC_ACQUIRE);
+}
+
+bool tidings_read_range(const struct tidings_read *read, struct tidings_range *range)
+{
+    *range = read->options->range;
+    return read->options->has_range;
+}
+
+bool tidings_read_unchanged(struct tidings_read *read, struct tidings_str etag)
+{
+    read->unchanged = read_options_holds(read->options, etag, &read->held);
+    return read->unchanged;
+}
+
+size_t tidings_read_max_bytes(const struct tidings_read *read)
+{
+    return read->max_bytes;
+}
+
+struct tidings_str tidings_read_variable(const struct tidings_read *read, const char *name)
+{
+    struct tidings_str wanted = tidings_str(name);
+    for (size_t i = 0; i < read->variables.count; i++) {
+        if (str_eq(read->variables.values[i].name, wanted)) {
+            return read->variables.values[i].value;
+        }
+    }
+    return STR_EMPTY;
+}
+
+/* ---- one element ----------------------------------------------------------------------------- */
+
+/* A directory asked for without its '/' is still itself. */
+static bool is_own(const struct tidings_read *read, struct tidings_str uri)
+{
+    struct tidings_str asked = read->base.uri;
+    return uri.len == 0 || str_eq(uri, asked) ||
+           (read->spelled.len > 0 && str_eq(uri, read->spelled)) ||
+           (uri.len == asked.len + 1 && uri.ptr[asked.len] == '/' && str_starts(uri, asked));
+}
+
+/* A format matters among alternatives, not for a container and what is in it. */
+static bool wants_format(const struct tidings_read *read, struct tidings_str mime_type)
+{
+    const struct read_options *o = read->options;
+    size_t rank = read_options_rank(o, mime_type);
+    return o->format_count == 0 || read->rules.listable ||
+           (rank < o->format_count && rank < read->rank);
+}
+
+bool tidings_read_wants(const struct tidings_read *read, struct tidings_str uri,
+                        struct tidings_str mime_type)
+{
+    if (is_own(read, uri)) {
+        return wants_format(read, mime_type);
+    }
+    return !read->own_only && !read->options->has_range &&
+           access_allows(read->who, ACCESS_READ, uri);
+}
+
+bool tidings_read_shows(const struct tidings_read *read, struct tidings_str uri)
+{
+    return uri.len == 0 ? access_is_full(read->who) : access_allows(read->who, ACCESS_LIST, uri);
+}
+
+bool tidings_read_may(const struct tidings_read *read, struct tidings_str uri)
+{
+    return access_allows(read->who, ACCESS_READ, uri);
+}
+
+/* What the caller says, completed from the registration, which also bounds its capabilities. */
+static void complete(const struct tidings_read *read, const struct tidings_resource *about,
+                     bool own, struct tidings_resource *row)
+{
+    const struct tidings_resource *known = read->entry ? read->entry->about : NULL;
+    tidings_resource_init(row);
+    if (about || known) {
+        *row = about ? *about : *known;
+    }
+    if (!about) { /* of what is registered these would not follow the content */
+        row->uri = row->etag = STR_EMPTY;
+        row->size = -1;
+    }
+    if (own && row->uri.len <= read->base.uri.len) {
+        row->uri = read->spelled.len > 0 ? read->spelled : read->base.uri;
+    }
+    if (!own || !known) {
+        return;
+    }
+    struct tidings_str *const texts[] = {&row->name,      &row->title, &row->description,
+                                         &row->mime_type, &row->icons, &row->audience};
+    const struct tidings_str known_texts[] = {known->name,      known->title, known->description,
+                                              known->mime_type, known->icons, known->audience};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        *texts[i] = texts[i]->len > 0 ? *texts[i] : known_texts[i];
+    }
+    row->priority = row->priority < 0 ? known->priority : row->priority;
+    if (!read->entry->uri_template) {
+        row->listable = known->listable;
+        row->subscribable = known->subscribable;
+    }
+    row->listable = row->listable && known->listable;
+    row->subscribable = row->subscribable && known->subscribable;
+}
+
+/* Equality of content for those who have no cheaper way to tell. */
+static struct tidings_str content_etag(struct tidings_str bytes, char etag[ETAG_SIZE])
+{
+    uint64_t parts[2] = {str_hash(bytes, 1), str_hash(bytes, 2)};
+    for (size_t i = 0; i < ETAG_SIZE - 1; i++) {
+        etag[i] = "0123456789abcdef"[(parts[i / 16] >> (i % 16 * 4)) & 15u];
+    }
+    return tidings_strn(etag, ETAG_SIZE - 1);
+}
+
+/* Cut what was asked for out of `bytes`, which begin at `offset` of the whole (-1: are the whole).
+ * Fills all of `e` but `about`. */
+static int cut(const struct tidings_read *read, struct tidings_str bytes, bool may_be_text,
+               int64_t offset, struct read_element *e, struct tidings_error *err)
+{
+    const struct tidings_range *range = &read->options->range;
+    size_t from = 0, to = bytes.len;
+    int rc = 0;
+    if (read->options->has_range && offset < 0) {
+        rc = byte_range_find(range, bytes, &from, &to, err);
+    } else if (read->options->has_range && range->unit == TIDINGS_UNIT_BYTES) {
+        int64_t first, end;
+        rc = byte_range_clip(range, e->about->size, &first, &end, err);
+        first = first > offset ? first - offset : 0;
+        end = end > offset ? end - offset : 0;
+        to = rc == 0 && end < (int64_t)bytes.len ? (size_t)end : bytes.len;
+        from = rc == 0 && first < (int64_t)to ? (size_t)first : to;
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    size_t begin = from, end = to; /* of whole characters */
+    if (offset < 0) {              /* one part of it is what the whole is */
+        e->is_text = may_be_text && str_is_utf8(bytes);
+        begin = e->is_text ? byte_range_border(bytes, from) : from;
+        end = e->is_text ? byte_range_border(bytes, to) : to;
+    } else {
+        e->is_text = may_be_text && byte_range_fit_text(bytes, &begin, &end);
+    }
+    if (!read->raw) {
+        from = begin;
+        to = end;
+    }
+    e->bytes = tidings_strn(bytes.ptr + from, to - from);
+    e->is_part = read->options->has_range;
+    e->from = (int64_t)from + (offset > 0 ? offset : 0);
+    e->to = e->from + (int64_t)e->bytes.len;
+    return 0;
+}
+
+/* Remember why an element is left out, for the case that nothing else remains. */
+static void leave_out(struct tidings_read *read, struct tidings_str reason,
+                      const struct tidings_error *why)
+{
+    if (read->left_out.code == 0) {
+        read->left_out = *why;
+        read->left_out_reason = reason;
+    }
+}
+
+static void refuse_format(struct tidings_read *read, struct tidings_str mime_type)
+{
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_UNSUPPORTED,
+                 "none of the accepted formats is to be had; there is '%.*s'",
+                 (int)(mime_type.len < 100 ? mime_type.len : 100), mime_type.ptr);
+    leave_out(read, READ_NOT_ACCEPTABLE, &why);
+}
+
+/* Pass it on. A better format than the one given takes its place. */
+static int give(struct tidings_read *read, const struct read_element *e, struct tidings_error *err)
+{
+    size_t rank = read_options_rank(read->options, e->about->mime_type);
+    if (read->options->format_count > 0 && !read->rules.listable && read->count > 0) {
+        read->taker->forget(read);
+        read->count = read->bytes = 0;
+        read->all_held = true;
+    }
+    if (e->bytes.len > read->max_bytes - read->bytes) {
+        return tidings_fail(err, TIDINGS_E_LIMIT,
+                            "the content exceeds the limit of %zu bytes; ask for a range",
+                            read->max_bytes);
+    }
+    read->rank = rank;
+    read->bytes += e->bytes.len;
+    read->count++;
+    read->all_held =
+        read->all_held && read_options_holds(read->options, e->about->etag, &read->held);
+    return read->taker->element(read, e, err);
+}
+
+static int pass(struct tidings_read *read, const struct tidings_resource *about,
+                struct tidings_str bytes, bool may_be_text, int64_t offset,
+                struct tidings_error *err)
+{
+    bool own = !about || is_own(read, about->uri);
+    struct tidings_resource row;
+    complete(read, about, own, &row);
+    int rc = read_rules_add(&read->rules, own, &row, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!tidings_read_wants(read, row.uri, row.mime_type)) {
+        if (own) {
+            refuse_format(read, row.mime_type);
+        }
+        return 0;
+    }
+    char etag[ETAG_SIZE];
+    if (offset < 0) {
+        row.size = (int64_t)bytes.len; /* of this format, whatever was said of another */
+        row.etag = row.etag.len > 0 ? row.etag : content_etag(bytes, etag);
+    }
+    struct read_element e = {.about = &row};
+    struct tidings_error why;
+    if (cut(read, bytes, may_be_text, offset, &e, &why) < 0) {
+        leave_out(read, READ_OUT_OF_RANGE, &why);
+        read->whole = read->whole == 0 && row.size > 0 ? row.size : read->whole;
+        return 0;
+    }
+    return give(read, &e, err);
+}
+
+/* The first failure sticks, whatever the caller makes of it: half an answer is none. */
+static int add(struct tidings_read *read, const struct tidings_resource *about,
+               struct tidings_str bytes, bool may_be_text, int64_t offset,
+               struct tidings_error *err)
+{
+    int rc = read->failed.code;
+    if (rc == 0) {
+        rc = pass(read, about, bytes, may_be_text, offset, &read->failed);
+    }
+    if (rc < 0 && err) {
+        *err = read->failed;
+    }
+    return rc;
+}
+
+int tidings_read_text(struct tidings_read *read, const struct tidings_resource *about,
+                      struct tidings_str text, struct tidings_error *err)
+{
+    return add(read, about, text, true, -1, err);
+}
+
+int tidings_read_blob(struct tidings_read *read, const struct tidings_resource *about,
+                      struct tidings_str bytes, struct tidings_error *err)
+{
+    return add(read, about, bytes, false, -1, err);
+}
+
+/* Content that is ours from now on: the taker may keep it. */
+static int take(struct tidings_read *read, const struct tidings_resource *about,
+                struct tidings_str bytes, char *memory, int64_t offset, struct tidings_error *err)
+{
+    read->loaded = memory;
+    int rc = add(read, about, bytes, true, offset, err);
+    tidings_free(read->loaded);
+    read->loaded = NULL;
+    return rc;
+}
+
+int tidings_read_take(struct tidings_read *read, const struct tidings_resource *about, char *bytes,
+                      size_t len, struct tidings_error *err)
+{
+    return take(read, about, tidings_strn(bytes, len), bytes, -1, err);
+}
+
+int tidings_read_part(struct tidings_read *read, const struct tidings_resource *about,
+                      int64_t offset, char *bytes, size_t len, struct tidings_error *err)
+{
+    bool is_good = about && offset >= 0 && about->size >= 0 && read->options->has_range;
+    if (!is_good && read->failed.code == 0) {
+        tidings_fail(&read->failed, TIDINGS_E_INTERNAL,
+                     "a part is given when one was asked for, with its offset and the size of the "
+                     "whole");
+    }
+    return take(read, about, tidings_strn(bytes, len), bytes, offset, err);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Everything was given: is it what a client may see? */
+static int conclude(struct tidings_read *read, struct tidings_error *err)
+{
+    if (read->failed.code < 0) {
+        *err = read->failed;
+        return err->code;
+    }
+    if (read->unchanged) {
+        return 0;
+    }
+    int rc = read_rules_end(&read->rules, err);
+    if (rc < 0) {
+        read->reason = READ_RULE;
+        return rc;
+    }
+    if (read->count == 0 && read->left_out.code < 0) {
+        read->reason = read->left_out_reason;
+        *err = read->left_out;
+        return err->code;
+    }
+    read->unchanged = read->options->etag_count > 0 && read->count > 0 && read->all_held;
+    return 0;
+}
+
+void tidings_read_final(struct tidings_read *read)
+{
+    read->is_final = true;
+}
+
+void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
+{
+    request_explain(&read->base, object);
+}
+
+void tidings_read_done(struct tidings_read *read, int code, const struct tidings_error *err)
+{
+    struct tidings_error own = {0};
+    if (code >= 0) {
+        code = conclude(read, &own);
+        err = &own;
+    } else if (code == TIDINGS_E_INVALID && read->options->has_range) {
+        read->reason = READ_OUT_OF_RANGE; /* nothing else in a read can be invalid there */
+    }
+    if (code == TIDINGS_E_LIMIT) {
+        read->reason = READ_TOO_LARGE;
+    }
+    if (code >= 0 && read->unchanged && read->count > 0) {
+        read->taker->forget(read);
+        read->count = 0;
+    }
+    request_finish(&read->base, code, err);
+}
+
+void tidings_read_answer(struct tidings_read *read, struct tidings_str text)
+{
+    struct tidings_error err = {0, ""};
+    int rc = tidings_read_text(read, NULL, text, &err);
+    tidings_read_done(read, rc, &err);
+}

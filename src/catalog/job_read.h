@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One read: what is asked of a provider or handler (struct tidings_read), and what becomes of the
+ * elements it gives. Between the two, and the same for everybody: the description is completed from
+ * the registration, the range is cut out, one format is chosen, what the client already holds is
+ * not sent again, and the rules of contents are kept (catalog/read_rules.h).
+ *
+ * resources/read takes the elements as JSON. Somebody who wants the bytes (an HTTP route) brings a
+ * taker of its own:
+ *
+ *     static int keep(struct tidings_read *read, const struct read_element *e, err) { … copy … }
+ *     static void forget(struct tidings_read *read) { … drop what was copied … }
+ *     static const struct read_taker taker = {keep, forget};
+ *
+ *     if (!catalog_find(core->catalog, uri, &arena, &hit)) …            // canonical uri: 404
+ *     options.has_range = true; options.range = …; options.etags[0] = …; // or none: leave NULL
+ *     request_init(&read->base, core, done, user, uri);                  // on the core's thread
+ *     read->taker = &taker;
+ *     read->options = &options;                                          // must outlive the read
+ *     read->max_bytes = core->limits->max_read_bytes;
+ *     request_read(read, &hit);                                          // done may come first
+ *
+ * The taker is called on whichever thread the provider answers from; `done` on the core's. In it:
+ *
+ *     read->base.code < 0            read->base.err, and read->reason (below) where there is one
+ *     read->unchanged                304: nothing was given; `read->held` is the etag
+ *     else                           what the taker kept; e->about->etag, mime_type, size (whole),
+ *                                    e->from and e->to of a part: 206 with Content-Range
+ *
+ * Reasons: READ_OUT_OF_RANGE (416), READ_NOT_ACCEPTABLE (406), READ_RULE (500).
+ */
+#ifndef CATALOG_JOB_READ_H
+#define CATALOG_JOB_READ_H
+
+#include "catalog/job.h"
+#include "catalog/read_options.h"
+#include "catalog/read_rules.h"
+
+#define READ_OUT_OF_RANGE STR("out_of_range")
+#define READ_NOT_ACCEPTABLE STR("not_acceptable")
+#define READ_RULE STR("contents_rule")
+#define READ_TOO_LARGE STR("too_large")
+
+struct read_element {
+    const struct tidings_resource *about; /* complete; `size` is that of the whole, -1: not known */
+    struct tidings_str bytes;             /* raw; what was asked for of them */
+    bool is_text;
+    bool is_part;     /* a range was asked for: */
+    int64_t from, to; /* where in the whole, in bytes */
+};
+
+struct read_taker {
+    int (*element)(struct tidings_read *read, const struct read_element *element,
+                   struct tidings_error *err);
+    /* Everything given so far does not count. */
+    void (*forget)(struct tidings_read *read);
+};
+
+struct tidings_read {
+    struct request base;
+    /* Set by whoever asks: */
+    struct jw *w;                       /* inside the array of contents, when `taker` is NULL */
+    const struct read_taker *taker;     /* NULL: JSON into `w` */
+    const struct read_options *options; /* NULL: everything */
+    const struct principal *who;
+    struct tidings_str spelled; /* the client's spelling of the URI, used in the contents */
+    size_t max_bytes;
+    bool own_only; /* no children, please */
+    bool is_patch; /* what became of it since `patch_from`: the provider's `patch` is asked */
+    struct tidings_str patch_from; /* an etag; empty: everything */
+    bool raw;                      /* parts to the byte, also in the middle of a character */
+    /* The outcome: */
+    size_t count; /* elements given */
+    bool unchanged;
+    bool is_final;             /* it stays as it is */
+    struct tidings_str held;   /* the client's etag when unchanged */
+    struct tidings_str reason; /* of a failure, a word for programs; or empty */
+    int64_t whole;             /* READ_OUT_OF_RANGE: the size of the whole; 0: not known */
+    uint64_t version;          /* the newest change known when it began: it is not older */
+    /* For the taker: memory that `element->bytes` begins, when it was handed over. Who wants to
+     * keep it sets this to NULL and frees it with mem_free later. */
+    char *loaded;
+    /* Private: */
+    struct catalog_entry *entry;
+    struct template_match variables;
+    struct read_rules rules;
+    struct jw begun; /* the state of `w` before the first element, and … */
+    size_t begun_len;
+    size_t bytes; /* given */
+    size_t rank;  /* of the format given */
+    bool all_held;
+    struct tidings_error left_out; /* why elements were, for the case that nothing is left */
+    struct tidings_str left_out_reason;
+    struct tidings_error failed; /* the first failure; it sticks */
+};
+
+/* Ask. `base` must be initialised; the answer may come before this returns. */
+void request_read(struct tidings_read *read, const struct catalog_hit *hit);
+
+#endif

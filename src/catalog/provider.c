@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Provider instances: one block holds the struct, the prefix and the provider's own state.
+ */
+#include "catalog/provider.h"
+
+#include <stdalign.h>
+
+#include "base/error.h"
+#include "base/loop.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "delivery/hub_private.h"
+
+void *tidings_provider_state(struct tidings_provider *p)
+{
+    return p->state;
+}
+
+struct tidings_str tidings_provider_prefix(struct tidings_provider *p)
+{
+    return p->prefix;
+}
+
+int tidings_provider_changed(struct tidings_provider *p, const struct tidings_change *change,
+                             struct tidings_error *err)
+{
+    if (!p || !change || change->uri.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a change needs the URI of what changed");
+    }
+    return hub_announce(p->hub, change, err);
+}
+
+void tidings_provider_missed(struct tidings_provider *p)
+{
+    hub_announce_missed(p->hub, p->prefix);
+}
+
+/* The bytes of a table by its `abi`: each version of TIDINGS_PROVIDER_ABI adds a row, and the row
+ * before it becomes the offset of the first field that it did not have. */
+static const size_t table_bytes[] = {0, sizeof(struct tidings_provider_ops)};
+_Static_assert(sizeof(table_bytes) / sizeof(table_bytes[0]) == TIDINGS_PROVIDER_ABI + 1,
+               "a row for each version");
+
+const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
+                                                  size_t bytes, struct tidings_provider_ops *room)
+{
+    if (bytes >= sizeof(*room)) {
+        return ops;
+    }
+    memset(room, 0, sizeof(*room));
+    memcpy(room, ops, bytes);
+    return room;
+}
+
+static void on_timer(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct tidings_provider *p = user;
+    p->every(p);
+}
+
+int tidings_provider_every(struct tidings_provider *p, uint64_t ms,
+                           void (*fn)(struct tidings_provider *provider))
+{
+    if (ms == 0 || !fn) {
+        if (p->timer) {
+            loop_timer_stop(p->timer);
+        }
+        return 0;
+    }
+    if (!p->timer) {
+        p->timer = loop_timer_open(p->hub->loop, on_timer, p);
+    }
+    if (!p->timer) {
+        return TIDINGS_E_NOMEM;
+    }
+    p->every = fn;
+    loop_timer_start(p->timer, ms, ms);
+    return 0;
+}
+
+static int check_ops(const struct tidings_provider_ops *ops, struct tidings_error *err)
+{
+    if (!ops || !ops->name) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "a provider needs a table of operations");
+    }
+    if (ops->abi == 0 || ops->abi > TIDINGS_PROVIDER_ABI) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "provider '%s' was built for interface %u, this library has %u",
+                            ops->name, ops->abi, TIDINGS_PROVIDER_ABI);
+    }
+    return 0;
+}
+
+static int check_slots(const struct tidings_provider_ops *ops, struct tidings_error *err)
+{
+    if (!ops->open || !ops->read || !ops->close) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "provider '%s' lacks one of open, read, close",
+                            ops->name);
+    }
+    if (!ops->watch != !ops->unwatch) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "provider '%s' must have both watch and unwatch, or neither",
+                            ops->name);
+    }
+    return 0;
+}
+
+/* NOLINTNEXTLINE(readability-function-size): six, and `err` */
+int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+                    struct tidings_str prefix, struct tidings_str config,
+                    struct tidings_provider **ret, struct tidings_error *err)
+{
+    int rc = check_ops(ops, err);
+    if (rc < 0) {
+        return rc;
+    }
+    const size_t align = alignof(max_align_t);
+    size_t text = (sizeof(struct tidings_provider) + prefix.len + align) & ~(align - 1);
+    struct tidings_provider *p = mem_zalloc(text + ops->size);
+    if (!p) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "provider '%s': out of memory", ops->name);
+    }
+    p->ops = provider_table(ops, table_bytes[ops->abi], &p->older);
+    rc = check_slots(p->ops, err);
+    if (rc < 0) {
+        mem_free(p);
+        return rc;
+    }
+    char *copy = (char *)(p + 1);
+    memcpy(copy, prefix.ptr, prefix.len);
+    p->hub = hub;
+    p->pool = pool;
+    p->prefix = tidings_strn(copy, prefix.len);
+    p->state = (char *)p + text;
+    rc = ops->open(p, config, err);
+    if (rc < 0) {
+        provider_destroy(p);
+        return error_wrap(err, rc, "%s provider at '%.*s'", ops->name, STR_ARG(prefix));
+    }
+    *ret = p;
+    return 0;
+}
+
+void provider_destroy(struct tidings_provider *p)
+{
+    if (p) {
+        p->ops->close(p);
+        loop_timer_close(p->timer);
+        mem_free(p);
+    }
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One open provider instance and the mount it serves. Created on the hub, shared by all threads
+ * while the server runs; its fields are frozen after open, but for the timer, which is the hub
+ * thread's.
+ */
+#ifndef CATALOG_PROVIDER_H
+#define CATALOG_PROVIDER_H
+
+#include <tidings/provider.h>
+
+struct hub;
+struct loop_timer;
+struct pool;
+
+struct tidings_provider {
+    const struct tidings_provider_ops *ops;
+    struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
+    struct hub *hub;
+    struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
+    struct tidings_str prefix;
+    bool is_durable;          /* the server's store keeps what it serves, and when it changed */
+    struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
+    void (*every)(struct tidings_provider *provider);
+    /* the prefix text and then `ops->size` bytes of state follow */
+    void *state;
+};
+
+/* A table of `bytes` bytes as one of today: what it lacks is NULL. `room` is used when it is
+ * shorter.
+ */
+const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
+                                                  size_t bytes, struct tidings_provider_ops *room);
+/* Check the table (required slots, abi) and open. The error is wrapped with the provider's name. */
+int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+                    struct tidings_str prefix, struct tidings_str config,
+                    struct tidings_provider **ret, struct tidings_error *err);
+void provider_destroy(struct tidings_provider *p); /* closes; NULL is fine */
+
+#endif

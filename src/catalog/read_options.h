@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a client may ask of a read, in `_meta` of resources/read:
+ *
+ *     "dev.tidings/range": {"unit": "bytes", "from": 0, "to": 65536}     a part: [from, to)
+ *     "dev.tidings/range": {"unit": "lines", "last": 100}                … or the last so many
+ *     "dev.tidings/ifNoneMatch": "etag"      or an array: nothing is sent when all of it is held
+ *     "dev.tidings/accept": "text/html"      or an array, the best first: one format of several
+ *
+ * Strings are borrowed from the message. What is ill-formed is refused with its name and what is
+ * accepted.
+ */
+#ifndef CATALOG_READ_OPTIONS_H
+#define CATALOG_READ_OPTIONS_H
+
+#include "json/json.h"
+
+#define READ_ETAGS_MAX 128u /* more than elements of a directory */
+#define READ_FORMATS_MAX 8u
+
+struct read_options {
+    struct tidings_range range;
+    bool has_range;
+    struct tidings_str etags[READ_ETAGS_MAX]; /* of contents the client holds */
+    size_t etag_count;
+    struct tidings_str formats[READ_FORMATS_MAX]; /* "text/html", "text/" + star; the best first */
+    size_t format_count;
+};
+
+/* `meta` may be NULL: everything is asked for. TIDINGS_E_INVALID. */
+int read_options_parse(struct read_options *o, const struct json *meta, struct tidings_error *err);
+
+/* Is content with this etag among what the client holds? A weak one ("W/…") may stay the same
+ * across a change and never is. *ret (may be NULL) is the client's own copy. */
+bool read_options_holds(const struct read_options *o, struct tidings_str etag,
+                        struct tidings_str *ret);
+/* How welcome a format is: 0 is best, also for every one when none was named; `format_count` and
+ * above: not at all. Parameters ("; charset=…") do not count. */
+size_t read_options_rank(const struct read_options *o, struct tidings_str mime_type);
+
+#endif

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Unknown fields are left out; capabilities are always said (absent would mean "unknown" to
+ * clients of SEP-2093). `size` is raw bytes.
+ */
+#include "catalog/resource.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+#define JSON_TEXT_DEPTH 16u
+
+void tidings_resource_init(struct tidings_resource *r)
+{
+    memset(r, 0, sizeof(*r));
+    r->size = -1;
+    r->priority = -1;
+    r->subscribable = true;
+}
+
+/* By listable and subscribable: written often. */
+static const struct tidings_str capabilities[2][2] = {
+    {{"{\"list\":false,\"subscribe\":false}", 32}, {"{\"list\":false,\"subscribe\":true}", 31}},
+    {{"{\"list\":true,\"subscribe\":false}", 31}, {"{\"list\":true,\"subscribe\":true}", 30}},
+};
+
+static void put_text(struct jw *w, struct tidings_str key, struct tidings_str value)
+{
+    if (value.len > 0) {
+        jw_put_string(w, key, value);
+    }
+}
+
+static void write_annotations(struct jw *w, const struct tidings_resource *r)
+{
+    if (r->modified_ms == 0 && r->audience.len == 0 && r->priority < 0) {
+        return;
+    }
+    jw_key(w, STR("annotations"));
+    jw_begin_object(w);
+    if (r->audience.len > 0) {
+        jw_put_raw(w, STR("audience"), r->audience);
+    }
+    if (r->priority >= 0) {
+        jw_key(w, STR("priority"));
+        jw_number(w, r->priority);
+    }
+    if (r->modified_ms != 0) {
+        char iso[25];
+        clock_format_iso(r->modified_ms, iso);
+        jw_put_string(w, STR("lastModified"), tidings_strn(iso, 24));
+    }
+    jw_end_object(w);
+}
+
+static void write_formats(struct jw *w, const struct tidings_resource *r)
+{
+    jw_key(w, STR("dev.tidings/formats"));
+    if (r->formats.len > 0) {
+        jw_raw(w, r->formats);
+        return;
+    }
+    jw_begin_array(w);
+    jw_string(w, r->mime_type);
+    jw_end_array(w);
+}
+
+static void write_range(struct jw *w, const struct tidings_resource *r,
+                        const struct resource_meta *meta)
+{
+    jw_key(w, STR("dev.tidings/range"));
+    jw_begin_object(w);
+    jw_put_string(w, STR("unit"), STR("bytes"));
+    jw_put_integer(w, STR("from"), meta->from);
+    jw_put_integer(w, STR("to"), meta->to);
+    jw_put_integer(w, STR("total"), r->size);
+    jw_end_object(w);
+}
+
+static void write_meta(struct jw *w, const struct tidings_resource *r,
+                       const struct resource_meta *meta)
+{
+    bool has_formats = meta->has_formats && (r->formats.len > 0 || r->mime_type.len > 0);
+    if (r->etag.len == 0 && !meta->is_part && !has_formats) {
+        return;
+    }
+    jw_key(w, STR("_meta"));
+    jw_begin_object(w);
+    if (r->etag.len > 0) {
+        jw_put_string(w, STR("dev.tidings/etag"), r->etag);
+    }
+    if (meta->is_part) {
+        write_range(w, r, meta);
+    }
+    if (has_formats) {
+        write_formats(w, r);
+    }
+    jw_end_object(w);
+}
+
+void resource_write_with(struct jw *w, struct tidings_str uri_key, const struct tidings_resource *r,
+                         const struct resource_meta *meta)
+{
+    jw_put_string(w, uri_key, r->uri);
+    jw_put_string(w, STR("name"), r->name.len > 0 ? r->name : r->uri);
+    put_text(w, STR("title"), r->title);
+    put_text(w, STR("description"), r->description);
+    put_text(w, STR("mimeType"), r->mime_type);
+    if (r->size >= 0) {
+        jw_put_integer(w, STR("size"), r->size);
+    }
+    if (r->icons.len > 0) {
+        jw_put_raw(w, STR("icons"), r->icons);
+    }
+    write_annotations(w, r);
+    jw_put_raw(w, STR("capabilities"), capabilities[r->listable][r->subscribable]);
+    write_meta(w, r, meta);
+}
+
+void resource_write_members(struct jw *w, struct tidings_str uri_key,
+                            const struct tidings_resource *r)
+{
+    static const struct resource_meta none;
+    resource_write_with(w, uri_key, r, &none);
+}
+
+void resource_write_content(struct jw *w, struct tidings_str bytes, bool is_text)
+{
+    jw_key(w, is_text ? STR("text") : STR("blob"));
+    if (is_text) {
+        jw_string(w, bytes);
+    } else {
+        jw_base64(w, bytes);
+    }
+}
+
+/* ---- content blocks -------------------------------------------------------------------------- */
+
+void resource_write_link(struct jw *w, const struct tidings_resource *r)
+{
+    jw_put_string(w, STR("type"), STR("resource_link"));
+    resource_write_members(w, STR("uri"), r);
+}
+
+void resource_write_embedded(struct jw *w, const struct tidings_resource *r,
+                             struct tidings_str bytes, bool is_text)
+{
+    struct tidings_resource row = *r;
+    row.size = row.size < 0 ? (int64_t)bytes.len : row.size;
+    jw_put_string(w, STR("type"), STR("resource"));
+    jw_key(w, STR("resource"));
+    jw_begin_object(w);
+    resource_write_members(w, STR("uri"), &row);
+    resource_write_content(w, bytes, is_text);
+    jw_end_object(w);
+}
+
+static void write_but_annotations(struct jw *w, struct json *object)
+{
+    struct tidings_str key;
+    struct json *value = NULL;
+    for (void *at = jv_next(object, NULL, &key, &value); at;
+         at = jv_next(object, at, &key, &value)) {
+        if (!str_eq(key, STR("annotations"))) {
+            jw_key(w, key);
+            jw_value(w, value);
+        }
+    }
+}
+
+void resource_write_block(struct jw *w, struct json *block)
+{
+    struct json *inner = jv_get(block, "resource");
+    struct json *outer = jv_get(block, "annotations");
+    bool moves =
+        str_eq(jv_str(jv_get(block, "type")), STR("resource")) && jv_is(inner, JV_OBJECT) && outer;
+    struct tidings_str key;
+    struct json *value = NULL;
+    for (void *at = jv_next(block, NULL, &key, &value); at; at = jv_next(block, at, &key, &value)) {
+        if (moves && value == outer) {
+            continue;
+        }
+        jw_key(w, key);
+        if (!moves || value != inner) {
+            jw_value(w, value);
+            continue;
+        }
+        struct json *own = jv_get(inner, "annotations");
+        jw_begin_object(w);
+        write_but_annotations(w, inner);
+        jw_key(w, STR("annotations"));
+        jw_value(w, own ? own : outer);
+        jw_end_object(w);
+    }
+}
+
+/* ---- registration ---------------------------------------------------------------------------- */
+
+/* Empty, or a JSON array whose elements are all of one type. */
+static int check_array(struct tidings_str text, const char *name, enum jv_type type,
+                       struct tidings_error *err)
+{
+    struct json *array = NULL;
+    if (text.len == 0) {
+        return 0;
+    }
+    int rc = jv_parse(text, JSON_TEXT_DEPTH, &array, err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "%s", name);
+    }
+    bool good = jv_is(array, JV_ARRAY);
+    for (size_t i = 0; i < jv_count(array) && good; i++) {
+        good = jv_is(jv_at(array, i), type);
+    }
+    jv_unref(array);
+    return good ? 0
+                : tidings_fail(err, TIDINGS_E_INVALID, "%s must be a JSON array of %s", name,
+                               type == JV_OBJECT ? "objects" : "strings");
+}
+
+int resource_check(const struct tidings_resource *r, struct tidings_error *err)
+{
+    if (r->priority > 1) {
+        return tidings_fail(err, TIDINGS_E_INVALID, "priority must be from 0 to 1");
+    }
+    int rc = check_array(r->icons, "icons", JV_OBJECT, err);
+    rc = rc < 0 ? rc : check_array(r->audience, "audience", JV_STRING, err);
+    return rc < 0 ? rc : check_array(r->formats, "formats", JV_STRING, err);
+}
+
+/* The slices of a resource, for copying them all alike. */
+#define RESOURCE_SLICES(X)                                                                         \
+    X(uri) X(name) X(title) X(description) X(mime_type) X(etag) X(icons) X(audience) X(formats)
+
+struct tidings_resource *resource_dup(const struct tidings_resource *r)
+{
+    size_t extra = 0;
+#define ADD_LENGTH(field) extra += r->field.len;
+    RESOURCE_SLICES(ADD_LENGTH)
+#undef ADD_LENGTH
+    struct tidings_resource *copy = mem_alloc(sizeof(*copy) + extra);
+    if (!copy) {
+        return NULL;
+    }
+    *copy = *r;
+    char *at = (char *)(copy + 1);
+#define COPY_SLICE(field)                                                                          \
+    if (r->field.len > 0) {                                                                        \
+        memcpy(at, r->field.ptr, r->field.len);                                                    \
+    }                                                                                              \
+    copy->field.ptr = at;                                                                          \
+    at += r->field.len;
+    RESOURCE_SLICES(COPY_SLICE)
+#undef COPY_SLICE
+    return copy;
+}

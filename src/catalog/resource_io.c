@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A taker of bytes for reads, and the road to a provider's `write`.
+ */
+#include "catalog/resource_io.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/resource.h"
+#include "delivery/core.h"
+#include "uri/uri.h"
+
+#define ARENA_MAX (1u << 16)
+#define SCOPES_MAX 4096u
+
+void plain_init(struct plain *p, struct core *core, void (*done)(struct plain *p), void *user)
+{
+    memset(p, 0, sizeof(*p));
+    p->core = core;
+    p->done = done;
+    p->user = user;
+    p->size = -1;
+    arena_init(&p->arena, ARENA_MAX);
+}
+
+void plain_deinit(struct plain *p)
+{
+    mem_free(p->about);
+    mem_free(p->memory);
+    principal_unref(p->held);
+    arena_deinit(&p->arena);
+}
+
+void plain_cancel(struct plain *p)
+{
+    if (p->request) {
+        request_cancel(p->request);
+    }
+}
+
+static void finish(struct plain *p)
+{
+    p->request = NULL;
+    p->done(p);
+}
+
+static void fail(struct plain *p, int code, const char *text)
+{
+    p->code = tidings_fail(&p->err, code, "%s", text);
+    finish(p);
+}
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+static void forget(struct tidings_read *read)
+{
+    struct plain *p = read->base.user;
+    mem_free(p->about);
+    mem_free(p->memory);
+    p->about = NULL;
+    p->memory = NULL;
+    p->etag = STR_EMPTY;
+}
+
+/* On whichever thread the provider answers from; nobody else looks at it meanwhile. */
+static int keep(struct tidings_read *read, const struct read_element *e, struct tidings_error *err)
+{
+    struct plain *p = read->base.user;
+    if (p->about) {
+        return 0; /* a container: what else it gives can be asked for */
+    }
+    p->about = resource_dup(e->about);
+    if (read->loaded && e->bytes.ptr == read->loaded && e->bytes.len > 0) {
+        p->memory = read->loaded;
+        read->loaded = NULL;
+    } else {
+        p->memory = mem_alloc(e->bytes.len + 1);
+    }
+    if (!p->about || !p->memory) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (e->bytes.ptr != p->memory && e->bytes.len > 0) {
+        memcpy(p->memory, e->bytes.ptr, e->bytes.len);
+    }
+    p->len = e->bytes.len;
+    p->is_text = e->is_text;
+    p->is_part = e->is_part;
+    p->from = e->from;
+    p->size = e->about->size;
+    p->etag = p->about->etag;
+    return 0;
+}
+
+static const struct read_taker taker = {keep, forget};
+
+static void list_done(struct request *request)
+{
+    struct plain *p = request->user;
+    struct tidings_resource about;
+    tidings_resource_init(&about);
+    about.uri = request->uri;
+    about.name = STR("children");
+    about.mime_type = STR("application/json");
+    p->code = request->code;
+    p->err = request->err;
+    jw_end_array(&p->w);
+    if (p->list.full) {
+        jw_put_string(&p->w, STR("next"), buf_str(&p->list.last));
+    }
+    jw_end_object(&p->w);
+    int failed = p->page.failed ? p->page.failed : p->list.last.failed;
+    if (p->code >= 0 && failed) {
+        p->code = tidings_fail(&p->err, failed, "the page does not fit");
+    }
+    if (p->code >= 0) {
+        p->about = resource_dup(&about);
+        p->memory = buf_detach(&p->page, &p->len);
+        p->is_text = true;
+    }
+    if (p->code >= 0 && !p->about) {
+        p->code = tidings_fail(&p->err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    buf_deinit(&p->page);
+    buf_deinit(&p->list.last);
+    finish(p);
+}
+
+static void start_list(struct plain *p, struct tidings_str uri)
+{
+    struct tidings_list *list = &p->list;
+    memset(list, 0, sizeof(*list));
+    request_init(&list->base, p->core, list_done, p, uri);
+    buf_init(&list->last, URI_MAX * 3);
+    buf_init(&p->page, p->core->limits->max_read_bytes);
+    jw_init(&p->w, &p->page);
+    jw_begin_object(&p->w);
+    jw_key(&p->w, STR("resources"));
+    jw_begin_array(&p->w);
+    list->w = &p->w;
+    list->who = p->who;
+    list->after = p->after;
+    list->wanted = p->core->limits->page_size;
+    p->request = &list->base;
+    request_children(list, p->hit.provider);
+}
+
+static void read_done(struct request *request)
+{
+    struct plain *p = request->user;
+    const struct tidings_provider *provider = p->hit.provider;
+    p->code = request->code;
+    p->err = request->err;
+    p->reason = p->read.reason;
+    p->details = request_details(request);
+    p->is_final = p->read.is_final;
+    p->size = p->read.whole > 0 ? p->read.whole : p->size;
+    p->unchanged = p->code >= 0 && p->read.unchanged;
+    if (p->unchanged) {
+        p->etag = p->read.held;
+    } else if (p->code >= 0 && !p->about && provider && provider->ops->children) {
+        if (access_allows(p->who, ACCESS_LIST, request->uri)) {
+            start_list(p, request->uri);
+        } else {
+            fail(p, TIDINGS_E_NOTFOUND, "resource not found");
+        }
+        return;
+    } else if (p->code >= 0 && !p->about) {
+        p->code = tidings_fail(&p->err, TIDINGS_E_INTERNAL, "the resource gave no content");
+    }
+    finish(p);
+}
+
+static void start_read(struct plain *p, struct tidings_str uri)
+{
+    struct tidings_read *read = &p->read;
+    if (p->options.format_count == 0) { /* one of several, whichever comes first */
+        p->options.formats[p->options.format_count++] = STR("*/*");
+    }
+    memset(read, 0, sizeof(*read));
+    request_init(&read->base, p->core, read_done, p, uri);
+    read->taker = &taker;
+    read->options = &p->options;
+    read->who = p->who;
+    read->own_only = true;
+    read->raw = true;
+    read->max_bytes = p->core->limits->max_read_bytes;
+    p->request = &read->base;
+    request_read(read, &p->hit);
+}
+
+/* ---- write ----------------------------------------------------------------------------------- */
+
+static void write_done(struct request *request)
+{
+    struct plain *p = request->user;
+    p->code = request->code;
+    p->err = request->err;
+    p->details = request_details(request);
+    if (p->code >= 0) {
+        p->etag = arena_dup(&p->arena, buf_str(&p->write.etag));
+        p->etag.len = p->etag.ptr ? p->etag.len : 0;
+        p->memory = p->write.answer.failed ? NULL : buf_detach(&p->write.answer, &p->len);
+    }
+    buf_deinit(&p->write.etag);
+    buf_deinit(&p->write.answer);
+    finish(p);
+}
+
+static void start_write(struct plain *p, struct tidings_str uri, enum plain_op op)
+{
+    struct tidings_write *write = &p->write;
+    memset(write, 0, sizeof(*write));
+    request_init(&write->base, p->core, write_done, p, uri);
+    write->who = p->who;
+    write->bytes = p->bytes;
+    write->mime_type = p->mime_type;
+    write->if_match = p->if_match;
+    write->if_absent = p->if_absent;
+    write->query = p->query;
+    write->is_removal = op == PLAIN_REMOVE;
+    write->is_patch = op == PLAIN_PATCH;
+    p->request = &write->base;
+    request_write(write, p->hit.provider);
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static bool may(struct plain *p, enum plain_op op, struct tidings_str uri)
+{
+    bool reads = op == PLAIN_READ;
+    if (reads ? access_allows(p->who, ACCESS_READ, uri) : access_writes(p->who, uri)) {
+        return true;
+    }
+    struct buf scopes;
+    buf_init(&scopes, SCOPES_MAX);
+    unsigned ops = reads ? 1u << ACCESS_READ : 1u << ACCESS_READ | 1u << ACCESS_WRITE;
+    if (access_put_missing(p->who, ops, uri, &scopes) == 0 && scopes.len > 0) {
+        p->scope = arena_dup(&p->arena, buf_str(&scopes));
+    }
+    buf_deinit(&scopes);
+    return false;
+}
+
+void plain_start(struct plain *p, enum plain_op op)
+{
+    struct buf canonical;
+    p->op = op;
+    p->held = principal_ref(p->who);
+    buf_init(&canonical, URI_MAX * 3);
+    p->code = catalog_canonical(p->core->catalog, p->spelled, false, &canonical, &p->err);
+    struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
+    buf_deinit(&canonical);
+    if (p->code < 0) {
+        finish(p);
+    } else if (!uri.ptr) {
+        fail(p, TIDINGS_E_NOMEM, "out of memory");
+    } else if (!may(p, op, uri) || !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
+        fail(p, TIDINGS_E_NOTFOUND, "resource not found");
+    } else if (op == PLAIN_READ) {
+        start_read(p, uri);
+    } else if (!p->hit.provider) {
+        fail(p, TIDINGS_E_UNSUPPORTED, "this resource is the program's own: it is read-only here");
+    } else {
+        start_write(p, uri, op);
+    }
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What subscriptions cover, per scheme, for programs: the content of tidings://self/semantics. It
+ * is made from the tables of the providers that serve a scheme and, where they say nothing, from
+ * the rules that hold everywhere, in the order in which it is settled what a URI means.
+ */
+#ifndef CATALOG_SEMANTICS_H
+#define CATALOG_SEMANTICS_H
+
+#include "catalog/catalog.h"
+#include "json/write.h"
+
+/* One JSON object; its schema is docs/schema/semantics.json. Names no resource, only schemes. */
+void semantics_write(struct jw *w, const struct catalog *catalog);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Hooks in an array that is searched by halves, and what a pattern has to do with one.
+ */
+#include "catalog/watch_hook.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+
+struct hook *hook_create(struct tidings_str text, tidings_watch_fn watch,
+                         tidings_unwatch_fn unwatch, void *user)
+{
+    struct hook *h = mem_zalloc(sizeof(*h) + text.len);
+    if (h) {
+        char *at = h->memory;
+        ptrdiff_t brace = str_find(text, '{');
+        h->text = str_place(&at, text);
+        h->fixed = brace < 0 ? text.len : (size_t)brace;
+        h->watch = watch;
+        h->unwatch = unwatch;
+        h->user = user;
+        h->refs = 1;
+    }
+    return h;
+}
+
+struct hook *hook_ref(struct hook *h)
+{
+    __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
+    return h;
+}
+
+void hook_unref(struct hook *h)
+{
+    if (h && __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        mem_free(h);
+    }
+}
+
+/* The place of the first that is not before `text`. */
+static size_t seek(const struct hooks *hooks, struct tidings_str text)
+{
+    size_t from = 0, to = hooks->count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (str_cmp(hooks->at[middle]->text, text) < 0) {
+            from = middle + 1;
+        } else {
+            to = middle;
+        }
+    }
+    return from;
+}
+
+struct hook *hooks_find(const struct hooks *hooks, struct tidings_str text)
+{
+    size_t i = seek(hooks, text);
+    return i < hooks->count && str_eq(hooks->at[i]->text, text) ? hooks->at[i] : NULL;
+}
+
+int hooks_copy(struct hooks *to, const struct hooks *from, struct hook *add,
+               struct tidings_str without)
+{
+    *to = (struct hooks){0};
+    if (from->count == 0 && !add) {
+        return 0;
+    }
+    to->at = mem_alloc((from->count + 1) * sizeof(struct hook *));
+    if (!to->at) {
+        return TIDINGS_E_NOMEM;
+    }
+    size_t place = add ? seek(from, add->text) : from->count;
+    for (size_t i = 0; i <= from->count; i++) {
+        if (i == place && add) {
+            to->at[to->count++] = hook_ref(add);
+        }
+        if (i < from->count && (without.len == 0 || !str_eq(from->at[i]->text, without))) {
+            to->at[to->count++] = hook_ref(from->at[i]);
+        }
+    }
+    return 0;
+}
+
+void hooks_deinit(struct hooks *hooks)
+{
+    for (size_t i = 0; i < hooks->count; i++) {
+        hook_unref(hooks->at[i]);
+    }
+    mem_free(hooks->at);
+    *hooks = (struct hooks){0};
+}
+
+bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidings_str pattern)
+{
+    if (kind == MATCH_REGEX) {
+        return true; /* asking would take too long: it would be compiled for each */
+    }
+    if (hook->fixed == hook->text.len) {
+        return match_kind_matches(kind, pattern, hook->text);
+    }
+    /* Whether two patterns meet is hard to say; whether they cannot is easy. */
+    struct tidings_str own = tidings_strn(hook->text.ptr, hook->fixed);
+    struct tidings_str other = match_kind_beginning(kind, pattern);
+    return str_starts(own, other) || str_starts(other, own);
+}

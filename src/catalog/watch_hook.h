@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Watch hooks of the application: who is told that somebody begins to need changes of a registered
+ * resource or of URIs of a registered template, and that nobody does any more. They are part of the
+ * catalog, known by the URI or template text they are for, which may be registered before or after.
+ *
+ * A scope (what the hub arms, see hub_watch.c) that concerns a hook is
+ *   - the URI of a resource or of a template, when it is subscribed to by name;
+ *   - the URI of each resource a pattern matches (a regex: that there is);
+ *   - the template's text, when a pattern may match URIs of it.
+ */
+#ifndef CATALOG_WATCH_HOOK_H
+#define CATALOG_WATCH_HOOK_H
+
+#include <tidings/server.h>
+
+#include "match/match.h"
+
+/* Immutable and counted. */
+struct hook {
+    struct tidings_str text;
+    size_t fixed; /* length of the text before its first '{' */
+    tidings_watch_fn watch;
+    tidings_unwatch_fn unwatch;
+    void *user;
+    unsigned refs;
+    char memory[];
+};
+
+struct hook *hook_create(struct tidings_str text, tidings_watch_fn watch,
+                         tidings_unwatch_fn unwatch, void *user);
+struct hook *hook_ref(struct hook *hook);
+void hook_unref(struct hook *hook); /* NULL is fine */
+
+/* Ascending by text. */
+struct hooks {
+    struct hook **at;
+    size_t count;
+};
+
+#define HOOKS_MAX 100000u
+
+/* All of `from` but that for `without` (empty: all), and `add` (may be NULL). */
+int hooks_copy(struct hooks *to, const struct hooks *from, struct hook *add,
+               struct tidings_str without);
+void hooks_deinit(struct hooks *hooks);
+struct hook *hooks_find(const struct hooks *hooks, struct tidings_str text); /* NULL: none */
+
+/* Does a pattern concern it? */
+bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidings_str pattern);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Bookmarks: who listens to what seldom changes gets the newest cursor from time to time (as often
+ * as streams are kept alive), if it asked for that. Else its cursor would grow old while others'
+ * changes push what it stands for out of the log, and coming back would mean to read again.
+ *
+ * One timer for all of a worker, which runs while somebody asked. Nothing is told where the number
+ * has not moved; but who may not see everything would learn from that, so it gets one each time.
+ */
+#include "base/mem.h"
+#include "delivery/hub.h"
+#include "delivery/subscriber.h"
+
+static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
+{
+    struct listen *listen = b->listen;
+    struct peer *peer = listen->peer;
+    bool is_called = peer->ops && peer->ops->told; /* by the program itself: it has no stream */
+    if (!peer->sink || !listen->live || is_called || peer_is_blocked(peer)) {
+        return;
+    }
+    char text[CURSOR_TEXT];
+    struct log_cursor at = peer_place(peer);
+    if (access_is_full(peer->who) && at.seq == b->seq) {
+        return;
+    }
+    buf_clear(message);
+    dialect_put_bookmark(message, shown_cursor(peer->core, peer->who, &at, text),
+                         listen_id(listen));
+    if (peer_send(peer, message)) {
+        b->seq = at.seq;
+    }
+}
+
+void bookmarks_on_period(struct loop_timer *timer, void *user)
+{
+    struct core *core = user;
+    struct buf message;
+    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    list_each (it, next, &core->bookmarked) {
+        bookmark_tell(list_entry(it, struct listen_bookmarks, link), &message);
+    }
+    buf_deinit(&message);
+    if (!list_empty(&core->bookmarked)) {
+        loop_timer_start(timer, core->limits->bookmark_ms, 0);
+    }
+}
+
+bool sub_want_bookmarks(struct sub *sub)
+{
+    struct core *core = sub->peer->core;
+    struct listen_bookmarks *b = sub->listen->bookmarks;
+    if (!b) {
+        b = mem_zalloc(sizeof(*b));
+        if (!b) {
+            return false;
+        }
+        b->listen = sub->listen;
+        b->seq = core->last_seq; /* what it is told now */
+        list_append(&core->bookmarked, &b->link);
+        sub->listen->bookmarks = b;
+    }
+    b->count++;
+    sub->bookmarks = true;
+    if (!loop_timer_is_running(core->bookmark_timer)) {
+        loop_timer_start(core->bookmark_timer, core->limits->bookmark_ms, 0);
+    }
+    return true;
+}
+
+void sub_leave_bookmarks(struct sub *sub)
+{
+    struct listen_bookmarks *b = sub->listen->bookmarks;
+    if (sub->bookmarks && --b->count == 0) {
+        list_remove(&b->link);
+        mem_free(b);
+        sub->listen->bookmarks = NULL;
+    }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The content behind a change, for subscriptions that want it in the notification: read once per
+ * change, worker and class of those who may see the same, kept for as long as somebody is likely to
+ * need it, bounded. Patches likewise: made once per change and baseline, however many subscriptions
+ * are at that one.
+ */
+#ifndef DELIVERY_CHANGE_CONTENT_H
+#define DELIVERY_CHANGE_CONTENT_H
+
+#include "base/list.h"
+#include "delivery/baseline.h"
+
+struct change;
+struct core;
+struct principal;
+struct sub;
+
+struct values {
+    struct list entries; /* oldest first */
+    struct map by_key;   /* the same, by change and baseline */
+    size_t count, bytes; /* of what was read */
+    struct baselines baselines;
+    uint64_t patches; /* made so far */
+};
+
+void values_init(struct values *v, const struct core *core);
+void values_deinit(struct values *v); /* nothing is being read any more */
+
+enum value_state {
+    VALUE_READING, /* come back; peers that wait are marked dirty when it is there */
+    VALUE_READY,   /* *ret_json is an array of content elements */
+    VALUE_NONE,    /* gone, unreadable or too large: tell without it */
+};
+/* The content of what changed; asks for it when nobody has. */
+enum value_state values_get(struct core *core, const struct principal *who,
+                            const struct change *change, struct tidings_str *ret_json);
+/* What became of it since `from` (NULL: everything), as an object (delivery/patches.h, or what the
+ * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
+ * NULL: nothing that a patch can begin at. */
+enum value_state values_get_patch(struct core *core, const struct principal *who,
+                                  const struct change *change, struct baseline *from,
+                                  struct tidings_str *ret_json, struct baseline **ret_to);
+
+/* ---- for subscriptions ----------------------------------------------------------------------- */
+
+/* What `sub` is to be told of a change, one of the two above. */
+enum value_state sub_value(const struct sub *sub, const struct change *change,
+                           struct tidings_str *ret_json, struct baseline **ret_to);
+/* That was written to its client. */
+void sub_told(const struct sub *sub, const struct change *change, struct baseline *to);
+/* It was not told of a change of its own. Whoever made it has the result, so where the provider can
+ * begin there the chain goes on from it; elsewhere the next is told whole. */
+void sub_left_out(const struct sub *sub, const struct change *change);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A look at what changed, for a client that asks instead of subscribing: everything that changed
+ * among some URIs since a cursor; and, if nothing has, waiting for it.
+ *
+ * It is a subscription that lasts as long as the question: URIs mean what they mean there, watches
+ * are armed (so that a provider notices what changed while nobody watched), access is asked for
+ * each change, the same limits hold. What is told comes from the log, in order and one row for each
+ * URI, so that a page may end anywhere and nothing falls between two looks; live changes only ring
+ * the bell that makes it look again.
+ *
+ *     look_create -> look_start -> refused*  ... lost* row* ... done
+ *                             `-- look_hurry (do not wait any longer), look_cancel (no done)
+ *
+ * All of it on one worker's thread. It holds nothing but its peer while it waits.
+ */
+#ifndef DELIVERY_CHANGE_QUERY_H
+#define DELIVERY_CHANGE_QUERY_H
+
+#include <tidings/provider.h>
+
+#include "dialect/cursor.h"
+#include "json/json.h"
+
+struct call;
+struct change;
+struct look;
+
+struct look_ops {
+    /* This URI cannot be looked at; the others are. */
+    void (*refused)(void *user, struct tidings_str spelled, const struct tidings_error *why);
+    /* History does not reach back for this one: whatever it covers may have changed. */
+    void (*lost)(void *user, struct tidings_str spelled);
+    /* The newest change of one resource, in ascending order. false: there is no room for it; the
+     * look ends before it. */
+    bool (*row)(void *user, const struct change *change, enum tidings_change_kind kind);
+    /* The end; the look is gone. `cursor` NULL: nothing could be looked at. `more`: there was no
+     * room for all of it. Never while the worker tells its peers. */
+    void (*done)(void *user, const struct log_cursor *cursor, bool more);
+};
+
+/* On behalf of `call`. `uris` is an array of texts, copied; NULL: everything there is. `since` is a
+ * cursor as its client was shown it; empty: from now on. `waits`: not done before there is
+ * something to tell. NULL with err: TIDINGS_E_INVALID (no cursor), _LIMIT (too often), _NOMEM. */
+struct look *look_create(struct call *call, struct json *uris, struct tidings_str since, bool waits,
+                         struct tidings_error *err);
+/* `done` may come before this returns. */
+void look_start(struct look *look, const struct look_ops *ops, void *user);
+/* Be done as soon as it is known what there is, also when that is nothing. */
+void look_hurry(struct look *look);
+/* Nobody wants to know any more; NULL is fine. */
+void look_cancel(struct look *look);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+#include "delivery/cursor_seal.h"
+
+#include "base/mem.h"
+#include "base/seal.h"
+#include "delivery/core.h"
+#include "delivery/hub.h"
+
+_Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
+
+#define PURPOSE STR("cursor")
+#define PADDED                                                                                     \
+    68u /* bytes of what is sealed: else its length would tell how long the numbers are */
+#define NONE STR("-") /* nothing could be sealed: who comes back with it reads again */
+
+#define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
+
+struct shown_cursors {
+    unsigned turn;
+    struct {
+        unsigned turn; /* it was sealed in */
+        struct log_cursor cursor;
+        size_t len;
+        char text[CURSOR_SEALED];
+    } at[PLACES];
+};
+
+void shown_free(struct shown_cursors *all)
+{
+    mem_free(all);
+}
+
+void shown_end_turn(struct shown_cursors *all)
+{
+    if (all) {
+        all->turn++;
+    }
+}
+
+static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
+{
+    return a->epoch == b->epoch && a->seq == b->seq && a->has_position == b->has_position &&
+           a->position == b->position && a->lost == b->lost;
+}
+
+/* Into `out`; its length, 0: there is no randomness or memory. */
+static size_t seal(const struct core *core, const struct log_cursor *cursor,
+                   char out[CURSOR_SEALED])
+{
+    char plain[CURSOR_TEXT];
+    struct tidings_str text = cursor_print(cursor, plain);
+    memset(plain + text.len, ' ', PADDED - text.len);
+    struct buf sealed;
+    buf_init(&sealed, CURSOR_SEALED);
+    int rc = seal_put(&sealed, hub_seal(core->hub), PURPOSE, tidings_strn(plain, PADDED));
+    size_t len = rc < 0 ? 0 : sealed.len;
+    if (len > 0) {
+        memcpy(out, sealed.ptr, len);
+    }
+    buf_deinit(&sealed);
+    return len;
+}
+
+struct tidings_str shown_seal(struct core *core, const struct principal *who,
+                              const struct log_cursor *cursor)
+{
+    if (access_is_full(who)) {
+        return STR_EMPTY;
+    }
+    if (!core->shown) {
+        core->shown = mem_zalloc(sizeof(*core->shown));
+        shown_end_turn(core->shown); /* nothing is from this one yet */
+    }
+    struct shown_cursors *all = core->shown;
+    if (!all) {
+        return NONE;
+    }
+    size_t i = cursor->seq % PLACES;
+    if (all->at[i].turn != all->turn || !is_equal(&all->at[i].cursor, cursor)) {
+        all->at[i].len = seal(core, cursor, all->at[i].text);
+        all->at[i].cursor = *cursor;
+        all->at[i].turn = all->turn;
+    }
+    return all->at[i].len > 0 ? tidings_strn(all->at[i].text, all->at[i].len) : NONE;
+}
+
+struct tidings_str shown_cursor(struct core *core, const struct principal *who,
+                                const struct log_cursor *cursor, char out[CURSOR_TEXT])
+{
+    struct tidings_str sealed = shown_seal(core, who, cursor);
+    return sealed.len > 0 ? sealed : cursor_print(cursor, out);
+}
+
+bool shown_open(const struct core *core, const struct principal *who, struct tidings_str text,
+                struct log_cursor *ret)
+{
+    if (cursor_parse(text, ret)) {
+        return access_is_full(who);
+    }
+    struct buf plain;
+    buf_init(&plain, CURSOR_SEALED);
+    bool good = text.len <= CURSOR_SEALED &&
+                seal_open(&plain, hub_seal(core->hub), PURPOSE, text) == 0 &&
+                cursor_parse(str_trim(buf_str(&plain), " "), ret);
+    buf_deinit(&plain);
+    return good;
+}

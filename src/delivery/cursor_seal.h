@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cursors as somebody is told them. A number counts the changes of everybody, so who may not see
+ * everything gets it sealed (base/seal.h), anew each time: two cursors are never equal, whether
+ * something happened between them or not. Only who was given one can use it: numbers are not
+ * accepted from those who are not shown any, else one could be found by trying.
+ *
+ * The key is the server's for one run. A sealed cursor of an earlier run is not known, and whoever
+ * comes back with it is told to read again.
+ */
+#ifndef DELIVERY_CURSOR_SEAL_H
+#define DELIVERY_CURSOR_SEAL_H
+
+#include "dialect/cursor.h"
+
+struct core;
+struct principal;
+
+/* What was sealed in this turn: whoever is told the same then gets the same, so that telling many
+ * costs as little as telling one. Made when first needed, 56 KiB for a worker. */
+struct shown_cursors;
+
+void shown_free(struct shown_cursors *all);     /* NULL is fine, here … */
+void shown_end_turn(struct shown_cursors *all); /* … and here */
+
+/* As `who` is told it: written to `out`, or sealed and valid until the next
+ * one is asked for. */
+struct tidings_str shown_cursor(struct core *core, const struct principal *who,
+                                const struct log_cursor *cursor, char out[CURSOR_TEXT]);
+/* The seal alone; empty: `who` may see the numbers. */
+struct tidings_str shown_seal(struct core *core, const struct principal *who,
+                              const struct log_cursor *cursor);
+/* What `who` came back with. false: none that it was given. */
+bool shown_open(const struct core *core, const struct principal *who, struct tidings_str text,
+                struct log_cursor *ret);
+
+#endif

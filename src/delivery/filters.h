@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whether a subscription hears of a change that matches it: access, the conditions of a query, the
+ * origin it leaves out, its JSON Schema, the application's own function. Asked before the window,
+ * so that what is filtered out merges with nothing and begins no period.
+ *
+ * A schema judges {"uri": …, "metadata": {…}} of a change. Equal texts are one filter: compiled
+ * once on a worker, counted by those who use it, asked once per change. What it may cost is bounded
+ * when it is compiled and each time it judges, and it judges at the expense of a client that may
+ * hear of the change (access/allowance.h). A judgement that is given up counts as a yes, so that
+ * nothing is lost; after FILTER_GIVE_UPS of changes that it may hear of, a subscription is
+ * suspended and told so. When its client has nothing left, changes pass unfiltered.
+ */
+#ifndef DELIVERY_FILTERS_H
+#define DELIVERY_FILTERS_H
+
+#include "base/map.h"
+#include "json/json.h"
+
+#define FILTERS_MAX 4096u      /* distinct ones on a worker */
+#define FILTER_MAX_BYTES 8192u /* of its text */
+#define FILTER_GIVE_UPS 3u
+
+struct allowance;
+struct change;
+struct filter;
+struct sub;
+
+struct filters {
+    struct map by_text;
+    uint64_t judged; /* how often any of them was asked */
+};
+
+void filters_init(struct filters *all);
+/* What is still in use stays until it is released. */
+void filters_deinit(struct filters *all);
+
+/* A reference to the filter with that schema; a new one counts for `client`. TIDINGS_E_LIMIT: too
+ * long, or too many; else what is wrong with the schema, with the place in it. */
+int filter_acquire(struct filters *all, struct json *schema, struct allowance *client,
+                   struct filter **ret, struct tidings_error *err);
+/* Only whether that would do, for configurations. */
+int filter_check(struct json *schema, struct tidings_error *err);
+void filter_release(struct filter *filter); /* NULL is fine */
+
+/* Is it one that the subscription leaves out, being its client's own? */
+bool sub_is_own(const struct sub *sub, const struct change *change);
+/* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
+ * known, so nothing but access keeps it back. */
+bool filters_pass(struct sub *sub, const struct change *change, bool alone);
+
+#endif

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The catalog, catching up, life. Changes are in hub_announce.c, lists in hub_lists.c, watching
+ * in hub_watch.c.
+ */
+#include "delivery/hub.h"
+
+#include <pthread.h>
+
+#include "access/allowance.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "delivery/core.h"
+#include "delivery/hub_private.h"
+#include "delivery/subscriber.h"
+#include "store/change.h"
+
+#define POOL_THREADS 2u
+#define POOL_WAITING 1024u
+
+/* ---- rates: to the hub first, which knows all workers ---------------------------------------- */
+
+struct rate_letter {
+    struct letter letter;
+    uint64_t ms;
+    struct tidings_str uri;
+};
+
+static void rate_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct rate_letter, letter));
+}
+
+static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
+                                       void (*deliver)(struct letter *, void *))
+{
+    struct rate_letter *l = mem_zalloc(sizeof(*l) + uri.len);
+    if (l) {
+        char *at = (char *)(l + 1);
+        l->letter.deliver = deliver;
+        l->letter.drop = rate_drop;
+        l->ms = ms;
+        l->uri = str_place(&at, uri);
+    }
+    return l;
+}
+
+static void rate_on_worker(struct letter *letter, void *owner)
+{
+    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    core_set_rate(owner, l->uri, l->ms);
+    mem_free(l);
+}
+
+static void rate_on_hub(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct rate_letter *copy = rate_create(l->uri, l->ms, rate_on_worker);
+        if (copy) {
+            mailbox_send(hub->cores[i]->mailbox, &copy->letter);
+        }
+    }
+    mem_free(l);
+}
+
+int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err)
+{
+    struct rate_letter *l = rate_create(uri, ms, rate_on_hub);
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    mailbox_send(hub->mailbox, &l->letter);
+    return 0;
+}
+
+/* ---- rules of subscriptions ------------------------------------------------------------------ */
+
+struct rules_letter {
+    struct letter letter;
+    struct option_rules *rules;
+};
+
+static void rules_drop(struct letter *letter)
+{
+    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    option_rules_unref(l->rules);
+    mem_free(l);
+}
+
+static void rules_deliver(struct letter *letter, void *owner)
+{
+    struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
+    core_set_rules(owner, option_rules_ref(l->rules));
+    rules_drop(letter);
+}
+
+int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct rules_letter *l = mem_zalloc(sizeof(*l));
+        if (!l) {
+            rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+            continue;
+        }
+        l->letter.deliver = rules_deliver;
+        l->letter.drop = rules_drop;
+        l->rules = option_rules_ref(rules);
+        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+    }
+    return rc;
+}
+
+/* ---- the catalog ----------------------------------------------------------------------------- */
+
+struct catalog_letter {
+    struct letter letter;
+    struct catalog *catalog;
+    size_t len;
+    char uri[]; /* that came or went; empty: of no list */
+};
+
+static void catalog_deliver(struct letter *letter, void *owner)
+{
+    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    core_set_catalog(owner, l->catalog);
+    if (l->len > 0) {
+        lists_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
+    }
+    mem_free(l);
+}
+
+static void catalog_drop(struct letter *letter)
+{
+    struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
+    catalog_unref(l->catalog);
+    mem_free(l);
+}
+
+/* `uri`: what came or went, a resource or template; empty: neither. */
+static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_str uri)
+{
+    catalog_unref(hub->catalog);
+    hub->catalog = next;
+    for (size_t i = 0; i < hub->core_count; i++) {
+        struct catalog_letter *l = mem_zalloc(sizeof(*l) + uri.len);
+        if (!l) {
+            continue; /* the worker keeps the older snapshot until the next one */
+        }
+        l->letter.deliver = catalog_deliver;
+        l->letter.drop = catalog_drop;
+        l->catalog = catalog_ref(next);
+        l->len = uri.len;
+        if (uri.len > 0) {
+            memcpy(l->uri, uri.ptr, uri.len);
+        }
+        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+    }
+}
+
+static int add_now(struct hub *hub, void *arg, struct tidings_error *err)
+{
+    struct catalog_entry *entry = arg;
+    int rc = catalog_check(hub->catalog, entry, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct catalog *next = catalog_derive(hub->catalog, entry, NULL, STR_EMPTY);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next, entry->about->uri);
+    hub_list_changed(hub, CHANGE_LIST);
+    return 0;
+}
+
+static int remove_now(struct hub *hub, void *arg, struct tidings_error *err)
+{
+    struct tidings_str uri = *(struct tidings_str *)arg;
+    struct catalog *next = catalog_derive(hub->catalog, NULL, NULL, uri);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (next->resources.count == hub->catalog->resources.count &&
+        next->templates.count == hub->catalog->templates.count) {
+        catalog_unref(next);
+        return tidings_fail(err, TIDINGS_E_NOTFOUND, "nothing is registered as '%.*s'",
+                            STR_ARG(uri));
+    }
+    swap_catalog(hub, next, uri);
+    hub_list_changed(hub, CHANGE_LIST);
+    return 0;
+}
+
+int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err)
+{
+    int rc = hub_run_on(hub, add_now, entry, err);
+    catalog_entry_unref(entry);
+    return rc;
+}
+
+int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err)
+{
+    return hub_run_on(hub, remove_now, &uri, err);
+}
+
+struct hook_change {
+    struct tidings_str text;
+    struct hook *hook;
+};
+
+static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
+{
+    const struct hook_change *change = arg;
+    if (change->hook && hub->catalog->hooks.count >= HOOKS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u watch hooks are allowed", HOOKS_MAX);
+    }
+    struct catalog *next = catalog_derive_hook(hub->catalog, change->hook, change->text);
+    if (!next) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next, STR_EMPTY);
+    return 0;
+}
+
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+                 struct tidings_error *err)
+{
+    struct hook_change change = {text, hook};
+    int rc = hub_run_on(hub, set_hook_now, &change, err);
+    hook_unref(hook);
+    return rc;
+}
+
+int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
+              struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err)
+{
+    if (__atomic_load_n(&hub->running, __ATOMIC_ACQUIRE) && !hub_is_here(hub)) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "mount '%.*s' before the server runs",
+                            STR_ARG(prefix));
+    }
+    for (size_t i = 0; i < hub->catalog->mount_count; i++) {
+        if (str_eq(hub->catalog->mounts[i]->prefix, prefix)) {
+            return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' is mounted twice", STR_ARG(prefix));
+        }
+    }
+    struct tidings_provider *p = NULL;
+    int rc = provider_create(ops, hub, hub->pool, prefix, config, &p, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct catalog *next = catalog_derive(hub->catalog, NULL, p, STR_EMPTY);
+    if (!next) {
+        provider_destroy(p);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    swap_catalog(hub, next, STR_EMPTY);
+    if (ret) {
+        *ret = p;
+    }
+    return 0;
+}
+
+static bool is_mounted(const struct catalog *c, const struct tidings_provider *p)
+{
+    for (size_t i = 0; i < c->mount_count; i++) {
+        if (c->mounts[i] == p) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void hub_unmount_new(struct hub *hub, const struct catalog *before)
+{
+    struct catalog *now = catalog_ref(hub->catalog);
+    struct catalog *next = catalog_derive(now, NULL, NULL, STR_EMPTY);
+    if (next) { /* without memory they stay until the hub goes */
+        size_t kept = 0;
+        for (size_t i = 0; i < next->mount_count; i++) {
+            if (is_mounted(before, next->mounts[i])) {
+                next->mounts[kept++] = next->mounts[i];
+            }
+        }
+        next->mount_count = kept;
+        swap_catalog(hub, next, STR_EMPTY);
+        for (size_t i = 0; i < now->mount_count; i++) {
+            if (!is_mounted(before, now->mounts[i])) {
+                provider_destroy(now->mounts[i]);
+            }
+        }
+    }
+    catalog_unref(now);
+}
+
+/* ---- catching up ----------------------------------------------------------------------------- */
+
+static bool collect(void *user, const struct changelog_row *row)
+{
+    struct hub_catchup *c = user;
+    c->changes[c->count] = *row;
+    c->changes[c->count++].change = change_ref(row->change);
+    return true;
+}
+
+static bool count_one(void *user, const struct changelog_row *row)
+{
+    (void)row;
+    ++*(size_t *)user;
+    return true;
+}
+
+static void catchup_home(struct letter *letter, void *owner)
+{
+    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    c->done(c, owner);
+}
+
+static void catchup_drop(struct letter *letter)
+{
+    hub_catchup_free(list_entry(letter, struct hub_catchup, letter));
+}
+
+static void catchup_deliver(struct letter *letter, void *owner)
+{
+    struct hub_catchup *c = list_entry(letter, struct hub_catchup, letter);
+    struct hub *hub = owner;
+    struct changelog *log = hub->log;
+    c->seq = log->ops->last(log);
+    c->truncated = c->since < log->ops->floor(log) || c->since > c->seq;
+    size_t found = 0;
+    if (!c->truncated) {
+        log->ops->each(log, c->since, count_one, &found);
+    }
+    if (found > 0) {
+        c->changes = mem_alloc(found * sizeof(*c->changes));
+        if (c->changes) {
+            log->ops->each(log, c->since, collect, c);
+        } else {
+            c->truncated = true;
+        }
+    }
+    c->letter.deliver = catchup_home;
+    mailbox_send(c->home, &c->letter);
+}
+
+struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct core *), void *user)
+{
+    struct hub_catchup *c = mem_zalloc(sizeof(*c));
+    if (!c) {
+        return NULL;
+    }
+    c->letter.deliver = catchup_deliver;
+    c->letter.drop = catchup_drop;
+    c->hub = core->hub;
+    c->home = core->mailbox;
+    c->done = done;
+    c->user = user;
+    c->since = since;
+    mailbox_send(core->hub->mailbox, &c->letter);
+    return c;
+}
+
+void hub_catchup_free(struct hub_catchup *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        change_unref(c->changes[i].change);
+    }
+    mem_free(c->changes);
+    mem_free(c);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct hub *hub_create(struct loop *loop, struct tidings_error *err)
+{
+    struct hub *hub = mem_zalloc(sizeof(*hub));
+    if (!hub) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    hub->loop = loop;
+    hub->max_announced = HUB_MAX_ANNOUNCED;
+    map_init(&hub->watches);
+    limit_book_init(&hub->book);
+    hub->quotas = quotas_create(&hub->book);
+    hub->allowances = allowances_create();
+    hub->mailbox = mailbox_create(loop, hub, err);
+    hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
+    bool has_lists = hub_lists_open(hub);
+    hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
+    list_init(&hub->arming);
+    hub->catalog = catalog_derive(NULL, NULL, NULL, STR_EMPTY);
+    if (!hub->mailbox || !hub->pool || !has_lists || !hub->watch_timer || !hub->catalog ||
+        !hub->quotas || !hub->allowances || hub_token_init(hub, err) < 0) {
+        hub_destroy(hub);
+        return NULL;
+    }
+    return hub;
+}
+
+int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err)
+{
+    hub->options = *options;
+    if (options->max_announced > 0) {
+        __atomic_store_n(&hub->max_announced, options->max_announced, __ATOMIC_RELAXED);
+    }
+    if (hub->log) { /* of a start that failed later */
+        hub->log->ops->destroy(hub->log);
+    }
+    hub->log = options->durable ? options->durable : changelog_memory_create(&options->log, err);
+    return hub->log ? 0 : TIDINGS_E_NOMEM;
+}
+
+void hub_destroy(struct hub *hub)
+{
+    if (!hub) {
+        return;
+    }
+    if (hub->pool) {
+        pool_destroy(hub->pool);
+    }
+    for (size_t i = 0; hub->catalog && i < hub->catalog->mount_count; i++) {
+        provider_destroy(hub->catalog->mounts[i]);
+    }
+    if (hub->mailbox) {
+        mailbox_close(hub->mailbox);
+        mailbox_unref(hub->mailbox);
+    }
+    hub_token_deinit(hub);
+    hub_watches_clear(hub);
+    map_deinit(&hub->watches);
+    hub_lists_close(hub);
+    loop_timer_close(hub->watch_timer);
+    catalog_unref(hub->catalog);
+    if (hub->log) {
+        hub->log->ops->destroy(hub->log);
+    }
+    quotas_destroy(hub->quotas);
+    allowances_destroy(hub->allowances);
+    explicit_bzero(&hub->seal, sizeof(hub->seal));
+    mem_free(hub->cores);
+    mem_free(hub);
+}
+
+uint64_t hub_epoch(const struct hub *hub)
+{
+    return hub->log->ops->epoch(hub->log);
+}
+
+uint64_t hub_last(const struct hub *hub)
+{
+    return hub->log->ops->last(hub->log);
+}
+
+bool hub_is_durable(const struct hub *hub)
+{
+    return hub->log->is_durable;
+}
+
+uint64_t hub_first(const struct hub *hub)
+{
+    return hub->log->ops->first(hub->log);
+}
+
+bool hub_resume(const struct hub *hub, const struct log_cursor *c, uint64_t *ret)
+{
+    return hub->log->ops->resume(hub->log, c->epoch, c->position, ret);
+}
+
+struct mailbox *hub_mailbox(struct hub *hub)
+{
+    return hub->mailbox;
+}
+
+struct catalog *hub_catalog(struct hub *hub)
+{
+    return catalog_ref(hub->catalog);
+}
+
+struct pool *hub_pool(struct hub *hub)
+{
+    return hub->pool;
+}
+
+int hub_attach(struct hub *hub, struct core *core)
+{
+    struct core **cores = mem_realloc(hub->cores, (hub->core_count + 1) * sizeof(struct core *));
+    if (!cores) {
+        return TIDINGS_E_NOMEM;
+    }
+    hub->cores = cores;
+    hub->cores[hub->core_count++] = core;
+    return 0;
+}
+
+void hub_detach_all(struct hub *hub)
+{
+    hub->core_count = 0;
+}
+
+void hub_forward(struct hub *hub, struct letter *letter)
+{
+    if (hub->core_count > 0) {
+        mailbox_send(hub->cores[0]->mailbox, letter);
+    } else {
+        letter->drop(letter);
+    }
+}

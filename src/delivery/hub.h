@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hub: one thread that numbers changes, keeps the log, owns the catalog and tells providers
+ * what is being watched.
+ *
+ * Order is the promise. Everything the hub sends to one worker arrives in the order it was sent:
+ * the answer to an arming comes before every change numbered after it, and the answer to a catch-up
+ * comes after every change it contains. So a worker that puts a subscription into its index when
+ * the answer arrives has missed nothing and hears of nothing twice.
+ */
+#ifndef DELIVERY_HUB_H
+#define DELIVERY_HUB_H
+
+#include "base/mailbox.h"
+#include "catalog/catalog.h"
+#include "dialect/cursor.h"
+#include "handler/feature.h"
+#include "store/changelog.h"
+
+struct access_rules;
+struct core;
+struct hub;
+struct allowances;
+struct limit_book;
+struct quotas;
+struct option_rules;
+struct pool;
+struct seal_key;
+
+#define HUB_MAX_ANNOUNCED (32u << 20)
+
+struct hub_options {
+    struct changelog_limits log;
+    struct changelog *durable; /* taken over, also on failure; NULL: one in memory */
+    size_t max_announced;      /* bytes of changes on their way; 0: HUB_MAX_ANNOUNCED */
+    uint64_t list_changed_ms;  /* at most one list_changed per this long */
+    uint64_t watch_timeout_ms; /* a watch must be answered within; 0: some time */
+    bool list_changed;
+};
+
+/* `loop` outlives the hub. Things can be registered and mounted from now on. */
+struct hub *hub_create(struct loop *loop, struct tidings_error *err);
+/* Begin the log; before workers attach. */
+int hub_start(struct hub *hub, const struct hub_options *options, struct tidings_error *err);
+/* Closes all providers. Workers must be gone. NULL is fine. */
+void hub_destroy(struct hub *hub);
+
+uint64_t hub_epoch(const struct hub *hub);
+uint64_t hub_last(const struct hub *hub); /* the newest number; before threads start */
+/* Are there positions of a store in cursors? The number this epoch began with. */
+bool hub_is_durable(const struct hub *hub);
+uint64_t hub_first(const struct hub *hub);
+/* Any thread: `resume` of the log (store/changelog.h). */
+bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t *ret);
+struct mailbox *hub_mailbox(struct hub *hub);
+/* A new reference to the newest snapshot; hub thread, or before threads start. */
+struct catalog *hub_catalog(struct hub *hub);
+struct pool *hub_pool(struct hub *hub);
+/* For handlers that block: apart from the other, which reads must not wait for. */
+struct pool *hub_handlers(struct hub *hub);
+/* How long one list_changed is after the other at least. */
+uint64_t hub_list_period(const struct hub *hub);
+/* For what clients keep for handlers; any thread. */
+const struct seal_key *hub_seal(const struct hub *hub);
+/* Limits, and what clients use of them; any thread. They live as long as the hub. */
+struct limit_book *hub_book(struct hub *hub);
+struct quotas *hub_quotas(struct hub *hub);
+struct allowances *hub_allowances(struct hub *hub);
+/* A new reference to the newest list (NULL: there are none); like hub_catalog. */
+struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
+
+/* Workers take part from the next change on. Before threads start. */
+int hub_attach(struct hub *hub, struct core *core);
+/* Hub thread: rules of subscriptions to come, on every worker. The reference stays the caller's.
+ * TIDINGS_E_NOMEM: some have the old ones still. */
+int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err);
+/* Likewise what everybody may do (NULL: everything): on all workers, or with TIDINGS_E_NOMEM on
+ * none. They narrow what goes on. */
+int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_error *err);
+/* Hub thread: to the first worker's mailbox; dropped when there is none. */
+void hub_forward(struct hub *hub, struct letter *letter);
+void hub_detach_all(struct hub *hub);
+
+/* ---- from any thread ------------------------------------------------------------------------- */
+
+/* Takes no lock and never waits. Bounded: beyond max_announced bytes of changes that are not
+ * numbered yet TIDINGS_E_BUSY, and every subscription is told once to look again; the same when
+ * memory is gone (TIDINGS_E_NOMEM). A worker that is behind by as much is treated alike. */
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err);
+/* The same for what a store keeps: `position` is where it stands there. */
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err);
+/* A change cannot be announced: every subscription is told once to look again. Any thread; needs no
+ * memory. */
+void hub_lose(struct hub *hub);
+/* Anything may have changed: every subscription is told once. */
+int hub_announce_everything(struct hub *hub, struct tidings_error *err);
+/* The same of what lies below `prefix`, to those whose subscriptions may cover some of it; without
+ * memory to all of them. */
+void hub_announce_missed(struct hub *hub, struct tidings_str prefix);
+/* At most one notification per `ms` for what matches `uri`, on every worker. */
+int hub_set_rate(struct hub *hub, struct tidings_str uri, uint64_t ms, struct tidings_error *err);
+/* Register or remove, and wait until it is done (at once before threads start and on the hub's own
+ * thread). `entry` is taken over, also on failure. */
+int hub_add_entry(struct hub *hub, struct catalog_entry *entry, struct tidings_error *err);
+int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_error *err);
+/* The same for tools and prompts; `feature` is taken over, also on failure. */
+int hub_add_feature(struct hub *hub, struct feature *feature, struct tidings_error *err);
+int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_str name,
+                       struct tidings_error *err);
+#define HUB_MAX_FEATURES 100000u
+/* The hook for a URI or template text; `hook` NULL: none any more. Its reference is taken over,
+ * also on failure. TIDINGS_E_LIMIT. */
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+                 struct tidings_error *err);
+/* Nobody else does anything to the hub while it does not run. May be nested. */
+void hub_hold(struct hub *hub);
+void hub_release(struct hub *hub);
+/* Send a letter to the hub if it runs, so that it is delivered for sure. */
+bool hub_send(struct hub *hub, struct letter *letter);
+/* The hub runs on this thread from now on, or not any more: then it looks into its mailbox for the
+ * last time. */
+void hub_set_running(struct hub *hub, bool running);
+/* Is this the thread it runs on? */
+bool hub_is_here(struct hub *hub);
+/* This thread belongs to a worker of it; is it one that must not wait for the others? */
+void hub_adopt_thread(struct hub *hub);
+bool hub_is_ours(struct hub *hub);
+
+/* Open and mount a provider; before threads start. `ret` (may be NULL) gets it. */
+int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct tidings_str prefix,
+              struct tidings_str config, struct tidings_provider **ret, struct tidings_error *err);
+
+/* Close what is not mounted in `before`; before threads start, or after. */
+void hub_unmount_new(struct hub *hub, const struct catalog *before);
+
+/* ---- from workers ---------------------------------------------------------------------------- */
+
+/* A scope that begins so is none: it is a share of what a principal may have on all workers. It is
+ * counted like a watch and released like one. No URI begins with it. */
+#define HUB_SHARE "share of "
+
+struct hub_arm_item {
+    struct tidings_str scope; /* canonical; lies in the arm's own memory */
+    int code;                 /* the result */
+    bool watched;             /* the provider watches: release it with hub_disarm */
+    struct tidings_error err;
+};
+
+/* Ask that changes of some scopes be announced. One block of memory, made by the worker, sent to
+ * the hub and back; `done` runs on the worker and frees it with hub_arm_free. Each scope that came
+ * back watched is released later with hub_disarm. */
+struct hub_arm {
+    struct letter letter;
+    struct hub *hub;
+    struct mailbox *home;
+    void (*done)(struct hub_arm *arm, struct core *core);
+    void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
+    void *user;
+    uint64_t seq;      /* the newest number when the answer was given */
+    size_t max_shares; /* more of one principal are refused */
+    size_t pending;
+    size_t count;
+    struct hub_arm_item items[];
+};
+/* `scopes` are copied. NULL when out of memory. */
+struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count);
+void hub_arm_send(struct hub_arm *arm);
+void hub_arm_free(struct hub_arm *arm);
+void hub_disarm(struct hub *hub, struct tidings_str scope);
+
+/* Everything that changed after `since`, up to now. */
+struct hub_catchup {
+    struct letter letter;
+    struct hub *hub;
+    struct mailbox *home;
+    void (*done)(struct hub_catchup *catchup, struct core *core);
+    void *user;
+    uint64_t since;
+    uint64_t seq;   /* up to here */
+    bool truncated; /* history does not reach back, or memory ran out */
+    size_t count;
+    struct changelog_row *changes; /* ascending */
+};
+/* Ask; `done` gets it on the worker and frees it with hub_catchup_free. Until then the asker may
+ * write `user` (NULL: not interested any more) and nothing else. NULL: out of memory. */
+struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct core *), void *user);
+void hub_catchup_free(struct hub_catchup *catchup);
+
+#endif

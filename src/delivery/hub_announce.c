@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The road of a change through the hub: announced on any thread, numbered and kept here, told to
+ * the workers.
+ *
+ * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
+ * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
+ * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
+ * as much gets no more changes but such a letter of its own (core_lose).
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/core.h"
+#include "delivery/hub_private.h"
+
+/* ---- to the workers -------------------------------------------------------------------------- */
+
+struct change_letter {
+    struct letter letter;
+    struct core *core;
+    const struct change *change;
+};
+
+static void change_drop(struct letter *letter)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    __atomic_sub_fetch(&l->core->announced, change_bytes(l->change), __ATOMIC_RELAXED);
+    change_unref(l->change);
+    mem_free(l);
+}
+
+static void change_deliver(struct letter *letter, void *owner)
+{
+    struct change_letter *l = list_entry(letter, struct change_letter, letter);
+    core_on_change(owner, l->change);
+    change_drop(letter);
+}
+
+static void tell(struct hub *hub, struct core *core, const struct change *change)
+{
+    size_t bytes = change_bytes(change);
+    size_t before = __atomic_fetch_add(&core->announced, bytes, __ATOMIC_RELAXED);
+    bool fits = before == 0 || before + bytes <= hub->max_announced;
+    struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
+    if (!l) {
+        __atomic_sub_fetch(&core->announced, bytes, __ATOMIC_RELAXED);
+        core_lose(core);
+        return;
+    }
+    l->letter.deliver = change_deliver;
+    l->letter.drop = change_drop;
+    l->core = core;
+    l->change = change_ref(change);
+    mailbox_send(core->mailbox, &l->letter);
+}
+
+/* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it. */
+static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct tidings_str uri)
+{
+    struct changelog *log = hub->log;
+    if (!c) {
+        log->ops->lost(log, seq);
+        log_error("change lost", "reason=\"out of memory\" uri=%.*s", STR_ARG(uri));
+    } else if (log->ops->append(log, c) < 0) {
+        log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
+    }
+    for (size_t i = 0; i < hub->core_count; i++) {
+        if (c) {
+            tell(hub, hub->cores[i], c);
+        } else {
+            core_lose(hub->cores[i]);
+        }
+    }
+    change_unref(c);
+}
+
+/* Number a change, keep it, tell the workers. `position`: in the store. */
+static void publish(struct hub *hub, const struct tidings_change *change, uint64_t position)
+{
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    struct change *c = change_create(change, epoch, seq);
+    if (c) {
+        c->position = position;
+    }
+    publish_made(hub, c, seq, change->uri);
+}
+
+void hub_publish(struct hub *hub, enum change_notice notice)
+{
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_notice(notice, epoch, seq), seq, STR_EMPTY);
+}
+
+/* ---- announcements --------------------------------------------------------------------------- */
+
+struct announce_letter {
+    struct letter letter;
+    struct hub *hub;
+    size_t bytes;
+    uint64_t position;
+    struct tidings_change change; /* slices into the memory that follows */
+};
+
+static void announce_drop(struct letter *letter)
+{
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    __atomic_sub_fetch(&l->hub->announced, l->bytes, __ATOMIC_RELAXED);
+    mem_free(l);
+}
+
+static void announce_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct announce_letter *l = list_entry(letter, struct announce_letter, letter);
+    if (l->change.kind == TIDINGS_CHANGE_MOVED) {
+        struct tidings_change gone = {
+            .uri = l->change.from,
+            .kind = TIDINGS_CHANGE_DELETED,
+            .metadata = l->change.metadata,
+            .origin = l->change.origin,
+        };
+        publish(hub, &gone, l->position > 0 ? l->position - 1 : 0);
+        l->change.kind = TIDINGS_CHANGE_CREATED;
+    }
+    publish(hub, &l->change, l->position);
+    if (l->change.kind != TIDINGS_CHANGE_UPDATED) {
+        hub_list_changed(hub, CHANGE_LIST);
+    }
+    announce_drop(letter);
+}
+
+static void lost_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    (void)letter;
+    __atomic_store_n(&hub->is_lost, false, __ATOMIC_SEQ_CST);
+    log_warn("changes refused", "reason=\"more than could be told\"");
+    hub_publish(hub, CHANGE_EVERYTHING);
+}
+
+static void lost_drop(struct letter *letter)
+{
+    (void)letter; /* lies in the hub */
+}
+
+void hub_lose(struct hub *hub)
+{
+    if (!__atomic_exchange_n(&hub->is_lost, true, __ATOMIC_SEQ_CST)) {
+        hub->lost.deliver = lost_deliver;
+        hub->lost.drop = lost_drop;
+        mailbox_send(hub->mailbox, &hub->lost);
+    }
+}
+
+int hub_announce(struct hub *hub, const struct tidings_change *change, struct tidings_error *err)
+{
+    return hub_announce_kept(hub, change, 0, err);
+}
+
+int hub_announce_kept(struct hub *hub, const struct tidings_change *change, uint64_t position,
+                      struct tidings_error *err)
+{
+    if ((unsigned)change->kind > TIDINGS_CHANGE_MOVED ||
+        (change->kind == TIDINGS_CHANGE_MOVED && change->from.len == 0)) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "a change is UPDATED, CREATED, DELETED, or MOVED with 'from'");
+    }
+    size_t bytes = sizeof(struct announce_letter) + change->uri.len + change->etag.len +
+                   change->from.len + change->metadata.len + change->checksum.len +
+                   change->origin.len + change->target.len;
+    size_t max = __atomic_load_n(&hub->max_announced, __ATOMIC_RELAXED);
+    size_t before = __atomic_fetch_add(&hub->announced, bytes, __ATOMIC_RELAXED);
+    bool fits = bytes <= max && before <= max - bytes;
+    struct announce_letter *l = fits ? mem_alloc(bytes) : NULL;
+    if (!l) {
+        __atomic_sub_fetch(&hub->announced, bytes, __ATOMIC_RELAXED);
+        hub_lose(hub);
+        if (!fits) {
+            limit_hit(&hub->book, LIMIT_ANNOUNCED);
+        }
+        return fits ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory")
+                    : tidings_fail(err, TIDINGS_E_BUSY,
+                                   "more changes than can be told: %zu bytes wait already", before);
+    }
+    *l = (struct announce_letter){
+        .letter = {.deliver = announce_deliver, .drop = announce_drop},
+        .hub = hub,
+        .bytes = bytes,
+        .position = position,
+        .change = *change,
+    };
+    char *at = (char *)(l + 1);
+    struct tidings_str *slices[] = {
+        &l->change.uri,      &l->change.etag,   &l->change.from,   &l->change.metadata,
+        &l->change.checksum, &l->change.origin, &l->change.target,
+    };
+    for (size_t i = 0; i < sizeof(slices) / sizeof(slices[0]); i++) {
+        *slices[i] = str_place(&at, *slices[i]);
+    }
+    mailbox_send(hub->mailbox, &l->letter);
+    return 0;
+}
+
+struct missed_letter {
+    struct letter letter;
+    size_t len;
+    char prefix[];
+};
+
+static void missed_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct missed_letter *l = list_entry(letter, struct missed_letter, letter);
+    struct tidings_str prefix = {l->prefix, l->len};
+    uint64_t seq = hub->log->ops->next(hub->log), epoch = hub->log->ops->epoch(hub->log);
+    publish_made(hub, change_create_missed(prefix, epoch, seq), seq, prefix);
+    mem_free(l);
+}
+
+static void missed_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct missed_letter, letter));
+}
+
+void hub_announce_missed(struct hub *hub, struct tidings_str prefix)
+{
+    struct missed_letter *l = mem_zalloc(sizeof(*l) + prefix.len);
+    if (!l) {
+        hub_lose(hub);
+        return;
+    }
+    l->letter.deliver = missed_deliver;
+    l->letter.drop = missed_drop;
+    l->len = prefix.len;
+    memcpy(l->prefix, prefix.ptr, prefix.len);
+    mailbox_send(hub->mailbox, &l->letter);
+}
+
+static void everything_deliver(struct letter *letter, void *owner)
+{
+    hub_publish(owner, CHANGE_EVERYTHING);
+    mem_free(letter);
+}
+
+static void everything_drop(struct letter *letter)
+{
+    mem_free(letter);
+}
+
+int hub_announce_everything(struct hub *hub, struct tidings_error *err)
+{
+    struct letter *l = mem_zalloc(sizeof(*l));
+    if (!l) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    l->deliver = everything_deliver;
+    l->drop = everything_drop;
+    mailbox_send(hub->mailbox, l);
+    return 0;
+}

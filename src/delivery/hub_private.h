@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The hub's own state, shared by the hub_*.c files.
+ */
+#ifndef DELIVERY_HUB_PRIVATE_H
+#define DELIVERY_HUB_PRIVATE_H
+
+#include <pthread.h>
+
+#include "access/quota.h"
+#include "base/map.h"
+#include "base/seal.h"
+#include "delivery/hub.h"
+#include "handler/feature.h"
+#include "store/change.h"
+
+/* One list whose changes are told, at most once per period and the last time always. */
+struct hub_list {
+    struct hub *hub;
+    struct loop_timer *timer;
+    enum change_notice notice;
+    bool is_pending;
+};
+
+struct hub {
+    struct loop *loop;
+    struct mailbox *mailbox;
+    struct hub_options options;
+    struct changelog *log;
+    struct pool *pool;
+    struct catalog *catalog;
+    struct core **cores;
+    size_t core_count;
+    struct map watches; /* by scope */
+    struct list arming; /* watches that somebody waits for */
+    struct loop_timer *watch_timer;
+    struct hub_list lists[LIST_COUNT];            /* by notice */
+    struct feature_list *features[FEATURE_KINDS]; /* NULL: none yet */
+    struct seal_key seal;
+    struct pool *handlers; /* for handlers that block */
+    struct limit_book book;
+    struct quotas *quotas;
+    struct allowances *allowances;
+    size_t max_announced; /* atomic */
+    size_t announced;     /* atomic: bytes of changes that wait for their number */
+    struct letter lost;   /* on its way while is_lost */
+    bool is_lost;         /* atomic: something was refused since everybody was last told */
+    bool running;         /* atomic */
+    pthread_t thread;     /* atomic; while it runs */
+    struct mailbox *turn; /* holds the token, unless somebody does */
+    struct letter token;
+    pthread_t holder; /* atomic; 0: nobody */
+    unsigned holds;   /* of the holder, within one another */
+};
+
+typedef int (*hub_fn)(struct hub *hub, void *arg, struct tidings_error *err);
+/* Run fn(hub, arg) on the hub's thread (here, when that is this one or it does not run) and wait
+ * for the outcome. */
+int hub_run_on(struct hub *hub, hub_fn fn, void *arg, struct tidings_error *err);
+int hub_token_init(struct hub *hub, struct tidings_error *err);
+void hub_token_deinit(struct hub *hub);
+
+/* Number a change of no resource in particular, keep it, tell the workers. */
+void hub_publish(struct hub *hub, enum change_notice notice);
+
+/* hub_lists.c */
+bool hub_lists_open(struct hub *hub); /* false: out of memory or randomness */
+void hub_lists_close(struct hub *hub);
+/* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */
+void hub_list_changed(struct hub *hub, enum change_notice notice);
+
+void hub_watch_timer(struct loop_timer *timer, void *user);
+void hub_watches_clear(struct hub *hub);
+
+#endif

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is being watched: one entry per scope, counted over all workers. The provider hears of the
+ * first who needs it and of the last who leaves; those who come while it is arming wait with the
+ * first. Shares of principals are counted here too: this is the one place that hears of all
+ * workers, in order.
+ *
+ *     (none) --first need--> ARMING --done--> ARMED --last leaves--> (none)
+ *                               \--refused--> (none), everybody waiting is told why
+ *
+ * Who has waited for hub_options.watch_timeout_ms is refused. The watch goes on arming: others may
+ * come to wait for it, and when it is done and nobody needs it any more, it is released.
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/core.h"
+#include "delivery/hub_private.h"
+#include "uri/uri.h"
+
+struct waiter {
+    struct list link;
+    struct hub_arm *arm;
+    size_t index;
+    uint64_t due_ms;
+};
+
+struct tidings_watch {
+    struct letter letter;
+    struct hub *hub;
+    struct tidings_provider *provider; /* this is told, … */
+    struct hook *hook;                 /* … or this (a reference); neither: a share */
+    struct tidings_str scope;
+    struct list arming_link; /* in hub->arming while somebody waits */
+    size_t needs;
+    bool armed;
+    int code;
+    struct tidings_error err;
+    struct list waiters;
+};
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void arm_home(struct letter *letter, void *owner)
+{
+    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
+    arm->done(arm, owner);
+}
+
+static void arm_dropped(struct hub_arm *arm)
+{
+    if (arm->dropped) {
+        arm->dropped(arm);
+    }
+    hub_arm_free(arm);
+}
+
+static void arm_drop(struct letter *letter)
+{
+    arm_dropped(list_entry(letter, struct hub_arm, letter));
+}
+
+/* `err` NULL: armed, or nothing to arm. */
+static void settle(struct hub_arm *arm, size_t index, bool watched, const struct tidings_error *err)
+{
+    int code = err ? err->code : 0;
+    arm->items[index].code = code;
+    arm->items[index].watched = watched && code == 0;
+    if (code < 0) {
+        arm->items[index].err = *err;
+    }
+    if (--arm->pending == 0) {
+        struct changelog *log = arm->hub->log;
+        arm->seq = log->ops->last(log);
+        arm->letter.deliver = arm_home;
+        mailbox_send(arm->home, &arm->letter);
+    }
+}
+
+static void watch_free(struct tidings_watch *w)
+{
+    map_remove(&w->hub->watches, w->scope);
+    list_remove(&w->arming_link);
+    hook_unref(w->hook);
+    mem_free(w);
+}
+
+/* The last one who needed it left. */
+static void release(struct tidings_watch *w)
+{
+    if (w->hook) {
+        if (w->hook->unwatch) {
+            w->hook->unwatch(w->hook->user, w->scope);
+        }
+    } else if (w->provider) {
+        w->provider->ops->unwatch(w->provider, w->scope);
+    }
+    watch_free(w);
+}
+
+static void watch_settled(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct tidings_watch *w = list_entry(letter, struct tidings_watch, letter);
+    w->armed = w->code >= 0;
+    list_each (it, next, &w->waiters) {
+        struct waiter *waiter = list_entry(it, struct waiter, link);
+        settle(waiter->arm, waiter->index, true, w->armed ? NULL : &w->err);
+        list_remove(it);
+        mem_free(waiter);
+    }
+    list_remove(&w->arming_link);
+    if (!w->armed) {
+        watch_free(w);
+    } else if (w->needs == 0) { /* all left while it was arming */
+        release(w);
+    }
+}
+
+static void watch_dropped(struct letter *letter)
+{
+    (void)letter; /* the hub is going; hub_watches_clear frees it */
+}
+
+/* By way of the mailbox even on the hub's own thread: changes announced before this call are
+ * numbered before the answer. */
+void tidings_watch_done(struct tidings_watch *w, int code, const struct tidings_error *err)
+{
+    w->code = code;
+    if (code < 0) {
+        if (err && err->text[0]) {
+            w->err = *err;
+        } else {
+            tidings_fail(&w->err, code, "%s", tidings_code_text(code));
+        }
+    }
+    w->letter.deliver = watch_settled;
+    w->letter.drop = watch_dropped;
+    mailbox_send(w->hub->mailbox, &w->letter);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Refuse those of `w` who have waited long enough; when the next has, or `next`. */
+static uint64_t refuse_overdue(struct tidings_watch *w, uint64_t now, uint64_t next_due)
+{
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_TIMEOUT,
+                 "whoever provides this did not say within %llu ms that it will be watched; try "
+                 "again later",
+                 (unsigned long long)w->hub->options.watch_timeout_ms);
+    list_each (it, next, &w->waiters) {
+        struct waiter *waiter = list_entry(it, struct waiter, link);
+        if (waiter->due_ms > now) {
+            return waiter->due_ms < next_due ? waiter->due_ms : next_due;
+        }
+        settle(waiter->arm, waiter->index, false, &err);
+        w->needs--;
+        list_remove(it);
+        mem_free(waiter);
+    }
+    list_remove(&w->arming_link);
+    return next_due;
+}
+
+void hub_watch_timer(struct loop_timer *timer, void *user)
+{
+    struct hub *hub = user;
+    mailbox_drain(hub->mailbox); /* this thread may be late itself: what was answered counts */
+    uint64_t now = loop_now_ms(hub->loop), next_due = UINT64_MAX;
+    list_each (it, next, &hub->arming) {
+        next_due = refuse_overdue(list_entry(it, struct tidings_watch, arming_link), now, next_due);
+    }
+    if (next_due != UINT64_MAX) {
+        loop_timer_start(timer, next_due - now, 0);
+    }
+}
+
+/* ---- arming ---------------------------------------------------------------------------------- */
+
+static int add_waiter(struct tidings_watch *w, struct hub_arm *arm, size_t index)
+{
+    struct waiter *waiter = mem_zalloc(sizeof(*waiter));
+    if (!waiter) {
+        return TIDINGS_E_NOMEM;
+    }
+    waiter->arm = arm;
+    waiter->index = index;
+    list_append(&w->waiters, &waiter->link);
+    struct hub *hub = w->hub;
+    if (hub->options.watch_timeout_ms > 0) {
+        waiter->due_ms = loop_now_ms(hub->loop) + hub->options.watch_timeout_ms;
+        if (list_empty(&w->arming_link)) {
+            list_append(&hub->arming, &w->arming_link);
+        }
+        if (!loop_timer_is_running(hub->watch_timer)) {
+            loop_timer_start(hub->watch_timer, hub->options.watch_timeout_ms, 0);
+        }
+    }
+    return 0;
+}
+
+static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provider *p,
+                                          struct tidings_str scope)
+{
+    struct tidings_watch *w = mem_zalloc(sizeof(*w) + scope.len);
+    if (!w) {
+        return NULL;
+    }
+    char *at = (char *)(w + 1);
+    w->hub = hub;
+    w->provider = p;
+    w->scope = str_place(&at, scope);
+    list_init(&w->waiters);
+    list_init(&w->arming_link);
+    if (map_put(&hub->watches, w->scope, w, NULL) < 0) {
+        mem_free(w);
+        return NULL;
+    }
+    return w;
+}
+
+static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hook *hook,
+                       struct hub_arm *arm, size_t index)
+{
+    struct tidings_watch *w = watch_create(hub, p, arm->items[index].scope);
+    if (!w) {
+        return TIDINGS_E_NOMEM;
+    }
+    if (add_waiter(w, arm, index) < 0) {
+        watch_free(w);
+        return TIDINGS_E_NOMEM;
+    }
+    w->needs = 1;
+    if (hook) {
+        w->hook = hook_ref(hook);
+        hook->watch(hook->user, w, w->scope);
+    } else {
+        p->ops->watch(p, w, w->scope);
+    }
+    return 0;
+}
+
+static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
+{
+    struct tidings_str scope = arm->items[index].scope;
+    struct tidings_watch *w = map_find(&hub->watches, scope);
+    struct tidings_error err;
+    if ((w ? w->needs : 0) >= arm->max_shares) {
+        struct tidings_str who = str_skip(scope, sizeof(HUB_SHARE) - 1);
+        limit_hit(&hub->book, LIMIT_BREADTH);
+        tidings_fail(&err, TIDINGS_E_LIMIT,
+                     "this covers whole mounts; at most %zu such subscriptions are allowed for "
+                     "'%.*s' (--max-breadth), name something narrower",
+                     arm->max_shares, STR_ARG(who));
+        settle(arm, index, false, &err);
+        return;
+    }
+    w = w ? w : watch_create(hub, NULL, scope);
+    if (!w) {
+        tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory");
+        settle(arm, index, false, &err);
+        return;
+    }
+    w->armed = true;
+    w->needs++;
+    settle(arm, index, true, NULL);
+}
+
+/* Who is to be told that `scope` is needed, if anybody. */
+static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
+                         struct hook **hook)
+{
+    const struct catalog *c = hub->catalog;
+    struct catalog_hit hit;
+    struct arena scratch; /* for the variables of a template */
+    *p = NULL;
+    *hook = c->hooks.count > 0 ? hooks_find(&c->hooks, scope) : NULL;
+    if (*hook) {
+        return true;
+    }
+    arena_init(&scratch, 8 * URI_MAX);
+    bool found = catalog_find(c, scope, &scratch, &hit);
+    arena_deinit(&scratch);
+    if (found && hit.entry && c->hooks.count > 0) {
+        *hook = hooks_find(&c->hooks, hit.entry->about->uri);
+    }
+    *p = found ? hit.provider : NULL;
+    return *hook || (*p && (*p)->ops->watch);
+}
+
+static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
+{
+    struct tidings_str scope = arm->items[index].scope;
+    if (str_starts(scope, STR(HUB_SHARE))) {
+        take_share(hub, arm, index);
+        return;
+    }
+    struct tidings_watch *w = map_find(&hub->watches, scope);
+    if (w && w->armed) {
+        w->needs++;
+        settle(arm, index, true, NULL);
+        return;
+    }
+    struct tidings_provider *p = NULL;
+    struct hook *hook = NULL;
+    if (!w && !find_watcher(hub, scope, &p, &hook)) {
+        settle(arm, index, false, NULL); /* announced without being asked */
+        return;
+    }
+    int rc = 0;
+    if (w) {
+        rc = add_waiter(w, arm, index);
+        w->needs += rc == 0;
+    } else {
+        rc = watch_begin(hub, p, hook, arm, index);
+    }
+    if (rc < 0) {
+        struct tidings_error err;
+        tidings_fail(&err, rc, "out of memory");
+        settle(arm, index, false, &err);
+    }
+}
+
+static void arm_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct hub_arm *arm = list_entry(letter, struct hub_arm, letter);
+    arm->pending = arm->count + 1; /* one for this loop, so that it ends before the answer leaves */
+    for (size_t i = 0; i < arm->count; i++) {
+        arm_one(hub, arm, i);
+    }
+    if (--arm->pending == 0) {
+        struct changelog *log = hub->log;
+        arm->seq = log->ops->last(log);
+        arm->letter.deliver = arm_home;
+        mailbox_send(arm->home, &arm->letter);
+    }
+}
+
+struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count)
+{
+    size_t text = 0;
+    for (size_t i = 0; i < count; i++) {
+        text += scopes[i].len;
+    }
+    struct hub_arm *arm = mem_zalloc(sizeof(*arm) + count * sizeof(arm->items[0]) + text);
+    if (!arm) {
+        return NULL;
+    }
+    char *at = (char *)&arm->items[count];
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, scopes[i].ptr, scopes[i].len);
+        arm->items[i].scope = tidings_strn(at, scopes[i].len);
+        at += scopes[i].len;
+    }
+    arm->count = count;
+    arm->hub = core->hub;
+    arm->home = core->mailbox;
+    arm->letter.deliver = arm_deliver;
+    arm->letter.drop = arm_drop;
+    return arm;
+}
+
+void hub_arm_send(struct hub_arm *arm)
+{
+    mailbox_send(arm->hub->mailbox, &arm->letter);
+}
+
+void hub_arm_free(struct hub_arm *arm)
+{
+    mem_free(arm);
+}
+
+/* ---- leaving --------------------------------------------------------------------------------- */
+
+struct disarm_letter {
+    struct letter letter;
+    struct tidings_str scope;
+};
+
+static void disarm_deliver(struct letter *letter, void *owner)
+{
+    struct hub *hub = owner;
+    struct disarm_letter *l = list_entry(letter, struct disarm_letter, letter);
+    struct tidings_watch *w = map_find(&hub->watches, l->scope);
+    if (w && --w->needs == 0 && w->armed) {
+        release(w);
+    }
+    mem_free(l);
+}
+
+static void disarm_drop(struct letter *letter)
+{
+    mem_free(list_entry(letter, struct disarm_letter, letter));
+}
+
+void hub_disarm(struct hub *hub, struct tidings_str scope)
+{
+    struct disarm_letter *l = mem_zalloc(sizeof(*l) + scope.len);
+    if (!l) {
+        return; /* stays watched: costs something, loses nothing */
+    }
+    char *copy = (char *)(l + 1);
+    memcpy(copy, scope.ptr, scope.len);
+    l->scope = tidings_strn(copy, scope.len);
+    l->letter.deliver = disarm_deliver;
+    l->letter.drop = disarm_drop;
+    mailbox_send(hub->mailbox, &l->letter);
+}
+
+void hub_watches_clear(struct hub *hub)
+{
+    size_t pos = 0;
+    struct tidings_watch *w;
+    while ((w = map_next(&hub->watches, &pos)) != NULL) {
+        list_each (it, next, &w->waiters) {
+            struct waiter *waiter = list_entry(it, struct waiter, link);
+            if (--waiter->arm->pending == 0) {
+                arm_dropped(waiter->arm);
+            }
+            mem_free(waiter);
+        }
+        hook_unref(w->hook);
+        mem_free(w);
+    }
+}

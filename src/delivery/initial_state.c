@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a new subscription hears first, when it asked. Initial state: one update per resource that
+ * exists now, marked as initial, at most INITIAL_MAX for patterns; what cannot be found out is told
+ * as truncated. Since: the log is asked once for all subscriptions of a listen that wait for it;
+ * until its answer comes live changes pass them over, being in it.
+ */
+#include "access/allowance.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/job.h"
+#include "catalog/resource.h"
+#include "delivery/hub.h"
+#include "delivery/lookup.h"
+#include "delivery/subscriber.h"
+#include "store/change.h"
+
+#define INITIAL_MAX 100u
+
+/* ---- since ----------------------------------------------------------------------------------- */
+
+/* One question to the log. */
+struct missed {
+    struct listen_pending pending;
+    uint64_t since; /* the lowest asked for */
+};
+
+struct finder {
+    const struct missed *missed;
+    const struct changelog_row *row;
+};
+
+static bool waits_for_it(void *user, const struct sub *sub)
+{
+    const struct finder *f = user;
+    return sub->catching_up && sub->catchup == f->missed;
+}
+
+static void offer_missed(void *user, struct match_node *node)
+{
+    struct finder *f = user;
+    struct sub *sub = list_entry(node, struct sub, node);
+    if (waits_for_it(f, sub)) {
+        peer_offer_row(sub->listen->peer, sub, f->row, sub->since);
+    }
+}
+
+/* Those that wait for this answer. `everything` or lost history: told to look again. */
+static void owe_waiting(struct listen *listen, const struct missed *m, struct tidings_str scope,
+                        uint64_t seq)
+{
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (sub->catching_up && sub->catchup == m && seq > sub->since && sub_concerns(sub, scope)) {
+            peer_owe_truncated(listen->peer, sub, sub->since + 1);
+        }
+    }
+}
+
+static void replay_missed(struct listen *listen, const struct missed *m,
+                          const struct hub_catchup *c)
+{
+    struct core *core = listen->peer->core;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct change *change = c->changes[i].change;
+        struct finder f = {.missed = m, .row = &c->changes[i]};
+        if (change->everything) {
+            owe_waiting(listen, m, change_scope(change), change->seq);
+        } else if (change->lists == 0) {
+            static const struct lookup_calls calls = {waits_for_it, offer_missed};
+            lookup_find(core, change, &calls, &f);
+            core_find_covered(core, change->uri, offer_missed, &f);
+        }
+    }
+}
+
+static void missed_end(struct missed *m, uint64_t upto)
+{
+    struct listen *listen = m->pending.listen;
+    if (listen) {
+        list_each (it, next, &listen->subs) {
+            struct sub *sub = list_entry(it, struct sub, link);
+            if (sub->catching_up && sub->catchup == m) {
+                sub_caught_up(sub, listen->peer->sink ? upto : 0);
+            }
+        }
+        peer_mark_dirty(listen->peer);
+    }
+    list_remove(&m->pending.link);
+    mem_free(m);
+}
+
+static void missed_arrived(struct hub_catchup *c, struct core *core)
+{
+    (void)core;
+    struct missed *m = c->user;
+    struct listen *listen = m->pending.listen;
+    if (listen && c->truncated) {
+        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
+    } else if (listen) {
+        replay_missed(listen, m, c);
+    }
+    missed_end(m, c->seq);
+    hub_catchup_free(c);
+}
+
+static void rewind_peer(struct peer *peer, uint64_t since)
+{
+    if (peer->ops && peer->ops->rewound) {
+        peer->ops->rewound(peer, since);
+    }
+}
+
+static void ask_log(struct listen *listen)
+{
+    struct peer *peer = listen->peer;
+    struct missed *m = mem_zalloc(sizeof(*m));
+    uint64_t since = UINT64_MAX;
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (!sub->owes_since) {
+            continue;
+        }
+        sub->owes_since = false;
+        if (!m || sub->since == SINCE_UNKNOWN) {
+            sub->since = peer->core->last_seq;
+            rewind_peer(peer, SINCE_UNKNOWN);
+            peer_owe_truncated(peer, sub, 1);
+            continue;
+        }
+        sub_catch_up(sub, m);
+        since = sub->since < since ? sub->since : since;
+    }
+    if (!m) {
+        return;
+    }
+    if (since != UINT64_MAX) {
+        rewind_peer(peer, since);
+    }
+    m->since = since;
+    m->pending.listen = listen;
+    list_append(&listen->pending, &m->pending.link);
+    if (since == UINT64_MAX) {
+        missed_end(m, 0);
+    } else if (!hub_catchup(peer->core, since, missed_arrived, m)) {
+        owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
+        missed_end(m, 0);
+    }
+}
+
+/* ---- initial --------------------------------------------------------------------------------- */
+
+static void offer_state(struct sub *sub, const struct tidings_resource *about)
+{
+    struct core *core = sub->listen->peer->core;
+    struct tidings_change now = {
+        .uri = about->uri,
+        .etag = about->etag,
+        .size = about->size,
+        .has_size = about->size >= 0,
+        .modified_ms = about->modified_ms,
+    };
+    struct change *change = change_create(&now, core->epoch, core->last_seq);
+    if (change) {
+        peer_offer_initial(sub->listen->peer, sub, change);
+        change_unref(change);
+    } else {
+        peer_owe_truncated(sub->listen->peer, sub, core->last_seq);
+    }
+}
+
+/* Walks the mounts a pattern reaches; may outlive the subscription. */
+struct walk {
+    struct tidings_list list;
+    struct listen_pending pending;
+    struct core *core;
+    const struct principal *who; /* a reference */
+    struct catalog *catalog;     /* a reference */
+    enum match_kind kind;
+    struct regex *regex; /* of a subscription to one */
+    uint64_t steps;      /* set aside to search with it, and left */
+    bool is_over;        /* they were not enough */
+    size_t mount, found;
+    bool is_lost;                               /* something that is there was not found out */
+    struct tidings_resource *rows[INITIAL_MAX]; /* copies */
+    struct tidings_str spelled, text;
+    char memory[];
+};
+
+static void walk_free(struct walk *k)
+{
+    for (size_t i = 0; i < k->found; i++) {
+        mem_free(k->rows[i]);
+    }
+    list_remove(&k->pending.link);
+    catalog_unref(k->catalog);
+    principal_unref(k->who);
+    regex_destroy(k->regex);
+    mem_free(k);
+}
+
+static struct sub *walk_sub(struct walk *k)
+{
+    struct listen *listen = k->pending.listen;
+    for (struct list *it = listen ? listen->subs.next : NULL; listen && it != &listen->subs;
+         it = it->next) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (str_eq(sub_spelled(sub), k->spelled)) {
+            return sub;
+        }
+    }
+    return NULL;
+}
+
+/* On whichever thread lists: keep the rows that match. */
+static int walk_row(struct tidings_list *list, const struct tidings_resource *row)
+{
+    struct walk *k = list_entry(list, struct walk, list);
+    bool matches;
+    if (!access_subscribes(k->who, row->uri)) {
+        return 1; /* asked first: what is not seen costs nothing */
+    }
+    if (k->kind == MATCH_REGEX) {
+        enum regex_result result = regex_search(k->regex, NULL, row->uri, &k->steps);
+        k->is_over = result != REGEX_FOUND && result != REGEX_ABSENT;
+        matches = result == REGEX_FOUND;
+    } else {
+        matches = match_kind_matches(k->kind, k->text, row->uri);
+    }
+    if (!matches) {
+        return !k->is_over;
+    }
+    struct tidings_resource *copy = resource_dup(row);
+    if (copy) {
+        k->rows[k->found++] = copy;
+    }
+    k->is_lost = k->is_lost || !copy;
+    return k->found < INITIAL_MAX;
+}
+
+/* May the pattern match anything there? */
+static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
+{
+    struct tidings_str text = match_kind_beginning(k->kind, k->text);
+    return str_starts(text, prefix) || str_starts(prefix, text);
+}
+
+static void walk_next(struct walk *k);
+
+static void walked(struct request *request)
+{
+    struct walk *k = request->user;
+    k->is_lost = k->is_lost || request->code < 0;
+    k->mount++;
+    walk_next(k);
+}
+
+static void walk_end(struct walk *k)
+{
+    struct sub *sub = walk_sub(k);
+    if (sub) {
+        allowance_refund(sub->peer->allowance, k->steps);
+    }
+    if (sub && k->is_over) {
+        limit_hit(k->core->book, LIMIT_PATTERN_STEPS);
+        peer_owe_truncated(sub->peer, sub, k->core->last_seq);
+    }
+    for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {
+        offer_state(sub, k->rows[i]);
+    }
+    if (sub && k->is_lost) {
+        peer_owe_truncated(sub->listen->peer, sub, k->core->last_seq);
+    }
+    walk_free(k);
+}
+
+static void walk_next(struct walk *k)
+{
+    while (k->mount < k->catalog->mount_count &&
+           !walk_reaches(k, k->catalog->mounts[k->mount]->prefix)) {
+        k->mount++;
+    }
+    if (k->found == INITIAL_MAX || k->is_over || k->mount >= k->catalog->mount_count ||
+        !k->pending.listen) {
+        walk_end(k);
+        return;
+    }
+    request_init(&k->list.base, k->core, walked, k, STR_EMPTY);
+    k->list.on_row = walk_row;
+    k->list.who = k->who;
+    k->list.subscribes = true;
+    k->list.after = STR_EMPTY;
+    k->list.full = false;
+    struct tidings_provider *p = k->catalog->mounts[k->mount];
+    if (k->kind == MATCH_CONTAINER && str_starts(k->text, p->prefix)) {
+        k->list.after = k->text; /* what is below begins right after it */
+    }
+    request_list(&k->list, p);
+}
+
+static void walk_registered(struct walk *k)
+{
+    struct entries_position at = {0};
+    struct catalog_entry *e;
+    while (k->found < INITIAL_MAX && !k->is_over &&
+           (e = entries_next(&k->catalog->resources, &at)) != NULL) {
+        walk_row(&k->list, e->about);
+    }
+}
+
+/* What the search for a regex may cost here: others of the same client begin at the same time. */
+static void set_aside(struct walk *k, const struct sub *sub)
+{
+    struct allowance *client = sub->peer->allowance;
+    uint64_t now = loop_now_ms(k->core->loop);
+    if (k->kind == MATCH_REGEX) {
+        uint64_t cost = 0;
+        k->is_over =
+            allowance_left(client, now) == 0 ||
+            regex_create_counted(k->text, REGEX_BYTES, k->text.len, &cost, &k->regex, NULL) < 0;
+        allowance_spend(client, cost, now);
+        k->steps = allowance_left(client, now) / 4;
+        allowance_spend(client, k->steps, now);
+    }
+}
+
+static void show_matching(struct sub *sub)
+{
+    struct listen *listen = sub->listen;
+    struct walk *k = mem_zalloc(sizeof(*k) + sub_spelled(sub).len + sub_uri(sub).len);
+    if (!k) {
+        peer_owe_truncated(listen->peer, sub, listen->peer->core->last_seq);
+        return;
+    }
+    char *at = k->memory;
+    k->core = listen->peer->core;
+    k->who = principal_ref(listen->peer->who);
+    k->catalog = catalog_ref(k->core->catalog);
+    k->kind = sub->kind;
+    k->spelled = str_place(&at, sub_spelled(sub));
+    k->text = str_place(&at, sub_uri(sub));
+    set_aside(k, sub);
+    k->pending.listen = listen;
+    sub->rereads = sub->truncated;
+    list_append(&listen->pending, &k->pending.link);
+    walk_registered(k);
+    walk_next(k);
+}
+
+static void show_state(struct listen *listen)
+{
+    list_each (it, next, &listen->subs) {
+        struct sub *sub = list_entry(it, struct sub, link);
+        if (!sub->owes_initial) {
+            continue;
+        }
+        sub->owes_initial = false;
+        if (sub->kind == MATCH_LITERAL) {
+            struct tidings_resource about;
+            tidings_resource_init(&about);
+            about.uri = sub_uri(sub);
+            offer_state(sub, &about);
+        } else if (!sub->extra || sub->extra->condition_count == 0) {
+            show_matching(sub);
+        } /* conditions are about changes: of what is there nobody knows whether it holds */
+    }
+}
+
+void listen_begin(struct listen *listen)
+{
+    if (!listen->peer->sink) {
+        return; /* the next stream comes back here */
+    }
+    bool since = false, initial = false;
+    list_each (it, next, &listen->subs) {
+        const struct sub *sub = list_entry(it, struct sub, link);
+        since = since || sub->owes_since;
+        initial = initial || sub->owes_initial;
+    }
+    if (initial) {
+        show_state(listen);
+    }
+    if (since) {
+        ask_log(listen);
+    }
+}

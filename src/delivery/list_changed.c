@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Who is told that a list (resources, tools, prompts) changed: listens that asked, and legacy
+ * clients to whom that was promised when they began. However often a list changed, what waits for a
+ * client is one message.
+ */
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "delivery/subscriber.h"
+#include "store/change.h"
+
+void listen_want_lists(struct listen *listen, unsigned lists)
+{
+    if (listen->wants_lists == 0 && lists != 0) {
+        list_append(&listen->peer->core->list_watchers, &listen->list_link);
+    }
+    listen->wants_lists |= (unsigned char)lists;
+}
+
+void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq)
+{
+    unsigned wanted = listen->wants_lists & lists;
+    if (wanted != 0) {
+        listen->owes_lists |= (unsigned char)wanted;
+        peer->has_list_pending = true;
+        if (peer->lists_from == 0 || seq < peer->lists_from) {
+            peer->lists_from = seq;
+        }
+        peer_mark_dirty(peer);
+    }
+}
+
+void lists_offer(struct core *core, unsigned lists)
+{
+    list_each (it, next, &core->list_watchers) {
+        struct listen *listen = list_entry(it, struct listen, list_link);
+        unsigned seen = lists & ~(access_is_full(listen->peer->who) ? 0u : LIST_RESOURCES);
+        if (listen->live && listen->peer->sink && !listen->peer->catchup) {
+            peer_owe_lists(listen->peer, listen, seen, core->last_seq);
+        }
+    }
+}
+
+/* ---- those who may not see everything -------------------------------------------------------- */
+
+/* Also those without a stream: the log has no row for what the program registers. */
+static void tell_class(struct core *core, struct access_class *class, uint64_t now)
+{
+    class->told_ms = now;
+    class->owes_list = false;
+    list_each (it, next, &core->list_watchers) {
+        struct listen *listen = list_entry(it, struct listen, list_link);
+        if (listen->peer->who && listen->peer->who->class == class) {
+            peer_owe_lists(listen->peer, listen, LIST_RESOURCES, core->last_seq);
+        }
+    }
+}
+
+/* What is a link is seen by those who see what it leads to. */
+static bool class_lists(const struct access_class *class, struct tidings_str uri,
+                        struct tidings_str target)
+{
+    return access_class_reaches(class, ACCESS_LIST, uri) &&
+           (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
+}
+
+void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target)
+{
+    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop);
+    list_each (it, next, &core->principals.classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        if (class->is_full || !class_lists(class, uri, target)) {
+            continue;
+        }
+        if (class->told_ms == 0 || now >= class->told_ms + period) {
+            tell_class(core, class, now);
+        } else if (!class->owes_list) {
+            class->owes_list = true;
+            if (!loop_timer_is_running(core->list_timer)) {
+                loop_timer_start(core->list_timer, class->told_ms + period - now, 0);
+            }
+        }
+    }
+}
+
+void lists_on_period(struct loop_timer *timer, void *user)
+{
+    struct core *core = user;
+    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop), wait = 0;
+    list_each (it, next, &core->principals.classes) {
+        struct access_class *class = list_entry(it, struct access_class, link);
+        uint64_t due = class->told_ms + period;
+        if (class->owes_list && due <= now) {
+            tell_class(core, class, now);
+        } else if (class->owes_list && (wait == 0 || due - now < wait)) {
+            wait = due - now;
+        }
+    }
+    if (wait > 0) {
+        loop_timer_start(timer, wait, 0);
+    }
+}
+
+void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since)
+{
+    const struct change *change = row->change;
+    if (change->seq <= peer->lists_upto) {
+        return;
+    }
+    bool is_row = change->lists == 0 && !change->everything &&
+                  (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
+    unsigned lists = change->lists;
+    if (!access_is_full(peer->who)) {
+        bool may = is_row && class_lists(peer->who->class, change->uri, change->target);
+        lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
+    }
+    list_each (it, next, &peer->listens) {
+        peer_owe_lists(peer, list_entry(it, struct listen, link), lists, change->seq);
+    }
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+/* Does another listen after this one still owe something? */
+static bool owes_more(struct peer *peer, struct listen *after)
+{
+    for (struct list *it = after->link.next; it != &peer->listens; it = it->next) {
+        const struct listen *listen = list_entry(it, struct listen, link);
+        if (listen->owes_lists != 0 && listen->live) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All that one listen owes. */
+static bool flush_one(struct peer *peer, struct listen *listen, struct buf *message)
+{
+    bool good = true;
+    for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
+        if (!(listen->owes_lists & list)) {
+            continue;
+        }
+        listen->owes_lists &= (unsigned char)~list;
+        if (listen->owes_lists == 0 && !owes_more(peer, listen)) {
+            peer->lists_from = 0; /* with this everything is told */
+        }
+        buf_clear(message);
+        dialect_put_list_changed(message, list, listen_id(listen));
+        good = peer_send(peer, message);
+    }
+    return good;
+}
+
+bool lists_flush(struct peer *peer)
+{
+    if (!peer->has_list_pending) {
+        return true;
+    }
+    if (!peer->sink || peer_is_blocked(peer)) {
+        return false;
+    }
+    peer->has_list_pending = false;
+    struct buf message;
+    buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
+    bool good = true;
+    list_each (it, next, &peer->listens) {
+        struct listen *listen = list_entry(it, struct listen, link);
+        if (good && listen->live) {
+            good = flush_one(peer, listen, &message);
+        }
+    }
+    buf_deinit(&message);
+    if (good && peer->ops && peer->ops->lists_told) {
+        peer->ops->lists_told(peer);
+    }
+    return good;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Asks the match index which subscriptions a change concerns, and charges regexes that are searched
+ * to the clients that have them.
+ */
+#include "delivery/lookup.h"
+
+#include "access/allowance.h"
+#include "access/limit.h"
+#include "delivery/subscriber.h"
+#include "store/change.h"
+
+struct paid_lookup {
+    struct core *core;
+    const struct change *change;
+    const struct lookup_calls *calls;
+    void *user;
+};
+
+static void found(void *user, struct match_node *node)
+{
+    struct paid_lookup *l = user;
+    l->calls->found(l->user, node);
+}
+
+/* Access is asked before anything is spent. */
+static bool is_concerned(const struct paid_lookup *l, const struct sub *sub)
+{
+    return l->calls->concerns(l->user, sub) && access_hears(sub->peer->who, l->change);
+}
+
+static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
+{
+    struct paid_lookup *l = user;
+    const struct sub *sub = list_entry(node, struct sub, node);
+    if (!is_concerned(l, sub)) {
+        return false;
+    }
+    *ret_steps = allowance_left(sub->peer->allowance, loop_now_ms(l->core->loop));
+    return true;
+}
+
+static void paid(void *user, struct match_node *node, uint64_t steps)
+{
+    struct paid_lookup *l = user;
+    const struct sub *sub = list_entry(node, struct sub, node);
+    allowance_spend(sub->peer->allowance, steps, loop_now_ms(l->core->loop));
+}
+
+static void unsure(void *user, struct match_node *node)
+{
+    struct paid_lookup *l = user;
+    struct sub *sub = list_entry(node, struct sub, node);
+    if (is_concerned(l, sub)) {
+        limit_hit(l->core->book, LIMIT_PATTERN_STEPS);
+        peer_owe_truncated(sub->peer, sub, l->change->seq);
+    }
+}
+
+void lookup_find(struct core *core, const struct change *change, const struct lookup_calls *calls,
+                 void *user)
+{
+    static const struct match_calls with_price = {found, may_pay, paid, unsure};
+    struct paid_lookup l = {core, change, calls, user};
+    match_find_paid(&core->match, change->uri, &with_price, &l);
+}
+
+enum lookup_answer lookup_ask(struct sub *sub, struct tidings_str uri)
+{
+    struct core *core = sub->peer->core;
+    if (sub->kind != MATCH_REGEX) {
+        return match_kind_matches(sub->kind, sub_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
+    }
+    uint64_t now = loop_now_ms(core->loop), left = allowance_left(sub->peer->allowance, now);
+    uint64_t steps = left;
+    enum regex_result result = match_search(&sub->node, uri, &steps);
+    allowance_spend(sub->peer->allowance, left - steps, now);
+    if (result == REGEX_FOUND || result == REGEX_ABSENT) {
+        return result == REGEX_FOUND ? LOOKUP_YES : LOOKUP_NO;
+    }
+    limit_hit(core->book, LIMIT_PATTERN_STEPS);
+    return LOOKUP_UNKNOWN;
+}

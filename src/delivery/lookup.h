@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which subscriptions of a worker does a change concern, at the expense of their clients: a regex
+ * is searched only if somebody who has it may hear of the change, and whoever that is pays for it
+ * (access/allowance.h). So what a client has left, and what it is told when that is not enough,
+ * depends on nothing but what it may hear of.
+ *
+ * A subscription whose regex nobody could pay for is told to look again (`truncated`): nothing is
+ * lost in silence, and the others are not kept waiting.
+ */
+#ifndef DELIVERY_LOOKUP_H
+#define DELIVERY_LOOKUP_H
+
+#include "match/match.h"
+
+struct change;
+struct core;
+struct sub;
+
+struct lookup_calls {
+    /* Would it be told now, as far as anything but the pattern is concerned? */
+    bool (*concerns)(void *user, const struct sub *sub);
+    match_fn found; /* for each that matches, concerned or not */
+};
+
+void lookup_find(struct core *core, const struct change *change, const struct lookup_calls *calls,
+                 void *user);
+
+enum lookup_answer {
+    LOOKUP_NO,
+    LOOKUP_YES,
+    LOOKUP_UNKNOWN, /* nothing left to find out */
+};
+/* Does the pattern of this one match `uri`, which its client may hear of? */
+enum lookup_answer lookup_ask(struct sub *sub, struct tidings_str uri);
+
+#endif

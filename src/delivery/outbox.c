@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A ring of items. Merging looks back from the newest, and only when the subscription has something
+ * queued at all, so the ordinary case (nothing waiting) costs nothing.
+ */
+#include "delivery/outbox.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/subscriber.h"
+#include "store/change.h"
+
+#define OUTBOX_FIRST_CAP 4u
+
+void outbox_init(struct outbox *o)
+{
+    memset(o, 0, sizeof(*o));
+}
+
+void outbox_deinit(struct outbox *o)
+{
+    outbox_remove(o, NULL);
+}
+
+static struct outbox_item *at(struct outbox *o, size_t i)
+{
+    return o->has_ring ? &o->ring.items[(o->ring.head + i) & (o->ring.cap - 1)] : &o->one;
+}
+
+static void drop_first(struct outbox *o)
+{
+    if (o->has_ring) {
+        o->ring.head = (o->ring.head + 1) & (o->ring.cap - 1);
+    }
+    o->count--;
+}
+
+enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,
+                                           enum tidings_change_kind next)
+{
+    if (next == TIDINGS_CHANGE_DELETED) {
+        return TIDINGS_CHANGE_DELETED;
+    }
+    if (old == TIDINGS_CHANGE_CREATED) {
+        return TIDINGS_CHANGE_CREATED;
+    }
+    return TIDINGS_CHANGE_UPDATED;
+}
+
+static size_t room(const struct outbox *o)
+{
+    return o->has_ring ? o->ring.cap : 1;
+}
+
+static int grow(struct outbox *o)
+{
+    uint32_t cap = o->has_ring ? o->ring.cap * 2 : OUTBOX_FIRST_CAP;
+    struct outbox_item *items = mem_alloc(cap * sizeof(*items));
+    if (!items) {
+        return TIDINGS_E_NOMEM;
+    }
+    for (size_t i = 0; i < o->count; i++) {
+        items[i] = *at(o, i);
+    }
+    if (o->has_ring) {
+        mem_free(o->ring.items);
+    }
+    o->has_ring = true;
+    o->ring.items = items;
+    o->ring.head = 0;
+    o->ring.cap = cap;
+    return 0;
+}
+
+/* Where it is; `count`: nowhere. */
+static size_t find(struct outbox *o, const struct sub *sub, struct tidings_str uri)
+{
+    unsigned left = sub->queued;
+    for (size_t i = o->count; i-- > 0 && left > 0;) {
+        struct outbox_item *item = at(o, i);
+        if (item->sub != sub) {
+            continue;
+        }
+        if (str_eq(item->change->uri, uri)) {
+            return i;
+        }
+        left--;
+    }
+    return o->count;
+}
+
+/* `next` into its place: in the order of numbers, so that the first item tells what is not written
+ * yet. Items of one subscription ascend already: it stays first in, first out. There is room. */
+static void place(struct outbox *o, const struct outbox_item *next)
+{
+    *at(o, o->count++) = *next;
+    for (size_t i = o->count - 1; i > 0 && at(o, i - 1)->first_seq > at(o, i)->first_seq; i--) {
+        struct outbox_item swap = *at(o, i);
+        *at(o, i) = *at(o, i - 1);
+        *at(o, i - 1) = swap;
+    }
+}
+
+/* `next` is the newer of both. A strict subscription is told in the order of numbers, so it goes to
+ * the end; whoever comes back from before it finds the newer one in the log, and only that. */
+static void merge(struct outbox *o, size_t index, const struct outbox_item *next)
+{
+    struct outbox_item *item = at(o, index);
+    bool moves = next->sub->is_strict;
+    change_unref(item->change);
+    if (moves) {
+        item->first_seq = next->first_seq;
+    } else {
+        item->first_seq = item->first_seq < next->first_seq ? item->first_seq : next->first_seq;
+    }
+    item->change = next->change;
+    item->kind = (uint8_t)outbox_merge_kind((enum tidings_change_kind)item->kind,
+                                            (enum tidings_change_kind)next->kind);
+    item->merged += next->merged;
+    item->initial = item->initial && next->initial;
+    if (moves) {
+        struct outbox_item moved = *item;
+        for (size_t i = index; i + 1 < o->count; i++) {
+            *at(o, i) = *at(o, i + 1);
+        }
+        o->count--;
+        place(o, &moved);
+    }
+}
+
+/* `next` comes after what is queued. Takes over its reference on success. */
+static enum outbox_result add(struct outbox *o, const struct outbox_item *next, size_t max)
+{
+    struct sub *sub = next->sub;
+    size_t index = sub->queued > 0 ? find(o, sub, next->change->uri) : o->count;
+    if (index < o->count && next->initial) { /* what waits is newer than the state it began with */
+        change_unref(next->change);
+        return OUTBOX_MERGED;
+    }
+    if (index < o->count) {
+        merge(o, index, next);
+        return OUTBOX_MERGED;
+    }
+    if (o->count >= max || (o->count == room(o) && grow(o) < 0)) {
+        return OUTBOX_FULL;
+    }
+    place(o, next);
+    sub->queued++;
+    return OUTBOX_ADDED;
+}
+
+enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
+                               enum tidings_change_kind kind, size_t max)
+{
+    struct outbox_item item = {
+        .sub = sub,
+        .change = change_ref(change),
+        .first_seq = change->seq,
+        .merged = 1,
+        .kind = (uint8_t)kind,
+    };
+    enum outbox_result r = add(o, &item, max);
+    if (r == OUTBOX_FULL) {
+        change_unref(change);
+    }
+    return r;
+}
+
+enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
+                                       const struct change *change, size_t max)
+{
+    struct outbox_item item = {
+        .sub = sub,
+        .change = change_ref(change),
+        .first_seq = change->seq + 1, /* nothing up to its number is owed by it */
+        .merged = 1,
+        .kind = (uint8_t)change->kind,
+        .initial = true,
+    };
+    enum outbox_result r = add(o, &item, max);
+    if (r == OUTBOX_FULL) {
+        change_unref(change);
+    }
+    return r;
+}
+
+bool outbox_take(struct outbox *o, struct outbox *from, size_t max)
+{
+    bool fits = true;
+    while (fits && from->count > 0) {
+        struct outbox_item item = *at(from, 0);
+        item.sub->queued--;
+        drop_first(from);
+        if (add(o, &item, max) == OUTBOX_FULL) {
+            change_unref(item.change);
+            fits = false;
+        }
+    }
+    outbox_remove(from, NULL);
+    return fits;
+}
+
+struct outbox_item *outbox_first(struct outbox *o)
+{
+    return o->count > 0 ? at(o, 0) : NULL;
+}
+
+static void release_if_empty(struct outbox *o)
+{
+    if (o->count == 0 && o->has_ring) {
+        mem_free(o->ring.items);
+        outbox_init(o);
+    }
+}
+
+void outbox_pop(struct outbox *o)
+{
+    struct outbox_item *item = at(o, 0);
+    item->sub->queued--;
+    change_unref(item->change);
+    drop_first(o);
+    release_if_empty(o);
+}
+
+static bool is_of_another(void *sub, const struct outbox_item *item)
+{
+    return sub && item->sub != sub;
+}
+
+void outbox_remove(struct outbox *o, struct sub *sub)
+{
+    outbox_filter(o, is_of_another, sub);
+}
+
+void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbox_item *item),
+                   void *user)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < o->count; i++) {
+        struct outbox_item *item = at(o, i);
+        if (keep(user, item)) {
+            *at(o, kept++) = *item;
+            continue;
+        }
+        item->sub->queued--;
+        change_unref(item->change);
+    }
+    o->count = (uint32_t)kept;
+    release_if_empty(o);
+}
+
+const struct outbox_item *outbox_second(const struct outbox *o)
+{
+    return o->count > 1 ? &o->ring.items[(o->ring.head + 1) & (o->ring.cap - 1)] : NULL;
+}

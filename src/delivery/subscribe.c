@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Arming what was settled, making the subscriptions, telling the client; then what it asked for at
+ * the beginning: the current state, or what it has missed.
+ */
+#include "delivery/subscribe.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "access/allowance.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "delivery/subscribe_batch.h"
+#include "protocol/method.h"
+#include "store/change.h"
+#include "uri/uri.h"
+
+/* URIs and what is derived from them: patterns, scopes, conditions. */
+#define ARENA_PER_WISH (8u * URI_MAX)
+
+struct subscribing *subscribing_create(struct listen *listen, size_t count)
+{
+    struct subscribing *s = mem_zalloc(sizeof(*s) + count * sizeof(s->wishes[0]));
+    if (!s) {
+        return NULL;
+    }
+    s->core = listen->peer->core;
+    s->who = principal_ref(listen->peer->who);
+    s->rules = option_rules_ref(s->core->rules);
+    s->count = count;
+    arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
+    s->pending.listen = listen;
+    s->pending.is_subscribing = true;
+    list_append(&listen->pending, &s->pending.link);
+    return s;
+}
+
+void subscribing_free(struct subscribing *s)
+{
+    list_remove(&s->pending.link);
+    for (size_t i = 0; i < s->count; i++) {
+        request_free_stat(&s->wishes[i].stat);
+        filter_release(s->wishes[i].filter);
+        jv_unref(s->wishes[i].kept);
+        mem_free(s->wishes[i].hooked);
+    }
+    principal_unref(s->who);
+    option_rules_unref(s->rules);
+    arena_deinit(&s->arena);
+    mem_free(s);
+}
+
+bool subscribing_set_channel(struct subscribing *s, const struct channel *channel)
+{
+    char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
+    channel_principal(channel, text + sizeof(HUB_SHARE) - 1);
+    s->share = arena_dup(&s->arena, tidings_str(text));
+    struct peer *peer = s->pending.listen->peer;
+    if (!peer->allowance) {
+        peer->allowance =
+            allowances_find(hub_allowances(s->core->hub), tidings_str(text + sizeof(HUB_SHARE) - 1),
+                            loop_now_ms(s->core->loop));
+    }
+    return s->share.ptr != NULL && peer->allowance != NULL;
+}
+
+void wish_refuse(struct wish *w, int code, const char *fmt, ...)
+{
+    char text[sizeof(w->stat.base.err.text)];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    w->refused = true;
+    mem_free(w->stat.base.details); /* it was about something else */
+    w->stat.base.details = NULL;
+    tidings_fail(&w->stat.base.err, code, "%s", text);
+}
+
+struct json *options_of(const struct rpc_message *msg)
+{
+    return jv_get(jv_get(msg->params, "_meta"), "dev.tidings/options");
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void write_refused(struct jw *w, const struct subscribing *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->count; i++) {
+        if (!s->wishes[i].refused) {
+            continue;
+        }
+        if (!any) {
+            any = true;
+            jw_key(w, STR("dev.tidings/refused"));
+            jw_begin_array(w);
+        }
+        jw_begin_object(w);
+        jw_put_string(w, STR("uri"), s->wishes[i].spelled);
+        jw_put_string(w, STR("reason"), tidings_str(s->wishes[i].stat.base.err.text));
+        if (s->wishes[i].stat.base.details) {
+            jw_put_raw(w, STR("data"), request_details(&s->wishes[i].stat.base));
+        }
+        jw_end_object(w);
+    }
+    if (any) {
+        jw_end_array(w);
+    }
+}
+
+static void write_honoured(struct jw *w, const struct subscribing *s)
+{
+    bool any = false;
+    jw_begin_object(w);
+    static const struct {
+        struct tidings_str name;
+        unsigned list;
+    } flags[] = {
+        {{"toolsListChanged", 16}, LIST_TOOLS},
+        {{"promptsListChanged", 18}, LIST_PROMPTS},
+        {{"resourcesListChanged", 20}, LIST_RESOURCES},
+    };
+    for (size_t i = 0; i < LIST_COUNT; i++) {
+        if (s->pending.listen->wants_lists & flags[i].list) {
+            jw_put_bool(w, flags[i].name, true);
+        }
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        if (s->wishes[i].refused) {
+            continue;
+        }
+        if (!any) {
+            any = true;
+            jw_key(w, STR("resourceSubscriptions"));
+            jw_begin_array(w);
+        }
+        jw_string(w, s->wishes[i].spelled);
+    }
+    if (any) {
+        jw_end_array(w);
+    }
+    jw_end_object(w);
+}
+
+static void put_cursor(struct jw *w, const struct peer *peer, const struct log_cursor *at)
+{
+    char text[CURSOR_TEXT];
+    jw_put_string(w, STR("dev.tidings/cursor"), shown_cursor(peer->core, peer->who, at, text));
+}
+
+static void acknowledge(struct subscribing *s, const struct log_cursor *at)
+{
+    struct listen *listen = s->pending.listen;
+    struct buf out;
+    buf_init(&out, SIZE_MAX / 2);
+    struct jw w;
+    jw_init(&w, &out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
+    jw_put_string(&w, STR("method"), STR("notifications/subscriptions/acknowledged"));
+    jw_key(&w, STR("params"));
+    jw_begin_object(&w);
+    jw_key(&w, STR("notifications"));
+    write_honoured(&w, s);
+    jw_key(&w, STR("_meta"));
+    jw_begin_object(&w);
+    jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen_id(listen));
+    put_cursor(&w, listen->peer, at);
+    write_refused(&w, s);
+    jw_end_object(&w);
+    jw_end_object(&w);
+    jw_end_object(&w);
+    listen->live = true;
+    peer_send(listen->peer, &out);
+    buf_deinit(&out);
+}
+
+/* Answer resources/subscribe: {} and, in _meta, where the client stands. */
+static void answer(struct subscribing *s, const struct log_cursor *at)
+{
+    struct wish *w = &s->wishes[0];
+    struct call *call = s->call;
+    s->call = NULL;
+    if (!s->pending.listen) {
+        call_fail(call, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
+    } else if (w->refused) {
+        call_fail_request(call, &w->stat.base, w->spelled, STR_EMPTY);
+    } else if (dialect_does(call->core->self, PROFILE_LITERAL)) {
+        method_confirm(call, PROFILE_SUBSCRIBED, w->spelled);
+    } else {
+        call_begin(call);
+        jw_key(&call->w, STR("_meta"));
+        jw_begin_object(&call->w);
+        put_cursor(&call->w, s->pending.listen->peer, at);
+        jw_end_object(&call->w);
+        call_end(call, CACHE_NONE);
+    }
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static void release_scopes(struct subscribing *s, const struct wish *w, const struct hub_arm *arm)
+{
+    for (size_t i = 0; i < w->scope_count; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        if (item->watched) {
+            hub_disarm(s->core->hub, item->scope);
+        }
+    }
+}
+
+/* Whose changes it is not to hear of, in the arena; empty: nobody's. ptr is NULL: out of memory. */
+static struct tidings_str own_origin(struct subscribing *s, const struct wish *w)
+{
+    struct buf text;
+    buf_init(&text, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
+    principal_put_origin(s->who, w->options.echo ? STR_EMPTY : w->options.origin, &text);
+    struct tidings_str own = arena_dup(&s->arena, buf_str(&text));
+    own.ptr = text.failed ? NULL : own.ptr;
+    buf_deinit(&text);
+    return own;
+}
+
+/* What few subscriptions have, in one block; false: out of memory. */
+static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+{
+    struct tidings_str origin = own_origin(s, w);
+    size_t text = origin.len, scopes = 0, scope_text = 0;
+    for (size_t i = 0; i < w->condition_count; i++) {
+        text += w->conditions[i].key.len + w->conditions[i].value.len;
+    }
+    bool plain_scope = w->scope_count == 1 && str_eq(w->scopes[0], w->uri);
+    for (size_t i = 0; i < w->scope_count && !plain_scope; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        scopes += item->watched;
+        scope_text += item->watched ? item->scope.len : 0;
+    }
+    struct sub *sub = w->sub;
+    sub->watched = plain_scope && arm->items[w->first_item].watched;
+    bool patches = w->options.include == OPTION_INCLUDE_PATCH;
+    if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
+        !w->covering && !patches) {
+        return true;
+    }
+    struct sub_extra *x =
+        mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
+    struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
+    struct chain *chain = patches ? wish_begin_chain(w) : NULL;
+    if (!x || !origin.ptr || (scopes && !kept) || (patches && !chain)) {
+        mem_free(x);
+        mem_free(kept);
+        chain_destroy(chain);
+        return false;
+    }
+    x->chain = chain;
+    char *at = (char *)&x->conditions[w->condition_count];
+    for (size_t i = 0; i < w->condition_count; i++) {
+        x->conditions[i].key = str_place(&at, w->conditions[i].key);
+        x->conditions[i].value = str_place(&at, w->conditions[i].value);
+    }
+    x->condition_count = w->condition_count;
+    x->origin = str_place(&at, origin);
+    x->claimed = origin.len > 0 ? w->options.origin.len : 0;
+    x->schema = w->filter;
+    w->filter = NULL;
+    x->filter = s->filter;
+    x->filter_user = s->filter_user;
+    x->covering = w->covering;
+    at = (char *)(kept + scopes);
+    for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        if (item->watched) {
+            kept[x->scope_count++] = str_place(&at, item->scope);
+        }
+    }
+    x->scopes = kept;
+    sub_set_extra(sub, x);
+    return true;
+}
+
+/* It goes back before there is a stream: until then no answer says that it was told. */
+static void keep_owed(struct sub *sub)
+{
+    struct peer *peer = sub->peer;
+    if (!peer->sink && sub->since == SINCE_UNKNOWN) {
+        peer_owe_truncated(peer, sub, 1);
+    } else if (!peer->sink && sub->since < peer->cursor) {
+        peer->cursor = sub->since;
+    }
+}
+
+/* The watch is armed: make the subscription, or release the watch again. */
+static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+{
+    struct listen *listen = s->pending.listen;
+    struct sub *old = listen_find_sub(listen, w->spelled);
+    uint64_t owed = old ? sub_owes_from(old) : 0;
+    /* It was subscribed all the time: a stream to come still replays from where it began. */
+    uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
+    if (old) {
+        sub_destroy(old); /* subscribing again replaces the options */
+    }
+    bool is_named =
+        w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
+    if (is_named && !access_subscribes(listen->peer->who, w->uri)) { /* since it was settled */
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    }
+    if (w->refused || s->withdrawn || wish_is_too_many(s, w)) {
+        release_scopes(s, w, arm);
+        return;
+    }
+    struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
+    w->sub = wish_make_sub(s, w, since, &err);
+    if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !sub_want_bookmarks(w->sub))) {
+        if (w->sub) {
+            sub_destroy(w->sub);
+            w->sub = NULL;
+        }
+        release_scopes(s, w, arm);
+        wish_refuse(w, err.code, "%s", err.text);
+        if (err.code == TIDINGS_E_BUSY) {
+            wish_explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS, s->core->limits->max_all_subscriptions);
+        }
+        return;
+    }
+    struct sub *sub = w->sub;
+    sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
+    sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
+    sub->broad = w->broad;
+    sub->is_strict = w->options.is_strict;
+    sub->owes_initial = w->options.initial;
+    sub->owes_since = w->options.given & OPTION_SINCE;
+    if (sub->owes_since) {
+        sub->since = wish_since(w, arm->seq);
+        listen->peer->was_lost = listen->peer->was_lost || w->options.since.lost > 0;
+        keep_owed(sub);
+    }
+    sub_set_period(sub, &w->options);
+    if (owed > 0) { /* what the old one had yet to tell */
+        peer_owe_truncated(listen->peer, sub, owed);
+    }
+}
+
+/* Where the client stands once it is told that it has its subscriptions: not above what is owed to
+ * it. A cursor that is not known is given back, so that coming back with it is noticed again. */
+static struct log_cursor standing(const struct subscribing *s, uint64_t seq)
+{
+    const struct peer *peer = s->pending.listen ? s->pending.listen->peer : NULL;
+    uint64_t at = peer && peer_told(peer) < seq ? peer_told(peer) : seq;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct wish *w = &s->wishes[i];
+        if (!w->sub || !(w->options.given & OPTION_SINCE)) {
+            continue;
+        }
+        uint64_t since = wish_since(w, seq);
+        if (since == SINCE_UNKNOWN) {
+            return w->options.since;
+        }
+        at = since < at ? since : at;
+    }
+    return peer ? peer_place_at(peer, at) : core_cursor(s->core, at);
+}
+
+static void finish(struct subscribing *s, const struct hub_arm *arm)
+{
+    struct listen *listen = s->pending.listen;
+    for (size_t i = 0; listen && arm && i < s->count; i++) {
+        if (!s->wishes[i].refused) {
+            establish(s, &s->wishes[i], arm);
+        }
+    }
+    if (listen && s->wants_list) {
+        listen->arms_lists = false;
+    }
+    struct log_cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
+    if (s->call) {
+        answer(s, &at);
+    } else if (s->acknowledge && listen) {
+        acknowledge(s, &at);
+    }
+    if (s->done && listen) {
+        s->done(s, s->done_user);
+    }
+    if (s->pending.listen) {
+        listen_begin(s->pending.listen);
+    }
+    subscribing_free(s);
+}
+
+/* ---- arming ---------------------------------------------------------------------------------- */
+
+/* Remember which scopes were armed for list_changed, in one block. */
+static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, size_t from)
+{
+    size_t text = 0, n = 0;
+    for (size_t i = from; i < arm->count; i++) {
+        if (arm->items[i].watched) {
+            text += arm->items[i].scope.len;
+            n++;
+        }
+    }
+    struct listen_scopes *kept =
+        n > 0 ? mem_zalloc(sizeof(*kept) + n * sizeof(kept->at[0]) + text) : NULL;
+    char *at = kept ? (char *)&kept->at[n] : NULL;
+    for (size_t i = from; i < arm->count; i++) {
+        if (!arm->items[i].watched) {
+            continue;
+        }
+        if (kept) {
+            kept->at[kept->count++] = str_place(&at, arm->items[i].scope);
+        } else {
+            hub_disarm(listen->peer->core->hub, arm->items[i].scope);
+        }
+    }
+    listen->list_scopes = kept;
+}
+
+/* What may change its list is watched. */
+static void lists_armed(struct listen *listen)
+{
+    if (!listen->peer->sink) {
+        subscribe_list_end(listen); /* its stream went meanwhile */
+    } else if (listen->has_listed && listen->list_scopes) {
+        /* Nothing was watched when it listed: it may have changed. */
+        peer_owe_lists(listen->peer, listen, LIST_RESOURCES, listen->peer->core->last_seq);
+    }
+}
+
+static void release_all(struct hub_arm *arm)
+{
+    for (size_t i = 0; i < arm->count; i++) {
+        if (arm->items[i].watched) {
+            hub_disarm(arm->hub, arm->items[i].scope);
+        }
+    }
+}
+
+/* One scope that could not be armed refuses the whole wish; but mounts that it merely passes over
+ * may have nothing to watch. */
+static void check_armed(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+{
+    for (size_t i = 0; i < w->scope_count; i++) {
+        const struct hub_arm_item *item = &arm->items[w->first_item + i];
+        bool passes_over = w->broad || i > 0;
+        if (item->code < 0 && !(passes_over && item->code == TIDINGS_E_NOTFOUND)) {
+            release_scopes(s, w, arm);
+            w->refused = true;
+            w->stat.base.err = item->err;
+            return;
+        }
+    }
+}
+
+static void armed(struct hub_arm *arm, struct core *core)
+{
+    (void)core;
+    struct subscribing *s = arm->user;
+    struct listen *listen = s->pending.listen;
+    if (!listen) {
+        release_all(arm);
+    } else {
+        size_t items = 0;
+        for (size_t i = 0; i < s->count; i++) {
+            if (!s->wishes[i].refused) {
+                items += s->wishes[i].scope_count;
+                check_armed(s, &s->wishes[i], arm);
+            }
+        }
+        if (s->wants_list) {
+            keep_list_scopes(listen, arm, items);
+            listen_want_lists(listen, LIST_RESOURCES);
+            lists_armed(listen);
+        }
+    }
+    finish(s, arm);
+    hub_arm_free(arm);
+}
+
+/* The hub went before it could answer. */
+static void never_armed(struct hub_arm *arm)
+{
+    struct subscribing *s = arm->user;
+    if (s->call) {
+        call_drop(s->call);
+    }
+    subscribing_free(s);
+}
+
+static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
+{
+    const struct catalog *catalog = s->core->catalog;
+    size_t n = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct wish *w = &s->wishes[i];
+        w->first_item = n;
+        for (size_t k = 0; k < w->scope_count && !w->refused; k++, n++) {
+            if (ret) {
+                ret[n] = w->scopes[k];
+            }
+        }
+    }
+    for (size_t i = 0; s->wants_list && i < catalog->mount_count; i++) {
+        const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
+        if (!ops->list || (ops->flags & TIDINGS_PROVIDER_FIXED_LIST)) {
+            continue; /* its list does not change by what could be watched */
+        }
+        if (ret) {
+            ret[n] = catalog->mounts[i]->prefix;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* Those that will make room themselves: subscribing again replaces. */
+static size_t replaced_broad(const struct subscribing *s)
+{
+    const struct listen *listen = s->pending.listen;
+    size_t n = 0;
+    for (size_t i = 0; listen && i < s->count; i++) {
+        const struct sub *old = listen_find_sub(listen, s->wishes[i].spelled);
+        n += s->wishes[i].broad && old && old->broad;
+    }
+    return n;
+}
+
+void subscribing_arm(struct subscribing *s)
+{
+    struct hub_arm *arm = NULL;
+    subscribing_compile_filters(s);
+    size_t n = collect_scopes(s, NULL);
+    struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
+    if (scopes) {
+        collect_scopes(s, scopes);
+        arm = hub_arm_create(s->core, scopes, n);
+        mem_free(scopes);
+    }
+    if (!arm) {
+        for (size_t i = 0; i < s->count; i++) {
+            wish_refuse(&s->wishes[i], TIDINGS_E_NOMEM, "out of memory");
+        }
+        finish(s, NULL);
+        return;
+    }
+    arm->max_shares = s->core->limits->max_broad + replaced_broad(s);
+    arm->done = armed;
+    arm->dropped = never_armed;
+    arm->user = s;
+    hub_arm_send(arm);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where the patches of a subscription begin. A provider that makes patches itself is asked for the
+ * version the client names before anything is armed, so that a wrong one leaves nothing behind;
+ * elsewhere a name that is not known means that the first is told whole.
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "catalog/job_read.h"
+#include "delivery/subscribe_batch.h"
+#include "uri/uri.h"
+
+void wish_find_subject(struct wish *w, struct tidings_str uri)
+{
+    struct subscribing *s = w->owner;
+    struct tidings_provider *p = catalog_mount(s->core->catalog, uri);
+    struct tidings_error err;
+    char of[URI_MAX];
+    size_t len = sizeof(of);
+    int rc = p && p->ops->patches_of ? p->ops->patches_of(p, uri, of, &len, &err) : 0;
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+        request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
+    }
+    if (rc <= 0) {
+        return;
+    }
+    struct options *o = &w->options;
+    if (o->given & OPTION_INCLUDE && o->include != OPTION_INCLUDE_PATCH) {
+        wish_refuse(w, TIDINGS_E_INVALID, "option 'include' must be 'patch' here, or absent");
+    } else if (!(o->given & OPTION_BASELINE)) {
+        wish_refuse(w, TIDINGS_E_INVALID,
+                    "'baseline' is required here: the etag of the version you have (of an entity: "
+                    "its validFrom, as 2024-01-01T10:00:00.000Z)");
+        request_explain(&w->stat.base, STR("{\"reason\":\"baseline_required\"}"));
+    } else {
+        o->include = OPTION_INCLUDE_PATCH;
+        o->given |= OPTION_INCLUDE;
+        w->subject = arena_dup(&s->arena, tidings_strn(of, len));
+        if (!w->subject.ptr) {
+            wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+        }
+    }
+}
+
+void wish_judge_baseline(struct wish *w)
+{
+    if (w->refused || !(w->options.given & OPTION_BASELINE)) {
+        return;
+    }
+    if (w->options.include != OPTION_INCLUDE_PATCH) {
+        wish_refuse(w, TIDINGS_E_INVALID, "option 'baseline' goes with include: 'patch'");
+    } else if (w->kind != MATCH_LITERAL) {
+        wish_refuse(w, TIDINGS_E_INVALID,
+                    "option 'baseline' goes with one resource; here each is told whole at first");
+    }
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+struct asking {
+    struct tidings_read read;
+    struct wish *wish;
+    void (*done)(struct wish *w);
+    struct buf text;
+};
+
+static int take(struct tidings_read *read, const struct read_element *element,
+                struct tidings_error *err)
+{
+    struct asking *a = read->base.user;
+    int rc = buf_puts(&a->text, element->bytes);
+    return rc < 0 ? tidings_fail(err, rc, "the version does not fit") : 0;
+}
+
+static void forget(struct tidings_read *read)
+{
+    struct asking *a = read->base.user;
+    buf_clear(&a->text);
+}
+
+/* The provider's own spelling of it counts from now on. */
+static void keep_spelling(struct wish *w, struct tidings_str text)
+{
+    struct json *object = NULL;
+    (void)jv_parse(text, JSON_MAX_DEPTH, &object, NULL);
+    struct tidings_str baseline = jv_str(jv_get(object, "baseline"));
+    if (baseline.len > 0) {
+        w->options.baseline = arena_dup(&w->owner->arena, baseline);
+    }
+    jv_unref(object);
+    if (!w->options.baseline.ptr) {
+        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+    }
+}
+
+static void asked(struct request *request)
+{
+    struct asking *a = request->user;
+    struct wish *w = a->wish;
+    if (request->code < 0) {
+        wish_refuse(w, request->code, "%s", request->err.text);
+        request_explain(&w->stat.base, request_details(request));
+    } else {
+        keep_spelling(w, buf_str(&a->text));
+    }
+    void (*done)(struct wish *) = a->done;
+    buf_deinit(&a->text);
+    mem_free(a);
+    done(w);
+}
+
+bool wish_ask_baseline(struct wish *w, void (*done)(struct wish *w))
+{
+    static const struct read_taker taker = {take, forget};
+    struct core *core = w->owner->core;
+    struct catalog_hit hit = {.provider = w->stat.base.provider};
+    bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
+                w->options.given & OPTION_BASELINE && hit.provider && hit.provider->ops->patch;
+    struct asking *a = asks && !w->refused ? mem_zalloc(sizeof(*a)) : NULL;
+    if (!a) {
+        if (asks && !w->refused) {
+            wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+        }
+        return false;
+    }
+    a->wish = w;
+    a->done = done;
+    buf_init(&a->text, core->limits->max_read_bytes + 4096);
+    request_init(&a->read.base, core, asked, a, w->uri);
+    a->read.taker = &taker;
+    a->read.who = w->owner->who;
+    a->read.is_patch = true;
+    a->read.patch_from = w->options.baseline;
+    a->read.max_bytes = core->limits->max_read_bytes;
+    request_read(&a->read, &hit);
+    return true;
+}
+
+struct chain *wish_begin_chain(const struct wish *w)
+{
+    struct baselines *all = &w->owner->core->values.baselines;
+    struct chain *chain = chain_create();
+    if (chain && w->options.given & OPTION_BASELINE) {
+        struct baseline *first = baseline_get(all, w->uri, w->options.baseline, STR_EMPTY);
+        chain_move(chain, w->uri, first);
+        baseline_unref(first);
+    }
+    return chain;
+}

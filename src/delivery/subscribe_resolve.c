@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a URI means to a subscription, settled once. In this order: a URI that names an existing
+ * resource is literal (and covers what is below it, if it has children); a raw '?' begins a query;
+ * '{' makes a template; '*' and '[' make a glob, and "**" alone is everything; a trailing slash
+ * covers everything below, existing or not; else a template or a provider's own relation must
+ * account for it. The option `match` forces a kind.
+ *
+ * With the kind come the scopes: what providers have to watch for it.
+ */
+#include "base/mem.h"
+#include "base/str.h"
+#include "delivery/subscribe_batch.h"
+#include "uri/uri.h"
+
+#define CONDITIONS_MAX 8u
+#define HOOKED_MAX 10000u /* scopes of one subscription that are there because of a hook */
+
+static bool out_of_memory(struct wish *w, const void *p)
+{
+    if (!p) {
+        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return !p;
+}
+
+/* A rule may say which kinds there are below its prefix. */
+static void check_kind(struct wish *w)
+{
+    static const enum option_match kinds[] = {
+        [MATCH_LITERAL] = OPTION_MATCH_LITERAL,   [MATCH_CONTAINER] = OPTION_MATCH_CONTAINER,
+        [MATCH_TEMPLATE] = OPTION_MATCH_TEMPLATE, [MATCH_GLOB] = OPTION_MATCH_GLOB,
+        [MATCH_GLOB_Q] = OPTION_MATCH_GLOB,       [MATCH_REGEX] = OPTION_MATCH_REGEX,
+    };
+    if (w->refused || w->matches & (1u << kinds[w->kind])) {
+        return;
+    }
+    struct buf text;
+    buf_init(&text, 256);
+    buf_puts(&text, STR("this is a subscription of kind "));
+    options_put_matches(&text, 1u << kinds[w->kind]);
+    buf_puts(&text, STR("; accepted here are: "));
+    options_put_matches(&text, w->matches);
+    wish_refuse(w, TIDINGS_E_INVALID, "%s", text.failed ? "out of memory" : text.ptr);
+    buf_deinit(&text);
+}
+
+static bool is_hooked(const struct wish *w, const struct hook *hook)
+{
+    bool is_there = w->scope_count > 0 && str_eq(w->scopes[0], hook->text);
+    return !is_there && hook_is_covered(hook, w->kind, w->uri);
+}
+
+/* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
+static void add_hooked(struct wish *w)
+{
+    const struct hooks *hooks = &w->owner->core->catalog->hooks;
+    size_t found = 0, text = 0;
+    for (size_t i = 0; i < hooks->count && found <= HOOKED_MAX; i++) {
+        bool is = is_hooked(w, hooks->at[i]);
+        found += is;
+        text += is ? hooks->at[i]->text.len : 0;
+    }
+    if (found > HOOKED_MAX) {
+        wish_refuse(w, TIDINGS_E_LIMIT,
+                    "this covers more than %u resources that are watched one by one; name "
+                    "something narrower",
+                    HOOKED_MAX);
+    }
+    if (found == 0 || w->refused) {
+        return;
+    }
+    size_t count = w->scope_count;
+    struct tidings_str *scopes = mem_alloc((count + found) * sizeof(*scopes) + text);
+    if (out_of_memory(w, scopes)) {
+        return;
+    }
+    char *at = (char *)(scopes + count + found);
+    for (size_t i = 0; i < count; i++) {
+        scopes[i] = w->scopes[i];
+    }
+    for (size_t i = 0; i < hooks->count; i++) {
+        if (is_hooked(w, hooks->at[i])) {
+            scopes[count++] = str_place(&at, hooks->at[i]->text);
+        }
+    }
+    w->hooked = w->scopes = scopes;
+    w->scope_count = count;
+}
+
+static void settled(struct subscribing *s)
+{
+    if (--s->unsettled > 0) {
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        struct wish *w = &s->wishes[i];
+        check_kind(w);
+        wish_judge_baseline(w);
+        if (!w->refused && w->kind != MATCH_LITERAL) {
+            add_hooked(w);
+        }
+    }
+    subscribing_arm(s);
+}
+
+enum spelling {
+    AS_URI,
+    AS_CONTAINER, /* ends in '/' */
+    AS_PATTERN,
+};
+
+/* The canonical form of `in` into w->uri; false after refusing. */
+static bool spell(struct wish *w, struct tidings_str in, enum spelling as)
+{
+    struct buf text;
+    struct tidings_error err;
+    buf_init(&text, URI_MAX * 3);
+    int rc = catalog_canonical(w->owner->core->catalog, in, as == AS_PATTERN, &text, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else {
+        if (as == AS_CONTAINER && text.ptr[text.len - 1] != '/') {
+            buf_putc(&text, '/');
+        }
+        w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+        out_of_memory(w, w->uri.ptr);
+    }
+    buf_deinit(&text);
+    return !w->refused;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+/* Everything below `prefix` (which ends in '/', or is empty for everything there is). */
+static void scope_below(struct wish *w, struct tidings_str prefix)
+{
+    struct subscribing *s = w->owner;
+    const struct catalog *c = s->core->catalog;
+    w->scopes = arena_alloc(&s->arena, (c->mount_count + 2) * sizeof(*w->scopes));
+    if (out_of_memory(w, w->scopes)) {
+        return;
+    }
+    bool inside = false;
+    for (size_t i = 0; i < c->mount_count && prefix.len > 0; i++) {
+        inside = inside || uri_is_within(prefix, c->mounts[i]->prefix);
+    }
+    if (inside) {
+        w->scopes[w->scope_count++] = prefix;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) { /* mounts may lie in one another */
+        struct tidings_str mount = c->mounts[i]->prefix;
+        if (str_starts(mount, prefix) && !str_eq(mount, prefix)) {
+            w->scopes[w->scope_count++] = mount;
+        }
+    }
+    w->broad = !inside; /* whole mounts, or whatever is registered there */
+    if (w->broad && s->share.len > 0) {
+        w->scopes[w->scope_count++] = s->share;
+    }
+}
+
+/* The same as a text of its own that ends in '/'. */
+static void scope_below_slash(struct wish *w, struct tidings_str prefix)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    buf_puts(&text, prefix);
+    if (prefix.len > 0 && prefix.ptr[prefix.len - 1] != '/') {
+        buf_putc(&text, '/');
+    }
+    struct tidings_str copy = arena_dup(&w->owner->arena, buf_str(&text));
+    buf_deinit(&text);
+    if (!out_of_memory(w, copy.ptr)) {
+        scope_below(w, copy);
+    }
+}
+
+/* The part of a pattern before its first wildcard, up to and with the last slash in it. */
+static struct tidings_str fixed_prefix(struct tidings_str pattern, const char *wild)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < pattern.len && !strchr(wild, pattern.ptr[i]); i++) {
+        if (pattern.ptr[i] == '/') {
+            end = i + 1;
+        }
+    }
+    return tidings_strn(pattern.ptr, end);
+}
+
+static struct tidings_str scheme_of(struct tidings_str uri)
+{
+    return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
+}
+
+static bool is_served(struct wish *w)
+{
+    if (catalog_has_scheme(w->owner->core->catalog, scheme_of(w->uri))) {
+        return true;
+    }
+    wish_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
+                STR_ARG(scheme_of(w->uri)));
+    return false;
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+static void mean_exact(struct wish *w, enum match_kind kind)
+{
+    struct subscribing *s = w->owner;
+    w->kind = kind;
+    w->scopes = arena_alloc(&s->arena, sizeof(*w->scopes));
+    if (!out_of_memory(w, w->scopes)) {
+        w->scopes[0] = w->uri;
+        w->scope_count = 1;
+    }
+}
+
+static void mean_container(struct wish *w)
+{
+    if (!is_served(w)) {
+        return;
+    }
+    w->kind = MATCH_CONTAINER;
+    scope_below(w, w->uri);
+}
+
+static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
+{
+    if (!spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
+        return;
+    }
+    w->kind = kind;
+    scope_below_slash(w, fixed_prefix(w->uri, wild));
+}
+
+/* A regular expression written as a URI is one for the whole of it. */
+static void mean_regex_uri(struct wish *w)
+{
+    struct buf text;
+    buf_init(&text, URI_MAX + 16);
+    buf_puts(&text, STR("^(?:"));
+    buf_puts(&text, w->spelled);
+    buf_puts(&text, STR(")$"));
+    w->uri = arena_dup(&w->owner->arena, buf_str(&text));
+    buf_deinit(&text);
+    if (!out_of_memory(w, w->uri.ptr)) {
+        w->kind = MATCH_REGEX;
+        scope_below(w, STR_EMPTY);
+    }
+}
+
+static void mean_regex(struct wish *w)
+{
+    w->kind = MATCH_REGEX;
+    w->uri = w->spelled;
+    scope_below(w, STR_EMPTY);
+}
+
+static void mean_everything(struct wish *w)
+{
+    w->kind = MATCH_GLOB;
+    w->uri = w->spelled;
+    scope_below(w, STR_EMPTY);
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+/* The provider that knows how to read this query, if any. */
+static struct tidings_provider *query_provider(struct wish *w)
+{
+    const struct catalog *c = w->owner->core->catalog;
+    struct catalog_hit hit;
+    struct tidings_str scheme = scheme_of(w->uri);
+    if (catalog_find(c, w->uri, &w->owner->arena, &hit) && hit.provider) {
+        return hit.provider->ops->query ? hit.provider : NULL;
+    }
+    for (size_t i = 0; i < c->mount_count; i++) {
+        struct tidings_provider *p = c->mounts[i];
+        if (p->ops->query && str_eq(scheme_of(p->prefix), scheme)) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static void ask_provider(struct wish *w, struct tidings_provider *p)
+{
+    struct tidings_error err;
+    char glob[URI_MAX];
+    size_t len = sizeof(glob);
+    int rc = p->ops->query(p, w->uri, glob, &len, &err);
+    if (rc < 0) {
+        wish_refuse(w, rc, "%s", err.text);
+    } else if (spell(w, tidings_strn(glob, len), AS_PATTERN)) {
+        w->kind = MATCH_GLOB;
+        scope_below_slash(w, fixed_prefix(w->uri, "*["));
+    }
+}
+
+static struct tidings_str decoded(struct wish *w, struct tidings_str text)
+{
+    struct buf out;
+    buf_init(&out, URI_MAX);
+    struct tidings_str copy = {NULL, 0};
+    if (uri_decode(&out, text, NULL) == 0) {
+        copy = arena_dup(&w->owner->arena, buf_str(&out));
+    }
+    buf_deinit(&out);
+    return copy;
+}
+
+/* Attributes the metadata of a change must have: ?type=error&level=high. */
+static void read_conditions(struct wish *w, struct tidings_str query)
+{
+    w->conditions = arena_alloc(&w->owner->arena, CONDITIONS_MAX * sizeof(*w->conditions));
+    if (out_of_memory(w, w->conditions)) {
+        return;
+    }
+    while (query.len > 0 && !w->refused) {
+        struct tidings_str value;
+        bool has_value = false;
+        struct tidings_str pair = str_cut(query, '&', &query, NULL);
+        struct tidings_str key = str_cut(pair, '=', &value, &has_value);
+        if (!has_value || key.len == 0 || w->condition_count == CONDITIONS_MAX) {
+            wish_refuse(w, TIDINGS_E_INVALID,
+                        "a query is 'key=value' pairs joined by '&', at most %u", CONDITIONS_MAX);
+            return;
+        }
+        struct sub_condition *c = &w->conditions[w->condition_count++];
+        c->key = decoded(w, key);
+        c->value = decoded(w, value);
+        if (!c->key.ptr || !c->value.ptr) {
+            wish_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
+        }
+    }
+}
+
+static void mean_query(struct wish *w)
+{
+    struct tidings_provider *p = query_provider(w);
+    if (p) {
+        ask_provider(w, p);
+        return;
+    }
+    if (!is_served(w)) {
+        return;
+    }
+    struct tidings_str query;
+    w->uri = str_cut(w->uri, '?', &query, NULL);
+    read_conditions(w, query);
+    if (!w->refused) {
+        w->kind = MATCH_CONTAINER;
+        scope_below_slash(w, w->uri);
+    }
+}
+
+/* ---- deciding -------------------------------------------------------------------------------- */
+
+static bool has_any(struct tidings_str s, const char *set)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != '\0' && strchr(set, s.ptr[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It names nothing that exists. */
+static void mean_absent(struct wish *w)
+{
+    struct tidings_provider *p = w->stat.base.provider;
+    if (str_find(w->uri, '?') >= 0) {
+        mean_query(w);
+    } else if (has_any(w->uri, "*")) {
+        mean_pattern(w, MATCH_GLOB, "*[");
+    } else if (w->uri.ptr[w->uri.len - 1] == '/') {
+        mean_container(w);
+    } else if (p && p->ops->covers) {
+        w->covering = p;
+        mean_exact(w, MATCH_LITERAL);
+    } else if (w->stat.base.details) {
+        w->refused = true; /* the provider knows more about it */
+    } else {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    }
+}
+
+static void mean_existing(struct wish *w)
+{
+    const struct tidings_resource *about = &w->stat.about;
+    if (!about->subscribable) {
+        wish_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
+        request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
+        return;
+    }
+    const struct listen *listen = w->owner->pending.listen;
+    if (listen && !access_subscribes(listen->peer->who, about->uri)) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        return;
+    }
+    if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
+        w->uri = arena_dup(&w->owner->arena, about->uri);
+        if (out_of_memory(w, w->uri.ptr)) {
+            return;
+        }
+    }
+    bool slash = w->uri.ptr[w->uri.len - 1] == '/';
+    bool below = (about->listable || slash) && w->options.match != OPTION_MATCH_LITERAL;
+    struct tidings_provider *p = w->stat.base.provider;
+    w->covering = p && p->ops->covers ? p : NULL;
+    if (below && slash) {
+        w->kind = MATCH_CONTAINER;
+        scope_below(w, w->uri);
+    } else {
+        mean_exact(w, below ? MATCH_CONTAINER : MATCH_LITERAL);
+    }
+}
+
+static void wish_settled(struct wish *w)
+{
+    settled(w->owner);
+}
+
+static void stat_done(struct request *request)
+{
+    struct wish *w = request->user;
+    bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
+    if (request->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
+        mean_query(w); /* what has children, narrowed */
+    } else if (request->code >= 0) {
+        mean_existing(w);
+    } else if (request->code != TIDINGS_E_NOTFOUND) {
+        w->refused = true;
+    } else if (is_literal) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    } else {
+        mean_absent(w);
+    }
+    if (!wish_ask_baseline(w, wish_settled)) {
+        wish_settled(w);
+    }
+}
+
+/* Brackets never stand raw in the URI of a resource, except around the address of its host. */
+static bool has_class(struct tidings_str s)
+{
+    struct tidings_str rest;
+    bool more = false;
+    str_cut(s, '/', &rest, &more);
+    if (more && str_starts(rest, STR("/["))) {
+        str_cut(rest, ']', &s, NULL);
+    }
+    return has_any(s, "[");
+}
+
+/* A class that is repeated is no glob: file://logs/app-[0-9]+.log. */
+static bool is_regex_uri(const struct wish *w, struct tidings_str path)
+{
+    ptrdiff_t end = str_find(path, ']');
+    return w->owner->call && dialect_does(w->owner->core->self, PROFILE_REGEX) && end >= 0 &&
+           (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
+}
+
+/* A pattern by its looks alone, or by option; false: its existence has to be asked. */
+static bool mean_by_text(struct wish *w)
+{
+    switch (w->options.match) {
+    case OPTION_MATCH_REGEX:
+        mean_regex(w);
+        return true;
+    case OPTION_MATCH_TEMPLATE:
+        mean_pattern(w, MATCH_TEMPLATE, "{");
+        return true;
+    case OPTION_MATCH_GLOB:
+        mean_pattern(w, MATCH_GLOB_Q, "*[?");
+        return true;
+    case OPTION_MATCH_CONTAINER:
+        if (spell(w, w->spelled, AS_CONTAINER)) {
+            mean_container(w);
+        }
+        return true;
+    case OPTION_MATCH_AUTO:
+    case OPTION_MATCH_LITERAL:
+        break;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && str_eq(w->spelled, STR("**"))) {
+        mean_everything(w);
+        return true;
+    }
+    /* A raw '?' begins a query, whatever follows; "{?q}" is a template all the same. */
+    struct tidings_str path = str_cut(w->spelled, '?', &(struct tidings_str){0}, NULL);
+    if (w->options.match == OPTION_MATCH_AUTO && has_class(path) && is_regex_uri(w, path)) {
+        mean_regex_uri(w);
+        return true;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && has_any(path, "{}")) {
+        mean_pattern(w, MATCH_TEMPLATE, "{");
+        return true;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && has_class(path)) {
+        mean_pattern(w, MATCH_GLOB, "*[");
+        return true;
+    }
+    if (w->options.match == OPTION_MATCH_AUTO && path.len < w->spelled.len &&
+        has_any(w->spelled, "{}[]")) {
+        if (spell(w, w->spelled, AS_PATTERN)) {
+            mean_query(w); /* no resource is called that */
+        }
+        return true;
+    }
+    return !spell(w, w->subject.len > 0 ? w->subject : w->spelled, AS_URI);
+}
+
+/* What the server says of options below the URI, as far as its text goes before a wildcard. */
+static bool apply_rules(struct wish *w)
+{
+    const struct options *o = &w->options;
+    enum option_match match = o->given & OPTION_MATCH ? o->match : OPTION_MATCH_AUTO;
+    struct tidings_str fixed = STR_EMPTY;
+    struct tidings_error err;
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    const struct catalog *catalog = w->owner->core->catalog;
+    if (match != OPTION_MATCH_REGEX &&
+        catalog_canonical(catalog, w->spelled, true, &text, NULL) == 0) {
+        const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
+        fixed = buf_str(&text);
+        if (match == OPTION_MATCH_AUTO || match == OPTION_MATCH_LITERAL) {
+            wish_find_subject(w, fixed);
+        }
+        if (match != OPTION_MATCH_GLOB) {
+            fixed = str_cut(fixed, '?', &(struct tidings_str){0}, NULL);
+        }
+        fixed = has_any(fixed, wild) ? fixed_prefix(fixed, wild) : fixed;
+    }
+    const struct option_rules *rules = w->owner->rules;
+    struct option_limits limits = w->owner->core->limits->options;
+    limits.rules = rules ? rules->at : limits.rules;
+    limits.rule_count = rules ? rules->count : limits.rule_count;
+    if (w->owner->call) { /* what comes in the legacy way */
+        dialect_default_options(w->owner->core->self, &w->options, &limits);
+    }
+    if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
+        wish_refuse(w, err.code, "%s", err.text);
+    }
+    buf_deinit(&text);
+    return !w->refused;
+}
+
+static void settle(struct wish *w)
+{
+    struct subscribing *s = w->owner;
+    const struct principal *who = s->pending.listen->peer->who;
+    request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
+    w->stat.base.keeps_details = true;
+    if (s->core->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
+        wish_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
+        settled(s);
+        return;
+    }
+    wish_open_since(w, who);
+    if (!apply_rules(w) || mean_by_text(w)) {
+        settled(s);
+        return;
+    }
+    w->stat.base.uri = w->uri;
+    struct catalog_hit hit;
+    bool may = access_subscribes(who, w->uri);
+    if (may && catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
+        w->stat.who = s->who;
+        request_stat(&w->stat, &hit);
+        return;
+    }
+    bool is_pattern = has_any(w->uri, "?*"); /* and not what exists: it covers what one may hear */
+    if ((!may && !is_pattern) || w->options.match == OPTION_MATCH_LITERAL) {
+        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    } else {
+        mean_absent(w);
+    }
+    settled(s);
+}
+
+void subscribing_settle(struct subscribing *s)
+{
+    s->unsettled = s->count + 1; /* one for this loop */
+    for (size_t i = 0; i < s->count; i++) {
+        s->wishes[i].owner = s;
+        if (s->wishes[i].refused) {
+            settled(s);
+        } else {
+            settle(&s->wishes[i]);
+        }
+    }
+    settled(s);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One client that is told of changes: its stream, its subscriptions, what it has yet to hear.
+ *
+ *     peer ── sink        the stream, NULL while a session has none
+ *       ├──── outbox      what waits
+ *       └──── listens ── subs   groups of subscriptions: one per subscriptions/listen, and one
+ *                               without id for everything subscribed in the legacy way
+ *
+ * A peer without a stream queues nothing: it remembers its cursor (everything up to it was written)
+ * and catches up from the log when a stream opens. All of it lives on one worker.
+ */
+#ifndef DELIVERY_SUBSCRIBER_H
+#define DELIVERY_SUBSCRIBER_H
+
+#include "access/access.h"
+#include "delivery/core.h"
+#include "delivery/outbox.h"
+#include "delivery/window.h"
+#include "request/sink.h"
+
+#define PEER_MAX_SKIPS 8u
+#define EVENT_ID_MAX (64u + CURSOR_SEALED)
+
+struct allowance;
+struct changelog_row;
+struct channel;
+struct hub_catchup;
+struct listen;
+struct peer;
+
+/* As `since` of a subscription: what it missed cannot be known. */
+#define SINCE_UNKNOWN UINT64_MAX
+
+/* May this subscription hear of it? `metadata` is the JSON object of the change. On the worker;
+ * must not block. */
+typedef bool (*sub_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
+
+/* What few subscriptions have. */
+struct sub_extra {
+    struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
+    size_t claimed;            /* bytes of it that are what the client calls itself */
+    struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
+    unsigned gave_up;          /* judgements by it that were too costly */
+    struct chain *chain;       /* it is told patches; NULL: not */
+    sub_filter_fn filter;
+    void *filter_user;
+    struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
+    struct list covers_link;           /* in core->covering */
+    struct sub *sub;
+    struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
+    size_t scope_count;
+    size_t condition_count; /* of a query: all must hold */
+    struct sub_condition {
+        struct tidings_str key, value;
+    } conditions[]; /* their text follows */
+};
+
+struct sub {
+    struct match_node node;
+    struct list link; /* in listen->subs */
+    struct listen *listen;
+    struct peer *peer; /* the listen's */
+    struct window window;
+    struct sub_extra *extra; /* NULL: nothing special */
+    uint64_t since;          /* changes up to this number are none of its business */
+    union {
+        const void *catchup;  /* … by this request; while catching_up */
+        uint64_t replayed_to; /* else: up to here the log was replayed to this stream for it */
+    };
+    unsigned queued;            /* items in the outbox, and held */
+    uint32_t asked_ms, rate_ms; /* period asked for, and set by the application */
+    enum match_kind kind;
+    bool is_strict : 1;   /* told in the order of numbers: what merges goes to the end */
+    bool bookmarks : 1;   /* the newest cursor is told from time to time */
+    bool is_literal : 1;  /* notifications use the client's spelling as `uri` */
+    bool watched : 1;     /* holds a need of its scope at the hub */
+    bool catching_up : 1; /* the log is being asked on its behalf … */
+    bool broad : 1;       /* covers whole mounts */
+    bool truncated : 1;   /* must be told that something, unknown what, changed */
+    bool rereads : 1;     /* … and was told so, or will be, since its state began to be listed */
+    bool suspended : 1;   /* not evaluated any more … */
+    bool suspended_told : 1; /* … which its client knows */
+    bool owes_initial : 1;   /* the current state, as soon as there is a stream */
+    bool owes_since : 1;     /* what changed after `since`, as soon as there is a stream */
+    bool wants_metadata : 1; /* as a member of params */
+    bool wants_value : 1;
+    bool is_plain : 1;     /* quoting changed nothing: one text serves for both */
+    bool is_canonical : 1; /* and so does it for the canonical one */
+    uint32_t json_len, spelled_len, uri_len;
+    /* The texts follow: quoted, then the others where they differ. */
+};
+
+/* As the client wrote it, quoted and not; and canonical. */
+static inline struct tidings_str sub_spelled_json(const struct sub *sub)
+{
+    return tidings_strn((const char *)(sub + 1), sub->json_len);
+}
+static inline struct tidings_str sub_spelled(const struct sub *sub)
+{
+    const char *text = (const char *)(sub + 1);
+    return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
+}
+static inline struct tidings_str sub_uri(const struct sub *sub)
+{
+    struct tidings_str spelled = sub_spelled(sub);
+    const char *behind = spelled.ptr + spelled.len + (sub->is_plain ? 1 : 0);
+    return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
+}
+
+/* Embedded by whoever works on behalf of a listen: `listen` becomes NULL when it goes. */
+struct listen_pending {
+    struct list link;
+    struct listen *listen;
+    bool is_subscribing; /* a struct subscribing (delivery/subscribe_batch.h) */
+};
+
+struct listen {
+    struct list link;      /* in peer->listens */
+    struct list list_link; /* in core->list_watchers when it wants to hear of any list */
+    struct peer *peer;
+    struct list subs;
+    struct map *by_spelling; /* legacy only: subs by what the client wrote */
+    struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
+    struct listen_bookmarks *bookmarks;    /* NULL: nobody wants any */
+    struct listen_scopes *list_scopes;     /* armed for list_changed; NULL: none … */
+    uint32_t id_len;                       /* 0: legacy */
+    unsigned char wants_lists, owes_lists; /* bits: enum change_list, LIST_EVERYTHING */
+    bool arms_lists : 1;                   /* … yet */
+    bool has_listed : 1;                   /* a client of the legacy era */
+    bool live : 1;
+    char id_text[]; /* subscriptionId */
+};
+
+/* While subscriptions of a listen want the newest cursor from time to time (delivery/bookmark.c).
+ */
+struct listen_bookmarks {
+    struct list link; /* in core->bookmarked */
+    struct listen *listen;
+    uint64_t seq;   /* the newest number it was told that way */
+    uint32_t count; /* of its subscriptions that want them */
+};
+
+struct listen_scopes {
+    size_t count;
+    struct tidings_str at[]; /* their text follows */
+};
+
+/* The subscriptionId as JSON; empty: legacy. */
+static inline struct tidings_str listen_id(const struct listen *listen)
+{
+    return tidings_strn(listen->id_text, listen->id_len);
+}
+
+/* Numbers in (from, to] that went elsewhere: not replayed. */
+struct peer_skips {
+    unsigned count;
+    struct {
+        uint64_t from, to;
+    } at[PEER_MAX_SKIPS];
+};
+
+/* What the owner of a peer does; each may be NULL. */
+struct peer_ops {
+    /* In-process subscribers are called instead of written to. */
+    void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
+    /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
+    size_t (*event_id)(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX]);
+    /* … and must know when a subscription goes back to a number, or to where
+     * nothing is known of (SINCE_UNKNOWN). */
+    void (*rewound)(struct peer *peer, uint64_t since);
+    /* All lists that changed up to now are told. */
+    void (*lists_told)(struct peer *peer);
+    void (*destroyed)(struct peer *peer);
+    /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */
+    void (*end_streams)(struct peer *peer);
+    /* The application wants it gone; NULL: what it has subscribed ends, and its stream. */
+    void (*disconnect)(struct peer *peer);
+    struct tidings_str (*session_id)(const struct peer *peer); /* NULL: it is no session */
+    void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
+};
+
+struct peer {
+    union {
+        struct {
+            struct list link;       /* in core->peers */
+            struct list dirty_link; /* in core->dirty */
+        };
+        struct loop_discard discard; /* once it is destroyed */
+    };
+    struct core *core;
+    const struct principal *who; /* a reference */
+    struct allowance *allowance; /* likewise: what its patterns may cost; NULL: what they like */
+    struct sink *sink;
+    struct outbox outbox;
+    struct list listens;
+    uint64_t cursor;             /* without a stream: everything matched up to here was written */
+    struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
+    const struct peer_skips *skips; /* while catching up; NULL: none */
+    /* The lowest numbers of what is not written yet, 0: none: … */
+    uint64_t owed_from;     /* … behind the mark of a subscription that must look again */
+    uint64_t lists_from;    /* … of lists that changed */
+    uint64_t catching_from; /* … of what the log is being asked for */
+    uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
+    uint32_t listen_count, sub_count;
+    uint32_t held_count;    /* subscriptions that hold something back */
+    uint32_t catching;      /* subscriptions the log is being asked for */
+    int8_t log_level;       /* messages below it are not sent (logging/setLevel) */
+    bool has_truncated : 1; /* some sub is marked */
+    bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
+    bool has_list_pending : 1;
+    bool waits_value : 1;       /* the first item needs content that is being read */
+    uint32_t number;            /* among all that this worker had */
+    const struct peer_ops *ops; /* what its owner does; NULL: nothing */
+    void *owner;
+};
+
+struct peer *peer_create(struct core *core, const struct principal *who);
+/* It goes on with what this one may do; a reference of its own. */
+void peer_set_who(struct peer *peer, const struct principal *who);
+/* The one peer of a pipe, made when first needed; NULL when out of memory. */
+struct peer *channel_peer(struct channel *channel);
+/* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
+void peer_destroy(struct peer *peer);
+
+/* Names it among the peers of all workers, also those that are gone; ascending per worker. */
+uint64_t peer_id(const struct peer *peer);
+/* Everything it has subscribed ends, and its stream; a pipe stays open. */
+void peer_disconnect(struct peer *peer);
+
+/* Give it a stream (the sink's callbacks are set here), or take it away (NULL). */
+void peer_set_sink(struct peer *peer, struct sink *sink);
+/* Something to flush: at the end of the turn. */
+void peer_mark_dirty(struct peer *peer);
+/* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list
+ * changed. */
+void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
+/* … of those lists that `listen` wants to hear of. */
+void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq);
+/* Every subscription that may cover something below `scope`; empty: every one. */
+void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq);
+bool sub_concerns(const struct sub *sub, struct tidings_str scope);
+/* … those that a cursor says have yet to be told (dialect/cursor.h). */
+void peer_owe_rest(struct peer *peer, uint32_t lost);
+/* Tell those that are marked; false: not all of them yet. */
+bool peer_flush_truncated(struct peer *peer);
+/* Enough is on its way; the sink says when to go on. */
+bool peer_is_blocked(struct peer *peer);
+bool peer_write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub);
+/* `sub` is not evaluated any more: tell its client. */
+void peer_owe_suspended(struct peer *peer, struct sub *sub);
+/* The period of `sub` ended: what was held goes to the outbox. */
+void peer_release_held(struct sub *sub);
+/* The state of something when it was subscribed, whatever its number. */
+void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change);
+void peer_flush(struct peer *peer);
+/* One whole message right now, before anything that waits. false: no stream, or it broke (also when
+ * the message could not be built: the stream is cut rather than left with a gap). */
+bool peer_send(struct peer *peer, const struct buf *message);
+
+/* A row of the log that matches `sub`, for somebody who knows everything up to `since`. */
+void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_row *row,
+                    uint64_t since);
+/* A change that matches `sub`. */
+void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
+                enum tidings_change_kind kind);
+/* From the log: what changed after `since` and concerns this peer; then live again. */
+void peer_catch_up(struct peer *peer, uint64_t since);
+/* A notifications/message for a client of the legacy era, unless it wants none of that level. */
+void peer_warn(struct peer *peer, const char *text);
+/* Tell it that anything may have changed: one update per subscription, marked as truncated. */
+void peer_resync(struct peer *peer);
+/* What is known to be written: the low-water mark, … */
+uint64_t peer_cursor(const struct peer *peer);
+/* … leaving aside those that are marked to look again, of whom a cursor says itself (`lost`) … */
+uint64_t peer_told(const struct peer *peer);
+/* … and as a cursor for the client; and as it would be with that number. */
+struct log_cursor peer_place(const struct peer *peer);
+struct log_cursor peer_place_at(const struct peer *peer, uint64_t seq);
+
+struct listen *listen_create(struct peer *peer, struct tidings_str id_json);
+/* Also unlinks it from its peer; its subscriptions are removed and their watches released. */
+void listen_destroy(struct listen *listen);
+/* The subscription of a legacy group with that spelling; NULL: none. */
+struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
+struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
+void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
+/* lists.c: some lists changed; write what is owed, false when the stream broke. */
+void lists_offer(struct core *core, unsigned lists);
+/* A resource or template came or went. Who may not see everything hears of the list only if it may
+ * list this, at most once per period of its class; others with lists_offer. */
+void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target);
+void lists_on_period(struct loop_timer *timer, void *user);
+/* The log has it: the same for one that comes back. */
+void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since);
+bool lists_flush(struct peer *peer);
+/* What its new subscriptions hear first (delivery/initial_state.c); needs a stream, else it is done
+ * with the next one. */
+void listen_begin(struct listen *listen);
+
+/* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
+struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
+                       enum match_kind kind, uint64_t since, struct tidings_error *err);
+void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
+/* Is it open for a change with this number, now? */
+static inline bool sub_hears_live(const struct sub *sub, uint64_t seq)
+{
+    return sub->listen->live && seq > sub->since && sub->peer->sink && !sub->suspended;
+}
+/* The lowest number of what it has yet to tell; 0: nothing. */
+uint64_t sub_owes_from(const struct sub *sub);
+void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */
+void sub_caught_up(struct sub *sub, uint64_t replayed_to); /* … and has answered */
+/* The newest cursor is told from time to time, until it is destroyed (delivery/bookmark.c). False:
+ * out of memory. */
+bool sub_want_bookmarks(struct sub *sub);
+void sub_leave_bookmarks(struct sub *sub);
+void bookmarks_on_period(struct loop_timer *timer, void *user);
+void sub_destroy(struct sub *sub); /* releases its watch */
+/* The same, and its client is told that nothing more will come of it. */
+void sub_withdraw(struct sub *sub);
+/* How often: the longest of window, rate and what was set for the URI. */
+void sub_set_period(struct sub *sub, const struct options *options);
+void sub_set_rate(struct sub *sub, uint64_t ms);
+
+#endif

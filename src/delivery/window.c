@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A binary heap of windows by the end of their period; each knows its place, so that it can leave.
+ */
+#include "delivery/window.h"
+
+#include "base/mem.h"
+#include "store/change.h"
+
+void windows_init(struct windows *w)
+{
+    memset(w, 0, sizeof(*w));
+}
+
+void windows_deinit(struct windows *w)
+{
+    mem_free(w->heap);
+    windows_init(w);
+}
+
+/* ---- the heap: places count from 1 ----------------------------------------------------------- */
+
+static struct window **slot(struct windows *all, uint32_t place)
+{
+    return &all->heap[place - 1];
+}
+
+static void put(struct windows *all, uint32_t place, struct window *w)
+{
+    *slot(all, place) = w;
+    w->index = place;
+}
+
+static void sift_up(struct windows *all, struct window *w)
+{
+    uint32_t place = w->index;
+    while (place > 1 && (*slot(all, place / 2))->open_ms > w->open_ms) {
+        put(all, place, *slot(all, place / 2));
+        place /= 2;
+    }
+    put(all, place, w);
+}
+
+static void sift_down(struct windows *all, struct window *w)
+{
+    uint32_t place = w->index;
+    for (;;) {
+        uint32_t child = place * 2;
+        if (child > all->count) {
+            break;
+        }
+        if (child < all->count && (*slot(all, child + 1))->open_ms < (*slot(all, child))->open_ms) {
+            child++;
+        }
+        if ((*slot(all, child))->open_ms >= w->open_ms) {
+            break;
+        }
+        put(all, place, *slot(all, child));
+        place = child;
+    }
+    put(all, place, w);
+}
+
+static int enter(struct windows *all, struct window *w)
+{
+    if (all->count == all->cap) {
+        uint32_t cap = all->cap ? all->cap * 2 : 16;
+        struct window **heap = mem_realloc(all->heap, cap * sizeof(struct window *));
+        if (!heap) {
+            return TIDINGS_E_NOMEM;
+        }
+        all->heap = heap;
+        all->cap = cap;
+    }
+    put(all, ++all->count, w);
+    sift_up(all, w);
+    return 0;
+}
+
+static void leave(struct windows *all, struct window *w)
+{
+    if (w->index == 0) {
+        return;
+    }
+    uint32_t place = w->index;
+    struct window *last = *slot(all, all->count);
+    all->count--;
+    w->index = 0;
+    if (last != w) {
+        put(all, place, last);
+        sift_up(all, last);
+        sift_down(all, last);
+    }
+    if (all->count == 0) {
+        windows_deinit(all);
+    }
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
+enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
+                                struct sub *sub, const struct change *change,
+                                enum tidings_change_kind kind, size_t max)
+{
+    if (w->period_ms == 0 && !w->held) {
+        return WINDOW_PASS;
+    }
+    if (!w->held && now_ms >= w->open_ms) {
+        w->open_ms = now_ms + w->period_ms;
+        return WINDOW_PASS;
+    }
+    if (!w->held) {
+        w->held = mem_alloc(sizeof(*w->held));
+        if (!w->held) {
+            return WINDOW_FULL;
+        }
+        outbox_init(w->held);
+        if (enter(all, w) < 0) {
+            mem_free(w->held);
+            w->held = NULL;
+            return WINDOW_FULL;
+        }
+    }
+    return outbox_push(w->held, sub, change, kind, max) == OUTBOX_FULL ? WINDOW_FULL : WINDOW_HELD;
+}
+
+void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms)
+{
+    w->period_ms = period_ms;
+    if (w->open_ms > now_ms + period_ms) {
+        w->open_ms = now_ms + period_ms;
+        if (w->index > 0) {
+            sift_up(all, w);
+        }
+    }
+}
+
+void window_clear(struct windows *all, struct window *w)
+{
+    leave(all, w);
+    if (w->held) {
+        outbox_deinit(w->held);
+        mem_free(w->held);
+        w->held = NULL;
+    }
+}
+
+struct window *windows_due(struct windows *all, uint64_t now_ms)
+{
+    if (all->count == 0 || (*slot(all, 1))->open_ms > now_ms) {
+        return NULL;
+    }
+    struct window *w = *slot(all, 1);
+    leave(all, w);
+    w->open_ms = now_ms + w->period_ms;
+    return w;
+}
+
+uint64_t windows_next(const struct windows *all)
+{
+    return all->count == 0 ? UINT64_MAX : all->heap[0]->open_ms;
+}
+
+uint64_t window_first_seq(const struct window *w)
+{
+    return w->held && w->held->count > 0 ? outbox_first(w->held)->first_seq : 0;
+}

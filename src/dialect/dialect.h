@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The only module that knows protocol versions and profiles: which era a message belongs to, which
+ * checks it must pass, and in which words the answer is given. Everything else works on calls,
+ * peers and changes.
+ *
+ * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
+ * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint
+ * serves both; the era is settled per message, the body deciding and headers cross-checked.
+ */
+#ifndef DIALECT_DIALECT_H
+#define DIALECT_DIALECT_H
+
+#include <tidings/provider.h>
+
+#include "base/str.h"
+#include "dialect/cursor.h"
+#include "wire/rpc.h"
+#include "json/write.h"
+
+enum era {
+    ERA_LEGACY,
+    ERA_MODERN,
+};
+
+struct http_request;
+struct profile; /* see below; NULL: none */
+
+struct revision {
+    struct tidings_str name; /* "2025-11-25" */
+    enum era era;
+    bool has_batches; /* JSON-RPC arrays are accepted */
+    bool has_priming; /* streams begin with an id, an empty data and `retry` */
+    unsigned profile; /* exists where this switch is on (enum profile_switch); 0: everywhere */
+};
+
+/* NULL: unknown. */
+const struct revision *dialect_find_revision(struct tidings_str name);
+/* The legacy revision to answer `initialize` with: the one asked for, or the newest not above
+ * `ceiling` (a revision name; empty: no ceiling). */
+const struct revision *dialect_negotiate(struct tidings_str asked, struct tidings_str ceiling,
+                                         const struct profile *profile);
+/* The one to go by where nobody sent `initialize`: what the header says, else 2025-03-26. */
+const struct revision *dialect_assume(struct tidings_str protocol_version);
+
+enum rpc_code {
+    RPC_PARSE_ERROR = -32700,
+    RPC_INVALID_REQUEST = -32600,
+    RPC_METHOD_NOT_FOUND = -32601,
+    RPC_INVALID_PARAMS = -32602,
+    RPC_INTERNAL = -32603,
+    RPC_SESSION = -32001,          /* legacy bodies about sessions */
+    RPC_SESSION_REQUIRED = -32000, /* profile gateway */
+    RPC_NO_SUBSCRIPTION = -32006,  /* profile erlmcp */
+    RPC_NOT_FOUND_LEGACY = -32002,
+    RPC_HEADER_MISMATCH = -32020,
+    RPC_MISSING_CAPABILITY = -32021,
+    RPC_UNSUPPORTED_VERSION = -32022,
+};
+
+/* ---- judging what came in ----------------------------------------------------------------------
+ */
+
+/* Headers of an HTTP request; ptr NULL where absent. */
+struct dialect_headers {
+    struct tidings_str protocol_version, method, name, session_id, last_event_id;
+    const struct http_request *all; /* the others; NULL: none */
+};
+
+struct dialect_context {
+    const struct dialect_headers *headers; /* NULL on pipes */
+    struct tidings_str ceiling;            /* empty: none */
+    const struct profile *profile;         /* NULL: none */
+    bool handshaken;                       /* pipes: `initialize` was answered here */
+};
+
+struct dialect_verdict {
+    enum era era;
+    const struct revision *revision; /* modern: the one in force; legacy: NULL, the session knows */
+    /* Refused: */
+    int code;                  /* enum rpc_code; 0: accepted */
+    int status;                /* HTTP */
+    struct tidings_error text; /* sentence */
+    bool lists_versions;       /* error data: supported and requested */
+    bool modern_only;          /* … of these only modern ones */
+    struct tidings_str requested;
+};
+
+/* The era and the checks of protocol order up to and including the version. Does not look at
+ * sessions or methods. */
+void dialect_judge(const struct dialect_context *ctx, const struct rpc_message *msg,
+                   struct dialect_verdict *ret);
+
+/* May this GET or DELETE proceed (legacy)? 0, or the HTTP status to refuse with. */
+int dialect_judge_stream(struct tidings_str protocol_version, struct tidings_str ceiling,
+                         const struct profile *profile);
+/* One of the eight syslog words: 0 (debug) … 7 (emergency); -1: not one. */
+int dialect_log_level(struct tidings_str level);
+#define LOG_LEVEL_WARNING 3
+/* What a modern request wants to hear, from its `_meta`; -1: nothing. */
+int dialect_asked_log_level(const struct json *meta);
+/* Did the client of a modern request declare that capability? */
+bool dialect_has_capability(const struct json *meta, const char *name);
+bool dialect_is_modern_version(struct tidings_str protocol_version);
+/* Does a header that repeats part of the body say `value`? It may be wrapped as =?base64?…?=. */
+bool dialect_header_equals(struct tidings_str header, struct tidings_str value);
+
+/* ---- speaking -------------------------------------------------------------------------------- */
+
+/* How the server describes itself; slices live as long as the server. */
+struct server_identity {
+    struct tidings_str implementation; /* JSON object: name, version, title … */
+    struct tidings_str instructions;
+    struct tidings_str ceiling;
+    bool has_tools, has_prompts; /* declared, whether there are any or not */
+    bool list_changed;
+    bool is_private;               /* what is answered may depend on who asks */
+    bool no_subscriptions;         /* resources cannot be subscribed to */
+    bool has_rate;                 /* the configuration says how often, the profile does not */
+    const struct profile *profile; /* NULL: none */
+};
+
+/* ---- profiles --------------------------------------------------------------------------------
+ */
+
+/* A source document whose letter counts where it differs from the protocol; for legacy traffic
+ * alone. Each profile is one row of the table in dialect_profile.c, whose switches are these. */
+enum profile_switch {
+    PROFILE_SUBSCRIBED = 1u << 0,     /* resources/subscribe says {subscribed, uri} … */
+    PROFILE_UNSUBSCRIBED = 1u << 1,   /* … and resources/unsubscribe {unsubscribed, uri} */
+    PROFILE_LITERAL = 1u << 2,        /* no `_meta` of ours, and no `subscribedUri` */
+    PROFILE_OPENS_SESSIONS = 1u << 3, /* any POST does; initialize is not needed */
+    PROFILE_NEEDS_SESSION = 1u << 4,  /* subscriptions do: none on pipes */
+    PROFILE_STATUS_200 = 1u << 5,     /* of every JSON-RPC error that answers a request */
+    PROFILE_UNPRIMED = 1u << 6,       /* streams begin with a message */
+    PROFILE_REGEX = 1u << 7,          /* `[…]+` makes a URI a regular expression */
+    PROFILE_BROADCAST = 1u << 8,      /* "anything may have changed" is one update without URI */
+    PROFILE_KNOWN_ONLY = 1u << 9,     /* unsubscribing what is not subscribed is an error */
+    PROFILE_SHORT_METHOD = 1u << 10,  /* updates are called resources/updated */
+    PROFILE_METADATA = 1u << 11,      /* … and have `metadata` */
+    PROFILE_ENVELOPE = 1u << 12,      /* WebSocket: {"type":"mcp","payload":…} */
+    PROFILE_DRAFT = 1u << 13,         /* the revision DRAFT-2025-v2 exists */
+    PROFILE_EVENTS = 1u << 14,        /* GET /events, the stream of a session */
+    PROFILE_DATA = 1u << 15,          /* updates have `title` and `data`, the content itself */
+};
+
+/* "gateway", "erlmcp", "lumenize"; NULL: no such ("none" neither). */
+const struct profile *dialect_find_profile(struct tidings_str name);
+/* Is that switch on? `what` is one bit of enum profile_switch. */
+bool dialect_does(const struct server_identity *self, unsigned what);
+bool profile_does(const struct profile *profile, unsigned what);
+
+struct option_limits;
+struct options;
+/* What a legacy subscription gets when it asks for nothing and no rule is set. */
+void dialect_default_options(const struct server_identity *self, struct options *options,
+                             struct option_limits *limits);
+/* PROFILE_DATA: the members `title` and `data`, without braces, from an array of content elements
+ * (the document, if the first is JSON text) or from an object. Failures stick in `out`. */
+void dialect_put_data(struct buf *out, struct tidings_str value_json);
+/* The code of a legacy request that comes before `initialize`, or for a session that is not; and of
+ * one for what is switched off. */
+int dialect_code_uninitialized(const struct profile *profile, int otherwise);
+int dialect_code_incapable(const struct server_identity *self);
+/* Is a legacy answer with that code an ordinary one over HTTP, whatever the code means elsewhere?
+ */
+bool profile_answers_200(const struct profile *profile, int rpc_code);
+
+enum dialect_cache {
+    CACHE_NONE,   /* not a cacheable result */
+    CACHE_NOW,    /* stale at once: live content */
+    CACHE_HOUR,   /* what hardly ever changes, or never */
+    CACHE_ASKING, /* not the result yet: the client is asked for input */
+};
+
+/* {"jsonrpc":"2.0","id":…,"result":{ … the caller's members … */
+void dialect_begin_result(struct jw *w, struct tidings_str id_json);
+/* … decoration of the era … }} */
+void dialect_end_result(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache);
+/* The same with members of the caller's in the result's `_meta`, written between the two. */
+void dialect_begin_meta(struct jw *w, enum era era, const struct server_identity *self,
+                        enum dialect_cache cache);
+void dialect_end_meta(struct jw *w);
+
+struct dialect_error {
+    int code;
+    struct tidings_str message;
+    struct tidings_str uri;                 /* data.uri; empty: none */
+    struct tidings_str reason;              /* data.reason; empty: none */
+    struct tidings_str error_type;          /* data.error_type; empty: none */
+    struct tidings_str missing;             /* data.detail: this is not configured; empty: none */
+    struct tidings_str detail;              /* data.detail; empty: none */
+    struct tidings_str required_json;       /* data.requiredCapabilities; empty: none */
+    struct tidings_str details;             /* further members of data, an object; empty: none */
+    const struct dialect_verdict *versions; /* data.supported/requested; NULL: none */
+    struct tidings_str ceiling;
+};
+/* The versions offered, newest first, as a JSON array. */
+void dialect_write_versions(struct jw *w, struct tidings_str ceiling, bool modern_only);
+/* id_json empty: the id could not be read and is left out. */
+void dialect_write_error(struct jw *w, struct tidings_str id_json, const struct dialect_error *e);
+/* JSON-RPC code for a failure of ours, by era. */
+int dialect_code(enum era era, int tidings_code);
+/* A failure of ours on the way to an answer. */
+struct dialect_failure {
+    enum era era;
+    int code; /* enum tidings_code */
+    struct tidings_str method;
+    bool is_unserved; /* nothing here has the scheme of the URI */
+};
+/* Its code; and by profile what else is said of it. `e` has message, uri and reason. */
+void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,
+                          struct dialect_error *e);
+/* Subscriptions need a session, and there is none (PROFILE_NEEDS_SESSION). */
+extern const struct dialect_error dialect_session_required;
+/* HTTP status that carries it. */
+int dialect_status(const struct server_identity *self, enum era era, int rpc_code);
+
+/* `offers`: LIST_TOOLS, LIST_PROMPTS, OFFER_COMPLETIONS. */
+#define OFFER_COMPLETIONS 0x100u /* beside the lists (enum change_list) */
+#define OFFER_SUBSCRIPTIONS 0x200u
+void dialect_write_initialize(struct jw *w, const struct revision *rev,
+                              const struct server_identity *self, unsigned offers);
+void dialect_write_discover(struct jw *w, const struct server_identity *self, unsigned offers);
+
+/* ---- notifications --------------------------------------------------------------------------- */
+
+struct change;
+
+/* What differs per subscriber in `notifications/resources/updated`. */
+struct dialect_updated {
+    const struct change *change;        /* NULL with `truncated` */
+    enum tidings_change_kind kind;      /* after merging */
+    struct tidings_str uri_json;        /* quoted: the changed URI, or a literal's own spelling */
+    struct tidings_str subscribed_json; /* quoted */
+    struct tidings_str listen_id_json;  /* empty: legacy */
+    struct tidings_str value_json;      /* contents; with PROFILE_DATA members; empty: none */
+    struct log_cursor cursor;
+    struct tidings_str sealed; /* instead of the cursor; empty: not */
+    bool hides_version;        /* of those who may not see everything: see store/change.h */
+    bool hides_from;
+    unsigned merged; /* how many changes this stands for */
+    bool truncated;
+    bool suspended;    /* this subscription is not evaluated any more */
+    bool initial;      /* nothing changed: the state when it was subscribed */
+    bool top_metadata; /* metadata also as a member of params */
+    const struct profile *profile;
+};
+/* Write the message into the room given for exactly its size; false when none is given. */
+bool dialect_updated_write(const struct dialect_updated *u, char *(*room)(void *user, size_t size),
+                           void *user);
+
+/* Whole messages, appended to `out`. */
+/* `list`: one bit of enum change_list, or LIST_EVERYTHING. */
+#define LIST_EVERYTHING 8u /* beside the lists: an update without URI (PROFILE_BROADCAST) */
+void dialect_put_list_changed(struct buf *out, unsigned list, struct tidings_str listen_id_json);
+/* notifications/dev.tidings/bookmark. */
+void dialect_put_bookmark(struct buf *out, struct tidings_str cursor,
+                          struct tidings_str listen_id_json);
+void dialect_put_listen_result(struct buf *out, struct tidings_str listen_id_json,
+                               const struct server_identity *self);
+/* `logger` empty: the server itself. */
+void dialect_put_log_message(struct buf *out, struct tidings_str level, struct tidings_str logger,
+                             struct tidings_str text);
+/* `total` <= 0: not known. */
+void dialect_put_progress(struct buf *out, struct tidings_str token_json, double progress,
+                          double total, struct tidings_str message);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Profiles: one row for each source document, and what follows from a row. docs/profiles.md says
+ * the same for people.
+ */
+#include "base/str.h"
+#include "delivery/options.h"
+#include "dialect/dialect.h"
+#include "uri/uri.h"
+
+struct profile {
+    struct tidings_str name;
+    unsigned switches; /* enum profile_switch */
+    /* Codes of errors; 0: as the protocol has them. */
+    int not_found, invalid_uri, uninitialized, incapable;
+    int unsubscribable; /* resources/subscribe, for want of room or memory */
+    int unreadable;     /* resources/read of what exists, but not like that */
+    /* Sentences of errors; empty: ours. */
+    struct tidings_str not_found_text, invalid_uri_text;
+    /* What subscriptions get that ask for nothing. */
+    uint64_t rate_ms;
+    enum option_include include;
+};
+
+static const struct profile profiles[] = {
+    {
+        .name = {"gateway", 7},
+        .switches = PROFILE_SUBSCRIBED | PROFILE_UNSUBSCRIBED | PROFILE_LITERAL |
+                    PROFILE_OPENS_SESSIONS | PROFILE_NEEDS_SESSION | PROFILE_STATUS_200 |
+                    PROFILE_UNPRIMED | PROFILE_REGEX | PROFILE_BROADCAST,
+        .not_found = -32601,
+        .not_found_text = {"Resource not found", 18},
+        .invalid_uri = -32601,
+        .invalid_uri_text = {"Resource not found", 18},
+    },
+    {
+        .name = {"erlmcp", 6},
+        .switches = PROFILE_LITERAL | PROFILE_KNOWN_ONLY | PROFILE_SHORT_METHOD | PROFILE_METADATA |
+                    PROFILE_EVENTS,
+        .not_found = -32001,
+        .not_found_text = {"Resource not found", 18},
+        .invalid_uri = -32022,
+        .invalid_uri_text = {"Invalid URI", 11},
+        .uninitialized = -32005,
+        .incapable = -32004,
+        .unsubscribable = -32006,
+        .rate_ms = 1000,
+        .include = OPTION_INCLUDE_METADATA,
+    },
+    {
+        .name = {"lumenize", 8},
+        .switches = PROFILE_UNSUBSCRIBED | PROFILE_LITERAL | PROFILE_DATA | PROFILE_ENVELOPE |
+                    PROFILE_DRAFT,
+        .not_found = RPC_INVALID_PARAMS,
+        .invalid_uri = RPC_INTERNAL,
+        .unreadable = RPC_INTERNAL,
+    },
+};
+
+const struct profile *dialect_find_profile(struct tidings_str name)
+{
+    for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
+        if (str_eq(profiles[i].name, name)) {
+            return &profiles[i];
+        }
+    }
+    return NULL;
+}
+
+bool profile_does(const struct profile *profile, unsigned what)
+{
+    return profile && (profile->switches & what);
+}
+
+bool dialect_does(const struct server_identity *self, unsigned what)
+{
+    return profile_does(self->profile, what);
+}
+
+void dialect_default_options(const struct server_identity *self, struct options *options,
+                             struct option_limits *limits)
+{
+    const struct profile *p = self->profile;
+    if (p && !(options->given & OPTION_INCLUDE)) {
+        options->include = p->include;
+    }
+    if (p && !self->has_rate && p->rate_ms > 0) {
+        limits->rate_ms = p->rate_ms;
+    }
+}
+
+/* ---- contents in updates --------------------------------------------------------------------- */
+
+/* "Entity User@1.0: user123", or what the content is called. */
+static void put_title(struct jw *w, const struct json *data, const struct json *element)
+{
+    struct tidings_str type = jv_str(jv_get(data, "entityTypeName")),
+                       version = jv_str(jv_get(data, "entityTypeVersion")),
+                       id = jv_str(jv_get(data, "entityId")),
+                       title = jv_str(jv_get(element, "title"));
+    struct buf text;
+    buf_init(&text, 64 + type.len + version.len + id.len);
+    if (type.len > 0 && id.len > 0) {
+        buf_puts(&text, STR("Entity "));
+        buf_puts(&text, type);
+        buf_putc(&text, '@');
+        buf_puts(&text, version);
+        buf_puts(&text, STR(": "));
+        buf_puts(&text, id);
+        title = buf_str(&text);
+    }
+    if (title.len > 0) {
+        jw_put_string(w, STR("title"), title);
+    }
+    buf_deinit(&text);
+}
+
+void dialect_put_data(struct buf *out, struct tidings_str value_json)
+{
+    struct json *value = NULL, *text = NULL;
+    (void)jv_parse(value_json, JSON_MAX_DEPTH, &value, NULL);
+    const struct json *element = jv_is(value, JV_ARRAY) ? jv_at(value, 0) : NULL;
+    const struct json *data = jv_is(value, JV_ARRAY) ? element : value;
+    if (jv_is(jv_get(element, "text"), JV_STRING) &&
+        jv_parse(jv_str(jv_get(element, "text")), JSON_MAX_DEPTH, &text, NULL) == 0) {
+        data = text;
+    }
+    struct jw w;
+    struct buf object;
+    buf_init(&object, out->max);
+    jw_init(&w, &object);
+    jw_begin_object(&w);
+    put_title(&w, data, element);
+    jw_key(&w, STR("data"));
+    jw_value(&w, data);
+    jw_end_object(&w);
+    if (object.failed || !data) {
+        out->failed = TIDINGS_E_NOMEM;
+    } else { /* its members */
+        buf_put(out, object.ptr + 1, object.len - 2);
+    }
+    buf_deinit(&object);
+    jv_unref(text);
+    jv_unref(value);
+}
+
+bool profile_answers_200(const struct profile *profile, int rpc_code)
+{
+    return profile &&
+           ((profile->switches & PROFILE_STATUS_200) || rpc_code == profile->invalid_uri);
+}
+
+int dialect_code_uninitialized(const struct profile *profile, int otherwise)
+{
+    return profile && profile->uninitialized ? profile->uninitialized : otherwise;
+}
+
+int dialect_code_incapable(const struct server_identity *self)
+{
+    const struct profile *p = self->profile;
+    return p && p->incapable ? p->incapable : RPC_METHOD_NOT_FOUND;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+const struct dialect_error dialect_session_required = {
+    .code = RPC_SESSION_REQUIRED,
+    .message = {"Session required", 16},
+    .detail = {"Resource subscriptions require an active session. Use POST /mcp to initialize.",
+               78},
+};
+
+/* What begins with '/' is short for a URI. */
+static bool is_invalid(struct tidings_str uri, bool is_unserved)
+{
+    if (uri.ptr[0] == '/') {
+        return false;
+    }
+    struct buf text;
+    buf_init(&text, URI_MAX * 3);
+    bool bad = uri_canonical_pattern(uri, &text, NULL) == TIDINGS_E_INVALID;
+    buf_deinit(&text);
+    return bad || is_unserved;
+}
+
+static void name_invalid_uri(const struct profile *p, struct dialect_error *e)
+{
+    e->code = p->invalid_uri;
+    e->reason = STR_EMPTY;
+    e->error_type = STR("invalid_uri_format");
+    e->message = p->invalid_uri_text.len > 0 ? p->invalid_uri_text : e->message;
+}
+
+static void name_not_found(const struct profile *p, struct dialect_error *e)
+{
+    e->code = p->not_found;
+    e->message = p->not_found_text.len > 0 ? p->not_found_text : e->message;
+}
+
+static void name_by_profile(const struct profile *p, const struct dialect_failure *f,
+                            struct dialect_error *e)
+{
+    bool is_missing = e->code == RPC_NOT_FOUND_LEGACY;
+    bool subscribes = str_eq(f->method, STR("resources/subscribe"));
+    bool is_ours = f->code == TIDINGS_E_LIMIT || e->code == RPC_INTERNAL;
+    if (e->uri.len == 0) {
+        return;
+    }
+    if (is_invalid(e->uri, is_missing && f->is_unserved)) {
+        name_invalid_uri(p, e);
+    } else if (is_missing) {
+        name_not_found(p, e);
+    } else if (is_ours && subscribes && p->unsubscribable) {
+        e->code = p->unsubscribable;
+    } else if (p->unreadable && str_eq(f->method, STR("resources/read"))) {
+        e->code = p->unreadable;
+    }
+    if (p->switches & PROFILE_SUBSCRIBED && e->code == p->not_found) { /* all the document has */
+        e->missing = e->uri;
+        e->uri = e->reason = e->error_type = e->details = STR_EMPTY;
+    }
+}
+
+void dialect_name_failure(const struct server_identity *self, const struct dialect_failure *f,
+                          struct dialect_error *e)
+{
+    e->code = dialect_code(f->era, f->code);
+    if (f->era == ERA_LEGACY && self->profile) {
+        name_by_profile(self->profile, f, e);
+    }
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The life of a handling: begin, deadline, cancellation, end. What its handler gives is in
+ * handling_content.c, what it reports meanwhile in handling_notes.c, what it asks its client in
+ * handling_ask.c.
+ */
+#include "handler/call.h"
+
+#include <sched.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "protocol/method.h"
+#include "request/request.h"
+
+/* Of the cancel callback. NONE and LISTENING belong to whoever moves them first: the home thread
+ * (cancelled: CALLING, then CALLED) or the one that finishes (FINISHED).
+ *
+ *     NONE ──on_cancel──> LISTENING ──cancel──> CALLING ──returned──> CALLED
+ *       │                     │                    └─ a finisher elsewhere waits for CALLED
+ *       └──────cancel: CALLED, finish: FINISHED
+ */
+enum cancel_state {
+    CANCEL_NONE,
+    CANCEL_LISTENING,
+    CANCEL_CALLING,
+    CANCEL_CALLED,
+    CANCEL_FINISHED,
+};
+
+static bool move_state(struct tidings_call *h, int from, int to)
+{
+    return __atomic_compare_exchange_n(&h->cancel_state, &from, to, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+/* ---- end ------------------------------------------------------------------------------------- */
+
+static void handling_free(struct tidings_call *h)
+{
+    list_remove(&h->link);
+    limit_leave(h->base.core->book, LIMIT_CALLS);
+    handling_ask_deinit(h);
+    feature_unref(h->feature);
+    principal_unref(h->who);
+    buf_deinit(&h->origin);
+    jv_unref(h->root);
+    buf_deinit(&h->arguments_text);
+    buf_deinit(&h->json_text);
+    buf_deinit(&h->content);
+    buf_deinit(&h->structured);
+    mem_free((char *)(uintptr_t)h->progress_token.ptr);
+    mem_free(h);
+}
+
+static void answer(struct tidings_call *h, struct call *call)
+{
+    if (call->cancelled) {
+        call_drop(call);
+    } else if (h->outcome == HANDLING_FAILED && !handling_fail_missing(h, call)) {
+        h->kind->fail(call, &h->base.err);
+    } else if (h->outcome == HANDLING_REFUSED) {
+        call_fail_err(call, &h->base.err, STR_EMPTY);
+    } else if (h->outcome == HANDLING_RESULT) {
+        call_begin(call);
+        if (handling_has_asked(h)) {
+            handling_write_asked(h, call);
+            call_end(call, CACHE_ASKING);
+        } else {
+            h->kind->write(h, &call->w);
+            call_end(call, CACHE_NONE);
+        }
+    }
+}
+
+/* What was left to say. */
+static void complete(struct tidings_call *h)
+{
+    struct tidings_error err = {0};
+    int rc = h->at_home(h->home_user, h, &err);
+    rc = rc < 0 ? rc : h->kind->check(h, &err);
+    if (rc < 0) {
+        h->outcome = HANDLING_FAILED;
+        h->base.err = err;
+    }
+}
+
+static void came_home(struct request *r)
+{
+    struct tidings_call *h = r->user;
+    if (h->at_home) {
+        complete(h);
+    }
+    if (h->call) {
+        h->call->request = NULL;
+        answer(h, h->call);
+    }
+    handling_free(h);
+}
+
+/* No callback from now on. true: one is running on this very thread, and must return first. */
+static bool stop_listening(struct tidings_call *h)
+{
+    bool is_home = pthread_equal(h->base.thread, pthread_self());
+    for (;;) {
+        if (move_state(h, CANCEL_NONE, CANCEL_FINISHED) ||
+            move_state(h, CANCEL_LISTENING, CANCEL_FINISHED) ||
+            __atomic_load_n(&h->cancel_state, __ATOMIC_ACQUIRE) == CANCEL_CALLED) {
+            return false;
+        }
+        if (is_home) {
+            return true;
+        }
+        sched_yield(); /* it must not block, so this is short */
+    }
+}
+
+static void finish(struct tidings_call *h, enum handling_outcome outcome, int code,
+                   const struct tidings_error *err)
+{
+    h->outcome = outcome;
+    if (stop_listening(h)) {
+        request_finish_later(&h->base, code, err);
+    } else {
+        request_finish(&h->base, code, err);
+    }
+}
+
+void tidings_call_done(struct tidings_call *h, int code, const struct tidings_error *err)
+{
+    struct tidings_error why;
+    if (code >= 0) {
+        code = handling_has_asked(h) ? 0 : h->kind->check(h, &why);
+        err = &why;
+    }
+    finish(h, code < 0 ? HANDLING_FAILED : HANDLING_RESULT, code, err);
+}
+
+void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user)
+{
+    h->at_home = fn;
+    h->home_user = user;
+    finish(h, HANDLING_RESULT, 0, NULL);
+}
+
+void tidings_call_refuse(struct tidings_call *h, int code, const struct tidings_error *err)
+{
+    finish(h, HANDLING_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
+}
+
+/* ---- cancellation ---------------------------------------------------------------------------- */
+
+static void on_cancel(struct request *r)
+{
+    struct tidings_call *h = r->user;
+    if (move_state(h, CANCEL_LISTENING, CANCEL_CALLING)) {
+        h->on_cancel(h->cancel_user, h);
+        __atomic_store_n(&h->cancel_state, CANCEL_CALLED, __ATOMIC_RELEASE);
+    } else {
+        (void)move_state(h, CANCEL_NONE, CANCEL_CALLED);
+    }
+}
+
+void handling_cancel(struct tidings_call *h)
+{
+    request_cancel(&h->base);
+}
+
+bool tidings_call_cancelled(const struct tidings_call *h)
+{
+    return __atomic_load_n(&h->base.cancelled, __ATOMIC_ACQUIRE);
+}
+
+void tidings_call_on_cancel(struct tidings_call *h, tidings_call_fn fn, void *user)
+{
+    if (h->on_cancel) {
+        return; /* one is enough */
+    }
+    h->on_cancel = fn;
+    h->cancel_user = user;
+    if (!move_state(h, CANCEL_NONE, CANCEL_LISTENING)) {
+        fn(user, h); /* it has happened already */
+    }
+}
+
+void handlings_cancel(struct core *core)
+{
+    struct list *at = &core->handlings.all;
+    while (at->next != &core->handlings.all) {
+        struct tidings_call *h = list_entry(at->next, struct tidings_call, link);
+        if (tidings_call_cancelled(h)) {
+            at = at->next;
+        } else {
+            handling_cancel(h); /* which may finish others: begin again */
+            at = &core->handlings.all;
+        }
+    }
+}
+
+/* ---- deadlines: few enough to look at all of them -------------------------------------------- */
+
+static void set_timer(struct core *core, uint64_t due_ms)
+{
+    struct handlings *all = &core->handlings;
+    if (due_ms > 0 && (all->due_ms == 0 || due_ms < all->due_ms)) {
+        uint64_t now = loop_now_ms(core->loop);
+        all->due_ms = due_ms;
+        loop_timer_start(all->timer, due_ms > now ? due_ms - now : 0, 0);
+    }
+}
+
+/* The client gets an answer; the handler is told and may end when it likes. */
+static void give_up(struct tidings_call *h)
+{
+    struct call *call = h->call;
+    const struct feature *f = h->feature;
+    uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.core->limits->call_timeout_ms;
+    struct tidings_error err;
+    limit_hit(h->base.core->book, LIMIT_CALL_TIME);
+    tidings_fail(&err, TIDINGS_E_TIMEOUT, "the %s '%.*s' did not finish within %llu ms (%s)",
+                 h->kind->what, STR_ARG(f->name), (unsigned long long)allowed,
+                 f->timeout_ms ? "its own limit" : "--call-timeout");
+    const struct handling_kind *kind = h->kind;
+    h->call = NULL;
+    call->request = NULL;
+    handling_cancel(h);
+    if (call->cancelled) {
+        call_drop(call);
+    } else {
+        kind->fail(call, &err);
+    }
+}
+
+static struct tidings_call *first_due(struct core *core)
+{
+    struct tidings_call *first = NULL;
+    list_each (it, next, &core->handlings.all) {
+        struct tidings_call *h = list_entry(it, struct tidings_call, link);
+        if (h->call && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
+            first = h;
+        }
+    }
+    return first;
+}
+
+static void on_deadline(struct loop_timer *timer, void *user)
+{
+    (void)timer;
+    struct core *core = user;
+    struct tidings_call *h;
+    core->handlings.due_ms = 0;
+    /* Giving up on one may finish others: begin again each time. */
+    while ((h = first_due(core)) != NULL && h->deadline_ms <= loop_now_ms(core->loop)) {
+        give_up(h);
+    }
+    set_timer(core, h ? h->deadline_ms : 0);
+}
+
+bool handlings_open(struct core *core)
+{
+    list_init(&core->handlings.all);
+    core->handlings.due_ms = 0;
+    core->handlings.timer = loop_timer_open(core->loop, on_deadline, core);
+    return core->handlings.timer != NULL;
+}
+
+void handlings_close(struct core *core)
+{
+    loop_timer_close(core->handlings.timer);
+}
+
+/* ---- begin ----------------------------------------------------------------------------------- */
+
+static struct tidings_call *handling_create(struct call *call, const struct handling_kind *kind,
+                                            struct feature *f)
+{
+    struct core *core = call->core;
+    struct tidings_call *h = mem_zalloc(sizeof(*h));
+    if (!h) {
+        return NULL;
+    }
+    size_t max = core->limits->max_read_bytes * 6 + (1u << 20);
+    request_init(&h->base, core, came_home, h, STR_EMPTY);
+    h->base.on_cancel = on_cancel;
+    h->call = call;
+    h->kind = kind;
+    h->who = principal_ref(call->who);
+    h->feature = feature_ref(f);
+    h->root = jv_ref(call->root);
+    h->arguments = jv_get(call->msg.params, "arguments");
+    struct json *meta = jv_get(call->msg.params, "_meta");
+    h->meta = call->era == ERA_MODERN ? meta : NULL;
+    struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
+    buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
+    principal_put_origin(h->who, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);
+    buf_init(&h->arguments_text, max);
+    buf_init(&h->json_text, max);
+    buf_init(&h->content, max);
+    buf_init(&h->structured, max);
+    uint64_t allowed = f->timeout_ms ? f->timeout_ms : core->limits->call_timeout_ms;
+    h->deadline_ms = allowed > 0 ? loop_now_ms(core->loop) + allowed : 0;
+    list_append(&core->handlings.all, &h->link);
+    handling_read_wishes(h);
+    return h;
+}
+
+/* Are the arguments what the feature takes? If not, the call is answered. */
+static bool check_arguments(struct call *call, const struct handling_kind *kind,
+                            const struct feature *f)
+{
+    struct json *given = jv_get(call->msg.params, "arguments"), *none = NULL;
+    if (given && !jv_is(given, JV_OBJECT)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments must be an object");
+        return false;
+    }
+    if (!f->input) {
+        return true;
+    }
+    if (!given && jv_parse(STR("{}"), 1, &none, NULL) < 0) {
+        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        return false;
+    }
+    struct schema_error e;
+    bool valid = schema_validate(f->input, given ? given : none, &e);
+    jv_unref(none);
+    if (!valid) {
+        kind->invalid(call, &e);
+    }
+    return valid;
+}
+
+static void run_handler(struct request *r)
+{
+    struct tidings_call *h = r->user;
+    h->feature->handler(h->feature->user, h);
+}
+
+static void run_job(void *job)
+{
+    struct request *r = job;
+    struct tidings_call *h = r->user;
+    if (tidings_call_cancelled(h)) {
+        tidings_call_done(h, TIDINGS_E_CANCELLED, NULL); /* while it waited for a thread */
+    } else {
+        run_handler(r);
+    }
+}
+
+static void start(struct tidings_call *h)
+{
+    struct core *core = h->base.core;
+    if (!h->feature->is_blocking) {
+        request_start(&h->base, NULL, run_handler);
+        return;
+    }
+    core->outstanding++;
+    int rc = pool_submit(hub_handlers(core->hub), run_job, &h->base);
+    if (rc < 0) {
+        struct tidings_error err;
+        tidings_fail(&err, rc, "too many requests are waiting; try again later");
+        tidings_call_refuse(h, rc, &err);
+    }
+}
+
+void handling_run(struct call *call, const struct handling_kind *kind)
+{
+    struct core *core = call->core;
+    struct json *name = jv_get(call->msg.params, "name");
+    if (!jv_is(name, JV_STRING)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.name must be a string");
+        return;
+    }
+    struct feature *f = feature_find(core->features[kind->feature], jv_str(name));
+    if (!f) {
+        struct tidings_str n = jv_str(name);
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "unknown %s '%.*s'", kind->what,
+                  (int)(n.len < 128 ? n.len : 128), n.ptr);
+        return;
+    }
+    if (!check_arguments(call, kind, f)) {
+        return;
+    }
+    if (!limit_enter(core->book, LIMIT_CALLS, core->limits->max_calls)) {
+        struct refusal why = limit_refusal(LIMIT_CALLS, core->limits->max_calls, false);
+        call_fail_limit(call, &why, STR_EMPTY);
+        return;
+    }
+    struct tidings_call *h = handling_create(call, kind, f);
+    if (!h) {
+        limit_leave(core->book, LIMIT_CALLS);
+        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        return;
+    }
+    if (!handling_read_answers(h, call)) {
+        handling_free(h);
+        return;
+    }
+    call->request = &h->base;
+    set_timer(core, h->deadline_ms);
+    start(h);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+void handling_list(struct call *call, enum feature_kind kind, struct tidings_str key, char source)
+{
+    struct tidings_str after;
+    const char sources[] = {source, '\0'};
+    size_t wanted = method_page_size(call);
+    if (wanted == 0 || !method_read_cursor(call, sources, &after)) {
+        return;
+    }
+    const struct feature_list *list = call->core->features[kind];
+    size_t count = list ? list->count : 0, at = feature_list_after(list, after);
+    size_t end = count - at < wanted ? count : at + wanted;
+    call_begin(call);
+    jw_key(&call->w, key);
+    jw_begin_array(&call->w);
+    for (size_t i = at; list && i < end; i++) {
+        jw_raw(&call->w, list->at[i]->row);
+    }
+    jw_end_array(&call->w);
+    if (list && end < count) {
+        method_write_cursor(&call->w, source, list->at[end - 1]->name);
+    }
+    call_end(call, CACHE_NOW);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A handler of the application at work: struct tidings_call (<tidings/call.h>) from inside. Tools
+ * and prompts are handled the same way and differ in the few functions of a handling_kind.
+ *
+ *     request ── handling_run: find the feature, judge the arguments, count, set the deadline
+ *        │
+ *     handler (now or on the pool), which may keep the call and finish it on any thread
+ *        │
+ *     done ── home by mailbox ── the result is written into the answer of the call
+ *
+ * What a handler gives is gathered in memory of the handling itself, because its client may be gone
+ * (cancelled, disconnected, answered after the deadline) while it still works. The handling lives
+ * until it is finished; its `call` only as long as somebody waits.
+ */
+#ifndef HANDLER_CALL_H
+#define HANDLER_CALL_H
+
+#include <tidings/call.h>
+
+#include "catalog/job.h"
+#include "handler/feature.h"
+
+struct call;
+struct core;
+
+/* What differs between tools and prompts. */
+struct handling_kind {
+    enum feature_kind feature;
+    const char *what; /* "tool" */
+    /* The arguments break their schema: answer `call`. */
+    void (*invalid)(struct call *call, const struct schema_error *e);
+    /* Around each content block, which is an object; inside the array of blocks. */
+    void (*begin_block)(struct tidings_call *h);
+    void (*end_block)(struct tidings_call *h);
+    /* On the handler's thread, when it finishes well: complete and check what it gave. */
+    int (*check)(struct tidings_call *h, struct tidings_error *err);
+    /* Home: the members of the result. */
+    void (*write)(struct tidings_call *h, struct jw *w);
+    /* Home: it failed, or was late (then without knowing what it gave). Answer `call`. */
+    void (*fail)(struct call *call, const struct tidings_error *err);
+};
+
+enum handling_outcome {
+    HANDLING_RESULT,
+    HANDLING_FAILED,  /* base.err says why */
+    HANDLING_REFUSED, /* the same as an error of the protocol */
+};
+
+/* See handling_done_at_home. */
+typedef int (*handling_home_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
+
+#define HANDLING_MAX_QUESTIONS 16u
+
+/* What a handler needs only when it asks its client back (handling_ask.c). */
+struct handling_ask {
+    struct json *responses;                /* params.inputResponses; NULL: none */
+    struct buf kept;                       /* opened requestState */
+    struct buf requests;                   /* members of inputRequests */
+    struct buf state;                      /* to be sealed */
+    struct buf answer;                     /* the last one handed out */
+    uint64_t keys[HANDLING_MAX_QUESTIONS]; /* hashes of the names asked under */
+    unsigned key_count;
+    unsigned missing; /* capabilities the client lacks, by row */
+    bool has_requests, has_state;
+};
+
+struct tidings_call {
+    struct request base; /* .done comes home; .cancelled; .err */
+    struct list link;    /* in core->handlings.all */
+    struct call *call;   /* NULL once the client has an answer */
+    const struct handling_kind *kind;
+    const struct principal *who; /* a reference: on whose behalf */
+    struct feature *feature;     /* a reference */
+    struct json *root;           /* a reference: the message */
+    struct json *arguments;      /* in it; NULL: none */
+    struct json *meta;           /* in it: of a modern request; NULL in the legacy era */
+    struct buf origin;           /* what the client calls itself (principal_put_origin) */
+    struct buf arguments_text, json_text;
+    struct handling_ask ask;
+    uint64_t deadline_ms;
+    enum handling_outcome outcome;
+    handling_home_fn at_home; /* NULL: everything was given already */
+    void *home_user;
+    int cancel_state; /* atomic: enum in handling.c */
+    tidings_call_fn on_cancel;
+    void *cancel_user;
+    /* What the handler gave. */
+    struct buf content; /* of the array of blocks */
+    struct jw w;
+    size_t bytes, block_count;
+    struct buf structured; /* JSON object, or empty */
+    bool is_judged;        /* it obeys the output schema, by whoever made it */
+    bool is_error;
+    bool is_assistant;
+    /* What it reported. */
+    struct tidings_str progress_token; /* JSON; empty: the client does not want to know */
+    double progress;
+    uint64_t progress_ms; /* when it was sent last; 0: never */
+    int log_level;        /* messages below it are not wanted; LOG_ASK_PEER: the session says */
+    unsigned notes;       /* atomic: on their way home */
+};
+
+/* All handlings of a worker, and the timer of their deadlines. Begin and end of core. */
+struct handlings {
+    struct list all;
+    struct loop_timer *timer;
+    uint64_t due_ms; /* when it will run; 0: it does not */
+};
+bool handlings_open(struct core *core); /* false: out of memory */
+void handlings_close(struct core *core);
+/* The worker ends: every handler is told that nobody waits any more. */
+void handlings_cancel(struct core *core);
+
+/* Run what is registered under params.name; answers the call in every case. */
+void handling_run(struct call *call, const struct handling_kind *kind);
+/* A page of the list of features, written as the array `key`; `source` marks its cursors. */
+void handling_list(struct call *call, enum feature_kind kind, struct tidings_str key, char source);
+
+/* Nobody waits for it any more. Home thread. */
+void handling_cancel(struct tidings_call *h);
+
+/* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
+ * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
+ * once, also when nobody waits for the answer; a failure is the call's. */
+void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user);
+
+/* handling_content.c: structured content by one of our own handlers, taken as it is: compact JSON
+ * of an object that obeys the output schema. `json` is empty afterwards. */
+int handling_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
+/* One block, written through h->w between these. `bytes` of content are counted
+ * against the limit. */
+int handling_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err);
+int handling_end_block(struct tidings_call *h, struct tidings_error *err);
+
+/* handling_ask.c */
+#define HANDLING_MAX_STATE (64u * 1024u)
+/* Read inputResponses and requestState; answers the call and returns false when they are no good.
+ */
+bool handling_read_answers(struct tidings_call *h, struct call *call);
+bool handling_has_asked(const struct tidings_call *h);
+void handling_write_asked(struct tidings_call *h, struct call *call);
+/* It failed because the client cannot be asked: answer so; false: it is another failure. */
+bool handling_fail_missing(struct tidings_call *h, struct call *call);
+void handling_ask_deinit(struct tidings_call *h);
+
+/* handling_notes.c */
+void handling_read_wishes(struct tidings_call *h); /* progress token and log level */
+
+#endif

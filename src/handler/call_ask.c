@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Handlers that ask their client back (SEP-2322): the answer to the request is a list of questions
+ * and a sealed state, and the client repeats the request with the answers. Nothing is remembered
+ * here in between, so any worker can take the next round.
+ */
+#include "base/clock.h"
+#include "base/seal.h"
+#include "base/str.h"
+#include "delivery/hub.h"
+#include "handler/call.h"
+#include "request/request.h"
+
+#define STATE_LIFE_MS (600 * 1000) /* how long a state is good */
+#define ASK_DEPTH 32u
+#define ASK_BYTES (1u << 20)
+
+/* What can be asked, and the capability a client must have declared. */
+static const struct {
+    const char *method;
+    const char *capability;
+} askable[] = {
+    {"elicitation/create", "elicitation"},
+    {"sampling/createMessage", "sampling"},
+    {"roots/list", "roots"},
+};
+#define ASKABLE (sizeof(askable) / sizeof(askable[0]))
+
+static size_t find_askable(const char *method)
+{
+    size_t i = 0;
+    while (i < ASKABLE && !str_eq(tidings_str(method), tidings_str(askable[i].method))) {
+        i++;
+    }
+    return i;
+}
+
+/* ---- sealing: kind, name, arguments and who calls are the purpose: a state fits one call only --
+ */
+
+static int put_purpose(struct tidings_call *h, const struct principal *who, struct buf *out)
+{
+    buf_init(out, ASK_BYTES + h->base.core->limits->max_read_bytes * 6);
+    if (who && who->kind != PRINCIPAL_ANONYMOUS) {
+        buf_putu(out, who->kind);
+        buf_puts(out, who->name);
+    }
+    buf_putc(out, '\0');
+    buf_puts(out, tidings_str(h->kind->what));
+    buf_putc(out, '\0');
+    buf_puts(out, h->feature->name);
+    buf_putc(out, '\0');
+    buf_puts(out, tidings_call_arguments(h));
+    return h->arguments_text.failed ? h->arguments_text.failed : out->failed;
+}
+
+static int seal_state(struct tidings_call *h, const struct principal *who, struct buf *out)
+{
+    struct buf purpose, text;
+    buf_init(&text, HANDLING_MAX_STATE + sizeof(int64_t));
+    int64_t expires_ms = clock_wall_ms() + STATE_LIFE_MS;
+    buf_put(&text, &expires_ms, sizeof(expires_ms));
+    buf_puts(&text, buf_str(&h->ask.state));
+    int rc = put_purpose(h, who, &purpose);
+    rc = rc < 0 ? rc : text.failed;
+    if (rc == 0) {
+        rc = seal_put(out, hub_seal(h->base.core->hub), buf_str(&purpose), buf_str(&text));
+    }
+    buf_deinit(&purpose);
+    buf_deinit(&text);
+    return rc;
+}
+
+static int open_state(struct tidings_call *h, const struct principal *who,
+                      struct tidings_str sealed)
+{
+    struct buf purpose, *text = &h->ask.kept;
+    int64_t expires_ms = 0;
+    int rc = put_purpose(h, who, &purpose);
+    if (rc == 0) {
+        rc = seal_open(text, hub_seal(h->base.core->hub), buf_str(&purpose), sealed);
+    }
+    buf_deinit(&purpose);
+    if (rc == 0 && text->len >= sizeof(expires_ms)) {
+        memcpy(&expires_ms, text->ptr, sizeof(expires_ms));
+        buf_consume(text, sizeof(expires_ms));
+    }
+    return rc == 0 && expires_ms < clock_wall_ms() ? TIDINGS_E_INVALID : rc;
+}
+
+/* ---- what came ------------------------------------------------------------------------------- */
+
+/* An object of objects. */
+static bool are_answers(struct json *responses)
+{
+    struct tidings_str key;
+    struct json *value = NULL;
+    if (!jv_is(responses, JV_OBJECT)) {
+        return false;
+    }
+    void *at = jv_next(responses, NULL, &key, &value);
+    for (; at; at = jv_next(responses, at, &key, &value)) {
+        if (!jv_is(value, JV_OBJECT)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool handling_read_answers(struct tidings_call *h, struct call *call)
+{
+    struct handling_ask *ask = &h->ask;
+    buf_init(&ask->kept, HANDLING_MAX_STATE + sizeof(int64_t));
+    buf_init(&ask->requests, ASK_BYTES);
+    buf_init(&ask->state, HANDLING_MAX_STATE);
+    buf_init(&ask->answer, ASK_BYTES + h->base.core->limits->max_read_bytes);
+    if (!h->meta) {
+        return true; /* the legacy era knows nothing of it */
+    }
+    ask->responses = jv_get(call->msg.params, "inputResponses");
+    if (ask->responses && !are_answers(ask->responses)) {
+        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
+                  "params.inputResponses must be an object of objects");
+        return false;
+    }
+    struct json *state = jv_get(call->msg.params, "requestState");
+    if (!state) {
+        return true;
+    }
+    int rc = jv_is(state, JV_STRING) ? open_state(h, call->who, jv_str(state)) : TIDINGS_E_INVALID;
+    if (rc < 0) {
+        call_fail(call, rc, STR_EMPTY, "%s",
+                  rc == TIDINGS_E_NOMEM ? "out of memory"
+                                        : "params.requestState was not given out for this call, or "
+                                          "it has expired; call again without it");
+    }
+    return rc == 0;
+}
+
+struct tidings_str tidings_call_answer(struct tidings_call *h, const char *key)
+{
+    const struct json *answer = jv_get(h->ask.responses, key);
+    if (!answer) {
+        return STR_EMPTY;
+    }
+    struct jw w;
+    buf_clear(&h->ask.answer);
+    jw_init(&w, &h->ask.answer);
+    jw_value(&w, answer);
+    return h->ask.answer.failed ? STR_EMPTY : buf_str(&h->ask.answer);
+}
+
+struct tidings_str tidings_call_state(const struct tidings_call *h)
+{
+    return buf_str(&h->ask.kept);
+}
+
+/* ---- what is asked --------------------------------------------------------------------------- */
+
+bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
+{
+    size_t i = find_askable(method);
+    return i < ASKABLE && h->meta && dialect_has_capability(h->meta, askable[i].capability);
+}
+
+/* Names are members of one object: none may be there twice. */
+static int check_key(const struct handling_ask *ask, struct tidings_str key,
+                     struct tidings_error *err)
+{
+    if (ask->key_count == HANDLING_MAX_QUESTIONS) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u questions can be asked at a time",
+                            HANDLING_MAX_QUESTIONS);
+    }
+    uint64_t hash = str_hash(key, 0);
+    for (unsigned i = 0; i < ask->key_count; i++) {
+        if (ask->keys[i] == hash) {
+            return tidings_fail(err, TIDINGS_E_EXISTS, "'%.*s' was asked already",
+                                (int)(key.len < 64 ? key.len : 64), key.ptr);
+        }
+    }
+    return 0;
+}
+
+static void put_question(struct handling_ask *ask, struct tidings_str key,
+                         struct tidings_str method, const struct json *params)
+{
+    struct buf *out = &ask->requests;
+    struct jw w;
+    if (ask->has_requests) {
+        buf_putc(out, ',');
+    }
+    jw_quote(out, key);
+    buf_putc(out, ':');
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("method"), method);
+    jw_key(&w, STR("params"));
+    jw_value(&w, params);
+    jw_end_object(&w);
+    ask->has_requests = true;
+    ask->keys[ask->key_count++] = str_hash(key, 0);
+}
+
+int tidings_call_ask(struct tidings_call *h, const char *key, const char *method,
+                     struct tidings_str params, struct tidings_error *err)
+{
+    size_t i = find_askable(method);
+    if (i == ASKABLE || !key || !key[0]) {
+        return tidings_fail(err, TIDINGS_E_INVALID,
+                            "clients can be asked elicitation/create, sampling/createMessage and "
+                            "roots/list, each under a name");
+    }
+    if (!tidings_call_can_ask(h, method)) {
+        h->ask.missing |= 1u << i;
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            h->meta ? "the client did not declare the capability '%s'"
+                                    : "clients of this revision cannot be asked for '%s' here",
+                            askable[i].capability);
+    }
+    struct json *value = NULL;
+    int rc = check_key(&h->ask, tidings_str(key), err);
+    rc = rc < 0 ? rc : jv_parse(params, ASK_DEPTH, &value, err);
+    if (rc == 0 && !jv_is(value, JV_OBJECT)) {
+        rc = tidings_fail(err, TIDINGS_E_INVALID, "the parameters must be a JSON object");
+    }
+    if (rc == 0) {
+        put_question(&h->ask, tidings_str(key), tidings_str(method), value);
+        rc = h->ask.requests.failed
+                 ? tidings_fail(err, h->ask.requests.failed, "the questions do not fit")
+                 : 0;
+    }
+    jv_unref(value);
+    return rc;
+}
+
+int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct tidings_error *err)
+{
+    if (!h->meta) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "clients of this revision cannot keep a state");
+    }
+    buf_clear(&h->ask.state);
+    if (buf_puts(&h->ask.state, state) < 0) {
+        return tidings_fail(err, h->ask.state.failed, "a state may be at most %u bytes long",
+                            HANDLING_MAX_STATE);
+    }
+    h->ask.has_state = true;
+    return 0;
+}
+
+/* ---- how it is answered ---------------------------------------------------------------------- */
+
+bool handling_has_asked(const struct tidings_call *h)
+{
+    return h->ask.has_requests || h->ask.has_state;
+}
+
+void handling_write_asked(struct tidings_call *h, struct call *call)
+{
+    struct jw *w = &call->w;
+    if (h->ask.has_requests) {
+        jw_key(w, STR("inputRequests"));
+        buf_putc(w->out, '{');
+        buf_puts(w->out, buf_str(&h->ask.requests));
+        jw_raw(w, STR("}"));
+        w->out->failed = w->out->failed ? w->out->failed : h->ask.requests.failed;
+    }
+    if (h->ask.has_state) {
+        struct buf sealed;
+        buf_init(&sealed, 2 * HANDLING_MAX_STATE);
+        int rc = seal_state(h, call->who, &sealed);
+        jw_put_string(w, STR("requestState"), buf_str(&sealed));
+        w->out->failed = w->out->failed ? w->out->failed : rc;
+        buf_deinit(&sealed);
+    }
+}
+
+bool handling_fail_missing(struct tidings_call *h, struct call *call)
+{
+    if (!h->meta || h->ask.missing == 0 || h->base.code != TIDINGS_E_UNSUPPORTED) {
+        return false;
+    }
+    struct buf required;
+    struct jw w;
+    buf_init(&required, 1024);
+    jw_init(&w, &required);
+    jw_begin_object(&w);
+    for (size_t i = 0; i < ASKABLE; i++) {
+        if (h->ask.missing & 1u << i) {
+            jw_put_raw(&w, tidings_str(askable[i].capability), STR("{}"));
+        }
+    }
+    jw_end_object(&w);
+    call_fail_capability(call, h->base.err.text, buf_str(&required));
+    buf_deinit(&required);
+    return true;
+}
+
+void handling_ask_deinit(struct tidings_call *h)
+{
+    buf_deinit(&h->ask.kept);
+    buf_deinit(&h->ask.requests);
+    buf_deinit(&h->ask.state);
+    buf_deinit(&h->ask.answer);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Completions that the application registered: features of a kind of their own, whose names say
+ * what they complete.
+ */
+#ifndef HANDLER_COMPLETION_H
+#define HANDLER_COMPLETION_H
+
+#include "handler/feature.h"
+#include "uri/uri.h"
+
+#define COMPLETE_PROMPT "prompt"
+#define COMPLETE_TEMPLATE "template"
+#define COMPLETE_KEY_MAX (URI_MAX + 16u)
+
+/* "prompt review", "template x:///{id}". */
+static inline void complete_put_key(struct buf *out, const char *what, struct tidings_str name)
+{
+    buf_puts(out, tidings_str(what));
+    buf_putc(out, ' ');
+    buf_puts(out, name);
+}
+
+#endif

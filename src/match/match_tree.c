@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Building the tree, and taking it down again.
+ *
+ * Invariant: a state has at least one edge, the root excepted; a leaf has at least one node, from
+ * the caller's next step on. A state counts its edges by shape, and forgets a shape with its last
+ * edge. Nothing moves once it is made.
+ */
+#include "match/match_tree.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "uri/pattern_part.h"
+
+/* Parts by exact lengths, as long as a state has few shapes; then by rounded ones, of which there
+ * are 7 for each end. With runs and the rest that is less than 256 in all. */
+#define EXACT_SHAPES 64u
+
+/* A pattern on its way in. */
+struct planting {
+    struct match_tree *tree;
+    struct match_seed seed;
+    enum pattern_kind kind;
+    struct tidings_str text;
+    bool exact;
+    struct tidings_error *err;
+};
+
+void match_tree_init(struct match_tree *tree)
+{
+    *tree = (struct match_tree){.root.edge.item.kind = ITEM_STATE};
+    match_table_init(&tree->table, MATCH_TABLE_DENSE);
+}
+
+void match_tree_deinit(struct match_tree *tree)
+{
+    match_table_deinit(&tree->table);
+}
+
+size_t match_tree_bytes(const struct match_tree *tree)
+{
+    return tree->bytes + match_table_bytes(&tree->table);
+}
+
+/* ---- shapes -----------------------------------------------------------------------------------
+ */
+
+static size_t room_for(size_t shapes)
+{
+    size_t room = 2;
+    while (room < shapes) {
+        room *= 2;
+    }
+    return room;
+}
+
+static struct match_shape *find_shape(struct match_state *s, const struct match_shape *like)
+{
+    struct match_shape *all = match_state_shapes(s);
+    for (size_t i = 0; i < s->edge.shape_count; i++) {
+        if (all[i].kind == like->kind && all[i].head == like->head && all[i].tail == like->tail) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+/* Count one edge more; `like` has the mark of that edge as its filter. */
+static int add_shape(struct match_tree *tree, struct match_state *s, struct match_shape like,
+                     struct match_edge *e)
+{
+    struct match_shape *found = find_shape(s, &like);
+    if (found) {
+        found->count++;
+        found->filter |= like.filter;
+        found->only = NULL;
+        return 0;
+    }
+    size_t n = s->edge.shape_count;
+    like.count = 1;
+    like.only = e;
+    if (n == 0) {
+        s->shape = like;
+    } else {
+        size_t room = n == 1 ? 0 : room_for(n);
+        struct match_shape *all = n == 1 ? NULL : s->shapes;
+        if (n + 1 > room) {
+            size_t bigger = room_for(n + 1);
+            all = mem_realloc(all, bigger * sizeof(*all));
+            if (!all) {
+                return TIDINGS_E_NOMEM;
+            }
+            tree->bytes += (bigger - room) * sizeof(*all);
+        }
+        if (n == 1) {
+            all[0] = s->shape;
+        }
+        all[n] = like;
+        s->shapes = all;
+    }
+    s->edge.shape_count++;
+    return 0;
+}
+
+static void remove_shape(struct match_tree *tree, struct match_state *s, struct match_shape like)
+{
+    struct match_shape *found = find_shape(s, &like);
+    if (!found || --found->count > 0) {
+        return;
+    }
+    size_t n = s->edge.shape_count--;
+    if (n == 1) {
+        return;
+    }
+    struct match_shape *all = s->shapes;
+    *found = all[n - 1];
+    size_t room = room_for(n);
+    if (n == 2) {
+        struct match_shape only = all[0];
+        mem_free(all);
+        s->shape = only;
+        tree->bytes -= room * sizeof(*all);
+    } else if (room_for(n - 1) < room) {
+        struct match_shape *smaller = mem_realloc(all, room_for(n - 1) * sizeof(*all));
+        s->shapes = smaller ? smaller : all; /* too large is still right */
+        tree->bytes -= (room - room_for(n - 1)) * sizeof(*all);
+    }
+}
+
+static size_t clipped(size_t n)
+{
+    return n > UINT8_MAX ? UINT8_MAX : n;
+}
+
+static uint8_t rounded(uint8_t n)
+{
+    uint8_t power = 32;
+    while (power > n) {
+        power /= 2;
+    }
+    return power;
+}
+
+/* The longest literal between wildcards, or the end of it: what is last differs most. */
+static struct tidings_str gram_of(struct tidings_str part, size_t len)
+{
+    struct tidings_str inner = part_inner(part);
+    return str_skip(inner, inner.len - len);
+}
+
+static struct match_shape shape_of(const struct plan_step *step)
+{
+    struct match_shape shape = {0};
+    bool ends = step->kind == PLAN_PART_END;
+    size_t inner;
+    switch ((enum plan_kind)step->kind) {
+    case PLAN_RUN:
+    case PLAN_END:
+        shape.kind = step->kind == PLAN_RUN ? SHAPE_RUN : SHAPE_END;
+        shape.head = step->segments;
+        break;
+    case PLAN_LOOP:
+        shape.kind = SHAPE_LOOP;
+        break;
+    case PLAN_ALL:
+        shape.kind = SHAPE_ALL;
+        break;
+    case PLAN_REST:
+        shape.kind = SHAPE_REST;
+        shape.head = (uint8_t)clipped(step->text.len);
+        break;
+    case PLAN_PART:
+    case PLAN_PART_END:
+        shape.kind = ends ? SHAPE_PART_END : SHAPE_PART;
+        shape.head = (uint8_t)clipped(part_head(step->text));
+        shape.tail = (uint8_t)clipped(part_tail(step->text));
+        inner = shape.head + shape.tail > 0 ? 0 : part_inner(step->text).len;
+        if (inner >= 8) {
+            shape.kind = ends ? SHAPE_GRAM8_END : SHAPE_GRAM8;
+        } else if (inner >= 4) {
+            shape.kind = ends ? SHAPE_GRAM4_END : SHAPE_GRAM4;
+        }
+        break;
+    }
+    return shape;
+}
+
+/* ---- edges ------------------------------------------------------------------------------------
+ */
+
+static uint64_t hash_run(struct match_seed seed, struct tidings_str text, size_t segments)
+{
+    uint64_t h = seed.start;
+    for (size_t i = 0; i < segments; i++) {
+        struct tidings_str segment = str_cut(text, '/', &text, NULL);
+        h = match_chain(seed, h, match_hash(seed, segment.ptr, segment.len));
+    }
+    return h;
+}
+
+/* The hash of what the shape cuts out of the text of an edge. */
+static uint64_t cut_hash(struct match_seed seed, const struct match_shape *shape,
+                         struct tidings_str text)
+{
+    switch ((enum match_shape_kind)shape->kind) {
+    case SHAPE_RUN:
+    case SHAPE_END:
+        return hash_run(seed, text, shape->head);
+    case SHAPE_PART:
+    case SHAPE_PART_END:
+        return match_affix(seed, text, shape);
+    case SHAPE_GRAM8:
+    case SHAPE_GRAM8_END:
+        return match_hash(seed, gram_of(text, 8).ptr, 8);
+    case SHAPE_GRAM4:
+    case SHAPE_GRAM4_END:
+        return match_hash(seed, gram_of(text, 4).ptr, 4);
+    case SHAPE_REST:
+        return match_hash(seed, text.ptr, shape->head);
+    case SHAPE_LOOP:
+    case SHAPE_ALL:
+        break;
+    }
+    return 0;
+}
+
+static uint8_t mark_of(struct match_seed seed, const struct match_shape *shape,
+                       struct tidings_str text)
+{
+    switch (shape->kind) {
+    case SHAPE_RUN:
+    case SHAPE_END:
+        return match_run_mark(hash_run(seed, text, shape->head));
+    case SHAPE_PART:
+    case SHAPE_PART_END:
+        return match_part_mark(text, shape);
+    default:
+        return UINT8_MAX;
+    }
+}
+
+static uint32_t key_of(const struct planting *p, const struct match_state *parent,
+                       const struct match_shape *shape, struct tidings_str text)
+{
+    return match_edge_key(p->seed, parent, shape, cut_hash(p->seed, shape, text));
+}
+
+/* Does the leaf ask what this pattern asks, besides its edges? */
+static bool asks_the_same(const struct match_edge *e, const struct planting *p)
+{
+    if (e->item.kind != ITEM_CHECKED) {
+        return p->exact;
+    }
+    const struct match_checked *c = (const struct match_checked *)e;
+    if (c->compiled) {
+        return !p->exact && p->kind == PATTERN_TEMPLATE &&
+               str_eq(template_text(c->compiled), p->text);
+    }
+    if (p->exact || c->glob_len == 0) {
+        return p->exact && c->glob_len == 0;
+    }
+    return p->kind != PATTERN_TEMPLATE && c->question == (p->kind == PATTERN_GLOB_Q) &&
+           str_eq(match_checked_glob(c), p->text);
+}
+
+/* The edge under that shape, or NULL and how many others lie where it would. */
+static struct match_edge *find_edge(const struct planting *p, const struct match_state *parent,
+                                    struct match_shape shape, struct tidings_str text,
+                                    size_t *ret_alike)
+{
+    struct match_cursor at = match_table_seek(&p->tree->table, key_of(p, parent, &shape, text));
+    *ret_alike = 0;
+    for (struct match_item *item; (item = match_table_next(&at));) {
+        struct match_edge *e = (struct match_edge *)item;
+        if (e->parent != parent || item->detail != shape.kind || e->head != shape.head ||
+            e->tail != shape.tail) {
+            continue;
+        }
+        ++*ret_alike;
+        if (str_eq(match_edge_text(e), text) && (item->kind == ITEM_STATE || asks_the_same(e, p))) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+/* About what template_create takes. */
+static size_t template_bytes(const struct uri_template *t)
+{
+    return 2 * template_text(t).len + 200 + 170 * template_variable_count(t);
+}
+
+static size_t edge_bytes(const struct match_edge *e)
+{
+    size_t bytes = (size_t)(match_edge_text(e).ptr - (const char *)e) + e->item.len;
+    if (e->item.kind == ITEM_CHECKED) {
+        const struct match_checked *c = (const struct match_checked *)e;
+        bytes += c->glob_len + (c->compiled ? template_bytes(c->compiled) : 0);
+    }
+    return bytes;
+}
+
+static void free_edge(struct match_tree *tree, struct match_edge *e)
+{
+    tree->bytes -= edge_bytes(e);
+    if (e->item.kind == ITEM_CHECKED) {
+        template_destroy(((struct match_checked *)e)->compiled);
+    }
+    mem_free(e);
+}
+
+/* The memory of an edge, and what it asks. NULL: *ret_code says why. */
+static struct match_edge *make_edge(const struct planting *p, uint8_t kind, struct tidings_str text,
+                                    int *ret_code)
+{
+    bool keeps_glob = kind == ITEM_CHECKED && !p->exact && p->kind != PATTERN_TEMPLATE;
+    size_t size = kind == ITEM_STATE  ? sizeof(struct match_state)
+                  : kind == ITEM_LEAF ? sizeof(struct match_edge)
+                                      : sizeof(struct match_checked);
+    char *memory = mem_alloc(size + text.len + (keeps_glob ? p->text.len : 0));
+    if (!memory) {
+        *ret_code = tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+        return NULL;
+    }
+    memset(memory, 0, size);
+    memcpy(memory + size, text.ptr, text.len);
+    struct match_edge *e = (struct match_edge *)(void *)memory;
+    e->item.kind = kind;
+    e->item.len = (uint16_t)text.len;
+    struct match_checked *c = (struct match_checked *)e;
+    if (keeps_glob) {
+        c->glob_len = (uint16_t)p->text.len;
+        c->question = p->kind == PATTERN_GLOB_Q;
+        memcpy(memory + size + text.len, p->text.ptr, p->text.len);
+    } else if (kind == ITEM_CHECKED && !p->exact) {
+        *ret_code = template_create(p->text, &c->compiled, p->err);
+        if (*ret_code < 0) {
+            mem_free(memory);
+            return NULL;
+        }
+    }
+    p->tree->bytes += edge_bytes(e);
+    return e;
+}
+
+/* A new edge under `shape`. NULL: *ret_code says why. */
+static struct match_edge *add_edge(const struct planting *p, struct match_state *parent,
+                                   struct match_shape shape, struct tidings_str text, int *ret_code)
+{
+    bool is_checked = !p->exact || shape.kind == SHAPE_ALL;
+    uint8_t kind = shape.kind < SHAPE_LAST ? ITEM_STATE : is_checked ? ITEM_CHECKED : ITEM_LEAF;
+    struct match_edge *e = make_edge(p, kind, text, ret_code);
+    if (!e) {
+        return NULL;
+    }
+    e->item.hash = key_of(p, parent, &shape, text);
+    e->item.detail = shape.kind;
+    e->parent = parent;
+    e->head = shape.head;
+    e->tail = shape.tail;
+    shape.filter = mark_of(p->seed, &shape, text);
+    if (add_shape(p->tree, parent, shape, e) < 0) {
+        goto fail_shape;
+    }
+    if (match_table_add(&p->tree->table, &e->item) < 0) {
+        goto fail_table;
+    }
+    return e;
+
+fail_table:
+    remove_shape(p->tree, parent, shape);
+fail_shape:
+    free_edge(p->tree, e);
+    *ret_code = tidings_fail(p->err, TIDINGS_E_NOMEM, "pattern: out of memory");
+    return NULL;
+}
+
+/* Where the step leads to, from `parent`. NULL: *ret_code says why. */
+static struct match_edge *take_step(const struct planting *p, struct match_state *parent,
+                                    const struct plan_step *step, int *ret_code)
+{
+    struct match_shape shape = shape_of(step);
+    size_t alike;
+    struct match_edge *e = find_edge(p, parent, shape, step->text, &alike);
+    if (e) {
+        return e;
+    }
+    struct match_shape round = shape;
+    if (shape.kind == SHAPE_PART || shape.kind == SHAPE_PART_END || shape.kind == SHAPE_REST) {
+        round.head = rounded(shape.head);
+        round.tail = rounded(shape.tail);
+    }
+    if (round.head != shape.head || round.tail != shape.tail) {
+        size_t alike_round;
+        e = find_edge(p, parent, round, step->text, &alike_round);
+        if (e) {
+            return e;
+        }
+        if (parent->edge.shape_count >= EXACT_SHAPES && !find_shape(parent, &shape)) {
+            shape = round;
+            alike = alike_round;
+        }
+    }
+    if (alike >= MATCH_MAX_ALIKE) {
+        *ret_code = tidings_fail(p->err, TIDINGS_E_LIMIT,
+                                 "pattern refused: %zu others differ from it only between their "
+                                 "wildcards, at most %u accepted",
+                                 alike, MATCH_MAX_ALIKE);
+        return NULL;
+    }
+    return add_edge(p, parent, shape, step->text, ret_code);
+}
+
+static void remove_edge(struct match_tree *tree, struct match_edge *e)
+{
+    struct match_shape shape = {.kind = e->item.detail, .head = e->head, .tail = e->tail};
+    match_table_remove(&tree->table, &e->item);
+    remove_shape(tree, e->parent, shape);
+    free_edge(tree, e);
+}
+
+/* Remove the state and those above it that lead nowhere any more. */
+static void prune(struct match_tree *tree, struct match_state *s)
+{
+    while (s != &tree->root && s->edge.shape_count == 0) {
+        struct match_state *parent = s->edge.parent;
+        remove_edge(tree, &s->edge);
+        s = parent;
+    }
+}
+
+int match_tree_add(struct match_tree *tree, struct match_seed seed, enum pattern_kind kind,
+                   struct tidings_str text, struct match_entry **ret, struct tidings_error *err)
+{
+    struct pattern_plan plan;
+    int rc = kind == PATTERN_TEMPLATE ? plan_template(&plan, text, err)
+                                      : plan_glob(&plan, text, kind == PATTERN_GLOB_Q, err);
+    if (rc < 0) {
+        return rc;
+    }
+    struct planting p = {tree, seed, kind, text, plan.exact, err};
+    struct match_state *s = &tree->root;
+    for (size_t i = 0; i < plan.count; i++) {
+        struct match_edge *e = take_step(&p, s, &plan.steps[i], &rc);
+        if (!e) {
+            prune(tree, s);
+            return rc;
+        }
+        if (i + 1 == plan.count) {
+            *ret = &e->entry;
+            break;
+        }
+        s = (struct match_state *)e;
+    }
+    return 0;
+}
+
+void match_tree_remove(struct match_tree *tree, struct match_entry *leaf)
+{
+    struct match_edge *e = (struct match_edge *)leaf;
+    struct match_state *parent = e->parent;
+    remove_edge(tree, e);
+    prune(tree, parent);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The order of checks is the specification's: JSON, JSON-RPC, era, `_meta`, headers, version,
+ * session, method, parameters.
+ */
+#include "protocol/inbound.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "access/quota.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "delivery/subscribe.h"
+#include "handler/header_params.h"
+#include "protocol/method.h"
+#include "protocol/session.h"
+#include "request/request.h"
+
+#define REFUSAL_MAX (64u * 1024u)
+#define BATCH_MAX 100u
+
+struct arrival {
+    struct channel *channel;
+    const struct dialect_headers *headers;
+    struct batch *batch;     /* NULL: by itself */
+    struct session *session; /* of the batch */
+};
+
+static void refuse_with(struct channel *channel, int status, const struct answer_headers *headers,
+                        struct json *id, const struct dialect_error *e)
+{
+    struct buf text, id_json;
+    buf_init(&text, REFUSAL_MAX);
+    buf_init(&id_json, REFUSAL_MAX);
+    struct jw w;
+    if (id) {
+        jw_init(&w, &id_json);
+        jw_value(&w, id);
+    }
+    jw_init(&w, &text);
+    dialect_write_error(&w, buf_str(&id_json), e);
+    if (text.failed || id_json.failed) { /* half a message is worse than none */
+        buf_deinit(&text);
+        buf_init(&text, 0);
+    }
+    channel->ops->answer(channel, status, headers, &text);
+    buf_deinit(&text);
+    buf_deinit(&id_json);
+}
+
+static void refuse(struct channel *channel, int status, struct json *id,
+                   const struct dialect_error *e)
+{
+    static const struct answer_headers none;
+    refuse_with(channel, status, &none, id, e);
+}
+
+void inbound_refuse_limit(struct channel *channel, const struct refusal *why, struct json *id)
+{
+    char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON], header[40];
+    struct dialect_error e = {
+        .code = RPC_INTERNAL,
+        .message = tidings_str(refusal_sentence(why, sentence)),
+        .reason = STR("limit"),
+        .details = refusal_json(why, data),
+    };
+    snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
+             (unsigned long long)refusal_seconds(why));
+    struct answer_headers headers = {.extra = tidings_str(header)};
+    refuse_with(channel, refusal_status(why), &headers, id, &e);
+}
+
+void inbound_refuse(struct channel *channel, int status, int rpc_code, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    struct dialect_error e = {.code = rpc_code, .message = tidings_str(text)};
+    refuse(channel, status, NULL, &e);
+}
+
+static void refuse_verdict(struct channel *channel, const struct rpc_message *msg,
+                           const struct dialect_verdict *v)
+{
+    struct dialect_error e = {
+        .code = v->code,
+        .message = tidings_str(v->text.text),
+        .versions = v->lists_versions ? v : NULL,
+        .ceiling = channel->core->self->ceiling,
+    };
+    refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
+}
+
+/* The session a legacy request belongs to, or NULL after having answered. `id` NULL: none is known.
+ */
+static struct session *need_session(struct channel *channel, const struct dialect_headers *h,
+                                    struct json *id)
+{
+    struct dialect_error e = {
+        .code = dialect_code_uninitialized(channel->core->self->profile, RPC_SESSION),
+    };
+    if (!h->session_id.ptr) {
+        e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
+        refuse(channel, 400, id, &e);
+        return NULL;
+    }
+    struct session *session = session_find(channel->core, h->session_id, channel->who);
+    if (!session) {
+        e.message = STR("session not found or ended; send initialize to get a new one");
+        refuse(channel, 404, id, &e);
+    }
+    return session;
+}
+
+/* Does the profile want a session for whatever comes without one? */
+static bool opens_unasked(const struct arrival *a)
+{
+    return !a->headers->session_id.ptr &&
+           dialect_does(a->channel->core->self, PROFILE_OPENS_SESSIONS);
+}
+
+static struct session *open_unasked(struct channel *channel, const struct dialect_headers *h,
+                                    struct json *id)
+{
+    struct session *session = NULL;
+    struct tidings_error err;
+    struct refusal why;
+    const struct revision *rev = dialect_assume(h->protocol_version);
+    int rc = session_open(channel, rev, &session, &why, &err);
+    if (rc == TIDINGS_E_LIMIT) {
+        inbound_refuse_limit(channel, &why, id);
+        return NULL;
+    }
+    if (rc < 0) {
+        struct dialect_error e = {.code = RPC_INTERNAL, .message = tidings_str(err.text)};
+        refuse(channel, 503, id, &e);
+        return NULL;
+    }
+    return session;
+}
+
+/* ---- notifications --------------------------------------------------------------------------- */
+
+/* notifications/cancelled: one table of what is under way, whatever the era. */
+static void cancel(struct channel *channel, struct session *session, const struct rpc_message *msg)
+{
+    struct json *id = jv_get(msg->params, "requestId");
+    if (!jv_is(id, JV_INT) && !jv_is(id, JV_STRING)) {
+        return;
+    }
+    struct buf text;
+    buf_init(&text, REFUSAL_MAX);
+    struct jw w;
+    jw_init(&w, &text);
+    jw_value(&w, id);
+    struct tidings_str id_json = buf_str(&text);
+    struct call *call = session ? call_find(&session->calls, id_json, true)
+                                : call_find(&channel->calls, id_json, false);
+    if (call && !str_eq(call->msg.method, STR("initialize"))) {
+        call_cancel(call);
+    } else if (!call && !session && channel->peer && !channel->ops->is_http) {
+        struct listen *listen = listen_find(channel->peer, id_json);
+        if (listen && listen->id_len > 0) {
+            listen_destroy(listen);
+        }
+    }
+    buf_deinit(&text);
+}
+
+static void initialized(struct channel *channel, struct session *session, struct call *call)
+{
+    if (session) {
+        session->initialized = true;
+        subscribe_list(session->listen);
+        if (call) {
+            call_accept(call);
+        }
+        return;
+    }
+    if (!channel->revision || channel->initialized) {
+        return;
+    }
+    channel->initialized = true;
+    struct peer *peer = channel_peer(channel);
+    struct listen *listen = peer ? listen_find(peer, STR_EMPTY) : NULL;
+    if (peer && !listen) {
+        listen = listen_create(peer, STR_EMPTY);
+    }
+    if (listen) {
+        listen->live = true;
+        listen_want_lists(listen, channel->promised);
+        subscribe_list(listen);
+    }
+}
+
+static void notification(struct channel *channel, struct session *session,
+                         const struct rpc_message *msg)
+{
+    if (str_eq(msg->method, STR("notifications/cancelled"))) {
+        cancel(channel, session, msg);
+    } else if (str_eq(msg->method, STR("notifications/initialized"))) {
+        initialized(channel, session, NULL);
+    }
+}
+
+/* ---- one message ----------------------------------------------------------------------------- */
+
+static void refuse_in_batch(struct arrival *a, struct json *root, const struct rpc_message *msg,
+                            int code, const char *text)
+{
+    struct call *call = call_create(a->channel, root, msg);
+    if (call) {
+        batch_add(a->batch, call);
+        call_fail_rpc(call, code, STR_EMPTY, "%s", text);
+    }
+}
+
+static void run(struct arrival *a, struct json *root, const struct rpc_message *msg,
+                const struct dialect_verdict *v, struct session *session)
+{
+    struct channel *channel = a->channel;
+    struct call *call = call_create(channel, root, msg);
+    if (!call) {
+        if (a->batch) {
+            batch_refuse(a->batch, RPC_INTERNAL, "out of memory");
+        } else {
+            inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        }
+        return;
+    }
+    call->era = v->era;
+    call->revision = v->revision ? v->revision : session ? session->revision : channel->revision;
+    call->session = session;
+    if (session) {
+        list_append(&session->calls, &call->session_link);
+    }
+    if (session && dialect_does(channel->core->self, PROFILE_OPENS_SESSIONS)) {
+        call->headers.session_id =
+            arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
+    }
+    if (a->batch) {
+        batch_add(a->batch, call);
+    }
+    method_run(call);
+}
+
+/* Headers that repeat arguments of a tool. */
+static void check_mirrored(const struct core *core, const struct dialect_headers *headers,
+                           const struct rpc_message *msg, struct dialect_verdict *v)
+{
+    if (!headers->all || !str_eq(msg->method, STR("tools/call"))) {
+        return;
+    }
+    const struct feature *f =
+        feature_find(core->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
+    if (f && !mirror_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
+        v->status = 400;
+        v->code = RPC_HEADER_MISMATCH;
+    }
+}
+
+/* Has its client asked too often? Then it was told so. What is no request and came on a pipe cannot
+ * be answered: it counts, and is handled all the same. */
+static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_message *msg)
+{
+    struct channel *channel = a->channel;
+    struct refusal why;
+    if (quota_take_request(channel_quota(channel), loop_now_ms(channel->core->loop), &why)) {
+        return false;
+    }
+    if (a->batch) {
+        struct call *call = msg->kind == RPC_REQUEST ? call_create(channel, root, msg) : NULL;
+        if (call) {
+            batch_add(a->batch, call);
+            call_fail_limit(call, &why, STR_EMPTY);
+        }
+        return call != NULL;
+    }
+    if (msg->kind != RPC_REQUEST && !channel->ops->is_http) {
+        return false;
+    }
+    inbound_refuse_limit(channel, &why, msg->kind == RPC_REQUEST ? msg->id : NULL);
+    return true;
+}
+
+static bool needs_session(const struct arrival *a, const struct rpc_message *msg,
+                          const struct dialect_verdict *v)
+{
+    bool opens = msg->kind == RPC_REQUEST && str_eq(msg->method, STR("initialize"));
+    return a->channel->ops->is_http && v->era == ERA_LEGACY && !opens && !a->session;
+}
+
+/* NULL after having answered. */
+static struct session *find_session(const struct arrival *a, const struct rpc_message *msg)
+{
+    struct json *id = msg->kind == RPC_REQUEST ? msg->id : NULL;
+    if (!opens_unasked(a)) {
+        return need_session(a->channel, a->headers, id);
+    }
+    if (!id) { /* nobody would learn of the session */
+        a->channel->ops->accepted(a->channel);
+        return NULL;
+    }
+    return open_unasked(a->channel, a->headers, id);
+}
+
+static void one(struct arrival *a, struct json *root)
+{
+    struct channel *channel = a->channel;
+    struct rpc_message msg;
+    struct tidings_error err;
+    if (rpc_read(root, &msg, &err) < 0) {
+        struct dialect_error e = {.code = RPC_INVALID_REQUEST, .message = tidings_str(err.text)};
+        if (!a->batch) {
+            refuse(channel, 400, msg.id, &e);
+        } else if (msg.id) {
+            refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST, err.text);
+        } else {
+            batch_refuse(a->batch, RPC_INVALID_REQUEST, err.text);
+        }
+        return;
+    }
+    if (is_too_often(a, root, &msg)) {
+        return;
+    }
+    struct dialect_context ctx = {
+        .headers = a->headers,
+        .ceiling = channel->core->self->ceiling,
+        .profile = channel->core->self->profile,
+        .handshaken = channel->revision != NULL,
+    };
+    struct dialect_verdict v;
+    dialect_judge(&ctx, &msg, &v);
+    if (a->batch && (v.era == ERA_MODERN || v.code)) {
+        if (msg.kind == RPC_REQUEST) {
+            refuse_in_batch(a, root, &msg, RPC_INVALID_REQUEST,
+                            "this message may not be part of a batch");
+        }
+        return;
+    }
+    if (v.code == 0 && v.era == ERA_MODERN && a->headers) {
+        check_mirrored(channel->core, a->headers, &msg, &v);
+    }
+    if (v.code) {
+        if (msg.kind == RPC_REQUEST || channel->ops->is_http) {
+            refuse_verdict(channel, &msg, &v);
+        }
+        return;
+    }
+    struct session *session = a->session;
+    if (needs_session(a, &msg, &v)) {
+        session = find_session(a, &msg);
+        if (!session) {
+            return;
+        }
+    }
+    if (msg.kind == RPC_REQUEST) {
+        run(a, root, &msg, &v, session);
+        return;
+    }
+    if (!a->batch && session && msg.kind == RPC_NOTIFICATION &&
+        str_eq(msg.method, STR("notifications/initialized"))) {
+        struct call *call = call_create(channel, root, &msg);
+        if (call) {
+            initialized(channel, session, call);
+            return;
+        }
+    }
+    if (msg.kind == RPC_NOTIFICATION) {
+        notification(channel, session, &msg);
+    }
+    if (!a->batch) {
+        channel->ops->accepted(channel);
+    }
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static void many(struct arrival *a, struct json *root)
+{
+    struct channel *channel = a->channel;
+    const struct revision *rev = channel->revision;
+    if (channel->ops->is_http) {
+        if (!a->headers->session_id.ptr) {
+            inbound_refuse(channel, 400, RPC_INVALID_REQUEST,
+                           "a batch needs a session of revision 2025-03-26");
+            return;
+        }
+        a->session = need_session(channel, a->headers, NULL);
+        if (!a->session) {
+            return;
+        }
+        rev = a->session->revision;
+    }
+    if (!rev || !rev->has_batches) {
+        inbound_refuse(channel, 400, RPC_INVALID_REQUEST,
+                       "batches exist in revision 2025-03-26 only; send one message at a time");
+        return;
+    }
+    size_t n = jv_count(root);
+    if (n > BATCH_MAX) {
+        limit_hit(channel->core->book, LIMIT_BATCH);
+    }
+    if (n == 0 || n > BATCH_MAX) {
+        inbound_refuse(channel, 400, RPC_INVALID_REQUEST, "a batch holds 1 to %u messages",
+                       BATCH_MAX);
+        return;
+    }
+    a->batch = batch_create(channel);
+    if (!a->batch) {
+        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        return;
+    }
+    channel->handled += (uint16_t)(n - 1); /* one was counted when it came */
+    for (size_t i = 0; i < n; i++) {
+        one(a, jv_at(root, i));
+    }
+    batch_close(a->batch);
+}
+
+void inbound_text(struct channel *channel, struct tidings_str text,
+                  const struct dialect_headers *headers)
+{
+    struct json *root = NULL;
+    struct tidings_error err;
+    core_trim_later(channel->core, text.len);
+    if (principal_renew(channel->core, &channel->who) < 0) {
+        inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
+        return;
+    }
+    if (!channel->ops->is_http && principal_is_expired(channel->who, clock_wall_ms())) {
+        inbound_refuse(channel, 401, RPC_INVALID_REQUEST,
+                       "the token or certificate this connection began with has expired; connect "
+                       "again");
+        return;
+    }
+    int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);
+    if (rc < 0) {
+        if (rc == TIDINGS_E_LIMIT) {
+            limit_hit(channel->core->book, LIMIT_DEPTH);
+        }
+        inbound_refuse(channel, 400, RPC_PARSE_ERROR, "not valid JSON: %s", err.text);
+        return;
+    }
+    struct arrival a = {.channel = channel, .headers = headers};
+    if (jv_is(root, JV_ARRAY)) {
+        many(&a, root);
+    } else {
+        one(&a, root);
+    }
+    jv_unref(root);
+}
+
+/* ---- streams and the end of sessions --------------------------------------------------------- */
+
+static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
+{
+    const struct server_identity *self = channel->core->self;
+    int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
+    if (status == 405) {
+        static const struct answer_headers post_only = {.allow = {"POST", 4}};
+        struct buf text;
+        buf_init(&text, REFUSAL_MAX);
+        struct jw w;
+        struct dialect_error e = {.code = RPC_INVALID_REQUEST,
+                                  .message = STR("this revision uses POST only")};
+        jw_init(&w, &text);
+        dialect_write_error(&w, STR_EMPTY, &e);
+        channel->ops->answer(channel, 405, &post_only, &text);
+        buf_deinit(&text);
+    } else if (status) {
+        inbound_refuse(channel, status, RPC_UNSUPPORTED_VERSION,
+                       "unsupported MCP-Protocol-Version '%.*s'", STR_ARG(h->protocol_version));
+    }
+    return status == 0;
+}
+
+void inbound_get(struct channel *channel, const struct dialect_headers *h)
+{
+    if (!check_stream_version(channel, h)) {
+        return;
+    }
+    struct session *session = need_session(channel, h, NULL);
+    if (!session) {
+        return;
+    }
+    int rc = session_open_stream(session, channel, h->last_event_id);
+    if (rc == TIDINGS_E_DENIED) {
+        inbound_refuse(channel, 404, RPC_SESSION,
+                       "no such event; open the stream without Last-Event-ID");
+    } else if (rc < 0) {
+        limit_hit(channel->core->book, LIMIT_SESSION_STREAMS);
+        inbound_refuse(channel, 409, RPC_SESSION,
+                       "this session has %u streams open already; close one first",
+                       SESSION_MAX_STREAMS);
+    }
+}
+
+void inbound_delete(struct channel *channel, const struct dialect_headers *h)
+{
+    if (!check_stream_version(channel, h)) {
+        return;
+    }
+    struct session *session = need_session(channel, h, NULL);
+    if (session) {
+        session_destroy(session);
+        static const struct answer_headers none;
+        struct buf nothing;
+        buf_init(&nothing, 0);
+        channel->ops->answer(channel, 204, &none, &nothing);
+    }
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tools/list and tools/call.
+ *
+ * Everything that goes wrong inside a tool, and arguments its schema forbids (SEP-1303), is a
+ * result with isError: the model reads it and can do better. Only a request that is no call of a
+ * tool at all is an error of the protocol.
+ */
+#include "base/str.h"
+#include "handler/call.h"
+#include "protocol/method.h"
+
+/* The content of a result that is one text. */
+static void put_text(struct jw *w, struct tidings_str text)
+{
+    jw_key(w, STR("content"));
+    jw_begin_array(w);
+    jw_begin_object(w);
+    jw_put_string(w, STR("type"), STR("text"));
+    jw_put_string(w, STR("text"), text);
+    jw_end_object(w);
+    jw_end_array(w);
+}
+
+static void answer_error(struct call *call, struct tidings_str text)
+{
+    call_begin(call);
+    put_text(&call->w, text);
+    jw_put_bool(&call->w, STR("isError"), true);
+    call_end(call, CACHE_NONE);
+}
+
+static void invalid(struct call *call, const struct schema_error *e)
+{
+    struct buf text;
+    buf_init(&text, 4096);
+    buf_putf(&text, "invalid arguments: %s%s%s (schema: %s)",
+             e->instance_path[0] ? e->instance_path : "", e->instance_path[0] ? ": " : "", e->text,
+             e->schema_path[0] ? e->schema_path : "/");
+    answer_error(call, buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void block_border(struct tidings_call *h)
+{
+    (void)h; /* blocks are the elements themselves */
+}
+
+/* The value of what was given as structured content, against the output schema. */
+static int check_structured(struct tidings_call *h, struct tidings_error *err)
+{
+    const struct json_schema *schema = h->feature->output;
+    if (!schema || h->is_error || h->is_judged) {
+        return 0;
+    }
+    if (h->structured.len == 0) {
+        return tidings_fail(err, TIDINGS_E_INTERNAL,
+                            "the tool '%.*s' has an output schema but gave no structured content",
+                            STR_ARG(h->feature->name));
+    }
+    struct json *value = NULL;
+    struct schema_error e;
+    int rc = jv_parse(buf_str(&h->structured), JSON_MAX_DEPTH, &value, err);
+    if (rc == 0 && !schema_validate(schema, value, &e)) {
+        rc = tidings_fail(err, TIDINGS_E_INTERNAL,
+                          "the tool '%.*s' gave structured content its schema forbids: %s: %s",
+                          STR_ARG(h->feature->name), e.instance_path[0] ? e.instance_path : "/",
+                          e.text);
+    }
+    jv_unref(value);
+    return rc;
+}
+
+static int check(struct tidings_call *h, struct tidings_error *err)
+{
+    int rc = h->structured.failed ? h->structured.failed : h->content.failed;
+    if (rc < 0) {
+        return tidings_fail(err, rc, "the result does not fit");
+    }
+    rc = check_structured(h, err);
+    if (rc == 0 && h->block_count > 0) {
+        jw_end_array(&h->w);
+        rc =
+            h->content.failed ? tidings_fail(err, h->content.failed, "the result does not fit") : 0;
+    }
+    return rc;
+}
+
+static void write_result(struct tidings_call *h, struct jw *w)
+{
+    if (h->block_count == 0 && h->structured.len > 0) {
+        put_text(w, buf_str(&h->structured)); /* for clients that know no structured content */
+    } else {
+        jw_put_raw(w, STR("content"), h->block_count > 0 ? buf_str(&h->content) : STR("[]"));
+    }
+    if (h->structured.len > 0) {
+        jw_put_raw(w, STR("structuredContent"), buf_str(&h->structured));
+    }
+    if (h->is_error) {
+        jw_put_bool(w, STR("isError"), true);
+    }
+}
+
+static void fail(struct call *call, const struct tidings_error *err)
+{
+    answer_error(call, tidings_str(err->text));
+}
+
+static const struct handling_kind tools = {
+    .feature = FEATURE_TOOL,
+    .what = "tool",
+    .invalid = invalid,
+    .begin_block = block_border,
+    .end_block = block_border,
+    .check = check,
+    .write = write_result,
+    .fail = fail,
+};
+
+void method_tools_call(struct call *call)
+{
+    handling_run(call, &tools);
+}
+
+void method_tools_list(struct call *call)
+{
+    handling_list(call, FEATURE_TOOL, STR("tools"), 'T');
+}

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sessions and their streams.
+ */
+#include "protocol/session.h"
+
+#include <stdio.h>
+
+#include "access/quota.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "base/str.h"
+#include "delivery/subscribe.h"
+#include "request/request.h"
+
+_Static_assert(SESSION_PAST_STREAMS <= PEER_MAX_SKIPS, "each may be another's");
+
+struct session_stream {
+    struct list link;
+    struct session *session;
+    struct sink *sink;
+    unsigned no;
+};
+
+static struct session_stream *newest(struct session *session)
+{
+    return list_empty(&session->streams)
+               ? NULL
+               : list_entry(session->streams.next, struct session_stream, link);
+}
+
+static size_t event_id(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX])
+{
+    struct session *session = peer->owner;
+    struct session_stream *stream = newest(session);
+    struct tidings_str sealed = shown_seal(peer->core, peer->who, at);
+    int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
+                     (unsigned long long)++session->next_event);
+    size_t len = n > 0 ? (size_t)n : 0;
+    if (sealed.len > 0) {
+        n = snprintf(out + len, EVENT_ID_MAX - len, "%.*s", STR_ARG(sealed));
+    } else {
+        n = snprintf(out + len, EVENT_ID_MAX - len, at->lost > 0 ? "%llu~%x" : "%llu",
+                     (unsigned long long)at->seq, at->lost);
+    }
+    return n > 0 ? len + (size_t)n : 0;
+}
+
+/* Kind and name of whoever it is, in short; nothing secret, and the same after a restart. */
+static void make_tag(struct session *session)
+{
+    const struct principal *who = session->who;
+    if (!who || who->kind == PRINCIPAL_ANONYMOUS) {
+        return;
+    }
+    unsigned char kind = (unsigned char)who->kind, hash[SHA256_BYTES];
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_put(&h, &kind, 1);
+    sha256_put(&h, who->name.ptr, who->name.len);
+    sha256_end(&h, hash);
+    snprintf(session->tag, sizeof(session->tag), "%02x%02x%02x%02x-", hash[0], hash[1], hash[2],
+             hash[3]);
+}
+
+/* Something above `to` is yet to be written, to whichever stream is in front: the ids given out so
+ * far are worth no more than that. When there is no room the two oldest are taken together. */
+static void rewind_ids(struct session *session, uint64_t to, bool is_lost)
+{
+    unsigned n = session->rewind_count;
+    for (; n > 0 && session->rewinds[n - 1].to >= to; n--) {
+        is_lost = is_lost || session->rewinds[n - 1].is_lost;
+    }
+    if (n == SESSION_REWINDS) {
+        session->rewinds[0].event = session->rewinds[1].event;
+        n--;
+        memmove(&session->rewinds[1], &session->rewinds[2], (n - 1) * sizeof(session->rewinds[0]));
+    }
+    session->rewinds[n].event = session->next_event;
+    session->rewinds[n].to = to;
+    session->rewinds[n].is_lost = is_lost;
+    session->rewind_count = n + 1;
+}
+
+/* Nothing above `end` counts as carried by any stream. */
+static void carried_only(struct session *session, uint64_t end)
+{
+    if (end >= session->undelivered) {
+        return;
+    }
+    session->undelivered = end;
+    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
+        session->past[i].from = session->past[i].from < end ? session->past[i].from : end;
+        session->past[i].end = session->past[i].end < end ? session->past[i].end : end;
+    }
+    rewind_ids(session, end, false);
+}
+
+/* A subscription goes back: what streams carried so far was not for it. */
+static void rewound(struct peer *peer, uint64_t since)
+{
+    bool is_lost = since == SINCE_UNKNOWN;
+    if (!is_lost) {
+        carried_only(peer->owner, since);
+    }
+    rewind_ids(peer->owner, is_lost ? 0 : since, is_lost);
+}
+
+static void lists_told(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    const struct session_stream *stream = newest(session);
+    session->lists.stream = stream ? stream->no : 0;
+    session->lists.event = session->next_event;
+    session->lists.upto = peer->core->last_seq;
+}
+
+static void touch(struct session *session)
+{
+    session->active_ms = loop_now_ms(session->core->loop);
+    list_remove(&session->link);
+    list_append(&session->core->session_list, &session->link);
+}
+
+/* The stream in front stops being written to: remember what it carried. */
+static void remember_end(struct session *session, const struct session_stream *stream)
+{
+    uint64_t end = peer_cursor(session->peer);
+    if (end < session->undelivered) {
+        end = session->undelivered; /* of what it was to replay; whoever comes back asks for it */
+    }
+    unsigned i = session->past_next++ % SESSION_PAST_STREAMS;
+    session->past[i].no = stream->no;
+    session->past[i].from = session->front_from;
+    session->past[i].end = end;
+    session->undelivered = end;
+}
+
+/* The stream in front stays open behind another: nobody comes back for what it was to replay, so
+ * that counts as carried by none. */
+static void give_back(struct session *session)
+{
+    carried_only(session, peer_cursor(session->peer));
+}
+
+static void stream_free(struct session_stream *stream)
+{
+    list_remove(&stream->link);
+    stream->session->stream_count--;
+    mem_free(stream);
+}
+
+/* A stream that is not in front ended. */
+static void idle_closed(void *user)
+{
+    stream_free(user);
+}
+
+static void demote(struct session_stream *stream)
+{
+    static const struct sink_events events = {.closed = idle_closed};
+    sink_attach(stream->sink, &events, stream);
+}
+
+/* It has no stream any more: soon nothing will be watched for its lists. */
+static void rest(struct session *session)
+{
+    if (session->listen->list_scopes) {
+        session->rest_ms = loop_now_ms(session->core->loop);
+        list_remove(&session->rest_link);
+        list_append(&session->core->resting, &session->rest_link);
+    }
+}
+
+/* The stream in front ended; the peer has noted its cursor. */
+static void front_closed(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    struct session_stream *stream = newest(session);
+    if (!stream) {
+        return;
+    }
+    remember_end(session, stream);
+    stream_free(stream);
+    touch(session);
+    stream = newest(session);
+    if (stream) {
+        session->front_from = session->undelivered; /* subscriptions may go back with the next */
+        peer_set_sink(peer, stream->sink);
+        session->skips.count = 0;
+        peer_catch_up(peer, session->front_from);
+    } else {
+        rest(session);
+    }
+}
+
+static void end_streams(struct peer *peer)
+{
+    struct session *session = peer->owner;
+    struct session_stream *front = newest(session);
+    if (front) {
+        give_back(session);
+        remember_end(session, front);
+        peer_set_sink(peer, NULL);
+    }
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a list is a ring */
+    list_each (it, next, &session->streams) {
+        struct session_stream *stream = list_entry(it, struct session_stream, link);
+        sink_attach(stream->sink, NULL, NULL);
+        stream->sink->ops->end(stream->sink);
+        stream_free(stream);
+    }
+    touch(session);
+    rest(session);
+}
+
+static void disconnect(struct peer *peer)
+{
+    session_destroy(peer->owner);
+}
+
+static struct tidings_str id_of(const struct peer *peer)
+{
+    const struct session *session = peer->owner;
+    return tidings_strn(session->id, SESSION_ID_LEN);
+}
+
+static const struct peer_ops session_peer_ops = {
+    .end_streams = end_streams,
+    .disconnect = disconnect,
+    .session_id = id_of,
+    .event_id = event_id,
+    .rewound = rewound,
+    .lists_told = lists_told,
+    .closed = front_closed,
+};
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1])
+{
+    unsigned char bytes[16];
+    int rc = random_bytes(bytes, sizeof(bytes));
+    if (rc < 0) {
+        return rc;
+    }
+    snprintf(id, SESSION_ID_LEN + 1, "%02x-", core->index & 0xffu);
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return 0;
+}
+
+static int create(struct core *core, const struct revision *revision, const struct principal *who,
+                  struct session **ret, struct tidings_error *err)
+{
+    struct session *session = mem_zalloc(sizeof(*session));
+    if (!session) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    session->core = core;
+    session->revision = revision;
+    session->who = principal_ref(who);
+    session->active_ms = loop_now_ms(core->loop);
+    make_tag(session);
+    list_init(&session->calls);
+    list_init(&session->streams);
+    list_init(&session->rest_link);
+    list_init(&session->link);
+    int rc = session_make_id(core, session->id);
+    session->peer = rc < 0 ? NULL : peer_create(core, who);
+    session->listen = session->peer ? listen_create(session->peer, STR_EMPTY) : NULL;
+    if (!session->listen ||
+        map_put(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
+        peer_destroy(session->peer);
+        principal_unref(session->who);
+        mem_free(session);
+        return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
+    }
+    if (dialect_does(core->self, PROFILE_BROADCAST)) {
+        listen_want_lists(session->listen, LIST_EVERYTHING);
+    }
+    session->undelivered = session->peer->cursor;
+    session->listen->live = true;
+    session->peer->owner = session;
+    session->peer->skips = &session->skips;
+    session->peer->ops = &session_peer_ops;
+    list_append(&core->session_list, &session->link);
+    core->stats.sessions++;
+    *ret = session;
+    return 0;
+}
+
+bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why)
+{
+    struct core *core = channel->core;
+    *ret = channel_quota(channel);
+    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
+        *why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+        return false;
+    }
+    if (!quota_open_session(*ret, why)) {
+        limit_leave(core->book, LIMIT_SESSIONS);
+        return false;
+    }
+    return true;
+}
+
+void session_left(struct core *core, struct quota *quota)
+{
+    limit_leave(core->book, LIMIT_SESSIONS);
+    quota_close_session(quota);
+}
+
+int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
+                 struct refusal *why, struct tidings_error *err)
+{
+    struct core *core = channel->core;
+    struct quota *quota = NULL;
+    if (core->stopping) {
+        return tidings_fail(err, TIDINGS_E_BUSY, "the server is stopping");
+    }
+    if (!session_enter(channel, &quota, why)) {
+        return TIDINGS_E_LIMIT;
+    }
+    int rc = create(core, revision, channel->who, ret, err);
+    if (rc < 0) {
+        session_left(core, quota);
+        return rc;
+    }
+    (*ret)->quota = quota;
+    return 0;
+}
+
+void session_destroy(struct session *session)
+{
+    struct core *core = session->core;
+    session_left(core, session->quota);
+    map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
+    list_remove(&session->link);
+    list_remove(&session->rest_link);
+    core->stats.sessions--;
+    list_each (cit, cnext, &session->calls) {
+        struct call *call = list_entry(cit, struct call, session_link);
+        call->session = NULL;
+        list_remove(cit);
+    }
+    session->peer->ops = NULL;
+    peer_flush(session->peer);
+    peer_set_sink(session->peer, NULL);
+    list_each (it, next, &session->streams) {
+        struct session_stream *stream = list_entry(it, struct session_stream, link);
+        sink_attach(stream->sink, NULL, NULL);
+        stream->sink->ops->end(stream->sink);
+        list_remove(it);
+        mem_free(stream);
+    }
+    peer_destroy(session->peer);
+    principal_unref(session->who);
+    mem_free(session);
+}
+
+struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who)
+{
+    struct session *session = map_find(&core->sessions, id);
+    if (!session || !principal_is_same(session->who, who)) {
+        return NULL;
+    }
+    if (session->who != who) { /* another token of the same */
+        principal_unref(session->who);
+        session->who = principal_ref(who);
+        peer_set_who(session->peer, who);
+    }
+    touch(session);
+    return session;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int session_worker(struct tidings_str id)
+{
+    if (id.len != SESSION_ID_LEN || id.ptr[2] != '-') {
+        return -1;
+    }
+    int high = hex(id.ptr[0]), low = hex(id.ptr[1]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+void session_sweep(struct core *core)
+{
+    uint64_t now = loop_now_ms(core->loop);
+    list_each (rit, rnext, &core->resting) {
+        struct session *session = list_entry(rit, struct session, rest_link);
+        if (session->rest_ms + core->limits->list_linger_ms > now) {
+            break; /* the rest ended later */
+        }
+        list_remove(rit);
+        subscribe_list_end(session->listen);
+    }
+    list_each (it, next, &core->session_list) {
+        struct session *session = list_entry(it, struct session, link);
+        if (session->active_ms + core->limits->session_timeout_ms > now) {
+            break; /* the rest was active later */
+        }
+        if (session->stream_count > 0 || !list_empty(&session->calls)) {
+            touch(session);
+        } else {
+            session_destroy(session);
+        }
+    }
+}
+
+/* ---- streams --------------------------------------------------------------------------------- */
+
+struct event_cursor {
+    unsigned stream; /* 0: a fresh one */
+    uint64_t cursor;
+    uint64_t lists_upto; /* lists that changed up to here are known */
+    uint32_t lost;       /* who has yet to be told to look again; 0: nobody */
+    bool rewound; /* behind where the stream began: other streams' shares are of no interest */
+};
+
+/* Is it the id of an event of another than whose session this is? */
+static bool is_foreign(const struct session *session, struct tidings_str id)
+{
+    struct tidings_str own = tidings_str(session->tag), rest = id;
+    bool has_tag = id.len > SESSION_TAG_LEN && id.ptr[SESSION_TAG_LEN - 1] == '-';
+    for (size_t i = 0; has_tag && i < SESSION_TAG_LEN - 1; i++) {
+        has_tag = hex(id.ptr[i]) >= 0;
+    }
+    bool is_event = false; /* of somebody without a tag: 1.2.3 */
+    str_cut(rest, '.', &rest, &is_event);
+    return has_tag ? !str_starts(id, own) || own.len == 0 : is_event && own.len > 0;
+}
+
+/* The number in it; from those who are shown none it must be sealed. */
+static bool parse_event_cursor(const struct session *session, struct tidings_str text,
+                               struct log_cursor *ret)
+{
+    struct tidings_str lost;
+    bool has_lost = false;
+    struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
+    *ret = (struct log_cursor){.epoch = session->core->epoch};
+    if (access_is_full(session->who) && str_to_u64(number, &ret->seq)) {
+        return !has_lost || cursor_parse_lost(lost, &ret->lost);
+    }
+    return shown_open(session->core, session->who, text, ret) && ret->epoch == session->core->epoch;
+}
+
+/* Is it the id of an event of ours, and known what followed it? */
+static bool parse_event_id(const struct session *session, struct tidings_str id,
+                           struct event_cursor *ret)
+{
+    struct tidings_str rest, n;
+    struct tidings_str stream = str_cut(str_skip(id, strlen(session->tag)), '.', &rest, NULL);
+    n = str_cut(rest, '.', &rest, NULL);
+    uint64_t event = 0;
+    struct log_cursor at;
+    if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || stream.len == 0 ||
+        stream.len > 7 || event > session->next_event || at.seq > session->core->last_seq) {
+        return false;
+    }
+    unsigned no = 0;
+    for (size_t i = 0; i < stream.len; i++) {
+        int digit = hex(stream.ptr[i]);
+        if (digit < 0) {
+            return false;
+        }
+        no = no * 16 + (unsigned)digit;
+    }
+    if (no == 0 || no > session->next_stream) {
+        return false;
+    }
+    ret->stream = no; /* it goes on under its number even when its past is forgotten */
+    bool remembered = false, is_below = true;
+    for (size_t i = 0; i < SESSION_PAST_STREAMS; i++) {
+        remembered = remembered || session->past[i].no == no;
+        is_below = is_below && !(session->past[i].no == no && at.seq >= session->past[i].from);
+    }
+    if (remembered) {
+        ret->cursor = at.seq < session->undelivered ? at.seq : session->undelivered;
+        ret->lost = at.lost;
+        ret->rewound = is_below; /* a subscription had gone back, and not yet caught up */
+        bool is_told = session->lists.stream == no && session->lists.event <= event;
+        ret->lists_upto = is_told ? session->lists.upto : 0;
+    }
+    for (unsigned i = 0; i < session->rewind_count; i++) {
+        if (event > session->rewinds[i].event) {
+            continue;
+        }
+        if (session->rewinds[i].to < ret->cursor) {
+            ret->rewound = true;
+            ret->cursor = session->rewinds[i].to;
+        }
+        return remembered && !session->rewinds[i].is_lost;
+    }
+    return remembered;
+}
+
+/* What other streams carried is not replayed on this one. */
+static void skip_others(struct session *session, unsigned no)
+{
+    for (size_t i = 0; no > 0 && i < SESSION_PAST_STREAMS; i++) {
+        if (session->past[i].no > 0 && session->past[i].no != no) {
+            unsigned k = session->skips.count++;
+            session->skips.at[k].from = session->past[i].from;
+            session->skips.at[k].to = session->past[i].end;
+        }
+    }
+}
+
+int session_open_stream(struct session *session, struct channel *channel,
+                        struct tidings_str last_event_id)
+{
+    if (session->stream_count >= SESSION_MAX_STREAMS) {
+        return TIDINGS_E_LIMIT;
+    }
+    if (is_foreign(session, last_event_id)) {
+        return TIDINGS_E_DENIED;
+    }
+    struct session_stream *stream = mem_zalloc(sizeof(*stream));
+    if (!stream) {
+        return TIDINGS_E_NOMEM;
+    }
+    struct peer *peer = session->peer;
+    struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
+    /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
+     */
+    struct session_stream *front = newest(session);
+    if (front) {
+        give_back(session);
+        remember_end(session, front);
+        peer_set_sink(peer, NULL);
+        demote(front);
+    }
+    /* Where to begin: a fresh stream carries what no stream has carried; a resumed one goes on
+     * under its number, with what followed its last event. An id we do not know means that
+     * everything may have been missed. Now, because the header goes with the request once it
+     * becomes a stream. */
+    struct event_cursor at = {.cursor = session->undelivered};
+    bool known = last_event_id.len == 0 || parse_event_id(session, last_event_id, &at);
+    stream->sink = channel->ops->stream(channel, &headers);
+    stream->session = session;
+    stream->no = at.stream > 0 ? at.stream : ++session->next_stream;
+    list_prepend(&session->streams, &stream->link);
+    session->stream_count++;
+    session->front_from = session->undelivered;
+    session->skips.count = 0;
+    skip_others(session, at.rewound ? 0 : at.stream);
+    peer_set_sink(peer, stream->sink);
+    if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
+        char id[EVENT_ID_MAX];
+        uint64_t owed = peer_told(peer); /* below what subscriptions have yet to hear */
+        struct log_cursor place = peer_place_at(peer, owed < at.cursor ? owed : at.cursor);
+        place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
+        size_t len = event_id(peer, &place, id);
+        stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
+                                 session->core->limits->retry_ms);
+    }
+    if (!known) {
+        peer_resync(peer);
+    } else if (at.lost > 0) {
+        peer_owe_rest(peer, at.lost);
+    }
+    peer->lists_upto = at.lists_upto;
+    peer_catch_up(peer, at.cursor);
+    list_remove(&session->rest_link);
+    subscribe_list(session->listen);
+    return 0;
+}

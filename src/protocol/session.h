@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Legacy sessions over HTTP: an id, what was negotiated, the peer that hears of changes, and the
+ * GET streams it may have open.
+ *
+ * A session lives on the worker its id names. Every message goes to exactly one stream, the newest;
+ * when that ends the next older one takes over, and without any the session only remembers its
+ * cursor and catches up when a stream opens. Event ids are `stream.n.cursor`, unique by n: coming
+ * back with one continues that stream under its number, and replays what followed on it and what no
+ * stream has carried yet. Of somebody whose name is known they begin with a tag of that name and a
+ * '-': those of another are told from those that are merely too old.
+ *
+ * An open stream keeps a session alive; without one it ends after the idle timeout.
+ */
+#ifndef PROTOCOL_SESSION_H
+#define PROTOCOL_SESSION_H
+
+#include "delivery/subscriber.h"
+#include "request/channel.h"
+
+#define SESSION_ID_LEN 35u /* ww-32 hex digits */
+#define SESSION_MAX_STREAMS 4u
+#define SESSION_PAST_STREAMS 8u
+#define SESSION_REWINDS 4u
+#define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
+
+struct session {
+    struct list link; /* in core->session_list */
+    struct core *core;
+    const struct revision *revision;
+    const struct principal *who; /* a reference: of the newest request */
+    struct quota *quota;         /* of its client; NULL: nothing limits it */
+    struct peer *peer;
+    struct listen *listen; /* everything subscribed in this session */
+    struct list calls;     /* requests under way */
+    struct list streams;   /* newest first */
+    struct list rest_link; /* in core->resting … */
+    uint64_t rest_ms;      /* … since then */
+    unsigned stream_count, next_stream;
+    uint64_t next_event;
+    uint64_t active_ms;
+    bool initialized;
+    uint64_t undelivered; /* above it, no stream has carried everything */
+    uint64_t front_from;  /* … when the one in front came there: from here on it is its share */
+    struct {
+        unsigned no;
+        uint64_t from, end;       /* numbers in (from, end] were written to it */
+    } past[SESSION_PAST_STREAMS]; /* ring of spells in front */
+    unsigned past_next;
+    struct {
+        uint64_t event, to; /* ids up to this event say nothing of what is above this number … */
+        bool is_lost;       /* … and a subscription is to be told to look again */
+    } rewinds[SESSION_REWINDS]; /* both ascend */
+    unsigned rewind_count;
+    struct {
+        unsigned stream; /* was told … */
+        uint64_t event;  /* … with this one, … */
+        uint64_t upto;   /* … of lists that changed up to here */
+    } lists;
+    struct peer_skips skips; /* of the stream in front */
+    char id[SESSION_ID_LEN + 1];
+    char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
+};
+
+/* For the client of `channel`. TIDINGS_E_LIMIT when there are too many, of all or of its own: `why`
+ * says which. Otherwise the sentence is in `err`. */
+int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
+                 struct refusal *why, struct tidings_error *err);
+/* The same for what counts as one without being one: may there be another, whose quota (*ret) is
+ * given back when it has gone? */
+bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why);
+void session_left(struct core *core, struct quota *quota);
+/* Ends its streams and subscriptions. */
+void session_destroy(struct session *session);
+/* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
+ * `who` may do. */
+struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who);
+/* Which worker a session id belongs to; -1: not one of ours. */
+int session_worker(struct tidings_str id);
+/* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
+ * a fresh one. TIDINGS_E_LIMIT: too many streams. TIDINGS_E_DENIED: it is the id of an event of
+ * somebody else. */
+int session_open_stream(struct session *session, struct channel *channel,
+                        struct tidings_str last_event_id);
+/* A fresh id of this worker. A failure says that there is no randomness. */
+int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1]);
+/* End those that were idle too long. */
+void session_sweep(struct core *core);
+
+#endif

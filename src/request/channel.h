@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A way messages come in and answers go out: an HTTP connection (one exchange at a time) or a pipe
+ * (stdio: messages interleave freely). Transports embed it and implement the operations.
+ */
+#ifndef REQUEST_CHANNEL_H
+#define REQUEST_CHANNEL_H
+
+#include "access/principal.h"
+#include "base/list.h"
+#include "dialect/dialect.h"
+#include "request/sink.h"
+
+struct batch;
+struct call;
+struct channel;
+struct core;
+struct peer;
+struct quota;
+
+/* Headers an answer may carry besides its body; empty slices are left out. */
+struct answer_headers {
+    struct tidings_str session_id;
+    struct tidings_str allow;
+    struct tidings_str scope; /* it was denied for want of these, separated by blanks */
+    struct tidings_str extra; /* whole lines, each with its line break */
+};
+
+struct channel_ops {
+    const char *name;
+    /* Headers, statuses and one exchange at a time (HTTP), or not (pipes). */
+    bool is_http;
+    /* A complete JSON text that answers the exchange (pipes: one message). Takes the memory of
+     * `text` and leaves it empty. */
+    void (*answer)(struct channel *channel, int status, const struct answer_headers *headers,
+                   struct buf *text);
+    /* Nothing to say: 202 with no body (pipes: nothing). */
+    void (*accepted)(struct channel *channel);
+    /* HTTP: would the client of this exchange take a stream of messages for an answer? */
+    bool (*takes_stream)(struct channel *channel);
+    /* The exchange becomes a stream of messages (pipes: the pipe itself). NULL: impossible. */
+    struct sink *(*stream)(struct channel *channel, const struct answer_headers *headers);
+    /* Where somebody without a name comes from, as far as the transport can say: what everybody may
+     * have so much of is shared by all channels that give the same. NULL: one for the whole
+     * transport. */
+    void (*principal)(const struct channel *channel, char out[PRINCIPAL_MAX]);
+};
+
+struct channel {
+    const struct channel_ops *ops;
+    struct core *core;
+    const struct principal *who; /* a reference; NULL: the program itself */
+    struct quota *quota;   /* of where it comes from; the transport holds it; NULL: no limits */
+    struct list calls;     /* requests under way */
+    struct batch *batches; /* arrays of them */
+    const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
+    struct peer *peer;               /* pipes: made when first needed */
+    bool initialized;                /* pipes: the client said so */
+    unsigned char promised;          /* pipes: lists whose changes it will be told of */
+    uint16_t handled;                /* messages, … */
+    uint32_t turn;                   /* … in this turn of the loop */
+};
+
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
+/* May another message of it be handled in this turn? Each channel has CHANNEL_QUANTUM, so that one
+ * that floods us does not starve the others; what is left waits for the next turn. Counts it. */
+#define CHANNEL_QUANTUM 16u
+bool channel_may_go_on(struct channel *channel);
+/* What limits its client: who it has shown itself to be, or where it comes from. NULL: nothing. */
+struct quota *channel_quota(const struct channel *channel);
+/* From now on it is this one (takes a reference of its own). What is under way stays what it is. */
+void channel_set_who(struct channel *channel, const struct principal *who);
+/* The name of its principal; of one without, where it comes from. */
+void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
+/* The transport is going away: cancels what is under way, drops the peer of a pipe. */
+void channel_deinit(struct channel *channel);
+
+#endif

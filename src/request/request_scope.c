@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is denied is answered as if it were not there. But where a scope would have allowed it, the
+ * client may get itself a token that has it: so it is told which (RFC 6750 §3.1). That depends on
+ * the rules, the URI and the token alone, and so says nothing of what is there.
+ */
+#include "access/access.h"
+#include "request/request.h"
+#include "uri/uri.h"
+
+#define SCOPES_MAX 4096u
+
+/* What a method does with the URI it names; 0: others are not told. */
+static unsigned ops_of(struct tidings_str method)
+{
+    static const struct {
+        const char *method;
+        unsigned ops;
+    } rows[] = {
+        {"resources/read", 1u << ACCESS_READ},
+        {"resources/subscribe", 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE},
+        {"resources/metadata", 1u << ACCESS_LIST},
+        {"resources/list", 1u << ACCESS_LIST},
+        {"resources/directory/read", 1u << ACCESS_LIST},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (str_eq(method, tidings_str(rows[i].method))) {
+            return rows[i].ops;
+        }
+    }
+    return 0;
+}
+
+void call_name_scopes(struct call *call, int code, struct tidings_str spelled)
+{
+    bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
+    unsigned ops = is_missing && spelled.len > 0 ? ops_of(call->msg.method) : 0;
+    if (ops == 0 || !call->who || !call->who->class) {
+        return;
+    }
+    struct buf uri, scopes;
+    buf_init(&uri, URI_MAX * 3);
+    buf_init(&scopes, SCOPES_MAX);
+    if (catalog_canonical(call->core->catalog, spelled, false, &uri, NULL) == 0 &&
+        access_put_missing(call->who, ops, buf_str(&uri), &scopes) == 0 && scopes.len > 0) {
+        struct tidings_str copy = arena_dup(&call->arena, buf_str(&scopes));
+        call->headers.scope = copy.ptr ? copy : STR_EMPTY;
+    }
+    buf_deinit(&scopes);
+    buf_deinit(&uri);
+}

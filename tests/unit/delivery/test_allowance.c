@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the patterns of one client may cost: steps come back with time and are one client's on all
+ * workers; a client without any is told to look again, or told unfiltered; and all of it depends on
+ * nothing but what the client may hear of.
+ */
+#include "access/allowance.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "delivery/filters.h"
+#include "support/bench_access.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+
+#undef free /* what open_memstream gives is not cmocka's */
+
+#define TRUNCATED "params|_meta|dev.tidings/truncated"
+#define REGEX "mem://x/.*(a{1,99}){1,20}b"
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static void steps_come_back_with_time(void **state)
+{
+    (void)state;
+    struct allowances *all = allowances_create();
+    struct allowance *a = allowances_find(all, STR("ada"), 1000);
+    assert_int_equal(allowance_left(a, 1000), ALLOWANCE_BURST);
+    allowance_spend(a, 5000000, 1000);
+    assert_int_equal(allowance_left(a, 1000), ALLOWANCE_BURST - 5000000);
+    assert_int_equal(allowance_left(a, 1100), ALLOWANCE_BURST - 5000000 + ALLOWANCE_STEPS / 10);
+    allowance_spend(a, 2 * ALLOWANCE_BURST, 1000); /* more than there was: owed */
+    assert_int_equal(allowance_left(a, 1000), 0);
+    assert_int_equal(allowance_left(a, 1500), 0);
+    assert_int_equal(allowance_left(a, 3000), ALLOWANCE_BURST);
+    allowance_spend(a, ALLOWANCE_BURST, 3000);
+    allowance_refund(a, 1000);
+    assert_int_equal(allowance_left(a, 3000), 1000);
+    assert_int_equal(allowance_left(NULL, 3000), UINT64_MAX); /* the program itself */
+    allowance_spend(NULL, 1, 3000);
+    allowance_release(a);
+    allowances_destroy(all);
+}
+
+static void going_and_coming_back_gains_nothing(void **state)
+{
+    (void)state;
+    struct allowances *all = allowances_create();
+    struct allowance *a = allowances_find(all, STR("ada"), 1000);
+    struct allowance *same = allowances_find(all, STR("ada"), 1000);
+    assert_ptr_equal(a, same);
+    allowance_spend(a, ALLOWANCE_BURST, 1000);
+    allowance_release(same);
+    allowance_release(a);
+    for (unsigned i = 0; i < 40; i++) { /* others come, and what is as good as new makes room */
+        char name[16];
+        snprintf(name, sizeof(name), "client-%u", i);
+        allowance_release(allowances_find(all, tidings_str(name), 1001));
+    }
+    a = allowances_find(all, STR("ada"), 1001);
+    assert_int_equal(allowance_left(a, 1001), ALLOWANCE_STEPS / 1000);
+    allowance_release(a);
+    allowances_destroy(all);
+}
+
+static void things_are_counted_and_given_back(void **state)
+{
+    (void)state;
+    struct allowances *all = allowances_create();
+    struct allowance *a = allowances_find(all, STR("ada"), 1000);
+    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
+        assert_true(allowance_take(a, ALLOWANCE_FILTERS));
+    }
+    assert_false(allowance_take(a, ALLOWANCE_FILTERS));
+    assert_true(allowance_take(a, ALLOWANCE_LOOSE_REGEXES));
+    allowance_give_back(a, ALLOWANCE_FILTERS);
+    assert_true(allowance_take(a, ALLOWANCE_FILTERS));
+    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
+        allowance_give_back(a, ALLOWANCE_FILTERS);
+    }
+    allowance_give_back(a, ALLOWANCE_LOOSE_REGEXES);
+    assert_true(allowance_take(NULL, ALLOWANCE_FILTERS));
+    allowance_release(a);
+    allowances_destroy(all);
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+static struct bench b;
+static struct place place;
+
+static int begin(void **state)
+{
+    (void)state;
+    bench_access_start(&b, &place);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    bench_stop(&b);
+    return 0;
+}
+
+static const struct bench_rule rules[] = {
+    {"ada", NULL, "mem://x/open/**", BENCH_SEE},
+    {"bob", NULL, "", BENCH_ALL},
+};
+
+/* A URI on which the regex above costs more than a client has at once. */
+static const char *long_uri(const char *folder)
+{
+    static char uri[4096];
+    int len = snprintf(uri, sizeof(uri), "mem://x/%s/", folder);
+    memset(uri + len, 'a', 3900);
+    uri[len + 3900] = '\0';
+    return uri;
+}
+
+static void update(const char *uri)
+{
+    bench_update(&b, uri);
+    bench_settle(&b);
+}
+
+static struct client *listen_as(const char *name, const char *uri, const char *options)
+{
+    char uris[256];
+    snprintf(uris, sizeof(uris), "[\"%s\"]", uri);
+    bench_is(&b, name, "");
+    return listen_with(&b, uris, options);
+}
+
+#define AS_REGEX "{\"match\":\"regex\",\"windowMs\":0}"
+
+static uint64_t left_of(const char *name)
+{
+    uint64_t now = loop_now_ms(b.core[0].loop);
+    char who[64];
+    snprintf(who, sizeof(who), "%s", name);
+    struct allowance *a = allowances_find(hub_allowances(b.hub), tidings_str(who), now);
+    uint64_t left = allowance_left(a, now);
+    allowance_release(a);
+    return left;
+}
+
+static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    struct client *ada = listen_as("ada", REGEX, AS_REGEX);
+    struct client *bob = listen_as("bob", "mem://x/", "{\"windowMs\":0}");
+    uint64_t before = b.core[0].book->hits[LIMIT_PATTERN_STEPS];
+    update(long_uri("open"));
+    assert_int_equal(update_count(ada, REGEX), 1);
+    assert_json(update_nth(ada, REGEX, 0), TRUNCATED, "true");
+    assert_int_equal(b.core[0].book->hits[LIMIT_PATTERN_STEPS], before + 1);
+    assert_int_equal(update_count(bob, "mem://x/"), 1);
+    client_free(ada);
+    client_free(bob);
+}
+
+/* What ada has left is what it was, whatever happens where she may not look; also when somebody who
+ * may has the same regex. */
+static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    struct client *ada = listen_as("ada", REGEX, AS_REGEX);
+    struct client *bob = listen_as("bob", REGEX, AS_REGEX);
+    for (int i = 0; i < 5; i++) {
+        update(long_uri("hidden"));
+    }
+    assert_int_equal(update_count(ada, REGEX), 0);
+    assert_int_equal(left_of("ada"), ALLOWANCE_BURST);
+    assert_true(update_count(bob, REGEX) > 0);
+    assert_json(update_nth(bob, REGEX, 0), TRUNCATED, "true");
+    update("mem://x/open/aab");
+    assert_int_equal(update_count(ada, REGEX), 1);
+    assert_no_json(update_nth(ada, REGEX, 0), TRUNCATED);
+    client_free(ada);
+    client_free(bob);
+}
+
+#define COSTLY_FILTER                                                                              \
+    "{\"windowMs\":0,\"filter\":{\"properties\":{\"uri\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}}"
+
+/* A filter that gives up on what bob hears of is not held against ada. */
+static void a_filter_is_suspended_for_what_its_client_heard_of(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    struct client *ada = listen_as("ada", "mem://x/**", COSTLY_FILTER);
+    struct client *bob = listen_as("bob", "mem://x/**", COSTLY_FILTER);
+    for (unsigned i = 0; i < FILTER_GIVE_UPS; i++) {
+        update(long_uri("hidden"));
+    }
+    assert_json(update_nth(bob, NULL, FILTER_GIVE_UPS - 1), "params|_meta|dev.tidings/suspended",
+                "true");
+    assert_int_equal(update_count(ada, NULL), 0);
+    update("mem://x/open/aab");
+    assert_int_equal(update_count(ada, NULL), 1);
+    client_free(ada);
+    client_free(bob);
+}
+
+/* Many filters, each within what a judgement may cost: together they are not. */
+static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    enum { FILTERS = 60 };
+    struct client *all[FILTERS];
+    for (unsigned i = 0; i < FILTERS; i++) {
+        char options[256];
+        snprintf(options, sizeof(options),
+                 "{\"windowMs\":0,\"filter\":{\"properties\":{\"uri\":{\"pattern\":"
+                 "\"(a{1,4}){1,3}b%u\\\\b\"}}}}",
+                 i);
+        all[i] = listen_as("ada", "mem://x/open/**", options);
+    }
+    uint64_t judged = b.core[0].filters.judged;
+    update(long_uri("open"));
+    judged = b.core[0].filters.judged - judged;
+    assert_true(judged > 10 && judged < FILTERS);
+    unsigned told = 0;
+    for (unsigned i = 0; i < FILTERS; i++) {
+        told += update_count(all[i], NULL) == 1;
+        client_free(all[i]);
+    }
+    assert_int_equal(told, FILTERS - judged);
+}
+
+static void a_client_has_so_many_filters_and_others_theirs(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    static struct client *all[ALLOWANCE_MAX_FILTERS];
+    for (unsigned i = 0; i <= ALLOWANCE_MAX_FILTERS; i++) {
+        char options[96];
+        snprintf(options, sizeof(options), "{\"filter\":{\"maxProperties\":%u}}", 100 + i);
+        if (i == ALLOWANCE_MAX_FILTERS) {
+            bench_is(&b, "ada", "");
+            struct client *c = client_http(&b);
+            client_listen_with(c, "1", "[\"mem://x/open/**\"]", options);
+            bench_settle(&b);
+            assert_non_null(strstr(refused_reason(c, "mem://x/open/**"), "of one client"));
+            client_free(c);
+            struct client *bob = listen_as("bob", "mem://x/open/**", options);
+            client_free(bob);
+            break;
+        }
+        all[i] = listen_as("ada", "mem://x/open/**", options);
+    }
+    for (unsigned i = 0; i < ALLOWANCE_MAX_FILTERS; i++) {
+        client_free(all[i]);
+    }
+}
+
+/* ---- compiling --------------------------------------------------------------------------------
+ */
+
+enum { MANY = 64 };
+
+#define LISTEN                                                                                     \
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"_meta\":{"    \
+    "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","                                  \
+    "\"io.modelcontextprotocol/clientCapabilities\":{},"                                           \
+    "\"dev.tidings/options\":" AS_REGEX "},\"notifications\":{\"resourceSubscriptions\":["
+
+/* One listen of ada's to so many regexes, of the costliest kind, each with this at its end. */
+static struct client *listen_to_many(const char *end)
+{
+    struct buf text;
+    buf_init(&text, 1u << 20);
+    buf_puts(&text, STR(LISTEN));
+    for (unsigned i = 0; i < MANY; i++) {
+        buf_putf(&text, "%s\"mem://x/%03u", i ? "," : "", i);
+        for (unsigned k = 0; k < 90; k++) {
+            buf_puts(&text, STR("[\\\\pL\\\\pN\\\\pS]"));
+        }
+        buf_putf(&text, "%s\"", end);
+    }
+    buf_puts(&text, STR("]}}}"));
+    buf_putc(&text, '\0');
+    assert_int_equal(text.failed, 0);
+    struct dialect_headers headers = {
+        .protocol_version = STR("2026-07-28"),
+        .method = STR("subscriptions/listen"),
+    };
+    bench_is(&b, "ada", "");
+    struct client *c = client_http(&b);
+    client_say(c, &headers, text.ptr);
+    bench_settle(&b);
+    buf_deinit(&text);
+    return c;
+}
+
+/* Once what a client has at once is used up, it is told so; others have theirs. */
+static void assert_paid_for(const char *end, unsigned nth)
+{
+    uint64_t compiled = b.core[0].match.regexes.compiled;
+    struct client *ada = listen_to_many(end);
+    compiled = b.core[0].match.regexes.compiled - compiled;
+    assert_in_range(compiled, ALLOWANCE_BURST, ALLOWANCE_BURST + ALLOWANCE_BURST / 10);
+    const char *ack = client_nth(ada, SAID_ACK, 0);
+    assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|limit", nth),
+                "pattern-steps");
+    assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|retryAfterMs", nth), "1000");
+    struct client *bob = listen_as("bob", "mem://x/.*a", AS_REGEX);
+    client_free(ada);
+    client_free(bob);
+}
+
+static void compiling_the_regexes_of_a_listen_is_paid_for(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    assert_paid_for("", 0);
+}
+
+static void compiling_regexes_that_are_refused_is_paid_for(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    assert_paid_for("(", MANY - 1);
+}
+
+#define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_come_back_with_time),
+        cmocka_unit_test(going_and_coming_back_gains_nothing),
+        cmocka_unit_test(things_are_counted_and_given_back),
+        WITH_BENCH(a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on),
+        WITH_BENCH(what_is_hidden_costs_nothing_and_says_nothing),
+        WITH_BENCH(a_filter_is_suspended_for_what_its_client_heard_of),
+        WITH_BENCH(filters_of_a_client_that_has_nothing_left_let_pass),
+        WITH_BENCH(a_client_has_so_many_filters_and_others_theirs),
+        WITH_BENCH(compiling_the_regexes_of_a_listen_is_paid_for),
+        WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

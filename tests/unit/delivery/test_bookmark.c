@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Bookmarks: the newest cursor from time to time, for those who asked, so that who hears of little
+ * can come back although much has happened.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "delivery/subscriber.h"
+#include "support/bench_access.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+
+#define SAID_BOOKMARK "notifications/dev.tidings/bookmark"
+#define CURSOR "params|_meta|dev.tidings/cursor"
+#define ASKED "{\"bookmarks\":true}"
+
+static struct bench b;
+static struct place place;
+
+static int begin(void **state)
+{
+    (void)state;
+    bench_init(&b);
+    b.options.log.max_entries = 3;
+    bench_start(&b);
+    place_mount(&place, &b, "mem://x/", 0);
+    place_add(&place, "mem://x/a", false);
+    place_add(&place, "mem://x/b", false);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    b.who.name = NULL;
+    bench_settle(&b);
+    assert_true(list_empty(&b.core[0].bookmarked));
+    bench_stop(&b);
+    return 0;
+}
+
+/* It is time. */
+static void pass(void)
+{
+    bench_settle(&b);
+    bookmarks_on_period(b.core[0].bookmark_timer, &b.core[0]);
+    bench_settle(&b);
+}
+
+static void change_others(void)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        bench_change(&b, text_of("mem://x/other%u", i), TIDINGS_CHANGE_UPDATED);
+    }
+    bench_settle(&b);
+}
+
+static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state)
+{
+    (void)state;
+    struct client *asked = listen_with(&b, "[\"mem://x/a\"]", ASKED);
+    struct client *other = listen_with(&b, "[\"mem://x/a\"]", NULL);
+    assert_true(loop_timer_is_running(b.core[0].bookmark_timer));
+    pass();
+    assert_int_equal(client_count(asked, SAID_BOOKMARK), 0);
+    change_others();
+    pass();
+    pass();
+    assert_int_equal(client_count(asked, SAID_BOOKMARK), 1);
+    assert_int_equal(client_count(other, SAID_BOOKMARK), 0);
+    const char *text = client_nth(asked, SAID_BOOKMARK, 0);
+    assert_int_equal(cursor_of(text), b.core[0].last_seq);
+    assert_json(text, "params|_meta|io.modelcontextprotocol/subscriptionId", "1");
+    client_free(asked);
+    client_free(other);
+    bench_settle(&b);
+    pass();
+    assert_true(list_empty(&b.core[0].bookmarked));
+}
+
+/* What the client learns when it comes back with that cursor. */
+static bool must_look_again(const char *cursor)
+{
+    struct client *c = listen_with(&b, "[\"mem://x/a\"]", text_of("{\"since\":\"%s\"}", cursor));
+    bench_settle(&b);
+    bool must = update_count(c, NULL) > 0;
+    assert_true(!must || json_at(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated"));
+    client_free(c);
+    return must;
+}
+
+static void it_keeps_a_place_that_would_have_fallen_out_of_the_log(void **state)
+{
+    (void)state;
+    char acked[256], marked[256];
+    struct client *c = listen_with(&b, "[\"mem://x/a\"]", ASKED);
+    change_others();
+    pass();
+    snprintf(acked, sizeof(acked), "%s", json_at(client_nth(c, SAID_ACK, 0), CURSOR));
+    snprintf(marked, sizeof(marked), "%s", json_at(client_nth(c, SAID_BOOKMARK, 0), CURSOR));
+    client_free(c);
+    assert_true(must_look_again(acked));
+    assert_false(must_look_again(marked));
+}
+
+static void it_says_nothing_above_what_is_held_back(void **state)
+{
+    (void)state;
+    struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"bookmarks\":true,\"windowMs\":60000}");
+    bench_update(&b, "mem://x/a");
+    bench_settle(&b);
+    uint64_t told = cursor_of(client_nth(c, SAID_UPDATED, 0));
+    bench_update(&b, "mem://x/b");
+    change_others();
+    pass();
+    assert_int_equal(cursor_of(client_nth(c, SAID_BOOKMARK, 0)), told);
+    client_free(c);
+}
+
+static void a_stream_that_is_backed_up_gets_none(void **state)
+{
+    (void)state;
+    struct client *c = listen_with(&b, "[\"mem://x/a\"]", ASKED);
+    c->pending = 1u << 20;
+    change_others();
+    pass();
+    assert_int_equal(client_count(c, SAID_BOOKMARK), 0);
+    client_drain(c);
+    pass();
+    assert_int_equal(client_count(c, SAID_BOOKMARK), 1);
+    client_free(c);
+}
+
+static void who_may_not_see_everything_learns_nothing_from_when_they_come(void **state)
+{
+    (void)state;
+    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/a", BENCH_SEE}};
+    bench_rules(&b, rules, 1);
+    bench_is(&b, "reader", "");
+    struct client *c = listen_with(&b, "[\"mem://x/a\"]", ASKED);
+    pass();
+    change_others();
+    pass();
+    assert_int_equal(client_count(c, SAID_BOOKMARK), 2);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(strlen(json_at(client_nth(c, SAID_BOOKMARK, i), CURSOR)) > CURSOR_TEXT);
+    }
+    assert_int_equal(client_nth_said(c, SAID_BOOKMARK, 0)->len,
+                     client_nth_said(c, SAID_BOOKMARK, 1)->len);
+    client_free(c);
+}
+
+static void a_session_gets_it_as_an_event_to_come_back_with(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    assert_non_null(json_at(session_subscribe_with(&s, "mem://x/a", ASKED), "result"));
+    pass(); /* without a stream there is nobody to tell */
+    struct client *c = session_stream(&s, NULL);
+    change_others();
+    pass();
+    assert_int_equal(client_count(c, SAID_BOOKMARK), 1);
+    assert_no_json(client_nth(c, SAID_BOOKMARK, 0),
+                   "params|_meta|io.modelcontextprotocol/subscriptionId");
+    char id[256];
+    snprintf(id, sizeof(id), "%s", client_nth_said(c, SAID_BOOKMARK, 0)->id);
+    client_free(c);
+    bench_settle(&b);
+    c = session_stream(&s, id);
+    bench_settle(&b);
+    assert_int_equal(update_count(c, NULL), 0); /* nothing was missed */
+    session_unsubscribe(&s, "mem://x/a");
+    change_others();
+    pass();
+    assert_int_equal(client_count(c, SAID_BOOKMARK), 0);
+    client_free(c);
+    assert_int_equal(session_delete(&s), 204);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+        TEST(who_asked_gets_the_newest_cursor_and_only_when_it_moved),
+        TEST(it_keeps_a_place_that_would_have_fallen_out_of_the_log),
+        TEST(it_says_nothing_above_what_is_held_back),
+        TEST(a_stream_that_is_backed_up_gets_none),
+        TEST(who_may_not_see_everything_learns_nothing_from_when_they_come),
+        TEST(a_session_gets_it_as_an_event_to_come_back_with),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

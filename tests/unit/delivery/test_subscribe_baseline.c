@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Asking for patches: which baseline, said where, and what is refused without leaving anything
+ * behind.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "delivery/subscriber.h"
+#include "support/bench_client.h"
+#include "support/bench_core.h"
+#include "support/bench_docs.h"
+#include "support/bench_json.h"
+#include "support/bench_subs.h"
+
+#define DATA "params|_meta|dev.tidings/data"
+#define A "doc:///a"
+#define ON_A "[\"" A "\"]"
+
+static struct bench b;
+static struct docs docs;
+
+/* The flags of the provider are the state of the test. */
+static int begin(void **state)
+{
+    docs_begin(&docs, &b, *state ? *(unsigned *)*state : 0);
+    docs_write(&docs, A, "{\"n\":1,\"s\":{\"x\":1}}");
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    docs_end(&docs);
+    return 0;
+}
+
+static void put(const char *uri, const char *text)
+{
+    docs_put(&docs, uri, text, NULL);
+    bench_settle(&b);
+}
+
+static const char *nth(const struct client *c, size_t n)
+{
+    return update_nth(c, NULL, n);
+}
+
+static void patches_of_another_resource_need_a_baseline(void **state)
+{
+    (void)state;
+    const char *uri = A "/patch";
+    struct client *c = listen_with(&b, "[\"" A "/patch\"]", NULL);
+    assert_non_null(strstr(refused_reason(c, uri), "'baseline' is required"));
+    client_free(c);
+    c = listen_with(&b, "[\"" A "/patch\"]", "{\"baseline\":\"v0777\"}");
+    assert_string_equal(refused_reason(c, uri), "no version 'v0777'");
+    put(A, "{\"n\":2}");
+    assert_int_equal(update_count(c, NULL), 0);
+    client_free(c);
+    c = listen_with(&b, "[\"" A "/patch\"]", "{\"baseline\":\"v0001\",\"include\":\"value\"}");
+    assert_non_null(strstr(refused_reason(c, uri), "must be 'patch'"));
+    client_free(c);
+    c = listen_with(&b, "[\"" A "/no\"]", NULL);
+    assert_string_equal(refused_reason(c, A "/no"), "not this one");
+    client_free(c);
+    c = listen_with(&b, "[\"doc:///b/patch\"]", "{\"baseline\":\"v0001\"}");
+    assert_string_equal(refused_reason(c, "doc:///b/patch"), "resource not found");
+    client_free(c);
+    bench_settle(&b);
+    assert_int_equal(b.core[0].stats.subscriptions, 0);
+    assert_true(b.core[0].values.baselines.by_name.count <= 2);
+
+    c = listen_with(&b, "[\"" A "/patch\",\"" A "\"]",
+                    "{\"initial\":true,\"windowMs\":0,\"uris\":{\"" A
+                    "/patch\":{\"initialBaseline\":\"v0001\"}}}");
+    assert_true(is_honoured(c, uri));
+    assert_json(update_nth(c, uri, 0), "params|uri", uri);
+    assert_json(update_nth(c, uri, 0), DATA "|baseline", "v0001");
+    assert_json(update_nth(c, uri, 0), DATA "|patch", "{\"s\":null,\"n\":2}");
+    put(A, "{\"n\":3}");
+    assert_json(update_nth(c, uri, 1), DATA "|baseline", "v0002");
+    assert_no_json(update_nth(c, A, 1), DATA); /* both may be had at once */
+    client_free(c);
+}
+
+static void a_session_may_name_it_beside_the_uri(void **state)
+{
+    (void)state;
+    struct bench_session s;
+    bench_session(&b, "2025-06-18", &s);
+    struct client *stream = session_stream(&s, NULL);
+    static const struct {
+        const char *params, *said;
+    } rows[] = {
+        {"\"baseline\":7", "option 'baseline' must be"},
+        {"\"baseline\":\"v0001\",\"initialBaseline\":\"v0002\"", "two different"},
+        {"\"baseline\":\"v0001\",\"_meta\":{\"dev.tidings/options\":{\"baseline\":\"v0002\"}}",
+         "two different"},
+        {"\"initialBaseline\":\"v0005\"", "no version 'v0005'"},
+        {"\"_meta\":{\"dev.tidings/options\":{\"initialBaseline\":\"v0006\"}}",
+         "no version 'v0006'"},
+        {"\"baseline\":\"v0001\"", NULL},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct client *c = session_request(&s, "7", "resources/subscribe",
+                                           text_of("\"uri\":\"" A "/patch\",%s", rows[i].params));
+        bench_settle(&b);
+        if (rows[i].said) {
+            assert_json(client_answer(c)->text, "error|code", "-32602");
+            assert_non_null(strstr(json_at(client_answer(c)->text, "error|message"), rows[i].said));
+            assert_int_equal(b.core[0].stats.subscriptions, 0);
+        } else {
+            assert_empty_result(client_answer(c)->text);
+        }
+        client_free(c);
+    }
+    put(A, "{\"n\":2}");
+    assert_json(nth(stream, 0), DATA "|baseline", "v0001");
+    client_free(stream);
+    assert_int_equal(session_delete(&s), 204);
+}
+
+static void a_baseline_goes_with_patches_of_one_resource(void **state)
+{
+    (void)state;
+    struct client *c = listen_with(&b, "[\"doc:///a\",\"doc:///*\"]",
+                                   "{\"baseline\":\"v0001\",\"uris\":{\"doc:///*\":"
+                                   "{\"include\":\"patch\"}}}");
+    assert_non_null(strstr(refused_reason(c, "doc:///a"), "include: 'patch'"));
+    assert_non_null(strstr(refused_reason(c, "doc:///*"), "one resource"));
+    client_free(c);
+}
+
+static void one_that_is_not_known_where_nobody_keeps_them_means_whole(void **state)
+{
+    (void)state;
+    struct client *c =
+        listen_with(&b, ON_A, "{\"include\":\"patch\",\"initial\":true,\"baseline\":\"other\"}");
+    assert_json(nth(c, 0), DATA "|full", "true");
+    client_free(c);
+}
+
+int main(void)
+{
+    static unsigned patching = DOCS_PATCHING;
+#define PLAIN(test) cmocka_unit_test_setup_teardown(test, begin, end)
+#define WITH(test, flags) cmocka_unit_test_prestate_setup_teardown(test, begin, end, &(flags))
+    const struct CMUnitTest tests[] = {
+        WITH(patches_of_another_resource_need_a_baseline, patching),
+        WITH(a_session_may_name_it_beside_the_uri, patching),
+        PLAIN(a_baseline_goes_with_patches_of_one_resource),
+        WITH(a_baseline_goes_with_patches_of_one_resource, patching),
+        PLAIN(one_that_is_not_known_where_nobody_keeps_them_means_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
