@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a bearer token costs, in this process: CPU time of one question at a desk whose token was
- * never seen (a JWT of each algorithm; a line among 4,096 of a file) and of one that is remembered.
+ * What a bearer token costs, in this process: CPU time of asking a cache about one that it
+ * has never seen (a JWT of each algorithm; a line among 4,096 of a file) and one that it remembers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,12 +31,12 @@ static int64_t cpu_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void ask_all(struct auth_desk *desk, char *const *tokens)
+static void ask_all(struct token_cache *cache, char *const *tokens)
 {
     for (size_t i = 0; i < TOKENS; i++) {
         struct auth_answer answer;
-        struct auth_question *question;
-        if (!auth_ask(desk, tidings_str(tokens[i]), &answer, &question, NULL, NULL) ||
+        struct pending_token *pending;
+        if (!token_cache_ask(cache, tidings_str(tokens[i]), &answer, &pending, NULL, NULL) ||
             answer.outcome != AUTH_OK) {
             bench_die("a token is not accepted: %s", answer.description);
         }
@@ -44,25 +44,25 @@ static void ask_all(struct auth_desk *desk, char *const *tokens)
 }
 
 /* Microseconds for one that is seen for the first time, and for one that is seen again. */
-static void measure(const char *name, const struct auth_settings *settings, char *const *tokens)
+static void measure(const char *name, const struct auth_options *options, char *const *tokens)
 {
     struct auth *auth = NULL;
     struct tidings_error err = {0, ""};
     struct bench_samples fresh, again;
-    if (auth_open(&auth, settings, &err) < 0) {
+    if (auth_open(&auth, options, &err) < 0) {
         bench_die("%s", err.text);
     }
     bench_samples_init(&fresh, rounds);
     bench_samples_init(&again, rounds);
     for (unsigned long r = 0; r < rounds; r++) {
-        struct auth_desk *desk = auth_desk_create(auth, mailbox, NULL, &err);
+        struct token_cache *cache = auth_create_cache(auth, mailbox, NULL, &err);
         int64_t begin = cpu_ns();
-        ask_all(desk, tokens);
+        ask_all(cache, tokens);
         int64_t middle = cpu_ns();
-        ask_all(desk, tokens);
+        ask_all(cache, tokens);
         bench_samples_add(&again, (double)(cpu_ns() - middle) / 1000 / TOKENS);
         bench_samples_add(&fresh, (double)(middle - begin) / 1000 / TOKENS);
-        auth_desk_destroy(desk);
+        token_cache_destroy(cache);
     }
     printf(",\"%s\":{\"bytes\":%zu,\"first_us\":%.2f,\"again_us\":%.2f}", name, strlen(tokens[0]),
            bench_samples_at(&fresh, 0.5), bench_samples_at(&again, 0.5));
@@ -104,7 +104,7 @@ static void measure_algorithm(const char *algorithm, const char *path)
     }
     const struct auth_issuer issuer = {"https://login.example/realms/work", path};
     measure(algorithm,
-            &(struct auth_settings){
+            &(struct auth_options){
                 .issuers = &issuer, .issuer_count = 1, .audiences = &audience, .audience_count = 1},
             tokens);
     for (size_t i = 0; i < TOKENS; i++) {
@@ -137,7 +137,7 @@ static void measure_file(const char *path)
         some[i] = tokens[i * (LINES / TOKENS)];
     }
     write_text(path, &text);
-    measure("file", &(struct auth_settings){.tokens = path}, some);
+    measure("file", &(struct auth_options){.tokens = path}, some);
     buf_deinit(&text);
 }
 

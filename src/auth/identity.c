@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * One block of memory for each: the struct, the slices of its scopes, the texts.
+ * Making identities: one block of memory for each, the struct, the slices of its scopes, the texts.
  */
 #include "auth/identity.h"
 

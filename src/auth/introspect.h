@@ -6,21 +6,24 @@
 #ifndef AUTH_INTROSPECT_H
 #define AUTH_INTROSPECT_H
 
-#include "auth/remote.h"
+#include "auth/fetch_queue.h"
+#include "auth/pending_token.h"
+#include "auth/verifier.h"
 
 #define INTROSPECT_REMEMBER_MS 30000
 
-struct credentials; /* immutable, counted: a value of a shared map */
+/* Belongs to the thread of the queue. */
+struct introspector {
+    struct verifier *verifier;
+    struct fetch_queue *queue;
+    bool is_failing;
+};
 
-/* The file has one line, CLIENT_ID:SECRET (RFC 6749 §2.3.1). */
-int credentials_load(struct credentials **ret, const char *path, struct tidings_error *err);
-struct shared_value *credentials_value(struct credentials *c);
-
-/* Ask about the token of `q` and send it home with a verdict. On the thread of `r`. */
-void introspect(struct remote *r, struct auth_question *q);
+/* Ask about the token of `p` and send it home with a verdict. */
+void introspect(struct introspector *i, struct pending_token *p);
 
 /* The verdict on an answer with status 200. Pure. */
-void introspect_read(const struct auth *a, struct tidings_str body, int64_t now_ms,
+void introspect_read(const struct auth_settings *s, struct tidings_str body, int64_t now_ms,
                      struct verdict *ret);
 
 #endif

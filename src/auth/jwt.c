@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * From text to parts. Base64url and JSON are read strictly (one spelling, no member twice), so that
- * nobody else can read another token out of the same bytes.
+ * Reading a JWT, from text to parts. Base64url and JSON are read strictly (one spelling, no member
+ * twice), so that nobody else can read another token out of the same bytes.
  */
 #include "auth/jwt.h"
 
-#include "auth/auth.h"
+#include "auth/identity.h"
 #include "auth/jwks.h"
 
 #define DEPTH_MAX 16u

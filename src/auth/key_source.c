@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fetching, in one or two steps: where the keys are (when nobody said), and the keys. Whoever waits
+ * Fetching keys, in one or two steps: where they are (when nobody said), and the keys. Who waits
  * goes home at the end of it, however it ended, and looks at the shared map again.
  */
 #include "auth/key_source.h"
 
 #include "auth/jwks.h"
-#include "auth/settings.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -16,8 +15,8 @@
 #define METADATA_DEPTH 16u
 
 struct key_source {
-    struct remote *remote;
-    struct auth *auth;
+    struct fetch_queue *queue;
+    struct verifier *verifier;
     const struct issuer *issuer;
     char *url;     /* where the keys are; NULL: not found out yet */
     unsigned step; /* of finding out */
@@ -39,34 +38,27 @@ static void end(struct key_source *s, uint64_t again_ms)
     s->is_busy = false;
     list_each (it, next, &s->waiting) {
         list_remove(it);
-        question_return(list_entry(it, struct auth_question, waiting));
+        pending_token_return(list_entry(it, struct pending_token, waiting));
     }
     loop_timer_start(s->timer, again_ms, 0);
 }
 
-static int take_off(void *user, const struct shared_value *old)
-{
-    (void)user;
-    return old ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
-}
-
 static void fail(struct key_source *s, const char *why)
 {
-    struct auth *a = s->auth;
-    __atomic_add_fetch(&a->fetches.failures, 1, __ATOMIC_RELAXED);
+    const struct auth_settings *settings = &s->verifier->settings;
+    fetch_queue_count(&fetch_queue_counts(s->queue)->failures);
     log_warn("keys cannot be fetched", "issuer=%s url=%s reason=\"%s\"", s->issuer->name,
              s->url ? s->url : "unknown", why);
     if (!s->issuer->jwks) { /* perhaps they are somewhere else now */
         mem_free(s->url);
         s->url = NULL;
     }
-    if (s->good_ms && clock_monotonic_ms() - s->good_ms >= a->stale_ms) {
+    if (s->good_ms && clock_monotonic_ms() - s->good_ms >= settings->stale_ms) {
         s->good_ms = 0;
-        (void)shared_map_update(a->shared, tidings_str(s->issuer->name), NULL, take_off, NULL);
-        auth_advance(a);
+        verifier_remove_keys(s->verifier, s->issuer);
         log_warn("keys are too old", "issuer=%s", s->issuer->name);
     }
-    end(s, a->interval_ms);
+    end(s, settings->interval_ms);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -74,11 +66,10 @@ static void fail(struct key_source *s, const char *why)
 /* A reference to what is in effect keeps its place in memory while it is compared. */
 static int put(struct key_source *s, struct jwks *fresh)
 {
-    struct jwks *old = jwks_of(shared_map_find(s->auth->shared, jwks_value(fresh)->key));
+    struct jwks *old = jwks_of(shared_map_find(s->verifier->shared, jwks_value(fresh)->key));
     int rc = 0;
     if (!old || !jwks_is_same(old, fresh)) {
-        rc = auth_share(s->auth, jwks_value(fresh));
-        auth_advance(s->auth);
+        rc = verifier_put_keys(s->verifier, fresh);
         log_info("keys fetched", "issuer=%s count=%zu", s->issuer->name, jwks_count(fresh));
     }
     if (old) {
@@ -112,13 +103,13 @@ static void on_keys(void *user, long status, struct tidings_str body,
         return;
     }
     s->good_ms = clock_monotonic_ms();
-    end(s, s->auth->refresh_ms);
+    end(s, s->verifier->settings.refresh_ms);
 }
 
 static void fetch_keys(struct key_source *s)
 {
-    __atomic_add_fetch(&s->auth->fetches.keys, 1, __ATOMIC_RELAXED);
-    if (remote_fetch(s->remote, &(struct remote_request){.url = s->url}, on_keys, s) < 0) {
+    fetch_queue_count(&fetch_queue_counts(s->queue)->keys);
+    if (fetch_queue_add(s->queue, &(struct queued_request){.url = s->url}, on_keys, s) < 0) {
         fail(s, "out of memory");
     }
 }
@@ -133,7 +124,7 @@ static char *read_metadata(const struct key_source *s, struct tidings_str body)
     if (jv_parse(body, METADATA_DEPTH, &root, NULL) == 0) {
         struct tidings_str keys = jv_str(jv_get(root, "jwks_uri"));
         if (str_eq(jv_str(jv_get(root, "issuer")), tidings_str(s->issuer->name)) &&
-            settings_is_safe_url(keys)) {
+            auth_settings_is_safe_url(keys)) {
             url = str_dup(keys);
         }
         jv_unref(root);
@@ -185,8 +176,8 @@ static void find_out(struct key_source *s)
     buf_init(&url, 8192);
     put_place(&url, tidings_str(s->issuer->name), s->step);
     int rc = url.failed ? url.failed
-                        : remote_fetch(s->remote, &(struct remote_request){.url = url.ptr},
-                                       on_metadata, s);
+                        : fetch_queue_add(s->queue, &(struct queued_request){.url = url.ptr},
+                                          on_metadata, s);
     buf_deinit(&url);
     if (rc < 0) {
         fail(s, "out of memory");
@@ -218,13 +209,14 @@ static void on_timer(struct loop_timer *timer, void *user)
 
 static bool take_budget(struct key_source *s)
 {
-    uint64_t now = clock_monotonic_ms(), intervals = (now - s->budgeted_ms) / s->auth->interval_ms;
+    uint64_t now = clock_monotonic_ms(),
+             intervals = (now - s->budgeted_ms) / s->verifier->settings.interval_ms;
     if (s->budget == BUDGET_MAX) {
         s->budgeted_ms = now;
     } else if (intervals > 0) {
         uint64_t more = s->budget + intervals;
         s->budget = more < BUDGET_MAX ? (unsigned)more : BUDGET_MAX;
-        s->budgeted_ms += intervals * s->auth->interval_ms;
+        s->budgeted_ms += intervals * s->verifier->settings.interval_ms;
     }
     if (s->budget == 0) {
         return false;
@@ -233,15 +225,15 @@ static bool take_budget(struct key_source *s)
     return true;
 }
 
-void key_source_ask(struct key_source *s, struct auth_question *q)
+void key_source_ask(struct key_source *s, struct pending_token *p)
 {
     /* There were other keys when it was asked: look at those first. */
-    bool is_news = q->generation != __atomic_load_n(&s->auth->generation, __ATOMIC_ACQUIRE);
+    bool is_news = p->generation != verifier_generation(s->verifier);
     if (is_news || (!s->is_busy && !take_budget(s))) {
-        question_return(q);
+        pending_token_return(p);
         return;
     }
-    list_append(&s->waiting, &q->waiting);
+    list_append(&s->waiting, &p->waiting);
     fetch(s);
 }
 
@@ -250,18 +242,19 @@ void key_source_refresh(struct key_source *s)
     fetch(s);
 }
 
-struct key_source *key_source_create(struct remote *r, struct auth *a, const struct issuer *issuer)
+struct key_source *key_source_create(struct fetch_queue *queue, struct verifier *verifier,
+                                     const struct issuer *issuer)
 {
     struct key_source *s = mem_zalloc(sizeof(*s));
     if (!s) {
         return NULL;
     }
-    s->remote = r;
-    s->auth = a;
+    s->queue = queue;
+    s->verifier = verifier;
     s->issuer = issuer;
     s->budget = BUDGET_MAX;
     list_init(&s->waiting);
-    s->timer = loop_timer_open(remote_loop(r), on_timer, s);
+    s->timer = loop_timer_open(fetch_queue_loop(queue), on_timer, s);
     s->url = issuer->jwks ? str_dup(tidings_str(issuer->jwks)) : NULL;
     if (!s->timer || (issuer->jwks && !s->url)) {
         key_source_destroy(s);
@@ -278,7 +271,7 @@ void key_source_destroy(struct key_source *s)
     }
     list_each (it, next, &s->waiting) {
         list_remove(it);
-        question_destroy(list_entry(it, struct auth_question, waiting));
+        pending_token_destroy(list_entry(it, struct pending_token, waiting));
     }
     loop_timer_close(s->timer);
     mem_free(s->url);

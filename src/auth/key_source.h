@@ -7,21 +7,24 @@
  *     IDLE --start, old, asked for--> (where?) METADATA --> KEYS --> IDLE
  *
  * What was fetched stays in effect while fetching fails, until it is stale. All of it belongs to
- * the thread of a `struct remote`.
+ * the thread of its `struct fetch_queue`.
  */
 #ifndef AUTH_KEY_SOURCE_H
 #define AUTH_KEY_SOURCE_H
 
-#include "auth/remote.h"
+#include "auth/fetch_queue.h"
+#include "auth/pending_token.h"
+#include "auth/verifier.h"
 
 struct key_source;
 
 /* Begins to fetch. NULL: out of memory. */
-struct key_source *key_source_create(struct remote *r, struct auth *a, const struct issuer *issuer);
+struct key_source *key_source_create(struct fetch_queue *queue, struct verifier *verifier,
+                                     const struct issuer *issuer);
 void key_source_destroy(struct key_source *s); /* frees who waits; NULL is fine */
 
-/* Takes the question; it goes home when there are new keys, or when there is no hope for any. */
-void key_source_ask(struct key_source *s, struct auth_question *q);
-void key_source_refresh(struct key_source *s);
+/* Takes the token; it goes home when there are new keys, or when there is no hope for any. */
+void key_source_ask(struct key_source *s, struct pending_token *p);
+void key_source_refresh(struct key_source *s); /* whatever the age of the keys */
 
 #endif

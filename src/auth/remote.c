@@ -1,177 +1,51 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thread that turns its loop and steps its exchanges: letters and timers wake it through the
- * loop's descriptor, which the exchanges wait for too.
+ * A thread that turns its loop and steps its requests: tokens come as letters, and go to the keys
+ * of their issuer or to introspection.
  */
 #include "auth/remote.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include "auth/introspect.h"
 #include "auth/key_source.h"
 #include "base/error.h"
-#include "base/lent_file.h"
 #include "base/mem.h"
-#include "http_client/fetch.h"
-
-struct exchange {
-    struct list link;
-    struct fetch_transfer *transfer; /* NULL: waits for its turn */
-    struct buf body;
-    remote_done_fn done;
-    void *user;
-    char *url, *authorization, *form;
-    size_t form_len;
-    struct lent_file ca;
-};
 
 struct remote {
-    struct auth *auth;
     struct loop *loop;
     struct mailbox *mailbox;
-    struct fetch *fetch;
-    struct list under_way, in_line;
-    size_t count;                                 /* under way */
+    struct fetch_queue *queue;
+    struct introspector introspector;
     struct key_source *sources[AUTH_ISSUERS_MAX]; /* NULL: from a file */
     pthread_t thread;
     bool is_running, is_over;
 };
 
-struct loop *remote_loop(struct remote *r)
-{
-    return r->loop;
-}
-
-/* ---- exchanges ------------------------------------------------------------------------------- */
-
-static void exchange_destroy(struct exchange *x)
-{
-    list_remove(&x->link);
-    fetch_close(x->transfer);
-    lent_file_close(&x->ca);
-    buf_deinit(&x->body);
-    mem_free(x->url);
-    str_free_secret(x->authorization);
-    str_free_secret(x->form);
-    mem_free(x);
-}
-
-static void finish(struct remote *r, struct exchange *x, long status,
-                   const struct tidings_error *err)
-{
-    r->count -= x->transfer != NULL;
-    list_remove(&x->link);
-    x->done(x->user, status, buf_str(&x->body), err);
-    exchange_destroy(x);
-}
-
-static int on_bytes(void *user, struct tidings_str bytes)
-{
-    return buf_puts(&((struct exchange *)user)->body, bytes);
-}
-
-static void begin(struct remote *r, struct exchange *x)
-{
-    struct tidings_error err = {0, ""};
-    int rc = r->auth->ca ? lent_file_open(&x->ca, r->auth->ca) : 0;
-    struct fetch_request request = {
-        .method = x->form ? "POST" : "GET",
-        .url = x->url,
-        .ca_file = x->ca.path,
-        .body = tidings_strn(x->form, x->form_len),
-        .headers = {"Accept: application/json"},
-        .timeout_ms = REMOTE_TIMEOUT_MS,
-        .on_bytes = on_bytes,
-        .user = x,
-    };
-    size_t headers = 1;
-    if (x->form) {
-        request.headers[headers++] = "Content-Type: application/x-www-form-urlencoded";
-    }
-    if (x->authorization) {
-        request.headers[headers++] = x->authorization;
-    }
-    list_remove(&x->link);
-    if (rc < 0) {
-        (void)error_errno(&err, -rc, "'%s'", r->auth->ca);
-        finish(r, x, 0, &err);
-        return;
-    }
-    if (fetch_start(r->fetch, &request, &x->transfer, &err) < 0) {
-        finish(r, x, 0, &err);
-        return;
-    }
-    list_append(&r->under_way, &x->link);
-    r->count++;
-}
-
-static void begin_next(struct remote *r)
-{
-    while (r->count < REMOTE_AT_ONCE && !list_empty(&r->in_line)) {
-        begin(r, list_entry(r->in_line.next, struct exchange, link));
-    }
-}
-
-static void finish_ended(struct remote *r)
-{
-    list_each (it, next, &r->under_way) {
-        struct exchange *x = list_entry(it, struct exchange, link);
-        struct fetch_status status = *fetch_status(x->transfer);
-        if (status.finished) {
-            finish(r, x, status.error.code ? 0 : status.status, &status.error);
-        }
-    }
-}
-
-int remote_fetch(struct remote *r, const struct remote_request *request, remote_done_fn done,
-                 void *user)
-{
-    struct exchange *x = r->is_over ? NULL : mem_zalloc(sizeof(*x));
-    if (!x) {
-        return r->is_over ? TIDINGS_E_CLOSED : TIDINGS_E_NOMEM;
-    }
-    list_init(&x->link);
-    buf_init(&x->body, REMOTE_BODY_MAX);
-    x->done = done;
-    x->user = user;
-    x->url = str_dup(tidings_str(request->url));
-    x->authorization = request->authorization ? str_dup(tidings_str(request->authorization)) : NULL;
-    x->form = request->form.len > 0 ? str_dup(request->form) : NULL;
-    x->form_len = request->form.len;
-    if (!x->url || (request->authorization && !x->authorization) ||
-        (request->form.len > 0 && !x->form)) {
-        exchange_destroy(x);
-        return TIDINGS_E_NOMEM;
-    }
-    list_append(&r->in_line, &x->link);
-    return 0;
-}
-
 /* ---- letters --------------------------------------------------------------------------------- */
 
-static void deliver_question(struct letter *letter, void *owner)
+static void deliver_token(struct letter *letter, void *owner)
 {
     struct remote *r = owner;
-    struct auth_question *q = list_entry(letter, struct auth_question, letter);
-    if (q->verdict.need == VERDICT_NEEDS_KEYS) {
-        key_source_ask(r->sources[q->verdict.issuer], q);
+    struct pending_token *p = list_entry(letter, struct pending_token, letter);
+    if (p->verdict.need == VERDICT_NEEDS_KEYS) {
+        key_source_ask(r->sources[p->verdict.issuer], p);
     } else {
-        introspect(r, q);
+        introspect(&r->introspector, p);
     }
 }
 
-static void drop_question(struct letter *letter)
+static void drop_token(struct letter *letter)
 {
-    question_destroy(list_entry(letter, struct auth_question, letter));
+    pending_token_destroy(list_entry(letter, struct pending_token, letter));
 }
 
-void remote_ask(struct remote *r, struct auth_question *q)
+void remote_ask(struct remote *r, struct pending_token *p)
 {
-    q->letter.deliver = deliver_question;
-    q->letter.drop = drop_question;
-    mailbox_send(r->mailbox, &q->letter);
+    p->letter.deliver = deliver_token;
+    p->letter.drop = drop_token;
+    mailbox_send(r->mailbox, &p->letter);
 }
 
 static void deliver_refresh(struct letter *letter, void *owner)
@@ -220,11 +94,9 @@ static void *run(void *user)
     (void)pthread_setname_np(pthread_self(), "auth");
     while (!r->is_over) {
         loop_turn(r->loop);
-        begin_next(r);
-        if (!r->is_over && fetch_step(r->fetch, loop_timeout_ms(r->loop), NULL) < 0) {
-            (void)poll(&(struct pollfd){.fd = loop_fd(r->loop), .events = POLLIN}, 1, 100);
+        if (!r->is_over) {
+            fetch_queue_step(r->queue);
         }
-        finish_ended(r);
     }
     return NULL;
 }
@@ -243,24 +115,33 @@ static int start_thread(struct remote *r, struct tidings_error *err)
     return 0;
 }
 
-int remote_start(struct remote **ret, struct auth *a, struct tidings_error *err)
+static int create_sources(struct remote *r, struct verifier *v, struct tidings_error *err)
+{
+    for (size_t i = 0; i < v->settings.issuer_count; i++) {
+        const struct issuer *issuer = &v->settings.issuers[i];
+        if (issuer->is_remote) {
+            r->sources[i] = key_source_create(r->queue, v, issuer);
+            if (!r->sources[i]) {
+                return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+            }
+        }
+    }
+    return 0;
+}
+
+int remote_start(struct remote **ret, struct verifier *v, struct tidings_error *err)
 {
     struct remote *r = mem_zalloc(sizeof(*r));
     if (!r) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    r->auth = a;
-    list_init(&r->under_way);
-    list_init(&r->in_line);
     r->loop = loop_create(err);
     r->mailbox = r->loop ? mailbox_create(r->loop, r, err) : NULL;
-    int rc = r->mailbox ? fetch_create(loop_fd(r->loop), REMOTE_BODY_MAX, &r->fetch, err)
-                        : TIDINGS_E_NOMEM;
-    for (size_t i = 0; rc == 0 && i < a->issuer_count; i++) {
-        if (a->issuers[i].is_remote) {
-            r->sources[i] = key_source_create(r, a, &a->issuers[i]);
-            rc = r->sources[i] ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        }
+    int rc =
+        r->mailbox ? fetch_queue_create(&r->queue, r->loop, v->settings.ca, err) : TIDINGS_E_NOMEM;
+    if (rc == 0) {
+        r->introspector = (struct introspector){.verifier = v, .queue = r->queue};
+        rc = create_sources(r, v, err);
     }
     if (rc == 0) {
         rc = start_thread(r, err);
@@ -271,17 +152,6 @@ int remote_start(struct remote **ret, struct auth *a, struct tidings_error *err)
     }
     *ret = r;
     return 0;
-}
-
-static void break_off(struct list *exchanges)
-{
-    list_each (it, next, exchanges) {
-        struct exchange *x = list_entry(it, struct exchange, link);
-        /* Who waits for it is freed with it. */
-        x->done(x->user, 0, STR_EMPTY,
-                &(struct tidings_error){TIDINGS_E_CLOSED, "the server stops"});
-        exchange_destroy(x);
-    }
 }
 
 void remote_stop(struct remote *r)
@@ -295,13 +165,13 @@ void remote_stop(struct remote *r)
         mailbox_send(r->mailbox, &stop);
         pthread_join(r->thread, NULL);
     }
-    r->is_over = true;
-    break_off(&r->under_way);
-    break_off(&r->in_line);
+    if (r->queue) {
+        fetch_queue_close(r->queue);
+    }
     for (size_t i = 0; i < AUTH_ISSUERS_MAX; i++) {
         key_source_destroy(r->sources[i]);
     }
-    fetch_destroy(r->fetch);
+    fetch_queue_destroy(r->queue);
     if (r->mailbox) {
         mailbox_close(r->mailbox);
         mailbox_unref(r->mailbox);
@@ -310,4 +180,12 @@ void remote_stop(struct remote *r)
         loop_destroy(r->loop);
     }
     mem_free(r);
+}
+
+void remote_get_fetches(struct remote *r, struct auth_fetches *ret)
+{
+    const struct auth_fetches *counts = fetch_queue_counts(r->queue);
+    ret->keys = __atomic_load_n(&counts->keys, __ATOMIC_RELAXED);
+    ret->introspections = __atomic_load_n(&counts->introspections, __ATOMIC_RELAXED);
+    ret->failures = __atomic_load_n(&counts->failures, __ATOMIC_RELAXED);
 }

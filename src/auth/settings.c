@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mistakes are found here, before anything is opened.
+ * Checking options and copying them: mistakes are found here, before anything is opened.
  */
 #include "auth/settings.h"
 
@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/str.h"
 
 #define URL_MAX 2048u
 #define REFRESH_MS (10u * 60 * 1000)
@@ -41,7 +42,7 @@ static struct tidings_str host_of(struct tidings_str authority)
     return str_cut(authority, ':', &(struct tidings_str){0}, NULL);
 }
 
-bool settings_is_safe_url(struct tidings_str url)
+bool auth_settings_is_safe_url(struct tidings_str url)
 {
     bool is_https = str_starts(url, STR("https://"));
     struct tidings_str rest = str_skip(url, is_https ? 8 : 7);
@@ -63,7 +64,7 @@ bool settings_is_safe_url(struct tidings_str url)
 
 static int check_url(struct tidings_str url, const char *what, struct tidings_error *err)
 {
-    return settings_is_safe_url(url)
+    return auth_settings_is_safe_url(url)
                ? 0
                : tidings_fail(
                      err, TIDINGS_E_INVALID,
@@ -85,11 +86,12 @@ static bool is_url(const char *text)
     return strstr(text, "://") != NULL;
 }
 
-static int keep_issuer(struct auth *a, const struct auth_issuer *from, struct tidings_error *err)
+static int keep_issuer(struct auth_settings *s, const struct auth_issuer *from,
+                       struct tidings_error *err)
 {
-    struct issuer *i = &a->issuers[a->issuer_count];
-    for (size_t n = 0; n < a->issuer_count; n++) {
-        if (strcmp(a->issuers[n].name, from->issuer) == 0) {
+    struct issuer *i = &s->issuers[s->issuer_count];
+    for (size_t n = 0; n < s->issuer_count; n++) {
+        if (strcmp(s->issuers[n].name, from->issuer) == 0) {
             return tidings_fail(err, TIDINGS_E_INVALID, "the issuer '%s' is named twice",
                                 from->issuer);
         }
@@ -100,7 +102,7 @@ static int keep_issuer(struct auth *a, const struct auth_issuer *from, struct ti
     }
     if (rc == 0) {
         rc = keep(&i->name, from->issuer, err);
-        a->issuer_count++;
+        s->issuer_count++;
     }
     if (rc == 0) {
         rc = keep(&i->jwks, from->jwks, err);
@@ -109,63 +111,86 @@ static int keep_issuer(struct auth *a, const struct auth_issuer *from, struct ti
     return rc;
 }
 
-static int keep_audiences(struct auth *a, const struct auth_settings *s, struct tidings_error *err)
+static int keep_audiences(struct auth_settings *s, const struct auth_options *o,
+                          struct tidings_error *err)
 {
-    if (s->audience_count > AUTH_AUDIENCES_MAX) {
+    if (o->audience_count > AUTH_AUDIENCES_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u audiences", AUTH_AUDIENCES_MAX);
     }
-    if (s->audience_count == 0 && (s->issuer_count > 0 || s->introspection)) {
+    if (o->audience_count == 0 && (o->issuer_count > 0 || o->introspection)) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "tokens of an authorization server need an audience: the name by which "
                             "it knows this server");
     }
     int rc = 0;
-    for (size_t i = 0; i < s->audience_count && rc == 0; i++) {
-        rc = keep(&a->audiences[i], s->audiences[i], err);
-        a->audience_count += rc == 0;
+    for (size_t i = 0; i < o->audience_count && rc == 0; i++) {
+        rc = keep(&s->audiences[i], o->audiences[i], err);
+        s->audience_count += rc == 0;
     }
     return rc;
 }
 
-int settings_keep(struct auth *a, const struct auth_settings *s, struct tidings_error *err)
+int auth_settings_init(struct auth_settings *s, const struct auth_options *o,
+                       struct tidings_error *err)
 {
-    a->leeway_ms = s->leeway_ms;
-    a->refresh_ms = s->refresh_ms ? s->refresh_ms : REFRESH_MS;
-    a->interval_ms = s->interval_ms ? s->interval_ms : INTERVAL_MS;
-    a->stale_ms = s->stale_ms ? s->stale_ms : STALE_MS;
-    if (s->issuer_count > AUTH_ISSUERS_MAX) {
+    s->leeway_ms = o->leeway_ms;
+    s->refresh_ms = o->refresh_ms ? o->refresh_ms : REFRESH_MS;
+    s->interval_ms = o->interval_ms ? o->interval_ms : INTERVAL_MS;
+    s->stale_ms = o->stale_ms ? o->stale_ms : STALE_MS;
+    if (o->issuer_count > AUTH_ISSUERS_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "more than %u issuers", AUTH_ISSUERS_MAX);
     }
-    int rc = keep_audiences(a, s, err);
-    for (size_t i = 0; i < s->issuer_count && rc == 0; i++) {
-        rc = keep_issuer(a, &s->issuers[i], err);
+    int rc = keep_audiences(s, o, err);
+    for (size_t i = 0; i < o->issuer_count && rc == 0; i++) {
+        rc = keep_issuer(s, &o->issuers[i], err);
     }
-    if (rc == 0 && s->introspection) {
-        rc = check_url(tidings_str(s->introspection), "the place of introspection", err);
-    }
-    if (rc == 0) {
-        rc = keep(&a->tokens, s->tokens, err);
+    if (rc == 0 && o->introspection) {
+        rc = check_url(tidings_str(o->introspection), "the place of introspection", err);
     }
     if (rc == 0) {
-        rc = keep(&a->introspection, s->introspection, err);
+        rc = keep(&s->tokens, o->tokens, err);
     }
     if (rc == 0) {
-        rc = keep(&a->credentials, s->introspection_credentials, err);
+        rc = keep(&s->introspection, o->introspection, err);
     }
-    return rc < 0 ? rc : keep(&a->ca, s->ca, err);
+    if (rc == 0) {
+        rc = keep(&s->credentials, o->introspection_credentials, err);
+    }
+    return rc < 0 ? rc : keep(&s->ca, o->ca, err);
 }
 
-void settings_drop(struct auth *a)
+void auth_settings_deinit(struct auth_settings *s)
 {
-    for (size_t i = 0; i < a->issuer_count; i++) {
-        mem_free(a->issuers[i].name);
-        mem_free(a->issuers[i].jwks);
+    for (size_t i = 0; i < s->issuer_count; i++) {
+        mem_free(s->issuers[i].name);
+        mem_free(s->issuers[i].jwks);
     }
-    for (size_t i = 0; i < a->audience_count; i++) {
-        mem_free(a->audiences[i]);
+    for (size_t i = 0; i < s->audience_count; i++) {
+        mem_free(s->audiences[i]);
     }
-    mem_free(a->tokens);
-    mem_free(a->introspection);
-    mem_free(a->credentials);
-    mem_free(a->ca);
+    mem_free(s->tokens);
+    mem_free(s->introspection);
+    mem_free(s->credentials);
+    mem_free(s->ca);
+}
+
+const struct issuer *auth_settings_find_issuer(const struct auth_settings *s,
+                                               struct tidings_str name)
+{
+    for (size_t i = 0; i < s->issuer_count; i++) {
+        if (str_eq(name, tidings_str(s->issuers[i].name))) {
+            return &s->issuers[i];
+        }
+    }
+    return NULL;
+}
+
+struct claims_rules auth_settings_rules(const struct auth_settings *s, bool needs_expiry)
+{
+    return (struct claims_rules){
+        .audiences = s->audiences,
+        .audience_count = s->audience_count,
+        .leeway_ms = s->leeway_ms,
+        .needs_expiry = needs_expiry,
+    };
 }

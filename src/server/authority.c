@@ -175,7 +175,7 @@ static int open_auth(struct authority *a, const struct config *c, const char *re
             .jwks = c->auth_jwks.count > 0 ? c->auth_jwks.items[i] : NULL,
         };
     }
-    const struct auth_settings settings = {
+    const struct auth_options options = {
         .issuers = issuers,
         .issuer_count = count,
         .audiences = c->auth_audience.count > 0 ? audiences : &resource,
@@ -186,7 +186,7 @@ static int open_auth(struct authority *a, const struct config *c, const char *re
         .ca = c->auth_ca[0] ? c->auth_ca : NULL,
         .leeway_ms = (uint32_t)c->auth_leeway_ms,
     };
-    int rc = auth_open(&a->http.auth, &settings, err);
+    int rc = auth_open(&a->http.auth, &options, err);
     return rc < 0 ? rc : auth_start(a->http.auth, err);
 }
 

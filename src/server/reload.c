@@ -55,14 +55,14 @@ static void drop_tls(void *fresh)
 static int load_auth(struct tidings_server *s, void **ret, struct tidings_error *err)
 {
     struct auth_files *fresh = NULL;
-    int rc = s->authority.http.auth ? auth_files_load(s->authority.http.auth, &fresh, err) : 0;
+    int rc = s->authority.http.auth ? auth_load_files(s->authority.http.auth, &fresh, err) : 0;
     *ret = fresh;
     return rc;
 }
 
 static void put_auth(struct tidings_server *s, void *fresh)
 {
-    auth_files_put(s->authority.http.auth, fresh);
+    auth_put_files(s->authority.http.auth, fresh);
 }
 
 static void drop_auth(void *fresh)

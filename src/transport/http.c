@@ -114,8 +114,8 @@ void conn_close(struct http_conn *conn, const char *reason)
     if (!conn->is_websocket && conn->r && conn->r->exchange) {
         resource_abandon(conn);
     }
-    if (!conn->is_websocket && conn->r && conn->r->question) {
-        conn_forget_question(conn);
+    if (!conn->is_websocket && conn->r && conn->r->pending_token) {
+        conn_forget_pending_token(conn);
     }
     loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
@@ -556,7 +556,7 @@ void http_worker_destroy(struct http_worker *hw)
             conn_close(list_entry(hw->by_state[i].next, struct http_conn, link), "shutdown");
         }
     }
-    auth_desk_destroy(hw->desk);
+    token_cache_destroy(hw->token_cache);
     if (hw->inbox.mailbox) {
         mailbox_close(hw->inbox.mailbox);
         mailbox_unref(hw->inbox.mailbox);

@@ -72,7 +72,7 @@ static void refuse_for_now(struct http_conn *conn, const char *text)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The principal of an identity; the desk keeps it with what it remembers of the token. */
+/* The principal of an identity; the cache keeps it with what it remembers of the token. */
 static int find_principal(struct http_conn *conn, struct auth_identity *identity,
                           const struct principal **ret, struct tidings_error *err)
 {
@@ -154,7 +154,7 @@ static bool take_answer(struct http_conn *conn, const struct auth_answer *answer
 static void on_answer(void *user, const struct auth_answer *answer)
 {
     struct http_conn *conn = user;
-    conn->r->question = NULL;
+    conn->r->pending_token = NULL;
     if (take_answer(conn, answer)) {
         conn_set_state(conn, CONN_READING);
         conn_go_on(conn);
@@ -164,13 +164,13 @@ static void on_answer(void *user, const struct auth_answer *answer)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static struct auth_desk *find_desk(struct http_worker *hw)
+static struct token_cache *find_token_cache(struct http_worker *hw)
 {
-    if (!hw->desk) {
-        hw->desk =
-            auth_desk_create(hw->config->auth->auth, hw->inbox.mailbox, release_principal, NULL);
+    if (!hw->token_cache) {
+        hw->token_cache =
+            auth_create_cache(hw->config->auth->auth, hw->inbox.mailbox, release_principal, NULL);
     }
-    return hw->desk;
+    return hw->token_cache;
 }
 
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
@@ -190,28 +190,28 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
         }
         return false;
     }
-    struct auth_desk *desk = find_desk(conn->hw);
-    if (!desk) {
+    struct token_cache *cache = find_token_cache(conn->hw);
+    if (!cache) {
         refuse_for_now(conn, "out of memory");
         return false;
     }
     http_review_tokens(conn->hw);
-    if (auth_ask(desk, token, &answer, &conn->r->question, on_answer, conn)) {
+    if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, on_answer, conn)) {
         return take_answer(conn, &answer);
     }
     conn_set_state(conn, CONN_UNKNOWN);
     return false;
 }
 
-void conn_forget_question(struct http_conn *conn)
+void conn_forget_pending_token(struct http_conn *conn)
 {
-    auth_cancel(conn->r->question);
-    conn->r->question = NULL;
+    token_cache_cancel(conn->r->pending_token);
+    conn->r->pending_token = NULL;
 }
 
-void conn_give_up_question(struct http_conn *conn)
+void conn_give_up_pending_token(struct http_conn *conn)
 {
-    conn_forget_question(conn);
+    conn_forget_pending_token(conn);
     refuse_for_now(conn, "the token could not be verified in time");
 }
 
@@ -237,13 +237,13 @@ static void on_revoked(void *user, void *attached)
 /* Its key was withdrawn. */
 static bool is_unproven(void *user, const struct principal *who)
 {
-    return !auth_stands(user, who->proof);
+    return !auth_proof_stands(user, who->proof);
 }
 
 void http_review_tokens(struct http_worker *hw)
 {
-    if (hw->desk && auth_desk_has_news(hw->desk)) {
-        auth_desk_review(hw->desk, on_revoked, hw);
+    if (hw->token_cache && token_cache_has_news(hw->token_cache)) {
+        token_cache_review(hw->token_cache, on_revoked, hw);
         dismiss(hw, is_unproven, hw->config->auth->auth);
     }
 }

@@ -134,7 +134,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_SHAKING, config->header_timeout_ms, close_shaking);
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
     expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
-    expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_question);
+    expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_pending_token);
     expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
     expire(hw, CONN_MIDWAY, config->body_timeout_ms, websocket_late);
     if (input_is_tight(hw->core->book)) {

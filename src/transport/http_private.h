@@ -74,11 +74,11 @@ struct http_reading {
     size_t body_mark; /* as much of it was there when its time was last counted anew */
     size_t body_need; /* Content-Length */
     struct http_chunked chunked;
-    const struct http_route *route; /* NULL: the endpoint, or … */
-    struct http_exchange *exchange; /* of /resource, while it is under way */
-    struct auth_question *question; /* of CONN_UNKNOWN */
-    char *origin;                   /* to be echoed; NULL: none */
-    bool is_accepted;               /* the head passed all checks: the body may come */
+    const struct http_route *route;      /* NULL: the endpoint, or … */
+    struct http_exchange *exchange;      /* of /resource, while it is under way */
+    struct pending_token *pending_token; /* of CONN_UNKNOWN */
+    char *origin;                        /* to be echoed; NULL: none */
+    bool is_accepted;                    /* the head passed all checks: the body may come */
     bool is_chunked, body_done, is_resource, is_upgrade;
     bool takes_events; /* the client accepts a stream for an answer */
     bool polls;        /* … and wants none for the stream of its session */
@@ -136,10 +136,10 @@ struct http_worker {
     void (*drained)(void *user);
     void *drained_user;
     bool draining;
-    int64_t next_expiry_ms;         /* of a WebSocket or a stream of HTTP+SSE; 0: never */
-    struct buf head;                /* of the answer being written, kept for the next */
-    struct ws_reader *spare_reader; /* an idle one; NULL: none */
-    struct auth_desk *desk;         /* NULL: nobody showed a token yet */
+    int64_t next_expiry_ms;          /* of a WebSocket or a stream of HTTP+SSE; 0: never */
+    struct buf head;                 /* of the answer being written, kept for the next */
+    struct ws_reader *spare_reader;  /* an idle one; NULL: none */
+    struct token_cache *token_cache; /* NULL: nobody showed a token yet */
     time_t date_second;
     char date[32];
     char scratch[65536];
@@ -245,8 +245,8 @@ void resource_abandon(struct http_conn *conn);
 /* http_auth.c, where tokens are configured: whom is the request from? False: it was refused, or it
  * waits. The connection goes, or its time is up, while it waits. */
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req);
-void conn_forget_question(struct http_conn *conn);
-void conn_give_up_question(struct http_conn *conn);
+void conn_forget_pending_token(struct http_conn *conn);
+void conn_give_up_pending_token(struct http_conn *conn);
 /* The challenge to whoever lacks these scopes for what it asked; nothing without tokens. */
 void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidings_str scopes);
 /* When tokens or keys were loaded since the last time: what was begun by those that are gone ends.

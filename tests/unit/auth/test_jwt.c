@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JWTs at a desk: every way in which one can be wrong is told apart, and none of them gets in.
+ * JWTs at a cache: every way in which one can be wrong is told apart, and none of them gets in.
  */
 #include "auth/jwt.h"
 
@@ -32,7 +32,7 @@ static struct fixture {
     struct loop *loop;
     struct mailbox *mailbox;
     struct auth *auth;
-    struct auth_desk *desk;
+    struct token_cache *cache;
     struct buf token;
 } f;
 
@@ -48,21 +48,21 @@ static void write_set(const struct jose_key *key)
     buf_deinit(&set);
 }
 
-static void open_desk(const struct auth_settings *settings)
+static void open_cache(const struct auth_options *options)
 {
     struct tidings_error err = {0, ""};
-    if (auth_open(&f.auth, settings, &err) < 0) {
+    if (auth_open(&f.auth, options, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    f.desk = auth_desk_create(f.auth, f.mailbox, NULL, &err);
-    assert_non_null(f.desk);
+    f.cache = auth_create_cache(f.auth, f.mailbox, NULL, &err);
+    assert_non_null(f.cache);
 }
 
-static void close_desk(void)
+static void close_cache(void)
 {
-    auth_desk_destroy(f.desk);
+    token_cache_destroy(f.cache);
     auth_close(f.auth);
-    f.desk = NULL;
+    f.cache = NULL;
     f.auth = NULL;
 }
 
@@ -80,7 +80,7 @@ static int set_up(void **state)
     f.mailbox = mailbox_create(f.loop, &f, NULL);
     buf_init(&f.token, 65536);
     const struct auth_issuer issuers[] = {{"https://as.test", f.path}};
-    open_desk(&(struct auth_settings){.issuers = issuers,
+    open_cache(&(struct auth_options){.issuers = issuers,
                                       .issuer_count = 1,
                                       .audiences = audiences,
                                       .audience_count = 2,
@@ -91,7 +91,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    close_desk();
+    close_cache();
     mailbox_close(f.mailbox);
     mailbox_unref(f.mailbox);
     loop_destroy(f.loop);
@@ -105,8 +105,8 @@ static int tear_down(void **state)
 static struct auth_answer ask_text(struct tidings_str token)
 {
     struct auth_answer answer = {.outcome = AUTH_UNAVAILABLE};
-    struct auth_question *question = NULL;
-    assert_true(auth_ask(f.desk, token, &answer, &question, NULL, NULL));
+    struct pending_token *pending = NULL;
+    assert_true(token_cache_ask(f.cache, token, &answer, &pending, NULL, NULL));
     return answer;
 }
 
@@ -142,8 +142,8 @@ static void every_algorithm_is_accepted(void **state)
         struct auth_files *files = NULL;
         char header[64];
         write_set(key);
-        assert_int_equal(auth_files_load(f.auth, &files, NULL), 0);
-        auth_files_put(f.auth, files);
+        assert_int_equal(auth_load_files(f.auth, &files, NULL), 0);
+        auth_put_files(f.auth, files);
         snprintf(header, sizeof(header), "{\"alg\":\"%s\"}", names[i]);
         assert_int_equal(ask(key, header, "{" GOOD "}").outcome, AUTH_OK);
         jose_key_destroy(key);
@@ -296,7 +296,7 @@ static void no_changed_token_gets_in(void **state)
     }
     buf_putc(&token, '=');
     assert_int_equal(ask_text(buf_str(&token)).outcome, AUTH_INVALID);
-    assert_int_equal(auth_desk_counts(f.desk)->verified, 0);
+    assert_int_equal(token_cache_counts(f.cache)->verified, 0);
     token.ptr[token.len - 1] = '.';
     assert_int_equal(ask_text(buf_str(&token)).outcome, AUTH_INVALID);
     assert_int_equal(ask_text(tidings_strn(token.ptr, token.len - 1)).outcome, AUTH_OK);
@@ -309,7 +309,7 @@ static void what_is_remembered_ends_with_the_token(void **state)
     assert_int_equal(ask(f.key, HEAD, "{" GOOD "}").outcome, AUTH_OK);
     f.clock.wall_ms = 1800000159999;
     assert_int_equal(ask_text(buf_str(&f.token)).outcome, AUTH_OK);
-    assert_int_equal(auth_desk_counts(f.desk)->remembered, 1);
+    assert_int_equal(token_cache_counts(f.cache)->remembered, 1);
     f.clock.wall_ms++;
     struct auth_answer answer = ask_text(buf_str(&f.token));
     assert_int_equal(answer.outcome, AUTH_INVALID);
@@ -329,10 +329,10 @@ static void as_many_are_remembered_as_there_may_be(void **state)
     (void)state;
     struct buf first;
     buf_init(&first, 65536);
-    auth_desk_destroy(f.desk);
-    f.desk = auth_desk_create(f.auth, f.mailbox, on_release, NULL);
+    token_cache_destroy(f.cache);
+    f.cache = auth_create_cache(f.auth, f.mailbox, on_release, NULL);
     released = 0;
-    for (unsigned i = 0; i <= AUTH_DESK_REMEMBERS; i++) {
+    for (unsigned i = 0; i <= TOKEN_CACHE_MAX; i++) {
         char claims[256];
         snprintf(claims, sizeof(claims), "{" GOOD ",\"jti\":%u}", i);
         struct auth_answer answer = ask(f.key, HEAD, claims);
@@ -345,9 +345,9 @@ static void as_many_are_remembered_as_there_may_be(void **state)
         }
     }
     assert_int_equal(released, 1);
-    assert_int_equal(auth_desk_counts(f.desk)->remembered, 1);
+    assert_int_equal(token_cache_counts(f.cache)->remembered, 1);
     assert_ptr_equal(ask_text(buf_str(&first)).identity->attached, &f);
-    assert_int_equal(auth_desk_counts(f.desk)->remembered, 2);
+    assert_int_equal(token_cache_counts(f.cache)->remembered, 2);
     buf_deinit(&first);
 }
 
@@ -356,8 +356,8 @@ static void with_several_issuers_names_say_whose_they_are(void **state)
     (void)state;
     static const char *const audiences[] = {"https://h.test/mcp"};
     const struct auth_issuer issuers[] = {{"https://as.test", f.path}, {"https://b.test", f.path}};
-    close_desk();
-    open_desk(&(struct auth_settings){
+    close_cache();
+    open_cache(&(struct auth_options){
         .issuers = issuers, .issuer_count = 2, .audiences = audiences, .audience_count = 1});
     struct auth_answer answer = ask(f.key, HEAD, "{" GOOD "}");
     assert_int_equal(answer.outcome, AUTH_OK);
@@ -387,9 +387,9 @@ static void wrong_settings_are_explained(void **state)
         struct auth *auth = NULL;
         struct tidings_error err = {0, ""};
         const struct auth_issuer issuer = {cases[i].issuer, cases[i].jwks};
-        const struct auth_settings settings = {
+        const struct auth_options options = {
             .issuers = &issuer, .issuer_count = 1, .audiences = audiences, .audience_count = 1};
-        assert_true(auth_open(&auth, &settings, &err) < 0);
+        assert_true(auth_open(&auth, &options, &err) < 0);
         if (!strstr(err.text, cases[i].says)) {
             fail_msg("%s: %s", cases[i].issuer, err.text);
         }
@@ -397,13 +397,13 @@ static void wrong_settings_are_explained(void **state)
     struct auth *auth = NULL;
     struct tidings_error err = {0, ""};
     const struct auth_issuer two[] = {{"https://as.test", f.path}, {"https://as.test", f.path}};
-    struct auth_settings settings = {.issuers = two, .issuer_count = 1};
-    assert_int_equal(auth_open(&auth, &settings, &err), TIDINGS_E_INVALID);
+    struct auth_options options = {.issuers = two, .issuer_count = 1};
+    assert_int_equal(auth_open(&auth, &options, &err), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "need an audience"));
-    settings.issuer_count = 2;
-    settings.audiences = audiences;
-    settings.audience_count = 1;
-    assert_int_equal(auth_open(&auth, &settings, &err), TIDINGS_E_INVALID);
+    options.issuer_count = 2;
+    options.audiences = audiences;
+    options.audience_count = 1;
+    assert_int_equal(auth_open(&auth, &options, &err), TIDINGS_E_INVALID);
     assert_string_equal(err.text, "the issuer 'https://as.test' is named twice");
 }
 

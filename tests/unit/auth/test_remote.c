@@ -3,7 +3,7 @@
  * Keys and introspection over HTTP: what waits, what is fetched how often, and what happens when
  * nobody answers.
  */
-#include "auth/remote.h"
+#include "auth/auth.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -96,7 +96,8 @@ static void on_request(struct scripted_server *s, const struct scripted_request 
     }
 }
 
-/* ---- the desk -------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------------------------------------
+ */
 
 static struct fixture {
     struct loop *loop;
@@ -104,9 +105,9 @@ static struct fixture {
     struct jose_key *first, *second;
     char keys_url[128], introspect_url[128], credentials[64];
     struct auth_issuer issuer;
-    struct auth_settings settings;
+    struct auth_options options;
     struct auth *auth;
-    struct auth_desk *desk;
+    struct token_cache *cache;
     struct buf token;
     unsigned answers;
     enum auth_outcome outcome;
@@ -139,34 +140,34 @@ static int set_up(void **state)
     f.loop = loop_create(NULL);
     f.mailbox = mailbox_create(f.loop, NULL, NULL);
     f.issuer = (struct auth_issuer){"https://as.test", f.keys_url};
-    f.settings = (struct auth_settings){.issuers = &f.issuer,
-                                        .issuer_count = 1,
-                                        .audiences = audiences,
-                                        .audience_count = 1,
-                                        .leeway_ms = 60000,
-                                        .interval_ms = 3600000};
+    f.options = (struct auth_options){.issuers = &f.issuer,
+                                      .issuer_count = 1,
+                                      .audiences = audiences,
+                                      .audience_count = 1,
+                                      .leeway_ms = 60000,
+                                      .interval_ms = 3600000};
     buf_init(&f.token, 65536);
     f.answers = 0;
     return 0;
 }
 
-static void open_desk(void)
+static void open_cache(void)
 {
     struct tidings_error err = {0, ""};
-    if (auth_open(&f.auth, &f.settings, &err) < 0 || auth_start(f.auth, &err) < 0) {
+    if (auth_open(&f.auth, &f.options, &err) < 0 || auth_start(f.auth, &err) < 0) {
         fail_msg("%s", err.text);
     }
-    f.desk = auth_desk_create(f.auth, f.mailbox, NULL, &err);
-    assert_non_null(f.desk);
+    f.cache = auth_create_cache(f.auth, f.mailbox, NULL, &err);
+    assert_non_null(f.cache);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     set_flag(&as.is_held, false);
-    auth_desk_destroy(f.desk);
+    token_cache_destroy(f.cache);
     auth_close(f.auth);
-    f.desk = NULL;
+    f.cache = NULL;
     f.auth = NULL;
     scripted_stop(&as.http);
     mailbox_close(f.mailbox);
@@ -198,16 +199,16 @@ static void on_answer(void *user, const struct auth_answer *answer)
 }
 
 /* Ask, without waiting for a later answer. */
-static struct auth_question *begin(struct tidings_str token)
+static struct pending_token *begin(struct tidings_str token)
 {
     struct auth_answer answer;
-    struct auth_question *question = NULL;
-    if (auth_ask(f.desk, token, &answer, &question, on_answer, NULL)) {
+    struct pending_token *pending = NULL;
+    if (token_cache_ask(f.cache, token, &answer, &pending, on_answer, NULL)) {
         take(&answer);
         return NULL;
     }
-    assert_non_null(question);
-    return question;
+    assert_non_null(pending);
+    return pending;
 }
 
 static enum auth_outcome ask(struct tidings_str token)
@@ -257,16 +258,16 @@ static void a_token_waits_for_the_first_keys(void **state)
 {
     (void)state;
     as.is_held = true;
-    open_desk();
+    open_cache();
     assert_non_null(begin(token_of(f.first, "1", 1)));
-    assert_int_equal(auth_desk_counts(f.desk)->waiting, 1);
+    assert_int_equal(token_cache_counts(f.cache)->waiting, 1);
     assert_int_equal(f.answers, 0);
     set_flag(&as.is_held, false);
     loop_run(f.loop);
     assert_int_equal(f.answers, 1);
     assert_int_equal(f.outcome, AUTH_OK);
     assert_string_equal(f.name, "alice");
-    assert_int_equal(auth_desk_counts(f.desk)->waiting, 0);
+    assert_int_equal(token_cache_counts(f.cache)->waiting, 0);
     assert_null(begin(token_of(f.first, "1", 2))); /* from now on at once */
     assert_int_equal(f.outcome, AUTH_OK);
     assert_int_equal(count(&as.key_sets), 1);
@@ -275,7 +276,7 @@ static void a_token_waits_for_the_first_keys(void **state)
 static void an_unknown_key_is_fetched(void **state)
 {
     (void)state;
-    open_desk();
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     pthread_mutex_lock(&as.lock);
     as.key = f.second;
@@ -291,7 +292,7 @@ static void an_unknown_key_is_fetched(void **state)
 static void a_flood_of_unknown_keys_is_rationed(void **state)
 {
     (void)state;
-    open_desk();
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     for (unsigned i = 0; i < 50; i++) {
         char kid[16];
@@ -299,7 +300,7 @@ static void a_flood_of_unknown_keys_is_rationed(void **state)
         assert_int_equal(ask(token_of(f.first, kid, i)), AUTH_INVALID);
         assert_string_equal(f.description, "the key of the token is not known");
     }
-    /* The first fetch, and three on demand (the first question may have been one of them). */
+    /* The first fetch, and three on demand (the first token may have been one of them). */
     assert_in_range(count(&as.key_sets), 3, 4);
     assert_int_equal(ask(token_of(f.first, "1", 2)), AUTH_OK);
 }
@@ -308,8 +309,8 @@ static void without_keys_there_is_no_verdict(void **state)
 {
     (void)state;
     as.is_broken = true;
-    f.settings.interval_ms = 20;
-    open_desk();
+    f.options.interval_ms = 20;
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_UNAVAILABLE);
     assert_string_equal(f.description, "the keys of the issuer cannot be had at the moment");
     await_failures(2);
@@ -317,14 +318,14 @@ static void without_keys_there_is_no_verdict(void **state)
     while (ask(token_of(f.first, "1", 1)) == AUTH_UNAVAILABLE) {
     }
     assert_int_equal(f.outcome, AUTH_OK);
-    assert_true(auth_desk_counts(f.desk)->unavailable > 0);
+    assert_true(token_cache_counts(f.cache)->unavailable > 0);
 }
 
 static void old_keys_are_good_while_new_ones_cannot_be_had(void **state)
 {
     (void)state;
-    f.settings.refresh_ms = f.settings.interval_ms = 20;
-    open_desk();
+    f.options.refresh_ms = f.options.interval_ms = 20;
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     set_flag(&as.is_broken, true);
     await_failures(3);
@@ -334,9 +335,9 @@ static void old_keys_are_good_while_new_ones_cannot_be_had(void **state)
 static void keys_that_are_too_old_are_not(void **state)
 {
     (void)state;
-    f.settings.refresh_ms = f.settings.interval_ms = 20;
-    f.settings.stale_ms = 1;
-    open_desk();
+    f.options.refresh_ms = f.options.interval_ms = 20;
+    f.options.stale_ms = 1;
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     set_flag(&as.is_broken, true);
     await_failures(2); /* the first is counted before it has its effect */
@@ -346,11 +347,11 @@ static void keys_that_are_too_old_are_not(void **state)
 static void a_reload_fetches_again(void **state)
 {
     (void)state;
-    open_desk();
+    open_cache();
     assert_int_equal(ask(token_of(f.first, "1", 1)), AUTH_OK);
     struct auth_files *files = NULL;
-    assert_int_equal(auth_files_load(f.auth, &files, NULL), 0);
-    auth_files_put(f.auth, files);
+    assert_int_equal(auth_load_files(f.auth, &files, NULL), 0);
+    auth_put_files(f.auth, files);
     while (count(&as.key_sets) < 2) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -379,11 +380,11 @@ static void metadata_says_where_keys_are(void **state)
         as.metadata_issuer = cases[i].says;
         pthread_mutex_unlock(&as.lock);
         f.issuer = (struct auth_issuer){issuer, NULL};
-        open_desk();
+        open_cache();
         assert_int_equal(ask(token_of(f.first, "1", 1)), cases[i].outcome);
-        auth_desk_destroy(f.desk);
+        token_cache_destroy(f.cache);
         auth_close(f.auth);
-        f.desk = NULL;
+        f.cache = NULL;
         f.auth = NULL;
     }
 }
@@ -392,10 +393,10 @@ static void metadata_says_where_keys_are(void **state)
 
 static void introspect_only(void)
 {
-    f.settings.issuer_count = 0;
-    f.settings.introspection = f.introspect_url;
-    f.settings.introspection_credentials = f.credentials;
-    open_desk();
+    f.options.issuer_count = 0;
+    f.options.introspection = f.introspect_url;
+    f.options.introspection_credentials = f.credentials;
+    open_cache();
 }
 
 static void an_opaque_token_is_asked_about(void **state)
@@ -413,7 +414,15 @@ static void an_opaque_token_is_asked_about(void **state)
     assert_non_null(strstr(as.seen, "token=opaque%2Btoken%2F1%3D%3D"));
     assert_int_equal(ask(STR("opaque+token/1==")), AUTH_OK);
     assert_int_equal(count(&as.introspections), 1);
-    assert_int_equal(auth_desk_counts(f.desk)->remembered, 1);
+    assert_int_equal(token_cache_counts(f.cache)->remembered, 1);
+}
+
+static void read_answer(struct tidings_str answer, struct verdict *ret)
+{
+    struct auth_settings settings = {.issuer_count = 0};
+    assert_int_equal(auth_settings_init(&settings, &f.options, NULL), 0);
+    introspect_read(&settings, answer, clock_wall_ms(), ret);
+    auth_settings_deinit(&settings);
 }
 
 static void what_is_said_of_a_token_is_judged(void **state)
@@ -442,7 +451,7 @@ static void what_is_said_of_a_token_is_judged(void **state)
     introspect_only();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct verdict v;
-        introspect_read(f.auth, tidings_str(cases[i].answer), clock_wall_ms(), &v);
+        read_answer(tidings_str(cases[i].answer), &v);
         assert_int_equal(v.outcome, cases[i].outcome);
         if (cases[i].says) {
             assert_string_equal(v.why, cases[i].says);
@@ -457,8 +466,8 @@ static void the_issuer_of_an_introspected_token_must_be_known(void **state)
     static const char text[] = "{\"active\":true,\"sub\":\"b\",\"aud\":\"https://h.test/mcp\","
                                "\"iss\":\"https://evil.test\"}";
     struct verdict v;
-    open_desk();
-    introspect_read(f.auth, STR(text), clock_wall_ms(), &v);
+    open_cache();
+    read_answer(STR(text), &v);
     assert_int_equal(v.outcome, AUTH_INVALID);
     assert_string_equal(v.why, "the issuer of the token is not trusted here");
 }
@@ -480,15 +489,15 @@ static void a_server_that_cannot_be_asked_is_no_verdict(void **state)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static void a_cancelled_question_is_not_answered(void **state)
+static void a_cancelled_token_is_not_answered(void **state)
 {
     (void)state;
     as.is_held = true;
-    open_desk();
-    struct auth_question *first = begin(token_of(f.first, "1", 1));
+    open_cache();
+    struct pending_token *first = begin(token_of(f.first, "1", 1));
     assert_non_null(begin(token_of(f.first, "1", 2)));
-    auth_cancel(first);
-    assert_int_equal(auth_desk_counts(f.desk)->waiting, 1);
+    token_cache_cancel(first);
+    assert_int_equal(token_cache_counts(f.cache)->waiting, 1);
     set_flag(&as.is_held, false);
     loop_run(f.loop);
     for (unsigned i = 0; i < 10; i++) {
@@ -497,17 +506,17 @@ static void a_cancelled_question_is_not_answered(void **state)
     assert_int_equal(f.answers, 1);
 }
 
-static void a_desk_may_go_while_questions_wait(void **state)
+static void a_cache_may_go_while_tokens_wait(void **state)
 {
     (void)state;
     as.is_held = true;
     as.answer = "{\"active\":false}";
-    f.settings.introspection = f.introspect_url;
-    open_desk();
+    f.options.introspection = f.introspect_url;
+    open_cache();
     assert_non_null(begin(token_of(f.first, "1", 1)));
     assert_non_null(begin(STR("opaque")));
-    auth_desk_destroy(f.desk);
-    f.desk = NULL;
+    token_cache_destroy(f.cache);
+    f.cache = NULL;
     auth_close(f.auth); /* breaks off what is under way */
     f.auth = NULL;
     assert_int_equal(f.answers, 0);
@@ -517,17 +526,17 @@ static void only_so_many_wait(void **state)
 {
     (void)state;
     as.is_held = true;
-    open_desk();
-    for (unsigned i = 0; i < AUTH_DESK_WAITING; i++) {
+    open_cache();
+    for (unsigned i = 0; i < TOKEN_CACHE_MAX_PENDING; i++) {
         assert_non_null(begin(token_of(f.first, "1", i)));
     }
-    assert_null(begin(token_of(f.first, "1", AUTH_DESK_WAITING)));
+    assert_null(begin(token_of(f.first, "1", TOKEN_CACHE_MAX_PENDING)));
     assert_int_equal(f.outcome, AUTH_UNAVAILABLE);
     set_flag(&as.is_held, false);
-    while (auth_desk_counts(f.desk)->waiting > 0) {
+    while (token_cache_counts(f.cache)->waiting > 0) {
         loop_run(f.loop);
     }
-    assert_int_equal(auth_desk_counts(f.desk)->verified, AUTH_DESK_WAITING);
+    assert_int_equal(token_cache_counts(f.cache)->verified, TOKEN_CACHE_MAX_PENDING);
     assert_int_equal(count(&as.key_sets), 1);
 }
 
@@ -536,15 +545,15 @@ static void more_introspections_than_run_at_once_are_all_answered(void **state)
     (void)state;
     as.answer = "{\"active\":true,\"sub\":\"bob\",\"aud\":\"https://h.test/mcp\"}";
     introspect_only();
-    for (unsigned i = 0; i < 2 * REMOTE_AT_ONCE; i++) {
+    for (unsigned i = 0; i < 2 * FETCH_QUEUE_AT_ONCE; i++) {
         char token[16];
         snprintf(token, sizeof(token), "t%u", i);
         assert_non_null(begin(tidings_str(token)));
     }
-    while (auth_desk_counts(f.desk)->waiting > 0) {
+    while (token_cache_counts(f.cache)->waiting > 0) {
         loop_run(f.loop);
     }
-    assert_int_equal(auth_desk_counts(f.desk)->verified, 2 * REMOTE_AT_ONCE);
+    assert_int_equal(token_cache_counts(f.cache)->verified, 2 * FETCH_QUEUE_AT_ONCE);
 }
 
 int main(void)
@@ -565,8 +574,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_server_that_cannot_be_asked_is_no_verdict, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_cancelled_question_is_not_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_desk_may_go_while_questions_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cancelled_token_is_not_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cache_may_go_while_tokens_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_so_many_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_introspections_than_run_at_once_are_all_answered,
                                         set_up, tear_down),

@@ -19,7 +19,7 @@
 #include <tidings/client.h>
 #include <tidings/server.h>
 
-#include "auth/introspect.h"
+#include "auth/credentials.h"
 #include "auth/token_file.h"
 #include "base/mem.h"
 #include "base/seal.h"

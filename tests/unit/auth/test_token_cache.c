@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A desk with a file of tokens: answers, what is remembered, and what a reload does to it.
+ * A cache with a file of tokens: answers, what is remembered, and what a reload does to it.
  */
 #include "auth/auth.h"
 
@@ -24,7 +24,7 @@ struct fixture {
     struct loop *loop;
     struct mailbox *mailbox;
     struct auth *auth;
-    struct auth_desk *desk;
+    struct token_cache *cache;
 };
 
 static unsigned released;
@@ -46,19 +46,18 @@ static int set_up(void **state)
 {
     static struct fixture f;
     struct tidings_error err = {0, ""};
-    snprintf(f.path, sizeof(f.path), "/tmp/test_desk.XXXXXX");
+    snprintf(f.path, sizeof(f.path), "/tmp/test_token_cache.XXXXXX");
     int fd = mkstemp(f.path);
     assert_true(fd >= 0);
     close(fd);
     write_file(f.path, "alice " ABC " read\n");
     f.loop = loop_create(&err);
     f.mailbox = mailbox_create(f.loop, &f, &err);
-    struct auth_settings settings = {.tokens = f.path};
-    assert_true(auth_is_configured(&settings));
-    assert_int_equal(auth_open(&f.auth, &settings, &err), 0);
+    struct auth_options options = {.tokens = f.path};
+    assert_int_equal(auth_open(&f.auth, &options, &err), 0);
     assert_int_equal(auth_start(f.auth, &err), 0);
-    f.desk = auth_desk_create(f.auth, f.mailbox, on_release, &err);
-    assert_non_null(f.desk);
+    f.cache = auth_create_cache(f.auth, f.mailbox, on_release, &err);
+    assert_non_null(f.cache);
     released = 0;
     *state = &f;
     return 0;
@@ -67,7 +66,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    auth_desk_destroy(f->desk);
+    token_cache_destroy(f->cache);
     auth_close(f->auth);
     mailbox_close(f->mailbox);
     mailbox_unref(f->mailbox);
@@ -79,8 +78,8 @@ static int tear_down(void **state)
 static struct auth_answer ask(struct fixture *f, struct tidings_str token)
 {
     struct auth_answer answer = {.outcome = AUTH_UNAVAILABLE};
-    struct auth_question *question = NULL;
-    assert_true(auth_ask(f->desk, token, &answer, &question, NULL, NULL));
+    struct pending_token *pending = NULL;
+    assert_true(token_cache_ask(f->cache, token, &answer, &pending, NULL, NULL));
     return answer;
 }
 
@@ -88,8 +87,8 @@ static void reload(struct fixture *f)
 {
     struct auth_files *files = NULL;
     struct tidings_error err = {0, ""};
-    assert_int_equal(auth_files_load(f->auth, &files, &err), 0);
-    auth_files_put(f->auth, files);
+    assert_int_equal(auth_load_files(f->auth, &files, &err), 0);
+    auth_put_files(f->auth, files);
 }
 
 static void a_token_of_the_file_is_its_name(void **state)
@@ -99,7 +98,7 @@ static void a_token_of_the_file_is_its_name(void **state)
     assert_int_equal(answer.outcome, AUTH_OK);
     assert_true(str_eq(answer.identity->name, STR("alice")));
     assert_int_equal(answer.identity->scope_count, 1);
-    assert_int_equal(auth_desk_counts(f->desk)->verified, 1);
+    assert_int_equal(token_cache_counts(f->cache)->verified, 1);
 }
 
 static void any_other_is_invalid(void **state)
@@ -108,7 +107,7 @@ static void any_other_is_invalid(void **state)
     struct auth_answer answer = ask(f, STR("abcd"));
     assert_int_equal(answer.outcome, AUTH_INVALID);
     assert_string_equal(answer.description, "the token is not known here");
-    assert_int_equal(auth_desk_counts(f->desk)->invalid, 1);
+    assert_int_equal(token_cache_counts(f->cache)->invalid, 1);
 }
 
 static void what_no_token_can_be_is_malformed(void **state)
@@ -123,7 +122,7 @@ static void what_no_token_can_be_is_malformed(void **state)
     assert_int_equal(ask(f, STR("a\0b")).outcome, AUTH_MALFORMED);
     assert_int_equal(ask(f, tidings_strn(longest, sizeof(longest))).outcome, AUTH_MALFORMED);
     assert_int_equal(ask(f, tidings_strn(longest, sizeof(longest) - 1)).outcome, AUTH_INVALID);
-    assert_int_equal(auth_desk_counts(f->desk)->malformed, 6);
+    assert_int_equal(token_cache_counts(f->cache)->malformed, 6);
 }
 
 static void an_identity_is_remembered_with_what_was_attached(void **state)
@@ -134,8 +133,8 @@ static void an_identity_is_remembered_with_what_was_attached(void **state)
     assert_null(answer.identity->attached);
     answer.identity->attached = &one;
     assert_ptr_equal(ask(f, STR("abc")).identity->attached, &one);
-    assert_int_equal(auth_desk_counts(f->desk)->remembered, 1);
-    assert_int_equal(auth_desk_counts(f->desk)->verified, 1);
+    assert_int_equal(token_cache_counts(f->cache)->remembered, 1);
+    assert_int_equal(token_cache_counts(f->cache)->verified, 1);
     assert_int_equal(released, 0);
 }
 
@@ -167,21 +166,21 @@ static void a_line_that_is_gone_is_told_once(void **state)
     unsigned revoked = 0;
     ask(f, STR("abc")).identity->attached = &one;
     reload(f); /* the same file */
-    auth_desk_review(f->desk, on_revoked, &revoked);
+    token_cache_review(f->cache, on_revoked, &revoked);
     assert_int_equal(revoked, 0);
     assert_ptr_equal(ask(f, STR("abc")).identity->attached, &one);
     write_file(f->path, "alice " ABC " read write\n"); /* may do something else now */
     reload(f);
     assert_int_equal(ask(f, STR("abc")).identity->scope_count, 2);
     assert_int_equal(revoked, 0); /* not from inside an answer */
-    auth_desk_review(f->desk, on_revoked, &revoked);
-    auth_desk_review(f->desk, on_revoked, &revoked);
+    token_cache_review(f->cache, on_revoked, &revoked);
+    token_cache_review(f->cache, on_revoked, &revoked);
     assert_int_equal(revoked, 1);
     assert_int_equal(released, 1);
     ask(f, STR("abc")).identity->attached = &one;
     write_file(f->path, "");
     reload(f);
-    auth_desk_review(f->desk, on_revoked, &revoked); /* without any question */
+    token_cache_review(f->cache, on_revoked, &revoked); /* without being asked */
     assert_int_equal(revoked, 2);
     assert_int_equal(released, 2);
 }
@@ -192,7 +191,7 @@ static void a_mistake_in_the_file_leaves_all_as_it_was(void **state)
     struct auth_files *files = NULL;
     struct tidings_error err = {0, ""};
     write_file(f->path, "alice\n");
-    assert_int_equal(auth_files_load(f->auth, &files, &err), TIDINGS_E_PARSE);
+    assert_int_equal(auth_load_files(f->auth, &files, &err), TIDINGS_E_PARSE);
     assert_non_null(strstr(err.text, ":1: the name is followed by"));
     assert_int_equal(ask(f, STR("abc")).outcome, AUTH_OK);
 }
@@ -203,21 +202,22 @@ static void add_reason(void *user, const char *why, uint64_t count)
     buf_putf(out, "%s=%u;", why, (unsigned)count);
 }
 
-static void what_was_refused_is_counted_by_reason_over_all_desks(void **state)
+static void what_was_refused_is_counted_by_reason_over_all_caches(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0, ""};
-    struct auth_desk *first = f->desk, *second = auth_desk_create(f->auth, f->mailbox, NULL, &err);
+    struct token_cache *first = f->cache,
+                       *second = auth_create_cache(f->auth, f->mailbox, NULL, &err);
     assert_non_null(second);
     ask(f, STR("x"));
     ask(f, STR("="));
     ask(f, STR("abc"));
-    f->desk = second;
+    f->cache = second;
     ask(f, STR("y"));
     ask(f, STR("abc"));
     ask(f, STR("abc"));
-    auth_desk_destroy(second); /* and nothing is lost with it */
-    f->desk = first;
+    token_cache_destroy(second); /* and nothing is lost with it */
+    f->cache = first;
     struct auth_counts counts;
     auth_get_counts(f->auth, &counts);
     assert_int_equal(counts.verified, 2);
@@ -245,7 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_line_that_is_gone_is_told_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_mistake_in_the_file_leaves_all_as_it_was, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(what_was_refused_is_counted_by_reason_over_all_desks,
+        cmocka_unit_test_setup_teardown(what_was_refused_is_counted_by_reason_over_all_caches,
                                         set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Making a pending token, and sending it home with its verdict. Tokens are wiped.
+ */
+#include "auth/pending_token.h"
+
+#include "base/mem.h"
+
+struct pending_token *pending_token_create(struct mailbox *home, struct tidings_str token)
+{
+    struct pending_token *p = mem_zalloc(sizeof(*p) + token.len + 1);
+    if (!p) {
+        return NULL;
+    }
+    list_init(&p->letter.link);
+    list_init(&p->waiting);
+    list_init(&p->link);
+    p->home = mailbox_ref(home);
+    p->token_len = token.len;
+    memcpy(p->token, token.ptr, token.len);
+    return p;
+}
+
+void pending_token_destroy(struct pending_token *p)
+{
+    identity_destroy(p->verdict.identity);
+    mailbox_unref(p->home);
+    mem_free_secret(p, sizeof(*p) + p->token_len);
+}
+
+static void drop(struct letter *letter)
+{
+    pending_token_destroy(list_entry(letter, struct pending_token, letter));
+}
+
+static void deliver(struct letter *letter, void *owner)
+{
+    (void)owner;
+    struct pending_token *p = list_entry(letter, struct pending_token, letter);
+    p->on_return(p);
+    pending_token_destroy(p);
+}
+
+void pending_token_return(struct pending_token *p)
+{
+    p->letter.deliver = deliver;
+    p->letter.drop = drop;
+    mailbox_send(p->home, &p->letter);
+}

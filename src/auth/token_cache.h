@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Whom a bearer token stands for, asked on the worker of a request. Each worker has a cache of its
+ * own, which remembers what it verified, so that a request whose token was seen before costs one
+ * hash and no signature. Caches share nothing but what stands in a shared map (base/shared_map.h).
+ *
+ *     struct auth_answer answer;
+ *     struct pending_token *pending;
+ *     if (token_cache_ask(cache, token, &answer, &pending, on_answer, user)) {
+ *         ... answer is there ...
+ *     } else {
+ *         ... on_answer(user, &answer) follows on this loop, unless token_cache_cancel(pending) ...
+ *     }
+ */
+#ifndef AUTH_TOKEN_CACHE_H
+#define AUTH_TOKEN_CACHE_H
+
+#include "auth/counters.h"
+#include "auth/pending_token.h"
+
+/* Tokens but those of the file; then the one not used for the longest time is forgotten. */
+#define TOKEN_CACHE_MAX 4096u
+#define TOKEN_CACHE_MAX_PENDING 256u /* tokens that wait; then UNAVAILABLE */
+
+struct remote;
+struct verifier;
+struct token_cache;
+
+struct auth_answer {
+    enum auth_outcome outcome;
+    /* AUTH_OK: belongs to the cache, and is good until the next call to it. */
+    struct auth_identity *identity;
+    /* Otherwise: a sentence fit for error_description (RFC 6750 §3: ASCII without quotes and
+     * backslashes, nothing of the token in it); static. */
+    const char *description;
+};
+
+/* What the caches of a server have in common. */
+struct token_cache_shared {
+    struct verifier *verifier;
+    struct remote *remote;     /* NULL: nothing has to be fetched, or not started */
+    struct counters *counters; /* atomic: of all caches there were */
+};
+
+typedef void (*auth_release_fn)(void *attached);
+
+/* For the thread of `mailbox`, on which it is used and to which later answers come. `release` may
+ * be NULL. NULL: out of memory. */
+struct token_cache *token_cache_create(struct token_cache_shared *shared, struct mailbox *mailbox,
+                                       auth_release_fn release, struct tidings_error *err);
+/* Before the mailbox closes. Tokens that wait are cancelled. NULL is fine. */
+void token_cache_destroy(struct token_cache *c);
+
+/* True: *answer is filled. False: it is not known yet; *pending is set, and `fn` will be called
+ * once with the answer, from the mailbox, never from inside this call. */
+bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct auth_answer *answer,
+                     struct pending_token **pending, auth_answer_fn fn, void *user);
+/* `fn` will not be called. Not after it was. NULL is fine. */
+void token_cache_cancel(struct pending_token *pending);
+
+/* Call it now and again (each second or so), never from inside an answer: `fn` is told what was
+ * attached to identities of the file of tokens whose lines are gone, or say something else now.
+ * What those had begun should end. */
+typedef void (*auth_revoked_fn)(void *user, void *attached);
+void token_cache_review(struct token_cache *c, auth_revoked_fn fn, void *user);
+/* Has anything been loaded or fetched since the last review? Then also ask of every identity that
+ * is still in use whether its proof stands. */
+bool token_cache_has_news(const struct token_cache *c);
+
+const struct auth_counts *token_cache_counts(const struct token_cache *c); /* its own */
+
+#endif
