@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-static int load(const struct auth_settings *s, struct auth_files *files, struct tidings_error *err)
+static int auth_files_load_all(const struct auth_settings *s, struct auth_files *files,
+                               struct tidings_error *err)
 {
     int rc = s->tokens ? token_file_load(&files->tokens, s->tokens, err) : 0;
     if (rc < 0) {
@@ -36,7 +37,7 @@ int auth_files_load(const struct auth_settings *s, struct auth_files **ret,
     if (!files) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = load(s, files, err);
+    int rc = auth_files_load_all(s, files, err);
     if (rc < 0) {
         auth_files_destroy(files);
         return rc;

@@ -57,7 +57,7 @@ static const char *check_time(const struct json *claims, const struct claims_rul
     return NULL;
 }
 
-static bool is_ours(const struct json *audience, const struct claims_rules *rules)
+static bool claims_is_ours(const struct json *audience, const struct claims_rules *rules)
 {
     for (size_t i = 0; jv_is(audience, JV_STRING) && i < rules->audience_count; i++) {
         if (str_eq(jv_str(audience), tidings_str(rules->audiences[i]))) {
@@ -70,17 +70,17 @@ static bool is_ours(const struct json *audience, const struct claims_rules *rule
 static const char *check_audience(const struct json *claims, const struct claims_rules *rules)
 {
     const struct json *aud = jv_get(claims, "aud");
-    bool found = is_ours(aud, rules);
+    bool found = claims_is_ours(aud, rules);
     if (jv_is(aud, JV_ARRAY) && jv_count(aud) <= AUDIENCES_MAX) {
         for (size_t i = 0; i < jv_count(aud) && !found; i++) {
-            found = is_ours(jv_at(aud, i), rules);
+            found = claims_is_ours(jv_at(aud, i), rules);
         }
     }
     return found ? NULL : "the token is for another audience";
 }
 
 /* A text with blanks (RFC 8693 §4.2, RFC 7662), or an array of texts as some servers have it. */
-static bool gather_scopes(const struct json *v, struct scope_list *scopes)
+static bool claims_gather_scopes(const struct json *v, struct scope_list *scopes)
 {
     if (!v || jv_is(v, JV_STRING)) {
         return scope_list_add_all(scopes, jv_str(v));
@@ -112,8 +112,8 @@ const char *claims_check(const struct json *claims, const struct claims_rules *r
     if (!identity_is_name(ret->name, AUTH_NAME_MAX)) {
         return "the token names nobody";
     }
-    if (!gather_scopes(jv_get(claims, "scope"), &ret->scopes) ||
-        !gather_scopes(jv_get(claims, "scp"), &ret->scopes)) {
+    if (!claims_gather_scopes(jv_get(claims, "scope"), &ret->scopes) ||
+        !claims_gather_scopes(jv_get(claims, "scp"), &ret->scopes)) {
         return "the scopes of the token are malformed or too many";
     }
     return NULL;

@@ -50,7 +50,7 @@ void counters_refuse(struct counters *c, enum auth_outcome outcome, const char *
     }
 }
 
-static uint64_t get(const uint64_t *count)
+static uint64_t counters_get(const uint64_t *count)
 {
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
@@ -59,12 +59,12 @@ void counters_sum(struct counters *const *head, struct auth_counts *ret)
 {
     *ret = (struct auth_counts){0};
     for (const struct counters *c = __atomic_load_n(head, __ATOMIC_ACQUIRE); c; c = c->next) {
-        ret->verified += get(&c->counts.verified);
-        ret->remembered += get(&c->counts.remembered);
-        ret->malformed += get(&c->counts.malformed);
-        ret->invalid += get(&c->counts.invalid);
-        ret->unavailable += get(&c->counts.unavailable);
-        ret->waiting += get(&c->counts.waiting);
+        ret->verified += counters_get(&c->counts.verified);
+        ret->remembered += counters_get(&c->counts.remembered);
+        ret->malformed += counters_get(&c->counts.malformed);
+        ret->invalid += counters_get(&c->counts.invalid);
+        ret->unavailable += counters_get(&c->counts.unavailable);
+        ret->waiting += counters_get(&c->counts.waiting);
     }
 }
 
@@ -80,7 +80,7 @@ void counters_each_refusal(struct counters *const *head, auth_refusal_fn fn, voi
             }
             if (why && n < COUNTERS_REASONS) {
                 sum.refused[n].why = why;
-                sum.refused[n].count += get(&c->refused[i].count);
+                sum.refused[n].count += counters_get(&c->refused[i].count);
             }
         }
     }

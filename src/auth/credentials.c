@@ -29,7 +29,7 @@ struct credentials {
     char header[];
 };
 
-static void destroy(struct shared_value *value)
+static void credentials_destroy(struct shared_value *value)
 {
     struct credentials *c = list_entry(value, struct credentials, value);
     mem_free_secret(c, sizeof(*c) + strlen(c->header));
@@ -86,7 +86,7 @@ int credentials_load(struct credentials **ret, const char *path, struct tidings_
         rc = c ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (c) {
-        c->value = (struct shared_value){CREDENTIALS_KEY, destroy, 1};
+        c->value = (struct shared_value){CREDENTIALS_KEY, credentials_destroy, 1};
         memcpy(c->header, header.ptr, header.len);
         *ret = c;
     }

@@ -63,8 +63,8 @@ static void queued_destroy(struct queued_fetch *x)
     mem_free(x);
 }
 
-static void finish(struct fetch_queue *q, struct queued_fetch *x, long status,
-                   const struct tidings_error *err)
+static void fetch_queue_finish(struct fetch_queue *q, struct queued_fetch *x, long status,
+                               const struct tidings_error *err)
 {
     q->count -= x->transfer != NULL;
     list_remove(&x->link);
@@ -72,12 +72,12 @@ static void finish(struct fetch_queue *q, struct queued_fetch *x, long status,
     queued_destroy(x);
 }
 
-static int on_bytes(void *user, struct tidings_str bytes)
+static int fetch_queue_on_bytes(void *user, struct tidings_str bytes)
 {
     return buf_puts(&((struct queued_fetch *)user)->body, bytes);
 }
 
-static void begin(struct fetch_queue *q, struct queued_fetch *x)
+static void fetch_queue_begin(struct fetch_queue *q, struct queued_fetch *x)
 {
     struct tidings_error err = {0, ""};
     int rc = q->ca_file ? lent_file_open(&x->ca, q->ca_file) : 0;
@@ -88,7 +88,7 @@ static void begin(struct fetch_queue *q, struct queued_fetch *x)
         .body = tidings_strn(x->form, x->form_len),
         .headers = {"Accept: application/json"},
         .timeout_ms = FETCH_QUEUE_TIMEOUT_MS,
-        .on_bytes = on_bytes,
+        .on_bytes = fetch_queue_on_bytes,
         .user = x,
     };
     size_t headers = 1;
@@ -101,11 +101,11 @@ static void begin(struct fetch_queue *q, struct queued_fetch *x)
     list_remove(&x->link);
     if (rc < 0) {
         (void)error_errno(&err, -rc, "'%s'", q->ca_file);
-        finish(q, x, 0, &err);
+        fetch_queue_finish(q, x, 0, &err);
         return;
     }
     if (fetch_start(q->fetch, &request, &x->transfer, &err) < 0) {
-        finish(q, x, 0, &err);
+        fetch_queue_finish(q, x, 0, &err);
         return;
     }
     list_append(&q->under_way, &x->link);
@@ -115,7 +115,7 @@ static void begin(struct fetch_queue *q, struct queued_fetch *x)
 static void begin_next(struct fetch_queue *q)
 {
     while (q->count < FETCH_QUEUE_AT_ONCE && !list_empty(&q->in_line)) {
-        begin(q, list_entry(q->in_line.next, struct queued_fetch, link));
+        fetch_queue_begin(q, list_entry(q->in_line.next, struct queued_fetch, link));
     }
 }
 
@@ -125,7 +125,7 @@ static void finish_ended(struct fetch_queue *q)
         struct queued_fetch *x = list_entry(it, struct queued_fetch, link);
         struct fetch_status status = *fetch_status(x->transfer);
         if (status.finished) {
-            finish(q, x, status.error.code ? 0 : status.status, &status.error);
+            fetch_queue_finish(q, x, status.error.code ? 0 : status.status, &status.error);
         }
     }
 }
@@ -165,7 +165,7 @@ void fetch_queue_step(struct fetch_queue *q)
     finish_ended(q);
 }
 
-static void break_off(struct list *some)
+static void fetch_queue_break_off(struct list *some)
 {
     list_each (it, next, some) {
         struct queued_fetch *x = list_entry(it, struct queued_fetch, link);
@@ -179,8 +179,8 @@ static void break_off(struct list *some)
 void fetch_queue_close(struct fetch_queue *q)
 {
     q->is_closed = true;
-    break_off(&q->under_way);
-    break_off(&q->in_line);
+    fetch_queue_break_off(&q->under_way);
+    fetch_queue_break_off(&q->in_line);
 }
 
 int fetch_queue_create(struct fetch_queue **ret, struct loop *loop, const char *ca_file,

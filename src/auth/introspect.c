@@ -18,13 +18,13 @@ static const struct verdict unavailable = {
     .why = "the authorization server cannot be asked at the moment",
 };
 
-static bool is_trusted(const struct auth_settings *s, struct tidings_str issuer)
+static bool introspect_is_trusted(const struct auth_settings *s, struct tidings_str issuer)
 {
     return s->issuer_count == 0 || auth_settings_find_issuer(s, issuer) != NULL;
 }
 
 /* Some servers say so of a refresh token, which is active too. */
-static bool is_access_token(const struct json *use)
+static bool introspect_is_access_token(const struct json *use)
 {
     return !use || str_eq(jv_str(use), STR("access_token")) || str_eq(jv_str(use), STR("access"));
 }
@@ -35,10 +35,10 @@ static const char *read_active(const struct auth_settings *s, const struct json 
     const struct json *issuer = jv_get(root, "iss");
     struct claims_rules rules = auth_settings_rules(s, false);
     struct claims claims;
-    if (issuer && !is_trusted(s, jv_str(issuer))) {
+    if (issuer && !introspect_is_trusted(s, jv_str(issuer))) {
         return "the issuer of the token is not trusted here";
     }
-    if (!is_access_token(jv_get(root, "token_use"))) {
+    if (!introspect_is_access_token(jv_get(root, "token_use"))) {
         return "the token is no access token";
     }
     const char *why = claims_check(root, &rules, now_ms, &claims);
@@ -83,7 +83,7 @@ void introspect_read(const struct auth_settings *s, struct tidings_str body, int
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* Said when it begins and when it is over, not for every request. */
-static void note(struct introspector *i, bool failed, long status, const char *why)
+static void introspect_note(struct introspector *i, bool failed, long status, const char *why)
 {
     const char *url = i->verifier->settings.introspection;
     bool before = i->is_failing;
@@ -99,16 +99,16 @@ static void note(struct introspector *i, bool failed, long status, const char *w
     }
 }
 
-static void on_answer(void *user, long status, struct tidings_str body,
-                      const struct tidings_error *err)
+static void introspect_on_answer(void *user, long status, struct tidings_str body,
+                                 const struct tidings_error *err)
 {
     struct pending_token *p = user;
     p->verdict = unavailable;
     if (status == 200) {
         introspect_read(&p->introspector->verifier->settings, body, clock_wall_ms(), &p->verdict);
     }
-    note(p->introspector, p->verdict.outcome == AUTH_UNAVAILABLE, status,
-         status == 0 ? err->text : "an answer with 'active' is expected");
+    introspect_note(p->introspector, p->verdict.outcome == AUTH_UNAVAILABLE, status,
+                    status == 0 ? err->text : "an answer with 'active' is expected");
     pending_token_return(p);
 }
 
@@ -126,7 +126,7 @@ void introspect(struct introspector *i, struct pending_token *p)
     };
     p->introspector = i;
     fetch_queue_count(&fetch_queue_counts(i->queue)->introspections);
-    if (form.failed || fetch_queue_add(i->queue, &request, on_answer, p) < 0) {
+    if (form.failed || fetch_queue_add(i->queue, &request, introspect_on_answer, p) < 0) {
         p->verdict = unavailable;
         pending_token_return(p);
     }

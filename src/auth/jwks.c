@@ -31,7 +31,7 @@ struct jwks {
     char issuer[];
 };
 
-static void destroy(struct shared_value *value)
+static void jwks_destroy(struct shared_value *value)
 {
     struct jwks *set = list_entry(value, struct jwks, value);
     for (size_t i = 0; i < set->count; i++) {
@@ -84,8 +84,8 @@ static int read_purpose(const struct json *v, struct jwk *ret, struct tidings_er
     return 0;
 }
 
-static int read_number(const struct json *v, const char *name, struct buf *out,
-                       struct tidings_error *err)
+static int jwks_read_number(const struct json *v, const char *name, struct buf *out,
+                            struct tidings_error *err)
 {
     if (!jv_is(jv_get(v, name), JV_STRING) || base64url_decode(out, jv_str(jv_get(v, name))) < 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "'%s' is not base64url of a number", name);
@@ -134,9 +134,9 @@ static int read_material(const struct json *v, struct tidings_str issuer, struct
     struct buf first, second;
     buf_init(&first, MEMBER_MAX);
     buf_init(&second, MEMBER_MAX);
-    int rc = read_number(v, is_rsa ? "n" : "x", &first, err);
+    int rc = jwks_read_number(v, is_rsa ? "n" : "x", &first, err);
     if (rc == 0 && (is_rsa || is_ec)) {
-        rc = read_number(v, is_rsa ? "e" : "y", &second, err);
+        rc = jwks_read_number(v, is_rsa ? "e" : "y", &second, err);
     }
     if (rc == 0) {
         rc = is_rsa  ? public_key_rsa(&ret->key, buf_str(&first), buf_str(&second), err)
@@ -151,8 +151,8 @@ static int read_material(const struct json *v, struct tidings_str issuer, struct
 }
 
 /* TIDINGS_E_INVALID: one to pass over. */
-static int read_key(const struct json *v, struct tidings_str issuer, struct jwk *ret,
-                    struct tidings_error *err)
+static int jwks_read_key(const struct json *v, struct tidings_str issuer, struct jwk *ret,
+                         struct tidings_error *err)
 {
     const struct json *kid = jv_get(v, "kid");
     *ret = (struct jwk){0};
@@ -196,7 +196,7 @@ static int read_keys(struct jwks *set, const struct json *root, struct tidings_e
     }
     for (size_t i = 0; i < jv_count(keys); i++) {
         struct tidings_error why = {0, ""};
-        int rc = read_key(jv_at(keys, i), set->value.key, &set->keys[set->count], &why);
+        int rc = jwks_read_key(jv_at(keys, i), set->value.key, &set->keys[set->count], &why);
         if (rc == 0) {
             set->count++;
         } else if (rc != TIDINGS_E_INVALID) {
@@ -228,7 +228,7 @@ int jwks_parse(struct jwks **ret, struct tidings_str issuer, struct tidings_str 
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     char *at = set->issuer;
-    set->value = (struct shared_value){str_place(&at, issuer), destroy, 1};
+    set->value = (struct shared_value){str_place(&at, issuer), jwks_destroy, 1};
     sha256_init(&hash);
     sha256_put(&hash, text.ptr, text.len);
     sha256_end(&hash, set->digest);

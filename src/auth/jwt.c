@@ -20,7 +20,7 @@ bool jwt_is_likely(struct tidings_str token)
 }
 
 /* An object in base64url, or NULL. */
-static struct json *read_object(struct tidings_str part)
+static struct json *jwt_read_object(struct tidings_str part)
 {
     struct buf text;
     struct json *v = NULL;
@@ -36,7 +36,7 @@ static struct json *read_object(struct tidings_str part)
     return v;
 }
 
-static bool is_access_token(const struct json *typ)
+static bool jwt_is_access_token(const struct json *typ)
 {
     static const char *const types[] = {"JWT", "at+jwt", "application/at+jwt"};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
@@ -56,7 +56,7 @@ static const char *read_header(struct jwt *t)
     if (jv_get(t->header, "crit")) {
         return "the token needs an extension that is not known here";
     }
-    if (!is_access_token(jv_get(t->header, "typ"))) {
+    if (!jwt_is_access_token(jv_get(t->header, "typ"))) {
         return "the token is no access token";
     }
     if (kid && (!jv_is(kid, JV_STRING) || jv_str(kid).len > JWKS_KID_MAX)) {
@@ -76,7 +76,8 @@ const char *jwt_parse(struct jwt *ret, struct tidings_str token)
     buf_init(&ret->signature, AUTH_TOKEN_MAX);
     if (!jwt_is_likely(token) || token.len > AUTH_TOKEN_MAX) {
         why = "the token has not three parts";
-    } else if (!(ret->header = read_object(header)) || !(ret->claims = read_object(claims)) ||
+    } else if (!(ret->header = jwt_read_object(header)) ||
+               !(ret->claims = jwt_read_object(claims)) ||
                base64url_decode(&ret->signature, signature) < 0) {
         why = "a part of the token cannot be read";
     } else {

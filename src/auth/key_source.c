@@ -29,11 +29,11 @@ struct key_source {
 };
 
 static void fetch_keys(struct key_source *s);
-static void find_out(struct key_source *s);
+static void key_source_find_url(struct key_source *s);
 
 /* ---- the end of it --------------------------------------------------------------------------- */
 
-static void end(struct key_source *s, uint64_t again_ms)
+static void key_source_end(struct key_source *s, uint64_t again_ms)
 {
     s->is_busy = false;
     list_each (it, next, &s->waiting) {
@@ -43,7 +43,7 @@ static void end(struct key_source *s, uint64_t again_ms)
     loop_timer_start(s->timer, again_ms, 0);
 }
 
-static void fail(struct key_source *s, const char *why)
+static void key_source_fail(struct key_source *s, const char *why)
 {
     const struct auth_settings *settings = &s->verifier->settings;
     fetch_queue_count(&fetch_queue_counts(s->queue)->failures);
@@ -58,13 +58,13 @@ static void fail(struct key_source *s, const char *why)
         verifier_remove_keys(s->verifier, s->issuer);
         log_warn("keys are too old", "issuer=%s", s->issuer->name);
     }
-    end(s, settings->interval_ms);
+    key_source_end(s, settings->interval_ms);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 /* A reference to what is in effect keeps its place in memory while it is compared. */
-static int put(struct key_source *s, struct jwks *fresh)
+static int key_source_put_keys(struct key_source *s, struct jwks *fresh)
 {
     struct jwks *old = jwks_of(shared_map_find(s->verifier->shared, jwks_value(fresh)->key));
     int rc = 0;
@@ -90,27 +90,27 @@ static void on_keys(void *user, long status, struct tidings_str body,
         } else {
             tidings_fail(&why, TIDINGS_E_IO, "status %ld", status);
         }
-        fail(s, why.text);
+        key_source_fail(s, why.text);
         return;
     }
     int rc = jwks_parse(&fresh, tidings_str(s->issuer->name), body, &why);
     if (rc == 0) {
-        rc = put(s, fresh);
+        rc = key_source_put_keys(s, fresh);
         shared_value_unref(jwks_value(fresh));
     }
     if (rc < 0) {
-        fail(s, why.text[0] ? why.text : "out of memory");
+        key_source_fail(s, why.text[0] ? why.text : "out of memory");
         return;
     }
     s->good_ms = clock_monotonic_ms();
-    end(s, s->verifier->settings.refresh_ms);
+    key_source_end(s, s->verifier->settings.refresh_ms);
 }
 
 static void fetch_keys(struct key_source *s)
 {
     fetch_queue_count(&fetch_queue_counts(s->queue)->keys);
     if (fetch_queue_add(s->queue, &(struct queued_request){.url = s->url}, on_keys, s) < 0) {
-        fail(s, "out of memory");
+        key_source_fail(s, "out of memory");
     }
 }
 
@@ -142,13 +142,13 @@ static void on_metadata(void *user, long status, struct tidings_str body,
         fetch_keys(s);
     } else {
         s->step++;
-        find_out(s);
+        key_source_find_url(s);
     }
 }
 
 /* RFC 8414 §3.1 puts the well-known part between host and path; OpenID Connect Discovery §4 behind
  * both. */
-static void put_place(struct buf *out, struct tidings_str issuer, unsigned step)
+static void key_source_put_metadata_url(struct buf *out, struct tidings_str issuer, unsigned step)
 {
     ptrdiff_t slash = str_find(str_skip(issuer, sizeof("https://") - 1), '/');
     size_t host = slash < 0 ? issuer.len : sizeof("https://") - 1 + (size_t)slash;
@@ -166,27 +166,28 @@ static void put_place(struct buf *out, struct tidings_str issuer, unsigned step)
     }
 }
 
-static void find_out(struct key_source *s)
+static void key_source_find_url(struct key_source *s)
 {
     struct buf url;
     if (s->step > 1) {
-        fail(s, "neither metadata of the issuer names it and its keys (name them: a key set)");
+        key_source_fail(
+            s, "neither metadata of the issuer names it and its keys (name them: a key set)");
         return;
     }
     buf_init(&url, 8192);
-    put_place(&url, tidings_str(s->issuer->name), s->step);
+    key_source_put_metadata_url(&url, tidings_str(s->issuer->name), s->step);
     int rc = url.failed ? url.failed
                         : fetch_queue_add(s->queue, &(struct queued_request){.url = url.ptr},
                                           on_metadata, s);
     buf_deinit(&url);
     if (rc < 0) {
-        fail(s, "out of memory");
+        key_source_fail(s, "out of memory");
     }
 }
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-static void fetch(struct key_source *s)
+static void key_source_fetch(struct key_source *s)
 {
     if (s->is_busy) {
         return;
@@ -197,14 +198,14 @@ static void fetch(struct key_source *s)
     if (s->url) {
         fetch_keys(s);
     } else {
-        find_out(s);
+        key_source_find_url(s);
     }
 }
 
-static void on_timer(struct loop_timer *timer, void *user)
+static void key_source_on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    fetch(user);
+    key_source_fetch(user);
 }
 
 static bool take_budget(struct key_source *s)
@@ -234,12 +235,12 @@ void key_source_ask(struct key_source *s, struct pending_token *p)
         return;
     }
     list_append(&s->waiting, &p->waiting);
-    fetch(s);
+    key_source_fetch(s);
 }
 
 void key_source_refresh(struct key_source *s)
 {
-    fetch(s);
+    key_source_fetch(s);
 }
 
 struct key_source *key_source_create(struct fetch_queue *queue, struct verifier *verifier,
@@ -254,13 +255,13 @@ struct key_source *key_source_create(struct fetch_queue *queue, struct verifier 
     s->issuer = issuer;
     s->budget = BUDGET_MAX;
     list_init(&s->waiting);
-    s->timer = loop_timer_open(fetch_queue_loop(queue), on_timer, s);
+    s->timer = loop_timer_open(fetch_queue_loop(queue), key_source_on_timer, s);
     s->url = issuer->jwks ? str_dup(tidings_str(issuer->jwks)) : NULL;
     if (!s->timer || (issuer->jwks && !s->url)) {
         key_source_destroy(s);
         return NULL;
     }
-    fetch(s);
+    key_source_fetch(s);
     return s;
 }
 

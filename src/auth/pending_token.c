@@ -28,12 +28,12 @@ void pending_token_destroy(struct pending_token *p)
     mem_free_secret(p, sizeof(*p) + p->token_len);
 }
 
-static void drop(struct letter *letter)
+static void pending_token_drop(struct letter *letter)
 {
     pending_token_destroy(list_entry(letter, struct pending_token, letter));
 }
 
-static void deliver(struct letter *letter, void *owner)
+static void pending_token_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
     struct pending_token *p = list_entry(letter, struct pending_token, letter);
@@ -43,7 +43,7 @@ static void deliver(struct letter *letter, void *owner)
 
 void pending_token_return(struct pending_token *p)
 {
-    p->letter.deliver = deliver;
-    p->letter.drop = drop;
+    p->letter.deliver = pending_token_deliver;
+    p->letter.drop = pending_token_drop;
     mailbox_send(p->home, &p->letter);
 }

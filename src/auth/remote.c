@@ -75,20 +75,20 @@ void remote_refresh(struct remote *r)
     }
 }
 
-static void deliver_stop(struct letter *letter, void *owner)
+static void remote_deliver_stop(struct letter *letter, void *owner)
 {
     (void)letter;
     ((struct remote *)owner)->is_over = true;
 }
 
-static void drop_stop(struct letter *letter)
+static void remote_drop_stop(struct letter *letter)
 {
     (void)letter; /* on the stack of remote_stop */
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void *run(void *user)
+static void *remote_thread(void *user)
 {
     struct remote *r = user;
     (void)pthread_setname_np(pthread_self(), "auth");
@@ -106,7 +106,7 @@ static int start_thread(struct remote *r, struct tidings_error *err)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int errnum = pthread_create(&r->thread, NULL, run, r);
+    int errnum = pthread_create(&r->thread, NULL, remote_thread, r);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (errnum) {
         return error_errno(err, errnum, "start the thread 'auth'");
@@ -160,7 +160,7 @@ void remote_stop(struct remote *r)
         return;
     }
     if (r->is_running) {
-        struct letter stop = {.deliver = deliver_stop, .drop = drop_stop};
+        struct letter stop = {.deliver = remote_deliver_stop, .drop = remote_drop_stop};
         list_init(&stop.link);
         mailbox_send(r->mailbox, &stop);
         pthread_join(r->thread, NULL);

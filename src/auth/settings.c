@@ -75,7 +75,7 @@ static int check_url(struct tidings_str url, const char *what, struct tidings_er
 
 /* ---- keeping --------------------------------------------------------------------------------- */
 
-static int keep(char **ret, const char *text, struct tidings_error *err)
+static int auth_settings_keep(char **ret, const char *text, struct tidings_error *err)
 {
     *ret = text ? str_dup(tidings_str(text)) : NULL;
     return text && !*ret ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
@@ -101,11 +101,11 @@ static int keep_issuer(struct auth_settings *s, const struct auth_issuer *from,
         rc = check_url(tidings_str(from->jwks), "the key set", err);
     }
     if (rc == 0) {
-        rc = keep(&i->name, from->issuer, err);
+        rc = auth_settings_keep(&i->name, from->issuer, err);
         s->issuer_count++;
     }
     if (rc == 0) {
-        rc = keep(&i->jwks, from->jwks, err);
+        rc = auth_settings_keep(&i->jwks, from->jwks, err);
         i->is_remote = !from->jwks || is_url(from->jwks);
     }
     return rc;
@@ -124,7 +124,7 @@ static int keep_audiences(struct auth_settings *s, const struct auth_options *o,
     }
     int rc = 0;
     for (size_t i = 0; i < o->audience_count && rc == 0; i++) {
-        rc = keep(&s->audiences[i], o->audiences[i], err);
+        rc = auth_settings_keep(&s->audiences[i], o->audiences[i], err);
         s->audience_count += rc == 0;
     }
     return rc;
@@ -148,15 +148,15 @@ int auth_settings_init(struct auth_settings *s, const struct auth_options *o,
         rc = check_url(tidings_str(o->introspection), "the place of introspection", err);
     }
     if (rc == 0) {
-        rc = keep(&s->tokens, o->tokens, err);
+        rc = auth_settings_keep(&s->tokens, o->tokens, err);
     }
     if (rc == 0) {
-        rc = keep(&s->introspection, o->introspection, err);
+        rc = auth_settings_keep(&s->introspection, o->introspection, err);
     }
     if (rc == 0) {
-        rc = keep(&s->credentials, o->introspection_credentials, err);
+        rc = auth_settings_keep(&s->credentials, o->introspection_credentials, err);
     }
-    return rc < 0 ? rc : keep(&s->ca, o->ca, err);
+    return rc < 0 ? rc : auth_settings_keep(&s->ca, o->ca, err);
 }
 
 void auth_settings_deinit(struct auth_settings *s)

@@ -34,7 +34,7 @@ struct token_cache {
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
-static struct tidings_str key_of(const struct identity *i)
+static struct tidings_str token_cache_key_of(const struct identity *i)
 {
     return tidings_strn((const char *)i->digest, SHA256_BYTES);
 }
@@ -47,9 +47,9 @@ static void let_go(struct token_cache *c, struct identity *i)
     identity_destroy(i);
 }
 
-static void forget(struct token_cache *c, struct identity *i)
+static void token_cache_forget(struct token_cache *c, struct identity *i)
 {
-    map_remove(&c->known, key_of(i));
+    map_remove(&c->known, token_cache_key_of(i));
     c->line_count -= i->is.kind == AUTH_BY_FILE;
     list_remove(&i->link);
     let_go(c, i);
@@ -58,7 +58,7 @@ static void forget(struct token_cache *c, struct identity *i)
 static void forget_all(struct token_cache *c, struct list *some)
 {
     list_each (it, next, some) {
-        forget(c, list_entry(it, struct identity, link));
+        token_cache_forget(c, list_entry(it, struct identity, link));
     }
 }
 
@@ -68,15 +68,16 @@ static struct list *list_of(struct token_cache *c, const struct identity *i)
 }
 
 /* Takes it. Without memory it is good for this one answer. */
-static void remember(struct token_cache *c, struct identity *i, const unsigned char *digest)
+static void token_cache_remember(struct token_cache *c, struct identity *i,
+                                 const unsigned char *digest)
 {
     memcpy(i->digest, digest, SHA256_BYTES);
     bool is_full = c->known.count - c->line_count >= TOKEN_CACHE_MAX;
     if (i->is.kind != AUTH_BY_FILE && is_full) {
-        forget(c, list_entry(c->order.next, struct identity, link));
+        token_cache_forget(c, list_entry(c->order.next, struct identity, link));
     }
     void *old = NULL;
-    if (map_put(&c->known, key_of(i), i, &old) < 0) {
+    if (map_put(&c->known, token_cache_key_of(i), i, &old) < 0) {
         c->unkept = i;
         return;
     }
@@ -116,7 +117,7 @@ static void look_again(struct token_cache *c)
     list_each (it, next, &c->lines) {
         struct identity *i = list_entry(it, struct identity, link);
         if (!stands(file, i)) {
-            map_remove(&c->known, key_of(i));
+            map_remove(&c->known, token_cache_key_of(i));
             c->line_count--;
             list_remove(it);
             list_append(&c->gone, it);
@@ -144,7 +145,7 @@ bool token_cache_has_news(const struct token_cache *c)
     return c->reviewed != verifier_generation(c->verifier);
 }
 
-static bool is_over(int64_t when_ms, int64_t now_ms)
+static bool token_cache_is_over(int64_t when_ms, int64_t now_ms)
 {
     return when_ms != 0 && when_ms <= now_ms;
 }
@@ -153,8 +154,9 @@ static struct identity *recall(struct token_cache *c, const unsigned char *diges
 {
     look_again(c);
     struct identity *i = map_find(&c->known, tidings_strn((const char *)digest, SHA256_BYTES));
-    if (i && (is_over(i->until_ms, now_ms) || is_over(i->is.expires_ms, now_ms))) {
-        forget(c, i);
+    if (i && (token_cache_is_over(i->until_ms, now_ms) ||
+              token_cache_is_over(i->is.expires_ms, now_ms))) {
+        token_cache_forget(c, i);
         i = NULL;
     }
     if (i) {
@@ -167,7 +169,7 @@ static struct identity *recall(struct token_cache *c, const unsigned char *diges
 /* ---- answering ------------------------------------------------------------------------------- */
 
 /* RFC 6750 §2.1: b64token. */
-static bool is_token(struct tidings_str s)
+static bool token_cache_is_token(struct tidings_str s)
 {
     size_t len = s.len;
     while (len > 0 && s.ptr[len - 1] == '=') {
@@ -183,28 +185,28 @@ static bool is_token(struct tidings_str s)
     return len > 0 && s.len <= AUTH_TOKEN_MAX;
 }
 
-static void refuse(struct token_cache *c, enum auth_outcome outcome, const char *why,
-                   struct auth_answer *answer)
+static void token_cache_refuse(struct token_cache *c, enum auth_outcome outcome, const char *why,
+                               struct auth_answer *answer)
 {
     counters_refuse(c->counters, outcome, why);
     *answer = (struct auth_answer){.outcome = outcome, .description = why};
 }
 
-static void accept(struct identity *i, struct auth_answer *answer)
+static void token_cache_accept(struct identity *i, struct auth_answer *answer)
 {
     *answer = (struct auth_answer){.outcome = AUTH_OK, .identity = &i->is};
 }
 
-static void conclude(struct token_cache *c, const struct verdict *v, const unsigned char *digest,
-                     struct auth_answer *answer)
+static void token_cache_conclude(struct token_cache *c, const struct verdict *v,
+                                 const unsigned char *digest, struct auth_answer *answer)
 {
     if (v->outcome != AUTH_OK) {
-        refuse(c, v->outcome, v->why, answer);
+        token_cache_refuse(c, v->outcome, v->why, answer);
         return;
     }
     counters_add(&c->counters->counts.verified, 1);
-    remember(c, v->identity, digest);
-    accept(v->identity, answer);
+    token_cache_remember(c, v->identity, digest);
+    token_cache_accept(v->identity, answer);
 }
 
 /* ---- tokens that wait ------------------------------------------------------------------------ */
@@ -222,7 +224,7 @@ static void on_return(struct pending_token *p)
     }
     let_go(c, c->unkept);
     c->unkept = NULL;
-    conclude(c, &p->verdict, p->digest, &answer);
+    token_cache_conclude(c, &p->verdict, p->digest, &answer);
     p->verdict.identity = NULL;
     token_cache_cancel(p);
     p->fn(p->user, &answer);
@@ -260,8 +262,9 @@ static struct pending_token *make_pending(struct token_cache *c, struct tidings_
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static bool find_out(struct token_cache *c, struct tidings_str token, const unsigned char *digest,
-                     struct auth_answer *answer, struct pending_token **ret)
+static bool token_cache_verify(struct token_cache *c, struct tidings_str token,
+                               const unsigned char *digest, struct auth_answer *answer,
+                               struct pending_token **ret)
 {
     struct verdict v;
     verifier_check(c->verifier, token, digest, clock_wall_ms(), &v);
@@ -269,13 +272,14 @@ static bool find_out(struct token_cache *c, struct tidings_str token, const unsi
     if (v.need != VERDICT_FINAL) {
         p = make_pending(c, token, digest, &v);
         if (!p) {
-            refuse(c, AUTH_UNAVAILABLE, "too many wait for an answer about their tokens", answer);
+            token_cache_refuse(c, AUTH_UNAVAILABLE,
+                               "too many wait for an answer about their tokens", answer);
             return true;
         }
         *ret = p;
         return false;
     }
-    conclude(c, &v, digest, answer);
+    token_cache_conclude(c, &v, digest, answer);
     return true;
 }
 
@@ -286,8 +290,9 @@ bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct aut
     struct sha256 hash;
     let_go(c, c->unkept);
     c->unkept = NULL;
-    if (!is_token(token)) {
-        refuse(c, AUTH_MALFORMED, "the token has characters or a length that no token has", answer);
+    if (!token_cache_is_token(token)) {
+        token_cache_refuse(c, AUTH_MALFORMED,
+                           "the token has characters or a length that no token has", answer);
         return true;
     }
     sha256_init(&hash);
@@ -296,10 +301,10 @@ bool token_cache_ask(struct token_cache *c, struct tidings_str token, struct aut
     struct identity *known = recall(c, digest, clock_wall_ms());
     if (known) {
         counters_add(&c->counters->counts.remembered, 1);
-        accept(known, answer);
+        token_cache_accept(known, answer);
         return true;
     }
-    if (find_out(c, token, digest, answer, pending)) {
+    if (token_cache_verify(c, token, digest, answer, pending)) {
         return true;
     }
     (*pending)->fn = fn;

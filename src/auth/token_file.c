@@ -25,7 +25,7 @@ struct token_file {
     char *text;
 };
 
-static void destroy(struct shared_value *value)
+static void token_file_destroy(struct shared_value *value)
 {
     struct token_file *f = list_entry(value, struct token_file, value);
     mem_free_secret(f->digests, f->count * sizeof(*f->digests));
@@ -46,7 +46,7 @@ struct token_file *token_file_of(struct shared_value *value)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static struct tidings_str next_word(struct tidings_str *rest)
+static struct tidings_str token_file_next_word(struct tidings_str *rest)
 {
     *rest = str_trim(*rest, " \t");
     size_t len = 0;
@@ -58,7 +58,7 @@ static struct tidings_str next_word(struct tidings_str *rest)
     return word;
 }
 
-static int hex_digit(char c)
+static int token_file_hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -72,7 +72,8 @@ static bool parse_digest(struct tidings_str hex, unsigned char out[SHA256_BYTES]
         return false;
     }
     for (size_t i = 0; i < SHA256_BYTES; i++) {
-        int high = hex_digit(hex.ptr[2 * i]), low = hex_digit(hex.ptr[2 * i + 1]);
+        int high = token_file_hex_digit(hex.ptr[2 * i]),
+            low = token_file_hex_digit(hex.ptr[2 * i + 1]);
         if (high < 0 || low < 0) {
             return false;
         }
@@ -82,17 +83,17 @@ static bool parse_digest(struct tidings_str hex, unsigned char out[SHA256_BYTES]
 }
 
 /* Words, whatever blanks are between them. */
-static bool gather_scopes(struct tidings_str text, struct scope_list *scopes)
+static bool token_file_gather_scopes(struct tidings_str text, struct scope_list *scopes)
 {
     while (text.len > 0) {
-        if (!scope_list_add(scopes, next_word(&text))) {
+        if (!scope_list_add(scopes, token_file_next_word(&text))) {
             return false;
         }
     }
     return true;
 }
 
-static int reserve_one(struct token_file *f, size_t *cap)
+static int token_file_reserve_one(struct token_file *f, size_t *cap)
 {
     if (f->count < *cap) {
         return 0;
@@ -111,18 +112,19 @@ static int reserve_one(struct token_file *f, size_t *cap)
     return 0;
 }
 
-static int parse_line(struct token_file *f, struct tidings_str text, struct tidings_error *err)
+static int token_file_parse_line(struct token_file *f, struct tidings_str text,
+                                 struct tidings_error *err)
 {
     struct scope_list scopes = {.count = 0};
     struct line *line = &f->lines[f->count];
     unsigned char *digest = f->digests[f->count];
-    line->name = next_word(&text);
+    line->name = token_file_next_word(&text);
     if (!identity_is_name(line->name, TOKEN_FILE_NAME_MAX)) {
         return tidings_fail(err, TIDINGS_E_PARSE,
                             "a line begins with a name of at most %u bytes of UTF-8",
                             TOKEN_FILE_NAME_MAX);
     }
-    if (!parse_digest(next_word(&text), digest)) {
+    if (!parse_digest(token_file_next_word(&text), digest)) {
         return tidings_fail(err, TIDINGS_E_PARSE,
                             "the name is followed by the SHA-256 of its token, 64 hexadecimal "
                             "digits ('tidings token NAME' makes both)");
@@ -133,7 +135,7 @@ static int parse_line(struct token_file *f, struct tidings_str text, struct tidi
         }
     }
     line->scopes = text;
-    if (!gather_scopes(text, &scopes)) {
+    if (!token_file_gather_scopes(text, &scopes)) {
         return tidings_fail(err, TIDINGS_E_PARSE,
                             "what follows are scopes: visible ASCII without quotes and "
                             "backslashes, at most %u of them",
@@ -155,11 +157,11 @@ static int parse_lines(struct token_file *f, const char *path, struct tidings_st
         int rc = f->count == TOKEN_FILE_LINES
                      ? tidings_fail(err, TIDINGS_E_LIMIT, "more than %u tokens", TOKEN_FILE_LINES)
                      : 0;
-        if (rc == 0 && reserve_one(f, &cap) < 0) {
+        if (rc == 0 && token_file_reserve_one(f, &cap) < 0) {
             rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         }
         if (rc == 0) {
-            rc = parse_line(f, line, err);
+            rc = token_file_parse_line(f, line, err);
         }
         if (rc < 0) {
             return error_wrap(err, rc, "%s:%u", path, number);
@@ -177,7 +179,7 @@ int token_file_parse(struct token_file **ret, const char *path, struct tidings_s
         mem_free(f);
         return tidings_fail(err, TIDINGS_E_NOMEM, "%s: out of memory", path);
     }
-    f->value = (struct shared_value){TOKEN_FILE_KEY, destroy, 1};
+    f->value = (struct shared_value){TOKEN_FILE_KEY, token_file_destroy, 1};
     f->text = copy;
     int rc = parse_lines(f, path, tidings_strn(copy, text.len), err);
     if (rc < 0) {
@@ -203,7 +205,7 @@ int token_file_load(struct token_file **ret, const char *path, struct tidings_er
 /* ---- finding --------------------------------------------------------------------------------- */
 
 /* 0 when they are equal, without saying sooner or later where they are not. */
-static unsigned difference(const unsigned char *a, const unsigned char *b)
+static unsigned token_file_difference(const unsigned char *a, const unsigned char *b)
 {
     unsigned all = 0;
     for (size_t i = 0; i < SHA256_BYTES; i++) {
@@ -217,7 +219,8 @@ int token_file_find(const struct token_file *f, const unsigned char digest[SHA25
 {
     size_t found = 0; /* 1 is the first */
     for (size_t i = 0; i < f->count; i++) {
-        size_t is_it = (size_t)(difference(f->digests[i], digest) - 1) >> 8 & 1; /* no branch */
+        size_t is_it =
+            (size_t)(token_file_difference(f->digests[i], digest) - 1) >> 8 & 1; /* no branch */
         found |= (0 - is_it) & (i + 1);
     }
     *ret = NULL;
@@ -226,7 +229,7 @@ int token_file_find(const struct token_file *f, const unsigned char digest[SHA25
     }
     struct scope_list scopes = {.count = 0};
     const struct line *line = &f->lines[found - 1];
-    (void)gather_scopes(line->scopes, &scopes);
+    (void)token_file_gather_scopes(line->scopes, &scopes);
     *ret = identity_create(STR_EMPTY, line->name, &scopes, 0, AUTH_BY_FILE);
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }

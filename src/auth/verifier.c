@@ -14,16 +14,16 @@
 
 /* ---- what is in effect ----------------------------------------------------------------------- */
 
-static int replace(void *user, const struct shared_value *old)
+static int verifier_replace(void *user, const struct shared_value *old)
 {
     (void)user;
     (void)old;
     return SHARED_MAP_REPLACE;
 }
 
-static int put(struct verifier *v, struct shared_value *value)
+static int verifier_put(struct verifier *v, struct shared_value *value)
 {
-    int rc = shared_map_update(v->shared, value->key, value, replace, NULL);
+    int rc = shared_map_update(v->shared, value->key, value, verifier_replace, NULL);
     return rc < 0 ? rc : 0;
 }
 
@@ -40,12 +40,12 @@ unsigned verifier_generation(const struct verifier *v)
 
 int verifier_put_files(struct verifier *v, const struct auth_files *files)
 {
-    int rc = files->tokens ? put(v, token_file_value(files->tokens)) : 0;
+    int rc = files->tokens ? verifier_put(v, token_file_value(files->tokens)) : 0;
     for (size_t i = 0; i < v->settings.issuer_count && rc == 0; i++) {
-        rc = files->jwks[i] ? put(v, jwks_value(files->jwks[i])) : 0;
+        rc = files->jwks[i] ? verifier_put(v, jwks_value(files->jwks[i])) : 0;
     }
     if (rc == 0 && files->credentials) {
-        rc = put(v, credentials_value(files->credentials));
+        rc = verifier_put(v, credentials_value(files->credentials));
     }
     advance(v);
     return rc;
@@ -53,12 +53,12 @@ int verifier_put_files(struct verifier *v, const struct auth_files *files)
 
 int verifier_put_keys(struct verifier *v, struct jwks *keys)
 {
-    int rc = put(v, jwks_value(keys));
+    int rc = verifier_put(v, jwks_value(keys));
     advance(v);
     return rc;
 }
 
-static int take_out(void *user, const struct shared_value *old)
+static int verifier_unset(void *user, const struct shared_value *old)
 {
     (void)user;
     return old ? SHARED_MAP_REMOVE : SHARED_MAP_KEEP;
@@ -66,7 +66,7 @@ static int take_out(void *user, const struct shared_value *old)
 
 void verifier_remove_keys(struct verifier *v, const struct issuer *issuer)
 {
-    (void)shared_map_update(v->shared, tidings_str(issuer->name), NULL, take_out, NULL);
+    (void)shared_map_update(v->shared, tidings_str(issuer->name), NULL, verifier_unset, NULL);
     advance(v);
 }
 
@@ -110,7 +110,7 @@ void verifier_deinit(struct verifier *v)
 _Static_assert(AUTH_ISSUERS_MAX <= 1u << JWKS_PROOF_SPARE, "the issuer fits into a proof");
 
 /* Which key of which issuer. */
-static uint64_t make_proof(size_t issuer, uint64_t key)
+static uint64_t verifier_make_proof(size_t issuer, uint64_t key)
 {
     return key << JWKS_PROOF_SPARE | issuer;
 }
@@ -147,7 +147,7 @@ static void find_in_file(struct verifier *v, const unsigned char digest[SHA256_B
 
 /* ---- JWTs ------------------------------------------------------------------------------------ */
 
-static void refuse(struct verdict *ret, const char *why)
+static void verifier_refuse(struct verdict *ret, const char *why)
 {
     *ret = (struct verdict){.outcome = AUTH_INVALID, .why = why};
 }
@@ -158,13 +158,13 @@ static void accept(const struct verifier *v, const struct issuer *issuer,
     struct tidings_str prefix =
         v->settings.issuer_count > 1 ? tidings_str(issuer->name) : STR_EMPTY;
     if (!identity_fits(prefix, claims->name)) {
-        refuse(ret, "the name in the token is too long");
+        verifier_refuse(ret, "the name in the token is too long");
         return;
     }
     struct identity *i =
         identity_create(prefix, claims->name, &claims->scopes, claims->expires_ms, AUTH_BY_JWT);
     if (i) {
-        i->is.proof = make_proof((size_t)(issuer - v->settings.issuers), proof);
+        i->is.proof = verifier_make_proof((size_t)(issuer - v->settings.issuers), proof);
     }
     *ret = i ? (struct verdict){.outcome = AUTH_OK, .identity = i}
              : (struct verdict){.outcome = AUTH_UNAVAILABLE, .why = "out of memory"};
@@ -188,13 +188,13 @@ static void verify(struct verifier *v, const struct issuer *issuer, const struct
         accept(v, issuer, claims, proof, ret);
         break;
     case JWKS_BAD:
-        refuse(ret, "the signature of the token is wrong");
+        verifier_refuse(ret, "the signature of the token is wrong");
         break;
     case JWKS_UNFIT:
-        refuse(ret, "the key of the token is not for its algorithm");
+        verifier_refuse(ret, "the key of the token is not for its algorithm");
         break;
     case JWKS_NO_KEY:
-        refuse(ret, "the key of the token is not known");
+        verifier_refuse(ret, "the key of the token is not known");
         ret->need = need;
         ret->issuer = (size_t)(issuer - v->settings.issuers);
         break;
@@ -208,16 +208,16 @@ static void find_jwt(struct verifier *v, struct tidings_str token, int64_t now_m
     struct jwt t;
     const char *why = jwt_parse(&t, token);
     if (why) {
-        refuse(ret, why);
+        verifier_refuse(ret, why);
         return;
     }
     const struct issuer *issuer = auth_settings_find_issuer(&v->settings, t.issuer);
     struct claims_rules rules = auth_settings_rules(&v->settings, true);
     struct claims claims;
     if (!issuer) {
-        refuse(ret, "the issuer of the token is not trusted here");
+        verifier_refuse(ret, "the issuer of the token is not trusted here");
     } else if ((why = claims_check(t.claims, &rules, now_ms, &claims)) != NULL) {
-        refuse(ret, why);
+        verifier_refuse(ret, why);
     } else {
         verify(v, issuer, &t, &claims, ret);
     }
@@ -227,7 +227,7 @@ static void find_jwt(struct verifier *v, struct tidings_str token, int64_t now_m
 void verifier_check(struct verifier *v, struct tidings_str token,
                     const unsigned char digest[SHA256_BYTES], int64_t now_ms, struct verdict *ret)
 {
-    refuse(ret, "the token is not known here");
+    verifier_refuse(ret, "the token is not known here");
     find_in_file(v, digest, ret);
     if (ret->outcome != AUTH_INVALID) {
         return;

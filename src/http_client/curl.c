@@ -14,7 +14,7 @@
 static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
 
 /* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
-static bool find(void *library, const char *symbol, void *at)
+static bool curl_find(void *library, const char *symbol, void *at)
 {
     void *found = dlsym(library, symbol);
     memcpy(at, &found, sizeof(found));
@@ -32,7 +32,8 @@ int curl_load(struct curl_api *api, struct tidings_error *err)
                             "libcurl.so.4 cannot be loaded; install it (Debian: libcurl4)");
     }
     bool complete = true;
-#define CURL_FUNCTION_FIND(field, symbol) complete = find(a.library, #symbol, &a.field) && complete;
+#define CURL_FUNCTION_FIND(field, symbol)                                                          \
+    complete = curl_find(a.library, #symbol, &a.field) && complete;
     CURL_FUNCTIONS(CURL_FUNCTION_FIND)
 #undef CURL_FUNCTION_FIND
     if (!complete || a.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {

@@ -69,7 +69,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *s
     return f->curl.multi_assign(f->multi, fd, f) == CURLM_OK ? 0 : -1;
 }
 
-static int on_timer(CURLM *multi, long ms, void *user)
+static int fetch_on_timer(CURLM *multi, long ms, void *user)
 {
     struct fetch *f = user;
     struct itimerspec t = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
@@ -110,7 +110,7 @@ int fetch_create(int wake_fd, size_t max_bytes, struct fetch **ret, struct tidin
     }
     f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     f->curl.multi_setopt(f->multi, CURLMOPT_SOCKETDATA, f);
-    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    f->curl.multi_setopt(f->multi, CURLMOPT_TIMERFUNCTION, fetch_on_timer);
     f->curl.multi_setopt(f->multi, CURLMOPT_TIMERDATA, f);
     *ret = f;
     return 0;
@@ -157,7 +157,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
 }
 
 /* Copy a header's value when it fits and is visible ASCII; else leave `out` empty. */
-static void take_value(struct tidings_str value, char *out, size_t size)
+static void fetch_take_value(struct tidings_str value, char *out, size_t size)
 {
     out[0] = '\0';
     for (size_t i = 0; i < value.len; i++) {
@@ -171,10 +171,10 @@ static void take_value(struct tidings_str value, char *out, size_t size)
     }
 }
 
-static void take_type(struct tidings_str value, char *out, size_t size)
+static void fetch_take_type(struct tidings_str value, char *out, size_t size)
 {
     value = str_trim(str_cut(value, ';', &(struct tidings_str){0}, NULL), " \t");
-    take_value(value, out, size);
+    fetch_take_value(value, out, size);
     for (char *p = out; *p; p++) {
         *p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
     }
@@ -204,9 +204,9 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     struct tidings_str name = str_cut(line, ':', &value, NULL);
     value = str_trim(value, " \t");
     if (str_eq_nocase(name, STR("content-type"))) {
-        take_type(value, s->content_type, sizeof(s->content_type));
+        fetch_take_type(value, s->content_type, sizeof(s->content_type));
     } else if (str_eq_nocase(name, STR("mcp-session-id"))) {
-        take_value(value, s->session, sizeof(s->session));
+        fetch_take_value(value, s->session, sizeof(s->session));
     } else if (str_eq_nocase(name, STR("www-authenticate"))) {
         add_value(value, s->challenge, sizeof(s->challenge));
     } else if (str_eq_nocase(name, STR("retry-after"))) {
@@ -397,7 +397,7 @@ const struct fetch_status *fetch_status(const struct fetch_transfer *t)
 }
 
 /* What the library says without names: it knows no sockets but those of hosts. */
-static void explain(struct fetch_transfer *t, CURLcode result)
+static void fetch_explain(struct fetch_transfer *t, CURLcode result)
 {
     const struct curl_api *curl = &t->fetch->curl;
     struct tidings_error why = {0};
@@ -415,7 +415,7 @@ static void explain(struct fetch_transfer *t, CURLcode result)
 
 static void end_transfer(struct fetch_transfer *t, CURLcode result)
 {
-    explain(t, result);
+    fetch_explain(t, result);
     if (result == CURLE_OK && t->is_tunnel) {
         t->status.connected = true; /* as long as the library has it */
         return;
@@ -498,7 +498,7 @@ static void fail_transfer(struct fetch_transfer *t, int code)
 }
 
 /* True: something was handed over, the list of transfers may have changed. */
-static bool hand_over(struct fetch_transfer *t)
+static bool fetch_hand_over(struct fetch_transfer *t)
 {
     if (t->handing || t->told) {
         return false;
@@ -534,7 +534,7 @@ static void hand_over_all(struct fetch *f)
     while (again) {
         again = false;
         list_each (it, next, &f->transfers) {
-            if (hand_over(list_entry(it, struct fetch_transfer, link))) {
+            if (fetch_hand_over(list_entry(it, struct fetch_transfer, link))) {
                 again = true;
                 break;
             }
@@ -543,7 +543,7 @@ static void hand_over_all(struct fetch *f)
 }
 
 /* Is there something to hand over, left by a step inside a callback? */
-static bool is_pending(struct fetch *f)
+static bool fetch_is_pending(struct fetch *f)
 {
     bool pending = false;
     list_each (it, next, &f->transfers) {
@@ -574,7 +574,7 @@ int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
 {
     struct epoll_event events[16];
     CURLMcode rc = CURLM_OK;
-    int n = epoll_wait(f->epoll, events, 16, is_pending(f) ? 0 : timeout_ms);
+    int n = epoll_wait(f->epoll, events, 16, fetch_is_pending(f) ? 0 : timeout_ms);
     if (n < 0 && errno != EINTR) {
         return error_errno(err, errno, "wait for an answer");
     }
