@@ -106,7 +106,7 @@ static int add_type(struct keeper_job *job, struct entities *e)
 {
     struct json *schema = NULL;
     int rc = jv_parse(STR(schema_text), JSON_MAX_DEPTH, &schema, &job->err);
-    const struct entity_type_spec spec = {STR("thing"), STR("1"), STR(""), schema, NULL};
+    const struct entity_type_spec spec = {STR("thing"), STR("1"), STR(""), schema, NULL, NULL};
     rc = rc == 0 ? entities_add_type(e, &spec, &job->err) : rc;
     jv_unref(schema);
     return rc;

@@ -180,11 +180,24 @@ void allowance_spend(struct allowance *a, uint64_t steps, uint64_t now)
                                           __ATOMIC_RELAXED));
 }
 
+void allowance_pay(struct allowance *a, uint64_t steps, uint64_t now)
+{
+    if (steps > ALLOWANCE_FREE) {
+        allowance_spend(a, steps - ALLOWANCE_FREE, now);
+    }
+}
+
 void allowance_refund(struct allowance *a, uint64_t steps)
 {
     if (a) {
         __atomic_fetch_sub(&a->full_at, steps, __ATOMIC_RELAXED);
     }
+}
+
+struct refusal allowance_refusal(struct limit_book *book)
+{
+    limit_hit(book, LIMIT_PATTERN_STEPS);
+    return limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
 }
 
 bool allowance_take(struct allowance *a, enum allowance_thing thing)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the patterns of one client may cost: steps for searching its regexes and judging its
- * filters, and how many of the costly kinds there may be because of it. A step is some 2 ns
- * (base/regex.h, json/schema.h), so that a client has 50 ms of CPU in a second, and 20 ms at once:
- * no change costs more because of what one client wrote, however many regexes and filters it has.
+ * What the patterns of one client may cost: steps for searching its regexes, judging its filters
+ * and judging what it sends by schemas, and how many of the costly kinds there may be because of
+ * it. A step is some 2 ns (base/regex.h, json/schema.h), so that a client has 50 ms of CPU in a
+ * second, and 20 ms at once: no change costs more because of what one client wrote, however many
+ * regexes and filters it has, and neither do its writes and calls, however many they are.
  *
  * There is one allowance for a client in the whole server, whichever workers serve it: everybody
  * with the same name, or without one from the same address. Whoever has it uses it from any thread
@@ -15,11 +16,14 @@
 #ifndef ACCESS_ALLOWANCE_H
 #define ACCESS_ALLOWANCE_H
 
-#include <tidings/types.h>
+#include "access/limit.h"
 
 #define ALLOWANCE_STEPS 20000000u /* in a second: 50 ms */
 #define ALLOWANCE_BURST 8000000u  /* at once: 20 ms */
 #define ALLOWANCE_CLIENTS 65536u
+/* Of each request that schemas judge so many are free: 2.5 us, where reading and answering one
+ * takes 20 and more. So whoever writes what is ordinary is bounded by other limits than this. */
+#define ALLOWANCE_FREE 1000u
 
 /* Of what has to be tried at every change there may be so many because of one client. */
 enum allowance_thing {
@@ -44,8 +48,13 @@ void allowance_release(struct allowance *a); /* NULL is fine, here and below */
 /* Steps it has left now; and take so many, perhaps more than there are. */
 uint64_t allowance_left(const struct allowance *a, uint64_t now_ms);
 void allowance_spend(struct allowance *a, uint64_t steps, uint64_t now_ms);
+/* The same for judging a request by a schema, or compiling one that came with it. */
+void allowance_pay(struct allowance *a, uint64_t steps, uint64_t now_ms);
 /* Of what was spent, so many were not needed. */
 void allowance_refund(struct allowance *a, uint64_t steps);
+
+/* What somebody is told who has too few left; counts it. */
+struct refusal allowance_refusal(struct limit_book *book);
 
 /* One more of a thing, which holds the allowance until it is given back. false: it has all it may.
  */

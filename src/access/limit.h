@@ -30,7 +30,7 @@
     X(ALL_SUBSCRIPTIONS, "max-all-subscriptions", 0, "subscriptions at a time")                    \
     X(BREADTH, "max-breadth", 0, "subscriptions of one client that cover whole mounts")            \
     X(PATTERN_STEPS, "pattern-steps", 20000000,                                                    \
-      "steps a second of one client's regexes and filters")                                        \
+      "steps a second of one client's regexes, filters and schemas")                               \
     X(CALLS, "max-calls", 0, "tools and prompts under way at a time")                              \
     X(CALL_TIME, "call-timeout", 0, "ms for a tool, prompt or provider to answer")                 \
     X(BODY, "max-body", 0, "bytes of an HTTP body or WebSocket message")                           \

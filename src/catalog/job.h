@@ -13,10 +13,12 @@
 #include <pthread.h>
 
 #include "access/access.h"
+#include "access/limit.h"
 #include "base/mailbox.h"
 #include "catalog/catalog.h"
 #include "json/write.h"
 
+struct allowance;
 struct core;
 struct request;
 typedef void (*request_done_fn)(struct request *request);
@@ -75,8 +77,10 @@ struct tidings_write {
     const struct principal *who;
     struct tidings_str bytes, mime_type, if_match, query;
     bool is_removal, is_patch, if_absent;
-    struct buf etag;   /* of what was written */
-    struct buf answer; /* JSON, or empty */
+    struct allowance *allowance; /* at whose expense; held by whoever asks; NULL: nobody's */
+    struct refusal limit;        /* that its client has reached; retry_ms 0: none */
+    struct buf etag;             /* of what was written */
+    struct buf answer;           /* JSON, or empty */
 };
 
 /* On the thread of `core`, where `done` runs too. */
@@ -94,6 +98,9 @@ void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
 void request_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
 void request_complete(struct tidings_complete *c, struct tidings_provider *p);
 void request_write(struct tidings_write *w, struct tidings_provider *p);
+
+/* Finish: the client has reached that limit, which was counted. */
+void request_write_limit(struct tidings_write *w, const struct refusal *why);
 
 /* suggest.c: may it be suggested to whoever asks, as a value of the variable of the template? */
 bool suggest_may(const struct tidings_complete *c, struct tidings_str value);

@@ -2,6 +2,7 @@
  *
  * The two requests that change or complete something: tidings_write and tidings_complete.
  */
+#include "base/error.h"
 #include "base/str.h"
 #include "catalog/job.h"
 
@@ -148,4 +149,14 @@ void tidings_write_done(struct tidings_write *w, int code, struct tidings_str et
         code = w->etag.failed;
     }
     request_finish(&w->base, code, err);
+}
+
+void request_write_limit(struct tidings_write *w, const struct refusal *why)
+{
+    char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON];
+    struct tidings_error err;
+    tidings_fail(&err, TIDINGS_E_BUSY, "%s", refusal_sentence(why, sentence));
+    w->limit = *why;
+    tidings_write_explain(w, refusal_json(why, data));
+    tidings_write_done(w, TIDINGS_E_BUSY, STR_EMPTY, &err);
 }

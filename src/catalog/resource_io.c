@@ -4,6 +4,7 @@
  */
 #include "catalog/resource_io.h"
 
+#include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
@@ -28,6 +29,7 @@ void plain_deinit(struct plain *p)
     mem_free(p->about);
     mem_free(p->memory);
     principal_unref(p->held);
+    allowance_release(p->allowance);
     arena_deinit(&p->arena);
 }
 
@@ -196,6 +198,7 @@ static void write_done(struct request *request)
     p->code = request->code;
     p->err = request->err;
     p->details = request_details(request);
+    p->limit = p->write.limit;
     if (p->code >= 0) {
         p->etag = arena_dup(&p->arena, buf_str(&p->write.etag));
         p->etag.len = p->etag.ptr ? p->etag.len : 0;
@@ -212,6 +215,7 @@ static void start_write(struct plain *p, struct tidings_str uri, enum plain_op o
     memset(write, 0, sizeof(*write));
     request_init(&write->base, p->core, write_done, p, uri);
     write->who = p->who;
+    write->allowance = p->allowance;
     write->bytes = p->bytes;
     write->mime_type = p->mime_type;
     write->if_match = p->if_match;

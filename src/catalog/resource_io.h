@@ -39,11 +39,13 @@ struct plain {
     struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
     struct tidings_str if_match;  /* an etag, "*", or empty */
     bool if_absent;
+    struct allowance *allowance; /* writing: a reference, taken: at whose expense */
     /* The outcome: */
     int code; /* a failure with its sentence in `err`; 1: created */
     struct tidings_error err;
     struct tidings_str reason;  /* of a failed read (catalog/job_read.h), or empty */
     struct tidings_str details; /* of a failure: an object with what else is known; or empty */
+    struct refusal limit;       /* of a failure: that was reached; retry_ms 0: none */
     struct tidings_str scope;   /* of a failure: what the token lacked, see access_put_missing */
     bool unchanged;             /* `etag` is held; there is no content */
     bool is_final;              /* it stays as it is */

@@ -18,9 +18,8 @@ void wish_explain_limit(struct wish *w, enum limit limit, uint64_t value)
 static void explain_steps(struct subscribing *s, struct wish *w)
 {
     char data[REFUSAL_JSON];
-    struct refusal why = limit_refusal(LIMIT_PATTERN_STEPS, ALLOWANCE_STEPS, true);
+    struct refusal why = allowance_refusal(s->core->book);
     w->stat.base.details = str_dup(refusal_json(&why, data));
-    limit_hit(s->core->book, LIMIT_PATTERN_STEPS);
 }
 
 static bool has_steps(const struct subscribing *s)

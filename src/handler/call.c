@@ -8,6 +8,7 @@
 
 #include <sched.h>
 
+#include "access/allowance.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
@@ -45,6 +46,7 @@ static void handling_free(struct tidings_call *h)
     handling_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->who);
+    allowance_release(h->allowance);
     buf_deinit(&h->origin);
     jv_unref(h->root);
     buf_deinit(&h->arguments_text);
@@ -63,6 +65,8 @@ static void answer(struct tidings_call *h, struct call *call)
         h->kind->fail(call, &h->base.err);
     } else if (h->outcome == HANDLING_REFUSED) {
         call_fail_err(call, &h->base.err, STR_EMPTY);
+    } else if (h->outcome == HANDLING_LIMITED) {
+        call_fail_limit(call, &h->limit, STR_EMPTY);
     } else if (h->outcome == HANDLING_RESULT) {
         call_begin(call);
         if (handling_has_asked(h)) {
@@ -148,6 +152,12 @@ void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *us
 void tidings_call_refuse(struct tidings_call *h, int code, const struct tidings_error *err)
 {
     finish(h, HANDLING_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
+}
+
+void handling_refuse_limit(struct tidings_call *h, const struct refusal *why)
+{
+    h->limit = *why;
+    finish(h, HANDLING_LIMITED, TIDINGS_E_BUSY, NULL);
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
@@ -273,8 +283,9 @@ void handlings_close(struct core *core)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
+/* Takes the reference to the allowance, unless there is no memory. */
 static struct tidings_call *handling_create(struct call *call, const struct handling_kind *kind,
-                                            struct feature *f)
+                                            struct feature *f, struct allowance *client)
 {
     struct core *core = call->core;
     struct tidings_call *h = mem_zalloc(sizeof(*h));
@@ -287,6 +298,7 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     h->call = call;
     h->kind = kind;
     h->who = principal_ref(call->who);
+    h->allowance = client;
     h->feature = feature_ref(f);
     h->root = jv_ref(call->root);
     h->arguments = jv_get(call->msg.params, "arguments");
@@ -306,9 +318,26 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     return h;
 }
 
+/* At the expense of the client, within what it has left and the schema allows. false: that was not
+ * enough, but might be at another time; the call is answered. */
+static bool judge(struct call *call, struct allowance *client, const struct json_schema *schema,
+                  struct json *given, enum schema_verdict *ret, struct schema_error *ret_error)
+{
+    uint64_t now = loop_now_ms(call->core->loop), most = schema_max_steps(schema);
+    uint64_t left = allowance_left(client, now), had = left < most ? left : most, steps = had;
+    *ret = had > 0 ? schema_judge_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
+    allowance_pay(client, had - steps, now);
+    if (*ret == SCHEMA_GAVE_UP && steps == 0 && had < most) {
+        struct refusal why = allowance_refusal(call->core->book);
+        call_fail_limit(call, &why, STR_EMPTY);
+        return false;
+    }
+    return true;
+}
+
 /* Are the arguments what the feature takes? If not, the call is answered. */
 static bool check_arguments(struct call *call, const struct handling_kind *kind,
-                            const struct feature *f)
+                            const struct feature *f, struct allowance *client)
 {
     struct json *given = jv_get(call->msg.params, "arguments"), *none = NULL;
     if (given && !jv_is(given, JV_OBJECT)) {
@@ -323,12 +352,13 @@ static bool check_arguments(struct call *call, const struct handling_kind *kind,
         return false;
     }
     struct schema_error e;
-    bool valid = schema_validate(f->input, given ? given : none, &e);
+    enum schema_verdict verdict;
+    bool is_judged = judge(call, client, f->input, given ? given : none, &verdict, &e);
     jv_unref(none);
-    if (!valid) {
+    if (is_judged && verdict != SCHEMA_VALID) {
         kind->invalid(call, &e);
     }
-    return valid;
+    return is_judged && verdict == SCHEMA_VALID;
 }
 
 static void run_handler(struct request *r)
@@ -364,6 +394,32 @@ static void start(struct tidings_call *h)
     }
 }
 
+/* The arguments are right. false: the call is answered, and the allowance was not taken. */
+static bool begin(struct call *call, const struct handling_kind *kind, struct feature *f,
+                  struct allowance *client)
+{
+    struct core *core = call->core;
+    if (!limit_enter(core->book, LIMIT_CALLS, core->limits->max_calls)) {
+        struct refusal why = limit_refusal(LIMIT_CALLS, core->limits->max_calls, false);
+        call_fail_limit(call, &why, STR_EMPTY);
+        return false;
+    }
+    struct tidings_call *h = handling_create(call, kind, f, client);
+    if (!h) {
+        limit_leave(core->book, LIMIT_CALLS);
+        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        return false;
+    }
+    if (!handling_read_answers(h, call)) {
+        handling_free(h);
+        return true;
+    }
+    call->request = &h->base;
+    set_timer(core, h->deadline_ms);
+    start(h);
+    return true;
+}
+
 void handling_run(struct call *call, const struct handling_kind *kind)
 {
     struct core *core = call->core;
@@ -379,27 +435,12 @@ void handling_run(struct call *call, const struct handling_kind *kind)
                   (int)(n.len < 128 ? n.len : 128), n.ptr);
         return;
     }
-    if (!check_arguments(call, kind, f)) {
-        return;
-    }
-    if (!limit_enter(core->book, LIMIT_CALLS, core->limits->max_calls)) {
-        struct refusal why = limit_refusal(LIMIT_CALLS, core->limits->max_calls, false);
-        call_fail_limit(call, &why, STR_EMPTY);
-        return;
-    }
-    struct tidings_call *h = handling_create(call, kind, f);
-    if (!h) {
-        limit_leave(core->book, LIMIT_CALLS);
+    struct allowance *client = channel_allowance(call->channel);
+    if (!client) {
         call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
-        return;
+    } else if (!check_arguments(call, kind, f, client) || !begin(call, kind, f, client)) {
+        allowance_release(client);
     }
-    if (!handling_read_answers(h, call)) {
-        handling_free(h);
-        return;
-    }
-    call->request = &h->base;
-    set_timer(core, h->deadline_ms);
-    start(h);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include "catalog/job.h"
 #include "handler/feature.h"
 
+struct allowance;
 struct call;
 struct core;
 
@@ -45,6 +46,7 @@ enum handling_outcome {
     HANDLING_RESULT,
     HANDLING_FAILED,  /* base.err says why */
     HANDLING_REFUSED, /* the same as an error of the protocol */
+    HANDLING_LIMITED, /* by a limit: `limit` */
 };
 
 /* See handling_done_at_home. */
@@ -70,7 +72,8 @@ struct tidings_call {
     struct list link;    /* in core->handlings.all */
     struct call *call;   /* NULL once the client has an answer */
     const struct handling_kind *kind;
-    const struct principal *who; /* a reference: on whose behalf */
+    const struct principal *who; /* a reference: on whose behalf, … */
+    struct allowance *allowance; /* … and another: at whose expense */
     struct feature *feature;     /* a reference */
     struct json *root;           /* a reference: the message */
     struct json *arguments;      /* in it; NULL: none */
@@ -80,6 +83,7 @@ struct tidings_call {
     struct handling_ask ask;
     uint64_t deadline_ms;
     enum handling_outcome outcome;
+    struct refusal limit;
     handling_home_fn at_home; /* NULL: everything was given already */
     void *home_user;
     int cancel_state; /* atomic: enum in handling.c */
@@ -124,6 +128,9 @@ void handling_cancel(struct tidings_call *h);
  * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
  * once, also when nobody waits for the answer; a failure is the call's. */
 void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user);
+
+/* Finish: the client has reached that limit, which was counted. */
+void handling_refuse_limit(struct tidings_call *h, const struct refusal *why);
 
 /* handling_content.c: structured content by one of our own handlers, taken as it is: compact JSON
  * of an object that obeys the output schema. `json` is empty afterwards. */

@@ -83,8 +83,10 @@ enum schema_verdict {
 };
 enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
                                  struct schema_error *ret_error);
-/* … with *steps instead of max_steps, of which what is left remains. */
+/* … with *steps instead of max_steps, of which what is left remains: 0 after giving up for want of
+ * them. */
 enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
                                         struct schema_error *ret_error, uint64_t *steps);
+uint64_t schema_max_steps(const struct json_schema *s);
 
 #endif

@@ -254,6 +254,11 @@ enum schema_verdict schema_judge(const struct json_schema *s, struct json *insta
     return schema_judge_within(s, instance, ret_error, &steps);
 }
 
+uint64_t schema_max_steps(const struct json_schema *s)
+{
+    return s->limits.max_steps;
+}
+
 bool schema_validate(const struct json_schema *s, struct json *instance,
                      struct schema_error *ret_error)
 {

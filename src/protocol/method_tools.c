@@ -6,6 +6,8 @@
  * result with isError: the model reads it and can do better. Only a request that is no call of a
  * tool at all is an error of the protocol.
  */
+#include "access/allowance.h"
+#include "base/clock.h"
 #include "base/str.h"
 #include "handler/call.h"
 #include "protocol/method.h"
@@ -46,7 +48,8 @@ static void block_border(struct tidings_call *h)
     (void)h; /* blocks are the elements themselves */
 }
 
-/* The value of what was given as structured content, against the output schema. */
+/* The value of what was given as structured content, against the output schema: at the expense of
+ * the client, and whether it has enough or not, since the tool has done its work. */
 static int check_structured(struct tidings_call *h, struct tidings_error *err)
 {
     const struct json_schema *schema = h->feature->output;
@@ -60,8 +63,11 @@ static int check_structured(struct tidings_call *h, struct tidings_error *err)
     }
     struct json *value = NULL;
     struct schema_error e;
+    uint64_t most = schema_max_steps(schema), steps = most;
     int rc = jv_parse(buf_str(&h->structured), JSON_MAX_DEPTH, &value, err);
-    if (rc == 0 && !schema_validate(schema, value, &e)) {
+    bool is_valid = rc == 0 && schema_judge_within(schema, value, &e, &steps) == SCHEMA_VALID;
+    allowance_pay(h->allowance, most - steps, clock_monotonic_ms());
+    if (rc == 0 && !is_valid) {
         rc = tidings_fail(err, TIDINGS_E_INTERNAL,
                           "the tool '%.*s' gave structured content its schema forbids: %s: %s",
                           STR_ARG(h->feature->name), e.instance_path[0] ? e.instance_path : "/",

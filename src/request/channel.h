@@ -11,6 +11,7 @@
 #include "dialect/dialect.h"
 #include "request/sink.h"
 
+struct allowance;
 struct batch;
 struct call;
 struct channel;
@@ -72,6 +73,8 @@ struct quota *channel_quota(const struct channel *channel);
 void channel_set_who(struct channel *channel, const struct principal *who);
 /* The name of its principal; of one without, where it comes from. */
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
+/* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
+struct allowance *channel_allowance(const struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the peer of a pipe. */
 void channel_deinit(struct channel *channel);
 

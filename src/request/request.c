@@ -7,9 +7,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
+#include "delivery/hub.h"
 #include "delivery/subscriber.h"
 
 #define CALL_ARENA_MAX (1u << 20)
@@ -494,6 +496,14 @@ void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
     if (!is_known && channel->ops->principal) {
         channel->ops->principal(channel, out);
     }
+}
+
+struct allowance *channel_allowance(const struct channel *channel)
+{
+    char name[PRINCIPAL_MAX];
+    channel_principal(channel, name);
+    return allowances_find(hub_allowances(channel->core->hub), tidings_str(name),
+                           loop_now_ms(channel->core->loop));
 }
 
 void channel_set_who(struct channel *channel, const struct principal *who)

@@ -5,9 +5,11 @@
  */
 #include "server/entity_call.h"
 
+#include "access/allowance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "delivery/core.h"
 #include "delivery/options.h"
 
 #define ARENA_MAX (64u << 20)
@@ -30,11 +32,24 @@ static void call_free(struct entity_call *c)
     mem_free(c);
 }
 
+static void refuse_limit(struct entity_call *c)
+{
+    struct core *core = c->write ? c->write->base.core : c->call->base.core;
+    struct refusal why = allowance_refusal(core->book);
+    if (c->write) {
+        request_write_limit(c->write, &why);
+    } else {
+        handling_refuse_limit(c->call, &why);
+    }
+}
+
 /* Answer with what the store said no to, and end. */
 static void call_refuse(struct entity_call *c, int code)
 {
     struct tidings_error err = {0};
-    if (c->write) {
+    if (c->is_limited) {
+        refuse_limit(c);
+    } else if (c->write) {
         entity_http_refuse(c, code);
     } else {
         tidings_call_done(c->call, entity_answer_problem(c, code, &err), &err);
@@ -67,6 +82,7 @@ static struct entity_call *call_create(struct tidings_provider *provider, struct
     }
     c->call = call;
     c->who = call->who;
+    c->allowance = call->allowance;
     c->arguments = call->arguments; /* lives as long as the call; nobody changes it */
     struct tidings_str origin = jv_str(jv_get(c->arguments, "origin"));
     if (origin.len > 0) {
@@ -102,7 +118,37 @@ static bool call_knows(struct entity_call *c, const struct entity_version *v)
     return access_is_full(c->who) || call_may(c, ENTITY_MAY_KNOW, &type, v->id);
 }
 
+/* ---- what schemas may cost ------------------------------------------------------------------- */
+
+/* With what is judged before, a request is within what a client has at once. */
+_Static_assert(ENTITY_STEPS < ALLOWANCE_BURST, "steps for one transaction");
+
+bool entity_call_lacks_steps(struct entity_call *c)
+{
+    uint64_t left = allowance_left(c->allowance, clock_monotonic_ms());
+    c->had = left < ENTITY_STEPS ? left : ENTITY_STEPS;
+    c->steps = c->had;
+    c->is_limited = c->had == 0;
+    return c->is_limited;
+}
+
+/* It was tried. `is_out`: and given up, for want of them. */
+static void pay_steps(struct entity_call *c, bool is_out)
+{
+    allowance_pay(c->allowance, c->had - c->steps, clock_monotonic_ms());
+    c->is_limited = is_out && c->had < ENTITY_STEPS;
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
+
+static bool is_judged(const struct entity_call *c)
+{
+    bool is = false;
+    for (size_t i = 0; !is && i < c->count; i++) {
+        is = c->writes[i].op == ENTITY_UPSERT;
+    }
+    return is;
+}
 
 static int run_writes(struct keeper_job *job, struct entities *e)
 {
@@ -118,9 +164,14 @@ static int run_writes(struct keeper_job *job, struct entities *e)
         .owner = buf_str(&c->principal),
         .principal = is_known ? buf_str(&c->principal) : STR_EMPTY,
         .digest = tidings_str(c->digest),
+        .steps = &c->steps,
     };
+    if (is_judged(c) && entity_call_lacks_steps(c)) {
+        return TIDINGS_E_BUSY;
+    }
     int rc = entities_transact(e, &t, &c->arena, c->done, &c->problem, &job->err);
     job->is_lost = rc < 0 && c->problem.reason == ENTITY_MEDIUM;
+    pay_steps(c, rc < 0 && c->problem.is_out_of_steps);
     c->is_replayed = rc == 1;
     return rc < 0 ? rc : 0;
 }
@@ -251,8 +302,13 @@ void entity_call_transact(void *user, struct tidings_call *call)
 static int run_type(struct keeper_job *job, struct entities *e)
 {
     struct entity_call *c = list_entry(job, struct entity_call, job);
+    if (entity_call_lacks_steps(c)) {
+        return TIDINGS_E_BUSY;
+    }
+    c->type.steps = &c->steps;
     int rc = entities_add_type(e, &c->type, &job->err);
     job->is_lost = rc == TIDINGS_E_IO || rc == TIDINGS_E_NOMEM || rc == TIDINGS_E_FULL;
+    pay_steps(c, rc == TIDINGS_E_INVALID && c->steps == 0);
     c->position = rc == 0 ? entities_position(e) : 0;
     return rc;
 }

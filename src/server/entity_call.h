@@ -22,6 +22,7 @@ struct entity_call {
     struct tidings_call *call;   /* or … */
     struct tidings_write *write; /* … over HTTP: then the arguments are its own, and: */
     const struct principal *who; /* held by whichever of them it is; NULL: may do everything */
+    struct allowance *allowance; /* likewise: at whose expense schemas judge and are compiled */
     struct json *body;           /* the value or patch; NULL: among the arguments */
     struct json *arguments;      /* everything below borrows from it and from the arena */
     struct arena arena;
@@ -37,6 +38,8 @@ struct entity_call {
     bool is_transaction;             /* else the one write is the answer */
     bool is_replayed;
     struct entity_problem problem;
+    uint64_t had, steps; /* those there were, and are left */
+    bool is_limited;     /* they were too few; at another time they might be enough */
 
     /* types */
     struct entity_type_spec type;
@@ -102,6 +105,8 @@ void entity_http_refuse(struct entity_call *c, int code);
 
 /* NULL: out of memory. It frees itself when it is answered. */
 struct entity_call *entity_call_create(struct tidings_provider *provider);
+/* The client has no steps for schemas, which this needs: true, and it is to be refused. */
+bool entity_call_lacks_steps(struct entity_call *c);
 /* For so many writes. */
 int entity_call_room(struct entity_call *c, size_t count, struct tidings_error *err);
 /* Do the writes, or (rc < 0, its sentence in job.err) refuse; then answer. */

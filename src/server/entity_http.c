@@ -175,7 +175,9 @@ static int read_write(struct entity_call *c, struct tidings_str uri, struct tidi
         op = ENTITY_UNDELETE;
         rc = is_bare ? 0 : tidings_fail(err, TIDINGS_E_INVALID, "undelete is a PUT without a body");
     }
-    rc = rc == 0 && op == ENTITY_UPSERT ? read_body(c, err) : rc;
+    if (rc == 0 && op == ENTITY_UPSERT) {
+        rc = entity_call_lacks_steps(c) ? TIDINGS_E_BUSY : read_body(c, err);
+    }
     rc = rc == 0 ? entity_call_room(c, 1, err) : rc;
     rc = rc == 0 ? entity_call_write(c, c->arguments, op, &c->writes[0], err) : rc;
     if (rc < 0) {
@@ -205,6 +207,7 @@ void entity_http_write(struct tidings_provider *provider, struct tidings_write *
     }
     c->write = write;
     c->who = write->who;
+    c->allowance = write->allowance;
     entity_call_submit(c, read_write(c, uri, &c->job.err));
 }
 

@@ -62,7 +62,12 @@ struct entity_type_spec {
     struct tidings_str name, version, description;
     struct json *schema;
     struct json *options; /* NULL, or {"history", "debounceMs", "maxAgeMs", "maxVersions"} */
+    uint64_t *steps;      /* for compiling, as in a transaction */
 };
+
+/* Steps (json/schema.h, some 2 ns each) for judging all writes of a transaction by their schemas;
+ * for compiling both schemas of a type. */
+#define ENTITY_STEPS 7000000u
 
 /* Inside a batch. TIDINGS_E_EXISTS, TIDINGS_E_INVALID (a name, an option, too much), and what
  * compiling the schema and its patch schema says. TIDINGS_E_IO, TIDINGS_E_FULL, TIDINGS_E_NOMEM:
@@ -129,6 +134,7 @@ struct entity_problem {
     struct tidings_str patch;         /* from the caller's baseline to what is; or empty */
     struct tidings_str type, version; /* stored */
     struct tidings_str where, rule;   /* JSON pointers into the value and the schema */
+    bool is_out_of_steps;             /* with ENTITY_BAD_VALUE: nobody knows whether it is */
 };
 
 struct entity_done {
@@ -161,6 +167,8 @@ struct entity_transaction {
      * of is not there for it, except that its id is taken. */
     entity_may_fn may;
     void *may_user;
+    /* Those there are, at most ENTITY_STEPS; then those that are left. NULL: ENTITY_STEPS. */
+    uint64_t *steps;
 };
 
 /* Of everything that the writes ask for, as hexadecimal text. TIDINGS_E_NOMEM. */

@@ -147,13 +147,18 @@ static int type_create(const struct entity_type_row *row, struct json *options,
     return 0;
 }
 
-static int type_compile(struct entity_type *t, struct json *schema, struct tidings_error *err)
+/* Both schemas together within *steps, of which what is left remains. */
+static int type_compile(struct entity_type *t, struct json *schema, uint64_t *steps,
+                        struct tidings_error *err)
 {
-    uint64_t cost = 0; /* both together are compiled within what one may take */
-    struct schema_options options = {.ret_cost = &cost};
+    uint64_t cost = 0;
+    struct schema_options options = {.ret_cost = &cost, .max_cost = *steps > 0 ? *steps : 1};
     int rc = schema_compile(schema, &options, &t->full, err);
-    options.max_cost = cost < SCHEMA_DEFAULT_STEPS ? SCHEMA_DEFAULT_STEPS - cost : 1;
+    *steps -= cost < *steps ? cost : *steps;
+    cost = 0;
+    options.max_cost = *steps > 0 ? *steps : 1;
     rc = rc == 0 ? schema_patch_compile(schema, &options, &t->patch, &t->places, err) : rc;
+    *steps -= cost < *steps ? cost : *steps;
     return rc < 0 ? error_wrap(err, rc, "entity type '%.*s'", STR_ARG(t->label)) : 0;
 }
 
@@ -163,7 +168,8 @@ static int type_compile_stored(struct entity_type *t, struct json *schema,
                                struct tidings_error *err)
 {
     struct tidings_error why = {0};
-    int rc = type_compile(t, schema, &why);
+    uint64_t steps = ENTITY_STEPS;
+    int rc = type_compile(t, schema, &steps, &why);
     if (rc < 0 && rc != TIDINGS_E_NOMEM) {
         t->unusable = str_dup(tidings_str(why.text));
         rc = t->unusable ? 0 : TIDINGS_E_NOMEM;
@@ -325,6 +331,7 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err)
 {
     struct entity_type *t = NULL;
+    uint64_t own = ENTITY_STEPS;
     struct buf schema, options;
     struct jw w;
     buf_init(&schema, ENTITY_SCHEMA_MAX);
@@ -346,7 +353,7 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
     const struct entity_type_row row = {spec->name, spec->version, buf_str(&schema),
                                         spec->description, buf_str(&options)};
     rc = rc == 0 ? type_create(&row, spec->options, &t, err) : rc;
-    rc = rc == 0 ? type_compile(t, spec->schema, err) : rc;
+    rc = rc == 0 ? type_compile(t, spec->schema, spec->steps ? spec->steps : &own, err) : rc;
     if (rc == TIDINGS_E_LIMIT && err) {
         err->code = TIDINGS_E_INVALID;
     }

@@ -34,7 +34,7 @@ struct work {
     struct step *steps;
     struct entity_problem *problem;
     struct tidings_error *err;
-    uint64_t judging; /* steps left for judging by schemas: all writes together */
+    uint64_t *judging; /* steps left for judging by schemas: all writes together */
 };
 
 static int refuse(struct work *k, size_t index, enum entity_reason reason, int code)
@@ -226,9 +226,11 @@ static int check_schema(struct work *k, size_t i, const struct json_schema *sche
                         struct json *places, struct json *value, const char *what)
 {
     struct schema_error why;
-    if (schema_judge_within(schema, value, &why, &k->judging) == SCHEMA_VALID) {
+    enum schema_verdict verdict = schema_judge_within(schema, value, &why, k->judging);
+    if (verdict == SCHEMA_VALID) {
         return 0;
     }
+    k->problem->is_out_of_steps = verdict == SCHEMA_GAVE_UP && *k->judging == 0;
     if (places) {
         schema_patch_explain(places, &why);
     }
@@ -555,12 +557,13 @@ int entities_transact(struct entities *e, const struct entity_transaction *t, st
                       struct entity_done *done, struct entity_problem *problem,
                       struct tidings_error *err)
 {
+    uint64_t own = ENTITY_STEPS;
     struct work k = {.e = e,
                      .t = t,
                      .arena = arena,
                      .problem = problem,
                      .err = err,
-                     .judging = SCHEMA_DEFAULT_STEPS};
+                     .judging = t->steps ? t->steps : &own};
     *problem = (struct entity_problem){.current = TIMELINE_NEVER};
     if (t->count == 0 || t->count > ENTITY_TRANSACTION_MAX) {
         return REFUSE(&k, 0, ENTITY_INVALID, TIDINGS_E_INVALID,

@@ -56,6 +56,7 @@ struct failure {
     int64_t size;               /* 416: of the whole; -1: not known */
     struct tidings_str allow;   /* 405 */
     struct tidings_str scope;   /* 403: which were lacking; or empty */
+    uint64_t retry_s;           /* 429: when to try again */
 };
 
 static void answer_failure(struct http_conn *conn, const struct failure *f)
@@ -80,6 +81,9 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     buf_puts(&fields, STR("Cache-Control: no-cache\r\n"));
     if (f->status == 416 && f->size >= 0) {
         buf_putf(&fields, "Content-Range: bytes */%lld\r\n", (long long)f->size);
+    }
+    if (f->retry_s > 0) {
+        buf_putf(&fields, "Retry-After: %llu\r\n", (unsigned long long)f->retry_s);
     }
     headers.extra = buf_str(&fields);
     headers.scope = f->scope;
@@ -296,6 +300,9 @@ static void answer_write(struct http_exchange *ex)
 
 static int status_of(const struct plain *p)
 {
+    if (p->limit.retry_ms > 0) {
+        return refusal_status(&p->limit);
+    }
     if (str_eq(p->reason, READ_OUT_OF_RANGE)) {
         return 416;
     }
@@ -390,7 +397,8 @@ static void done(struct plain *p)
         struct failure f = {.status = p->scope.len > 0 ? 403 : status_of(p),
                             .scope = p->scope,
                             .text = tidings_str(p->err.text),
-                            .reason = p->reason,
+                            .reason = p->limit.retry_ms > 0 ? STR("limit") : p->reason,
+                            .retry_s = refusal_seconds(&p->limit),
                             .details = p->details,
                             .uri = buf_str(&ex->uri),
                             .size = p->size,
@@ -488,6 +496,11 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         read_conditions(ex, req);
         p->options.format_count = http_parse_accept(http_header(req, "accept", NULL),
                                                     p->options.formats, READ_FORMATS_MAX);
+    }
+    p->allowance = writes && !wrong ? channel_allowance(&conn->channel) : NULL;
+    if (writes && !wrong && !p->allowance) {
+        wrong = "out of memory";
+        status = 503;
     }
     if (wrong) {
         refuse(conn, status, wrong);

@@ -7,8 +7,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { request } from './lib/http.mjs';
+import { refusedWith } from './lib/limits.mjs';
 import { call, listen, meta, modern, Session, updates } from './lib/rpc.mjs';
 import { serve } from './lib/server.mjs';
+import { as, TokenFile } from './lib/tokens.mjs';
 
 const args = ['--publish', 'pub:///', '--allow-write', '--window', '0'];
 const files = { 'a.txt': 'a' };
@@ -121,4 +124,62 @@ test('patterns: what is sent to be checked against a schema cannot keep it busy'
     });
     assert.ok(written.json.error || written.json.result.isError, written.text);
     assert.match(written.text, /does not match the pattern/);
+});
+
+// Judging one of these takes a good part of what a client has in a second.
+test('patterns: whoever has values judged all the time is refused, and others are served', async (t) => {
+    const tokens = new TokenFile(t);
+    const given = ['ada', 'bob'].map((name) => tokens.give(name));
+    const server = await serve(t, {
+        files,
+        args: [...tokens.args, '--entities', ':memory:', '--allow-write', '--self', '--workers', '2'],
+    });
+    const [ada, bob] = given.map((token) => as(server, token));
+    const jsonSchema = { type: 'object', properties: { s: { pattern: '(a{1,99}){1,20}b' } } };
+    const type = { name: 'thing', version: '1', jsonSchema };
+    assert.ok(!(await call(bob, 'tools/call', { name: 'add-entity-type', arguments: type })).isError);
+    const costly = { s: `${'a'.repeat(3000)}b` };
+    const entity = (entityId) => ({ entityId, entityTypeName: 'thing', entityTypeVersion: '1' });
+    const upsert = (entityId, value) => ({ name: 'upsert-entity', arguments: { ...entity(entityId), value } });
+    const put = (who, id, value) =>
+        request(who, {
+            method: 'PUT',
+            path: `/entity/thing@1/${id}`,
+            body: JSON.stringify(value),
+            headers: { 'Content-Type': 'application/json', ...who.headers },
+        });
+
+    const session = await Session.open(ada);
+    const sent = Array.from({ length: 30 }, (_, i) => [
+        modern(ada, 'tools/call', upsert(`m${i}`, costly)),
+        session.send('tools/call', upsert(`l${i}`, costly)),
+        put(ada, `p${i}`, costly),
+    ]);
+    for (let i = 0; i < 20; i++) {
+        const result = await call(bob, 'tools/call', upsert(`b${i}`, { s: 'ab' }));
+        assert.ok(!result.isError, JSON.stringify(result));
+    }
+    const answers = await Promise.all(sent.map((three) => Promise.all(three)));
+    const [modernly, legacily, plainly] = [0, 1, 2].map((k) =>
+        answers.map((three, i) => ({ i, answer: three[k] })).filter(({ answer }) => answer.status === 429),
+    );
+    assert.ok(modernly.length > 0 && legacily.length > 0 && plainly.length > 0, 'none was refused');
+    for (const { answer } of [...modernly, ...legacily]) {
+        refusedWith(answer, 429, 'pattern-steps', 20_000_000);
+    }
+    for (const { i, answer } of plainly) {
+        assert.equal(answer.headers.get('retry-after'), '1');
+        const { limit, value, retryAfterMs, reason } = answer.json;
+        assert.deepEqual({ limit, value, retryAfterMs, reason }, {
+            limit: 'pattern-steps',
+            value: 20_000_000,
+            retryAfterMs: 1000,
+            reason: 'limit',
+        });
+        const { status } = await request(bob, { method: 'GET', path: `/entity/thing@1/p${i}`, headers: bob.headers });
+        assert.equal(status, 404, 'it was refused, and stored');
+    }
+    const { contents } = await call(bob, 'resources/read', { uri: 'tidings://self/limits' });
+    const row = JSON.parse(contents[0].text).find(({ limit }) => limit === 'pattern-steps');
+    assert.equal(row.reached, modernly.length + legacily.length + plainly.length);
 });

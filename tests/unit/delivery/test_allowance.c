@@ -23,6 +23,7 @@
 #include "support/bench_core.h"
 #include "support/bench_json.h"
 #include "support/bench_subs.h"
+#include "support/bench_tool.h"
 
 #undef free /* what open_memstream gives is not cmocka's */
 
@@ -339,6 +340,141 @@ static void compiling_regexes_that_are_refused_is_paid_for(void **state)
     assert_paid_for("(", MANY - 1);
 }
 
+/* ---- values and schemas ---------------------------------------------------------------------- */
+
+#define COSTLY_SCHEMA "{\"properties\":{\"s\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}"
+
+/* Arguments that cost some hundred thousand steps by it, and are right. */
+static const char *costly_arguments(void)
+{
+    static char text[512];
+    int len = snprintf(text, sizeof(text), "\"arguments\":{\"s\":\"");
+    memset(text + len, 'a', 300);
+    snprintf(text + len + 300, sizeof(text) - (size_t)len - 300, "b\"}");
+    return text;
+}
+
+static void count_call(void *user, struct tidings_call *call)
+{
+    (*(unsigned *)user)++;
+    struct tidings_error err;
+    tidings_call_done(call, tidings_call_text(call, STR("hello"), &err), &err);
+}
+
+static void echo(void *user, struct tidings_call *call)
+{
+    (void)user;
+    struct tidings_error err;
+    tidings_call_done(call, tidings_call_structured(call, tidings_call_arguments(call), &err),
+                      &err);
+}
+
+static struct allowance *allowance_of(const char *name)
+{
+    return allowances_find(hub_allowances(b.hub), tidings_str(name), loop_now_ms(b.core[0].loop));
+}
+
+/* So that it has nothing for a minute, or again. */
+static void use_up(const char *name, bool is_over)
+{
+    struct allowance *a = allowance_of(name);
+    if (is_over) {
+        allowance_refund(a, 60ull * ALLOWANCE_STEPS);
+    } else {
+        allowance_spend(a, 60ull * ALLOWANCE_STEPS, loop_now_ms(b.core[0].loop));
+    }
+    allowance_release(a);
+}
+
+static struct client *call_as(const char *name, const char *tool, const char *params)
+{
+    bench_is(&b, name, "");
+    struct client *c = client_http(&b);
+    client_call(c, "1", tool, params, NULL);
+    bench_settle(&b);
+    return c;
+}
+
+static void assert_refused(const struct client *c)
+{
+    const struct utterance *answer = client_answer(c);
+    assert_json(answer->text, "error|data|limit", "pattern-steps");
+    assert_json(answer->text, "error|data|value", "20000000");
+    assert_json(answer->text, "error|data|retryAfterMs", "1000");
+}
+
+static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **state)
+{
+    (void)state;
+    unsigned called = 0;
+    bench_rules(&b, rules, COUNT(rules));
+    bench_add_tool(
+        &b, &(struct bench_tool){
+                .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
+    bench_settle(&b);
+    uint64_t before = loop_now_ms(b.core[0].loop), hits = b.core[0].book->hits[LIMIT_PATTERN_STEPS];
+    struct allowance *ada = allowance_of("ada");
+    struct client *c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
+    assert_json(client_answer(c)->text, "result|content|0|text", "hello");
+    client_free(c);
+    assert_int_equal(allowance_left(ada, before), ALLOWANCE_BURST); /* what is cheap is free */
+    c = call_as("ada", "t", costly_arguments());
+    assert_json(client_answer(c)->text, "result|content|0|text", "hello");
+    client_free(c);
+    assert_in_range(ALLOWANCE_BURST - allowance_left(ada, before), 100000, ALLOWANCE_BURST);
+    use_up("ada", false);
+    c = call_as("ada", "t", costly_arguments());
+    assert_int_equal(client_answer(c)->status, 429);
+    assert_refused(c);
+    client_free(c);
+    assert_int_equal(called, 2);
+    assert_int_equal(b.core[0].book->hits[LIMIT_PATTERN_STEPS], hits + 1);
+    c = call_as("bob", "t", costly_arguments());
+    assert_json(client_answer(c)->text, "result|content|0|text", "hello");
+    client_free(c);
+    use_up("ada", true);
+    c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
+    assert_json(client_answer(c)->text, "result|content|0|text", "hello");
+    client_free(c);
+    allowance_release(ada);
+}
+
+static void a_legacy_client_is_refused_likewise(void **state)
+{
+    (void)state;
+    unsigned called = 0;
+    bench_rules(&b, rules, COUNT(rules));
+    bench_add_tool(
+        &b, &(struct bench_tool){
+                .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
+    bench_settle(&b);
+    bench_is(&b, "ada", "");
+    struct bench_session s;
+    bench_session(&b, "2025-11-25", &s);
+    use_up("ada", false);
+    struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"t\",\"arguments\":{}");
+    bench_settle(&b);
+    assert_refused(c);
+    client_free(c);
+    assert_int_equal(called, 0);
+}
+
+/* The tool has done its work, so the answer is given and paid for. */
+static void results_of_tools_are_judged_at_the_expense_of_the_client(void **state)
+{
+    (void)state;
+    bench_rules(&b, rules, COUNT(rules));
+    bench_add_tool(&b, &(struct bench_tool){.name = "t", .output = COSTLY_SCHEMA, .handler = echo});
+    bench_settle(&b);
+    uint64_t before = loop_now_ms(b.core[0].loop);
+    struct client *c = call_as("ada", "t", costly_arguments());
+    assert_no_json(client_answer(c)->text, "result|isError");
+    client_free(c);
+    struct allowance *ada = allowance_of("ada");
+    assert_in_range(ALLOWANCE_BURST - allowance_left(ada, before), 100000, ALLOWANCE_BURST);
+    allowance_release(ada);
+}
+
 #define WITH_BENCH(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -354,6 +490,9 @@ int main(void)
         WITH_BENCH(a_client_has_so_many_filters_and_others_theirs),
         WITH_BENCH(compiling_the_regexes_of_a_listen_is_paid_for),
         WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
+        WITH_BENCH(arguments_of_tools_are_judged_at_the_expense_of_the_client),
+        WITH_BENCH(a_legacy_client_is_refused_likewise),
+        WITH_BENCH(results_of_tools_are_judged_at_the_expense_of_the_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

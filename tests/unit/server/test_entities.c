@@ -12,6 +12,10 @@
 
 #include <cmocka.h>
 
+#include "access/allowance.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "server/server_private.h"
 #include "support/served.h"
 
 static struct tidings_error err;
@@ -136,6 +140,65 @@ static void patches_begin_where_the_program_is(void **state)
     assert_non_null(strstr(t.refused, "No snapshot found with validFrom timestamp: " AT("5")));
 }
 
+#define PUT "PUT /entity/T@1/%s HTTP/1.1\r\nContent-Type: application/json"
+
+static const char *put(const char *id, const char *value)
+{
+    char head[128];
+    snprintf(head, sizeof(head), PUT, id);
+    return served_http(head, value);
+}
+
+static void says(const char *answer, const char *text)
+{
+    if (!strstr(answer, text)) {
+        fail_msg("%s does not say '%s'", answer, text);
+    }
+}
+
+#define LIMITED "\"limit\":\"pattern-steps\",\"value\":20000000,\"retryAfterMs\":1000"
+
+static void says_limited(const char *answer)
+{
+    says(answer, "HTTP/1.1 429 ");
+    says(answer, "Retry-After: 1\r\n");
+    says(answer, LIMITED);
+    says(answer, "\"reason\":\"limit\"");
+}
+
+/* Compiling the schemas of types and judging values by them: by tools and over plain HTTP. */
+static void schemas_are_at_the_expense_of_whoever_writes(void **state)
+{
+    (void)state;
+    served_set("entities", ":memory:");
+    served_set("allow-write", "true");
+    served_run();
+    uint64_t before = clock_monotonic_ms();
+    struct allowance *a = allowances_find(hub_allowances(served()->hub), STR("127.0.0.1"), before);
+    call("add-entity-type",
+         "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"properties\":{\"s\":{\"pattern\":"
+         "\"(a{1,99}){1,20}b\"}}}",
+         "\"success\":true");
+    uint64_t left = allowance_left(a, before);
+    assert_in_range(ALLOWANCE_BURST - left, 1000, ALLOWANCE_BURST);
+    char value[400] = "{\"s\":\"";
+    memset(value + 6, 'a', 300);
+    memcpy(value + 306, "b\"}", 4);
+    says(put("a", value), "HTTP/1.1 201 ");
+    assert_true(left - allowance_left(a, before) >= 100000);
+
+    allowance_spend(a, 60ull * ALLOWANCE_STEPS, clock_monotonic_ms());
+    says_limited(put("b", "{}"));
+    says_limited(served_call("upsert-entity", "\"uri\":\"/entity/T@1/b\",\"value\":{}"));
+    says_limited(served_call("add-entity-type", "\"name\":\"U\",\"version\":1,\"jsonSchema\":{}"));
+    says(served_http("DELETE /entity/T@1/a HTTP/1.1\r\nIf-Match: *", ""), "HTTP/1.1 204 ");
+    says(served_http("GET /entity/T@1/b HTTP/1.1", ""), "HTTP/1.1 404 ");
+
+    allowance_refund(a, 60ull * ALLOWANCE_STEPS);
+    says(put("b", "{}"), "HTTP/1.1 201 ");
+    allowance_release(a);
+}
+
 int main(void)
 {
 #define WITH(name) cmocka_unit_test_setup_teardown(name, served_begin, served_end)
@@ -144,6 +207,7 @@ int main(void)
         WITH(a_file_that_cannot_be_is_said_at_the_start),
         WITH(who_calls_itself_like_the_program_is_heard_by_it_with_the_value),
         SERVED_BOTH(patches_begin_where_the_program_is),
+        SERVED_BOTH(schemas_are_at_the_expense_of_whoever_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static struct json *parse(const char *text)
 static int add_type(const char *name, const char *version, const char *schema, const char *options)
 {
     struct entity_type_spec spec = {tidings_str(name), tidings_str(version), STR("about"),
-                                    parse(schema), parse(options)};
+                                    parse(schema),     parse(options),       NULL};
     int rc = entities_begin(e, &err);
     rc = rc == 0 ? entities_add_type(e, &spec, &err) : rc;
     if (rc == 0) {
@@ -489,7 +489,7 @@ static void whatever_allocation_fails_nothing_is_half_written(void **state)
     bool reached = true;
     for (long n = 1; reached; n++) {
         struct entity_write w[2] = {write_to("a"), write_to("b")};
-        struct entity_type_spec spec = {STR("User"), STR("1.0"), STR(""), parse(USER), NULL};
+        struct entity_type_spec spec = {STR("User"), STR("1.0"), STR(""), parse(USER), NULL, NULL};
         w[0].value = parse("{\"name\":\"a\"}");
         w[1].value = parse("{\"name\":\"b\"}");
         const struct entity_transaction t = {.writes = w, .count = 2, .key = STR("k"), .now = 1000};

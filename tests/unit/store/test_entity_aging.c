@@ -28,7 +28,7 @@ static struct json *parse(const char *text)
 
 static void add_type(const char *name, const char *options)
 {
-    struct entity_type_spec spec = {tidings_str(name), STR("1"), STR(""), parse("{}"), NULL};
+    struct entity_type_spec spec = {tidings_str(name), STR("1"), STR(""), parse("{}"), NULL, NULL};
     spec.options = options ? parse(options) : NULL;
     assert_int_equal(entities_begin(e, &err), 0);
     assert_int_equal(entities_add_type(e, &spec, &err), 0);

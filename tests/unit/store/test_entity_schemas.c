@@ -28,10 +28,12 @@ static struct json *parse(const char *text)
     return root;
 }
 
+static uint64_t *steps; /* of everything below; NULL: those there are */
+
 static int add_type(const char *version, const char *schema)
 {
-    const struct entity_type_spec spec = {STR("Note"), tidings_str(version), STR_EMPTY,
-                                          parse(schema), NULL};
+    const struct entity_type_spec spec = {
+        STR("Note"), tidings_str(version), STR_EMPTY, parse(schema), NULL, steps};
     assert_int_equal(entities_begin(e, &err), 0);
     int rc = entities_add_type(e, &spec, &err);
     if (rc == 0) {
@@ -43,6 +45,8 @@ static int add_type(const char *version, const char *schema)
     return rc;
 }
 
+static const char *type_version = "1";
+
 /* Takes the value and the patch. */
 static int write_it(enum entity_op op, struct json *value, struct json *patch)
 {
@@ -52,7 +56,7 @@ static int write_it(enum entity_op op, struct json *value, struct json *patch)
         .op = op,
         .id = STR("a"),
         .type = STR("Note"),
-        .type_version = STR("1"),
+        .type_version = tidings_str(type_version),
         .value = value,
         .patch = patch,
         .rebase = patch != NULL,
@@ -60,7 +64,7 @@ static int write_it(enum entity_op op, struct json *value, struct json *patch)
         .baseline = TIMELINE_NEVER,
         .valid_from = TIMELINE_NEVER,
     };
-    const struct entity_transaction t = {.writes = &w, .count = 1, .now = now++};
+    const struct entity_transaction t = {.writes = &w, .count = 1, .now = now++, .steps = steps};
     assert_int_equal(entities_begin(e, &err), 0);
     int rc = entities_transact(e, &t, &arena, &done, &problem, &err);
     if (rc == 0) {
@@ -76,6 +80,14 @@ static int write_it(enum entity_op op, struct json *value, struct json *patch)
 static int upsert(const char *value)
 {
     return write_it(ENTITY_UPSERT, parse(value), NULL);
+}
+
+static int write_as(const char *version, const char *value)
+{
+    type_version = version;
+    int rc = upsert(value);
+    type_version = "1";
+    return rc;
 }
 
 static void open_rows(struct entity_rows *rows)
@@ -157,6 +169,76 @@ static void both_schemas_of_a_type_are_compiled_within_one_bound(void **state)
     assert_non_null(strstr(err.text, "takes too long to compile"));
 }
 
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+#define ORDINARY                                                                                   \
+    "{\"type\":\"object\",\"required\":[\"title\"],\"properties\":{"                               \
+    "\"title\":{\"type\":\"string\",\"maxLength\":100},\"done\":{\"type\":\"boolean\"},"           \
+    "\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}},\"additionalProperties\":"     \
+    "false}"
+
+/* What a few bytes cost by a schema as people write them: of 20,000,000 in a second. */
+static void an_ordinary_write_costs_next_to_nothing(void **state)
+{
+    (void)state;
+    uint64_t left = ENTITY_STEPS;
+    steps = &left;
+    assert_int_equal(add_type("2", ORDINARY), 0);
+    print_message("compiling it: %u steps\n", (unsigned)(ENTITY_STEPS - left));
+    assert_in_range(ENTITY_STEPS - left, 1, 20000);
+    left = ENTITY_STEPS;
+    assert_int_equal(write_as("2", "{\"title\":\"milk\",\"done\":false,\"tags\":[\"a\",\"b\"]}"),
+                     0);
+    print_message("a write: %u steps\n", (unsigned)(ENTITY_STEPS - left));
+    assert_in_range(ENTITY_STEPS - left, 1, 1000);
+    steps = NULL;
+}
+
+#define COSTLY "{\"properties\":{\"text\":{\"pattern\":\"(a{1,99}){1,20}b\"}}}"
+#define TEXT "{\"text\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"}"
+
+static void a_write_is_judged_within_the_steps_it_is_given(void **state)
+{
+    (void)state;
+    assert_int_equal(add_type("2", COSTLY), 0);
+    uint64_t left = ENTITY_STEPS;
+    steps = &left;
+    assert_int_equal(write_as("2", TEXT), 0);
+    uint64_t cost = ENTITY_STEPS - left;
+    assert_in_range(cost, 1000, ENTITY_STEPS);
+    left = cost - 1;
+    assert_true(write_as("2", TEXT) < 0);
+    assert_int_equal(problem.reason, ENTITY_BAD_VALUE);
+    assert_true(problem.is_out_of_steps);
+    assert_int_equal(left, 0);
+    left = cost;
+    assert_int_equal(write_as("2", TEXT), 0);
+    assert_int_equal(left, 0);
+    left = cost;
+    assert_true(write_as("2", "{\"text\":\"a\"}") < 0); /* a no that was reached */
+    assert_false(problem.is_out_of_steps);
+    assert_in_range(left, 1, cost - 1);
+    steps = NULL;
+}
+
+static void a_type_is_compiled_within_the_steps_it_is_given(void **state)
+{
+    (void)state;
+    uint64_t left = ENTITY_STEPS;
+    steps = &left;
+    assert_int_equal(add_type_with("2", 10), 0);
+    uint64_t cost = ENTITY_STEPS - left;
+    left = cost / 4;
+    assert_int_equal(add_type_with("3", 10), TIDINGS_E_INVALID);
+    assert_int_equal(left, 0);
+    left = cost / 2 + cost / 4; /* the second schema is paid for, too */
+    assert_int_equal(add_type_with("3", 10), TIDINGS_E_INVALID);
+    assert_int_equal(left, 0);
+    left = cost + 1;
+    assert_int_equal(add_type_with("3", 10), 0);
+    steps = NULL;
+}
+
 /* ---- schemas of other versions of the program ------------------------------------------------ */
 
 #define BACKREFERENCE "{\"properties\":{\"text\":{\"pattern\":\"(a)\\\\1\"}}}"
@@ -235,6 +317,9 @@ int main(void)
         CASE(a_value_that_is_too_large_is_not_judged),
         CASE(a_patch_that_is_too_large_is_not_judged),
         CASE(both_schemas_of_a_type_are_compiled_within_one_bound),
+        CASE(an_ordinary_write_costs_next_to_nothing),
+        CASE(a_write_is_judged_within_the_steps_it_is_given),
+        CASE(a_type_is_compiled_within_the_steps_it_is_given),
         OLD_CASE(what_has_a_type_that_cannot_be_used_is_read_and_not_written),
         OLD_CASE(another_version_of_the_type_makes_it_writable),
     };

@@ -146,7 +146,7 @@ static int run_type(struct keeper_job *base, struct entities *e)
 {
     struct json *schema = NULL;
     assert_int_equal(jv_parse(STR("{\"type\":\"integer\"}"), 8, &schema, NULL), 0);
-    const struct entity_type_spec spec = {STR("n"), STR("1"), STR(""), schema, NULL};
+    const struct entity_type_spec spec = {STR("n"), STR("1"), STR(""), schema, NULL, NULL};
     int rc = entities_add_type(e, &spec, &base->err);
     jv_unref(schema);
     return rc;
