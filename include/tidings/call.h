@@ -177,7 +177,7 @@ TIDINGS_API int tidings_call_ask(struct tidings_call *call, const char *key, con
 TIDINGS_API struct tidings_str tidings_call_answer(struct tidings_call *call, const char *key);
 /* Bytes to be given back with the answers: encrypted and authenticated, bound to the tool or
  * prompt, its arguments and who calls it, good for ten minutes and until the server restarts. At
- * most 64 KiB. */
+ * most 64 KiB. TIDINGS_E_UNSUPPORTED when the client cannot, or OpenSSL 3 is not installed. */
 TIDINGS_API int tidings_call_keep(struct tidings_call *call, struct tidings_str state,
                                   struct tidings_error *err);
 /* What was kept; empty in the first round. */

@@ -1,104 +1,215 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sealing and opening. The tag is compared in constant time and before anything is decrypted.
+ * Sealing and opening with EVP's AES-256-GCM. Like everything that uses OpenSSL, every function
+ * leaves the thread's list of its errors empty.
  */
 #include "base/seal.h"
 
-#include "base/clock.h"
-#include "base/sha256.h"
+#include <limits.h>
 
-#define NONCE_BYTES 16u
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "base/tls_library.h"
+
+#define HEAD (SEAL_SALT + SEAL_NONCE)
+#define OVERHEAD (HEAD + SEAL_TAG)
+#define SMALL 256u /* bytes of a seal that is put together on the stack */
+
+_Static_assert(SHA256_BYTES == 32, "what comes out of the HMAC is the key");
 
 int seal_key_init(struct seal_key *key)
 {
     return random_bytes(key, sizeof(*key));
 }
 
-static void put_length(struct hmac256 *h, size_t len)
+/* A context without a key; NULL: OpenSSL cannot be had, does not offer the cipher, or there is no
+ * memory. */
+static EVP_CIPHER_CTX *create_context(struct tidings_error *err)
 {
-    unsigned char bytes[8];
-    for (unsigned i = 0; i < 8; i++) {
-        bytes[i] = (unsigned char)((uint64_t)len >> (8 * i));
+    if (tls_api_load(err) < 0) {
+        return NULL;
     }
-    hmac256_put(h, bytes, sizeof(bytes));
+    EVP_CIPHER_CTX *ctx = tls_api.EVP_CIPHER_CTX_new();
+    if (!ctx) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    } else if (tls_api.EVP_EncryptInit_ex(ctx, tls_api.EVP_aes_256_gcm(), NULL, NULL, NULL) != 1) {
+        tidings_fail(err, TIDINGS_E_UNSUPPORTED, "OpenSSL has no AES-256-GCM: %s",
+                     tls_api_reason());
+        tls_api.EVP_CIPHER_CTX_free(ctx);
+        ctx = NULL;
+    }
+    tls_api.ERR_clear_error();
+    return ctx;
 }
 
-/* XOR with the key stream of this nonce: in both directions. */
-static void cipher(const struct seal_key *key, const unsigned char *nonce, unsigned char *text,
-                   size_t len)
+int seal_load(struct tidings_error *err)
 {
-    for (size_t at = 0, block = 0; at < len; block++) {
-        unsigned char stream[SHA256_BYTES];
-        struct hmac256 h;
-        hmac256_init(&h, key->encrypt, sizeof(key->encrypt));
-        hmac256_put(&h, nonce, NONCE_BYTES);
-        put_length(&h, block);
-        hmac256_end(&h, stream);
-        for (size_t i = 0; i < sizeof(stream) && at < len; i++) {
-            text[at++] ^= stream[i];
-        }
+    struct tidings_error why = {0};
+    EVP_CIPHER_CTX *ctx = create_context(&why);
+    if (!ctx) {
+        return tidings_fail(err, why.code, "%s", why.text);
     }
+    tls_api.EVP_CIPHER_CTX_free(ctx);
+    return 0;
 }
 
-/* Of nonce and ciphertext; lengths say where the purpose ends. */
-static void make_tag(const struct seal_key *key, struct tidings_str purpose,
-                     const unsigned char *sealed, size_t len, unsigned char tag[SHA256_BYTES])
+void sealer_init(struct sealer *s, const struct seal_key *key)
 {
+    *s = (struct sealer){.key = key};
+}
+
+void sealer_deinit(struct sealer *s)
+{
+    if (s->put) {
+        tls_api.EVP_CIPHER_CTX_free(s->put);
+    }
+    if (s->open) {
+        tls_api.EVP_CIPHER_CTX_free(s->open);
+    }
+    *s = (struct sealer){0};
+}
+
+/* The key of a salt into a context, which is made when there is none. */
+static int set_key(const struct sealer *s, EVP_CIPHER_CTX **ctx, const unsigned char *salt,
+                   bool encrypts)
+{
+    struct tidings_error why = {0};
+    unsigned char key[SHA256_BYTES];
     struct hmac256 h;
-    hmac256_init(&h, key->authenticate, sizeof(key->authenticate));
-    put_length(&h, purpose.len);
-    hmac256_put(&h, purpose.ptr, purpose.len);
-    hmac256_put(&h, sealed, len);
-    hmac256_end(&h, tag);
+    if (!*ctx) {
+        *ctx = create_context(&why);
+    }
+    if (!*ctx) {
+        return why.code;
+    }
+    hmac256_init(&h, s->key->secret, sizeof(s->key->secret));
+    hmac256_put(&h, salt, SEAL_SALT);
+    hmac256_end(&h, key);
+    int good = encrypts ? tls_api.EVP_EncryptInit_ex(*ctx, NULL, NULL, key, NULL)
+                        : tls_api.EVP_DecryptInit_ex(*ctx, NULL, NULL, key, NULL);
+    explicit_bzero(key, sizeof(key));
+    if (good != 1) {
+        tls_api.EVP_CIPHER_CTX_free(*ctx);
+        tls_api.ERR_clear_error();
+        *ctx = NULL;
+    }
+    return good == 1 ? 0 : TIDINGS_E_NOMEM;
 }
 
-int seal_put(struct buf *out, const struct seal_key *key, struct tidings_str purpose,
-             struct tidings_str text)
+/* ---- sealing --------------------------------------------------------------------------------- */
+
+static int draw_nonce(struct sealer *s, unsigned char *nonce)
 {
-    struct buf raw;
-    buf_init(&raw, NONCE_BYTES + text.len + SHA256_BYTES);
-    unsigned char nonce[NONCE_BYTES], tag[SHA256_BYTES];
-    int rc = random_bytes(nonce, sizeof(nonce));
-    if (rc == 0) {
-        buf_put(&raw, nonce, sizeof(nonce));
-        buf_puts(&raw, text);
-        rc = raw.failed;
+    if (s->nonces_left == 0) {
+        int rc = random_bytes(s->nonces, sizeof(s->nonces));
+        if (rc < 0) {
+            return rc;
+        }
+        s->nonces_left = sizeof(s->nonces) / SEAL_NONCE;
+    }
+    memcpy(nonce, s->nonces + --s->nonces_left * SEAL_NONCE, SEAL_NONCE);
+    return 0;
+}
+
+/* Salt and nonce to `head`. A salt that has been used up is replaced. */
+static int begin_seal(struct sealer *s, unsigned char *head)
+{
+    int rc = 0;
+    if (s->left == 0) {
+        rc = random_bytes(s->salt, sizeof(s->salt));
+        rc = rc < 0 ? rc : set_key(s, &s->put, s->salt, true);
+        s->left = rc < 0 ? 0 : SEALS_PER_SALT;
     }
     if (rc == 0) {
-        unsigned char *at = (unsigned char *)raw.ptr;
-        cipher(key, nonce, at + NONCE_BYTES, text.len);
-        make_tag(key, purpose, at, raw.len, tag);
-        rc = buf_put(&raw, tag, sizeof(tag));
+        memcpy(head, s->salt, SEAL_SALT);
+        rc = draw_nonce(s, head + SEAL_SALT);
     }
-    if (rc == 0) {
-        rc = base64url_put(out, buf_str(&raw));
-    }
-    buf_deinit(&raw);
+    s->left -= rc == 0;
     return rc;
 }
 
-int seal_open(struct buf *out, const struct seal_key *key, struct tidings_str purpose,
+static bool encrypt(EVP_CIPHER_CTX *ctx, struct tidings_str purpose, struct tidings_str text,
+                    unsigned char *raw)
+{
+    unsigned char *at = raw + HEAD;
+    int n = 0;
+    return tls_api.EVP_EncryptInit_ex(ctx, NULL, NULL, NULL, raw + SEAL_SALT) == 1 &&
+           tls_api.EVP_EncryptUpdate(ctx, NULL, &n, (const unsigned char *)purpose.ptr,
+                                     (int)purpose.len) == 1 &&
+           tls_api.EVP_EncryptUpdate(ctx, at, &n, (const unsigned char *)text.ptr, (int)text.len) ==
+               1 &&
+           tls_api.EVP_EncryptFinal_ex(ctx, at + n, &n) == 1 &&
+           tls_api.EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, SEAL_TAG, at + text.len) == 1;
+}
+
+int seal_put(struct sealer *s, struct buf *out, struct tidings_str purpose, struct tidings_str text)
+{
+    unsigned char small[SMALL];
+    if (text.len > INT_MAX - OVERHEAD || purpose.len > INT_MAX) {
+        return TIDINGS_E_LIMIT;
+    }
+    size_t size = text.len + OVERHEAD;
+    unsigned char *raw = size > sizeof(small) ? mem_alloc(size) : small;
+    int rc = raw ? begin_seal(s, raw) : TIDINGS_E_NOMEM;
+    if (rc == 0) {
+        rc = encrypt(s->put, purpose, text, raw) ? 0 : TIDINGS_E_NOMEM;
+        tls_api.ERR_clear_error();
+    }
+    if (rc == 0) {
+        rc = base64url_put(out, tidings_strn((const char *)raw, size));
+    }
+    if (raw != small) {
+        mem_free(raw);
+    }
+    return rc;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* In place. The text is of no use until the tag was found good. */
+static bool decrypt(EVP_CIPHER_CTX *ctx, struct tidings_str purpose, unsigned char *raw, size_t len)
+{
+    unsigned char *at = raw + HEAD;
+    int n = 0;
+    return tls_api.EVP_DecryptInit_ex(ctx, NULL, NULL, NULL, raw + SEAL_SALT) == 1 &&
+           tls_api.EVP_DecryptUpdate(ctx, NULL, &n, (const unsigned char *)purpose.ptr,
+                                     (int)purpose.len) == 1 &&
+           tls_api.EVP_DecryptUpdate(ctx, at, &n, at, (int)len) == 1 &&
+           tls_api.EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, SEAL_TAG, at + len) == 1 &&
+           tls_api.EVP_DecryptFinal_ex(ctx, at + n, &n) == 1;
+}
+
+/* `raw` is a whole seal, not yet a good one. */
+static int open_raw(struct sealer *s, struct tidings_str purpose, unsigned char *raw, size_t len)
+{
+    int rc = 0;
+    if (!s->open || memcmp(s->opened, raw, SEAL_SALT) != 0) {
+        rc = set_key(s, &s->open, raw, false);
+        memcpy(s->opened, raw, SEAL_SALT);
+    }
+    if (rc == 0) {
+        rc = decrypt(s->open, purpose, raw, len) ? 0 : TIDINGS_E_INVALID;
+        tls_api.ERR_clear_error();
+    }
+    return rc;
+}
+
+int seal_open(struct sealer *s, struct buf *out, struct tidings_str purpose,
               struct tidings_str sealed)
 {
     struct buf raw;
-    buf_init(&raw, sealed.len);
-    int rc = base64url_decode(&raw, sealed);
-    if (rc == 0 && raw.len < NONCE_BYTES + SHA256_BYTES) {
+    buf_init_secret(&raw, sealed.len);
+    int rc = sealed.len > INT_MAX || purpose.len > INT_MAX ? TIDINGS_E_INVALID
+                                                           : base64url_decode(&raw, sealed);
+    if (rc == 0 && raw.len < OVERHEAD) {
         rc = TIDINGS_E_INVALID;
     }
     if (rc == 0) {
-        unsigned char tag[SHA256_BYTES], different = 0;
-        unsigned char *at = (unsigned char *)raw.ptr;
-        size_t len = raw.len - SHA256_BYTES;
-        make_tag(key, purpose, at, len, tag);
-        for (size_t i = 0; i < sizeof(tag); i++) {
-            different |= tag[i] ^ at[len + i];
-        }
-        rc = different ? TIDINGS_E_INVALID : 0;
-        if (rc == 0) {
-            cipher(key, at, at + NONCE_BYTES, len - NONCE_BYTES);
-            rc = buf_put(out, at + NONCE_BYTES, len - NONCE_BYTES);
-        }
+        size_t len = raw.len - OVERHEAD;
+        rc = open_raw(s, purpose, (unsigned char *)raw.ptr, len);
+        rc = rc < 0 ? rc : buf_put(out, raw.ptr + HEAD, len);
     }
     buf_deinit(&raw);
     return rc == TIDINGS_E_PARSE ? TIDINGS_E_INVALID : rc;

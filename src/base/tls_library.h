@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * OpenSSL as a table of functions, loaded when it is first needed: who speaks no TLS does not pay
- * for it, and runs where it is not installed. Private to base/tls* and base/signature.c.
+ * for it, and runs where it is not installed. Private to base/tls*, base/signature.c and
+ * base/seal.c.
  */
 #ifndef BASE_TLS_LIBRARY_H
 #define BASE_TLS_LIBRARY_H
@@ -46,10 +47,17 @@
     X(ERR_peek_error)                                                                              \
     X(ERR_peek_last_error)                                                                         \
     X(ERR_reason_error_string)                                                                     \
+    X(EVP_CIPHER_CTX_ctrl)                                                                         \
+    X(EVP_CIPHER_CTX_free)                                                                         \
+    X(EVP_CIPHER_CTX_new)                                                                          \
+    X(EVP_DecryptFinal_ex)                                                                         \
     X(EVP_DecryptInit_ex)                                                                          \
+    X(EVP_DecryptUpdate)                                                                           \
     X(EVP_DigestVerify)                                                                            \
     X(EVP_DigestVerifyInit_ex)                                                                     \
+    X(EVP_EncryptFinal_ex)                                                                         \
     X(EVP_EncryptInit_ex)                                                                          \
+    X(EVP_EncryptUpdate)                                                                           \
     X(EVP_MAC_CTX_set_params)                                                                      \
     X(EVP_MD_CTX_free)                                                                             \
     X(EVP_MD_CTX_new)                                                                              \
@@ -62,6 +70,7 @@
     X(EVP_PKEY_fromdata_init)                                                                      \
     X(EVP_PKEY_new_raw_public_key_ex)                                                              \
     X(EVP_aes_256_cbc)                                                                             \
+    X(EVP_aes_256_gcm)                                                                             \
     X(EVP_sha256)                                                                                  \
     X(GENERAL_NAMES_free)                                                                          \
     X(OPENSSL_sk_num)                                                                              \

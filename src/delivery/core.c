@@ -152,6 +152,7 @@ int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned in
     core->hub = hub;
     core->book = hub_book(hub);
     core->index = index;
+    sealer_init(&core->sealer, hub_seal(hub));
     core->epoch = hub_epoch(hub);
     core->last_seq = hub_last(hub);
     core->catalog = hub_catalog(hub);
@@ -318,6 +319,7 @@ void core_deinit(struct core *core)
     handlings_close(core);
     cursor_marks_deinit(&core->marks);
     shown_free(core->shown);
+    sealer_deinit(&core->sealer);
     windows_deinit(&core->windows);
     values_deinit(&core->values);
     clear_rates(core);

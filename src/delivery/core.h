@@ -12,6 +12,7 @@
 #include "access/principal.h"
 #include "base/loop.h"
 #include "base/mailbox.h"
+#include "base/seal.h"
 #include "base/sendq.h"
 #include "catalog/catalog.h"
 #include "delivery/change_content.h"
@@ -74,6 +75,7 @@ struct core {
     uint64_t last_seq;           /* of the newest change seen */
     struct cursor_marks marks;   /* where numbers stand in the store */
     struct shown_cursors *shown; /* NULL: none yet */
+    struct sealer sealer;        /* with the hub's key */
 
     struct match match;
     struct access_rules *access;  /* a reference; NULL: everybody may do everything */

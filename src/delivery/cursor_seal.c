@@ -2,9 +2,7 @@
 #include "delivery/cursor_seal.h"
 
 #include "base/mem.h"
-#include "base/seal.h"
 #include "delivery/core.h"
-#include "delivery/hub.h"
 
 _Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 
@@ -16,6 +14,7 @@ _Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 #define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
 
 struct shown_cursors {
+    struct buf sealed; /* the last one, while it is made */
     unsigned turn;
     struct {
         unsigned turn; /* it was sealed in */
@@ -27,7 +26,10 @@ struct shown_cursors {
 
 void shown_free(struct shown_cursors *all)
 {
-    mem_free(all);
+    if (all) {
+        buf_deinit(&all->sealed);
+        mem_free(all);
+    }
 }
 
 void shown_end_turn(struct shown_cursors *all)
@@ -44,21 +46,18 @@ static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 }
 
 /* Into `out`; its length, 0: there is no randomness or memory. */
-static size_t seal(const struct core *core, const struct log_cursor *cursor,
-                   char out[CURSOR_SEALED])
+static size_t seal(struct core *core, const struct log_cursor *cursor, char out[CURSOR_SEALED])
 {
     char plain[CURSOR_TEXT];
     struct tidings_str text = cursor_print(cursor, plain);
     memset(plain + text.len, ' ', PADDED - text.len);
-    struct buf sealed;
-    buf_init(&sealed, CURSOR_SEALED);
-    int rc = seal_put(&sealed, hub_seal(core->hub), PURPOSE, tidings_strn(plain, PADDED));
-    size_t len = rc < 0 ? 0 : sealed.len;
-    if (len > 0) {
-        memcpy(out, sealed.ptr, len);
+    struct buf *sealed = &core->shown->sealed;
+    buf_clear(sealed);
+    if (seal_put(&core->sealer, sealed, PURPOSE, tidings_strn(plain, PADDED)) < 0) {
+        return 0;
     }
-    buf_deinit(&sealed);
-    return len;
+    memcpy(out, sealed->ptr, sealed->len);
+    return sealed->len;
 }
 
 struct tidings_str shown_seal(struct core *core, const struct principal *who,
@@ -69,7 +68,10 @@ struct tidings_str shown_seal(struct core *core, const struct principal *who,
     }
     if (!core->shown) {
         core->shown = mem_zalloc(sizeof(*core->shown));
-        shown_end_turn(core->shown); /* nothing is from this one yet */
+        if (core->shown) {
+            buf_init(&core->shown->sealed, CURSOR_SEALED);
+            shown_end_turn(core->shown); /* nothing is from this one yet */
+        }
     }
     struct shown_cursors *all = core->shown;
     if (!all) {
@@ -91,7 +93,7 @@ struct tidings_str shown_cursor(struct core *core, const struct principal *who,
     return sealed.len > 0 ? sealed : cursor_print(cursor, out);
 }
 
-bool shown_open(const struct core *core, const struct principal *who, struct tidings_str text,
+bool shown_open(struct core *core, const struct principal *who, struct tidings_str text,
                 struct log_cursor *ret)
 {
     if (cursor_parse(text, ret)) {
@@ -99,8 +101,7 @@ bool shown_open(const struct core *core, const struct principal *who, struct tid
     }
     struct buf plain;
     buf_init(&plain, CURSOR_SEALED);
-    bool good = text.len <= CURSOR_SEALED &&
-                seal_open(&plain, hub_seal(core->hub), PURPOSE, text) == 0 &&
+    bool good = text.len <= CURSOR_SEALED && seal_open(&core->sealer, &plain, PURPOSE, text) == 0 &&
                 cursor_parse(str_trim(buf_str(&plain), " "), ret);
     buf_deinit(&plain);
     return good;

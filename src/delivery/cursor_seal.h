@@ -31,7 +31,7 @@ struct tidings_str shown_cursor(struct core *core, const struct principal *who,
 struct tidings_str shown_seal(struct core *core, const struct principal *who,
                               const struct log_cursor *cursor);
 /* What `who` came back with. false: none that it was given. */
-bool shown_open(const struct core *core, const struct principal *who, struct tidings_str text,
+bool shown_open(struct core *core, const struct principal *who, struct tidings_str text,
                 struct log_cursor *ret);
 
 #endif

@@ -5,9 +5,8 @@
  * here in between, so any worker can take the next round.
  */
 #include "base/clock.h"
-#include "base/seal.h"
+#include "base/error.h"
 #include "base/str.h"
-#include "delivery/hub.h"
 #include "handler/call.h"
 #include "request/request.h"
 
@@ -64,7 +63,7 @@ static int seal_state(struct tidings_call *h, const struct principal *who, struc
     int rc = put_purpose(h, who, &purpose);
     rc = rc < 0 ? rc : text.failed;
     if (rc == 0) {
-        rc = seal_put(out, hub_seal(h->base.core->hub), buf_str(&purpose), buf_str(&text));
+        rc = seal_put(&h->base.core->sealer, out, buf_str(&purpose), buf_str(&text));
     }
     buf_deinit(&purpose);
     buf_deinit(&text);
@@ -78,7 +77,7 @@ static int open_state(struct tidings_call *h, const struct principal *who,
     int64_t expires_ms = 0;
     int rc = put_purpose(h, who, &purpose);
     if (rc == 0) {
-        rc = seal_open(text, hub_seal(h->base.core->hub), buf_str(&purpose), sealed);
+        rc = seal_open(&h->base.core->sealer, text, buf_str(&purpose), sealed);
     }
     buf_deinit(&purpose);
     if (rc == 0 && text->len >= sizeof(expires_ms)) {
@@ -238,6 +237,9 @@ int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct t
     if (!h->meta) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
                             "clients of this revision cannot keep a state");
+    }
+    if (seal_load(err) < 0) {
+        return error_wrap(err, TIDINGS_E_UNSUPPORTED, "a state cannot be sealed");
     }
     buf_clear(&h->ask.state);
     if (buf_puts(&h->ask.state, state) < 0) {

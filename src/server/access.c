@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/seal.h"
 #include "base/whole_file.h"
 #include "uri/pattern.h"
 #include "uri/template.h"
@@ -333,7 +334,11 @@ int access_load(const struct config *c, struct access_rules **ret, struct tiding
     if (!has_file && c->access.count == 0) {
         return 0;
     }
-    int rc = has_file ? read_file(c->access_file, &root, &rules, err) : 0;
+    int rc = seal_load(err);
+    if (rc < 0) {
+        return error_wrap(err, rc, "access rules need sealed cursors");
+    }
+    rc = has_file ? read_file(c->access_file, &root, &rules, err) : 0;
     struct rule_set *set = rc == 0 ? set_create(c->access.count + jv_count(rules)) : NULL;
     if (rc == 0 && !set) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
