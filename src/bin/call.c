@@ -7,8 +7,9 @@
 
 #include <tidings/json.h>
 
-#include "output.h"
-#include "tool.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/remote/tool.h"
 
 struct call {
     struct cli cli;

@@ -11,8 +11,9 @@
 
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
+#include "bin/cli/command.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
 
 static FILE *out; /* where the script goes */
 
@@ -428,7 +429,7 @@ static int put_object(const char *shell, void (*put)(void))
     put_quoted(stdout, tidings_str(script));
     puts("}");
     free(script);
-    return output_finish("completions");
+    return command_finish("completions");
 }
 
 static int run(struct cli *cli)
@@ -446,7 +447,7 @@ static int run(struct cli *cli)
         }
         out = stdout;
         shells[i].put();
-        return output_finish("completions");
+        return command_finish("completions");
     }
     return command_misuse("completions", "there are some for bash, zsh and fish, not for",
                           cli->args[0]);

@@ -7,14 +7,16 @@
 
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
+#include "bin/cli/command.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/options.h"
+#include "bin/cli/output.h"
 
 static int run(int argc, char **argv)
 {
     struct tidings_error err = {0};
-    take_flag(&argc, argv, "--print"); /* what it does anyway */
-    bool is_json = take_flag(&argc, argv, "--json");
+    options_take(&argc, argv, "--print"); /* what it does anyway */
+    bool is_json = options_take(&argc, argv, "--json");
     struct tidings_server *server = tidings_server_create(&err);
     if (!server) {
         return command_fail("config", &err, NULL);
@@ -30,7 +32,7 @@ static int run(int argc, char **argv)
         } else {
             fputs(text ? text : "", stdout);
         }
-        status = text ? output_finish("config") : tidings_code_exit(TIDINGS_E_NOMEM);
+        status = text ? command_finish("config") : tidings_code_exit(TIDINGS_E_NOMEM);
         tidings_free(text);
     }
     tidings_server_destroy(server);

@@ -9,10 +9,10 @@
 
 #include <tidings/json.h>
 
-#include "output.h"
-#include "pages.h"
-#include "remote.h"
-#include "tool.h"
+#include "bin/cli/output.h"
+#include "bin/remote/pages.h"
+#include "bin/remote/remote.h"
+#include "bin/remote/tool.h"
 
 struct entity {
     struct cli cli;

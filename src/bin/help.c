@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings help`, and what `--help` prints: made of the tables.
+ * `tidings help`, and what `--help` prints: made of the tables of options.
  */
+#include "bin/help.h"
+
 #include <stdlib.h>
 
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
+#include "bin/cli/exit_status.h"
 
 #define COLUMN 24u /* where explanations begin */
 #define WIDTH 96u
@@ -195,7 +196,7 @@ static int run(struct cli *cli)
     } else {
         help_print(c);
     }
-    return output_finish("help");
+    return command_finish("help");
 }
 
 const struct command command_help = {

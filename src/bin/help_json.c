@@ -4,8 +4,8 @@
  */
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
+#include "bin/cli/output.h"
+#include "bin/help.h"
 
 /* ,"name":"text"; nothing without a text. */
 static void put_member(const char *name, const char *text)

@@ -8,8 +8,10 @@
 
 #include <tidings/json.h>
 
-#include "output.h"
-#include "tool.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/cli/path_uri.h"
+#include "bin/remote/tool.h"
 
 #define CONTENT_MAX (256u << 20)
 

@@ -9,8 +9,10 @@
 
 #include <tidings/json.h>
 
-#include "output.h"
-#include "remote.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/cli/path_uri.h"
+#include "bin/remote/remote.h"
 
 struct reading {
     struct cli cli;

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "output.h"
-#include "target.h"
-#include "trust.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/remote/target.h"
+#include "bin/remote/trust.h"
 
 #define SEEN_MAX 1000u
 
@@ -199,7 +200,7 @@ static int change_trust(struct servers *s)
                          s->trust);
         }
     }
-    return err.code ? command_fail("servers", &err, NULL) : output_finish("servers");
+    return err.code ? command_fail("servers", &err, NULL) : command_finish("servers");
 }
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -265,7 +266,7 @@ static int run(struct cli *cli)
     keys_clear(&l->seen);
     keys_clear(&l->trusted);
     free(l);
-    return output_finish("servers");
+    return command_finish("servers");
 }
 
 #define AT(member) offsetof(struct servers, member)

@@ -6,8 +6,9 @@
 
 #include <tidings/json.h>
 
-#include "output.h"
-#include "remote.h"
+#include "bin/cli/output.h"
+#include "bin/cli/path_uri.h"
+#include "bin/remote/remote.h"
 
 static int put_member(void *user, struct tidings_str key, struct tidings_str value)
 {

@@ -1,116 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program: find the command, run it, failures in one tone of voice.
+ * main() of the program `tidings`: find the command that the first words name, parse the rest by
+ * its tables, run it.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#include "command.h"
-#include "output.h"
-#include "remote.h"
+#include "bin/cli/command.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/options.h"
+#include "bin/help.h"
+#include "bin/remote/remote.h"
 
-/* Failures are objects then. Known before anything is parsed: a mistake may come first. */
+/* --json: known before anything is parsed, since a mistake may come first. */
 static bool is_json;
-
-static void put_member(const char *name, const char *text)
-{
-    fprintf(stderr, "\"%s\":", name);
-    put_quoted(stderr, tidings_str(text));
-    fputc(',', stderr);
-}
-
-/* `command` and `hint` may be NULL. */
-static int fail(const char *command, int code, const char *message, const char *hint)
-{
-    const char *blank = command ? " " : "", *name = command ? command : "";
-    int status = tidings_code_exit(code);
-    if (is_json) {
-        fputc('{', stderr);
-        if (command) {
-            put_member("command", command);
-        }
-        put_member("error", tidings_code_text(code));
-        put_member("message", message);
-        if (hint) {
-            put_member("hint", hint);
-        }
-        fprintf(stderr, "\"status\":%d}\n", status);
-        return status;
-    }
-    fprintf(stderr, "tidings%s%s: ", blank, name);
-    put_text(stderr, tidings_str(message)); /* a server may have said it */
-    fputc('\n', stderr);
-    if (hint) {
-        fprintf(stderr, "tidings%s%s: %s\n", blank, name, hint);
-    }
-    return status;
-}
-
-int command_unknown(const char *name)
-{
-    const char *names[128];
-    char message[192], hint[96] = "'tidings help' lists the commands";
-    size_t count = 0;
-    for (; commands[count] && count + 1 < sizeof(names) / sizeof(names[0]); count++) {
-        names[count] = commands[count]->name;
-    }
-    names[count] = NULL;
-    const char *near = suggest(name, names);
-    snprintf(message, sizeof(message), "unknown command '%.60s'%s%s%s", name,
-             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
-    for (size_t i = 0; i < count; i++) {
-        size_t len = strlen(names[i]);
-        if (command_is_group(commands[i]) && strncmp(name, names[i], len) == 0 &&
-            name[len] == ' ') {
-            snprintf(hint, sizeof(hint), "'tidings help %s' lists its commands", names[i]);
-        }
-    }
-    return fail(NULL, TIDINGS_E_INVALID, message, hint);
-}
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    return fail(command, err->code, err->text, hint);
-}
-
-int command_misuse(const char *command, const char *problem, const char *argument)
-{
-    char message[512], hint[96];
-    snprintf(message, sizeof(message), "%s%s%.60s%s", problem, argument ? " '" : "",
-             argument ? argument : "", argument ? "'" : "");
-    snprintf(hint, sizeof(hint), "see 'tidings help %s'", command);
-    return fail(command, TIDINGS_E_INVALID, message, hint);
-}
-
-bool has_flag(int argc, char **argv, const char *flag)
-{
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], flag) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool take_flag(int *argc, char **argv, const char *flag)
-{
-    int kept = 0;
-    bool is_behind = false; /* a "--" */
-    for (int i = 0; i < *argc; i++) {
-        is_behind = is_behind || strcmp(argv[i], "--") == 0;
-        if (is_behind || strcmp(argv[i], flag) != 0) {
-            argv[kept++] = argv[i];
-        }
-    }
-    bool is_there = kept < *argc;
-    *argc = kept;
-    return is_there;
-}
 
 static bool wants_help(int argc, char **argv)
 {
-    return has_flag(argc, argv, "--help") || has_flag(argc, argv, "-h");
+    return options_have(argc, argv, "--help") || options_have(argc, argv, "-h");
 }
 
 static int explain(const struct command *c)
@@ -120,7 +28,7 @@ static int explain(const struct command *c)
     } else {
         help_print(c);
     }
-    return output_finish(c->name);
+    return command_finish(c->name);
 }
 
 static int run_raw(const struct command *c, int argc, char **argv)
@@ -138,13 +46,13 @@ static int run(const struct command *c, int argc, char **argv)
         struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
         return command_fail(c->name, &err, NULL);
     }
-    int status = cli_parse(cli, c, argc, argv);
+    int status = options_parse(cli, c, argc, argv);
     if (status == 0 && cli->help) {
         status = explain(c);
     } else if (status == 0) {
         status = c->run ? c->run(cli) : remote_run(cli, c->ask);
     }
-    cli_release(cli);
+    options_release(cli);
     free(cli);
     return status;
 }
@@ -188,7 +96,8 @@ int main(int argc, char **argv)
     } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         name = "version";
     }
-    is_json = has_flag(argc, argv, "--json");
+    is_json = options_have(argc, argv, "--json");
+    command_fails_in_json(is_json);
     const struct command *c = command_find(name);
     if (!c) {
         return command_unknown(name);

@@ -9,9 +9,10 @@
 
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
-#include "process.h"
+#include "bin/cli/command.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/cli/process.h"
 
 #define SCOPES_MAX 4096
 
@@ -32,7 +33,7 @@ static bool add_scope(char *scopes, const char *scope)
 static int put_both(const char *token, const char *line)
 {
     printf("%s\n", line);
-    int status = output_finish("token");
+    int status = command_finish("token");
     if (status == 0 && !ferror(stdout)) {
         fprintf(stderr, "%s\n", token);
     }
@@ -54,7 +55,7 @@ static int put_object(const char *name, const struct words *scopes, const char *
     fputs(",\"line\":", stdout);
     put_quoted(stdout, tidings_str(line));
     fputs("}\n", stdout);
-    return output_finish("token");
+    return command_finish("token");
 }
 
 static int run(struct cli *cli)

@@ -6,8 +6,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "output.h"
-#include "remote.h"
+#include "bin/cli/output.h"
+#include "bin/cli/path_uri.h"
+#include "bin/remote/remote.h"
 
 #define DEPTH_MAX 64u
 #define NODES_MAX 200000u

@@ -7,8 +7,9 @@
 #include <tidings/client.h>
 #include <tidings/server.h>
 
-#include "command.h"
-#include "output.h"
+#include "bin/cli/command.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
 
 static const char *const revisions[] = {"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26",
                                         "2024-11-05"};
@@ -80,7 +81,7 @@ static int run(struct cli *cli)
         put_sandbox(false);
     }
     tidings_free(client);
-    return output_finish("version");
+    return command_finish("version");
 }
 
 const struct command command_version = {

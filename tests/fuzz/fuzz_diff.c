@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bin/diff.h"
+#include "bin/watch/diff.h"
 #include "support/patching.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "bin/control_file.h"
-#include "bin/local_name.h"
+#include "bin/sync/control_file.h"
+#include "bin/sync/local_name.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

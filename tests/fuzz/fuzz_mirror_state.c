@@ -12,24 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bin/command.h"
-#include "bin/control_file.h"
-#include "bin/folder.h"
-#include "bin/local_name.h"
-#include "bin/mirror.h"
-#include "bin/mirror_fetch.h"
-#include "bin/mirror_state.h"
-#include "bin/output.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/sync/control_file.h"
+#include "bin/sync/folder.h"
+#include "bin/sync/local_name.h"
+#include "bin/sync/mirror.h"
+#include "bin/sync/mirror_fetch.h"
+#include "bin/sync/mirror_state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    (void)command;
-    (void)err;
-    (void)hint;
-    return 0;
-}
 
 /* The mirror is in/, with a link out of it. */
 static const char *const files[] = {"outside", "in/mine", "in/sub/mine"};

@@ -5,16 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "bin/command.h"
-#include "bin/output.h"
-#include "bin/trust.h"
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    (void)command;
-    (void)hint;
-    return err->code;
-}
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/remote/trust.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

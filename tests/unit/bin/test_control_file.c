@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "bin/control_file.h"
+#include "bin/sync/control_file.h"
 
 static void what_tools_follow_is_known(void **state)
 {

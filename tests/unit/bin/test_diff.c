@@ -16,7 +16,7 @@
 #undef malloc
 #undef free
 
-#include "bin/diff.h"
+#include "bin/watch/diff.h"
 #include "support/patching.h"
 
 static char *diff(const char *before, const char *after, int *ret)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "bin/histogram.h"
+#include "bin/bench/histogram.h"
 
 static void every_value_is_known_to_1_6_percent(void **state)
 {

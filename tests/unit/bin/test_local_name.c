@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "bin/local_name.h"
+#include "bin/sync/local_name.h"
 
 #define BASE "file:///data/"
 

@@ -23,24 +23,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bin/command.h"
-#include "bin/control_file.h"
-#include "bin/folder.h"
-#include "bin/local_name.h"
-#include "bin/mirror.h"
-#include "bin/mirror_fetch.h"
-#include "bin/mirror_state.h"
-#include "bin/output.h"
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/sync/control_file.h"
+#include "bin/sync/folder.h"
+#include "bin/sync/local_name.h"
+#include "bin/sync/mirror.h"
+#include "bin/sync/mirror_fetch.h"
+#include "bin/sync/mirror_state.h"
 #include "support/fake_link.h"
 #include "support/remove_tree.h"
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    (void)command;
-    (void)err;
-    (void)hint;
-    return 0;
-}
 
 /* ---- death ----------------------------------------------------------------------------------- */
 

@@ -14,15 +14,8 @@
 
 #include <tidings/json.h>
 
-#include "bin/command.h"
-#include "bin/output.h"
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    (void)command;
-    (void)hint;
-    return err->code;
-}
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
 
 typedef void (*put_fn)(FILE *out, struct tidings_str text);
 

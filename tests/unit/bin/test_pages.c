@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "bin/pages.h"
+#include "bin/remote/pages.h"
 
 static int next(struct pages *p, unsigned number, struct tidings_error *err)
 {

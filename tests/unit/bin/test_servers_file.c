@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "bin/servers_file.h"
+#include "bin/remote/servers_file.h"
 
 static const char *variable(const char *name)
 {

@@ -14,16 +14,9 @@
 
 #include <cmocka.h>
 
-#include "bin/command.h"
-#include "bin/output.h"
-#include "bin/trust.h"
-
-int command_fail(const char *command, const struct tidings_error *err, const char *hint)
-{
-    (void)command;
-    (void)hint;
-    return err->code;
-}
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/remote/trust.h"
 
 static char place[64], path[128];
 

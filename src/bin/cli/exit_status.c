@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include "bin/cli/exit_status.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bin/cli/output.h"
+
+static bool is_json;
+
+void command_fails_in_json(bool is_wanted)
+{
+    is_json = is_wanted;
+}
+
+static void put_member(const char *name, const char *text)
+{
+    fprintf(stderr, "\"%s\":", name);
+    put_quoted(stderr, tidings_str(text));
+    fputc(',', stderr);
+}
+
+/* `command` and `hint` may be NULL. */
+static int fail(const char *command, int code, const char *message, const char *hint)
+{
+    const char *blank = command ? " " : "", *name = command ? command : "";
+    int status = tidings_code_exit(code);
+    if (is_json) {
+        fputc('{', stderr);
+        if (command) {
+            put_member("command", command);
+        }
+        put_member("error", tidings_code_text(code));
+        put_member("message", message);
+        if (hint) {
+            put_member("hint", hint);
+        }
+        fprintf(stderr, "\"status\":%d}\n", status);
+        return status;
+    }
+    fprintf(stderr, "tidings%s%s: ", blank, name);
+    put_text(stderr, tidings_str(message)); /* a server may have said it */
+    fputc('\n', stderr);
+    if (hint) {
+        fprintf(stderr, "tidings%s%s: %s\n", blank, name, hint);
+    }
+    return status;
+}
+
+int command_fail(const char *command, const struct tidings_error *err, const char *hint)
+{
+    return fail(command, err->code, err->text, hint);
+}
+
+int command_misuse(const char *command, const char *problem, const char *argument)
+{
+    char message[512], hint[96];
+    snprintf(message, sizeof(message), "%s%s%.60s%s", problem, argument ? " '" : "",
+             argument ? argument : "", argument ? "'" : "");
+    snprintf(hint, sizeof(hint), "see 'tidings help %s'", command);
+    return fail(command, TIDINGS_E_INVALID, message, hint);
+}
+
+/* Has whoever read a pipe gone? */
+static bool is_abandoned(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
+int command_finish(const char *command)
+{
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || errno == EPIPE || is_abandoned(STDOUT_FILENO)) {
+        return 0;
+    }
+    struct tidings_error err = {TIDINGS_E_IO, ""};
+    snprintf(err.text, sizeof(err.text), "cannot write the output%s%s", errno ? ": " : "",
+             errno ? strerror(errno) : "");
+    return command_fail(command, &err, NULL);
+}

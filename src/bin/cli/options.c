@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Options may stand anywhere before "--"; behind it is a server to launch.
+ */
+#include "bin/cli/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bin/cli/exit_status.h"
+#include "bin/cli/suggest.h"
+
+struct parsing {
+    struct cli *cli;
+    int argc, next;
+    char **argv;
+};
+
+static const struct option *find_name(const struct command *c, const char *name, size_t len)
+{
+    struct option_walk walk = {.command = c};
+    const struct option *o = option_next(&walk);
+    while (o && (strncmp(o->name, name, len) != 0 || o->name[len] != '\0')) {
+        o = option_next(&walk);
+    }
+    return o;
+}
+
+static const struct option *find_letter(const struct command *c, char letter)
+{
+    struct option_walk walk = {.command = c};
+    const struct option *o = option_next(&walk);
+    while (o && o->letter != letter) {
+        o = option_next(&walk);
+    }
+    return o;
+}
+
+static int unknown_option(const struct command *c, const char *given)
+{
+    const char *names[128];
+    size_t count = 0;
+    struct option_walk walk = {.command = c};
+    char problem[96] = "unknown option";
+    const char *word = given + strspn(given, "-");
+    for (const struct option *o; count + 1 < sizeof(names) / sizeof(names[0]);) {
+        if ((o = option_next(&walk)) == NULL) {
+            break;
+        }
+        names[count++] = o->name;
+    }
+    names[count] = NULL;
+    const char *near = word[0] && word[1] ? suggest(word, names) : NULL;
+    if (near) {
+        snprintf(problem, sizeof(problem), "there is '--%s', but no option", near);
+    }
+    return command_misuse(c->name, problem, given);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool to_number(const char *text, uint64_t *ret, char **ret_end)
+{
+    errno = 0;
+    if (*text < '0' || *text > '9') {
+        return false;
+    }
+    *ret = strtoull(text, ret_end, 10);
+    return errno == 0;
+}
+
+static bool to_time(const char *text, uint64_t *ret)
+{
+    static const struct {
+        const char *unit;
+        uint64_t ms;
+    } units[] = {{"ms", 1}, {"", 1000}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    char *end;
+    uint64_t n;
+    if (!to_number(text, &n, &end)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strcmp(end, units[i].unit) == 0 && n <= UINT64_MAX / units[i].ms) {
+            *ret = n * units[i].ms;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* As one would write it: 24h, 500ms. */
+static const char *time_text(uint64_t ms, char out[32])
+{
+    static const struct {
+        const char *unit;
+        uint64_t ms;
+    } units[] = {{"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t i = 0;
+    while (ms % units[i].ms != 0) {
+        i++;
+    }
+    snprintf(out, 32, "%llu%s", (unsigned long long)(ms / units[i].ms), units[i].unit);
+    return out;
+}
+
+/* "--count takes a number from 1 on, not 'x'" */
+static int refuse(const struct command *c, const struct option *o, const char *value)
+{
+    char problem[320];
+    int n = snprintf(problem, sizeof(problem), "--%s takes ", o->name);
+    size_t at = n > 0 ? (size_t)n : 0;
+    if (o->kind == OPTION_CHOICE) {
+        snprintf(problem + at, sizeof(problem) - at, "%s", "");
+        for (size_t i = 0; o->choices[i] && at < sizeof(problem); i++) {
+            n = snprintf(problem + at, sizeof(problem) - at, "%s%s",
+                         i == 0              ? ""
+                         : o->choices[i + 1] ? ", "
+                                             : " or ",
+                         o->choices[i]);
+            at += n > 0 ? (size_t)n : 0;
+        }
+        at = at < sizeof(problem) ? at : sizeof(problem) - 1;
+        snprintf(problem + at, sizeof(problem) - at, ", not");
+    } else if (o->kind == OPTION_TIME) {
+        char least[32], most[32];
+        snprintf(problem + at, sizeof(problem) - at,
+                 "a time from %s to %s, such as 5s, 500ms or 2m, not", time_text(o->min, least),
+                 time_text(o->max, most));
+    } else if (o->kind != OPTION_NUMBER) {
+        snprintf(problem + at, sizeof(problem) - at, "%s, and must not be empty:", o->metavar);
+    } else if (o->max > 0) {
+        snprintf(problem + at, sizeof(problem) - at, "a number from %llu to %llu, not",
+                 (unsigned long long)o->min, (unsigned long long)o->max);
+    } else {
+        snprintf(problem + at, sizeof(problem) - at, "a number from %llu on, not",
+                 (unsigned long long)o->min);
+    }
+    return command_misuse(c->name, problem, value);
+}
+
+static int words_add(const struct command *c, struct words *w, const char *text)
+{
+    if (w->count == WORDS_MAX) {
+        return command_misuse(c->name, "too many arguments, from here on:", text);
+    }
+    if (!w->items) {
+        w->items = calloc(WORDS_MAX, sizeof(*w->items));
+    }
+    if (!w->items) {
+        struct tidings_error err = {TIDINGS_E_NOMEM, "out of memory"};
+        return command_fail(c->name, &err, NULL);
+    }
+    w->items[w->count++] = text;
+    return 0;
+}
+
+static int take_choice(const struct command *c, const struct option *o, unsigned *ret,
+                       const char *value)
+{
+    for (unsigned i = 0; o->choices[i]; i++) {
+        if (strcmp(o->choices[i], value) == 0) {
+            *ret = i;
+            return 0;
+        }
+    }
+    return refuse(c, o, value);
+}
+
+static int take_value(struct parsing *p, const struct option *o, const char *value)
+{
+    const struct command *c = p->cli->command;
+    void *place = (char *)p->cli + o->offset;
+    uint64_t n = 0;
+    char *end = NULL;
+    bool is_good = true;
+    bool is_text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE || o->kind == OPTION_LIST;
+    if (is_text && value[0] == '\0') {
+        return refuse(c, o, value); /* a variable that is not set, most likely */
+    }
+    switch (o->kind) {
+    case OPTION_FLAG:
+        *(bool *)place = true;
+        return 0;
+    case OPTION_TEXT:
+    case OPTION_FILE:
+        *(const char **)place = value;
+        return 0;
+    case OPTION_CHOICE:
+        return take_choice(c, o, place, value);
+    case OPTION_LIST:
+        return words_add(c, place, value);
+    case OPTION_NUMBER:
+        is_good = to_number(value, &n, &end) && *end == '\0';
+        break;
+    case OPTION_TIME:
+        is_good = to_time(value, &n);
+        break;
+    }
+    if (!is_good || n < o->min || (o->max > 0 && n > o->max)) {
+        return refuse(c, o, value);
+    }
+    *(uint64_t *)place = n;
+    return 0;
+}
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+static int next_value(struct parsing *p, const struct option *o)
+{
+    if (p->next == p->argc || strcmp(p->argv[p->next], "--") == 0) {
+        char name[64];
+        snprintf(name, sizeof(name), "--%s", o->name);
+        return command_misuse(p->cli->command->name, "a value is missing behind", name);
+    }
+    return take_value(p, o, p->argv[p->next++]);
+}
+
+static int take_long(struct parsing *p, const char *given)
+{
+    const struct command *c = p->cli->command;
+    size_t len = strcspn(given + 2, "=");
+    const char *value = given[2 + len] == '=' ? given + 2 + len + 1 : NULL;
+    const struct option *o = len > 0 ? find_name(c, given + 2, len) : NULL;
+    if (!o) {
+        return unknown_option(c, given);
+    }
+    if (o->kind == OPTION_FLAG && value) {
+        return command_misuse(c->name, "takes no value:", given);
+    }
+    return value || o->kind == OPTION_FLAG ? take_value(p, o, value) : next_value(p, o);
+}
+
+/* -R, -Rl, -n5, -n 5 */
+static int take_letters(struct parsing *p, const char *given)
+{
+    int status = 0;
+    for (const char *at = given + 1; *at && status == 0; at++) {
+        const struct option *o = find_letter(p->cli->command, *at);
+        if (!o) {
+            return unknown_option(p->cli->command, given);
+        }
+        if (o->kind != OPTION_FLAG) {
+            return at[1] ? take_value(p, o, at + 1) : next_value(p, o);
+        }
+        status = take_value(p, o, NULL);
+    }
+    return status;
+}
+
+/* The target is named by -t, by what is behind "--", by the environment, or by the first argument.
+ */
+static int settle_target(struct cli *cli, struct words *args)
+{
+    const char *variable = getenv("TIDINGS_TARGET");
+    const char *name = cli->command->name;
+    if (cli->launch && cli->target) {
+        return command_misuse(name,
+                              "either a target or a command behind '--', not both:", cli->target);
+    }
+    if (cli->launch || cli->target) {
+        return 0;
+    }
+    if (variable && *variable) {
+        cli->target = variable;
+        return 0;
+    }
+    if (args->count == 0) {
+        return command_misuse(name, "needs a server: its URL, a name, or -- and a command", NULL);
+    }
+    cli->target = args->items[0];
+    args->count--;
+    memmove(args->items, args->items + 1, args->count * sizeof(*args->items));
+    return 0;
+}
+
+static int check_args(const struct cli *cli)
+{
+    const struct command *c = cli->command;
+    char problem[96];
+    if (cli->arg_count > c->max_args) {
+        bool by_variable = c->has_target && getenv("TIDINGS_TARGET") == cli->target && cli->target;
+        return command_misuse(c->name,
+                              by_variable ? "the server is the one of TIDINGS_TARGET; do not know "
+                                            "what to do with"
+                                          : "do not know what to do with",
+                              cli->args[c->max_args]);
+    }
+    if (cli->arg_count < c->min_args) {
+        snprintf(problem, sizeof(problem), "needs %s%s", c->has_target ? "a server and " : "",
+                 c->args);
+        return command_misuse(c->name, problem, NULL);
+    }
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        if (cli->args[i][0] == '\0') {
+            snprintf(problem, sizeof(problem), "takes %s, and argument %zu is empty:", c->args,
+                     i + 1);
+            return command_misuse(c->name, problem, cli->args[i]);
+        }
+    }
+    return 0;
+}
+
+int options_parse(struct cli *cli, const struct command *command, int argc, char **argv)
+{
+    struct parsing p = {.cli = cli, .argc = argc, .argv = argv};
+    struct words args = {0};
+    int status = 0;
+    cli->command = command;
+    while (p.next < argc && status == 0 && !cli->help) {
+        const char *a = argv[p.next++];
+        if (strcmp(a, "--") == 0 && command->has_target) {
+            cli->launch = argv + p.next;
+            break;
+        }
+        if (strcmp(a, "--") == 0) {
+            while (p.next < argc && status == 0) {
+                status = words_add(command, &args, argv[p.next++]);
+            }
+        } else if (strncmp(a, "--", 2) == 0) {
+            status = take_long(&p, a);
+        } else if (a[0] == '-' && a[1] != '\0') {
+            status = take_letters(&p, a);
+        } else {
+            status = words_add(command, &args, a);
+        }
+    }
+    cli->args = args.items;
+    if (status != 0 || cli->help) {
+        return status;
+    }
+    if (cli->launch && !cli->launch[0]) {
+        status = command_misuse(command->name, "a command is missing behind", "--");
+    }
+    if (status == 0 && command->has_target) {
+        status = settle_target(cli, &args);
+    }
+    cli->arg_count = args.count;
+    return status != 0 ? status : check_args(cli);
+}
+
+void options_release(struct cli *cli)
+{
+    struct option_walk walk = {.command = cli->command};
+    for (const struct option *o; (o = option_next(&walk)) != NULL;) {
+        if (o->kind == OPTION_LIST) {
+            free(((struct words *)((char *)cli + o->offset))->items);
+        }
+    }
+    free(cli->args);
+}
+
+/* ---- before parsing -------------------------------------------------------------------------- */
+
+bool options_have(int argc, char **argv, const char *flag)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], flag) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool options_take(int *argc, char **argv, const char *flag)
+{
+    int kept = 0;
+    bool is_behind = false; /* a "--" */
+    for (int i = 0; i < *argc; i++) {
+        is_behind = is_behind || strcmp(argv[i], "--") == 0;
+        if (is_behind || strcmp(argv[i], flag) != 0) {
+            argv[kept++] = argv[i];
+        }
+    }
+    bool is_there = kept < *argc;
+    *argc = kept;
+    return is_there;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+#include "bin/cli/output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tidings/json.h>
+
+#include "bin/cli/command.h"
+
+/* ---- a stranger's text ----------------------------------------------------------------------- */
+
+/* The character at the front and its length; 0: no UTF-8. */
+static size_t decode(struct tidings_str s, uint32_t *ret)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char c = (unsigned char)s.ptr[0];
+    size_t n = c < 0x80                ? 1
+               : c >= 0xf0 && c < 0xf8 ? 4
+               : c >= 0xe0 && c < 0xf0 ? 3
+               : c >= 0xc0 && c < 0xe0 ? 2
+                                       : 0;
+    if (n == 0 || n > s.len) {
+        return 0;
+    }
+    uint32_t value = n == 1 ? c : c & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) {
+        unsigned char next = (unsigned char)s.ptr[i];
+        if ((next & 0xc0) != 0x80) {
+            return 0;
+        }
+        value = value << 6 | (next & 0x3f);
+    }
+    *ret = value;
+    return value < least[n] || value > 0x10ffff || (value >= 0xd800 && value < 0xe000) ? 0 : n;
+}
+
+/* Controls, line and paragraph separators, and what turns the direction of writing. */
+static bool is_unsafe(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f || c == 0x61c ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+/* Returns the columns. With `keeps_lines` line feeds and tabs go through. */
+static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
+{
+    size_t columns = 0;
+    while (s.len > 0) {
+        uint32_t c = 0;
+        size_t n = decode(s, &c);
+        char escape[16] = "";
+        bool is_kept = keeps_lines && (c == '\n' || c == '\t');
+        if (n == 0) {
+            snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)s.ptr[0]);
+        } else if (is_unsafe(c) && !is_kept) {
+            snprintf(escape, sizeof(escape),
+                     c == '\n'   ? "\\n"
+                     : c == '\t' ? "\\t"
+                     : c == '\r' ? "\\r"
+                     : c < 0x100 ? "\\x%02x"
+                                 : "\\u%04x",
+                     (unsigned)c);
+        }
+        size_t step = n > 0 ? n : 1;
+        if (out && escape[0]) {
+            fputs(escape, out);
+        } else if (out) {
+            fwrite(s.ptr, 1, step, out);
+        }
+        columns += escape[0] ? strlen(escape) : 1;
+        s = tidings_strn(s.ptr + step, s.len - step);
+    }
+    return columns;
+}
+
+size_t put_text(FILE *out, struct tidings_str text)
+{
+    return put_safe(out, text, false);
+}
+
+void put_lines(FILE *out, struct tidings_str text)
+{
+    put_safe(out, text, true);
+}
+
+bool is_text(struct tidings_str s)
+{
+    uint32_t c = 0;
+    for (size_t n; s.len > 0; s = tidings_strn(s.ptr + n, s.len - n)) {
+        n = decode(s, &c);
+        if (n == 0 || c == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+size_t text_columns(struct tidings_str text)
+{
+    return put_safe(NULL, text, false);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Such characters stand in strings alone, where \u may stand for them. */
+void put_json_text(FILE *out, struct tidings_str json)
+{
+    while (json.len > 0) {
+        uint32_t c = 0;
+        size_t n = decode(json, &c);
+        size_t step = n > 0 ? n : 1;
+        if (n > 0 && is_unsafe(c) && c != '\n') {
+            fprintf(out, "\\u%04x", (unsigned)c);
+        } else {
+            fwrite(json.ptr, 1, step, out);
+        }
+        json = tidings_strn(json.ptr + step, json.len - step);
+    }
+}
+
+void put_json(FILE *out, struct tidings_str json)
+{
+    put_json_text(out, json);
+    fputc('\n', out);
+}
+
+void put_pretty(FILE *out, struct tidings_str json)
+{
+    char *text = tidings_json_pretty(json);
+    put_json(out, text ? tidings_str(text) : json);
+    tidings_free(text);
+}
+
+void put_quoted(FILE *out, struct tidings_str text)
+{
+    char *quoted = tidings_json_quote(text);
+    put_json_text(out, tidings_str(quoted ? quoted : "null"));
+    tidings_free(quoted);
+}
+
+bool json_text_begin(struct json_text *t)
+{
+    *t = (struct json_text){0};
+    t->out = open_memstream(&t->text, &t->len);
+    return t->out != NULL;
+}
+
+char *json_text_take(struct json_text *t)
+{
+    bool failed = ferror(t->out) != 0;
+    if (fclose(t->out) != 0 || failed) {
+        free(t->text);
+        t->text = NULL;
+    }
+    return t->text;
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+void put_time(FILE *out, int64_t ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+    char text[32];
+    if (gmtime_r(&seconds, &tm) && strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) > 0) {
+        fprintf(out, "%s.%03dZ", text, (int)(ms % 1000));
+    }
+}
+
+void put_gap(FILE *out, size_t used, size_t column)
+{
+    fprintf(out, "%*s", used < column ? (int)(column - used) : 1, "");
+}
+
+const char *size_text(uint64_t bytes, char out[SIZE_TEXT_MAX])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double n = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        snprintf(out, SIZE_TEXT_MAX, "%u B", (unsigned)bytes);
+        return out;
+    }
+    for (; n >= 1023.95 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++) {
+        n /= 1024;
+    }
+    snprintf(out, SIZE_TEXT_MAX, "%.1f %s", n, units[unit]);
+    return out;
+}
+
+bool is_terminal(FILE *out)
+{
+    return isatty(fileno(out)) == 1;
+}
+
+void put_style(const struct cli *cli, FILE *out, enum style style)
+{
+    static const char *const codes[] = {"0", "1", "2", "32", "31", "36"};
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool is_dumb = (no_color && *no_color) || (term && strcmp(term, "dumb") == 0);
+    if (cli->color == 1 || (cli->color == 0 && !is_dumb && is_terminal(out))) {
+        fprintf(out, "\x1b[%sm", codes[style]);
+    }
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is printed. Text of a server is a stranger's: control characters, and characters that turn
+ * the direction of writing, are shown as escapes, so that it can neither drive a terminal nor look
+ * like another line.
+ */
+#ifndef BIN_OUTPUT_H
+#define BIN_OUTPUT_H
+
+#include <stdio.h>
+
+#include <tidings/types.h>
+
+struct cli;
+
+/* Of one line: line feeds and tabs are escaped too. Returns the columns it took. */
+size_t put_text(FILE *out, struct tidings_str text);
+/* Of several lines: line feeds and tabs are left. */
+void put_lines(FILE *out, struct tidings_str text);
+/* JSON text, on one line, and a line feed. It stays the same JSON. */
+void put_json(FILE *out, struct tidings_str json);
+/* The same without the line feed, as part of a larger JSON text. */
+void put_json_text(FILE *out, struct tidings_str json);
+/* Over several lines. */
+void put_pretty(FILE *out, struct tidings_str json);
+/* A JSON string of this text. */
+void put_quoted(FILE *out, struct tidings_str text);
+/* A JSON text that is put together with put_quoted and the like: begin, write to the stream, take
+ * the text (free it). NULL: no memory. */
+struct json_text {
+    FILE *out;
+    char *text;
+    size_t len;
+};
+bool json_text_begin(struct json_text *t);
+char *json_text_take(struct json_text *t);
+
+/* Unix time as 2026-07-28T10:00:00.012Z. */
+void put_time(FILE *out, int64_t ms);
+/* Blanks up to a column, at least one. */
+void put_gap(FILE *out, size_t used, size_t column);
+
+/* "1.2 MiB"; below 1024 "17 B". */
+#define SIZE_TEXT_MAX 24u
+const char *size_text(uint64_t bytes, char out[SIZE_TEXT_MAX]);
+
+/* Can these bytes be told as text: UTF-8 without NUL? */
+bool is_text(struct tidings_str bytes);
+/* How many columns put_text will take. */
+size_t text_columns(struct tidings_str text);
+
+enum style {
+    STYLE_PLAIN,
+    STYLE_BOLD,
+    STYLE_DIM,
+    STYLE_GOOD,
+    STYLE_BAD,
+    STYLE_NAME,
+};
+/* Switch, where colours are wanted on that stream; STYLE_PLAIN switches back. */
+void put_style(const struct cli *cli, FILE *out, enum style style);
+
+bool is_terminal(FILE *out);
+
+#endif

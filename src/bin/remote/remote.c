@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+#include "bin/remote/remote.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include <tidings/json.h>
+
+#include "bin/cli/exit_status.h"
+#include "bin/cli/output.h"
+#include "bin/remote/target.h"
+
+/* What to do about a failure of something that was asked. */
+static const char *hint(const struct cli *cli, struct tidings_client *client, int code)
+{
+    bool was_said = tidings_client_last_error(client) != NULL;
+    switch (code) {
+    case TIDINGS_E_NOTFOUND:
+    case TIDINGS_E_GONE:
+        return was_said ? "'tidings ls' lists what the server has" : NULL;
+    case TIDINGS_E_UNSUPPORTED:
+        return was_said ? "'tidings tools' and 'tidings ls' list what the server offers" : NULL;
+    case TIDINGS_E_INVALID:
+        return was_said ? cli->command->refused : NULL;
+    default:
+        return target_hint(cli, code);
+    }
+}
+
+int remote_tell(const struct cli *cli, struct tidings_client *client,
+                const struct tidings_error *err)
+{
+    return command_fail(cli->command->name, err, hint(cli, client, err->code));
+}
+
+/* A signal handler has no other way to know. */
+static struct tidings_client *volatile running;
+volatile int remote_caught;
+
+static void on_signal(int number)
+{
+    struct tidings_client *client = running;
+    remote_caught = number;
+    if (client) {
+        tidings_client_stop(client);
+    }
+}
+
+void remote_interruptible(struct tidings_client *client)
+{
+    running = client;
+    if (!client) {
+        return;
+    }
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+volatile int remote_late;
+
+static void on_alarm(int number)
+{
+    struct tidings_client *client = running;
+    (void)number;
+    remote_late = 1;
+    if (client) {
+        tidings_client_stop(client);
+    }
+}
+
+void remote_end_after(uint64_t ms)
+{
+    struct sigaction act = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval timer = {
+        .it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)},
+    };
+    if (ms > 0) {
+        sigemptyset(&act.sa_mask);
+        sigaction(SIGALRM, &act, NULL);
+        setitimer(ITIMER_REAL, &timer, NULL);
+    }
+}
+
+int remote_run(struct cli *cli, remote_fn fn)
+{
+    struct tidings_error err = {0};
+    struct tidings_client *client = target_open(cli, &err);
+    remote_interruptible(client);
+    int rc = client ? fn(cli, client, &err) : err.code;
+    int written = command_finish(cli->command->name);
+    int status = rc >= 0 || remote_caught ? rc
+                 : client                 ? remote_tell(cli, client, &err)
+                          : command_fail(cli->command->name, &err, target_hint(cli, rc));
+    remote_interruptible(NULL);
+    tidings_client_destroy(client);
+    if (remote_caught) {
+        signal(remote_caught, SIG_DFL);
+        raise(remote_caught);
+    }
+    return status != 0 ? status : written;
+}
+
+int remote_about(struct tidings_client *client, const char *uri, struct tidings_error *err)
+{
+    struct tidings_error why = *err;
+    if (!tidings_client_last_error(client)) {
+        return err->code;
+    }
+    return tidings_fail(err, why.code, "'%.80s': %s", uri, why.text);
+}
+
+int remote_each(struct cli *cli, struct tidings_client *client, remote_each_fn fn,
+                struct tidings_error *err)
+{
+    int status = 0;
+    for (size_t i = 0; i < cli->arg_count; i++) {
+        int rc = fn(cli, client, i, err);
+        if (rc < 0 && cli->arg_count == 1) {
+            return rc;
+        }
+        if (rc < 0) {
+            int told = remote_tell(cli, client, err);
+            status = status ? status : told;
+        }
+    }
+    return status;
+}
+
+char *text_at(struct tidings_str json, const char *pointer)
+{
+    char *text = tidings_json_string(json, pointer);
+    if (!text && (text = tidings_alloc(1)) != NULL) {
+        text[0] = '\0';
+    }
+    return text;
+}
+
+bool is_true_at(struct tidings_str json, const char *pointer)
+{
+    char *value = tidings_json_get(json, pointer);
+    bool is_true = value && strcmp(value, "true") == 0;
+    tidings_free(value);
+    return is_true;
+}
+
+char *read_input(const char *path, size_t max, size_t *ret_len, struct tidings_error *err)
+{
+    bool is_input = strcmp(path, "-") == 0;
+    FILE *in = is_input ? stdin : fopen(path, "rbe");
+    size_t len = 0, room = 0;
+    char *text = NULL;
+    if (!in) {
+        tidings_fail(err, errno == ENOENT ? TIDINGS_E_NOTFOUND : TIDINGS_E_IO, "%.160s: %s", path,
+                     strerror(errno));
+        target_is_innocent();
+        return NULL;
+    }
+    if (is_input && is_terminal(stdin) && is_terminal(stderr)) {
+        fputs("(reading standard input; Ctrl-D ends it)\n", stderr);
+    }
+    for (size_t n = 1; n > 0 && len <= max; len += n) {
+        if (room - len < 2) {
+            room = room > 0 ? 2 * room : 65536;
+            char *more = realloc(text, room);
+            if (!more) {
+                tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+                goto fail;
+            }
+            text = more;
+        }
+        n = fread(text + len, 1, room - len - 1, in);
+    }
+    if (ferror(in) || len > max) {
+        tidings_fail(err, len > max ? TIDINGS_E_LIMIT : TIDINGS_E_IO, "%.160s: %s", path,
+                     len > max ? "there is too much of it" : strerror(errno));
+        goto fail;
+    }
+    text[len] = '\0';
+    *ret_len = len;
+    if (!is_input) {
+        fclose(in);
+    }
+    return text;
+fail:
+    target_is_innocent();
+    if (!is_input) {
+        fclose(in);
+    }
+    free(text);
+    return NULL;
+}

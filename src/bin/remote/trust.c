@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The file of servers that a person agreed to use. Adding is one write at the end of the file, so
+ * that two commands at once do not lose each other's; forgetting writes it anew beside it and
+ * renames.
+ */
+#include "bin/remote/trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tidings/json.h>
+
+#include "bin/cli/output.h"
+
+/* ---- where it is ----------------------------------------------------------------------------- */
+
+/* Its path, with `more` at its end. */
+static int place(char path[PATH_MAX], const char *more, struct tidings_error *err)
+{
+    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    bool has_base = base && base[0] == '/';
+    int n = has_base || (home && home[0] == '/')
+                ? snprintf(path, PATH_MAX, "%s%s/tidings/trusted%s", has_base ? base : home,
+                           has_base ? "" : "/.local/state", more)
+                : 0;
+    if (n <= 0 || n >= (int)PATH_MAX) {
+        return tidings_fail(err, TIDINGS_E_NOTFOUND,
+                            "there is no place to remember it: set HOME or XDG_STATE_HOME");
+    }
+    return 0;
+}
+
+/* The directories it is in. */
+static int make_place(char path[PATH_MAX], struct tidings_error *err)
+{
+    for (char *at = path + 1; (at = strchr(at, '/')) != NULL; at++) {
+        *at = '\0';
+        bool is_there = mkdir(path, 0700) == 0 || errno == EEXIST;
+        if (!is_there) {
+            return tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path, strerror(errno));
+        }
+        *at = '/';
+    }
+    return 0;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+void trust_parse(struct tidings_str text, trust_fn fn, void *user)
+{
+    while (text.len > 0) {
+        const char *end = memchr(text.ptr, '\n', text.len);
+        struct tidings_str line = {text.ptr, end ? (size_t)(end - text.ptr) : text.len};
+        size_t used = line.len + (end ? 1 : 0);
+        text = tidings_strn(text.ptr + used, text.len - used);
+        char *file = tidings_json_string(line, "/file"), *name = tidings_json_string(line, "/name");
+        char *digest = tidings_json_string(line, "/digest");
+        char *since = tidings_json_string(line, "/since");
+        if (file && name && digest && strlen(digest) == TIDINGS_DIGEST_MAX - 1) {
+            const struct trusted entry = {tidings_str(file), tidings_str(name), tidings_str(digest),
+                                          tidings_str(since)};
+            fn(user, &entry);
+        }
+        tidings_free(file);
+        tidings_free(name);
+        tidings_free(digest);
+        tidings_free(since);
+    }
+}
+
+int trust_each(trust_fn fn, void *user, struct tidings_error *err)
+{
+    char path[PATH_MAX];
+    size_t len = 0;
+    struct tidings_error why = {0};
+    int rc = place(path, "", err);
+    if (rc < 0) {
+        return rc;
+    }
+    char *text = tidings_file_read(path, TIDINGS_FILE_FOUND, TRUST_FILE_MAX, &len, &why);
+    if (!text) {
+        *err = why.code == TIDINGS_E_NOTFOUND ? *err : why;
+        return why.code == TIDINGS_E_NOTFOUND ? 0 : why.code;
+    }
+    trust_parse(tidings_strn(text, len), fn, user);
+    tidings_free(text);
+    return 0;
+}
+
+struct seeking {
+    const struct trusted *entry;
+    bool is_there;
+};
+
+static bool is_same(const struct trusted *a, const struct trusted *b)
+{
+    return tidings_str_eq(a->file, b->file) && tidings_str_eq(a->name, b->name) &&
+           tidings_str_eq(a->digest, b->digest);
+}
+
+static void seek(void *user, const struct trusted *entry)
+{
+    struct seeking *s = user;
+    s->is_there = s->is_there || is_same(s->entry, entry);
+}
+
+int trust_find(const struct trusted *entry, struct tidings_error *err)
+{
+    struct seeking s = {.entry = entry};
+    struct tidings_error why = {0};
+    int rc = trust_each(seek, &s, &why);
+    if (rc == TIDINGS_E_NOTFOUND) { /* no place: it was never said */
+        return 0;
+    }
+    if (rc < 0) {
+        *err = why;
+    }
+    return rc < 0 ? rc : s.is_there;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void put_line(FILE *out, const struct trusted *entry)
+{
+    const struct {
+        const char *key;
+        struct tidings_str text;
+    } members[] = {{"{\"file\":", entry->file},
+                   {",\"name\":", entry->name},
+                   {",\"digest\":", entry->digest},
+                   {",\"since\":", entry->since}};
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        fputs(members[i].key, out);
+        put_quoted(out, members[i].text);
+    }
+    fputs("}\n", out);
+}
+
+static int write_all(const char *path, int flags, const char *text, struct tidings_error *err)
+{
+    size_t len = strlen(text);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    bool is_done = fd >= 0 && write(fd, text, len) == (ssize_t)len;
+    int errnum = errno;
+    if (fd >= 0 && close(fd) < 0 && is_done) {
+        errnum = errno;
+        is_done = false;
+    }
+    return is_done ? 0
+                   : tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path,
+                                  fd < 0 ? strerror(errnum) : "it could not be written");
+}
+
+/* Every line but those of a name, or the oldest so many. */
+struct rewriting {
+    struct json_text text;
+    struct tidings_str name;
+    size_t skip;
+    trust_fn fn;
+    void *user;
+    size_t count, dropped;
+};
+
+static void rewrite(void *user, const struct trusted *entry)
+{
+    struct rewriting *r = user;
+    bool is_named = r->name.ptr && tidings_str_eq(entry->name, r->name);
+    if (r->count++ >= r->skip && !is_named) {
+        put_line(r->text.out, entry);
+        return;
+    }
+    r->dropped++;
+    if (r->fn) {
+        r->fn(r->user, entry);
+    }
+}
+
+static int rewrite_file(struct rewriting *r, struct tidings_error *err)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    if (!json_text_begin(&r->text)) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    int rc = trust_each(rewrite, r, err);
+    char *text = json_text_take(&r->text);
+    if (rc == 0 && !text) {
+        rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    if (rc == 0 && r->dropped > 0) {
+        rc = place(path, "", err);
+        rc = rc < 0 ? rc : place(aside, ".new", err);
+        rc = rc < 0 ? rc : write_all(aside, O_TRUNC, text, err);
+        if (rc == 0 && rename(aside, path) < 0) {
+            rc = tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path, strerror(errno));
+        }
+    }
+    free(text);
+    return rc;
+}
+
+int trust_forget(struct tidings_str name, trust_fn fn, void *user, struct tidings_error *err)
+{
+    struct rewriting r = {.name = name, .fn = fn, .user = user};
+    int rc = rewrite_file(&r, err);
+    return rc < 0 ? rc : (int)r.dropped;
+}
+
+static void count(void *user, const struct trusted *entry)
+{
+    (void)entry;
+    (*(size_t *)user)++;
+}
+
+/* Room for one more. */
+static int make_room(struct tidings_error *err)
+{
+    size_t lines = 0;
+    int rc = trust_each(count, &lines, err);
+    struct rewriting r = {.skip = lines + 1 > TRUST_MAX ? lines + 1 - TRUST_MAX : 0};
+    return rc < 0 || r.skip == 0 ? rc : rewrite_file(&r, err);
+}
+
+int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error *err)
+{
+    char path[PATH_MAX];
+    struct json_text line, since;
+    if (entry->name.len > TRUST_NAME_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "a name has at most %u bytes", TRUST_NAME_MAX);
+    }
+    int rc = place(path, "", err);
+    rc = rc < 0 ? rc : make_place(path, err);
+    rc = rc < 0 ? rc : make_room(err);
+    if (rc < 0) {
+        return rc;
+    }
+    char *text = NULL, *time = NULL;
+    if (json_text_begin(&since)) {
+        put_time(since.out, now_ms);
+        time = json_text_take(&since);
+    }
+    if (time && json_text_begin(&line)) {
+        struct trusted whole = *entry;
+        whole.since = tidings_str(time);
+        put_line(line.out, &whole);
+        text = json_text_take(&line);
+    }
+    rc = text ? write_all(path, O_APPEND, text, err)
+              : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    free(text);
+    free(time);
+    return rc;
+}

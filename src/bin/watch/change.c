@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#include "bin/watch/change.h"
+
+#include <tidings/json.h>
+
+#include "bin/cli/command.h"
+#include "bin/cli/output.h"
+
+static void put_member(FILE *out, const char *name, struct tidings_str value)
+{
+    if (value.len > 0) {
+        fprintf(out, ",\"%s\":", name);
+        put_quoted(out, value);
+    }
+}
+
+void change_put_json(FILE *out, const struct tidings_client_update *u, const struct content *c)
+{
+    fputs("{\"time\":\"", out);
+    put_time(out, u->received_ms);
+    fputs("\",\"change\":", out);
+    put_quoted(out, u->change);
+    fputs(",\"uri\":", out);
+    put_quoted(out, u->uri);
+    put_member(out, "subscribedUri", u->subscribed_uri);
+    put_member(out, "version", u->version);
+    put_member(out, "cursor", u->cursor);
+    fputs(u->synthetic ? ",\"synthetic\":true" : "", out);
+    fputs(u->truncated ? ",\"truncated\":true" : "", out);
+    fputs(",\"params\":", out);
+    put_json_text(out, u->params);
+    if (c->has_before) {
+        fprintf(out, ",\"before\":%llu", (unsigned long long)c->before);
+    }
+    if (c->has_after) {
+        fprintf(out, ",\"after\":%llu", (unsigned long long)c->after);
+    }
+    put_member(out, "diff", tidings_str(c->difference ? c->difference : ""));
+    if (c->contents) {
+        fputs(",\"contents\":", out);
+        put_json_text(out, tidings_str(c->contents));
+    }
+    put_member(out, "error", tidings_str(c->err.code ? c->err.text : ""));
+    fputs("}\n", out);
+}
+
+static enum style style_of(struct tidings_str change)
+{
+    return tidings_str_eq(change, TIDINGS_STR("deleted"))   ? STYLE_BAD
+           : tidings_str_eq(change, TIDINGS_STR("created")) ? STYLE_GOOD
+                                                            : STYLE_NAME;
+}
+
+/* Each line behind `indent`, so that none can be taken for one of ours. */
+static void put_indented(const struct cli *cli, const char *text, const char *indent, bool is_diff)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        enum style style = *text == '+'   ? STYLE_GOOD
+                           : *text == '-' ? STYLE_BAD
+                           : *text == '@' ? STYLE_NAME
+                                          : STYLE_PLAIN;
+        bool is_marked = is_diff && style != STYLE_PLAIN;
+        fputs(indent, stdout);
+        if (is_marked) {
+            put_style(cli, stdout, style);
+        }
+        put_lines(stdout, tidings_strn(text, len));
+        if (is_marked) {
+            put_style(cli, stdout, STYLE_PLAIN);
+        }
+        fputc('\n', stdout);
+        text += len + (text[len] == '\n');
+    }
+}
+
+static void put_content(const struct cli *cli, const struct content *c)
+{
+    char before[SIZE_TEXT_MAX], after[SIZE_TEXT_MAX];
+    if (c->err.code) {
+        fputs("    cannot be read: ", stdout);
+        put_text(stdout, tidings_str(c->err.text));
+        fputc('\n', stdout);
+    } else if (c->difference) {
+        put_indented(cli, c->difference, "    ", true);
+    } else if (c->has_after && c->has_before) {
+        printf("    %s \xe2\x86\x92 %s\n", size_text(c->before, before),
+               size_text(c->after, after));
+    } else if (c->has_after) {
+        printf("    %s, seen for the first time\n", size_text(c->after, after));
+    }
+    char *text = c->contents ? tidings_json_string(tidings_str(c->contents), "/0/text") : NULL;
+    size_t len = 0;
+    char *bytes =
+        c->contents && !text ? tidings_json_bytes(tidings_str(c->contents), "/0/blob", &len) : NULL;
+    if (text) {
+        put_indented(cli, text, "    ", false);
+    } else if (bytes) {
+        printf("    %s that are no text\n", size_text(len, after));
+    }
+    tidings_free(text);
+    tidings_free(bytes);
+}
+
+void change_put_lines(const struct cli *cli, const struct tidings_client_update *u,
+                      const struct content *c)
+{
+    put_time(stdout, u->received_ms);
+    fputc(' ', stdout);
+    put_style(cli, stdout, style_of(u->change));
+    put_text(stdout, u->change);
+    put_style(cli, stdout, STYLE_PLAIN);
+    fputc(' ', stdout);
+    put_text(stdout, u->uri);
+    fputs(u->truncated ? " (and perhaps more: not everything could be told)" : "", stdout);
+    fputc('\n', stdout);
+    put_content(cli, c);
+}
