@@ -269,7 +269,7 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
     x->filter = s->filter;
     x->filter_user = s->filter_user;
     x->covering = w->covering;
-    at = (char *)(kept + scopes);
+    at = scopes > 0 ? (char *)(kept + scopes) : NULL;
     for (size_t i = 0; i < w->scope_count && scopes > 0; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
         if (item->watched) {
