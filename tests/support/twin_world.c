@@ -238,7 +238,10 @@ static void configure(struct twin_world *w, const struct twin_plan *plan)
 static void make_directories(struct twin_world *w)
 {
     static const char *const names[] = {"", "pub", "mix", "priv", "zz", "pub/sub", "priv/sub"};
-    snprintf(w->directory, sizeof(w->directory), "/tmp/twin-XXXXXX");
+    /* Two trees come and go with each run; file systems on disks are slow to give their inodes out
+     * again. */
+    snprintf(w->directory, sizeof(w->directory), "%s/twin-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     twin_require(mkdtemp(w->directory) != NULL, "a directory");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[256];
