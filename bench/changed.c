@@ -48,7 +48,7 @@ static struct {
     size_t taken;
 } plain = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void plain_changed(const char *text, size_t len)
+static void resource_io_changed(const char *text, size_t len)
 {
     struct node *n = malloc(sizeof(*n) + len);
     if (!n) {
@@ -67,7 +67,7 @@ static void plain_changed(const char *text, size_t len)
     }
 }
 
-static void *plain_consume(void *arg)
+static void *resource_io_consume(void *arg)
 {
     eventfd_t ignored;
     while (eventfd_read(plain.wakeup, &ignored) == 0) {
@@ -120,7 +120,7 @@ static void *call(void *arg)
     double cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID), elapsed = clock_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < CALLS; i++) {
         if (c->way == PLAIN) {
-            plain_changed(uri.ptr, uri.len);
+            resource_io_changed(uri.ptr, uri.len);
         } else if (tidings_changed(server, uri, metadata, NULL) < 0) {
             bench_die("a change was refused");
         }
@@ -136,7 +136,7 @@ static void await_last(enum way way)
     unsigned before = heard;
     pthread_mutex_unlock(&lock);
     if (way == PLAIN) {
-        plain_changed("!", 1);
+        resource_io_changed("!", 1);
     } else if (tidings_changed(server, tidings_str(LAST), tidings_str(NULL), NULL) < 0) {
         bench_die("a change was refused");
     }
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
     bench_options(argc, argv, options);
     plain.end = &plain.first;
     plain.wakeup = eventfd(0, EFD_CLOEXEC);
-    if (plain.wakeup < 0 || pthread_create(&consumer, NULL, plain_consume, NULL) != 0) {
+    if (plain.wakeup < 0 || pthread_create(&consumer, NULL, resource_io_consume, NULL) != 0) {
         bench_die("cannot start a thread");
     }
     start_server(&thread);

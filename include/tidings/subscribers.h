@@ -2,9 +2,9 @@
  *
  * Who is subscribed to what, while the server runs, and ending that.
  *
- * A *peer* is one client that is told of changes: a session of the legacy era, one
+ * A *subscriber* is one client that is told of changes: a session of the legacy era, one
  * subscriptions/listen over HTTP, everything on one pipe, one subscription of the program itself.
- * It has a number that no other peer of the server ever has.
+ * It has a number that no other subscriber of the server ever has.
  *
  * An answer is put together from the workers. Each worker's part is true at one moment, between two
  * of its turns; the moments of different workers differ. A subscription counts from the moment its
@@ -15,7 +15,7 @@
  *   callbacks of a server with one worker (`workers` 1, stdio alone, stepped). Otherwise, on a
  *   thread of the library, asking is refused with TIDINGS_E_BUSY, and what changes something is
  *   done a little later: then 0 is returned. They do not disturb the workers for longer than it
- *   takes to copy the rows. While the server does not run there are no peers.
+ *   takes to copy the rows. While the server does not run there are no subscribers.
  *
  * Since 0.1.
  */
@@ -32,7 +32,7 @@ struct tidings_server;
 
 /* One subscription. Slices are valid during the call. */
 struct tidings_subscriber {
-    uint64_t peer;
+    uint64_t subscriber;
     struct tidings_str session;        /* the id of a legacy session; else empty */
     struct tidings_str stream;         /* what it is told through: "sse", …; empty: nothing now */
     struct tidings_str subscribed_uri; /* as the client wrote it */
@@ -50,32 +50,33 @@ typedef bool (*tidings_subscriber_fn)(void *user, const struct tidings_subscribe
 TIDINGS_API int tidings_server_subscribers(struct tidings_server *server, struct tidings_str uri,
                                            tidings_subscriber_fn fn, void *user,
                                            struct tidings_error *err);
-/* Every subscription of a peer; 0 also when there is no such peer. */
-TIDINGS_API int tidings_server_subscriptions(struct tidings_server *server, uint64_t peer,
+/* Every subscription of a subscriber; 0 also when there is no such subscriber. */
+TIDINGS_API int tidings_server_subscriptions(struct tidings_server *server, uint64_t subscriber,
                                              tidings_subscriber_fn fn, void *user,
                                              struct tidings_error *err);
-/* 1: the peer has a subscription that covers `uri`; 0: it has not, or there is no such peer. */
-TIDINGS_API int tidings_server_is_subscribed(struct tidings_server *server, uint64_t peer,
+/* 1: the subscriber has a subscription that covers `uri`; 0: it has not, or there is no such
+ * subscriber. */
+TIDINGS_API int tidings_server_is_subscribed(struct tidings_server *server, uint64_t subscriber,
                                              struct tidings_str uri, struct tidings_error *err);
 
 struct tidings_totals {
-    uint64_t peers, sessions, subscriptions;
+    uint64_t subscribers, sessions, subscriptions;
     uint64_t deliveries; /* notifications written since the start */
 };
 /* How many there are in all, now. */
 TIDINGS_API int tidings_server_totals(struct tidings_server *server, struct tidings_totals *totals,
                                       struct tidings_error *err);
 
-/* End the subscriptions of a peer to `subscribed_uri`, spelled as the client spelled it. A client
- * whose stream takes it is told with one last update, marked `dev.tidings/suspended`. Returns how
- * many there were. TIDINGS_E_INVALID: no peer or no URI given. */
-TIDINGS_API int tidings_server_unsubscribe(struct tidings_server *server, uint64_t peer,
+/* End the subscriptions of a subscriber to `subscribed_uri`, spelled as the client spelled it. A
+ * client whose stream takes it is told with one last update, marked `dev.tidings/suspended`.
+ * Returns how many there were. TIDINGS_E_INVALID: no subscriber or no URI given. */
+TIDINGS_API int tidings_server_unsubscribe(struct tidings_server *server, uint64_t subscriber,
                                            struct tidings_str subscribed_uri,
                                            struct tidings_error *err);
-/* End a peer with everything it has subscribed: a session ends, a listen gets its result, a pipe
- * stays open but hears of nothing, a subscription of the program ends as if it had asked for it.
- * Returns how many subscriptions it had. TIDINGS_E_INVALID: no peer given. */
-TIDINGS_API int tidings_server_disconnect(struct tidings_server *server, uint64_t peer,
+/* End a subscriber with everything it has subscribed: a session ends, a listen gets its result, a
+ * pipe stays open but hears of nothing, a subscription of the program ends as if it had asked for
+ * it. Returns how many subscriptions it had. TIDINGS_E_INVALID: no subscriber given. */
+TIDINGS_API int tidings_server_disconnect(struct tidings_server *server, uint64_t subscriber,
                                           struct tidings_error *err);
 
 #ifdef __cplusplus

@@ -65,9 +65,9 @@ static bool is_class_of(const struct access_class *class, const struct access_ru
     return n == class->count;
 }
 
-static struct access_class *create(struct core *core, const struct principal *p)
+static struct access_class *create(struct worker *worker, const struct principal *p)
 {
-    struct access_rules *rules = core->access;
+    struct access_rules *rules = worker->access;
     size_t count = 0;
     for (size_t i = 0; i < rules->count; i++) {
         count += holds(&rules->at[i], p);
@@ -86,28 +86,28 @@ static struct access_class *create(struct core *core, const struct principal *p)
     }
     class->is_full = (everywhere & SEEING) == SEEING;
     class->rules = access_rules_ref(rules);
-    class->all = &core->principals;
+    class->all = &worker->principals;
     class->refs = 1;
-    list_append(&core->principals.classes, &class->link);
+    list_append(&worker->principals.classes, &class->link);
     return class;
 }
 
 int access_class_of(const struct principal *p, struct access_class **ret)
 {
-    struct core *core = p->core;
+    struct worker *worker = p->worker;
     *ret = NULL;
-    if (!core->access) {
+    if (!worker->access) {
         return 0;
     }
-    list_each (it, next, &core->principals.classes) {
+    list_each (it, next, &worker->principals.classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        if (is_class_of(class, core->access, p)) {
+        if (is_class_of(class, worker->access, p)) {
             class->refs++;
             *ret = class;
             return 0;
         }
     }
-    *ret = create(core, p);
+    *ret = create(worker, p);
     return *ret ? 0 : TIDINGS_E_NOMEM;
 }
 

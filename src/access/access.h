@@ -7,7 +7,7 @@
  * Without rules everybody may do everything. A set of rules is immutable and counted, because all
  * threads read it; which of them hold for a principal is settled when it is interned, and
  * principals for whom the same hold are one class. Changing the rules makes new principals
- * (core_set_access).
+ * (worker_set_access).
  */
 #ifndef ACCESS_ACCESS_H
 #define ACCESS_ACCESS_H
@@ -76,7 +76,7 @@ struct access_class {
     const struct access_rule *at[]; /* those that hold */
 };
 
-/* A reference to the class of `p` by the rules of its core; NULL with 0: there are no rules. */
+/* A reference to the class of `p` by the rules of its worker; NULL with 0: there are no rules. */
 int access_class_of(const struct principal *p, struct access_class **ret);
 void access_class_unref(struct access_class *class); /* NULL is fine */
 

@@ -41,7 +41,7 @@ void principals_forget(struct principals *all)
     size_t pos = 0;
     struct principal *p;
     while ((p = map_next(&all->by_key, &pos)) != NULL) {
-        p->core = NULL;
+        p->worker = NULL;
     }
     map_deinit(&all->by_key);
     list_each (it, next, &all->classes) {
@@ -130,7 +130,7 @@ static size_t sort_scopes(const struct principal_spec *spec,
 }
 
 /* Who has shown who it is shares its limits with itself, wherever it comes from. */
-static struct quota *find_quota(struct core *core, const struct principal_spec *spec)
+static struct quota *find_quota(struct worker *worker, const struct principal_spec *spec)
 {
     bool is_shown = spec->kind == PRINCIPAL_CERTIFICATE || spec->kind == PRINCIPAL_TOKEN;
     struct quota *quota = NULL;
@@ -139,13 +139,13 @@ static struct quota *find_quota(struct core *core, const struct principal_spec *
     buf_puts(&name, spec->kind == PRINCIPAL_TOKEN ? STR("token ") : STR("certificate "));
     buf_puts(&name, spec->name);
     if (is_shown && !name.failed) {
-        quota = quotas_find(hub_quotas(core->hub), buf_str(&name), loop_now_ms(core->loop));
+        quota = quotas_find(hub_quotas(worker->hub), buf_str(&name), loop_now_ms(worker->loop));
     }
     buf_deinit(&name);
     return quota;
 }
 
-static struct principal *create(struct core *core, const struct principal_spec *spec,
+static struct principal *create(struct worker *worker, const struct principal_spec *spec,
                                 struct tidings_str key)
 {
     size_t text = key.len + spec->name.len + 1;
@@ -164,7 +164,7 @@ static struct principal *create(struct core *core, const struct principal_spec *
     p->scope_count = spec->scope_count;
     p->expires_ms = spec->expires_ms;
     p->proof = spec->proof;
-    p->core = core;
+    p->worker = worker;
     p->refs = 1;
     p->key = str_place(&at, key);
     for (size_t i = 0; i < spec->scope_count; i++) {
@@ -172,13 +172,13 @@ static struct principal *create(struct core *core, const struct principal_spec *
     }
     p->name = str_place(&at, spec->name);
     if (access_class_of(p, &p->class) < 0 ||
-        map_put(&core->principals.by_key, p->key, p, NULL) < 0) {
+        map_put(&worker->principals.by_key, p->key, p, NULL) < 0) {
         access_class_unref(p->class);
         mem_free(p);
         return NULL;
     }
-    p->quota = find_quota(core, spec);
-    expect(&core->principals, p, 0);
+    p->quota = find_quota(worker, spec);
+    expect(&worker->principals, p, 0);
     return p;
 }
 
@@ -193,7 +193,7 @@ static void put_key(struct buf *key, const struct principal_spec *spec)
     }
 }
 
-int principal_intern(struct core *core, const struct principal_spec *spec,
+int principal_intern(struct worker *worker, const struct principal_spec *spec,
                      const struct principal **ret, struct tidings_error *err)
 {
     struct tidings_str scopes[PRINCIPAL_MAX_SCOPES];
@@ -207,11 +207,11 @@ int principal_intern(struct core *core, const struct principal_spec *spec,
     struct buf key;
     buf_init(&key, KEY_MAX);
     put_key(&key, &sorted);
-    struct principal *p = map_find(&core->principals.by_key, buf_str(&key));
+    struct principal *p = map_find(&worker->principals.by_key, buf_str(&key));
     if (p) {
         p->refs++;
     } else {
-        p = key.failed ? NULL : create(core, &sorted, buf_str(&key));
+        p = key.failed ? NULL : create(worker, &sorted, buf_str(&key));
     }
     buf_deinit(&key);
     *ret = p;
@@ -231,8 +231,8 @@ void principal_unref(const struct principal *p)
 {
     struct principal *counted = (struct principal *)(uintptr_t)p;
     if (counted && --counted->refs == 0) {
-        if (counted->core) {
-            map_remove(&counted->core->principals.by_key, counted->key);
+        if (counted->worker) {
+            map_remove(&counted->worker->principals.by_key, counted->key);
         }
         quota_release(counted->quota);
         access_class_unref(counted->class);
@@ -240,10 +240,10 @@ void principal_unref(const struct principal *p)
     }
 }
 
-int principal_renew(struct core *core, const struct principal **p)
+int principal_renew(struct worker *worker, const struct principal **p)
 {
     const struct principal *old = *p, *renewed = NULL;
-    if (!old || old->core) {
+    if (!old || old->worker) {
         return 0;
     }
     struct principal_spec spec = {
@@ -254,7 +254,7 @@ int principal_renew(struct core *core, const struct principal **p)
         .expires_ms = old->expires_ms,
         .proof = old->proof,
     };
-    int rc = principal_intern(core, &spec, &renewed, NULL);
+    int rc = principal_intern(worker, &spec, &renewed, NULL);
     if (rc == 0) {
         *p = renewed;
         principal_unref(old);

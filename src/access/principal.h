@@ -12,7 +12,7 @@
  *         .expires_ms = exp * 1000,
  *     };
  *     const struct principal *who = NULL;
- *     int rc = principal_intern(core, &spec, &who, err);  // 503: out of memory; 401: too long
+ *     int rc = principal_intern(worker, &spec, &who, err);  // 503: out of memory; 401: too long
  *     channel_set_who(channel, who);                      // takes a reference of its own
  *     principal_unref(who);
  *
@@ -22,7 +22,7 @@
  *
  * Equal ones are one and the same per worker (interned), so a stream costs no more for having one;
  * they go with their last holder, so there are never more than holders. Immutable. Counting belongs
- * to the thread of the core; any thread may read one that somebody holds for it.
+ * to the thread of the worker; any thread may read one that somebody holds for it.
  *
  * One that has expired: the worker ends its streams within half a second, gracefully (listens with
  * their result; a session stays, and is found again by who comes back with a token that is good).
@@ -42,7 +42,7 @@
 
 struct access_class;
 struct buf;
-struct core;
+struct worker;
 struct jw;
 struct quota;
 
@@ -64,7 +64,7 @@ struct principal {
     struct access_class *class; /* a reference: what it may do; NULL: there are no rules */
     /* private */
     unsigned refs;
-    struct core *core; /* NULL: not among the others any more, for the rules have changed */
+    struct worker *worker; /* NULL: not among the others any more, for the rules have changed */
     struct tidings_str key;
     struct quota *quota; /* held; NULL: it is limited like whoever comes from where it does */
 };
@@ -80,7 +80,7 @@ struct principal_spec {
 
 /* A reference to the one that is like `spec` on this worker. TIDINGS_E_LIMIT: name or scopes are
  * too long or too many; TIDINGS_E_INVALID: a name that none may have; TIDINGS_E_NOMEM. */
-int principal_intern(struct core *core, const struct principal_spec *spec,
+int principal_intern(struct worker *worker, const struct principal_spec *spec,
                      const struct principal **ret, struct tidings_error *err);
 const struct principal *principal_ref(const struct principal *p); /* NULL is fine, here … */
 void principal_unref(const struct principal *p);                  /* … and here */
@@ -91,7 +91,7 @@ bool principal_is_same(const struct principal *a, const struct principal *b);
 bool principal_is_equal(const struct principal *a, const struct principal *b);
 /* Its like by the rules of now, instead of it: takes the reference and gives one. Nearly always the
  * same. TIDINGS_E_NOMEM: nothing happened. */
-int principal_renew(struct core *core, const struct principal **p);
+int principal_renew(struct worker *worker, const struct principal **p);
 /* Who it is, as a value: {"name":"alice","by":"token"}; a name is missing where there is none. Of
  * NULL: {"by":"program"}. No two that are not the same have the same text. */
 void principal_write(struct jw *w, const struct principal *p);
@@ -105,7 +105,7 @@ typedef bool (*principal_test_fn)(void *user, const struct principal *p);
 /* At that Unix time. */
 bool principal_is_expired(const struct principal *p, int64_t now_ms);
 
-/* The table of a core. */
+/* The table of a worker. */
 struct principals {
     struct map by_key;
     struct list classes;    /* struct access_class (access/access.h) */

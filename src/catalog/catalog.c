@@ -124,20 +124,21 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
     bool is_template = add && add->uri_template;
     if (entries_derive(&c->resources, &from->resources, is_template ? NULL : add, remove) < 0 ||
         entries_derive(&c->templates, &from->templates, is_template ? add : NULL, remove) < 0 ||
-        copy_mounts(old, mount, c) < 0 || hooks_copy(&c->hooks, &from->hooks, NULL, remove) < 0) {
+        copy_mounts(old, mount, c) < 0 ||
+        watch_hooks_copy(&c->hooks, &from->hooks, NULL, remove) < 0) {
         catalog_unref(c);
         return NULL;
     }
     return c;
 }
 
-struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+struct catalog *catalog_derive_hook(const struct catalog *old, struct watch_hook *hook,
                                     struct tidings_str text)
 {
     struct catalog *c = catalog_derive(old, NULL, NULL, STR_EMPTY);
     if (c) {
-        hooks_deinit(&c->hooks);
-        if (hooks_copy(&c->hooks, &old->hooks, hook, text) < 0) {
+        watch_hooks_deinit(&c->hooks);
+        if (watch_hooks_copy(&c->hooks, &old->hooks, hook, text) < 0) {
             catalog_unref(c);
             return NULL;
         }
@@ -158,7 +159,7 @@ void catalog_unref(struct catalog *c)
     }
     entries_deinit(&c->resources);
     entries_deinit(&c->templates);
-    hooks_deinit(&c->hooks);
+    watch_hooks_deinit(&c->hooks);
     mem_free(c->mounts);
     mem_free(c);
 }

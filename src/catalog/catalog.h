@@ -37,7 +37,7 @@ struct catalog {
     struct entries templates;         /* by text */
     struct tidings_provider **mounts; /* by prefix, ascending */
     size_t mount_count;
-    struct hooks hooks;
+    struct watch_hooks hooks;
     unsigned refs;
 };
 
@@ -53,7 +53,7 @@ struct catalog *catalog_derive(const struct catalog *old, struct catalog_entry *
                                struct tidings_provider *mount, struct tidings_str remove);
 /* Likewise with a hook for `text` instead of any it had; NULL: without. Hooks for what is removed
  * go with it. */
-struct catalog *catalog_derive_hook(const struct catalog *old, struct hook *hook,
+struct catalog *catalog_derive_hook(const struct catalog *old, struct watch_hook *hook,
                                     struct tidings_str text);
 struct catalog *catalog_ref(struct catalog *c);
 void catalog_unref(struct catalog *c);

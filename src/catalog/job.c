@@ -14,18 +14,18 @@
 
 #define DETAILS_MAX (4u << 20)
 
-void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
-                  struct tidings_str uri)
+void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
+              struct tidings_str uri)
 {
     memset(r, 0, sizeof(*r));
-    r->core = core;
+    r->worker = worker;
     r->thread = pthread_self();
     r->done = done;
     r->user = user;
     r->uri = uri;
 }
 
-void request_cancel(struct request *r)
+void job_cancel(struct job *r)
 {
     __atomic_store_n(&r->cancelled, true, __ATOMIC_RELEASE);
     if (r->on_cancel) {
@@ -33,12 +33,12 @@ void request_cancel(struct request *r)
     }
 }
 
-struct tidings_str request_details(const struct request *r)
+struct tidings_str job_details(const struct job *r)
 {
     return tidings_str(r->details);
 }
 
-void request_explain(struct request *r, struct tidings_str object)
+void job_explain(struct job *r, struct tidings_str object)
 {
     struct json *parsed = NULL;
     struct buf text;
@@ -55,10 +55,10 @@ void request_explain(struct request *r, struct tidings_str object)
 }
 
 /* Home again. What the provider said goes with it, unless somebody keeps it. */
-static void end(struct request *r)
+static void end(struct job *r)
 {
     char *details = r->keeps_details ? NULL : r->details;
-    r->core->outstanding--;
+    r->worker->outstanding--;
     r->done(r);
     mem_free(details);
 }
@@ -66,16 +66,16 @@ static void end(struct request *r)
 static void come_home(struct letter *letter, void *owner)
 {
     (void)owner;
-    end(list_entry(letter, struct request, letter));
+    end(list_entry(letter, struct job, letter));
 }
 
-/* Not while the core lives: it waits for what is outstanding before it goes. */
+/* Not while the worker lives: it waits for what is outstanding before it goes. */
 static void lost(struct letter *letter)
 {
     (void)letter;
 }
 
-static void set_outcome(struct request *r, int code, const struct tidings_error *err)
+static void set_outcome(struct job *r, int code, const struct tidings_error *err)
 {
     r->code = code;
     if (code < 0) {
@@ -87,18 +87,18 @@ static void set_outcome(struct request *r, int code, const struct tidings_error 
     }
 }
 
-void request_finish_later(struct request *r, int code, const struct tidings_error *err)
+void job_finish_later(struct job *r, int code, const struct tidings_error *err)
 {
     set_outcome(r, code, err);
     r->letter.deliver = come_home;
     r->letter.drop = lost;
-    mailbox_send(r->core->mailbox, &r->letter);
+    mailbox_send(r->worker->mailbox, &r->letter);
 }
 
-void request_finish(struct request *r, int code, const struct tidings_error *err)
+void job_finish(struct job *r, int code, const struct tidings_error *err)
 {
     if (!pthread_equal(r->thread, pthread_self())) {
-        request_finish_later(r, code, err);
+        job_finish_later(r, code, err);
         return;
     }
     set_outcome(r, code, err);
@@ -107,21 +107,21 @@ void request_finish(struct request *r, int code, const struct tidings_error *err
 
 static void run_job(void *job)
 {
-    struct request *r = job;
+    struct job *r = job;
     r->run(r);
 }
 
-void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *))
+void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *))
 {
     r->provider = p;
     r->run = run;
-    r->core->outstanding++;
+    r->worker->outstanding++;
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
         int rc = pool_submit(p->pool, run_job, r);
         if (rc < 0) {
             struct tidings_error err;
             tidings_fail(&err, rc, "too many requests are waiting; try again later");
-            request_finish(r, rc, &err);
+            job_finish(r, rc, &err);
         }
         return;
     }
@@ -131,7 +131,7 @@ void request_start(struct request *r, struct tidings_provider *p, void (*run)(st
 /* ---- list and children -------------------------------------------------------------------------
  */
 
-static void run_list(struct request *r)
+static void run_list(struct job *r)
 {
     struct tidings_list *list = list_entry(r, struct tidings_list, base);
     assert(r->provider); /* only reads may do without */
@@ -148,15 +148,15 @@ static void run_list(struct request *r)
     tidings_list_done(list, 0, NULL);
 }
 
-void request_list(struct tidings_list *list, struct tidings_provider *p)
+void job_list(struct tidings_list *list, struct tidings_provider *p)
 {
-    request_start(&list->base, p, run_list);
+    job_start(&list->base, p, run_list);
 }
 
-void request_children(struct tidings_list *list, struct tidings_provider *p)
+void job_children(struct tidings_list *list, struct tidings_provider *p)
 {
     list->children = true;
-    request_start(&list->base, p, run_list);
+    job_start(&list->base, p, run_list);
 }
 
 int tidings_list_add(struct tidings_list *list, const struct tidings_resource *row,
@@ -203,13 +203,13 @@ struct tidings_str tidings_list_after(const struct tidings_list *list)
 
 void tidings_list_done(struct tidings_list *list, int code, const struct tidings_error *err)
 {
-    request_finish(&list->base, code, err);
+    job_finish(&list->base, code, err);
 }
 
 /* ---- stat --------------------------------------------------------------------------------------
  */
 
-static void run_stat(struct request *r)
+static void run_stat(struct job *r)
 {
     struct tidings_stat *stat = list_entry(r, struct tidings_stat, base);
     if (r->provider->ops->stat) {
@@ -227,7 +227,7 @@ struct lookup {
     bool failed;
 };
 
-static int look_at_row(struct tidings_list *list, const struct tidings_resource *row)
+static int change_query_at_row(struct tidings_list *list, const struct tidings_resource *row)
 {
     struct lookup *l = list_entry(list, struct lookup, list);
     int order = str_cmp(row->uri, l->stat->base.uri);
@@ -238,52 +238,52 @@ static int look_at_row(struct tidings_list *list, const struct tidings_resource 
     return order < 0;
 }
 
-static void lookup_done(struct request *request)
+static void lookup_done(struct job *job)
 {
-    struct lookup *l = request->user;
-    struct tidings_error err = request->err;
-    int code = request->code < 0 ? request->code
-               : l->failed       ? TIDINGS_E_NOMEM
-               : l->found        ? 0
-                                 : TIDINGS_E_NOTFOUND;
-    l->stat->base.core->outstanding++;
-    tidings_stat_done(l->stat, code, l->found, request->code < 0 ? &err : NULL);
+    struct lookup *l = job->user;
+    struct tidings_error err = job->err;
+    int code = job->code < 0 ? job->code
+               : l->failed   ? TIDINGS_E_NOMEM
+               : l->found    ? 0
+                             : TIDINGS_E_NOTFOUND;
+    l->stat->base.worker->outstanding++;
+    tidings_stat_done(l->stat, code, l->found, job->code < 0 ? &err : NULL);
     mem_free(l->found);
     mem_free(l);
 }
 
-static void look_up(struct tidings_stat *stat, struct tidings_provider *p)
+static void change_query_up(struct tidings_stat *stat, struct tidings_provider *p)
 {
     struct lookup *l = mem_zalloc(sizeof(*l));
     if (!l) {
-        stat->base.core->outstanding++;
+        stat->base.worker->outstanding++;
         tidings_stat_done(stat, TIDINGS_E_NOMEM, NULL, NULL);
         return;
     }
     l->stat = stat;
     stat->base.provider = p;
-    l->list.on_row = look_at_row;
-    request_init(&l->list.base, stat->base.core, lookup_done, l, stat->base.uri);
-    request_list(&l->list, p);
+    l->list.on_row = change_query_at_row;
+    job_init(&l->list.base, stat->base.worker, lookup_done, l, stat->base.uri);
+    job_list(&l->list, p);
 }
 
-void request_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
+void job_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
 {
     if (hit->entry) {
         struct tidings_resource about = *hit->entry->about;
         about.uri = stat->base.uri;
-        stat->base.core->outstanding++;
+        stat->base.worker->outstanding++;
         tidings_stat_done(stat, 0, &about, NULL);
         return;
     }
     if (!hit->provider->ops->stat && hit->provider->ops->list) {
-        look_up(stat, hit->provider);
+        change_query_up(stat, hit->provider);
         return;
     }
-    request_start(&stat->base, hit->provider, run_stat);
+    job_start(&stat->base, hit->provider, run_stat);
 }
 
-void request_free_stat(struct tidings_stat *stat)
+void job_free_stat(struct tidings_stat *stat)
 {
     mem_free(stat->copy);
     stat->copy = NULL;
@@ -300,7 +300,7 @@ bool tidings_stat_shows(const struct tidings_stat *stat, struct tidings_str uri)
 
 void tidings_stat_explain(struct tidings_stat *stat, struct tidings_str object)
 {
-    request_explain(&stat->base, object);
+    job_explain(&stat->base, object);
 }
 
 void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings_resource *about,
@@ -318,5 +318,5 @@ void tidings_stat_done(struct tidings_stat *stat, int code, const struct tidings
             }
         }
     }
-    request_finish(&stat->base, code, err);
+    job_finish(&stat->base, code, err);
 }

@@ -19,30 +19,30 @@
 #include "json/write.h"
 
 struct allowance;
-struct core;
-struct request;
-typedef void (*request_done_fn)(struct request *request);
+struct worker;
+struct job;
+typedef void (*job_done_fn)(struct job *job);
 
-/* The part all kinds share. Lives in the memory of the call it serves. */
-struct request {
+/* The part all kinds share. Lives in the memory of the request it serves. */
+struct job {
     struct letter letter;
-    struct core *core;
+    struct worker *worker;
     pthread_t thread;
-    request_done_fn done; /* on the home thread, exactly once */
+    job_done_fn done; /* on the home thread, exactly once */
     void *user;
     struct tidings_provider *provider;
     struct tidings_str uri; /* canonical; outlives the request */
     int code;
     struct tidings_error err;
-    char *details;                        /* of a failure: an object, compact; NULL: none */
-    bool keeps_details;                   /* until request_free_stat */
-    bool cancelled;                       /* atomic */
-    void (*on_cancel)(struct request *r); /* home thread, after the mark; NULL: nothing */
-    void (*run)(struct request *request); /* private: the call proper, maybe on the pool */
+    char *details;                    /* of a failure: an object, compact; NULL: none */
+    bool keeps_details;               /* until job_free_stat */
+    bool cancelled;                   /* atomic */
+    void (*on_cancel)(struct job *r); /* home thread, after the mark; NULL: nothing */
+    void (*run)(struct job *job);     /* private: the work proper, maybe on the pool */
 };
 
 struct tidings_list {
-    struct request base;
+    struct job base;
     struct jw *w; /* inside the array of rows */
     const struct principal *who;
     struct tidings_str after; /* URI */
@@ -55,14 +55,14 @@ struct tidings_list {
 };
 
 struct tidings_stat {
-    struct request base;
+    struct job base;
     const struct principal *who;
     struct tidings_resource about; /* slices valid inside done only */
     struct tidings_resource *copy; /* private: when it travelled */
 };
 
 struct tidings_complete {
-    struct request base; /* .uri is the template */
+    struct job base; /* .uri is the template */
     struct tidings_str name, value;
     const struct principal *who;
     struct jw *w;               /* inside the array of values */
@@ -73,7 +73,7 @@ struct tidings_complete {
 };
 
 struct tidings_write {
-    struct request base;
+    struct job base;
     const struct principal *who;
     struct tidings_str bytes, mime_type, if_match, query;
     bool is_removal, is_patch, if_absent;
@@ -83,21 +83,21 @@ struct tidings_write {
     struct buf answer;           /* JSON, or empty */
 };
 
-/* On the thread of `core`, where `done` runs too. */
-void request_init(struct request *r, struct core *core, request_done_fn done, void *user,
-                  struct tidings_str uri);
-void request_cancel(struct request *r);
+/* On the thread of `worker`, where `done` runs too. */
+void job_init(struct job *r, struct worker *worker, job_done_fn done, void *user,
+              struct tidings_str uri);
+void job_cancel(struct job *r);
 /* What the provider said of the failure, for the error's data; empty: nothing. Inside `done`; with
- * keeps_details until request_free_stat. */
-struct tidings_str request_details(const struct request *r);
+ * keeps_details until job_free_stat. */
+struct tidings_str job_details(const struct job *r);
 
 /* Ask. `base` must be initialised; the answer may come before these return. */
-void request_list(struct tidings_list *l, struct tidings_provider *p);
-void request_children(struct tidings_list *l, struct tidings_provider *p);
-void request_stat(struct tidings_stat *s, const struct catalog_hit *hit);
-void request_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
-void request_complete(struct tidings_complete *c, struct tidings_provider *p);
-void request_write(struct tidings_write *w, struct tidings_provider *p);
+void job_list(struct tidings_list *l, struct tidings_provider *p);
+void job_children(struct tidings_list *l, struct tidings_provider *p);
+void job_stat(struct tidings_stat *s, const struct catalog_hit *hit);
+void job_free_stat(struct tidings_stat *s); /* after done: what travelled with it */
+void job_complete(struct tidings_complete *c, struct tidings_provider *p);
+void job_write(struct tidings_write *w, struct tidings_provider *p);
 
 /* Finish: the client has reached that limit, which was counted. */
 void request_write_limit(struct tidings_write *w, const struct refusal *why);
@@ -106,11 +106,11 @@ void request_write_limit(struct tidings_write *w, const struct refusal *why);
 bool suggest_may(const struct tidings_complete *c, struct tidings_str value);
 
 /* For request kinds in files of their own: run now or on the pool; finish on whichever thread. */
-void request_start(struct request *r, struct tidings_provider *p, void (*run)(struct request *));
-void request_finish(struct request *r, int code, const struct tidings_error *err);
+void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job *));
+void job_finish(struct job *r, int code, const struct tidings_error *err);
 /* The same, but never before this returns. */
-void request_finish_later(struct request *r, int code, const struct tidings_error *err);
+void job_finish_later(struct job *r, int code, const struct tidings_error *err);
 /* Behind tidings_…_explain. */
-void request_explain(struct request *r, struct tidings_str object);
+void job_explain(struct job *r, struct tidings_str object);
 
 #endif

@@ -45,7 +45,7 @@ static const struct read_taker json_taker = {json_element, json_forget};
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void run_read(struct request *r)
+static void run_read(struct job *r)
 {
     struct tidings_read *read = list_entry(r, struct tidings_read, base);
     if (read->entry) {
@@ -57,14 +57,14 @@ static void run_read(struct request *r)
     }
 }
 
-void request_read(struct tidings_read *read, const struct catalog_hit *hit)
+void job_read(struct tidings_read *read, const struct catalog_hit *hit)
 {
     read->entry = hit->entry;
     read->variables = hit->variables;
     read->options = read->options ? read->options : &everything;
     read->rank = SIZE_MAX;
     read->all_held = true;
-    read->version = read->base.core->last_seq;
+    read->version = read->base.worker->last_seq;
     if (!read->taker) {
         read->taker = &json_taker;
         read->begun = *read->w;
@@ -73,7 +73,7 @@ void request_read(struct tidings_read *read, const struct catalog_hit *hit)
     /* A container's URI ends in '/' in a mount; elsewhere the registration says. */
     struct tidings_str query, path = str_cut(read->base.uri, '?', &query, NULL);
     read->rules.listable = read->entry ? read->entry->about->listable : str_ends(path, STR("/"));
-    request_start(&read->base, hit->provider, run_read);
+    job_start(&read->base, hit->provider, run_read);
 }
 
 bool tidings_read_cancelled(const struct tidings_read *read)
@@ -396,7 +396,7 @@ void tidings_read_final(struct tidings_read *read)
 
 void tidings_read_explain(struct tidings_read *read, struct tidings_str object)
 {
-    request_explain(&read->base, object);
+    job_explain(&read->base, object);
 }
 
 void tidings_read_done(struct tidings_read *read, int code, const struct tidings_error *err)
@@ -415,7 +415,7 @@ void tidings_read_done(struct tidings_read *read, int code, const struct tidings
         read->taker->forget(read);
         read->count = 0;
     }
-    request_finish(&read->base, code, err);
+    job_finish(&read->base, code, err);
 }
 
 void tidings_read_answer(struct tidings_read *read, struct tidings_str text)

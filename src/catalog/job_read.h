@@ -12,15 +12,15 @@
  *     static void forget(struct tidings_read *read) { … drop what was copied … }
  *     static const struct read_taker taker = {keep, forget};
  *
- *     if (!catalog_find(core->catalog, uri, &arena, &hit)) …            // canonical uri: 404
+ *     if (!catalog_find(worker->catalog, uri, &arena, &hit)) …            // canonical uri: 404
  *     options.has_range = true; options.range = …; options.etags[0] = …; // or none: leave NULL
- *     request_init(&read->base, core, done, user, uri);                  // on the core's thread
+ *     job_init(&read->base, worker, done, user, uri);                  // on the worker's thread
  *     read->taker = &taker;
  *     read->options = &options;                                          // must outlive the read
- *     read->max_bytes = core->limits->max_read_bytes;
- *     request_read(read, &hit);                                          // done may come first
+ *     read->max_bytes = worker->limits->max_read_bytes;
+ *     job_read(read, &hit);                                          // done may come first
  *
- * The taker is called on whichever thread the provider answers from; `done` on the core's. In it:
+ * The taker is called on whichever thread the provider answers from; `done` on the worker's. In it:
  *
  *     read->base.code < 0            read->base.err, and read->reason (below) where there is one
  *     read->unchanged                304: nothing was given; `read->held` is the etag
@@ -57,7 +57,7 @@ struct read_taker {
 };
 
 struct tidings_read {
-    struct request base;
+    struct job base;
     /* Set by whoever asks: */
     struct jw *w;                       /* inside the array of contents, when `taker` is NULL */
     const struct read_taker *taker;     /* NULL: JSON into `w` */
@@ -95,6 +95,6 @@ struct tidings_read {
 };
 
 /* Ask. `base` must be initialised; the answer may come before this returns. */
-void request_read(struct tidings_read *read, const struct catalog_hit *hit);
+void job_read(struct tidings_read *read, const struct catalog_hit *hit);
 
 #endif

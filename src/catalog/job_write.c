@@ -8,7 +8,7 @@
 
 #define WRITE_ANSWER_MAX (64u << 20)
 
-static void run_complete(struct request *r)
+static void run_complete(struct job *r)
 {
     struct tidings_complete *c = list_entry(r, struct tidings_complete, base);
     if (r->provider->ops->complete) {
@@ -18,9 +18,9 @@ static void run_complete(struct request *r)
     }
 }
 
-void request_complete(struct tidings_complete *c, struct tidings_provider *p)
+void job_complete(struct tidings_complete *c, struct tidings_provider *p)
 {
-    request_start(&c->base, p, run_complete);
+    job_start(&c->base, p, run_complete);
 }
 
 struct tidings_str tidings_complete_name(const struct tidings_complete *c)
@@ -72,10 +72,10 @@ int tidings_complete_add(struct tidings_complete *c, struct tidings_str value)
 
 void tidings_complete_done(struct tidings_complete *c, int code, const struct tidings_error *err)
 {
-    request_finish(&c->base, code, err);
+    job_finish(&c->base, code, err);
 }
 
-static void run_write(struct request *r)
+static void run_write(struct job *r)
 {
     struct tidings_write *w = list_entry(r, struct tidings_write, base);
     const struct tidings_provider_ops *ops = r->provider->ops;
@@ -89,10 +89,10 @@ static void run_write(struct request *r)
     tidings_write_done(w, TIDINGS_E_UNSUPPORTED, STR_EMPTY, &err);
 }
 
-void request_write(struct tidings_write *w, struct tidings_provider *p)
+void job_write(struct tidings_write *w, struct tidings_provider *p)
 {
     buf_init(&w->answer, WRITE_ANSWER_MAX);
-    request_start(&w->base, p, run_write);
+    job_start(&w->base, p, run_write);
 }
 
 bool tidings_write_is_removal(const struct tidings_write *w)
@@ -138,7 +138,7 @@ void tidings_write_answer(struct tidings_write *w, struct tidings_str json)
 
 void tidings_write_explain(struct tidings_write *w, struct tidings_str object)
 {
-    request_explain(&w->base, object);
+    job_explain(&w->base, object);
 }
 
 void tidings_write_done(struct tidings_write *w, int code, struct tidings_str etag,
@@ -148,7 +148,7 @@ void tidings_write_done(struct tidings_write *w, int code, struct tidings_str et
     if (code >= 0 && buf_puts(&w->etag, etag) < 0) {
         code = w->etag.failed;
     }
-    request_finish(&w->base, code, err);
+    job_finish(&w->base, code, err);
 }
 
 void request_write_limit(struct tidings_write *w, const struct refusal *why)

@@ -14,17 +14,18 @@
 #define ARENA_MAX (1u << 16)
 #define SCOPES_MAX 4096u
 
-void plain_init(struct plain *p, struct core *core, void (*done)(struct plain *p), void *user)
+void resource_io_init(struct resource_io *p, struct worker *worker,
+                      void (*done)(struct resource_io *p), void *user)
 {
     memset(p, 0, sizeof(*p));
-    p->core = core;
+    p->worker = worker;
     p->done = done;
     p->user = user;
     p->size = -1;
     arena_init(&p->arena, ARENA_MAX);
 }
 
-void plain_deinit(struct plain *p)
+void resource_io_deinit(struct resource_io *p)
 {
     mem_free(p->about);
     mem_free(p->memory);
@@ -33,20 +34,20 @@ void plain_deinit(struct plain *p)
     arena_deinit(&p->arena);
 }
 
-void plain_cancel(struct plain *p)
+void resource_io_cancel(struct resource_io *p)
 {
-    if (p->request) {
-        request_cancel(p->request);
+    if (p->job) {
+        job_cancel(p->job);
     }
 }
 
-static void finish(struct plain *p)
+static void finish(struct resource_io *p)
 {
-    p->request = NULL;
+    p->job = NULL;
     p->done(p);
 }
 
-static void fail(struct plain *p, int code, const char *text)
+static void fail(struct resource_io *p, int code, const char *text)
 {
     p->code = tidings_fail(&p->err, code, "%s", text);
     finish(p);
@@ -56,7 +57,7 @@ static void fail(struct plain *p, int code, const char *text)
 
 static void forget(struct tidings_read *read)
 {
-    struct plain *p = read->base.user;
+    struct resource_io *p = read->base.user;
     mem_free(p->about);
     mem_free(p->memory);
     p->about = NULL;
@@ -67,7 +68,7 @@ static void forget(struct tidings_read *read)
 /* On whichever thread the provider answers from; nobody else looks at it meanwhile. */
 static int keep(struct tidings_read *read, const struct read_element *e, struct tidings_error *err)
 {
-    struct plain *p = read->base.user;
+    struct resource_io *p = read->base.user;
     if (p->about) {
         return 0; /* a container: what else it gives can be asked for */
     }
@@ -95,16 +96,16 @@ static int keep(struct tidings_read *read, const struct read_element *e, struct 
 
 static const struct read_taker taker = {keep, forget};
 
-static void list_done(struct request *request)
+static void list_done(struct job *job)
 {
-    struct plain *p = request->user;
+    struct resource_io *p = job->user;
     struct tidings_resource about;
     tidings_resource_init(&about);
-    about.uri = request->uri;
+    about.uri = job->uri;
     about.name = STR("children");
     about.mime_type = STR("application/json");
-    p->code = request->code;
-    p->err = request->err;
+    p->code = job->code;
+    p->err = job->err;
     jw_end_array(&p->w);
     if (p->list.full) {
         jw_put_string(&p->w, STR("next"), buf_str(&p->list.last));
@@ -127,13 +128,13 @@ static void list_done(struct request *request)
     finish(p);
 }
 
-static void start_list(struct plain *p, struct tidings_str uri)
+static void start_list(struct resource_io *p, struct tidings_str uri)
 {
     struct tidings_list *list = &p->list;
     memset(list, 0, sizeof(*list));
-    request_init(&list->base, p->core, list_done, p, uri);
+    job_init(&list->base, p->worker, list_done, p, uri);
     buf_init(&list->last, URI_MAX * 3);
-    buf_init(&p->page, p->core->limits->max_read_bytes);
+    buf_init(&p->page, p->worker->limits->max_read_bytes);
     jw_init(&p->w, &p->page);
     jw_begin_object(&p->w);
     jw_key(&p->w, STR("resources"));
@@ -141,27 +142,27 @@ static void start_list(struct plain *p, struct tidings_str uri)
     list->w = &p->w;
     list->who = p->who;
     list->after = p->after;
-    list->wanted = p->core->limits->page_size;
-    p->request = &list->base;
-    request_children(list, p->hit.provider);
+    list->wanted = p->worker->limits->page_size;
+    p->job = &list->base;
+    job_children(list, p->hit.provider);
 }
 
-static void read_done(struct request *request)
+static void read_done(struct job *job)
 {
-    struct plain *p = request->user;
+    struct resource_io *p = job->user;
     const struct tidings_provider *provider = p->hit.provider;
-    p->code = request->code;
-    p->err = request->err;
+    p->code = job->code;
+    p->err = job->err;
     p->reason = p->read.reason;
-    p->details = request_details(request);
+    p->details = job_details(job);
     p->is_final = p->read.is_final;
     p->size = p->read.whole > 0 ? p->read.whole : p->size;
     p->unchanged = p->code >= 0 && p->read.unchanged;
     if (p->unchanged) {
         p->etag = p->read.held;
     } else if (p->code >= 0 && !p->about && provider && provider->ops->children) {
-        if (access_allows(p->who, ACCESS_LIST, request->uri)) {
-            start_list(p, request->uri);
+        if (access_allows(p->who, ACCESS_LIST, job->uri)) {
+            start_list(p, job->uri);
         } else {
             fail(p, TIDINGS_E_NOTFOUND, "resource not found");
         }
@@ -172,32 +173,32 @@ static void read_done(struct request *request)
     finish(p);
 }
 
-static void start_read(struct plain *p, struct tidings_str uri)
+static void start_read(struct resource_io *p, struct tidings_str uri)
 {
     struct tidings_read *read = &p->read;
     if (p->options.format_count == 0) { /* one of several, whichever comes first */
         p->options.formats[p->options.format_count++] = STR("*/*");
     }
     memset(read, 0, sizeof(*read));
-    request_init(&read->base, p->core, read_done, p, uri);
+    job_init(&read->base, p->worker, read_done, p, uri);
     read->taker = &taker;
     read->options = &p->options;
     read->who = p->who;
     read->own_only = true;
     read->raw = true;
-    read->max_bytes = p->core->limits->max_read_bytes;
-    p->request = &read->base;
-    request_read(read, &p->hit);
+    read->max_bytes = p->worker->limits->max_read_bytes;
+    p->job = &read->base;
+    job_read(read, &p->hit);
 }
 
 /* ---- write ----------------------------------------------------------------------------------- */
 
-static void write_done(struct request *request)
+static void write_done(struct job *job)
 {
-    struct plain *p = request->user;
-    p->code = request->code;
-    p->err = request->err;
-    p->details = request_details(request);
+    struct resource_io *p = job->user;
+    p->code = job->code;
+    p->err = job->err;
+    p->details = job_details(job);
     p->limit = p->write.limit;
     if (p->code >= 0) {
         p->etag = arena_dup(&p->arena, buf_str(&p->write.etag));
@@ -209,11 +210,11 @@ static void write_done(struct request *request)
     finish(p);
 }
 
-static void start_write(struct plain *p, struct tidings_str uri, enum plain_op op)
+static void start_write(struct resource_io *p, struct tidings_str uri, enum resource_io_op op)
 {
     struct tidings_write *write = &p->write;
     memset(write, 0, sizeof(*write));
-    request_init(&write->base, p->core, write_done, p, uri);
+    job_init(&write->base, p->worker, write_done, p, uri);
     write->who = p->who;
     write->allowance = p->allowance;
     write->bytes = p->bytes;
@@ -221,17 +222,17 @@ static void start_write(struct plain *p, struct tidings_str uri, enum plain_op o
     write->if_match = p->if_match;
     write->if_absent = p->if_absent;
     write->query = p->query;
-    write->is_removal = op == PLAIN_REMOVE;
-    write->is_patch = op == PLAIN_PATCH;
-    p->request = &write->base;
-    request_write(write, p->hit.provider);
+    write->is_removal = op == RESOURCE_IO_REMOVE;
+    write->is_patch = op == RESOURCE_IO_PATCH;
+    p->job = &write->base;
+    job_write(write, p->hit.provider);
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool may(struct plain *p, enum plain_op op, struct tidings_str uri)
+static bool may(struct resource_io *p, enum resource_io_op op, struct tidings_str uri)
 {
-    bool reads = op == PLAIN_READ;
+    bool reads = op == RESOURCE_IO_READ;
     if (reads ? access_allows(p->who, ACCESS_READ, uri) : access_writes(p->who, uri)) {
         return true;
     }
@@ -245,22 +246,22 @@ static bool may(struct plain *p, enum plain_op op, struct tidings_str uri)
     return false;
 }
 
-void plain_start(struct plain *p, enum plain_op op)
+void resource_io_start(struct resource_io *p, enum resource_io_op op)
 {
     struct buf canonical;
     p->op = op;
     p->held = principal_ref(p->who);
     buf_init(&canonical, URI_MAX * 3);
-    p->code = catalog_canonical(p->core->catalog, p->spelled, false, &canonical, &p->err);
+    p->code = catalog_canonical(p->worker->catalog, p->spelled, false, &canonical, &p->err);
     struct tidings_str uri = p->code < 0 ? STR_EMPTY : arena_dup(&p->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (p->code < 0) {
         finish(p);
     } else if (!uri.ptr) {
         fail(p, TIDINGS_E_NOMEM, "out of memory");
-    } else if (!may(p, op, uri) || !catalog_find(p->core->catalog, uri, &p->arena, &p->hit)) {
+    } else if (!may(p, op, uri) || !catalog_find(p->worker->catalog, uri, &p->arena, &p->hit)) {
         fail(p, TIDINGS_E_NOTFOUND, "resource not found");
-    } else if (op == PLAIN_READ) {
+    } else if (op == RESOURCE_IO_READ) {
         start_read(p, uri);
     } else if (!p->hit.provider) {
         fail(p, TIDINGS_E_UNSUPPORTED, "this resource is the program's own: it is read-only here");

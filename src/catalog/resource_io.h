@@ -4,16 +4,16 @@
  * JSON-RPC and has an exchange of its own (GET, PUT, PATCH and DELETE beside the HTTP endpoint).
  * Finding, access, ranges, formats, conditions and limits are those of everybody else.
  *
- *     plain_init(&p, core, done, user);
+ *     resource_io_init(&p, worker, done, user);
  *     p.spelled = …; p.options.… = …;        // slices must outlive it
- *     plain_start(&p, PLAIN_READ);           // `done` may come before this returns
- *     … in done: look at the outcome, then plain_deinit(&p)
+ *     resource_io_start(&p, RESOURCE_IO_READ);           // `done` may come before this returns
+ *     … in done: look at the outcome, then resource_io_deinit(&p)
  *
  * What has children and gives no content reads as a page of them, JSON: {"resources": […], "next":
  * URI}. With `after` set to `next` the page behind it is read; without `next` it was the last.
  *
- * Belongs to the thread of its core. Once started it lives until `done`; plain_cancel makes that
- * come sooner and changes nothing else.
+ * Belongs to the thread of its worker. Once started it lives until `done`; resource_io_cancel makes
+ * that come sooner and changes nothing else.
  */
 #ifndef CATALOG_RESOURCE_IO_H
 #define CATALOG_RESOURCE_IO_H
@@ -21,20 +21,20 @@
 #include "base/arena.h"
 #include "catalog/job_read.h"
 
-enum plain_op {
-    PLAIN_READ,
-    PLAIN_WRITE,
-    PLAIN_PATCH,
-    PLAIN_REMOVE,
+enum resource_io_op {
+    RESOURCE_IO_READ,
+    RESOURCE_IO_WRITE,
+    RESOURCE_IO_PATCH,
+    RESOURCE_IO_REMOVE,
 };
 
-struct plain {
+struct resource_io {
     /* What is asked: */
-    const struct principal *who;  /* on whose behalf; held from plain_start on */
-    struct tidings_str spelled;   /* the URI */
-    struct tidings_str after;     /* PLAIN_READ of what has children and no content: see below */
-    struct read_options options;  /* PLAIN_READ; `formats` empty: whichever comes first */
-    struct tidings_str bytes;     /* PLAIN_WRITE, PLAIN_PATCH */
+    const struct principal *who; /* on whose behalf; held from resource_io_start on */
+    struct tidings_str spelled;  /* the URI */
+    struct tidings_str after; /* RESOURCE_IO_READ of what has children and no content: see below */
+    struct read_options options;  /* RESOURCE_IO_READ; `formats` empty: whichever comes first */
+    struct tidings_str bytes;     /* RESOURCE_IO_WRITE, RESOURCE_IO_PATCH */
     struct tidings_str mime_type; /* likewise; empty: not said */
     struct tidings_str query;     /* writing: what else was said, see tidings_write_query */
     struct tidings_str if_match;  /* an etag, "*", or empty */
@@ -58,12 +58,12 @@ struct plain {
     size_t len;
     struct tidings_str etag; /* of what is there now, or empty */
     /* Private: */
-    struct core *core;
-    void (*done)(struct plain *p);
+    struct worker *worker;
+    void (*done)(struct resource_io *p);
     void *user;
-    enum plain_op op;
+    enum resource_io_op op;
     const struct principal *held; /* a reference to `who` */
-    struct request *request;      /* NULL: nothing is under way */
+    struct job *job;              /* NULL: nothing is under way */
     struct arena arena;
     struct catalog_hit hit;
     struct buf page;
@@ -75,9 +75,10 @@ struct plain {
     };
 };
 
-void plain_init(struct plain *p, struct core *core, void (*done)(struct plain *p), void *user);
-void plain_start(struct plain *p, enum plain_op op);
-void plain_cancel(struct plain *p);
-void plain_deinit(struct plain *p); /* not while something is under way */
+void resource_io_init(struct resource_io *p, struct worker *worker,
+                      void (*done)(struct resource_io *p), void *user);
+void resource_io_start(struct resource_io *p, enum resource_io_op op);
+void resource_io_cancel(struct resource_io *p);
+void resource_io_deinit(struct resource_io *p); /* not while something is under way */
 
 #endif

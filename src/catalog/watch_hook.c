@@ -7,10 +7,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 
-struct hook *hook_create(struct tidings_str text, tidings_watch_fn watch,
-                         tidings_unwatch_fn unwatch, void *user)
+struct watch_hook *watch_hook_create(struct tidings_str text, tidings_watch_fn watch,
+                                     tidings_unwatch_fn unwatch, void *user)
 {
-    struct hook *h = mem_zalloc(sizeof(*h) + text.len);
+    struct watch_hook *h = mem_zalloc(sizeof(*h) + text.len);
     if (h) {
         char *at = h->memory;
         ptrdiff_t brace = str_find(text, '{');
@@ -24,13 +24,13 @@ struct hook *hook_create(struct tidings_str text, tidings_watch_fn watch,
     return h;
 }
 
-struct hook *hook_ref(struct hook *h)
+struct watch_hook *watch_hook_ref(struct watch_hook *h)
 {
     __atomic_add_fetch(&h->refs, 1, __ATOMIC_RELAXED);
     return h;
 }
 
-void hook_unref(struct hook *h)
+void watch_hook_unref(struct watch_hook *h)
 {
     if (h && __atomic_sub_fetch(&h->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         mem_free(h);
@@ -38,7 +38,7 @@ void hook_unref(struct hook *h)
 }
 
 /* The place of the first that is not before `text`. */
-static size_t seek(const struct hooks *hooks, struct tidings_str text)
+static size_t seek(const struct watch_hooks *hooks, struct tidings_str text)
 {
     size_t from = 0, to = hooks->count;
     while (from < to) {
@@ -52,45 +52,46 @@ static size_t seek(const struct hooks *hooks, struct tidings_str text)
     return from;
 }
 
-struct hook *hooks_find(const struct hooks *hooks, struct tidings_str text)
+struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks, struct tidings_str text)
 {
     size_t i = seek(hooks, text);
     return i < hooks->count && str_eq(hooks->at[i]->text, text) ? hooks->at[i] : NULL;
 }
 
-int hooks_copy(struct hooks *to, const struct hooks *from, struct hook *add,
-               struct tidings_str without)
+int watch_hooks_copy(struct watch_hooks *to, const struct watch_hooks *from, struct watch_hook *add,
+                     struct tidings_str without)
 {
-    *to = (struct hooks){0};
+    *to = (struct watch_hooks){0};
     if (from->count == 0 && !add) {
         return 0;
     }
-    to->at = mem_alloc((from->count + 1) * sizeof(struct hook *));
+    to->at = mem_alloc((from->count + 1) * sizeof(struct watch_hook *));
     if (!to->at) {
         return TIDINGS_E_NOMEM;
     }
     size_t place = add ? seek(from, add->text) : from->count;
     for (size_t i = 0; i <= from->count; i++) {
         if (i == place && add) {
-            to->at[to->count++] = hook_ref(add);
+            to->at[to->count++] = watch_hook_ref(add);
         }
         if (i < from->count && (without.len == 0 || !str_eq(from->at[i]->text, without))) {
-            to->at[to->count++] = hook_ref(from->at[i]);
+            to->at[to->count++] = watch_hook_ref(from->at[i]);
         }
     }
     return 0;
 }
 
-void hooks_deinit(struct hooks *hooks)
+void watch_hooks_deinit(struct watch_hooks *hooks)
 {
     for (size_t i = 0; i < hooks->count; i++) {
-        hook_unref(hooks->at[i]);
+        watch_hook_unref(hooks->at[i]);
     }
     mem_free(hooks->at);
-    *hooks = (struct hooks){0};
+    *hooks = (struct watch_hooks){0};
 }
 
-bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidings_str pattern)
+bool watch_hook_is_covered(const struct watch_hook *hook, enum match_kind kind,
+                           struct tidings_str pattern)
 {
     if (kind == MATCH_REGEX) {
         return true; /* asking would take too long: it would be compiled for each */

@@ -17,7 +17,7 @@
 #include "match/match.h"
 
 /* Immutable and counted. */
-struct hook {
+struct watch_hook {
     struct tidings_str text;
     size_t fixed; /* length of the text before its first '{' */
     tidings_watch_fn watch;
@@ -27,26 +27,28 @@ struct hook {
     char memory[];
 };
 
-struct hook *hook_create(struct tidings_str text, tidings_watch_fn watch,
-                         tidings_unwatch_fn unwatch, void *user);
-struct hook *hook_ref(struct hook *hook);
-void hook_unref(struct hook *hook); /* NULL is fine */
+struct watch_hook *watch_hook_create(struct tidings_str text, tidings_watch_fn watch,
+                                     tidings_unwatch_fn unwatch, void *user);
+struct watch_hook *watch_hook_ref(struct watch_hook *hook);
+void watch_hook_unref(struct watch_hook *hook); /* NULL is fine */
 
 /* Ascending by text. */
-struct hooks {
-    struct hook **at;
+struct watch_hooks {
+    struct watch_hook **at;
     size_t count;
 };
 
-#define HOOKS_MAX 100000u
+#define WATCH_HOOKS_MAX 100000u
 
 /* All of `from` but that for `without` (empty: all), and `add` (may be NULL). */
-int hooks_copy(struct hooks *to, const struct hooks *from, struct hook *add,
-               struct tidings_str without);
-void hooks_deinit(struct hooks *hooks);
-struct hook *hooks_find(const struct hooks *hooks, struct tidings_str text); /* NULL: none */
+int watch_hooks_copy(struct watch_hooks *to, const struct watch_hooks *from, struct watch_hook *add,
+                     struct tidings_str without);
+void watch_hooks_deinit(struct watch_hooks *hooks);
+struct watch_hook *watch_hooks_find(const struct watch_hooks *hooks,
+                                    struct tidings_str text); /* NULL: none */
 
 /* Does a pattern concern it? */
-bool hook_is_covered(const struct hook *hook, enum match_kind kind, struct tidings_str pattern);
+bool watch_hook_is_covered(const struct watch_hook *hook, enum match_kind kind,
+                           struct tidings_str pattern);
 
 #endif

@@ -7,11 +7,11 @@
 
 /* ---- baselines ------------------------------------------------------------------------------- */
 
-void baselines_init(struct baselines *all, const struct core *core)
+void baselines_init(struct baselines *all, const struct worker *worker)
 {
     map_init(&all->by_name);
     all->bytes = 0;
-    all->core = core;
+    all->worker = worker;
 }
 
 void baselines_deinit(struct baselines *all)
@@ -94,9 +94,9 @@ void baseline_unref(struct baseline *b)
 /* A reference of a chain's; NULL is fine. */
 static struct baseline *hold(struct baseline *b)
 {
-    const struct core *core = b ? b->all->core : NULL;
-    if (b && b->chains++ == 0 && core) {
-        struct tidings_provider *p = catalog_mount(core->catalog, baseline_uri(b));
+    const struct worker *worker = b ? b->all->worker : NULL;
+    if (b && b->chains++ == 0 && worker) {
+        struct tidings_provider *p = catalog_mount(worker->catalog, baseline_uri(b));
         bool holds = p && p->ops->patch && p->ops->hold;
         b->holder = p;
         b->held = holds ? p->ops->hold(p, baseline_uri(b), baseline_etag(b)) : NULL;

@@ -19,13 +19,13 @@
 #define BASELINES_MAX_BYTES (32u << 20) /* of contents, per worker */
 #define CHAIN_MAX 1024u                 /* resources; what is beyond is told whole each time */
 
-struct core;
+struct worker;
 
 /* All of a worker's. */
 struct baselines {
     struct map by_name;
     size_t bytes;
-    const struct core *core; /* whose providers hold versions; NULL: none does */
+    const struct worker *worker; /* whose providers hold versions; NULL: none does */
 };
 
 struct baseline {
@@ -39,7 +39,7 @@ struct baseline {
     char name[];   /* URI, NUL, etag */
 };
 
-void baselines_init(struct baselines *all, const struct core *core);
+void baselines_init(struct baselines *all, const struct worker *worker);
 void baselines_deinit(struct baselines *all); /* no reference is left */
 
 /* The baseline of that name, a new reference; `content` may be empty. NULL: out of memory. */

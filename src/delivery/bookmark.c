@@ -14,41 +14,42 @@
 static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
 {
     struct listen *listen = b->listen;
-    struct peer *peer = listen->peer;
-    bool is_called = peer->ops && peer->ops->told; /* by the program itself: it has no stream */
-    if (!peer->sink || !listen->live || is_called || peer_is_blocked(peer)) {
+    struct subscriber *subscriber = listen->subscriber;
+    bool is_called =
+        subscriber->ops && subscriber->ops->told; /* by the program itself: it has no stream */
+    if (!subscriber->sink || !listen->live || is_called || subscriber_is_blocked(subscriber)) {
         return;
     }
     char text[CURSOR_TEXT];
-    struct log_cursor at = peer_place(peer);
-    if (access_is_full(peer->who) && at.seq == b->seq) {
+    struct log_cursor at = subscriber_place(subscriber);
+    if (access_is_full(subscriber->who) && at.seq == b->seq) {
         return;
     }
     buf_clear(message);
-    dialect_put_bookmark(message, shown_cursor(peer->core, peer->who, &at, text),
+    dialect_put_bookmark(message, cursor_seal_put(subscriber->worker, subscriber->who, &at, text),
                          listen_id(listen));
-    if (peer_send(peer, message)) {
+    if (subscriber_send(subscriber, message)) {
         b->seq = at.seq;
     }
 }
 
 void bookmarks_on_period(struct loop_timer *timer, void *user)
 {
-    struct core *core = user;
+    struct worker *worker = user;
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
-    list_each (it, next, &core->bookmarked) {
+    list_each (it, next, &worker->bookmarked) {
         bookmark_tell(list_entry(it, struct listen_bookmarks, link), &message);
     }
     buf_deinit(&message);
-    if (!list_empty(&core->bookmarked)) {
-        loop_timer_start(timer, core->limits->bookmark_ms, 0);
+    if (!list_empty(&worker->bookmarked)) {
+        loop_timer_start(timer, worker->limits->bookmark_ms, 0);
     }
 }
 
-bool sub_want_bookmarks(struct sub *sub)
+bool subscription_want_bookmarks(struct subscription *sub)
 {
-    struct core *core = sub->peer->core;
+    struct worker *worker = sub->subscriber->worker;
     struct listen_bookmarks *b = sub->listen->bookmarks;
     if (!b) {
         b = mem_zalloc(sizeof(*b));
@@ -56,19 +57,19 @@ bool sub_want_bookmarks(struct sub *sub)
             return false;
         }
         b->listen = sub->listen;
-        b->seq = core->last_seq; /* what it is told now */
-        list_append(&core->bookmarked, &b->link);
+        b->seq = worker->last_seq; /* what it is told now */
+        list_append(&worker->bookmarked, &b->link);
         sub->listen->bookmarks = b;
     }
     b->count++;
     sub->bookmarks = true;
-    if (!loop_timer_is_running(core->bookmark_timer)) {
-        loop_timer_start(core->bookmark_timer, core->limits->bookmark_ms, 0);
+    if (!loop_timer_is_running(worker->bookmark_timer)) {
+        loop_timer_start(worker->bookmark_timer, worker->limits->bookmark_ms, 0);
     }
     return true;
 }
 
-void sub_leave_bookmarks(struct sub *sub)
+void subscription_leave_bookmarks(struct subscription *sub)
 {
     struct listen_bookmarks *b = sub->listen->bookmarks;
     if (sub->bookmarks && --b->count == 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Coming back: everything from the log that changed since a cursor and concerns one peer. While the
- * hub is being asked, live changes are passed over: they were numbered before the answer and are in
- * it.
+ * Coming back: everything from the log that changed since a cursor and concerns one subscriber.
+ * While the hub is being asked, live changes are passed over: they were numbered before the answer
+ * and are in it.
  */
 #include "base/str.h"
 #include "delivery/hub.h"
@@ -11,114 +11,115 @@
 #include "store/change.h"
 
 struct finder {
-    struct peer *peer;
+    struct subscriber *subscriber;
     const struct changelog_row *row;
     uint64_t since;
 };
 
-static bool is_ours(void *user, const struct sub *sub)
+static bool is_ours(void *user, const struct subscription *sub)
 {
     const struct finder *f = user;
-    return sub->listen->peer == f->peer && !sub->catching_up &&
+    return sub->listen->subscriber == f->subscriber && !sub->catching_up &&
            f->row->change->seq > sub->replayed_to;
 }
 
 static void offer_if_ours(void *user, struct match_node *node)
 {
     struct finder *f = user;
-    struct sub *sub = list_entry(node, struct sub, node);
+    struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_ours(f, sub)) {
-        peer_offer_row(f->peer, sub, f->row, f->since);
+        subscriber_offer_row(f->subscriber, sub, f->row, f->since);
     }
 }
 
-void peer_resync(struct peer *peer)
+void subscriber_resync(struct subscriber *subscriber)
 {
     bool is_legacy = false;
-    peer_owe_all(peer, STR_EMPTY, 1);
-    list_each (lit, lnext, &peer->listens) {
+    subscriber_owe_all(subscriber, STR_EMPTY, 1);
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         is_legacy = is_legacy || listen->id_len == 0;
-        peer_owe_lists(peer, listen, listen->wants_lists, 1);
+        subscriber_owe_lists(subscriber, listen, listen->wants_lists, 1);
     }
     if (is_legacy) { /* modern streams carry no log messages */
-        peer_warn(peer, "history does not reach back to where this stream ended; re-read what you "
+        subscriber_warn(subscriber,
+                        "history does not reach back to where this stream ended; re-read what you "
                         "subscribed to");
     }
 }
 
-void peer_warn(struct peer *peer, const char *text)
+void subscriber_warn(struct subscriber *subscriber, const char *text)
 {
-    if (!peer->sink || peer->log_level > LOG_LEVEL_WARNING) {
+    if (!subscriber->sink || subscriber->log_level > LOG_LEVEL_WARNING) {
         return;
     }
     struct buf message;
     buf_init(&message, 4096);
     dialect_put_log_message(&message, STR("warning"), STR_EMPTY, tidings_str(text));
-    peer_send(peer, &message);
+    subscriber_send(subscriber, &message);
     buf_deinit(&message);
 }
 
-static bool went_elsewhere(const struct peer *peer, uint64_t seq)
+static bool went_elsewhere(const struct subscriber *subscriber, uint64_t seq)
 {
-    for (unsigned i = 0; peer->skips && i < peer->skips->count; i++) {
-        if (seq > peer->skips->at[i].from && seq <= peer->skips->at[i].to) {
+    for (unsigned i = 0; subscriber->skips && i < subscriber->skips->count; i++) {
+        if (seq > subscriber->skips->at[i].from && seq <= subscriber->skips->at[i].to) {
             return true;
         }
     }
     return false;
 }
 
-static void replay(struct peer *peer, const struct hub_catchup *c)
+static void replay(struct subscriber *subscriber, const struct hub_catchup *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
-        if (went_elsewhere(peer, change->seq)) {
+        if (went_elsewhere(subscriber, change->seq)) {
             continue;
         }
-        lists_replay(peer, &c->changes[i], c->since);
+        list_changed_replay(subscriber, &c->changes[i], c->since);
         if (change->lists != 0) {
             continue;
         }
         if (change->everything) {
-            peer_owe_all(peer, change_scope(change), change->seq);
+            subscriber_owe_all(subscriber, change_scope(change), change->seq);
             continue;
         }
-        struct finder f = {.peer = peer, .row = &c->changes[i], .since = c->since};
+        struct finder f = {.subscriber = subscriber, .row = &c->changes[i], .since = c->since};
         static const struct lookup_calls calls = {is_ours, offer_if_ours};
-        lookup_find(peer->core, change, &calls, &f);
-        core_find_covered(peer->core, change->uri, offer_if_ours, &f);
+        lookup_find(subscriber->worker, change, &calls, &f);
+        worker_find_covered(subscriber->worker, change->uri, offer_if_ours, &f);
     }
 }
 
-static void caught_up(struct hub_catchup *c, struct core *core)
+static void caught_up(struct hub_catchup *c, struct worker *worker)
 {
-    (void)core;
-    struct peer *peer = c->user;
-    if (peer) {
-        peer->catchup = NULL;
-        if (peer->sink && c->truncated) {
-            peer_resync(peer);
-        } else if (peer->sink) { /* else it went meanwhile, and the next one asks again */
-            replay(peer, c);
+    (void)worker;
+    struct subscriber *subscriber = c->user;
+    if (subscriber) {
+        subscriber->catchup = NULL;
+        if (subscriber->sink && c->truncated) {
+            subscriber_resync(subscriber);
+        } else if (subscriber->sink) { /* else it went meanwhile, and the next one asks again */
+            replay(subscriber, c);
         }
-        peer_mark_dirty(peer);
+        subscriber_mark_dirty(subscriber);
     }
     hub_catchup_free(c);
 }
 
-void peer_catch_up(struct peer *peer, uint64_t since)
+void subscriber_catch_up(struct subscriber *subscriber, uint64_t since)
 {
-    if (peer->catchup) { /* asked already, for another stream */
-        peer->catchup->user = NULL;
-        peer->catchup = NULL;
+    if (subscriber->catchup) { /* asked already, for another stream */
+        subscriber->catchup->user = NULL;
+        subscriber->catchup = NULL;
     }
-    peer->cursor = since;
-    if (since == peer->core->last_seq) {
+    subscriber->cursor = since;
+    if (since == subscriber->worker->last_seq) {
         return; /* what is under way from the hub arrives as live changes */
     }
-    peer->catchup = hub_catchup(peer->core, since, caught_up, peer);
-    if (!peer->catchup) {
-        peer_resync(peer);
+    subscriber->catchup = hub_catchup(subscriber->worker, since, caught_up, subscriber);
+    if (!subscriber->catchup) {
+        subscriber_resync(subscriber);
     }
 }

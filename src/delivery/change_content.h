@@ -12,11 +12,11 @@
 #include "delivery/baseline.h"
 
 struct change;
-struct core;
+struct worker;
 struct principal;
-struct sub;
+struct subscription;
 
-struct values {
+struct change_contents {
     struct list entries; /* oldest first */
     struct map by_key;   /* the same, by change and baseline */
     size_t count, bytes; /* of what was read */
@@ -24,33 +24,38 @@ struct values {
     uint64_t patches; /* made so far */
 };
 
-void values_init(struct values *v, const struct core *core);
-void values_deinit(struct values *v); /* nothing is being read any more */
+void change_content_init(struct change_contents *v, const struct worker *worker);
+void change_content_deinit(struct change_contents *v); /* nothing is being read any more */
 
-enum value_state {
-    VALUE_READING, /* come back; peers that wait are marked dirty when it is there */
-    VALUE_READY,   /* *ret_json is an array of content elements */
-    VALUE_NONE,    /* gone, unreadable or too large: tell without it */
+enum change_content_state {
+    CHANGE_CONTENT_READING, /* come back; subscribers that wait are marked dirty when it is there */
+    CHANGE_CONTENT_READY,   /* *ret_json is an array of content elements */
+    CHANGE_CONTENT_NONE,    /* gone, unreadable or too large: tell without it */
 };
 /* The content of what changed; asks for it when nobody has. */
-enum value_state values_get(struct core *core, const struct principal *who,
-                            const struct change *change, struct tidings_str *ret_json);
+enum change_content_state change_content_get(struct worker *worker, const struct principal *who,
+                                             const struct change *change,
+                                             struct tidings_str *ret_json);
 /* What became of it since `from` (NULL: everything), as an object (delivery/patches.h, or what the
  * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
  * NULL: nothing that a patch can begin at. */
-enum value_state values_get_patch(struct core *core, const struct principal *who,
-                                  const struct change *change, struct baseline *from,
-                                  struct tidings_str *ret_json, struct baseline **ret_to);
+enum change_content_state
+change_content_get_patch(struct worker *worker, const struct principal *who,
+                         const struct change *change, struct baseline *from,
+                         struct tidings_str *ret_json, struct baseline **ret_to);
 
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 
 /* What `sub` is to be told of a change, one of the two above. */
-enum value_state sub_value(const struct sub *sub, const struct change *change,
-                           struct tidings_str *ret_json, struct baseline **ret_to);
+enum change_content_state subscription_value(const struct subscription *sub,
+                                             const struct change *change,
+                                             struct tidings_str *ret_json,
+                                             struct baseline **ret_to);
 /* That was written to its client. */
-void sub_told(const struct sub *sub, const struct change *change, struct baseline *to);
+void subscription_told(const struct subscription *sub, const struct change *change,
+                       struct baseline *to);
 /* It was not told of a change of its own. Whoever made it has the result, so where the provider can
  * begin there the chain goes on from it; elsewhere the next is told whole. */
-void sub_left_out(const struct sub *sub, const struct change *change);
+void subscription_left_out(const struct subscription *sub, const struct change *change);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking: a peer that is called (peer_ops.told) and asks the log whenever it hears of something
- * newer than what it has looked at.
+ * Looking: a subscriber that is called (subscriber_ops.told) and asks the log whenever it hears of
+ * something newer than what it has looked at.
  */
 #include "delivery/change_query.h"
 
@@ -16,14 +16,14 @@
 #include "uri/uri.h"
 
 /* Comparisons of a row with a URI before others get their turn: some ms. */
-#define LOOK_STEPS 8192u
+#define CHANGE_QUERY_STEPS 8192u
 
-struct look {
+struct change_query {
     struct sink sink; /* nowhere */
-    struct peer *peer;
-    struct subscribing *wanted;  /* until it is settled */
-    struct hub_catchup *catchup; /* the log is being asked */
-    const struct look_ops *ops;
+    struct subscriber *subscriber;
+    struct subscribe_batch *wanted; /* until it is settled */
+    struct hub_catchup *catchup;    /* the log is being asked */
+    const struct change_query_ops *ops;
     void *user;
     uint64_t upto;  /* everything up to here has been looked at */
     uint64_t heard; /* the newest number it was told */
@@ -32,57 +32,57 @@ struct look {
     bool has_found; /* a row, or lost history */
 };
 
-static struct core *core_of(const struct look *look)
+static struct worker *worker_of(const struct change_query *look)
 {
-    return look->peer->core;
+    return look->subscriber->worker;
 }
 
-static void look_free(struct look *look)
+static void change_query_free(struct change_query *look)
 {
     if (look->catchup) {
         look->catchup->user = NULL;
     }
-    if (look->peer) {
-        look->peer->ops = NULL;
-        peer_destroy(look->peer);
+    if (look->subscriber) {
+        look->subscriber->ops = NULL;
+        subscriber_destroy(look->subscriber);
     }
     mem_free(look);
 }
 
-static void finish(struct look *look, const struct log_cursor *cursor, bool more)
+static void finish(struct change_query *look, const struct log_cursor *cursor, bool more)
 {
-    const struct look_ops *ops = look->ops;
+    const struct change_query_ops *ops = look->ops;
     void *user = look->user;
-    look_free(look);
+    change_query_free(look);
     ops->done(user, cursor, more);
 }
 
-static void finish_here(struct look *look, bool more)
+static void finish_here(struct change_query *look, bool more)
 {
-    struct log_cursor cursor = core_cursor(core_of(look), look->upto);
+    struct log_cursor cursor = worker_cursor(worker_of(look), look->upto);
     finish(look, &cursor, more);
 }
 
-static struct listen *listen_of(const struct look *look)
+static struct listen *listen_of(const struct change_query *look)
 {
-    return list_entry(look->peer->listens.next, struct listen, link);
+    return list_entry(look->subscriber->listens.next, struct listen, link);
 }
 
-static void lose(struct look *look, struct sub *sub)
+static void lose(struct change_query *look, struct subscription *sub)
 {
     look->has_found = true;
     if (!sub->truncated) {
         sub->truncated = true;
-        look->ops->lost(look->user, sub_spelled(sub));
+        look->ops->lost(look->user, subscription_spelled(sub));
     }
 }
 
 /* Those that do not know what a change with this number may have been. */
-static void lose_all(struct look *look, struct tidings_str scope, uint64_t seq)
+static void lose_all(struct change_query *look, struct tidings_str scope, uint64_t seq)
 {
     list_each (it, next, &listen_of(look)->subs) {
-        struct sub *sub = list_entry(it, struct sub, link);
-        if (seq > sub->since && sub_concerns(sub, scope)) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (seq > sub->since && subscription_concerns(sub, scope)) {
             lose(look, sub);
         }
     }
@@ -90,23 +90,24 @@ static void lose_all(struct look *look, struct tidings_str scope, uint64_t seq)
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
-static enum lookup_answer covers(struct sub *sub, struct tidings_str uri)
+static enum lookup_answer covers(struct subscription *sub, struct tidings_str uri)
 {
     struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
     enum lookup_answer answer = lookup_ask(sub, uri);
     if (answer == LOOKUP_NO && p && uri_is_within(uri, p->prefix)) {
-        answer = p->ops->covers(p, sub_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
+        answer = p->ops->covers(p, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
     }
     return answer;
 }
 
 /* The first subscription that may be told of it; NULL: none. */
-static const struct sub *find_sub(struct look *look, const struct changelog_row *row)
+static const struct subscription *find_sub(struct change_query *look,
+                                           const struct changelog_row *row)
 {
     const struct change *change = row->change;
     list_each (it, next, &listen_of(look)->subs) {
-        struct sub *sub = list_entry(it, struct sub, link);
-        if (change->seq <= sub->since || !access_hears(look->peer->who, change)) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (change->seq <= sub->since || !access_hears(look->subscriber->who, change)) {
             continue;
         }
         enum lookup_answer answer = covers(sub, change->uri);
@@ -121,10 +122,11 @@ static const struct sub *find_sub(struct look *look, const struct changelog_row 
 }
 
 /* false: no room. */
-static bool take_row(struct look *look, const struct changelog_row *row)
+static bool take_row(struct change_query *look, const struct changelog_row *row)
 {
     const struct change *change = row->change;
-    const struct sub *sub = change->everything || change->lists ? NULL : find_sub(look, row);
+    const struct subscription *sub =
+        change->everything || change->lists ? NULL : find_sub(look, row);
     if (change->everything) {
         lose_all(look, change_scope(change), change->seq);
     }
@@ -148,35 +150,36 @@ enum taken {
     TAKEN_FULL, /* no room for more */
 };
 
-static enum taken take_rows(struct look *look, const struct hub_catchup *c)
+static enum taken take_rows(struct change_query *look, const struct hub_catchup *c)
 {
     size_t steps = 0;
     for (size_t i = 0; i < c->count; i++) {
-        if (steps > LOOK_STEPS) {
+        if (steps > CHANGE_QUERY_STEPS) {
             return TAKEN_SOME;
         }
         if (!take_row(look, &c->changes[i])) {
             return TAKEN_FULL;
         }
-        steps += look->peer->sub_count;
+        steps += look->subscriber->subscription_count;
         look->upto = c->changes[i].change->seq;
     }
     look->upto = c->seq;
     return TAKEN_ALL;
 }
 
-static void arrived(struct hub_catchup *c, struct core *core);
+static void arrived(struct hub_catchup *c, struct worker *worker);
 
-static void ask_log(struct look *look)
+static void ask_log(struct change_query *look)
 {
     look->again = false;
-    look->catchup = hub_catchup(core_of(look), look->upto, arrived, look);
+    look->catchup = hub_catchup(worker_of(look), look->upto, arrived, look);
 }
 
 /* Where it has looked at everything it was told of: done, or wait for more. */
-static void decide(struct look *look)
+static void decide(struct change_query *look)
 {
-    bool waits = look->waits && look->peer->sub_count > 0; /* they may have been taken away */
+    bool waits =
+        look->waits && look->subscriber->subscription_count > 0; /* they may have been taken away */
     bool is_behind = look->again || look->heard > look->upto;
     if (look->has_found || (!waits && !is_behind)) {
         finish_here(look, false);
@@ -188,10 +191,10 @@ static void decide(struct look *look)
     }
 }
 
-static void arrived(struct hub_catchup *c, struct core *core)
+static void arrived(struct hub_catchup *c, struct worker *worker)
 {
-    (void)core;
-    struct look *look = c->user;
+    (void)worker;
+    struct change_query *look = c->user;
     enum taken taken = TAKEN_ALL;
     if (look) {
         look->catchup = NULL;
@@ -217,10 +220,11 @@ static void arrived(struct hub_catchup *c, struct core *core)
 
 /* ---- the bell -------------------------------------------------------------------------------- */
 
-static void told(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+static void told(struct subscriber *subscriber, const struct dialect_updated *u,
+                 const struct subscription *sub)
 {
     (void)sub;
-    struct look *look = peer->owner;
+    struct change_query *look = subscriber->owner;
     if (!u->change) {
         look->again = true;
     } else if (u->change->seq > look->heard) {
@@ -232,22 +236,22 @@ static void told(struct peer *peer, const struct dialect_updated *u, const struc
 }
 
 /* The server stops, or the application wants it gone: one last look. */
-static void disconnect(struct peer *peer)
+static void disconnect(struct subscriber *subscriber)
 {
-    struct look *look = peer->owner;
+    struct change_query *look = subscriber->owner;
     look->waits = false;
     if (!look->wanted && !look->catchup) {
-        ask_log(look); /* else the deadline of the call ends it */
+        ask_log(look); /* else the deadline of the request ends it */
     }
 }
 
-static void destroyed(struct peer *peer)
+static void destroyed(struct subscriber *subscriber)
 {
-    struct look *look = peer->owner;
-    look->peer = NULL;
+    struct change_query *look = subscriber->owner;
+    look->subscriber = NULL;
 }
 
-static const struct peer_ops look_peer_ops = {
+static const struct subscriber_ops change_query_peer_ops = {
     .told = told,
     .disconnect = disconnect,
     .destroyed = destroyed,
@@ -256,44 +260,44 @@ static const struct peer_ops look_peer_ops = {
 /* ---- begin and end --------------------------------------------------------------------------- */
 
 /* What rules of the server add to a subscription is for those who keep theirs. */
-static void be_plain(struct sub *sub)
+static void be_plain(struct subscription *sub)
 {
     sub->owes_since = sub->owes_initial = false;
     sub->wants_value = false;
 }
 
-static void settled(struct subscribing *s, void *user)
+static void settled(struct subscribe_batch *s, void *user)
 {
-    struct look *look = user;
+    struct change_query *look = user;
     look->wanted = NULL;
     look->upto = UINT64_MAX;
     for (size_t i = 0; i < s->count; i++) {
-        const struct wish *w = &s->wishes[i];
+        const struct subscribe_item *w = &s->items[i];
         if (!w->sub) {
             look->ops->refused(look->user, w->spelled, &w->stat.base.err);
             continue;
         }
         be_plain(w->sub);
         if (w->sub->since == SINCE_UNKNOWN) {
-            w->sub->since = s->core->last_seq;
+            w->sub->since = s->worker->last_seq;
             lose(look, w->sub);
         }
         look->upto = w->sub->since < look->upto ? w->sub->since : look->upto;
     }
-    if (look->peer->sub_count == 0) {
+    if (look->subscriber->subscription_count == 0) {
         finish(look, NULL, false);
         return;
     }
-    if (look->upto < s->core->last_seq) {
+    if (look->upto < s->worker->last_seq) {
         ask_log(look);
     }
     if (!look->catchup) {
-        look->again = look->upto < s->core->last_seq; /* out of memory: later */
+        look->again = look->upto < s->worker->last_seq; /* out of memory: later */
         decide(look);
     }
 }
 
-static int copy_wishes(struct subscribing *s, struct json *uris, struct tidings_str since,
+static int copy_wishes(struct subscribe_batch *s, struct json *uris, struct tidings_str since,
                        struct tidings_error *err)
 {
     struct tidings_str sealed = arena_dup(&s->arena, cursor_is_sealed(since) ? since : STR_EMPTY);
@@ -305,7 +309,7 @@ static int copy_wishes(struct subscribing *s, struct json *uris, struct tidings_
     }
     bool is_copied = sealed.ptr != NULL;
     for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
+        struct subscribe_item *w = &s->items[i];
         w->spelled = arena_dup(&s->arena, uris ? jv_str(jv_at(uris, i)) : STR("**"));
         is_copied = is_copied && w->spelled.ptr;
         options_init(&w->options);
@@ -317,73 +321,76 @@ static int copy_wishes(struct subscribing *s, struct json *uris, struct tidings_
     return is_copied ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-static int check_rate(struct call *call, struct tidings_error *err)
+static int check_rate(struct request *request, struct tidings_error *err)
 {
     struct refusal why;
     char text[REFUSAL_SENTENCE];
-    if (quota_take_subscribe(channel_quota(call->channel), loop_now_ms(call->core->loop), &why)) {
+    if (quota_take_subscribe(channel_quota(request->channel), loop_now_ms(request->worker->loop),
+                             &why)) {
         return 0;
     }
     return tidings_fail(err, TIDINGS_E_LIMIT, "%s", refusal_sentence(&why, text));
 }
 
-/* The peer with its one listen, or NULL. */
-static struct peer *create_peer(struct call *call, size_t count, struct subscribing **ret)
+/* The subscriber with its one listen, or NULL. */
+static struct subscriber *create_peer(struct request *request, size_t count,
+                                      struct subscribe_batch **ret)
 {
-    struct peer *peer = peer_create(call->core, call->who);
-    struct listen *listen = peer ? listen_create(peer, STR("0")) : NULL;
-    *ret = listen ? subscribing_create(listen, count) : NULL;
-    if (!*ret || !subscribing_set_channel(*ret, call->channel)) {
+    struct subscriber *subscriber = subscriber_create(request->worker, request->who);
+    struct listen *listen = subscriber ? listen_create(subscriber, STR("0")) : NULL;
+    *ret = listen ? subscribe_batch_create(listen, count) : NULL;
+    if (!*ret || !subscribe_batch_set_channel(*ret, request->channel)) {
         if (*ret) {
-            subscribing_free(*ret);
+            subscribe_batch_free(*ret);
         }
-        peer_destroy(peer);
+        subscriber_destroy(subscriber);
         return NULL;
     }
     listen->live = true;
-    return peer;
+    return subscriber;
 }
 
-struct look *look_create(struct call *call, struct json *uris, struct tidings_str since, bool waits,
-                         struct tidings_error *err)
+struct change_query *change_query_create(struct request *request, struct json *uris,
+                                         struct tidings_str since, bool waits,
+                                         struct tidings_error *err)
 {
-    if (check_rate(call, err) < 0) {
+    if (check_rate(request, err) < 0) {
         return NULL;
     }
-    struct look *look = mem_zalloc(sizeof(*look));
+    struct change_query *look = mem_zalloc(sizeof(*look));
     if (look) {
-        look->peer = create_peer(call, uris ? jv_count(uris) : 1, &look->wanted);
+        look->subscriber = create_peer(request, uris ? jv_count(uris) : 1, &look->wanted);
     }
-    if (!look || !look->peer) {
+    if (!look || !look->subscriber) {
         mem_free(look);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    struct subscribing *s = look->wanted;
-    struct peer *peer = look->peer;
-    look->waits = waits && !call->core->stopping;
+    struct subscribe_batch *s = look->wanted;
+    struct subscriber *subscriber = look->subscriber;
+    look->waits = waits && !request->worker->stopping;
     look->sink.ops = &sink_nowhere;
-    peer->owner = look;
-    peer->ops = &look_peer_ops;
-    peer_set_sink(peer, &look->sink);
+    subscriber->owner = look;
+    subscriber->ops = &change_query_peer_ops;
+    subscriber_set_sink(subscriber, &look->sink);
     s->done = settled;
     s->done_user = look;
     if (copy_wishes(s, uris, since, err) < 0) {
-        subscribing_free(s);
-        look_free(look);
+        subscribe_batch_free(s);
+        change_query_free(look);
         return NULL;
     }
     return look;
 }
 
-void look_start(struct look *look, const struct look_ops *ops, void *user)
+void change_query_start(struct change_query *look, const struct change_query_ops *ops, void *user)
 {
     look->ops = ops;
     look->user = user;
-    subscribing_settle(look->wanted);
+    subscribe_batch_settle(look->wanted);
 }
 
-void look_hurry(struct look *look)
+void change_query_hurry(struct change_query *look)
 {
     look->waits = false;
     if (!look->wanted && !look->catchup) {
@@ -391,9 +398,9 @@ void look_hurry(struct look *look)
     }
 }
 
-void look_cancel(struct look *look)
+void change_query_cancel(struct change_query *look)
 {
     if (look) {
-        look_free(look);
+        change_query_free(look);
     }
 }

@@ -9,10 +9,11 @@
  * URI, so that a page may end anywhere and nothing falls between two looks; live changes only ring
  * the bell that makes it look again.
  *
- *     look_create -> look_start -> refused*  ... lost* row* ... done
- *                             `-- look_hurry (do not wait any longer), look_cancel (no done)
+ *     change_query_create -> change_query_start -> refused*  ... lost* row* ... done
+ *                             `-- change_query_hurry (do not wait any longer), change_query_cancel
+ * (no done)
  *
- * All of it on one worker's thread. It holds nothing but its peer while it waits.
+ * All of it on one worker's thread. It holds nothing but its subscriber while it waits.
  */
 #ifndef DELIVERY_CHANGE_QUERY_H
 #define DELIVERY_CHANGE_QUERY_H
@@ -22,11 +23,11 @@
 #include "dialect/cursor.h"
 #include "json/json.h"
 
-struct call;
+struct request;
 struct change;
-struct look;
+struct change_query;
 
-struct look_ops {
+struct change_query_ops {
     /* This URI cannot be looked at; the others are. */
     void (*refused)(void *user, struct tidings_str spelled, const struct tidings_error *why);
     /* History does not reach back for this one: whatever it covers may have changed. */
@@ -35,20 +36,21 @@ struct look_ops {
      * look ends before it. */
     bool (*row)(void *user, const struct change *change, enum tidings_change_kind kind);
     /* The end; the look is gone. `cursor` NULL: nothing could be looked at. `more`: there was no
-     * room for all of it. Never while the worker tells its peers. */
+     * room for all of it. Never while the worker tells its subscribers. */
     void (*done)(void *user, const struct log_cursor *cursor, bool more);
 };
 
-/* On behalf of `call`. `uris` is an array of texts, copied; NULL: everything there is. `since` is a
- * cursor as its client was shown it; empty: from now on. `waits`: not done before there is
+/* On behalf of `request`. `uris` is an array of texts, copied; NULL: everything there is. `since`
+ * is a cursor as its client was shown it; empty: from now on. `waits`: not done before there is
  * something to tell. NULL with err: TIDINGS_E_INVALID (no cursor), _LIMIT (too often), _NOMEM. */
-struct look *look_create(struct call *call, struct json *uris, struct tidings_str since, bool waits,
-                         struct tidings_error *err);
+struct change_query *change_query_create(struct request *request, struct json *uris,
+                                         struct tidings_str since, bool waits,
+                                         struct tidings_error *err);
 /* `done` may come before this returns. */
-void look_start(struct look *look, const struct look_ops *ops, void *user);
+void change_query_start(struct change_query *look, const struct change_query_ops *ops, void *user);
 /* Be done as soon as it is known what there is, also when that is nothing. */
-void look_hurry(struct look *look);
+void change_query_hurry(struct change_query *look);
 /* Nobody wants to know any more; NULL is fine. */
-void look_cancel(struct look *look);
+void change_query_cancel(struct change_query *look);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * One worker's share of the product: its peers, sessions and match index, and the snapshot of the
- * catalog it works with. Everything in it belongs to one thread; other threads reach it through its
- * mailbox, whose letters get the core as their owner.
+ * One worker's share of the product: its subscribers, sessions and match index, and the snapshot of
+ * the catalog it works with. Everything in it belongs to one thread; other threads reach it through
+ * its mailbox, whose letters get the worker as their owner.
  */
 #ifndef DELIVERY_CORE_H
 #define DELIVERY_CORE_H
@@ -28,19 +28,19 @@
 struct change;
 struct channel;
 struct hub;
-struct sub;
+struct subscription;
 
 /* Frozen while the server runs. */
-struct core_limits {
+struct worker_limits {
     size_t page_size, max_page_size;
     size_t max_read_bytes;
     unsigned max_depth;
     size_t max_sessions; /* on all workers */
     size_t max_listens;  /* per pipe */
     size_t max_uris_per_listen;
-    size_t max_subscriptions;     /* per peer */
+    size_t max_subscriptions;     /* per subscriber */
     size_t max_all_subscriptions; /* on all workers; 0: any number */
-    size_t outbox_max;            /* notifications waiting per peer */
+    size_t outbox_max;            /* notifications waiting per subscriber */
     size_t max_broad;         /* subscriptions per principal that cover a whole mount or scheme */
     size_t max_value_bytes;   /* content that may ride in a notification */
     size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
@@ -53,18 +53,18 @@ struct core_limits {
     uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
 };
 
-struct core_stats {
+struct worker_stats {
     uint64_t requests, deliveries, coalesced, truncated, cut;
     uint64_t pauses;        /* connections that had used up their turn */
     uint64_t most_per_turn; /* messages handled for one of them */
-    size_t subscriptions, peers, sessions;
+    size_t subscriptions, subscribers, sessions;
 };
 
-struct core {
+struct worker {
     struct loop *loop;
     struct mailbox *mailbox;
     struct hub *hub;
-    const struct core_limits *limits;
+    const struct worker_limits *limits;
     struct limit_book *book; /* the hub's */
     const struct server_identity *self;
     struct catalog *catalog;                      /* a reference */
@@ -72,10 +72,10 @@ struct core {
     unsigned index; /* this worker among the others; part of session ids */
 
     uint64_t epoch;
-    uint64_t last_seq;           /* of the newest change seen */
-    struct cursor_marks marks;   /* where numbers stand in the store */
-    struct shown_cursors *shown; /* NULL: none yet */
-    struct sealer sealer;        /* with the hub's key */
+    uint64_t last_seq;          /* of the newest change seen */
+    struct cursor_marks marks;  /* where numbers stand in the store */
+    struct cursor_seals *shown; /* NULL: none yet */
+    struct sealer sealer;       /* with the hub's key */
 
     struct match match;
     struct access_rules *access;  /* a reference; NULL: everybody may do everything */
@@ -83,17 +83,17 @@ struct core {
     struct map sessions;          /* by id */
     struct list session_list;     /* least recently active first */
     struct list resting;          /* sessions without a stream whose lists are watched still */
-    struct list peers;
-    struct list dirty;         /* peers with something to flush */
+    struct list subscribers;
+    struct list dirty;         /* subscribers with something to flush */
     struct list list_watchers; /* listens that want list_changed */
     struct list bookmarked;    /* listens that want bookmarks */
-    struct list covering;      /* sub_extra of those a provider's own relation may concern */
+    struct list covering; /* subscription_extra of those a provider's own relation may concern */
     struct windows windows;
     struct loop_timer *window_timer;
-    uint64_t window_due_ms;      /* when the timer will run; 0: it does not */
-    struct values values;        /* contents for subscriptions that asked for them */
-    struct map rates;            /* URI -> struct core_rate: limits set at run time */
-    const struct change *parsed; /* whose `subject` it is */
+    uint64_t window_due_ms;        /* when the timer will run; 0: it does not */
+    struct change_contents values; /* contents for subscriptions that asked for them */
+    struct map rates;              /* URI -> struct worker_rate: limits set at run time */
+    const struct change *parsed;   /* whose `subject` it is */
     struct json *subject;
     struct filters filters;     /* schemas that subscriptions filter with */
     struct option_rules *rules; /* a reference: set at run time; NULL: those of the limits */
@@ -102,19 +102,19 @@ struct core {
     struct loop_timer *tick;
     uint64_t tick_due_ms; /* when it will run; 0: it does not */
     struct loop_timer *bookmark_timer;
-    struct loop_timer *trim;       /* runs when much was let go: core_trim_later */
-    struct loop_timer *list_timer; /* of classes that are owed a list_changed */
-    struct handlings handlings;    /* tools and prompts the application is working on */
-    struct list asked;             /* calls that wait for a provider, longest first */
-    size_t outstanding;            /* requests that providers have not finished */
-    struct core_stats stats;
+    struct loop_timer *trim;        /* runs when much was let go: worker_trim_later */
+    struct loop_timer *list_timer;  /* of classes that are owed a list_changed */
+    struct handler_calls handlings; /* tools and prompts the application is working on */
+    struct list asked;              /* calls that wait for a provider, longest first */
+    size_t outstanding;             /* requests that providers have not finished */
+    struct worker_stats stats;
     uint32_t peers_made;
     bool stopping;
     struct {
         struct loop_timer *timer; /* NULL: at once */
         uint64_t begun_ms, over_ms;
         size_t total, ended;
-        uint32_t ended_upto; /* number of a peer: those up to it have been told */
+        uint32_t ended_upto; /* number of a subscriber: those up to it have been told */
     } stop;
     bool is_resynced;   /* told everybody of what is missing before the next change */
     size_t announced;   /* atomic: bytes of changes on their way here */
@@ -122,58 +122,58 @@ struct core {
     bool is_lost;       /* atomic */
 };
 
-int core_init(struct core *core, struct loop *loop, struct hub *hub, unsigned index,
-              struct tidings_error *err);
+int worker_init(struct worker *worker, struct loop *loop, struct hub *hub, unsigned index,
+                struct tidings_error *err);
 /* Wait until providers have finished what they were asked, at most this long. false: some did not,
- * and the core must not be freed. Channels must be gone. */
-bool core_settle(struct core *core, uint64_t timeout_ms);
-/* Ends all sessions and peers. Channels must be gone. */
-void core_deinit(struct core *core);
+ * and the worker must not be freed. Channels must be gone. */
+bool worker_settle(struct worker *worker, uint64_t timeout_ms);
+/* Ends all sessions and subscribers. Channels must be gone. */
+void worker_deinit(struct worker *worker);
 
 /* So many bytes were handled, and will be free in a moment. When they are many (a message of some
  * MiB becomes a tree of a hundred), memory is given back to the system a second later. */
 #define CORE_TRIM_BYTES (256u * 1024u)
 #define CORE_TRIM_MS 1000u
-void core_trim_later(struct core *core, size_t bytes);
+void worker_trim_later(struct worker *worker, size_t bytes);
 
 /* Replace the snapshot (takes the reference). */
-void core_set_catalog(struct core *core, struct catalog *catalog);
+void worker_set_catalog(struct worker *worker, struct catalog *catalog);
 /* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS and
  * OFFER_SUBSCRIPTIONS. */
-unsigned core_offers(const struct core *core);
-void core_set_features(struct core *core, enum feature_kind kind, struct feature_list *list);
+unsigned worker_offers(const struct worker *worker);
+void worker_set_features(struct worker *worker, enum feature_kind kind, struct feature_list *list);
 /* Beyond the index: subscriptions whose provider knows a relation of its own. */
-void core_find_covered(struct core *core, struct tidings_str uri, match_fn fn, void *user);
+void worker_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user);
 /* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out
  * of memory. */
-struct json *core_subject(struct core *core, const struct change *change);
+struct json *worker_subject(struct worker *worker, const struct change *change);
 /* The same for those who may not know that it was moved; a reference. */
-struct json *core_make_subject(const struct core *core, const struct change *change,
-                               bool hides_from);
+struct json *worker_make_subject(const struct worker *worker, const struct change *change,
+                                 bool hides_from);
 /* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
  * come too. 0: as they asked. */
-void core_set_rate(struct core *core, struct tidings_str uri, uint64_t ms);
+void worker_set_rate(struct worker *worker, struct tidings_str uri, uint64_t ms);
 /* The longest pause set for anything `sub` matches. */
-uint64_t core_rate(const struct core *core, const struct sub *sub);
+uint64_t worker_rate(const struct worker *worker, const struct subscription *sub);
 /* From now on new subscriptions follow these rules. Takes the reference. */
-void core_set_rules(struct core *core, struct option_rules *rules);
+void worker_set_rules(struct worker *worker, struct option_rules *rules);
 /* From now on these say who may do what; NULL: everybody everything. Takes the reference. */
-void core_set_access(struct core *core, struct access_rules *rules);
+void worker_set_access(struct worker *worker, struct access_rules *rules);
 /* End the streams of those whose time is over. */
-void core_expire_principals(struct core *core);
+void worker_expire_principals(struct worker *worker);
 /* End the streams of those who are nobody any more: what made them somebody was taken back. */
-void core_revoke(struct core *core, principal_test_fn is_gone, void *user);
+void worker_revoke(struct worker *worker, principal_test_fn is_gone, void *user);
 /* The cursor of one who has heard of everything up to that number. */
-struct log_cursor core_cursor(const struct core *core, uint64_t seq);
+struct log_cursor worker_cursor(const struct worker *worker, uint64_t seq);
 /* A change arrived from the hub. */
-void core_on_change(struct core *core, const struct change *change);
+void worker_on_change(struct worker *worker, const struct change *change);
 /* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told
  * once to look again. Needs no memory itself. */
-void core_lose(struct core *core);
+void worker_lose(struct worker *worker);
 /* Listens get their result and end, sessions end their streams, one after the other, evenly over
  * this time; new ones are refused. 0: all at once, also those that an earlier call has left. */
-void core_stop(struct core *core, uint64_t over_ms);
+void worker_stop(struct worker *worker, uint64_t over_ms);
 /* While it stops: is nothing under way on this pipe, and its turn to end has come? */
-bool core_is_done_with(const struct core *core, const struct channel *channel);
+bool worker_is_done_with(const struct worker *worker, const struct channel *channel);
 
 #endif

@@ -13,7 +13,7 @@ _Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 
 #define PLACES 256u /* of numbers that follow one another: what one stream is told in a turn */
 
-struct shown_cursors {
+struct cursor_seals {
     struct buf sealed; /* the last one, while it is made */
     unsigned turn;
     struct {
@@ -24,7 +24,7 @@ struct shown_cursors {
     } at[PLACES];
 };
 
-void shown_free(struct shown_cursors *all)
+void cursor_seal_free(struct cursor_seals *all)
 {
     if (all) {
         buf_deinit(&all->sealed);
@@ -32,7 +32,7 @@ void shown_free(struct shown_cursors *all)
     }
 }
 
-void shown_end_turn(struct shown_cursors *all)
+void cursor_seal_end_turn(struct cursor_seals *all)
 {
     if (all) {
         all->turn++;
@@ -46,62 +46,63 @@ static bool is_equal(const struct log_cursor *a, const struct log_cursor *b)
 }
 
 /* Into `out`; its length, 0: there is no randomness or memory. */
-static size_t seal(struct core *core, const struct log_cursor *cursor, char out[CURSOR_SEALED])
+static size_t seal(struct worker *worker, const struct log_cursor *cursor, char out[CURSOR_SEALED])
 {
     char plain[CURSOR_TEXT];
     struct tidings_str text = cursor_print(cursor, plain);
     memset(plain + text.len, ' ', PADDED - text.len);
-    struct buf *sealed = &core->shown->sealed;
+    struct buf *sealed = &worker->shown->sealed;
     buf_clear(sealed);
-    if (seal_put(&core->sealer, sealed, PURPOSE, tidings_strn(plain, PADDED)) < 0) {
+    if (seal_put(&worker->sealer, sealed, PURPOSE, tidings_strn(plain, PADDED)) < 0) {
         return 0;
     }
     memcpy(out, sealed->ptr, sealed->len);
     return sealed->len;
 }
 
-struct tidings_str shown_seal(struct core *core, const struct principal *who,
-                              const struct log_cursor *cursor)
+struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *who,
+                                    const struct log_cursor *cursor)
 {
     if (access_is_full(who)) {
         return STR_EMPTY;
     }
-    if (!core->shown) {
-        core->shown = mem_zalloc(sizeof(*core->shown));
-        if (core->shown) {
-            buf_init(&core->shown->sealed, CURSOR_SEALED);
-            shown_end_turn(core->shown); /* nothing is from this one yet */
+    if (!worker->shown) {
+        worker->shown = mem_zalloc(sizeof(*worker->shown));
+        if (worker->shown) {
+            buf_init(&worker->shown->sealed, CURSOR_SEALED);
+            cursor_seal_end_turn(worker->shown); /* nothing is from this one yet */
         }
     }
-    struct shown_cursors *all = core->shown;
+    struct cursor_seals *all = worker->shown;
     if (!all) {
         return NONE;
     }
     size_t i = cursor->seq % PLACES;
     if (all->at[i].turn != all->turn || !is_equal(&all->at[i].cursor, cursor)) {
-        all->at[i].len = seal(core, cursor, all->at[i].text);
+        all->at[i].len = seal(worker, cursor, all->at[i].text);
         all->at[i].cursor = *cursor;
         all->at[i].turn = all->turn;
     }
     return all->at[i].len > 0 ? tidings_strn(all->at[i].text, all->at[i].len) : NONE;
 }
 
-struct tidings_str shown_cursor(struct core *core, const struct principal *who,
-                                const struct log_cursor *cursor, char out[CURSOR_TEXT])
+struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *who,
+                                   const struct log_cursor *cursor, char out[CURSOR_TEXT])
 {
-    struct tidings_str sealed = shown_seal(core, who, cursor);
+    struct tidings_str sealed = cursor_seal_make(worker, who, cursor);
     return sealed.len > 0 ? sealed : cursor_print(cursor, out);
 }
 
-bool shown_open(struct core *core, const struct principal *who, struct tidings_str text,
-                struct log_cursor *ret)
+bool cursor_seal_open(struct worker *worker, const struct principal *who, struct tidings_str text,
+                      struct log_cursor *ret)
 {
     if (cursor_parse(text, ret)) {
         return access_is_full(who);
     }
     struct buf plain;
     buf_init(&plain, CURSOR_SEALED);
-    bool good = text.len <= CURSOR_SEALED && seal_open(&core->sealer, &plain, PURPOSE, text) == 0 &&
+    bool good = text.len <= CURSOR_SEALED &&
+                seal_open(&worker->sealer, &plain, PURPOSE, text) == 0 &&
                 cursor_parse(str_trim(buf_str(&plain), " "), ret);
     buf_deinit(&plain);
     return good;

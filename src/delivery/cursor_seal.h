@@ -13,25 +13,25 @@
 
 #include "dialect/cursor.h"
 
-struct core;
+struct worker;
 struct principal;
 
 /* What was sealed in this turn: whoever is told the same then gets the same, so that telling many
  * costs as little as telling one. Made when first needed, 56 KiB for a worker. */
-struct shown_cursors;
+struct cursor_seals;
 
-void shown_free(struct shown_cursors *all);     /* NULL is fine, here … */
-void shown_end_turn(struct shown_cursors *all); /* … and here */
+void cursor_seal_free(struct cursor_seals *all);     /* NULL is fine, here … */
+void cursor_seal_end_turn(struct cursor_seals *all); /* … and here */
 
 /* As `who` is told it: written to `out`, or sealed and valid until the next
  * one is asked for. */
-struct tidings_str shown_cursor(struct core *core, const struct principal *who,
-                                const struct log_cursor *cursor, char out[CURSOR_TEXT]);
+struct tidings_str cursor_seal_put(struct worker *worker, const struct principal *who,
+                                   const struct log_cursor *cursor, char out[CURSOR_TEXT]);
 /* The seal alone; empty: `who` may see the numbers. */
-struct tidings_str shown_seal(struct core *core, const struct principal *who,
-                              const struct log_cursor *cursor);
+struct tidings_str cursor_seal_make(struct worker *worker, const struct principal *who,
+                                    const struct log_cursor *cursor);
 /* What `who` came back with. false: none that it was given. */
-bool shown_open(struct core *core, const struct principal *who, struct tidings_str text,
-                struct log_cursor *ret);
+bool cursor_seal_open(struct worker *worker, const struct principal *who, struct tidings_str text,
+                      struct log_cursor *ret);
 
 #endif

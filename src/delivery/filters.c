@@ -196,7 +196,7 @@ static bool is_value(const struct json *value, struct tidings_str wanted)
 }
 
 /* Of several values one is enough. */
-static bool holds(struct json *subject, const struct sub_condition *c)
+static bool holds(struct json *subject, const struct subscription_condition *c)
 {
     struct json *value = jv_get_str(jv_get(subject, "metadata"), c->key);
     bool found = is_value(value, c->value);
@@ -207,27 +207,27 @@ static bool holds(struct json *subject, const struct sub_condition *c)
 }
 
 /* At the expense of its client. false: that has not enough left for a judgement, however long. */
-static bool judge(struct sub *sub, struct json *subject, enum schema_verdict *ret)
+static bool judge(struct subscription *sub, struct json *subject, enum schema_verdict *ret)
 {
-    struct core *core = sub->peer->core;
-    struct allowance *client = sub->peer->allowance;
-    uint64_t now = loop_now_ms(core->loop), steps = FILTER_MAX_STEPS;
+    struct worker *worker = sub->subscriber->worker;
+    struct allowance *client = sub->subscriber->allowance;
+    uint64_t now = loop_now_ms(worker->loop), steps = FILTER_MAX_STEPS;
     if (allowance_left(client, now) < steps) {
-        limit_hit(core->book, LIMIT_PATTERN_STEPS);
+        limit_hit(worker->book, LIMIT_PATTERN_STEPS);
         return false;
     }
     *ret = schema_judge_within(sub->extra->schema->schema, subject, NULL, &steps);
     allowance_spend(client, FILTER_MAX_STEPS - steps, now);
-    core->filters.judged++;
+    worker->filters.judged++;
     return true;
 }
 
-static bool satisfies(struct sub *sub, const struct change *change)
+static bool satisfies(struct subscription *sub, const struct change *change)
 {
-    struct core *core = sub->peer->core;
+    struct worker *worker = sub->subscriber->worker;
     struct filter *f = sub->extra->schema;
     if (f->judged_seq != change->seq) {
-        struct json *subject = core_subject(core, change);
+        struct json *subject = worker_subject(worker, change);
         f->verdict = SCHEMA_VALID;
         if (subject && !judge(sub, subject, &f->verdict)) {
             return true; /* others may be able to pay */
@@ -235,13 +235,13 @@ static bool satisfies(struct sub *sub, const struct change *change)
         f->judged_seq = change->seq;
     }
     if (f->verdict == SCHEMA_GAVE_UP && ++sub->extra->gave_up == FILTER_GIVE_UPS) {
-        peer_owe_suspended(sub->peer, sub);
+        subscriber_owe_suspended(sub->subscriber, sub);
         return false;
     }
     return f->verdict != SCHEMA_NOT_VALID;
 }
 
-static bool all_hold(const struct sub_extra *x, struct json *subject)
+static bool all_hold(const struct subscription_extra *x, struct json *subject)
 {
     bool all = true;
     for (size_t i = 0; all && i < x->condition_count; i++) {
@@ -251,10 +251,10 @@ static bool all_hold(const struct sub_extra *x, struct json *subject)
 }
 
 /* By somebody who must not learn where it moved from: rare, so nothing is remembered. */
-static bool pass_without_from(struct sub *sub, const struct change *change)
+static bool pass_without_from(struct subscription *sub, const struct change *change)
 {
-    const struct sub_extra *x = sub->extra;
-    struct json *subject = core_make_subject(sub->peer->core, change, true);
+    const struct subscription_extra *x = sub->extra;
+    struct json *subject = worker_make_subject(sub->subscriber->worker, change, true);
     enum schema_verdict verdict = SCHEMA_VALID;
     bool passes = !subject || all_hold(x, subject);
     if (subject && passes && x->schema) {
@@ -264,31 +264,31 @@ static bool pass_without_from(struct sub *sub, const struct change *change)
     return passes;
 }
 
-bool sub_is_own(const struct sub *sub, const struct change *change)
+bool subscription_is_own(const struct subscription *sub, const struct change *change)
 {
-    const struct sub_extra *x = sub->extra;
+    const struct subscription_extra *x = sub->extra;
     return x && x->origin.len > 0 &&
            (str_eq(x->origin, change->origin) ||
             str_eq(tidings_strn(x->origin.ptr, x->claimed), change->origin));
 }
 
-bool filters_pass(struct sub *sub, const struct change *change, bool alone)
+bool filters_pass(struct subscription *sub, const struct change *change, bool alone)
 {
-    const struct peer *peer = sub->peer;
-    if (!access_hears(peer->who, change)) {
+    const struct subscriber *subscriber = sub->subscriber;
+    if (!access_hears(subscriber->who, change)) {
         return false;
     }
-    const struct sub_extra *x = sub->extra;
+    const struct subscription_extra *x = sub->extra;
     if (!x || !alone) {
         return true;
     }
-    if (sub_is_own(sub, change)) {
+    if (subscription_is_own(sub, change)) {
         return false;
     }
-    if (!access_shows_from(peer->who, change)) {
+    if (!access_shows_from(subscriber->who, change)) {
         return pass_without_from(sub, change);
     }
-    if (x->condition_count > 0 && !all_hold(x, core_subject(peer->core, change))) {
+    if (x->condition_count > 0 && !all_hold(x, worker_subject(subscriber->worker, change))) {
         return false;
     }
     if (x->schema && !satisfies(sub, change)) {

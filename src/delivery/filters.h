@@ -24,7 +24,7 @@
 struct allowance;
 struct change;
 struct filter;
-struct sub;
+struct subscription;
 
 struct filters {
     struct map by_text;
@@ -44,9 +44,9 @@ int filter_check(struct json *schema, struct tidings_error *err);
 void filter_release(struct filter *filter); /* NULL is fine */
 
 /* Is it one that the subscription leaves out, being its client's own? */
-bool sub_is_own(const struct sub *sub, const struct change *change);
+bool subscription_is_own(const struct subscription *sub, const struct change *change);
 /* May `sub` hear of it? `alone` false: the change stands for others of which only the numbers are
  * known, so nothing but access keeps it back. */
-bool filters_pass(struct sub *sub, const struct change *change, bool alone);
+bool filters_pass(struct subscription *sub, const struct change *change, bool alone);
 
 #endif

@@ -51,7 +51,7 @@ static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
 static void rate_on_worker(struct letter *letter, void *owner)
 {
     struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
-    core_set_rate(owner, l->uri, l->ms);
+    worker_set_rate(owner, l->uri, l->ms);
     mem_free(l);
 }
 
@@ -59,7 +59,7 @@ static void rate_on_hub(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
-    for (size_t i = 0; i < hub->core_count; i++) {
+    for (size_t i = 0; i < hub->worker_count; i++) {
         struct rate_letter *copy = rate_create(l->uri, l->ms, rate_on_worker);
         if (copy) {
             mailbox_send(hub->cores[i]->mailbox, &copy->letter);
@@ -95,14 +95,14 @@ static void rules_drop(struct letter *letter)
 static void rules_deliver(struct letter *letter, void *owner)
 {
     struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
-    core_set_rules(owner, option_rules_ref(l->rules));
+    worker_set_rules(owner, option_rules_ref(l->rules));
     rules_drop(letter);
 }
 
 int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err)
 {
     int rc = 0;
-    for (size_t i = 0; i < hub->core_count; i++) {
+    for (size_t i = 0; i < hub->worker_count; i++) {
         struct rules_letter *l = mem_zalloc(sizeof(*l));
         if (!l) {
             rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -128,9 +128,9 @@ struct catalog_letter {
 static void catalog_deliver(struct letter *letter, void *owner)
 {
     struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
-    core_set_catalog(owner, l->catalog);
+    worker_set_catalog(owner, l->catalog);
     if (l->len > 0) {
-        lists_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
+        list_changed_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
     }
     mem_free(l);
 }
@@ -147,7 +147,7 @@ static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_s
 {
     catalog_unref(hub->catalog);
     hub->catalog = next;
-    for (size_t i = 0; i < hub->core_count; i++) {
+    for (size_t i = 0; i < hub->worker_count; i++) {
         struct catalog_letter *l = mem_zalloc(sizeof(*l) + uri.len);
         if (!l) {
             continue; /* the worker keeps the older snapshot until the next one */
@@ -209,16 +209,17 @@ int hub_remove_entry(struct hub *hub, struct tidings_str uri, struct tidings_err
     return hub_run_on(hub, remove_now, &uri, err);
 }
 
-struct hook_change {
+struct watch_hook_change {
     struct tidings_str text;
-    struct hook *hook;
+    struct watch_hook *hook;
 };
 
 static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
 {
-    const struct hook_change *change = arg;
-    if (change->hook && hub->catalog->hooks.count >= HOOKS_MAX) {
-        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u watch hooks are allowed", HOOKS_MAX);
+    const struct watch_hook_change *change = arg;
+    if (change->hook && hub->catalog->hooks.count >= WATCH_HOOKS_MAX) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u watch hooks are allowed",
+                            WATCH_HOOKS_MAX);
     }
     struct catalog *next = catalog_derive_hook(hub->catalog, change->hook, change->text);
     if (!next) {
@@ -228,12 +229,12 @@ static int set_hook_now(struct hub *hub, void *arg, struct tidings_error *err)
     return 0;
 }
 
-int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct watch_hook *hook,
                  struct tidings_error *err)
 {
-    struct hook_change change = {text, hook};
+    struct watch_hook_change change = {text, hook};
     int rc = hub_run_on(hub, set_hook_now, &change, err);
-    hook_unref(hook);
+    watch_hook_unref(hook);
     return rc;
 }
 
@@ -349,8 +350,8 @@ static void catchup_deliver(struct letter *letter, void *owner)
     mailbox_send(c->home, &c->letter);
 }
 
-struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
-                                void (*done)(struct hub_catchup *, struct core *), void *user)
+struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct worker *), void *user)
 {
     struct hub_catchup *c = mem_zalloc(sizeof(*c));
     if (!c) {
@@ -358,12 +359,12 @@ struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
     }
     c->letter.deliver = catchup_deliver;
     c->letter.drop = catchup_drop;
-    c->hub = core->hub;
-    c->home = core->mailbox;
+    c->hub = worker->hub;
+    c->home = worker->mailbox;
     c->done = done;
     c->user = user;
     c->since = since;
-    mailbox_send(core->hub->mailbox, &c->letter);
+    mailbox_send(worker->hub->mailbox, &c->letter);
     return c;
 }
 
@@ -489,25 +490,26 @@ struct pool *hub_pool(struct hub *hub)
     return hub->pool;
 }
 
-int hub_attach(struct hub *hub, struct core *core)
+int hub_attach(struct hub *hub, struct worker *worker)
 {
-    struct core **cores = mem_realloc(hub->cores, (hub->core_count + 1) * sizeof(struct core *));
+    struct worker **cores =
+        mem_realloc(hub->cores, (hub->worker_count + 1) * sizeof(struct worker *));
     if (!cores) {
         return TIDINGS_E_NOMEM;
     }
     hub->cores = cores;
-    hub->cores[hub->core_count++] = core;
+    hub->cores[hub->worker_count++] = worker;
     return 0;
 }
 
 void hub_detach_all(struct hub *hub)
 {
-    hub->core_count = 0;
+    hub->worker_count = 0;
 }
 
 void hub_forward(struct hub *hub, struct letter *letter)
 {
-    if (hub->core_count > 0) {
+    if (hub->worker_count > 0) {
         mailbox_send(hub->cores[0]->mailbox, letter);
     } else {
         letter->drop(letter);

@@ -18,7 +18,7 @@
 #include "store/changelog.h"
 
 struct access_rules;
-struct core;
+struct worker;
 struct hub;
 struct allowances;
 struct limit_book;
@@ -70,7 +70,7 @@ struct allowances *hub_allowances(struct hub *hub);
 struct feature_list *hub_features(struct hub *hub, enum feature_kind kind);
 
 /* Workers take part from the next change on. Before threads start. */
-int hub_attach(struct hub *hub, struct core *core);
+int hub_attach(struct hub *hub, struct worker *worker);
 /* Hub thread: rules of subscriptions to come, on every worker. The reference stays the caller's.
  * TIDINGS_E_NOMEM: some have the old ones still. */
 int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err);
@@ -111,7 +111,7 @@ int hub_remove_feature(struct hub *hub, enum feature_kind kind, struct tidings_s
 #define HUB_MAX_FEATURES 100000u
 /* The hook for a URI or template text; `hook` NULL: none any more. Its reference is taken over,
  * also on failure. TIDINGS_E_LIMIT. */
-int hub_set_hook(struct hub *hub, struct tidings_str text, struct hook *hook,
+int hub_set_hook(struct hub *hub, struct tidings_str text, struct watch_hook *hook,
                  struct tidings_error *err);
 /* Nobody else does anything to the hub while it does not run. May be nested. */
 void hub_hold(struct hub *hub);
@@ -154,7 +154,7 @@ struct hub_arm {
     struct letter letter;
     struct hub *hub;
     struct mailbox *home;
-    void (*done)(struct hub_arm *arm, struct core *core);
+    void (*done)(struct hub_arm *arm, struct worker *worker);
     void (*dropped)(struct hub_arm *arm); /* the hub or the worker went; freed afterwards */
     void *user;
     uint64_t seq;      /* the newest number when the answer was given */
@@ -164,7 +164,8 @@ struct hub_arm {
     struct hub_arm_item items[];
 };
 /* `scopes` are copied. NULL when out of memory. */
-struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count);
+struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
+                               size_t count);
 void hub_arm_send(struct hub_arm *arm);
 void hub_arm_free(struct hub_arm *arm);
 void hub_disarm(struct hub *hub, struct tidings_str scope);
@@ -174,7 +175,7 @@ struct hub_catchup {
     struct letter letter;
     struct hub *hub;
     struct mailbox *home;
-    void (*done)(struct hub_catchup *catchup, struct core *core);
+    void (*done)(struct hub_catchup *catchup, struct worker *worker);
     void *user;
     uint64_t since;
     uint64_t seq;   /* up to here */
@@ -184,8 +185,8 @@ struct hub_catchup {
 };
 /* Ask; `done` gets it on the worker and frees it with hub_catchup_free. Until then the asker may
  * write `user` (NULL: not interested any more) and nothing else. NULL: out of memory. */
-struct hub_catchup *hub_catchup(struct core *core, uint64_t since,
-                                void (*done)(struct hub_catchup *, struct core *), void *user);
+struct hub_catchup *hub_catchup(struct worker *worker, uint64_t since,
+                                void (*done)(struct hub_catchup *, struct worker *), void *user);
 void hub_catchup_free(struct hub_catchup *catchup);
 
 #endif

@@ -6,7 +6,7 @@
  * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
  * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
  * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
- * as much gets no more changes but such a letter of its own (core_lose).
+ * as much gets no more changes but such a letter of its own (worker_lose).
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -19,14 +19,14 @@
 
 struct change_letter {
     struct letter letter;
-    struct core *core;
+    struct worker *worker;
     const struct change *change;
 };
 
 static void change_drop(struct letter *letter)
 {
     struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    __atomic_sub_fetch(&l->core->announced, change_bytes(l->change), __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&l->worker->announced, change_bytes(l->change), __ATOMIC_RELAXED);
     change_unref(l->change);
     mem_free(l);
 }
@@ -34,26 +34,26 @@ static void change_drop(struct letter *letter)
 static void change_deliver(struct letter *letter, void *owner)
 {
     struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    core_on_change(owner, l->change);
+    worker_on_change(owner, l->change);
     change_drop(letter);
 }
 
-static void tell(struct hub *hub, struct core *core, const struct change *change)
+static void tell(struct hub *hub, struct worker *worker, const struct change *change)
 {
     size_t bytes = change_bytes(change);
-    size_t before = __atomic_fetch_add(&core->announced, bytes, __ATOMIC_RELAXED);
+    size_t before = __atomic_fetch_add(&worker->announced, bytes, __ATOMIC_RELAXED);
     bool fits = before == 0 || before + bytes <= hub->max_announced;
     struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
-        __atomic_sub_fetch(&core->announced, bytes, __ATOMIC_RELAXED);
-        core_lose(core);
+        __atomic_sub_fetch(&worker->announced, bytes, __ATOMIC_RELAXED);
+        worker_lose(worker);
         return;
     }
     l->letter.deliver = change_deliver;
     l->letter.drop = change_drop;
-    l->core = core;
+    l->worker = worker;
     l->change = change_ref(change);
-    mailbox_send(core->mailbox, &l->letter);
+    mailbox_send(worker->mailbox, &l->letter);
 }
 
 /* Keep a change that was numbered, and tell the workers. `c` NULL: there was no memory for it. */
@@ -66,11 +66,11 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct
     } else if (log->ops->append(log, c) < 0) {
         log_warn("history cut", "reason=\"out of memory\" seq=%llu", (unsigned long long)c->seq);
     }
-    for (size_t i = 0; i < hub->core_count; i++) {
+    for (size_t i = 0; i < hub->worker_count; i++) {
         if (c) {
             tell(hub, hub->cores[i], c);
         } else {
-            core_lose(hub->cores[i]);
+            worker_lose(hub->cores[i]);
         }
     }
     change_unref(c);

@@ -79,7 +79,7 @@ struct features_letter {
 static void features_deliver(struct letter *letter, void *owner)
 {
     struct features_letter *l = list_entry(letter, struct features_letter, letter);
-    core_set_features(owner, l->kind, l->list);
+    worker_set_features(owner, l->kind, l->list);
     mem_free(l);
 }
 
@@ -97,7 +97,7 @@ static int swap_features(struct hub *hub, enum feature_kind kind, struct feature
     struct list letters;
     list_init(&letters);
     bool good = next != NULL;
-    for (size_t i = 0; i < hub->core_count && good; i++) {
+    for (size_t i = 0; i < hub->worker_count && good; i++) {
         struct features_letter *l = mem_zalloc(sizeof(*l));
         good = l != NULL;
         if (l) {

@@ -29,8 +29,8 @@ struct hub {
     struct changelog *log;
     struct pool *pool;
     struct catalog *catalog;
-    struct core **cores;
-    size_t core_count;
+    struct worker **cores;
+    size_t worker_count;
     struct map watches; /* by scope */
     struct list arming; /* watches that somebody waits for */
     struct loop_timer *watch_timer;

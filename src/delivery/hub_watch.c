@@ -28,7 +28,7 @@ struct tidings_watch {
     struct letter letter;
     struct hub *hub;
     struct tidings_provider *provider; /* this is told, … */
-    struct hook *hook;                 /* … or this (a reference); neither: a share */
+    struct watch_hook *hook;           /* … or this (a reference); neither: a share */
     struct tidings_str scope;
     struct list arming_link; /* in hub->arming while somebody waits */
     size_t needs;
@@ -80,7 +80,7 @@ static void watch_free(struct tidings_watch *w)
 {
     map_remove(&w->hub->watches, w->scope);
     list_remove(&w->arming_link);
-    hook_unref(w->hook);
+    watch_hook_unref(w->hook);
     mem_free(w);
 }
 
@@ -219,7 +219,7 @@ static struct tidings_watch *watch_create(struct hub *hub, struct tidings_provid
     return w;
 }
 
-static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hook *hook,
+static int watch_begin(struct hub *hub, struct tidings_provider *p, struct watch_hook *hook,
                        struct hub_arm *arm, size_t index)
 {
     struct tidings_watch *w = watch_create(hub, p, arm->items[index].scope);
@@ -232,7 +232,7 @@ static int watch_begin(struct hub *hub, struct tidings_provider *p, struct hook 
     }
     w->needs = 1;
     if (hook) {
-        w->hook = hook_ref(hook);
+        w->hook = watch_hook_ref(hook);
         hook->watch(hook->user, w, w->scope);
     } else {
         p->ops->watch(p, w, w->scope);
@@ -268,13 +268,13 @@ static void take_share(struct hub *hub, struct hub_arm *arm, size_t index)
 
 /* Who is to be told that `scope` is needed, if anybody. */
 static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidings_provider **p,
-                         struct hook **hook)
+                         struct watch_hook **hook)
 {
     const struct catalog *c = hub->catalog;
     struct catalog_hit hit;
     struct arena scratch; /* for the variables of a template */
     *p = NULL;
-    *hook = c->hooks.count > 0 ? hooks_find(&c->hooks, scope) : NULL;
+    *hook = c->hooks.count > 0 ? watch_hooks_find(&c->hooks, scope) : NULL;
     if (*hook) {
         return true;
     }
@@ -282,7 +282,7 @@ static bool find_watcher(struct hub *hub, struct tidings_str scope, struct tidin
     bool found = catalog_find(c, scope, &scratch, &hit);
     arena_deinit(&scratch);
     if (found && hit.entry && c->hooks.count > 0) {
-        *hook = hooks_find(&c->hooks, hit.entry->about->uri);
+        *hook = watch_hooks_find(&c->hooks, hit.entry->about->uri);
     }
     *p = found ? hit.provider : NULL;
     return *hook || (*p && (*p)->ops->watch);
@@ -302,7 +302,7 @@ static void arm_one(struct hub *hub, struct hub_arm *arm, size_t index)
         return;
     }
     struct tidings_provider *p = NULL;
-    struct hook *hook = NULL;
+    struct watch_hook *hook = NULL;
     if (!w && !find_watcher(hub, scope, &p, &hook)) {
         settle(arm, index, false, NULL); /* announced without being asked */
         return;
@@ -337,7 +337,8 @@ static void arm_deliver(struct letter *letter, void *owner)
     }
 }
 
-struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scopes, size_t count)
+struct hub_arm *hub_arm_create(struct worker *worker, const struct tidings_str *scopes,
+                               size_t count)
 {
     size_t text = 0;
     for (size_t i = 0; i < count; i++) {
@@ -354,8 +355,8 @@ struct hub_arm *hub_arm_create(struct core *core, const struct tidings_str *scop
         at += scopes[i].len;
     }
     arm->count = count;
-    arm->hub = core->hub;
-    arm->home = core->mailbox;
+    arm->hub = worker->hub;
+    arm->home = worker->mailbox;
     arm->letter.deliver = arm_deliver;
     arm->letter.drop = arm_drop;
     return arm;
@@ -420,7 +421,7 @@ void hub_watches_clear(struct hub *hub)
             }
             mem_free(waiter);
         }
-        hook_unref(w->hook);
+        watch_hook_unref(w->hook);
         mem_free(w);
     }
 }

@@ -30,7 +30,7 @@ struct finder {
     const struct changelog_row *row;
 };
 
-static bool waits_for_it(void *user, const struct sub *sub)
+static bool waits_for_it(void *user, const struct subscription *sub)
 {
     const struct finder *f = user;
     return sub->catching_up && sub->catchup == f->missed;
@@ -39,9 +39,9 @@ static bool waits_for_it(void *user, const struct sub *sub)
 static void offer_missed(void *user, struct match_node *node)
 {
     struct finder *f = user;
-    struct sub *sub = list_entry(node, struct sub, node);
+    struct subscription *sub = list_entry(node, struct subscription, node);
     if (waits_for_it(f, sub)) {
-        peer_offer_row(sub->listen->peer, sub, f->row, sub->since);
+        subscriber_offer_row(sub->listen->subscriber, sub, f->row, sub->since);
     }
 }
 
@@ -50,9 +50,10 @@ static void owe_waiting(struct listen *listen, const struct missed *m, struct ti
                         uint64_t seq)
 {
     list_each (it, next, &listen->subs) {
-        struct sub *sub = list_entry(it, struct sub, link);
-        if (sub->catching_up && sub->catchup == m && seq > sub->since && sub_concerns(sub, scope)) {
-            peer_owe_truncated(listen->peer, sub, sub->since + 1);
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (sub->catching_up && sub->catchup == m && seq > sub->since &&
+            subscription_concerns(sub, scope)) {
+            subscriber_owe_truncated(listen->subscriber, sub, sub->since + 1);
         }
     }
 }
@@ -60,7 +61,7 @@ static void owe_waiting(struct listen *listen, const struct missed *m, struct ti
 static void replay_missed(struct listen *listen, const struct missed *m,
                           const struct hub_catchup *c)
 {
-    struct core *core = listen->peer->core;
+    struct worker *worker = listen->subscriber->worker;
     for (size_t i = 0; i < c->count; i++) {
         const struct change *change = c->changes[i].change;
         struct finder f = {.missed = m, .row = &c->changes[i]};
@@ -68,8 +69,8 @@ static void replay_missed(struct listen *listen, const struct missed *m,
             owe_waiting(listen, m, change_scope(change), change->seq);
         } else if (change->lists == 0) {
             static const struct lookup_calls calls = {waits_for_it, offer_missed};
-            lookup_find(core, change, &calls, &f);
-            core_find_covered(core, change->uri, offer_missed, &f);
+            lookup_find(worker, change, &calls, &f);
+            worker_find_covered(worker, change->uri, offer_missed, &f);
         }
     }
 }
@@ -79,20 +80,20 @@ static void missed_end(struct missed *m, uint64_t upto)
     struct listen *listen = m->pending.listen;
     if (listen) {
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             if (sub->catching_up && sub->catchup == m) {
-                sub_caught_up(sub, listen->peer->sink ? upto : 0);
+                subscription_caught_up(sub, listen->subscriber->sink ? upto : 0);
             }
         }
-        peer_mark_dirty(listen->peer);
+        subscriber_mark_dirty(listen->subscriber);
     }
     list_remove(&m->pending.link);
     mem_free(m);
 }
 
-static void missed_arrived(struct hub_catchup *c, struct core *core)
+static void missed_arrived(struct hub_catchup *c, struct worker *worker)
 {
-    (void)core;
+    (void)worker;
     struct missed *m = c->user;
     struct listen *listen = m->pending.listen;
     if (listen && c->truncated) {
@@ -104,45 +105,45 @@ static void missed_arrived(struct hub_catchup *c, struct core *core)
     hub_catchup_free(c);
 }
 
-static void rewind_peer(struct peer *peer, uint64_t since)
+static void rewind_peer(struct subscriber *subscriber, uint64_t since)
 {
-    if (peer->ops && peer->ops->rewound) {
-        peer->ops->rewound(peer, since);
+    if (subscriber->ops && subscriber->ops->rewound) {
+        subscriber->ops->rewound(subscriber, since);
     }
 }
 
 static void ask_log(struct listen *listen)
 {
-    struct peer *peer = listen->peer;
+    struct subscriber *subscriber = listen->subscriber;
     struct missed *m = mem_zalloc(sizeof(*m));
     uint64_t since = UINT64_MAX;
     list_each (it, next, &listen->subs) {
-        struct sub *sub = list_entry(it, struct sub, link);
+        struct subscription *sub = list_entry(it, struct subscription, link);
         if (!sub->owes_since) {
             continue;
         }
         sub->owes_since = false;
         if (!m || sub->since == SINCE_UNKNOWN) {
-            sub->since = peer->core->last_seq;
-            rewind_peer(peer, SINCE_UNKNOWN);
-            peer_owe_truncated(peer, sub, 1);
+            sub->since = subscriber->worker->last_seq;
+            rewind_peer(subscriber, SINCE_UNKNOWN);
+            subscriber_owe_truncated(subscriber, sub, 1);
             continue;
         }
-        sub_catch_up(sub, m);
+        subscription_catch_up(sub, m);
         since = sub->since < since ? sub->since : since;
     }
     if (!m) {
         return;
     }
     if (since != UINT64_MAX) {
-        rewind_peer(peer, since);
+        rewind_peer(subscriber, since);
     }
     m->since = since;
     m->pending.listen = listen;
     list_append(&listen->pending, &m->pending.link);
     if (since == UINT64_MAX) {
         missed_end(m, 0);
-    } else if (!hub_catchup(peer->core, since, missed_arrived, m)) {
+    } else if (!hub_catchup(subscriber->worker, since, missed_arrived, m)) {
         owe_waiting(listen, m, STR_EMPTY, UINT64_MAX);
         missed_end(m, 0);
     }
@@ -150,9 +151,9 @@ static void ask_log(struct listen *listen)
 
 /* ---- initial --------------------------------------------------------------------------------- */
 
-static void offer_state(struct sub *sub, const struct tidings_resource *about)
+static void offer_state(struct subscription *sub, const struct tidings_resource *about)
 {
-    struct core *core = sub->listen->peer->core;
+    struct worker *worker = sub->listen->subscriber->worker;
     struct tidings_change now = {
         .uri = about->uri,
         .etag = about->etag,
@@ -160,12 +161,12 @@ static void offer_state(struct sub *sub, const struct tidings_resource *about)
         .has_size = about->size >= 0,
         .modified_ms = about->modified_ms,
     };
-    struct change *change = change_create(&now, core->epoch, core->last_seq);
+    struct change *change = change_create(&now, worker->epoch, worker->last_seq);
     if (change) {
-        peer_offer_initial(sub->listen->peer, sub, change);
+        subscriber_offer_initial(sub->listen->subscriber, sub, change);
         change_unref(change);
     } else {
-        peer_owe_truncated(sub->listen->peer, sub, core->last_seq);
+        subscriber_owe_truncated(sub->listen->subscriber, sub, worker->last_seq);
     }
 }
 
@@ -173,7 +174,7 @@ static void offer_state(struct sub *sub, const struct tidings_resource *about)
 struct walk {
     struct tidings_list list;
     struct listen_pending pending;
-    struct core *core;
+    struct worker *worker;
     const struct principal *who; /* a reference */
     struct catalog *catalog;     /* a reference */
     enum match_kind kind;
@@ -199,13 +200,13 @@ static void walk_free(struct walk *k)
     mem_free(k);
 }
 
-static struct sub *walk_sub(struct walk *k)
+static struct subscription *walk_sub(struct walk *k)
 {
     struct listen *listen = k->pending.listen;
     for (struct list *it = listen ? listen->subs.next : NULL; listen && it != &listen->subs;
          it = it->next) {
-        struct sub *sub = list_entry(it, struct sub, link);
-        if (str_eq(sub_spelled(sub), k->spelled)) {
+        struct subscription *sub = list_entry(it, struct subscription, link);
+        if (str_eq(subscription_spelled(sub), k->spelled)) {
             return sub;
         }
     }
@@ -247,29 +248,29 @@ static bool walk_reaches(const struct walk *k, struct tidings_str prefix)
 
 static void walk_next(struct walk *k);
 
-static void walked(struct request *request)
+static void walked(struct job *job)
 {
-    struct walk *k = request->user;
-    k->is_lost = k->is_lost || request->code < 0;
+    struct walk *k = job->user;
+    k->is_lost = k->is_lost || job->code < 0;
     k->mount++;
     walk_next(k);
 }
 
 static void walk_end(struct walk *k)
 {
-    struct sub *sub = walk_sub(k);
+    struct subscription *sub = walk_sub(k);
     if (sub) {
-        allowance_refund(sub->peer->allowance, k->steps);
+        allowance_refund(sub->subscriber->allowance, k->steps);
     }
     if (sub && k->is_over) {
-        limit_hit(k->core->book, LIMIT_PATTERN_STEPS);
-        peer_owe_truncated(sub->peer, sub, k->core->last_seq);
+        limit_hit(k->worker->book, LIMIT_PATTERN_STEPS);
+        subscriber_owe_truncated(sub->subscriber, sub, k->worker->last_seq);
     }
     for (size_t i = 0; sub && !sub->rereads && i < k->found; i++) {
         offer_state(sub, k->rows[i]);
     }
     if (sub && k->is_lost) {
-        peer_owe_truncated(sub->listen->peer, sub, k->core->last_seq);
+        subscriber_owe_truncated(sub->listen->subscriber, sub, k->worker->last_seq);
     }
     walk_free(k);
 }
@@ -285,7 +286,7 @@ static void walk_next(struct walk *k)
         walk_end(k);
         return;
     }
-    request_init(&k->list.base, k->core, walked, k, STR_EMPTY);
+    job_init(&k->list.base, k->worker, walked, k, STR_EMPTY);
     k->list.on_row = walk_row;
     k->list.who = k->who;
     k->list.subscribes = true;
@@ -295,7 +296,7 @@ static void walk_next(struct walk *k)
     if (k->kind == MATCH_CONTAINER && str_starts(k->text, p->prefix)) {
         k->list.after = k->text; /* what is below begins right after it */
     }
-    request_list(&k->list, p);
+    job_list(&k->list, p);
 }
 
 static void walk_registered(struct walk *k)
@@ -309,10 +310,10 @@ static void walk_registered(struct walk *k)
 }
 
 /* What the search for a regex may cost here: others of the same client begin at the same time. */
-static void set_aside(struct walk *k, const struct sub *sub)
+static void set_aside(struct walk *k, const struct subscription *sub)
 {
-    struct allowance *client = sub->peer->allowance;
-    uint64_t now = loop_now_ms(k->core->loop);
+    struct allowance *client = sub->subscriber->allowance;
+    uint64_t now = loop_now_ms(k->worker->loop);
     if (k->kind == MATCH_REGEX) {
         uint64_t cost = 0;
         k->is_over =
@@ -324,21 +325,22 @@ static void set_aside(struct walk *k, const struct sub *sub)
     }
 }
 
-static void show_matching(struct sub *sub)
+static void show_matching(struct subscription *sub)
 {
     struct listen *listen = sub->listen;
-    struct walk *k = mem_zalloc(sizeof(*k) + sub_spelled(sub).len + sub_uri(sub).len);
+    struct walk *k =
+        mem_zalloc(sizeof(*k) + subscription_spelled(sub).len + subscription_uri(sub).len);
     if (!k) {
-        peer_owe_truncated(listen->peer, sub, listen->peer->core->last_seq);
+        subscriber_owe_truncated(listen->subscriber, sub, listen->subscriber->worker->last_seq);
         return;
     }
     char *at = k->memory;
-    k->core = listen->peer->core;
-    k->who = principal_ref(listen->peer->who);
-    k->catalog = catalog_ref(k->core->catalog);
+    k->worker = listen->subscriber->worker;
+    k->who = principal_ref(listen->subscriber->who);
+    k->catalog = catalog_ref(k->worker->catalog);
     k->kind = sub->kind;
-    k->spelled = str_place(&at, sub_spelled(sub));
-    k->text = str_place(&at, sub_uri(sub));
+    k->spelled = str_place(&at, subscription_spelled(sub));
+    k->text = str_place(&at, subscription_uri(sub));
     set_aside(k, sub);
     k->pending.listen = listen;
     sub->rereads = sub->truncated;
@@ -350,7 +352,7 @@ static void show_matching(struct sub *sub)
 static void show_state(struct listen *listen)
 {
     list_each (it, next, &listen->subs) {
-        struct sub *sub = list_entry(it, struct sub, link);
+        struct subscription *sub = list_entry(it, struct subscription, link);
         if (!sub->owes_initial) {
             continue;
         }
@@ -358,7 +360,7 @@ static void show_state(struct listen *listen)
         if (sub->kind == MATCH_LITERAL) {
             struct tidings_resource about;
             tidings_resource_init(&about);
-            about.uri = sub_uri(sub);
+            about.uri = subscription_uri(sub);
             offer_state(sub, &about);
         } else if (!sub->extra || sub->extra->condition_count == 0) {
             show_matching(sub);
@@ -368,12 +370,12 @@ static void show_state(struct listen *listen)
 
 void listen_begin(struct listen *listen)
 {
-    if (!listen->peer->sink) {
+    if (!listen->subscriber->sink) {
         return; /* the next stream comes back here */
     }
     bool since = false, initial = false;
     list_each (it, next, &listen->subs) {
-        const struct sub *sub = list_entry(it, struct sub, link);
+        const struct subscription *sub = list_entry(it, struct subscription, link);
         since = since || sub->owes_since;
         initial = initial || sub->owes_initial;
     }

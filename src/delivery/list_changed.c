@@ -12,31 +12,32 @@
 void listen_want_lists(struct listen *listen, unsigned lists)
 {
     if (listen->wants_lists == 0 && lists != 0) {
-        list_append(&listen->peer->core->list_watchers, &listen->list_link);
+        list_append(&listen->subscriber->worker->list_watchers, &listen->list_link);
     }
     listen->wants_lists |= (unsigned char)lists;
 }
 
-void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq)
+void subscriber_owe_lists(struct subscriber *subscriber, struct listen *listen, unsigned lists,
+                          uint64_t seq)
 {
     unsigned wanted = listen->wants_lists & lists;
     if (wanted != 0) {
         listen->owes_lists |= (unsigned char)wanted;
-        peer->has_list_pending = true;
-        if (peer->lists_from == 0 || seq < peer->lists_from) {
-            peer->lists_from = seq;
+        subscriber->has_list_pending = true;
+        if (subscriber->lists_from == 0 || seq < subscriber->lists_from) {
+            subscriber->lists_from = seq;
         }
-        peer_mark_dirty(peer);
+        subscriber_mark_dirty(subscriber);
     }
 }
 
-void lists_offer(struct core *core, unsigned lists)
+void list_changed_offer(struct worker *worker, unsigned lists)
 {
-    list_each (it, next, &core->list_watchers) {
+    list_each (it, next, &worker->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
-        unsigned seen = lists & ~(access_is_full(listen->peer->who) ? 0u : LIST_RESOURCES);
-        if (listen->live && listen->peer->sink && !listen->peer->catchup) {
-            peer_owe_lists(listen->peer, listen, seen, core->last_seq);
+        unsigned seen = lists & ~(access_is_full(listen->subscriber->who) ? 0u : LIST_RESOURCES);
+        if (listen->live && listen->subscriber->sink && !listen->subscriber->catchup) {
+            subscriber_owe_lists(listen->subscriber, listen, seen, worker->last_seq);
         }
     }
 }
@@ -44,14 +45,14 @@ void lists_offer(struct core *core, unsigned lists)
 /* ---- those who may not see everything -------------------------------------------------------- */
 
 /* Also those without a stream: the log has no row for what the program registers. */
-static void tell_class(struct core *core, struct access_class *class, uint64_t now)
+static void tell_class(struct worker *worker, struct access_class *class, uint64_t now)
 {
     class->told_ms = now;
     class->owes_list = false;
-    list_each (it, next, &core->list_watchers) {
+    list_each (it, next, &worker->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
-        if (listen->peer->who && listen->peer->who->class == class) {
-            peer_owe_lists(listen->peer, listen, LIST_RESOURCES, core->last_seq);
+        if (listen->subscriber->who && listen->subscriber->who->class == class) {
+            subscriber_owe_lists(listen->subscriber, listen, LIST_RESOURCES, worker->last_seq);
         }
     }
 }
@@ -64,34 +65,34 @@ static bool class_lists(const struct access_class *class, struct tidings_str uri
            (target.len == 0 || access_class_reaches(class, ACCESS_LIST, target));
 }
 
-void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target)
+void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target)
 {
-    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop);
-    list_each (it, next, &core->principals.classes) {
+    uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop);
+    list_each (it, next, &worker->principals.classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
         if (class->is_full || !class_lists(class, uri, target)) {
             continue;
         }
         if (class->told_ms == 0 || now >= class->told_ms + period) {
-            tell_class(core, class, now);
+            tell_class(worker, class, now);
         } else if (!class->owes_list) {
             class->owes_list = true;
-            if (!loop_timer_is_running(core->list_timer)) {
-                loop_timer_start(core->list_timer, class->told_ms + period - now, 0);
+            if (!loop_timer_is_running(worker->list_timer)) {
+                loop_timer_start(worker->list_timer, class->told_ms + period - now, 0);
             }
         }
     }
 }
 
-void lists_on_period(struct loop_timer *timer, void *user)
+void list_changed_on_period(struct loop_timer *timer, void *user)
 {
-    struct core *core = user;
-    uint64_t period = hub_list_period(core->hub), now = loop_now_ms(core->loop), wait = 0;
-    list_each (it, next, &core->principals.classes) {
+    struct worker *worker = user;
+    uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop), wait = 0;
+    list_each (it, next, &worker->principals.classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
         uint64_t due = class->told_ms + period;
         if (class->owes_list && due <= now) {
-            tell_class(core, class, now);
+            tell_class(worker, class, now);
         } else if (class->owes_list && (wait == 0 || due - now < wait)) {
             wait = due - now;
         }
@@ -101,30 +102,31 @@ void lists_on_period(struct loop_timer *timer, void *user)
     }
 }
 
-void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since)
+void list_changed_replay(struct subscriber *subscriber, const struct changelog_row *row,
+                         uint64_t since)
 {
     const struct change *change = row->change;
-    if (change->seq <= peer->lists_upto) {
+    if (change->seq <= subscriber->lists_upto) {
         return;
     }
     bool is_row = change->lists == 0 && !change->everything &&
                   (change->kind != TIDINGS_CHANGE_UPDATED || row->created_seq > since);
     unsigned lists = change->lists;
-    if (!access_is_full(peer->who)) {
-        bool may = is_row && class_lists(peer->who->class, change->uri, change->target);
+    if (!access_is_full(subscriber->who)) {
+        bool may = is_row && class_lists(subscriber->who->class, change->uri, change->target);
         lists = (lists & ~(unsigned)LIST_RESOURCES) | (may ? LIST_RESOURCES : 0u);
     }
-    list_each (it, next, &peer->listens) {
-        peer_owe_lists(peer, list_entry(it, struct listen, link), lists, change->seq);
+    list_each (it, next, &subscriber->listens) {
+        subscriber_owe_lists(subscriber, list_entry(it, struct listen, link), lists, change->seq);
     }
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
 /* Does another listen after this one still owe something? */
-static bool owes_more(struct peer *peer, struct listen *after)
+static bool owes_more(struct subscriber *subscriber, struct listen *after)
 {
-    for (struct list *it = after->link.next; it != &peer->listens; it = it->next) {
+    for (struct list *it = after->link.next; it != &subscriber->listens; it = it->next) {
         const struct listen *listen = list_entry(it, struct listen, link);
         if (listen->owes_lists != 0 && listen->live) {
             return true;
@@ -134,7 +136,7 @@ static bool owes_more(struct peer *peer, struct listen *after)
 }
 
 /* All that one listen owes. */
-static bool flush_one(struct peer *peer, struct listen *listen, struct buf *message)
+static bool flush_one(struct subscriber *subscriber, struct listen *listen, struct buf *message)
 {
     bool good = true;
     for (unsigned list = 1; good && list <= LIST_EVERYTHING; list <<= 1) {
@@ -142,37 +144,37 @@ static bool flush_one(struct peer *peer, struct listen *listen, struct buf *mess
             continue;
         }
         listen->owes_lists &= (unsigned char)~list;
-        if (listen->owes_lists == 0 && !owes_more(peer, listen)) {
-            peer->lists_from = 0; /* with this everything is told */
+        if (listen->owes_lists == 0 && !owes_more(subscriber, listen)) {
+            subscriber->lists_from = 0; /* with this everything is told */
         }
         buf_clear(message);
         dialect_put_list_changed(message, list, listen_id(listen));
-        good = peer_send(peer, message);
+        good = subscriber_send(subscriber, message);
     }
     return good;
 }
 
-bool lists_flush(struct peer *peer)
+bool list_changed_flush(struct subscriber *subscriber)
 {
-    if (!peer->has_list_pending) {
+    if (!subscriber->has_list_pending) {
         return true;
     }
-    if (!peer->sink || peer_is_blocked(peer)) {
+    if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
     }
-    peer->has_list_pending = false;
+    subscriber->has_list_pending = false;
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
     bool good = true;
-    list_each (it, next, &peer->listens) {
+    list_each (it, next, &subscriber->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
         if (good && listen->live) {
-            good = flush_one(peer, listen, &message);
+            good = flush_one(subscriber, listen, &message);
         }
     }
     buf_deinit(&message);
-    if (good && peer->ops && peer->ops->lists_told) {
-        peer->ops->lists_told(peer);
+    if (good && subscriber->ops && subscriber->ops->lists_told) {
+        subscriber->ops->lists_told(subscriber);
     }
     return good;
 }

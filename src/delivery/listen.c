@@ -9,7 +9,7 @@
 #include "delivery/subscribe.h"
 #include "delivery/subscriber.h"
 
-struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
+struct listen *listen_create(struct subscriber *subscriber, struct tidings_str id_json)
 {
     struct listen *listen = mem_zalloc(offsetof(struct listen, id_text) + id_json.len);
     if (!listen) {
@@ -19,7 +19,7 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
         memcpy(listen->id_text, id_json.ptr, id_json.len);
     }
     listen->id_len = (uint32_t)id_json.len;
-    listen->peer = peer;
+    listen->subscriber = subscriber;
     list_init(&listen->subs);
     list_init(&listen->list_link);
     list_init(&listen->pending);
@@ -31,8 +31,8 @@ struct listen *listen_create(struct peer *peer, struct tidings_str id_json)
         }
         map_init(listen->by_spelling);
     }
-    list_append(&peer->listens, &listen->link);
-    peer->listen_count++;
+    list_append(&subscriber->listens, &listen->link);
+    subscriber->listen_count++;
     return listen;
 }
 
@@ -46,7 +46,7 @@ void listen_destroy(struct listen *listen)
         list_remove(it);
     }
     list_each (it, next, &listen->subs) {
-        sub_destroy(list_entry(it, struct sub, link));
+        subscription_destroy(list_entry(it, struct subscription, link));
     }
     subscribe_list_end(listen);
     if (listen->by_spelling) {
@@ -55,18 +55,18 @@ void listen_destroy(struct listen *listen)
     }
     list_remove(&listen->list_link);
     list_remove(&listen->link);
-    listen->peer->listen_count--;
+    listen->subscriber->listen_count--;
     mem_free(listen);
 }
 
-struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled)
+struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled)
 {
     return listen->by_spelling ? map_find(listen->by_spelling, spelled) : NULL;
 }
 
-struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
+struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json)
 {
-    list_each (it, next, &peer->listens) {
+    list_each (it, next, &subscriber->listens) {
         struct listen *listen = list_entry(it, struct listen, link);
         if (str_eq(listen_id(listen), id_json)) {
             return listen;
@@ -75,22 +75,23 @@ struct listen *listen_find(struct peer *peer, struct tidings_str id_json)
     return NULL;
 }
 
-void sub_set_extra(struct sub *sub, struct sub_extra *extra)
+void subscription_set_extra(struct subscription *sub, struct subscription_extra *extra)
 {
     sub->extra = extra;
     extra->sub = sub;
     list_init(&extra->covers_link);
     if (extra->covering) {
-        list_append(&sub->listen->peer->core->covering, &extra->covers_link);
+        list_append(&sub->listen->subscriber->worker->covering, &extra->covers_link);
     }
 }
 
-struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
-                       enum match_kind kind, uint64_t since, struct tidings_error *err)
+struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
+                                         struct tidings_str uri, enum match_kind kind,
+                                         uint64_t since, struct tidings_error *err)
 {
-    struct core *core = listen->peer->core;
-    size_t most = core->limits->max_all_subscriptions;
-    if (!limit_enter(core->book, LIMIT_ALL_SUBSCRIPTIONS, most)) {
+    struct worker *worker = listen->subscriber->worker;
+    size_t most = worker->limits->max_all_subscriptions;
+    if (!limit_enter(worker->book, LIMIT_ALL_SUBSCRIPTIONS, most)) {
         tidings_fail(err, TIDINGS_E_BUSY,
                      "%zu subscriptions are what this server allows (--max-all-subscriptions); try "
                      "again later",
@@ -104,9 +105,9 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     bool plain = quoted.len == spelled.len + 2; /* nothing needed escaping */
     size_t quoted_len = quoted.len;
     size_t extra = quoted_len + (plain ? 0 : spelled.len) + (same ? 0 : uri.len);
-    struct sub *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
+    struct subscription *sub = quoted.failed ? NULL : mem_zalloc(sizeof(*sub) + extra);
     if (!sub) {
-        limit_leave(core->book, LIMIT_ALL_SUBSCRIPTIONS);
+        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
         buf_deinit(&quoted);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -126,50 +127,53 @@ struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct
     sub->spelled_len = (uint32_t)spelled.len;
     sub->uri_len = (uint32_t)uri.len;
     sub->listen = listen;
-    sub->peer = listen->peer;
+    sub->subscriber = listen->subscriber;
     sub->since = since;
     sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_len == 0;
-    int rc =
-        match_add_for(&core->match, &sub->node, kind, sub_uri(sub), listen->peer->allowance, err);
-    if (rc == 0 && is_legacy && map_put(listen->by_spelling, sub_spelled(sub), sub, NULL) < 0) {
+    int rc = match_add_for(&worker->match, &sub->node, kind, subscription_uri(sub),
+                           listen->subscriber->allowance, err);
+    if (rc == 0 && is_legacy &&
+        map_put(listen->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        match_remove(&core->match, &sub->node);
+        match_remove(&worker->match, &sub->node);
     }
     if (rc < 0) {
-        limit_leave(core->book, LIMIT_ALL_SUBSCRIPTIONS);
+        limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
         mem_free(sub);
         return NULL;
     }
     list_append(&listen->subs, &sub->link);
-    listen->peer->sub_count++;
-    core->stats.subscriptions++;
+    listen->subscriber->subscription_count++;
+    worker->stats.subscriptions++;
     return sub;
 }
 
-void sub_catch_up(struct sub *sub, const void *request)
+void subscription_catch_up(struct subscription *sub, const void *job)
 {
-    struct peer *peer = sub->peer;
+    struct subscriber *subscriber = sub->subscriber;
     uint64_t from = sub->since + 1;
     sub->catching_up = true;
-    sub->catchup = request;
-    peer->catching++;
-    peer->catching_from =
-        peer->catching > 1 && peer->catching_from < from ? peer->catching_from : from;
+    sub->catchup = job;
+    subscriber->catching++;
+    subscriber->catching_from = subscriber->catching > 1 && subscriber->catching_from < from
+                                    ? subscriber->catching_from
+                                    : from;
 }
 
-void sub_caught_up(struct sub *sub, uint64_t replayed_to)
+void subscription_caught_up(struct subscription *sub, uint64_t replayed_to)
 {
     if (sub->catching_up) {
         sub->catching_up = false;
         sub->replayed_to = replayed_to;
-        sub->peer->catching--;
-        sub->peer->catching_from = sub->peer->catching > 0 ? sub->peer->catching_from : 0;
+        sub->subscriber->catching--;
+        sub->subscriber->catching_from =
+            sub->subscriber->catching > 0 ? sub->subscriber->catching_from : 0;
     }
 }
 
-uint64_t sub_owes_from(const struct sub *sub)
+uint64_t subscription_owes_from(const struct subscription *sub)
 {
     uint64_t held = window_first_seq(&sub->window);
     if (sub->truncated || sub->catching_up || sub->owes_since || sub->queued > 0) {
@@ -179,45 +183,45 @@ uint64_t sub_owes_from(const struct sub *sub)
     return held;
 }
 
-void sub_set_rate(struct sub *sub, uint64_t ms)
+void subscription_set_rate(struct subscription *sub, uint64_t ms)
 {
     sub->rate_ms = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
     uint32_t period = sub->asked_ms > sub->rate_ms ? sub->asked_ms : sub->rate_ms;
-    struct core *core = sub->listen->peer->core;
-    window_set_period(&core->windows, &sub->window, loop_now_ms(core->loop), period);
+    struct worker *worker = sub->listen->subscriber->worker;
+    window_set_period(&worker->windows, &sub->window, loop_now_ms(worker->loop), period);
 }
 
-void sub_set_period(struct sub *sub, const struct options *o)
+void subscription_set_period(struct subscription *sub, const struct options *o)
 {
     uint64_t period = o->window_ms > o->rate_ms ? o->window_ms : o->rate_ms;
     sub->asked_ms = period > UINT32_MAX ? UINT32_MAX : (uint32_t)period;
-    sub_set_rate(sub, core_rate(sub->listen->peer->core, sub));
+    subscription_set_rate(sub, worker_rate(sub->listen->subscriber->worker, sub));
 }
 
-void sub_destroy(struct sub *sub)
+void subscription_destroy(struct subscription *sub)
 {
     struct listen *listen = sub->listen;
-    struct peer *peer = listen->peer;
-    peer->held_count -= sub->window.held != NULL;
-    sub_caught_up(sub, 0);
-    sub_leave_bookmarks(sub);
-    window_clear(&peer->core->windows, &sub->window);
+    struct subscriber *subscriber = listen->subscriber;
+    subscriber->held_count -= sub->window.held != NULL;
+    subscription_caught_up(sub, 0);
+    subscription_leave_bookmarks(sub);
+    window_clear(&subscriber->worker->windows, &sub->window);
     if (sub->queued > 0) {
-        outbox_remove(&peer->outbox, sub);
+        outbox_remove(&subscriber->outbox, sub);
     }
-    match_remove(&peer->core->match, &sub->node);
+    match_remove(&subscriber->worker->match, &sub->node);
     if (listen->id_len == 0) {
-        map_remove(listen->by_spelling, sub_spelled(sub));
+        map_remove(listen->by_spelling, subscription_spelled(sub));
     }
     list_remove(&sub->link);
-    peer->sub_count--;
-    peer->core->stats.subscriptions--;
-    limit_leave(peer->core->book, LIMIT_ALL_SUBSCRIPTIONS);
+    subscriber->subscription_count--;
+    subscriber->worker->stats.subscriptions--;
+    limit_leave(subscriber->worker->book, LIMIT_ALL_SUBSCRIPTIONS);
     if (sub->watched) {
-        hub_disarm(peer->core->hub, sub_uri(sub));
+        hub_disarm(subscriber->worker->hub, subscription_uri(sub));
     }
     for (size_t i = 0; sub->extra && i < sub->extra->scope_count; i++) {
-        hub_disarm(peer->core->hub, sub->extra->scopes[i]);
+        hub_disarm(subscriber->worker->hub, sub->extra->scopes[i]);
     }
     if (sub->extra) {
         list_remove(&sub->extra->covers_link);

@@ -11,7 +11,7 @@
 #include "store/change.h"
 
 struct paid_lookup {
-    struct core *core;
+    struct worker *worker;
     const struct change *change;
     const struct lookup_calls *calls;
     void *user;
@@ -24,60 +24,61 @@ static void found(void *user, struct match_node *node)
 }
 
 /* Access is asked before anything is spent. */
-static bool is_concerned(const struct paid_lookup *l, const struct sub *sub)
+static bool is_concerned(const struct paid_lookup *l, const struct subscription *sub)
 {
-    return l->calls->concerns(l->user, sub) && access_hears(sub->peer->who, l->change);
+    return l->calls->concerns(l->user, sub) && access_hears(sub->subscriber->who, l->change);
 }
 
 static bool may_pay(void *user, struct match_node *node, uint64_t *ret_steps)
 {
     struct paid_lookup *l = user;
-    const struct sub *sub = list_entry(node, struct sub, node);
+    const struct subscription *sub = list_entry(node, struct subscription, node);
     if (!is_concerned(l, sub)) {
         return false;
     }
-    *ret_steps = allowance_left(sub->peer->allowance, loop_now_ms(l->core->loop));
+    *ret_steps = allowance_left(sub->subscriber->allowance, loop_now_ms(l->worker->loop));
     return true;
 }
 
 static void paid(void *user, struct match_node *node, uint64_t steps)
 {
     struct paid_lookup *l = user;
-    const struct sub *sub = list_entry(node, struct sub, node);
-    allowance_spend(sub->peer->allowance, steps, loop_now_ms(l->core->loop));
+    const struct subscription *sub = list_entry(node, struct subscription, node);
+    allowance_spend(sub->subscriber->allowance, steps, loop_now_ms(l->worker->loop));
 }
 
 static void unsure(void *user, struct match_node *node)
 {
     struct paid_lookup *l = user;
-    struct sub *sub = list_entry(node, struct sub, node);
+    struct subscription *sub = list_entry(node, struct subscription, node);
     if (is_concerned(l, sub)) {
-        limit_hit(l->core->book, LIMIT_PATTERN_STEPS);
-        peer_owe_truncated(sub->peer, sub, l->change->seq);
+        limit_hit(l->worker->book, LIMIT_PATTERN_STEPS);
+        subscriber_owe_truncated(sub->subscriber, sub, l->change->seq);
     }
 }
 
-void lookup_find(struct core *core, const struct change *change, const struct lookup_calls *calls,
-                 void *user)
+void lookup_find(struct worker *worker, const struct change *change,
+                 const struct lookup_calls *calls, void *user)
 {
     static const struct match_calls with_price = {found, may_pay, paid, unsure};
-    struct paid_lookup l = {core, change, calls, user};
-    match_find_paid(&core->match, change->uri, &with_price, &l);
+    struct paid_lookup l = {worker, change, calls, user};
+    match_find_paid(&worker->match, change->uri, &with_price, &l);
 }
 
-enum lookup_answer lookup_ask(struct sub *sub, struct tidings_str uri)
+enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)
 {
-    struct core *core = sub->peer->core;
+    struct worker *worker = sub->subscriber->worker;
     if (sub->kind != MATCH_REGEX) {
-        return match_kind_matches(sub->kind, sub_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
+        return match_kind_matches(sub->kind, subscription_uri(sub), uri) ? LOOKUP_YES : LOOKUP_NO;
     }
-    uint64_t now = loop_now_ms(core->loop), left = allowance_left(sub->peer->allowance, now);
+    uint64_t now = loop_now_ms(worker->loop),
+             left = allowance_left(sub->subscriber->allowance, now);
     uint64_t steps = left;
     enum regex_result result = match_search(&sub->node, uri, &steps);
-    allowance_spend(sub->peer->allowance, left - steps, now);
+    allowance_spend(sub->subscriber->allowance, left - steps, now);
     if (result == REGEX_FOUND || result == REGEX_ABSENT) {
         return result == REGEX_FOUND ? LOOKUP_YES : LOOKUP_NO;
     }
-    limit_hit(core->book, LIMIT_PATTERN_STEPS);
+    limit_hit(worker->book, LIMIT_PATTERN_STEPS);
     return LOOKUP_UNKNOWN;
 }

@@ -14,17 +14,17 @@
 #include "match/match.h"
 
 struct change;
-struct core;
-struct sub;
+struct worker;
+struct subscription;
 
 struct lookup_calls {
     /* Would it be told now, as far as anything but the pattern is concerned? */
-    bool (*concerns)(void *user, const struct sub *sub);
+    bool (*concerns)(void *user, const struct subscription *sub);
     match_fn found; /* for each that matches, concerned or not */
 };
 
-void lookup_find(struct core *core, const struct change *change, const struct lookup_calls *calls,
-                 void *user);
+void lookup_find(struct worker *worker, const struct change *change,
+                 const struct lookup_calls *calls, void *user);
 
 enum lookup_answer {
     LOOKUP_NO,
@@ -32,6 +32,6 @@ enum lookup_answer {
     LOOKUP_UNKNOWN, /* nothing left to find out */
 };
 /* Does the pattern of this one match `uri`, which its client may hear of? */
-enum lookup_answer lookup_ask(struct sub *sub, struct tidings_str uri);
+enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri);
 
 #endif

@@ -73,7 +73,7 @@ static int grow(struct outbox *o)
 }
 
 /* Where it is; `count`: nowhere. */
-static size_t find(struct outbox *o, const struct sub *sub, struct tidings_str uri)
+static size_t find(struct outbox *o, const struct subscription *sub, struct tidings_str uri)
 {
     unsigned left = sub->queued;
     for (size_t i = o->count; i-- > 0 && left > 0;) {
@@ -131,7 +131,7 @@ static void merge(struct outbox *o, size_t index, const struct outbox_item *next
 /* `next` comes after what is queued. Takes over its reference on success. */
 static enum outbox_result add(struct outbox *o, const struct outbox_item *next, size_t max)
 {
-    struct sub *sub = next->sub;
+    struct subscription *sub = next->sub;
     size_t index = sub->queued > 0 ? find(o, sub, next->change->uri) : o->count;
     if (index < o->count && next->initial) { /* what waits is newer than the state it began with */
         change_unref(next->change);
@@ -149,8 +149,9 @@ static enum outbox_result add(struct outbox *o, const struct outbox_item *next, 
     return OUTBOX_ADDED;
 }
 
-enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
-                               enum tidings_change_kind kind, size_t max)
+enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
+                               const struct change *change, enum tidings_change_kind kind,
+                               size_t max)
 {
     struct outbox_item item = {
         .sub = sub,
@@ -166,7 +167,7 @@ enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct c
     return r;
 }
 
-enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
+enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *sub,
                                        const struct change *change, size_t max)
 {
     struct outbox_item item = {
@@ -227,7 +228,7 @@ static bool is_of_another(void *sub, const struct outbox_item *item)
     return sub && item->sub != sub;
 }
 
-void outbox_remove(struct outbox *o, struct sub *sub)
+void outbox_remove(struct outbox *o, struct subscription *sub)
 {
     outbox_filter(o, is_of_another, sub);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a peer still has to be told: a bounded queue of (subscription, change), in the order the
- * changes came. Two changes of one URI for one subscription merge into the place of the first, so
- * that what changes all the time is told all the same; for a strict subscription into that of the
- * newer, so that numbers only rise.
+ * What a subscriber still has to be told: a bounded queue of (subscription, change), in the order
+ * the changes came. Two changes of one URI for one subscription merge into the place of the first,
+ * so that what changes all the time is told all the same; for a strict subscription into that of
+ * the newer, so that numbers only rise.
  *
  * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller
  * collapses it (outbox_collapse) into "something changed" per subscription.
@@ -14,10 +14,10 @@
 #include <tidings/provider.h>
 
 struct change;
-struct sub;
+struct subscription;
 
 struct outbox_item {
-    struct sub *sub;
+    struct subscription *sub;
     const struct change *change; /* the newest; a reference */
     uint64_t first_seq;          /* its place: the oldest merged into it; strict: the newest */
     uint32_t merged;
@@ -46,11 +46,12 @@ enum outbox_result {
     OUTBOX_MERGED,
     OUTBOX_FULL, /* also when out of memory: nothing changed */
 };
-/* `kind` is the change's own, or what it means to this peer after catching up. `max` bounds the
- * queue. */
-enum outbox_result outbox_push(struct outbox *o, struct sub *sub, const struct change *change,
-                               enum tidings_change_kind kind, size_t max);
-enum outbox_result outbox_push_initial(struct outbox *o, struct sub *sub,
+/* `kind` is the change's own, or what it means to this subscriber after catching up. `max` bounds
+ * the queue. */
+enum outbox_result outbox_push(struct outbox *o, struct subscription *sub,
+                               const struct change *change, enum tidings_change_kind kind,
+                               size_t max);
+enum outbox_result outbox_push_initial(struct outbox *o, struct subscription *sub,
                                        const struct change *change, size_t max);
 /* Everything `from` holds, behind what is here or merged into it; `from` is empty afterwards.
  * false: it did not fit, and what is left over is dropped. */
@@ -63,7 +64,7 @@ void outbox_pop(struct outbox *o);
 void outbox_filter(struct outbox *o, bool (*keep)(void *user, const struct outbox_item *item),
                    void *user);
 /* Forget what concerns `sub` (NULL: everything). */
-void outbox_remove(struct outbox *o, struct sub *sub);
+void outbox_remove(struct outbox *o, struct subscription *sub);
 
 /* created+updated = created, deleted+created = updated, anything+deleted = deleted. */
 enum tidings_change_kind outbox_merge_kind(enum tidings_change_kind old,

@@ -14,59 +14,60 @@
 #include "base/str.h"
 #include "delivery/subscriber.h"
 
-void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq)
+void subscriber_owe_truncated(struct subscriber *subscriber, struct subscription *sub, uint64_t seq)
 {
-    peer->core->stats.truncated += !sub->truncated;
+    subscriber->worker->stats.truncated += !sub->truncated;
     sub->truncated = sub->rereads = true;
-    peer->has_truncated = true;
-    if (peer->owed_from == 0 || seq < peer->owed_from) {
-        peer->owed_from = seq;
+    subscriber->has_truncated = true;
+    if (subscriber->owed_from == 0 || seq < subscriber->owed_from) {
+        subscriber->owed_from = seq;
     }
-    peer_mark_dirty(peer);
+    subscriber_mark_dirty(subscriber);
 }
 
-bool sub_concerns(const struct sub *sub, struct tidings_str scope)
+bool subscription_concerns(const struct subscription *sub, struct tidings_str scope)
 {
-    struct tidings_str own = match_kind_beginning(sub->kind, sub_uri(sub));
+    struct tidings_str own = match_kind_beginning(sub->kind, subscription_uri(sub));
     const struct tidings_provider *p = sub->extra ? sub->extra->covering : NULL;
     return str_starts(own, scope) || str_starts(scope, own) || (p && str_eq(p->prefix, scope));
 }
 
-void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq)
+void subscriber_owe_all(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         if (listen->wants_lists & LIST_EVERYTHING) {
-            peer_owe_lists(peer, listen, LIST_EVERYTHING, seq);
+            subscriber_owe_lists(subscriber, listen, LIST_EVERYTHING, seq);
             continue;
         }
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
-            if ((seq == 1 || seq > sub->since) && sub_concerns(sub, scope)) {
-                peer_owe_truncated(peer, sub, seq);
+            struct subscription *sub = list_entry(it, struct subscription, link);
+            if ((seq == 1 || seq > sub->since) && subscription_concerns(sub, scope)) {
+                subscriber_owe_truncated(subscriber, sub, seq);
             }
         }
     }
 }
 
-void peer_owe_rest(struct peer *peer, uint32_t lost)
+void subscriber_owe_rest(struct subscriber *subscriber, uint32_t lost)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
-            if (cursor_order(sub_spelled(sub)) >= lost) {
-                peer_owe_truncated(peer, sub, 1);
+            struct subscription *sub = list_entry(it, struct subscription, link);
+            if (cursor_order(subscription_spelled(sub)) >= lost) {
+                subscriber_owe_truncated(subscriber, sub, 1);
             }
         }
     }
 }
 
-void peer_owe_suspended(struct peer *peer, struct sub *sub)
+void subscriber_owe_suspended(struct subscriber *subscriber, struct subscription *sub)
 {
     sub->suspended = true;
-    peer_owe_truncated(peer, sub, peer->core->last_seq);
+    subscriber_owe_truncated(subscriber, sub, subscriber->worker->last_seq);
     if (sub->listen->id_len == 0) {
-        peer_warn(peer, "a subscription whose regular expression or filter took too long too often "
+        subscriber_warn(subscriber,
+                        "a subscription whose regular expression or filter took too long too often "
                         "is suspended");
     }
 }
@@ -74,7 +75,7 @@ void peer_owe_suspended(struct peer *peer, struct sub *sub)
 /* ---- who is marked --------------------------------------------------------------------------- */
 
 struct marked {
-    struct sub *sub;
+    struct subscription *sub;
     uint32_t order;
 };
 
@@ -86,18 +87,18 @@ static int by_order(const void *a, const void *b)
 
 /* Those of listens that are acknowledged, into `out` unless that is NULL; and the first of all in
  * order, CURSOR_ALL_TOLD when there is none. */
-static size_t find_marked(const struct peer *peer, struct marked *out, uint32_t *first)
+static size_t find_marked(const struct subscriber *subscriber, struct marked *out, uint32_t *first)
 {
     size_t n = 0;
     *first = CURSOR_ALL_TOLD;
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             if (!sub->truncated) {
                 continue;
             }
-            uint32_t order = cursor_order(sub_spelled(sub));
+            uint32_t order = cursor_order(subscription_spelled(sub));
             *first = order < *first ? order : *first;
             if (!listen->live) {
                 continue;
@@ -113,50 +114,51 @@ static size_t find_marked(const struct peer *peer, struct marked *out, uint32_t 
 
 /* Numbers below the first of this epoch are those of an earlier one, and say nothing of what is not
  * kept in the store, unless all such subscriptions were told to look again. */
-static uint32_t mark_of(const struct peer *peer, const struct log_cursor *at, uint32_t first)
+static uint32_t mark_of(const struct subscriber *subscriber, const struct log_cursor *at,
+                        uint32_t first)
 {
     if (first < CURSOR_ALL_TOLD) {
         return first;
     }
-    return peer->was_lost && at->seq < peer->core->marks.first ? CURSOR_ALL_TOLD : 0;
+    return subscriber->was_lost && at->seq < subscriber->worker->marks.first ? CURSOR_ALL_TOLD : 0;
 }
 
-struct log_cursor peer_place_at(const struct peer *peer, uint64_t seq)
+struct log_cursor subscriber_place_at(const struct subscriber *subscriber, uint64_t seq)
 {
-    struct log_cursor at = core_cursor(peer->core, seq);
+    struct log_cursor at = worker_cursor(subscriber->worker, seq);
     uint32_t first = CURSOR_ALL_TOLD;
-    if (peer->has_truncated) {
-        (void)find_marked(peer, NULL, &first);
+    if (subscriber->has_truncated) {
+        (void)find_marked(subscriber, NULL, &first);
     }
-    at.lost = mark_of(peer, &at, first);
+    at.lost = mark_of(subscriber, &at, first);
     return at;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
 /* `first`: of those who have yet to be told after it. */
-static bool write_truncated(struct peer *peer, struct sub *sub, uint32_t first)
+static bool write_truncated(struct subscriber *subscriber, struct subscription *sub, uint32_t first)
 {
-    if (!peer->sink || peer_is_blocked(peer)) {
+    if (!subscriber->sink || subscriber_is_blocked(subscriber)) {
         return false;
     }
-    bool was_lost = peer->was_lost;
-    peer->was_lost = true;
-    struct log_cursor cursor = core_cursor(peer->core, peer_told(peer));
-    cursor.lost = mark_of(peer, &cursor, first);
+    bool was_lost = subscriber->was_lost;
+    subscriber->was_lost = true;
+    struct log_cursor cursor = worker_cursor(subscriber->worker, subscriber_told(subscriber));
+    cursor.lost = mark_of(subscriber, &cursor, first);
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,
-        .uri_json = sub_spelled_json(sub),
-        .subscribed_json = sub_spelled_json(sub),
+        .uri_json = subscription_spelled_json(sub),
+        .subscribed_json = subscription_spelled_json(sub),
         .listen_id_json = listen_id(sub->listen),
         .cursor = cursor,
-        .sealed = shown_seal(peer->core, peer->who, &cursor),
+        .sealed = cursor_seal_make(subscriber->worker, subscriber->who, &cursor),
         .truncated = !sub->suspended,
         .suspended = sub->suspended,
-        .profile = peer->core->self->profile,
+        .profile = subscriber->worker->self->profile,
     };
-    if (!peer_write_update(peer, &u, sub)) {
-        peer->was_lost = was_lost;
+    if (!subscriber_write_update(subscriber, &u, sub)) {
+        subscriber->was_lost = was_lost;
         return false;
     }
     sub->truncated = false;
@@ -164,30 +166,31 @@ static bool write_truncated(struct peer *peer, struct sub *sub, uint32_t first)
     return true;
 }
 
-void sub_withdraw(struct sub *sub)
+void subscription_withdraw(struct subscription *sub)
 {
-    struct peer *peer = sub->peer;
-    if (sub->listen->live && peer->sink) {
+    struct subscriber *subscriber = sub->subscriber;
+    if (sub->listen->live && subscriber->sink) {
         uint32_t first;
         sub->suspended = true;
         sub->truncated = false;
-        (void)find_marked(peer, NULL, &first);
-        (void)write_truncated(peer, sub, first); /* a blocked stream would be told much later */
+        (void)find_marked(subscriber, NULL, &first);
+        (void)write_truncated(subscriber, sub,
+                              first); /* a blocked stream would be told much later */
     }
-    sub_destroy(sub);
+    subscription_destroy(sub);
 }
 
 /* Without memory for the order the cursors stay where they are until all are told. */
-static bool flush_unordered(struct peer *peer, uint32_t first, size_t left)
+static bool flush_unordered(struct subscriber *subscriber, uint32_t first, size_t left)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             if (!listen->live || !sub->truncated) {
                 continue;
             }
-            if (!write_truncated(peer, sub, --left > 0 ? first : CURSOR_ALL_TOLD)) {
+            if (!write_truncated(subscriber, sub, --left > 0 ? first : CURSOR_ALL_TOLD)) {
                 return false;
             }
         }
@@ -195,36 +198,37 @@ static bool flush_unordered(struct peer *peer, uint32_t first, size_t left)
     return true;
 }
 
-static bool flush_in_order(struct peer *peer, struct marked *all, size_t n)
+static bool flush_in_order(struct subscriber *subscriber, struct marked *all, size_t n)
 {
     qsort(all, n, sizeof(*all), by_order);
     for (size_t i = 0; i < n; i++) {
-        if (!write_truncated(peer, all[i].sub, i + 1 < n ? all[i + 1].order : CURSOR_ALL_TOLD)) {
+        if (!write_truncated(subscriber, all[i].sub,
+                             i + 1 < n ? all[i + 1].order : CURSOR_ALL_TOLD)) {
             return false;
         }
     }
     return true;
 }
 
-bool peer_flush_truncated(struct peer *peer)
+bool subscriber_flush_truncated(struct subscriber *subscriber)
 {
-    if (!peer->has_truncated) {
+    if (!subscriber->has_truncated) {
         return true;
     }
     uint32_t first;
-    size_t n = find_marked(peer, NULL, &first);
+    size_t n = find_marked(subscriber, NULL, &first);
     struct marked *all = n > 1 ? mem_alloc(n * sizeof(*all)) : NULL;
     bool good;
     if (all) {
-        (void)find_marked(peer, all, &first);
-        good = flush_in_order(peer, all, n);
+        (void)find_marked(subscriber, all, &first);
+        good = flush_in_order(subscriber, all, n);
     } else {
-        good = flush_unordered(peer, first, n);
+        good = flush_unordered(subscriber, first, n);
     }
     mem_free(all);
     if (good) {
-        peer->has_truncated = false;
-        peer->owed_from = 0;
+        subscriber->has_truncated = false;
+        subscriber->owed_from = 0;
     }
     return good;
 }

@@ -20,15 +20,15 @@
 /* URIs and what is derived from them: patterns, scopes, conditions. */
 #define ARENA_PER_WISH (8u * URI_MAX)
 
-struct subscribing *subscribing_create(struct listen *listen, size_t count)
+struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t count)
 {
-    struct subscribing *s = mem_zalloc(sizeof(*s) + count * sizeof(s->wishes[0]));
+    struct subscribe_batch *s = mem_zalloc(sizeof(*s) + count * sizeof(s->items[0]));
     if (!s) {
         return NULL;
     }
-    s->core = listen->peer->core;
-    s->who = principal_ref(listen->peer->who);
-    s->rules = option_rules_ref(s->core->rules);
+    s->worker = listen->subscriber->worker;
+    s->who = principal_ref(listen->subscriber->who);
+    s->rules = option_rules_ref(s->worker->rules);
     s->count = count;
     arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
     s->pending.listen = listen;
@@ -37,14 +37,14 @@ struct subscribing *subscribing_create(struct listen *listen, size_t count)
     return s;
 }
 
-void subscribing_free(struct subscribing *s)
+void subscribe_batch_free(struct subscribe_batch *s)
 {
     list_remove(&s->pending.link);
     for (size_t i = 0; i < s->count; i++) {
-        request_free_stat(&s->wishes[i].stat);
-        filter_release(s->wishes[i].filter);
-        jv_unref(s->wishes[i].kept);
-        mem_free(s->wishes[i].hooked);
+        job_free_stat(&s->items[i].stat);
+        filter_release(s->items[i].filter);
+        jv_unref(s->items[i].kept);
+        mem_free(s->items[i].hooked);
     }
     principal_unref(s->who);
     option_rules_unref(s->rules);
@@ -52,21 +52,21 @@ void subscribing_free(struct subscribing *s)
     mem_free(s);
 }
 
-bool subscribing_set_channel(struct subscribing *s, const struct channel *channel)
+bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel *channel)
 {
     char text[sizeof(HUB_SHARE) + PRINCIPAL_MAX] = HUB_SHARE;
     channel_principal(channel, text + sizeof(HUB_SHARE) - 1);
     s->share = arena_dup(&s->arena, tidings_str(text));
-    struct peer *peer = s->pending.listen->peer;
-    if (!peer->allowance) {
-        peer->allowance =
-            allowances_find(hub_allowances(s->core->hub), tidings_str(text + sizeof(HUB_SHARE) - 1),
-                            loop_now_ms(s->core->loop));
+    struct subscriber *subscriber = s->pending.listen->subscriber;
+    if (!subscriber->allowance) {
+        subscriber->allowance = allowances_find(hub_allowances(s->worker->hub),
+                                                tidings_str(text + sizeof(HUB_SHARE) - 1),
+                                                loop_now_ms(s->worker->loop));
     }
-    return s->share.ptr != NULL && peer->allowance != NULL;
+    return s->share.ptr != NULL && subscriber->allowance != NULL;
 }
 
-void wish_refuse(struct wish *w, int code, const char *fmt, ...)
+void subscribe_item_refuse(struct subscribe_item *w, int code, const char *fmt, ...)
 {
     char text[sizeof(w->stat.base.err.text)];
     va_list args;
@@ -86,11 +86,11 @@ struct json *options_of(const struct rpc_message *msg)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static void write_refused(struct jw *w, const struct subscribing *s)
+static void write_refused(struct jw *w, const struct subscribe_batch *s)
 {
     bool any = false;
     for (size_t i = 0; i < s->count; i++) {
-        if (!s->wishes[i].refused) {
+        if (!s->items[i].refused) {
             continue;
         }
         if (!any) {
@@ -99,10 +99,10 @@ static void write_refused(struct jw *w, const struct subscribing *s)
             jw_begin_array(w);
         }
         jw_begin_object(w);
-        jw_put_string(w, STR("uri"), s->wishes[i].spelled);
-        jw_put_string(w, STR("reason"), tidings_str(s->wishes[i].stat.base.err.text));
-        if (s->wishes[i].stat.base.details) {
-            jw_put_raw(w, STR("data"), request_details(&s->wishes[i].stat.base));
+        jw_put_string(w, STR("uri"), s->items[i].spelled);
+        jw_put_string(w, STR("reason"), tidings_str(s->items[i].stat.base.err.text));
+        if (s->items[i].stat.base.details) {
+            jw_put_raw(w, STR("data"), job_details(&s->items[i].stat.base));
         }
         jw_end_object(w);
     }
@@ -111,7 +111,7 @@ static void write_refused(struct jw *w, const struct subscribing *s)
     }
 }
 
-static void write_honoured(struct jw *w, const struct subscribing *s)
+static void write_honoured(struct jw *w, const struct subscribe_batch *s)
 {
     bool any = false;
     jw_begin_object(w);
@@ -129,7 +129,7 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
         }
     }
     for (size_t i = 0; i < s->count; i++) {
-        if (s->wishes[i].refused) {
+        if (s->items[i].refused) {
             continue;
         }
         if (!any) {
@@ -137,7 +137,7 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
             jw_key(w, STR("resourceSubscriptions"));
             jw_begin_array(w);
         }
-        jw_string(w, s->wishes[i].spelled);
+        jw_string(w, s->items[i].spelled);
     }
     if (any) {
         jw_end_array(w);
@@ -145,13 +145,15 @@ static void write_honoured(struct jw *w, const struct subscribing *s)
     jw_end_object(w);
 }
 
-static void put_cursor(struct jw *w, const struct peer *peer, const struct log_cursor *at)
+static void put_cursor(struct jw *w, const struct subscriber *subscriber,
+                       const struct log_cursor *at)
 {
     char text[CURSOR_TEXT];
-    jw_put_string(w, STR("dev.tidings/cursor"), shown_cursor(peer->core, peer->who, at, text));
+    jw_put_string(w, STR("dev.tidings/cursor"),
+                  cursor_seal_put(subscriber->worker, subscriber->who, at, text));
 }
 
-static void acknowledge(struct subscribing *s, const struct log_cursor *at)
+static void acknowledge(struct subscribe_batch *s, const struct log_cursor *at)
 {
     struct listen *listen = s->pending.listen;
     struct buf out;
@@ -168,52 +170,53 @@ static void acknowledge(struct subscribing *s, const struct log_cursor *at)
     jw_key(&w, STR("_meta"));
     jw_begin_object(&w);
     jw_put_raw(&w, STR("io.modelcontextprotocol/subscriptionId"), listen_id(listen));
-    put_cursor(&w, listen->peer, at);
+    put_cursor(&w, listen->subscriber, at);
     write_refused(&w, s);
     jw_end_object(&w);
     jw_end_object(&w);
     jw_end_object(&w);
     listen->live = true;
-    peer_send(listen->peer, &out);
+    subscriber_send(listen->subscriber, &out);
     buf_deinit(&out);
 }
 
 /* Answer resources/subscribe: {} and, in _meta, where the client stands. */
-static void answer(struct subscribing *s, const struct log_cursor *at)
+static void answer(struct subscribe_batch *s, const struct log_cursor *at)
 {
-    struct wish *w = &s->wishes[0];
-    struct call *call = s->call;
-    s->call = NULL;
+    struct subscribe_item *w = &s->items[0];
+    struct request *request = s->request;
+    s->request = NULL;
     if (!s->pending.listen) {
-        call_fail(call, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
+        request_fail(request, TIDINGS_E_CLOSED, w->spelled, "the session ended meanwhile");
     } else if (w->refused) {
-        call_fail_request(call, &w->stat.base, w->spelled, STR_EMPTY);
-    } else if (dialect_does(call->core->self, PROFILE_LITERAL)) {
-        method_confirm(call, PROFILE_SUBSCRIBED, w->spelled);
+        request_fail_job(request, &w->stat.base, w->spelled, STR_EMPTY);
+    } else if (dialect_does(request->worker->self, PROFILE_LITERAL)) {
+        method_confirm(request, PROFILE_SUBSCRIBED, w->spelled);
     } else {
-        call_begin(call);
-        jw_key(&call->w, STR("_meta"));
-        jw_begin_object(&call->w);
-        put_cursor(&call->w, s->pending.listen->peer, at);
-        jw_end_object(&call->w);
-        call_end(call, CACHE_NONE);
+        request_begin(request);
+        jw_key(&request->w, STR("_meta"));
+        jw_begin_object(&request->w);
+        put_cursor(&request->w, s->pending.listen->subscriber, at);
+        jw_end_object(&request->w);
+        request_end(request, CACHE_NONE);
     }
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static void release_scopes(struct subscribing *s, const struct wish *w, const struct hub_arm *arm)
+static void release_scopes(struct subscribe_batch *s, const struct subscribe_item *w,
+                           const struct hub_arm *arm)
 {
     for (size_t i = 0; i < w->scope_count; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
         if (item->watched) {
-            hub_disarm(s->core->hub, item->scope);
+            hub_disarm(s->worker->hub, item->scope);
         }
     }
 }
 
 /* Whose changes it is not to hear of, in the arena; empty: nobody's. ptr is NULL: out of memory. */
-static struct tidings_str own_origin(struct subscribing *s, const struct wish *w)
+static struct tidings_str own_origin(struct subscribe_batch *s, const struct subscribe_item *w)
 {
     struct buf text;
     buf_init(&text, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
@@ -225,30 +228,31 @@ static struct tidings_str own_origin(struct subscribing *s, const struct wish *w
 }
 
 /* What few subscriptions have, in one block; false: out of memory. */
-static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+static bool add_extra(struct subscribe_batch *s, struct subscribe_item *w,
+                      const struct hub_arm *arm)
 {
     struct tidings_str origin = own_origin(s, w);
     size_t text = origin.len, scopes = 0, scope_text = 0;
     for (size_t i = 0; i < w->condition_count; i++) {
         text += w->conditions[i].key.len + w->conditions[i].value.len;
     }
-    bool plain_scope = w->scope_count == 1 && str_eq(w->scopes[0], w->uri);
-    for (size_t i = 0; i < w->scope_count && !plain_scope; i++) {
+    bool resource_io_scope = w->scope_count == 1 && str_eq(w->scopes[0], w->uri);
+    for (size_t i = 0; i < w->scope_count && !resource_io_scope; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
         scopes += item->watched;
         scope_text += item->watched ? item->scope.len : 0;
     }
-    struct sub *sub = w->sub;
-    sub->watched = plain_scope && arm->items[w->first_item].watched;
+    struct subscription *sub = w->sub;
+    sub->watched = resource_io_scope && arm->items[w->first_item].watched;
     bool patches = w->options.include == OPTION_INCLUDE_PATCH;
     if (text == 0 && scopes == 0 && w->condition_count == 0 && !w->filter && !s->filter &&
         !w->covering && !patches) {
         return true;
     }
-    struct sub_extra *x =
+    struct subscription_extra *x =
         mem_zalloc(sizeof(*x) + w->condition_count * sizeof(x->conditions[0]) + text);
     struct tidings_str *kept = scopes ? mem_zalloc(scopes * sizeof(*kept) + scope_text) : NULL;
-    struct chain *chain = patches ? wish_begin_chain(w) : NULL;
+    struct chain *chain = patches ? subscribe_item_begin_chain(w) : NULL;
     if (!x || !origin.ptr || (scopes && !kept) || (patches && !chain)) {
         mem_free(x);
         mem_free(kept);
@@ -277,56 +281,60 @@ static bool add_extra(struct subscribing *s, struct wish *w, const struct hub_ar
         }
     }
     x->scopes = kept;
-    sub_set_extra(sub, x);
+    subscription_set_extra(sub, x);
     return true;
 }
 
 /* It goes back before there is a stream: until then no answer says that it was told. */
-static void keep_owed(struct sub *sub)
+static void keep_owed(struct subscription *sub)
 {
-    struct peer *peer = sub->peer;
-    if (!peer->sink && sub->since == SINCE_UNKNOWN) {
-        peer_owe_truncated(peer, sub, 1);
-    } else if (!peer->sink && sub->since < peer->cursor) {
-        peer->cursor = sub->since;
+    struct subscriber *subscriber = sub->subscriber;
+    if (!subscriber->sink && sub->since == SINCE_UNKNOWN) {
+        subscriber_owe_truncated(subscriber, sub, 1);
+    } else if (!subscriber->sink && sub->since < subscriber->cursor) {
+        subscriber->cursor = sub->since;
     }
 }
 
 /* The watch is armed: make the subscription, or release the watch again. */
-static void establish(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+static void establish(struct subscribe_batch *s, struct subscribe_item *w,
+                      const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
-    struct sub *old = listen_find_sub(listen, w->spelled);
-    uint64_t owed = old ? sub_owes_from(old) : 0;
+    struct subscription *old = listen_find_sub(listen, w->spelled);
+    uint64_t owed = old ? subscription_owes_from(old) : 0;
     /* It was subscribed all the time: a stream to come still replays from where it began. */
     uint64_t since = old && old->since < arm->seq ? old->since : arm->seq;
     if (old) {
-        sub_destroy(old); /* subscribing again replaces the options */
+        subscription_destroy(old); /* subscribing again replaces the options */
     }
     bool is_named =
         w->condition_count == 0 && (w->kind == MATCH_LITERAL || w->kind == MATCH_CONTAINER);
-    if (is_named && !access_subscribes(listen->peer->who, w->uri)) { /* since it was settled */
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    if (is_named &&
+        !access_subscribes(listen->subscriber->who, w->uri)) { /* since it was settled */
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
-    if (w->refused || s->withdrawn || wish_is_too_many(s, w)) {
+    if (w->refused || s->withdrawn || subscribe_item_is_too_many(s, w)) {
         release_scopes(s, w, arm);
         return;
     }
     struct tidings_error err = {.code = TIDINGS_E_NOMEM, .text = "out of memory"};
-    w->sub = wish_make_sub(s, w, since, &err);
-    if (!w->sub || !add_extra(s, w, arm) || (w->options.bookmarks && !sub_want_bookmarks(w->sub))) {
+    w->sub = subscribe_item_make_sub(s, w, since, &err);
+    if (!w->sub || !add_extra(s, w, arm) ||
+        (w->options.bookmarks && !subscription_want_bookmarks(w->sub))) {
         if (w->sub) {
-            sub_destroy(w->sub);
+            subscription_destroy(w->sub);
             w->sub = NULL;
         }
         release_scopes(s, w, arm);
-        wish_refuse(w, err.code, "%s", err.text);
+        subscribe_item_refuse(w, err.code, "%s", err.text);
         if (err.code == TIDINGS_E_BUSY) {
-            wish_explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS, s->core->limits->max_all_subscriptions);
+            subscribe_item_explain_limit(w, LIMIT_ALL_SUBSCRIPTIONS,
+                                         s->worker->limits->max_all_subscriptions);
         }
         return;
     }
-    struct sub *sub = w->sub;
+    struct subscription *sub = w->sub;
     sub->wants_metadata = w->options.include != OPTION_INCLUDE_NONE;
     sub->wants_value = w->options.include >= OPTION_INCLUDE_VALUE;
     sub->broad = w->broad;
@@ -334,49 +342,50 @@ static void establish(struct subscribing *s, struct wish *w, const struct hub_ar
     sub->owes_initial = w->options.initial;
     sub->owes_since = w->options.given & OPTION_SINCE;
     if (sub->owes_since) {
-        sub->since = wish_since(w, arm->seq);
-        listen->peer->was_lost = listen->peer->was_lost || w->options.since.lost > 0;
+        sub->since = subscribe_item_since(w, arm->seq);
+        listen->subscriber->was_lost = listen->subscriber->was_lost || w->options.since.lost > 0;
         keep_owed(sub);
     }
-    sub_set_period(sub, &w->options);
+    subscription_set_period(sub, &w->options);
     if (owed > 0) { /* what the old one had yet to tell */
-        peer_owe_truncated(listen->peer, sub, owed);
+        subscriber_owe_truncated(listen->subscriber, sub, owed);
     }
 }
 
 /* Where the client stands once it is told that it has its subscriptions: not above what is owed to
  * it. A cursor that is not known is given back, so that coming back with it is noticed again. */
-static struct log_cursor standing(const struct subscribing *s, uint64_t seq)
+static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
 {
-    const struct peer *peer = s->pending.listen ? s->pending.listen->peer : NULL;
-    uint64_t at = peer && peer_told(peer) < seq ? peer_told(peer) : seq;
+    const struct subscriber *subscriber = s->pending.listen ? s->pending.listen->subscriber : NULL;
+    uint64_t at =
+        subscriber && subscriber_told(subscriber) < seq ? subscriber_told(subscriber) : seq;
     for (size_t i = 0; i < s->count; i++) {
-        const struct wish *w = &s->wishes[i];
+        const struct subscribe_item *w = &s->items[i];
         if (!w->sub || !(w->options.given & OPTION_SINCE)) {
             continue;
         }
-        uint64_t since = wish_since(w, seq);
+        uint64_t since = subscribe_item_since(w, seq);
         if (since == SINCE_UNKNOWN) {
             return w->options.since;
         }
         at = since < at ? since : at;
     }
-    return peer ? peer_place_at(peer, at) : core_cursor(s->core, at);
+    return subscriber ? subscriber_place_at(subscriber, at) : worker_cursor(s->worker, at);
 }
 
-static void finish(struct subscribing *s, const struct hub_arm *arm)
+static void finish(struct subscribe_batch *s, const struct hub_arm *arm)
 {
     struct listen *listen = s->pending.listen;
     for (size_t i = 0; listen && arm && i < s->count; i++) {
-        if (!s->wishes[i].refused) {
-            establish(s, &s->wishes[i], arm);
+        if (!s->items[i].refused) {
+            establish(s, &s->items[i], arm);
         }
     }
     if (listen && s->wants_list) {
         listen->arms_lists = false;
     }
-    struct log_cursor at = standing(s, arm ? arm->seq : s->core->last_seq);
-    if (s->call) {
+    struct log_cursor at = standing(s, arm ? arm->seq : s->worker->last_seq);
+    if (s->request) {
         answer(s, &at);
     } else if (s->acknowledge && listen) {
         acknowledge(s, &at);
@@ -387,7 +396,7 @@ static void finish(struct subscribing *s, const struct hub_arm *arm)
     if (s->pending.listen) {
         listen_begin(s->pending.listen);
     }
-    subscribing_free(s);
+    subscribe_batch_free(s);
 }
 
 /* ---- arming ---------------------------------------------------------------------------------- */
@@ -412,7 +421,7 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
         if (kept) {
             kept->at[kept->count++] = str_place(&at, arm->items[i].scope);
         } else {
-            hub_disarm(listen->peer->core->hub, arm->items[i].scope);
+            hub_disarm(listen->subscriber->worker->hub, arm->items[i].scope);
         }
     }
     listen->list_scopes = kept;
@@ -421,11 +430,12 @@ static void keep_list_scopes(struct listen *listen, const struct hub_arm *arm, s
 /* What may change its list is watched. */
 static void lists_armed(struct listen *listen)
 {
-    if (!listen->peer->sink) {
+    if (!listen->subscriber->sink) {
         subscribe_list_end(listen); /* its stream went meanwhile */
     } else if (listen->has_listed && listen->list_scopes) {
         /* Nothing was watched when it listed: it may have changed. */
-        peer_owe_lists(listen->peer, listen, LIST_RESOURCES, listen->peer->core->last_seq);
+        subscriber_owe_lists(listen->subscriber, listen, LIST_RESOURCES,
+                             listen->subscriber->worker->last_seq);
     }
 }
 
@@ -438,9 +448,10 @@ static void release_all(struct hub_arm *arm)
     }
 }
 
-/* One scope that could not be armed refuses the whole wish; but mounts that it merely passes over
+/* One scope that could not be armed refuses the whole item; but mounts that it merely passes over
  * may have nothing to watch. */
-static void check_armed(struct subscribing *s, struct wish *w, const struct hub_arm *arm)
+static void check_armed(struct subscribe_batch *s, struct subscribe_item *w,
+                        const struct hub_arm *arm)
 {
     for (size_t i = 0; i < w->scope_count; i++) {
         const struct hub_arm_item *item = &arm->items[w->first_item + i];
@@ -454,19 +465,19 @@ static void check_armed(struct subscribing *s, struct wish *w, const struct hub_
     }
 }
 
-static void armed(struct hub_arm *arm, struct core *core)
+static void armed(struct hub_arm *arm, struct worker *worker)
 {
-    (void)core;
-    struct subscribing *s = arm->user;
+    (void)worker;
+    struct subscribe_batch *s = arm->user;
     struct listen *listen = s->pending.listen;
     if (!listen) {
         release_all(arm);
     } else {
         size_t items = 0;
         for (size_t i = 0; i < s->count; i++) {
-            if (!s->wishes[i].refused) {
-                items += s->wishes[i].scope_count;
-                check_armed(s, &s->wishes[i], arm);
+            if (!s->items[i].refused) {
+                items += s->items[i].scope_count;
+                check_armed(s, &s->items[i], arm);
             }
         }
         if (s->wants_list) {
@@ -482,19 +493,19 @@ static void armed(struct hub_arm *arm, struct core *core)
 /* The hub went before it could answer. */
 static void never_armed(struct hub_arm *arm)
 {
-    struct subscribing *s = arm->user;
-    if (s->call) {
-        call_drop(s->call);
+    struct subscribe_batch *s = arm->user;
+    if (s->request) {
+        request_drop(s->request);
     }
-    subscribing_free(s);
+    subscribe_batch_free(s);
 }
 
-static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
+static size_t collect_scopes(struct subscribe_batch *s, struct tidings_str *ret)
 {
-    const struct catalog *catalog = s->core->catalog;
+    const struct catalog *catalog = s->worker->catalog;
     size_t n = 0;
     for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
+        struct subscribe_item *w = &s->items[i];
         w->first_item = n;
         for (size_t k = 0; k < w->scope_count && !w->refused; k++, n++) {
             if (ret) {
@@ -516,36 +527,36 @@ static size_t collect_scopes(struct subscribing *s, struct tidings_str *ret)
 }
 
 /* Those that will make room themselves: subscribing again replaces. */
-static size_t replaced_broad(const struct subscribing *s)
+static size_t replaced_broad(const struct subscribe_batch *s)
 {
     const struct listen *listen = s->pending.listen;
     size_t n = 0;
     for (size_t i = 0; listen && i < s->count; i++) {
-        const struct sub *old = listen_find_sub(listen, s->wishes[i].spelled);
-        n += s->wishes[i].broad && old && old->broad;
+        const struct subscription *old = listen_find_sub(listen, s->items[i].spelled);
+        n += s->items[i].broad && old && old->broad;
     }
     return n;
 }
 
-void subscribing_arm(struct subscribing *s)
+void subscribe_batch_arm(struct subscribe_batch *s)
 {
     struct hub_arm *arm = NULL;
-    subscribing_compile_filters(s);
+    subscribe_batch_compile_filters(s);
     size_t n = collect_scopes(s, NULL);
     struct tidings_str *scopes = mem_alloc((n + 1) * sizeof(*scopes));
     if (scopes) {
         collect_scopes(s, scopes);
-        arm = hub_arm_create(s->core, scopes, n);
+        arm = hub_arm_create(s->worker, scopes, n);
         mem_free(scopes);
     }
     if (!arm) {
         for (size_t i = 0; i < s->count; i++) {
-            wish_refuse(&s->wishes[i], TIDINGS_E_NOMEM, "out of memory");
+            subscribe_item_refuse(&s->items[i], TIDINGS_E_NOMEM, "out of memory");
         }
         finish(s, NULL);
         return;
     }
-    arm->max_shares = s->core->limits->max_broad + replaced_broad(s);
+    arm->max_shares = s->worker->limits->max_broad + replaced_broad(s);
     arm->done = armed;
     arm->dropped = never_armed;
     arm->user = s;

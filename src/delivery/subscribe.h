@@ -13,12 +13,12 @@
 #include "delivery/subscriber.h"
 #include "request/request.h"
 
-/* resources/subscribe: answers the call with {} or an error. */
-void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled);
+/* resources/subscribe: answers the request with {} or an error. */
+void subscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
 /* resources/unsubscribe: succeeds whether or not there was one. */
-void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled);
-/* subscriptions/listen: takes the call; acknowledges on the stream it becomes. */
-void subscribe_listen(struct call *call);
+void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled);
+/* subscriptions/listen: takes the request; acknowledges on the stream it becomes. */
+void subscribe_listen(struct request *request);
 /* Let the legacy group hear of list_changed. While it has a stream that is all that is listed, of
  * sources whose lists change: what comes and goes there is watched from now on. Nothing happens
  * when it is already. */
@@ -27,7 +27,7 @@ void subscribe_list(struct listen *listen);
  * stream again that the list may have changed. */
 void subscribe_list_end(struct listen *listen);
 
-/* Has its client subscribed to too much lately? Then the call was answered. */
-bool subscribe_is_too_often(struct call *call);
+/* Has its client subscribed to too much lately? Then the request was answered. */
+bool subscribe_is_too_often(struct request *request);
 
 #endif

@@ -10,49 +10,52 @@
 #include "delivery/subscribe_batch.h"
 #include "uri/uri.h"
 
-void wish_find_subject(struct wish *w, struct tidings_str uri)
+void subscribe_item_find_subject(struct subscribe_item *w, struct tidings_str uri)
 {
-    struct subscribing *s = w->owner;
-    struct tidings_provider *p = catalog_mount(s->core->catalog, uri);
+    struct subscribe_batch *s = w->owner;
+    struct tidings_provider *p = catalog_mount(s->worker->catalog, uri);
     struct tidings_error err;
     char of[URI_MAX];
     size_t len = sizeof(of);
     int rc = p && p->ops->patches_of ? p->ops->patches_of(p, uri, of, &len, &err) : 0;
     if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
-        request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
+        subscribe_item_refuse(w, rc, "%s", err.text);
+        job_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
     }
     if (rc <= 0) {
         return;
     }
     struct options *o = &w->options;
     if (o->given & OPTION_INCLUDE && o->include != OPTION_INCLUDE_PATCH) {
-        wish_refuse(w, TIDINGS_E_INVALID, "option 'include' must be 'patch' here, or absent");
+        subscribe_item_refuse(w, TIDINGS_E_INVALID,
+                              "option 'include' must be 'patch' here, or absent");
     } else if (!(o->given & OPTION_BASELINE)) {
-        wish_refuse(w, TIDINGS_E_INVALID,
-                    "'baseline' is required here: the etag of the version you have (of an entity: "
-                    "its validFrom, as 2024-01-01T10:00:00.000Z)");
-        request_explain(&w->stat.base, STR("{\"reason\":\"baseline_required\"}"));
+        subscribe_item_refuse(
+            w, TIDINGS_E_INVALID,
+            "'baseline' is required here: the etag of the version you have (of an entity: "
+            "its validFrom, as 2024-01-01T10:00:00.000Z)");
+        job_explain(&w->stat.base, STR("{\"reason\":\"baseline_required\"}"));
     } else {
         o->include = OPTION_INCLUDE_PATCH;
         o->given |= OPTION_INCLUDE;
         w->subject = arena_dup(&s->arena, tidings_strn(of, len));
         if (!w->subject.ptr) {
-            wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+            subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");
         }
     }
 }
 
-void wish_judge_baseline(struct wish *w)
+void subscribe_item_judge_baseline(struct subscribe_item *w)
 {
     if (w->refused || !(w->options.given & OPTION_BASELINE)) {
         return;
     }
     if (w->options.include != OPTION_INCLUDE_PATCH) {
-        wish_refuse(w, TIDINGS_E_INVALID, "option 'baseline' goes with include: 'patch'");
+        subscribe_item_refuse(w, TIDINGS_E_INVALID, "option 'baseline' goes with include: 'patch'");
     } else if (w->kind != MATCH_LITERAL) {
-        wish_refuse(w, TIDINGS_E_INVALID,
-                    "option 'baseline' goes with one resource; here each is told whole at first");
+        subscribe_item_refuse(
+            w, TIDINGS_E_INVALID,
+            "option 'baseline' goes with one resource; here each is told whole at first");
     }
 }
 
@@ -60,8 +63,8 @@ void wish_judge_baseline(struct wish *w)
 
 struct asking {
     struct tidings_read read;
-    struct wish *wish;
-    void (*done)(struct wish *w);
+    struct subscribe_item *item;
+    void (*done)(struct subscribe_item *w);
     struct buf text;
 };
 
@@ -80,7 +83,7 @@ static void forget(struct tidings_read *read)
 }
 
 /* The provider's own spelling of it counts from now on. */
-static void keep_spelling(struct wish *w, struct tidings_str text)
+static void keep_spelling(struct subscribe_item *w, struct tidings_str text)
 {
     struct json *object = NULL;
     (void)jv_parse(text, JSON_MAX_DEPTH, &object, NULL);
@@ -90,56 +93,56 @@ static void keep_spelling(struct wish *w, struct tidings_str text)
     }
     jv_unref(object);
     if (!w->options.baseline.ptr) {
-        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+        subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");
     }
 }
 
-static void asked(struct request *request)
+static void asked(struct job *job)
 {
-    struct asking *a = request->user;
-    struct wish *w = a->wish;
-    if (request->code < 0) {
-        wish_refuse(w, request->code, "%s", request->err.text);
-        request_explain(&w->stat.base, request_details(request));
+    struct asking *a = job->user;
+    struct subscribe_item *w = a->item;
+    if (job->code < 0) {
+        subscribe_item_refuse(w, job->code, "%s", job->err.text);
+        job_explain(&w->stat.base, job_details(job));
     } else {
         keep_spelling(w, buf_str(&a->text));
     }
-    void (*done)(struct wish *) = a->done;
+    void (*done)(struct subscribe_item *) = a->done;
     buf_deinit(&a->text);
     mem_free(a);
     done(w);
 }
 
-bool wish_ask_baseline(struct wish *w, void (*done)(struct wish *w))
+bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct subscribe_item *w))
 {
     static const struct read_taker taker = {take, forget};
-    struct core *core = w->owner->core;
+    struct worker *worker = w->owner->worker;
     struct catalog_hit hit = {.provider = w->stat.base.provider};
     bool asks = w->options.include == OPTION_INCLUDE_PATCH && w->kind == MATCH_LITERAL &&
                 w->options.given & OPTION_BASELINE && hit.provider && hit.provider->ops->patch;
     struct asking *a = asks && !w->refused ? mem_zalloc(sizeof(*a)) : NULL;
     if (!a) {
         if (asks && !w->refused) {
-            wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+            subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");
         }
         return false;
     }
-    a->wish = w;
+    a->item = w;
     a->done = done;
-    buf_init(&a->text, core->limits->max_read_bytes + 4096);
-    request_init(&a->read.base, core, asked, a, w->uri);
+    buf_init(&a->text, worker->limits->max_read_bytes + 4096);
+    job_init(&a->read.base, worker, asked, a, w->uri);
     a->read.taker = &taker;
     a->read.who = w->owner->who;
     a->read.is_patch = true;
     a->read.patch_from = w->options.baseline;
-    a->read.max_bytes = core->limits->max_read_bytes;
-    request_read(&a->read, &hit);
+    a->read.max_bytes = worker->limits->max_read_bytes;
+    job_read(&a->read, &hit);
     return true;
 }
 
-struct chain *wish_begin_chain(const struct wish *w)
+struct chain *subscribe_item_begin_chain(const struct subscribe_item *w)
 {
-    struct baselines *all = &w->owner->core->values.baselines;
+    struct baselines *all = &w->owner->worker->values.baselines;
     struct chain *chain = chain_create();
     if (chain && w->options.given & OPTION_BASELINE) {
         struct baseline *first = baseline_get(all, w->uri, w->options.baseline, STR_EMPTY);

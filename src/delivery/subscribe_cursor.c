@@ -27,13 +27,13 @@ static bool is_durable(const struct catalog *c, enum match_kind kind, struct tid
     return !next || !str_starts(next->about->uri, fixed);
 }
 
-void wish_open_since(struct wish *w, const struct principal *who)
+void subscribe_item_open_since(struct subscribe_item *w, const struct principal *who)
 {
     static const struct log_cursor unknown = {.seq = UINT64_MAX};
     struct options *o = &w->options;
     bool is_sealed = o->sealed.len > 0;
     if ((o->given & OPTION_SINCE) &&
-        (is_sealed ? !shown_open(w->owner->core, who, o->sealed, &o->since)
+        (is_sealed ? !cursor_seal_open(w->owner->worker, who, o->sealed, &o->since)
                    : !access_is_full(who))) {
         o->since = unknown;
     }
@@ -41,18 +41,18 @@ void wish_open_since(struct wish *w, const struct principal *who)
 
 /* One from before this epoch began says what was told of durable resources, and nothing of others.
  */
-uint64_t wish_since(const struct wish *w, uint64_t seq)
+uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
 {
     const struct log_cursor *c = &w->options.since;
     if (c->lost > 0 && cursor_order(w->spelled) >= c->lost) {
         return SINCE_UNKNOWN; /* it was not told yet to look again */
     }
-    const struct core *core = w->owner->core;
+    const struct worker *worker = w->owner->worker;
     uint64_t since = c->seq;
-    bool is_ours = c->epoch == core->epoch;
-    bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(core->hub, c, &since);
-    if (is_known && (!is_ours || (since < core->marks.first && c->lost == 0))) {
-        is_known = is_durable(core->catalog, w->kind, w->uri);
+    bool is_ours = c->epoch == worker->epoch;
+    bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, &since);
+    if (is_known && (!is_ours || (since < worker->marks.first && c->lost == 0))) {
+        is_known = is_durable(worker->catalog, w->kind, w->uri);
     }
     return is_known ? since : SINCE_UNKNOWN;
 }

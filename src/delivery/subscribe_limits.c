@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a wish may cost and how many there may be: refusals by limits, with which limit it was, and
+ * What an item may cost and how many there may be: refusals by limits, with which limit it was, and
  * compiling filters and regexes at the expense of their client.
  */
 #include "access/allowance.h"
 #include "base/str.h"
 #include "delivery/subscribe_batch.h"
 
-void wish_explain_limit(struct wish *w, enum limit limit, uint64_t value)
+void subscribe_item_explain_limit(struct subscribe_item *w, enum limit limit, uint64_t value)
 {
     char data[REFUSAL_JSON];
     struct refusal why = {.limit = limit, .value = value};
@@ -15,61 +15,64 @@ void wish_explain_limit(struct wish *w, enum limit limit, uint64_t value)
 }
 
 /* A refusal by what the patterns of a client may cost. */
-static void explain_steps(struct subscribing *s, struct wish *w)
+static void explain_steps(struct subscribe_batch *s, struct subscribe_item *w)
 {
     char data[REFUSAL_JSON];
-    struct refusal why = allowance_refusal(s->core->book);
+    struct refusal why = allowance_refusal(s->worker->book);
     w->stat.base.details = str_dup(refusal_json(&why, data));
 }
 
-static bool has_steps(const struct subscribing *s)
+static bool has_steps(const struct subscribe_batch *s)
 {
     const struct listen *listen = s->pending.listen;
-    return !listen || allowance_left(listen->peer->allowance, loop_now_ms(s->core->loop)) > 0;
+    return !listen ||
+           allowance_left(listen->subscriber->allowance, loop_now_ms(s->worker->loop)) > 0;
 }
 
-bool wish_is_too_many(struct subscribing *s, struct wish *w)
+bool subscribe_item_is_too_many(struct subscribe_batch *s, struct subscribe_item *w)
 {
-    const struct core_limits *limits = s->core->limits;
-    const struct peer *peer = s->pending.listen->peer;
-    if (peer->sub_count >= limits->max_subscriptions) {
-        wish_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
-                    limits->max_subscriptions);
-        wish_explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
-        limit_hit(s->core->book, LIMIT_SUBSCRIPTIONS);
+    const struct worker_limits *limits = s->worker->limits;
+    const struct subscriber *subscriber = s->pending.listen->subscriber;
+    if (subscriber->subscription_count >= limits->max_subscriptions) {
+        subscribe_item_refuse(w, TIDINGS_E_LIMIT, "at most %zu subscriptions are allowed",
+                              limits->max_subscriptions);
+        subscribe_item_explain_limit(w, LIMIT_SUBSCRIPTIONS, limits->max_subscriptions);
+        limit_hit(s->worker->book, LIMIT_SUBSCRIPTIONS);
     } else if (w->kind == MATCH_REGEX && !has_steps(s)) {
-        wish_refuse(w, TIDINGS_E_LIMIT,
-                    "the patterns of this client have used up what they may cost in a second; try "
-                    "again");
+        subscribe_item_refuse(
+            w, TIDINGS_E_LIMIT,
+            "the patterns of this client have used up what they may cost in a second; try "
+            "again");
         explain_steps(s, w);
     }
     return w->refused;
 }
 
-struct sub *wish_make_sub(struct subscribing *s, const struct wish *w, uint64_t since,
-                          struct tidings_error *err)
+struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
+                                             const struct subscribe_item *w, uint64_t since,
+                                             struct tidings_error *err)
 {
     struct listen *listen = s->pending.listen;
-    const struct match_regexes *regexes = &s->core->match.regexes;
+    const struct match_regexes *regexes = &s->worker->match.regexes;
     uint64_t before = regexes->compiled;
-    struct sub *sub = sub_create(listen, w->spelled, w->uri, w->kind, since, err);
+    struct subscription *sub = subscription_create(listen, w->spelled, w->uri, w->kind, since, err);
     if (regexes->compiled != before) {
-        allowance_spend(listen->peer->allowance, regexes->compiled - before,
-                        loop_now_ms(s->core->loop));
+        allowance_spend(listen->subscriber->allowance, regexes->compiled - before,
+                        loop_now_ms(s->worker->loop));
     }
     return sub;
 }
 
-void subscribing_compile_filters(struct subscribing *s)
+void subscribe_batch_compile_filters(struct subscribe_batch *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
+        struct subscribe_item *w = &s->items[i];
         struct tidings_error err;
         if (!w->refused && w->options.filter &&
-            filter_acquire(&s->core->filters, w->options.filter,
-                           s->pending.listen ? s->pending.listen->peer->allowance : NULL,
+            filter_acquire(&s->worker->filters, w->options.filter,
+                           s->pending.listen ? s->pending.listen->subscriber->allowance : NULL,
                            &w->filter, &err) < 0) {
-            wish_refuse(w, err.code, "%s", err.text);
+            subscribe_item_refuse(w, err.code, "%s", err.text);
             if (err.code == TIDINGS_E_LIMIT && !has_steps(s)) {
                 explain_steps(s, w);
             }

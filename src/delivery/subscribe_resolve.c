@@ -16,16 +16,16 @@
 #define CONDITIONS_MAX 8u
 #define HOOKED_MAX 10000u /* scopes of one subscription that are there because of a hook */
 
-static bool out_of_memory(struct wish *w, const void *p)
+static bool out_of_memory(struct subscribe_item *w, const void *p)
 {
     if (!p) {
-        wish_refuse(w, TIDINGS_E_NOMEM, "out of memory");
+        subscribe_item_refuse(w, TIDINGS_E_NOMEM, "out of memory");
     }
     return !p;
 }
 
 /* A rule may say which kinds there are below its prefix. */
-static void check_kind(struct wish *w)
+static void check_kind(struct subscribe_item *w)
 {
     static const enum option_match kinds[] = {
         [MATCH_LITERAL] = OPTION_MATCH_LITERAL,   [MATCH_CONTAINER] = OPTION_MATCH_CONTAINER,
@@ -41,20 +41,20 @@ static void check_kind(struct wish *w)
     options_put_matches(&text, 1u << kinds[w->kind]);
     buf_puts(&text, STR("; accepted here are: "));
     options_put_matches(&text, w->matches);
-    wish_refuse(w, TIDINGS_E_INVALID, "%s", text.failed ? "out of memory" : text.ptr);
+    subscribe_item_refuse(w, TIDINGS_E_INVALID, "%s", text.failed ? "out of memory" : text.ptr);
     buf_deinit(&text);
 }
 
-static bool is_hooked(const struct wish *w, const struct hook *hook)
+static bool is_hooked(const struct subscribe_item *w, const struct watch_hook *hook)
 {
     bool is_there = w->scope_count > 0 && str_eq(w->scopes[0], hook->text);
-    return !is_there && hook_is_covered(hook, w->kind, w->uri);
+    return !is_there && watch_hook_is_covered(hook, w->kind, w->uri);
 }
 
 /* Resources and templates with a watch hook that a pattern may cover are scopes of it too. */
-static void add_hooked(struct wish *w)
+static void add_hooked(struct subscribe_item *w)
 {
-    const struct hooks *hooks = &w->owner->core->catalog->hooks;
+    const struct watch_hooks *hooks = &w->owner->worker->catalog->hooks;
     size_t found = 0, text = 0;
     for (size_t i = 0; i < hooks->count && found <= HOOKED_MAX; i++) {
         bool is = is_hooked(w, hooks->at[i]);
@@ -62,10 +62,11 @@ static void add_hooked(struct wish *w)
         text += is ? hooks->at[i]->text.len : 0;
     }
     if (found > HOOKED_MAX) {
-        wish_refuse(w, TIDINGS_E_LIMIT,
-                    "this covers more than %u resources that are watched one by one; name "
-                    "something narrower",
-                    HOOKED_MAX);
+        subscribe_item_refuse(
+            w, TIDINGS_E_LIMIT,
+            "this covers more than %u resources that are watched one by one; name "
+            "something narrower",
+            HOOKED_MAX);
     }
     if (found == 0 || w->refused) {
         return;
@@ -88,20 +89,20 @@ static void add_hooked(struct wish *w)
     w->scope_count = count;
 }
 
-static void settled(struct subscribing *s)
+static void settled(struct subscribe_batch *s)
 {
     if (--s->unsettled > 0) {
         return;
     }
     for (size_t i = 0; i < s->count; i++) {
-        struct wish *w = &s->wishes[i];
+        struct subscribe_item *w = &s->items[i];
         check_kind(w);
-        wish_judge_baseline(w);
+        subscribe_item_judge_baseline(w);
         if (!w->refused && w->kind != MATCH_LITERAL) {
             add_hooked(w);
         }
     }
-    subscribing_arm(s);
+    subscribe_batch_arm(s);
 }
 
 enum spelling {
@@ -111,14 +112,14 @@ enum spelling {
 };
 
 /* The canonical form of `in` into w->uri; false after refusing. */
-static bool spell(struct wish *w, struct tidings_str in, enum spelling as)
+static bool spell(struct subscribe_item *w, struct tidings_str in, enum spelling as)
 {
     struct buf text;
     struct tidings_error err;
     buf_init(&text, URI_MAX * 3);
-    int rc = catalog_canonical(w->owner->core->catalog, in, as == AS_PATTERN, &text, &err);
+    int rc = catalog_canonical(w->owner->worker->catalog, in, as == AS_PATTERN, &text, &err);
     if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
+        subscribe_item_refuse(w, rc, "%s", err.text);
     } else {
         if (as == AS_CONTAINER && text.ptr[text.len - 1] != '/') {
             buf_putc(&text, '/');
@@ -133,10 +134,10 @@ static bool spell(struct wish *w, struct tidings_str in, enum spelling as)
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* Everything below `prefix` (which ends in '/', or is empty for everything there is). */
-static void scope_below(struct wish *w, struct tidings_str prefix)
+static void scope_below(struct subscribe_item *w, struct tidings_str prefix)
 {
-    struct subscribing *s = w->owner;
-    const struct catalog *c = s->core->catalog;
+    struct subscribe_batch *s = w->owner;
+    const struct catalog *c = s->worker->catalog;
     w->scopes = arena_alloc(&s->arena, (c->mount_count + 2) * sizeof(*w->scopes));
     if (out_of_memory(w, w->scopes)) {
         return;
@@ -161,7 +162,7 @@ static void scope_below(struct wish *w, struct tidings_str prefix)
 }
 
 /* The same as a text of its own that ends in '/'. */
-static void scope_below_slash(struct wish *w, struct tidings_str prefix)
+static void scope_below_slash(struct subscribe_item *w, struct tidings_str prefix)
 {
     struct buf text;
     buf_init(&text, URI_MAX * 3);
@@ -193,21 +194,21 @@ static struct tidings_str scheme_of(struct tidings_str uri)
     return str_cut(uri, ':', &(struct tidings_str){0}, NULL);
 }
 
-static bool is_served(struct wish *w)
+static bool is_served(struct subscribe_item *w)
 {
-    if (catalog_has_scheme(w->owner->core->catalog, scheme_of(w->uri))) {
+    if (catalog_has_scheme(w->owner->worker->catalog, scheme_of(w->uri))) {
         return true;
     }
-    wish_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
-                STR_ARG(scheme_of(w->uri)));
+    subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "nothing is served under '%.*s:'",
+                          STR_ARG(scheme_of(w->uri)));
     return false;
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-static void mean_exact(struct wish *w, enum match_kind kind)
+static void mean_exact(struct subscribe_item *w, enum match_kind kind)
 {
-    struct subscribing *s = w->owner;
+    struct subscribe_batch *s = w->owner;
     w->kind = kind;
     w->scopes = arena_alloc(&s->arena, sizeof(*w->scopes));
     if (!out_of_memory(w, w->scopes)) {
@@ -216,7 +217,7 @@ static void mean_exact(struct wish *w, enum match_kind kind)
     }
 }
 
-static void mean_container(struct wish *w)
+static void mean_container(struct subscribe_item *w)
 {
     if (!is_served(w)) {
         return;
@@ -225,7 +226,7 @@ static void mean_container(struct wish *w)
     scope_below(w, w->uri);
 }
 
-static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
+static void mean_pattern(struct subscribe_item *w, enum match_kind kind, const char *wild)
 {
     if (!spell(w, w->spelled, AS_PATTERN) || !is_served(w)) {
         return;
@@ -235,7 +236,7 @@ static void mean_pattern(struct wish *w, enum match_kind kind, const char *wild)
 }
 
 /* A regular expression written as a URI is one for the whole of it. */
-static void mean_regex_uri(struct wish *w)
+static void mean_regex_uri(struct subscribe_item *w)
 {
     struct buf text;
     buf_init(&text, URI_MAX + 16);
@@ -250,14 +251,14 @@ static void mean_regex_uri(struct wish *w)
     }
 }
 
-static void mean_regex(struct wish *w)
+static void mean_regex(struct subscribe_item *w)
 {
     w->kind = MATCH_REGEX;
     w->uri = w->spelled;
     scope_below(w, STR_EMPTY);
 }
 
-static void mean_everything(struct wish *w)
+static void mean_everything(struct subscribe_item *w)
 {
     w->kind = MATCH_GLOB;
     w->uri = w->spelled;
@@ -267,9 +268,9 @@ static void mean_everything(struct wish *w)
 /* ---- queries --------------------------------------------------------------------------------- */
 
 /* The provider that knows how to read this query, if any. */
-static struct tidings_provider *query_provider(struct wish *w)
+static struct tidings_provider *query_provider(struct subscribe_item *w)
 {
-    const struct catalog *c = w->owner->core->catalog;
+    const struct catalog *c = w->owner->worker->catalog;
     struct catalog_hit hit;
     struct tidings_str scheme = scheme_of(w->uri);
     if (catalog_find(c, w->uri, &w->owner->arena, &hit) && hit.provider) {
@@ -284,21 +285,21 @@ static struct tidings_provider *query_provider(struct wish *w)
     return NULL;
 }
 
-static void ask_provider(struct wish *w, struct tidings_provider *p)
+static void ask_provider(struct subscribe_item *w, struct tidings_provider *p)
 {
     struct tidings_error err;
     char glob[URI_MAX];
     size_t len = sizeof(glob);
     int rc = p->ops->query(p, w->uri, glob, &len, &err);
     if (rc < 0) {
-        wish_refuse(w, rc, "%s", err.text);
+        subscribe_item_refuse(w, rc, "%s", err.text);
     } else if (spell(w, tidings_strn(glob, len), AS_PATTERN)) {
         w->kind = MATCH_GLOB;
         scope_below_slash(w, fixed_prefix(w->uri, "*["));
     }
 }
 
-static struct tidings_str decoded(struct wish *w, struct tidings_str text)
+static struct tidings_str decoded(struct subscribe_item *w, struct tidings_str text)
 {
     struct buf out;
     buf_init(&out, URI_MAX);
@@ -311,7 +312,7 @@ static struct tidings_str decoded(struct wish *w, struct tidings_str text)
 }
 
 /* Attributes the metadata of a change must have: ?type=error&level=high. */
-static void read_conditions(struct wish *w, struct tidings_str query)
+static void read_conditions(struct subscribe_item *w, struct tidings_str query)
 {
     w->conditions = arena_alloc(&w->owner->arena, CONDITIONS_MAX * sizeof(*w->conditions));
     if (out_of_memory(w, w->conditions)) {
@@ -323,20 +324,21 @@ static void read_conditions(struct wish *w, struct tidings_str query)
         struct tidings_str pair = str_cut(query, '&', &query, NULL);
         struct tidings_str key = str_cut(pair, '=', &value, &has_value);
         if (!has_value || key.len == 0 || w->condition_count == CONDITIONS_MAX) {
-            wish_refuse(w, TIDINGS_E_INVALID,
-                        "a query is 'key=value' pairs joined by '&', at most %u", CONDITIONS_MAX);
+            subscribe_item_refuse(w, TIDINGS_E_INVALID,
+                                  "a query is 'key=value' pairs joined by '&', at most %u",
+                                  CONDITIONS_MAX);
             return;
         }
-        struct sub_condition *c = &w->conditions[w->condition_count++];
+        struct subscription_condition *c = &w->conditions[w->condition_count++];
         c->key = decoded(w, key);
         c->value = decoded(w, value);
         if (!c->key.ptr || !c->value.ptr) {
-            wish_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
+            subscribe_item_refuse(w, TIDINGS_E_INVALID, "the query has a bad percent-encoding");
         }
     }
 }
 
-static void mean_query(struct wish *w)
+static void mean_query(struct subscribe_item *w)
 {
     struct tidings_provider *p = query_provider(w);
     if (p) {
@@ -368,7 +370,7 @@ static bool has_any(struct tidings_str s, const char *set)
 }
 
 /* It names nothing that exists. */
-static void mean_absent(struct wish *w)
+static void mean_absent(struct subscribe_item *w)
 {
     struct tidings_provider *p = w->stat.base.provider;
     if (str_find(w->uri, '?') >= 0) {
@@ -383,21 +385,21 @@ static void mean_absent(struct wish *w)
     } else if (w->stat.base.details) {
         w->refused = true; /* the provider knows more about it */
     } else {
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     }
 }
 
-static void mean_existing(struct wish *w)
+static void mean_existing(struct subscribe_item *w)
 {
     const struct tidings_resource *about = &w->stat.about;
     if (!about->subscribable) {
-        wish_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
-        request_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
+        subscribe_item_refuse(w, TIDINGS_E_INVALID, "this resource cannot be subscribed to");
+        job_explain(&w->stat.base, STR("{\"reason\":\"not_subscribable\"}"));
         return;
     }
     const struct listen *listen = w->owner->pending.listen;
-    if (listen && !access_subscribes(listen->peer->who, about->uri)) {
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+    if (listen && !access_subscribes(listen->subscriber->who, about->uri)) {
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
         return;
     }
     if (!str_eq(about->uri, w->uri)) { /* the provider's own spelling is the one that changes */
@@ -418,28 +420,28 @@ static void mean_existing(struct wish *w)
     }
 }
 
-static void wish_settled(struct wish *w)
+static void subscribe_item_settled(struct subscribe_item *w)
 {
     settled(w->owner);
 }
 
-static void stat_done(struct request *request)
+static void stat_done(struct job *job)
 {
-    struct wish *w = request->user;
+    struct subscribe_item *w = job->user;
     bool is_literal = w->options.match == OPTION_MATCH_LITERAL;
-    if (request->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
+    if (job->code >= 0 && w->stat.about.listable && str_find(w->uri, '?') >= 0 && !is_literal) {
         mean_query(w); /* what has children, narrowed */
-    } else if (request->code >= 0) {
+    } else if (job->code >= 0) {
         mean_existing(w);
-    } else if (request->code != TIDINGS_E_NOTFOUND) {
+    } else if (job->code != TIDINGS_E_NOTFOUND) {
         w->refused = true;
     } else if (is_literal) {
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
         mean_absent(w);
     }
-    if (!wish_ask_baseline(w, wish_settled)) {
-        wish_settled(w);
+    if (!subscribe_item_ask_baseline(w, subscribe_item_settled)) {
+        subscribe_item_settled(w);
     }
 }
 
@@ -456,15 +458,15 @@ static bool has_class(struct tidings_str s)
 }
 
 /* A class that is repeated is no glob: file://logs/app-[0-9]+.log. */
-static bool is_regex_uri(const struct wish *w, struct tidings_str path)
+static bool is_regex_uri(const struct subscribe_item *w, struct tidings_str path)
 {
     ptrdiff_t end = str_find(path, ']');
-    return w->owner->call && dialect_does(w->owner->core->self, PROFILE_REGEX) && end >= 0 &&
+    return w->owner->request && dialect_does(w->owner->worker->self, PROFILE_REGEX) && end >= 0 &&
            (size_t)end + 1 < path.len && path.ptr[end + 1] == '+';
 }
 
 /* A pattern by its looks alone, or by option; false: its existence has to be asked. */
-static bool mean_by_text(struct wish *w)
+static bool mean_by_text(struct subscribe_item *w)
 {
     switch (w->options.match) {
     case OPTION_MATCH_REGEX:
@@ -514,7 +516,7 @@ static bool mean_by_text(struct wish *w)
 }
 
 /* What the server says of options below the URI, as far as its text goes before a wildcard. */
-static bool apply_rules(struct wish *w)
+static bool apply_rules(struct subscribe_item *w)
 {
     const struct options *o = &w->options;
     enum option_match match = o->given & OPTION_MATCH ? o->match : OPTION_MATCH_AUTO;
@@ -522,13 +524,13 @@ static bool apply_rules(struct wish *w)
     struct tidings_error err;
     struct buf text;
     buf_init(&text, URI_MAX * 3);
-    const struct catalog *catalog = w->owner->core->catalog;
+    const struct catalog *catalog = w->owner->worker->catalog;
     if (match != OPTION_MATCH_REGEX &&
         catalog_canonical(catalog, w->spelled, true, &text, NULL) == 0) {
         const char *wild = match == OPTION_MATCH_GLOB ? "*[{?" : "*[{";
         fixed = buf_str(&text);
         if (match == OPTION_MATCH_AUTO || match == OPTION_MATCH_LITERAL) {
-            wish_find_subject(w, fixed);
+            subscribe_item_find_subject(w, fixed);
         }
         if (match != OPTION_MATCH_GLOB) {
             fixed = str_cut(fixed, '?', &(struct tidings_str){0}, NULL);
@@ -536,31 +538,31 @@ static bool apply_rules(struct wish *w)
         fixed = has_any(fixed, wild) ? fixed_prefix(fixed, wild) : fixed;
     }
     const struct option_rules *rules = w->owner->rules;
-    struct option_limits limits = w->owner->core->limits->options;
+    struct option_limits limits = w->owner->worker->limits->options;
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
-    if (w->owner->call) { /* what comes in the legacy way */
-        dialect_default_options(w->owner->core->self, &w->options, &limits);
+    if (w->owner->request) { /* what comes in the legacy way */
+        dialect_default_options(w->owner->worker->self, &w->options, &limits);
     }
     if (!w->refused && options_settle(&w->options, &limits, fixed, &w->matches, &err)) {
-        wish_refuse(w, err.code, "%s", err.text);
+        subscribe_item_refuse(w, err.code, "%s", err.text);
     }
     buf_deinit(&text);
     return !w->refused;
 }
 
-static void settle(struct wish *w)
+static void settle(struct subscribe_item *w)
 {
-    struct subscribing *s = w->owner;
-    const struct principal *who = s->pending.listen->peer->who;
-    request_init(&w->stat.base, s->core, stat_done, w, STR_EMPTY);
+    struct subscribe_batch *s = w->owner;
+    const struct principal *who = s->pending.listen->subscriber->who;
+    job_init(&w->stat.base, s->worker, stat_done, w, STR_EMPTY);
     w->stat.base.keeps_details = true;
-    if (s->core->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
-        wish_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
+    if (s->worker->self->no_subscriptions && s->share.len > 0) { /* the program itself may */
+        subscribe_item_refuse(w, TIDINGS_E_UNSUPPORTED, "this server offers no subscriptions");
         settled(s);
         return;
     }
-    wish_open_since(w, who);
+    subscribe_item_open_since(w, who);
     if (!apply_rules(w) || mean_by_text(w)) {
         settled(s);
         return;
@@ -568,29 +570,29 @@ static void settle(struct wish *w)
     w->stat.base.uri = w->uri;
     struct catalog_hit hit;
     bool may = access_subscribes(who, w->uri);
-    if (may && catalog_find(s->core->catalog, w->uri, &s->arena, &hit)) {
+    if (may && catalog_find(s->worker->catalog, w->uri, &s->arena, &hit)) {
         w->stat.who = s->who;
-        request_stat(&w->stat, &hit);
+        job_stat(&w->stat, &hit);
         return;
     }
     bool is_pattern = has_any(w->uri, "?*"); /* and not what exists: it covers what one may hear */
     if ((!may && !is_pattern) || w->options.match == OPTION_MATCH_LITERAL) {
-        wish_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
+        subscribe_item_refuse(w, TIDINGS_E_NOTFOUND, "resource not found");
     } else {
         mean_absent(w);
     }
     settled(s);
 }
 
-void subscribing_settle(struct subscribing *s)
+void subscribe_batch_settle(struct subscribe_batch *s)
 {
     s->unsettled = s->count + 1; /* one for this loop */
     for (size_t i = 0; i < s->count; i++) {
-        s->wishes[i].owner = s;
-        if (s->wishes[i].refused) {
+        s->items[i].owner = s;
+        if (s->items[i].refused) {
             settled(s);
         } else {
-            settle(&s->wishes[i]);
+            settle(&s->items[i]);
         }
     }
     settled(s);

@@ -14,82 +14,82 @@
 #include "store/change.h"
 
 /* Beyond this much unsent, changes wait (and merge) in the outbox instead of the send buffer. */
-#define PEER_HIGH_WATER (64u * 1024u)
+#define SUBSCRIBER_HIGH_WATER (64u * 1024u)
 
-struct peer *peer_create(struct core *core, const struct principal *who)
+struct subscriber *subscriber_create(struct worker *worker, const struct principal *who)
 {
-    struct peer *peer = mem_zalloc(sizeof(*peer));
-    if (!peer) {
+    struct subscriber *subscriber = mem_zalloc(sizeof(*subscriber));
+    if (!subscriber) {
         return NULL;
     }
-    peer->core = core;
-    peer->who = principal_ref(who);
-    peer->cursor = core->last_seq;
-    peer->number = ++core->peers_made;
-    outbox_init(&peer->outbox);
-    list_init(&peer->listens);
-    list_init(&peer->dirty_link);
-    list_append(&core->peers, &peer->link);
-    core->stats.peers++;
-    return peer;
+    subscriber->worker = worker;
+    subscriber->who = principal_ref(who);
+    subscriber->cursor = worker->last_seq;
+    subscriber->number = ++worker->peers_made;
+    outbox_init(&subscriber->outbox);
+    list_init(&subscriber->listens);
+    list_init(&subscriber->dirty_link);
+    list_append(&worker->subscribers, &subscriber->link);
+    worker->stats.subscribers++;
+    return subscriber;
 }
 
-void peer_set_who(struct peer *peer, const struct principal *who)
+void subscriber_set_who(struct subscriber *subscriber, const struct principal *who)
 {
-    const struct principal *old = peer->who;
-    peer->who = principal_ref(who);
+    const struct principal *old = subscriber->who;
+    subscriber->who = principal_ref(who);
     principal_unref(old);
 }
 
-uint64_t peer_id(const struct peer *peer)
+uint64_t subscriber_id(const struct subscriber *subscriber)
 {
-    return ((uint64_t)peer->core->index + 1) << 32 | peer->number;
+    return ((uint64_t)subscriber->worker->index + 1) << 32 | subscriber->number;
 }
 
-struct peer *channel_peer(struct channel *channel)
+struct subscriber *channel_peer(struct channel *channel)
 {
-    if (!channel->peer) {
-        struct peer *peer = peer_create(channel->core, channel->who);
-        if (peer) {
+    if (!channel->subscriber) {
+        struct subscriber *subscriber = subscriber_create(channel->worker, channel->who);
+        if (subscriber) {
             static const struct answer_headers none;
-            peer_set_sink(peer, channel->ops->stream(channel, &none));
-            channel->peer = peer;
+            subscriber_set_sink(subscriber, channel->ops->stream(channel, &none));
+            channel->subscriber = subscriber;
         }
     }
-    return channel->peer;
+    return channel->subscriber;
 }
 
-void peer_destroy(struct peer *peer)
+void subscriber_destroy(struct subscriber *subscriber)
 {
-    if (!peer) {
+    if (!subscriber) {
         return;
     }
-    list_each (it, next, &peer->listens) {
+    list_each (it, next, &subscriber->listens) {
         listen_destroy(list_entry(it, struct listen, link));
     }
-    if (peer->catchup) {
-        peer->catchup->user = NULL;
+    if (subscriber->catchup) {
+        subscriber->catchup->user = NULL;
     }
-    outbox_deinit(&peer->outbox);
-    list_remove(&peer->dirty_link);
-    list_remove(&peer->link);
-    if (peer->sink) {
-        sink_attach(peer->sink, NULL, NULL);
-        peer->sink = NULL;
+    outbox_deinit(&subscriber->outbox);
+    list_remove(&subscriber->dirty_link);
+    list_remove(&subscriber->link);
+    if (subscriber->sink) {
+        sink_attach(subscriber->sink, NULL, NULL);
+        subscriber->sink = NULL;
     }
-    peer->core->stats.peers--;
-    if (peer->ops && peer->ops->destroyed) {
-        peer->ops->destroyed(peer);
+    subscriber->worker->stats.subscribers--;
+    if (subscriber->ops && subscriber->ops->destroyed) {
+        subscriber->ops->destroyed(subscriber);
     }
-    peer_set_who(peer, NULL);
-    allowance_release(peer->allowance);
-    loop_discard(peer->core->loop, &peer->discard, mem_free, peer);
+    subscriber_set_who(subscriber, NULL);
+    allowance_release(subscriber->allowance);
+    loop_discard(subscriber->worker->loop, &subscriber->discard, mem_free, subscriber);
 }
 
-void peer_mark_dirty(struct peer *peer)
+void subscriber_mark_dirty(struct subscriber *subscriber)
 {
-    if (list_empty(&peer->dirty_link)) {
-        list_append(&peer->core->dirty, &peer->dirty_link);
+    if (list_empty(&subscriber->dirty_link)) {
+        list_append(&subscriber->worker->dirty, &subscriber->dirty_link);
     }
 }
 
@@ -99,15 +99,15 @@ static uint64_t below(uint64_t from, uint64_t cursor)
 }
 
 /* Nothing above what the log is asked for, what lists changed, and what is held back. */
-static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
+static uint64_t below_owed(const struct subscriber *subscriber, uint64_t cursor)
 {
-    cursor = below(peer->lists_from, below(peer->catching_from, cursor));
-    if (peer->held_count == 0) {
+    cursor = below(subscriber->lists_from, below(subscriber->catching_from, cursor));
+    if (subscriber->held_count == 0) {
         return cursor;
     }
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
-            uint64_t first = window_first_seq(&list_entry(it, struct sub, link)->window);
+            uint64_t first = window_first_seq(&list_entry(it, struct subscription, link)->window);
             if (first > 0 && cursor >= first) {
                 cursor = first - 1;
             }
@@ -116,118 +116,121 @@ static uint64_t below_owed(const struct peer *peer, uint64_t cursor)
     return cursor;
 }
 
-uint64_t peer_told(const struct peer *peer)
+uint64_t subscriber_told(const struct subscriber *subscriber)
 {
-    if (!peer->sink || peer->catchup) {
-        return below_owed(peer, peer->cursor);
+    if (!subscriber->sink || subscriber->catchup) {
+        return below_owed(subscriber, subscriber->cursor);
     }
-    if (peer->outbox.count > 0) {
-        struct outbox *o = (struct outbox *)(uintptr_t)&peer->outbox;
-        return below_owed(peer, outbox_first(o)->first_seq - 1);
+    if (subscriber->outbox.count > 0) {
+        struct outbox *o = (struct outbox *)(uintptr_t)&subscriber->outbox;
+        return below_owed(subscriber, outbox_first(o)->first_seq - 1);
     }
-    return below_owed(peer, peer->core->last_seq);
+    return below_owed(subscriber, subscriber->worker->last_seq);
 }
 
-uint64_t peer_cursor(const struct peer *peer)
+uint64_t subscriber_cursor(const struct subscriber *subscriber)
 {
-    return below(peer->owed_from, peer_told(peer));
+    return below(subscriber->owed_from, subscriber_told(subscriber));
 }
 
-struct log_cursor peer_place(const struct peer *peer)
+struct log_cursor subscriber_place(const struct subscriber *subscriber)
 {
-    return peer_place_at(peer, peer_told(peer));
+    return subscriber_place_at(subscriber, subscriber_told(subscriber));
 }
 
 /* Without a stream nothing is owed: the cursor says where to begin again. What no cursor can say is
  * owed again with the next one: to look again, from the first number on. */
-static void forget_waiting(struct peer *peer)
+static void forget_waiting(struct subscriber *subscriber)
 {
-    peer->cursor = peer_cursor(peer);
-    outbox_remove(&peer->outbox, NULL);
-    list_each (lit, lnext, &peer->listens) {
+    subscriber->cursor = subscriber_cursor(subscriber);
+    outbox_remove(&subscriber->outbox, NULL);
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         listen->owes_lists = 0;
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             if (!sub->catching_up) {
                 sub->replayed_to = 0;
             }
-            if (sub->truncated && peer->owed_from == 1) {
-                sub_caught_up(sub, 0);
+            if (sub->truncated && subscriber->owed_from == 1) {
+                subscription_caught_up(sub, 0);
                 sub->owes_since = true;
                 sub->since = SINCE_UNKNOWN;
             }
             sub->truncated = false;
-            window_clear(&peer->core->windows, &sub->window);
+            window_clear(&subscriber->worker->windows, &sub->window);
         }
     }
-    peer->held_count = 0;
-    peer->has_truncated = peer->has_list_pending = false;
-    peer->owed_from = peer->lists_from = 0;
+    subscriber->held_count = 0;
+    subscriber->has_truncated = subscriber->has_list_pending = false;
+    subscriber->owed_from = subscriber->lists_from = 0;
 }
 
 /* A new stream: what could not be told without one. */
-static void tell_waiting(struct peer *peer)
+static void tell_waiting(struct subscriber *subscriber)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         bool begins = false;
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             begins = begins || sub->owes_initial || sub->owes_since;
             if (sub->suspended && !sub->suspended_told) {
-                peer_owe_truncated(peer, sub, peer->core->last_seq);
+                subscriber_owe_truncated(subscriber, sub, subscriber->worker->last_seq);
             }
         }
         if (begins && listen->live) {
             listen_begin(listen);
         }
     }
-    if (peer->has_list_pending || peer->has_truncated) {
-        peer_mark_dirty(peer);
+    if (subscriber->has_list_pending || subscriber->has_truncated) {
+        subscriber_mark_dirty(subscriber);
     }
 }
 
 static void on_drained(void *user)
 {
-    struct peer *peer = user;
-    if (peer->outbox.count > 0 || peer->has_truncated || peer->has_list_pending) {
-        peer_mark_dirty(peer);
+    struct subscriber *subscriber = user;
+    if (subscriber->outbox.count > 0 || subscriber->has_truncated || subscriber->has_list_pending) {
+        subscriber_mark_dirty(subscriber);
     }
 }
 
 static void on_closed(void *user)
 {
-    struct peer *peer = user;
-    forget_waiting(peer);
-    peer->sink = NULL;
-    if (peer->ops && peer->ops->closed) {
-        peer->ops->closed(peer);
+    struct subscriber *subscriber = user;
+    forget_waiting(subscriber);
+    subscriber->sink = NULL;
+    if (subscriber->ops && subscriber->ops->closed) {
+        subscriber->ops->closed(subscriber);
     }
 }
 
-void peer_set_sink(struct peer *peer, struct sink *sink)
+void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink)
 {
-    if (peer->sink) {
-        forget_waiting(peer);
-        sink_attach(peer->sink, NULL, NULL);
+    if (subscriber->sink) {
+        forget_waiting(subscriber);
+        sink_attach(subscriber->sink, NULL, NULL);
     }
-    peer->sink = sink;
+    subscriber->sink = sink;
     if (sink) {
         static const struct sink_events events = {.drained = on_drained, .closed = on_closed};
-        sink_attach(sink, &events, peer);
-        tell_waiting(peer);
+        sink_attach(sink, &events, subscriber);
+        tell_waiting(subscriber);
     }
 }
 
-static size_t event_id(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX])
+static size_t event_id(struct subscriber *subscriber, const struct log_cursor *at,
+                       char out[EVENT_ID_MAX])
 {
-    return peer->ops && peer->ops->event_id ? peer->ops->event_id(peer, at, out) : 0;
+    return subscriber->ops && subscriber->ops->event_id
+               ? subscriber->ops->event_id(subscriber, at, out)
+               : 0;
 }
 
-bool peer_send(struct peer *peer, const struct buf *message)
+bool subscriber_send(struct subscriber *subscriber, const struct buf *message)
 {
-    struct sink *sink = peer->sink;
+    struct sink *sink = subscriber->sink;
     if (!sink) {
         return false;
     }
@@ -236,8 +239,8 @@ bool peer_send(struct peer *peer, const struct buf *message)
         return false;
     }
     char id[EVENT_ID_MAX];
-    struct log_cursor at = peer_place(peer);
-    size_t id_len = event_id(peer, &at, id);
+    struct log_cursor at = subscriber_place(subscriber);
+    size_t id_len = event_id(subscriber, &at, id);
     char *room = sink->ops->room(sink, tidings_strn(id, id_len), message->len);
     if (!room) {
         return false;
@@ -249,202 +252,209 @@ bool peer_send(struct peer *peer, const struct buf *message)
 /* ---- delivery -------------------------------------------------------------------------------- */
 
 /* Full: what waits becomes "something changed" per subscription. */
-static void collapse(struct peer *peer)
+static void collapse(struct subscriber *subscriber)
 {
-    limit_hit(peer->core->book, LIMIT_OUTBOX);
+    limit_hit(subscriber->worker->book, LIMIT_OUTBOX);
     struct outbox_item *item;
-    while ((item = outbox_first(&peer->outbox)) != NULL) {
-        peer_owe_truncated(peer, item->sub, item->first_seq);
-        outbox_pop(&peer->outbox);
+    while ((item = outbox_first(&subscriber->outbox)) != NULL) {
+        subscriber_owe_truncated(subscriber, item->sub, item->first_seq);
+        outbox_pop(&subscriber->outbox);
     }
 }
 
 /* ---- offering -------------------------------------------------------------------------------- */
 
 /* Into the outbox, or collapse it. */
-static void enqueue(struct peer *peer, struct sub *sub, const struct change *change,
-                    enum tidings_change_kind kind)
+static void enqueue(struct subscriber *subscriber, struct subscription *sub,
+                    const struct change *change, enum tidings_change_kind kind)
 {
     enum outbox_result r =
-        outbox_push(&peer->outbox, sub, change, kind, peer->core->limits->outbox_max);
+        outbox_push(&subscriber->outbox, sub, change, kind, subscriber->worker->limits->outbox_max);
     if (r == OUTBOX_MERGED) {
-        peer->core->stats.coalesced++;
+        subscriber->worker->stats.coalesced++;
     } else if (r == OUTBOX_FULL) {
-        collapse(peer);
-        peer_owe_truncated(peer, sub, change->seq);
+        collapse(subscriber);
+        subscriber_owe_truncated(subscriber, sub, change->seq);
     }
-    peer_mark_dirty(peer);
+    subscriber_mark_dirty(subscriber);
 }
 
-void peer_release_held(struct sub *sub)
+void subscriber_release_held(struct subscription *sub)
 {
-    struct peer *peer = sub->listen->peer;
+    struct subscriber *subscriber = sub->listen->subscriber;
     struct outbox *held = sub->window.held;
     uint64_t first = window_first_seq(&sub->window);
     sub->window.held = NULL;
-    peer->held_count--;
-    if (held && !outbox_take(&peer->outbox, held, peer->core->limits->outbox_max)) {
-        collapse(peer);
-        peer_owe_truncated(peer, sub, first);
+    subscriber->held_count--;
+    if (held && !outbox_take(&subscriber->outbox, held, subscriber->worker->limits->outbox_max)) {
+        collapse(subscriber);
+        subscriber_owe_truncated(subscriber, sub, first);
     }
     mem_free(held);
-    peer_mark_dirty(peer);
+    subscriber_mark_dirty(subscriber);
 }
 
-void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change)
+void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
+                              const struct change *change)
 {
     if (sub->truncated) {
         return; /* it will be told to re-read anyway */
     }
-    if (peer->sink && outbox_push_initial(&peer->outbox, sub, change,
-                                          peer->core->limits->outbox_max) == OUTBOX_FULL) {
-        collapse(peer);
-        peer_owe_truncated(peer, sub, change->seq);
+    if (subscriber->sink &&
+        outbox_push_initial(&subscriber->outbox, sub, change,
+                            subscriber->worker->limits->outbox_max) == OUTBOX_FULL) {
+        collapse(subscriber);
+        subscriber_owe_truncated(subscriber, sub, change->seq);
     }
-    peer_mark_dirty(peer);
+    subscriber_mark_dirty(subscriber);
 }
 
-static void offer(struct peer *peer, struct sub *sub, const struct change *change,
-                  enum tidings_change_kind kind, bool alone)
+static void offer(struct subscriber *subscriber, struct subscription *sub,
+                  const struct change *change, enum tidings_change_kind kind, bool alone)
 {
-    if (!sub_hears_live(sub, change->seq)) {
+    if (!subscription_hears_live(sub, change->seq)) {
         return;
     }
     if (!filters_pass(sub, change, alone)) {
-        sub_left_out(sub, change);
+        subscription_left_out(sub, change);
         return;
     }
     if (sub->truncated) {
-        peer_mark_dirty(peer); /* it will be told to re-read anyway */
+        subscriber_mark_dirty(subscriber); /* it will be told to re-read anyway */
         return;
     }
-    struct core *core = peer->core;
+    struct worker *worker = subscriber->worker;
     bool held_before = sub->window.held != NULL;
     struct tidings_str value;
     struct baseline *to;
-    switch (window_offer(&core->windows, &sub->window, loop_now_ms(core->loop), sub, change, kind,
-                         core->limits->outbox_max)) {
+    switch (window_offer(&worker->windows, &sub->window, loop_now_ms(worker->loop), sub, change,
+                         kind, worker->limits->outbox_max)) {
     case WINDOW_PASS:
         if (sub->wants_value) {
-            (void)sub_value(sub, change, &value, &to); /* so that it is there when it is needed */
+            (void)subscription_value(sub, change, &value,
+                                     &to); /* so that it is there when it is needed */
         }
-        enqueue(peer, sub, change, kind);
+        enqueue(subscriber, sub, change, kind);
         break;
     case WINDOW_HELD:
-        peer->held_count += !held_before;
+        subscriber->held_count += !held_before;
         break;
     case WINDOW_FULL:
-        peer->held_count -= held_before;
-        peer_owe_truncated(peer, sub, held_before ? window_first_seq(&sub->window) : change->seq);
-        window_clear(&core->windows, &sub->window);
+        subscriber->held_count -= held_before;
+        subscriber_owe_truncated(subscriber, sub,
+                                 held_before ? window_first_seq(&sub->window) : change->seq);
+        window_clear(&worker->windows, &sub->window);
         break;
     }
 }
 
-void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
-                enum tidings_change_kind kind)
+void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
+                      const struct change *change, enum tidings_change_kind kind)
 {
-    offer(peer, sub, change, kind, true);
+    offer(subscriber, sub, change, kind, true);
 }
 
-void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_row *row,
-                    uint64_t since)
+void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
+                          const struct changelog_row *row, uint64_t since)
 {
     uint64_t from = since > sub->since ? since : sub->since;
     enum tidings_change_kind kind = row->change->kind;
     if (kind == TIDINGS_CHANGE_UPDATED && row->created_seq > from) {
         kind = TIDINGS_CHANGE_CREATED;
     }
-    offer(peer, sub, row->change, kind, row->replaced_seq <= from);
+    offer(subscriber, sub, row->change, kind, row->replaced_seq <= from);
 }
 
 struct room_request {
-    struct peer *peer;
+    struct subscriber *subscriber;
     const struct log_cursor *at;
 };
 
 static char *take_room(void *user, size_t size)
 {
     struct room_request *r = user;
-    struct peer *peer = r->peer;
+    struct subscriber *subscriber = r->subscriber;
     char id[EVENT_ID_MAX];
-    size_t id_len = event_id(peer, r->at, id);
-    return peer->sink->ops->room(peer->sink, tidings_strn(id, id_len), size);
+    size_t id_len = event_id(subscriber, r->at, id);
+    return subscriber->sink->ops->room(subscriber->sink, tidings_strn(id, id_len), size);
 }
 
-bool peer_write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+bool subscriber_write_update(struct subscriber *subscriber, const struct dialect_updated *u,
+                             const struct subscription *sub)
 {
-    peer->core->stats.deliveries++;
-    if (peer->ops && peer->ops->told) {
-        peer->ops->told(peer, u, sub);
+    subscriber->worker->stats.deliveries++;
+    if (subscriber->ops && subscriber->ops->told) {
+        subscriber->ops->told(subscriber, u, sub);
         return true;
     }
-    struct room_request r = {.peer = peer, .at = &u->cursor};
+    struct room_request r = {.subscriber = subscriber, .at = &u->cursor};
     return dialect_updated_write(u, take_room, &r);
 }
 
 /* The number up to which everything is written once the first item is. */
-static uint64_t cursor_after_first(struct peer *peer)
+static uint64_t cursor_after_first(struct subscriber *subscriber)
 {
-    const struct outbox_item *second = outbox_second(&peer->outbox);
+    const struct outbox_item *second = outbox_second(&subscriber->outbox);
     if (second) {
-        return below_owed(peer, second->first_seq - 1);
+        return below_owed(subscriber, second->first_seq - 1);
     }
-    return below_owed(peer, peer->core->last_seq);
+    return below_owed(subscriber, subscriber->worker->last_seq);
 }
 
-bool peer_is_blocked(struct peer *peer)
+bool subscriber_is_blocked(struct subscriber *subscriber)
 {
-    struct sink *sink = peer->sink;
-    sink->blocked = sink->ops->pending(sink) >= PEER_HIGH_WATER;
+    struct sink *sink = subscriber->sink;
+    sink->blocked = sink->ops->pending(sink) >= SUBSCRIBER_HIGH_WATER;
     return sink->blocked;
 }
 
-static bool flush_items(struct peer *peer)
+static bool flush_items(struct subscriber *subscriber)
 {
     struct outbox_item *item;
-    while (peer->sink && (item = outbox_first(&peer->outbox)) != NULL) {
-        if (peer_is_blocked(peer)) {
+    while (subscriber->sink && (item = outbox_first(&subscriber->outbox)) != NULL) {
+        if (subscriber_is_blocked(subscriber)) {
             return false;
         }
-        struct sub *sub = item->sub;
+        struct subscription *sub = item->sub;
         struct tidings_str value = STR_EMPTY;
         struct baseline *to = NULL;
-        if (sub->wants_value && sub_value(sub, item->change, &value, &to) == VALUE_READING) {
-            peer->waits_value = true;
+        if (sub->wants_value &&
+            subscription_value(sub, item->change, &value, &to) == CHANGE_CONTENT_READING) {
+            subscriber->waits_value = true;
             return false;
         }
-        struct log_cursor cursor = peer_place_at(peer, cursor_after_first(peer));
+        struct log_cursor cursor = subscriber_place_at(subscriber, cursor_after_first(subscriber));
         struct dialect_updated u = {
             .change = item->change,
             .value_json = value,
             .initial = item->initial,
             .top_metadata = sub->wants_metadata,
             .kind = (enum tidings_change_kind)item->kind,
-            .uri_json = sub->is_literal ? sub_spelled_json(sub) : item->change->uri_json,
-            .subscribed_json = sub_spelled_json(sub),
+            .uri_json = sub->is_literal ? subscription_spelled_json(sub) : item->change->uri_json,
+            .subscribed_json = subscription_spelled_json(sub),
             .listen_id_json = listen_id(sub->listen),
             .cursor = cursor,
-            .sealed = shown_seal(peer->core, peer->who, &cursor),
-            .hides_version = !access_is_full(peer->who),
-            .hides_from = !access_shows_from(peer->who, item->change),
+            .sealed = cursor_seal_make(subscriber->worker, subscriber->who, &cursor),
+            .hides_version = !access_is_full(subscriber->who),
+            .hides_from = !access_shows_from(subscriber->who, item->change),
             .merged = item->merged,
-            .profile = peer->core->self->profile,
+            .profile = subscriber->worker->self->profile,
         };
-        if (!peer_write_update(peer, &u, sub)) {
+        if (!subscriber_write_update(subscriber, &u, sub)) {
             return false;
         }
-        sub_told(sub, item->change, to);
-        outbox_pop(&peer->outbox);
+        subscription_told(sub, item->change, to);
+        outbox_pop(&subscriber->outbox);
     }
     return true;
 }
 
-void peer_flush(struct peer *peer)
+void subscriber_flush(struct subscriber *subscriber)
 {
-    if (!peer->sink || peer->catchup) {
+    if (!subscriber->sink || subscriber->catchup) {
         return;
     }
     /* First what has no number of its own, or the cursors of the others would wait for it. */
-    (void)(lists_flush(peer) && peer_flush_truncated(peer) && flush_items(peer));
+    (void)(list_changed_flush(subscriber) && subscriber_flush_truncated(subscriber) &&
+           flush_items(subscriber));
 }

@@ -2,13 +2,13 @@
  *
  * One client that is told of changes: its stream, its subscriptions, what it has yet to hear.
  *
- *     peer ── sink        the stream, NULL while a session has none
+ *     subscriber ── sink        the stream, NULL while a session has none
  *       ├──── outbox      what waits
  *       └──── listens ── subs   groups of subscriptions: one per subscriptions/listen, and one
  *                               without id for everything subscribed in the legacy way
  *
- * A peer without a stream queues nothing: it remembers its cursor (everything up to it was written)
- * and catches up from the log when a stream opens. All of it lives on one worker.
+ * A subscriber without a stream queues nothing: it remembers its cursor (everything up to it was
+ * written) and catches up from the log when a stream opens. All of it lives on one worker.
  */
 #ifndef DELIVERY_SUBSCRIBER_H
 #define DELIVERY_SUBSCRIBER_H
@@ -19,7 +19,7 @@
 #include "delivery/window.h"
 #include "request/sink.h"
 
-#define PEER_MAX_SKIPS 8u
+#define SUBSCRIBER_MAX_SKIPS 8u
 #define EVENT_ID_MAX (64u + CURSOR_SEALED)
 
 struct allowance;
@@ -27,43 +27,44 @@ struct changelog_row;
 struct channel;
 struct hub_catchup;
 struct listen;
-struct peer;
+struct subscriber;
 
 /* As `since` of a subscription: what it missed cannot be known. */
 #define SINCE_UNKNOWN UINT64_MAX
 
 /* May this subscription hear of it? `metadata` is the JSON object of the change. On the worker;
  * must not block. */
-typedef bool (*sub_filter_fn)(void *user, struct tidings_str uri, struct tidings_str metadata);
+typedef bool (*subscription_filter_fn)(void *user, struct tidings_str uri,
+                                       struct tidings_str metadata);
 
 /* What few subscriptions have. */
-struct sub_extra {
+struct subscription_extra {
     struct tidings_str origin; /* whose changes are left out (principal_put_origin); or empty */
     size_t claimed;            /* bytes of it that are what the client calls itself */
     struct filter *schema;     /* what a change must satisfy; a reference; NULL: anything */
     unsigned gave_up;          /* judgements by it that were too costly */
     struct chain *chain;       /* it is told patches; NULL: not */
-    sub_filter_fn filter;
+    subscription_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
-    struct list covers_link;           /* in core->covering */
-    struct sub *sub;
+    struct list covers_link;           /* in worker->covering */
+    struct subscription *sub;
     struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
     size_t scope_count;
     size_t condition_count; /* of a query: all must hold */
-    struct sub_condition {
+    struct subscription_condition {
         struct tidings_str key, value;
     } conditions[]; /* their text follows */
 };
 
-struct sub {
+struct subscription {
     struct match_node node;
     struct list link; /* in listen->subs */
     struct listen *listen;
-    struct peer *peer; /* the listen's */
+    struct subscriber *subscriber; /* the listen's */
     struct window window;
-    struct sub_extra *extra; /* NULL: nothing special */
-    uint64_t since;          /* changes up to this number are none of its business */
+    struct subscription_extra *extra; /* NULL: nothing special */
+    uint64_t since;                   /* changes up to this number are none of its business */
     union {
         const void *catchup;  /* … by this request; while catching_up */
         uint64_t replayed_to; /* else: up to here the log was replayed to this stream for it */
@@ -92,18 +93,18 @@ struct sub {
 };
 
 /* As the client wrote it, quoted and not; and canonical. */
-static inline struct tidings_str sub_spelled_json(const struct sub *sub)
+static inline struct tidings_str subscription_spelled_json(const struct subscription *sub)
 {
     return tidings_strn((const char *)(sub + 1), sub->json_len);
 }
-static inline struct tidings_str sub_spelled(const struct sub *sub)
+static inline struct tidings_str subscription_spelled(const struct subscription *sub)
 {
     const char *text = (const char *)(sub + 1);
     return tidings_strn(sub->is_plain ? text + 1 : text + sub->json_len, sub->spelled_len);
 }
-static inline struct tidings_str sub_uri(const struct sub *sub)
+static inline struct tidings_str subscription_uri(const struct subscription *sub)
 {
-    struct tidings_str spelled = sub_spelled(sub);
+    struct tidings_str spelled = subscription_spelled(sub);
     const char *behind = spelled.ptr + spelled.len + (sub->is_plain ? 1 : 0);
     return sub->is_canonical ? spelled : tidings_strn(behind, sub->uri_len);
 }
@@ -112,13 +113,13 @@ static inline struct tidings_str sub_uri(const struct sub *sub)
 struct listen_pending {
     struct list link;
     struct listen *listen;
-    bool is_subscribing; /* a struct subscribing (delivery/subscribe_batch.h) */
+    bool is_subscribing; /* a struct subscribe_batch (delivery/subscribe_batch.h) */
 };
 
 struct listen {
-    struct list link;      /* in peer->listens */
-    struct list list_link; /* in core->list_watchers when it wants to hear of any list */
-    struct peer *peer;
+    struct list link;      /* in subscriber->listens */
+    struct list list_link; /* in worker->list_watchers when it wants to hear of any list */
+    struct subscriber *subscriber;
     struct list subs;
     struct map *by_spelling; /* legacy only: subs by what the client wrote */
     struct list pending;     /* struct listen_pending: subscribing under way, may find us gone */
@@ -135,7 +136,7 @@ struct listen {
 /* While subscriptions of a listen want the newest cursor from time to time (delivery/bookmark.c).
  */
 struct listen_bookmarks {
-    struct list link; /* in core->bookmarked */
+    struct list link; /* in worker->bookmarked */
     struct listen *listen;
     uint64_t seq;   /* the newest number it was told that way */
     uint32_t count; /* of its subscriptions that want them */
@@ -153,42 +154,46 @@ static inline struct tidings_str listen_id(const struct listen *listen)
 }
 
 /* Numbers in (from, to] that went elsewhere: not replayed. */
-struct peer_skips {
+struct subscriber_skips {
     unsigned count;
     struct {
         uint64_t from, to;
-    } at[PEER_MAX_SKIPS];
+    } at[SUBSCRIBER_MAX_SKIPS];
 };
 
-/* What the owner of a peer does; each may be NULL. */
-struct peer_ops {
+/* What the owner of a subscriber does; each may be NULL. */
+struct subscriber_ops {
     /* In-process subscribers are called instead of written to. */
-    void (*told)(struct peer *peer, const struct dialect_updated *update, const struct sub *sub);
+    void (*told)(struct subscriber *subscriber, const struct dialect_updated *update,
+                 const struct subscription *sub);
     /* Sessions with resumable streams give each message an id. Returns its length in `out`. */
-    size_t (*event_id)(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX]);
+    size_t (*event_id)(struct subscriber *subscriber, const struct log_cursor *at,
+                       char out[EVENT_ID_MAX]);
     /* … and must know when a subscription goes back to a number, or to where
      * nothing is known of (SINCE_UNKNOWN). */
-    void (*rewound)(struct peer *peer, uint64_t since);
+    void (*rewound)(struct subscriber *subscriber, uint64_t since);
     /* All lists that changed up to now are told. */
-    void (*lists_told)(struct peer *peer);
-    void (*destroyed)(struct peer *peer);
+    void (*lists_told)(struct subscriber *subscriber);
+    void (*destroyed)(struct subscriber *subscriber);
     /* It may hear of nothing any more: its streams end and it stays. NULL: like the next. */
-    void (*end_streams)(struct peer *peer);
+    void (*end_streams)(struct subscriber *subscriber);
     /* The application wants it gone; NULL: what it has subscribed ends, and its stream. */
-    void (*disconnect)(struct peer *peer);
-    struct tidings_str (*session_id)(const struct peer *peer); /* NULL: it is no session */
-    void (*closed)(struct peer *peer); /* the stream ended; the owner decides what that means */
+    void (*disconnect)(struct subscriber *subscriber);
+    struct tidings_str (*session_id)(
+        const struct subscriber *subscriber); /* NULL: it is no session */
+    void (*closed)(
+        struct subscriber *subscriber); /* the stream ended; the owner decides what that means */
 };
 
-struct peer {
+struct subscriber {
     union {
         struct {
-            struct list link;       /* in core->peers */
-            struct list dirty_link; /* in core->dirty */
+            struct list link;       /* in worker->subscribers */
+            struct list dirty_link; /* in worker->dirty */
         };
         struct loop_discard discard; /* once it is destroyed */
     };
-    struct core *core;
+    struct worker *worker;
     const struct principal *who; /* a reference */
     struct allowance *allowance; /* likewise: what its patterns may cost; NULL: what they like */
     struct sink *sink;
@@ -196,131 +201,140 @@ struct peer {
     struct list listens;
     uint64_t cursor;             /* without a stream: everything matched up to here was written */
     struct hub_catchup *catchup; /* the log is being asked; live changes are in its answer */
-    const struct peer_skips *skips; /* while catching up; NULL: none */
+    const struct subscriber_skips *skips; /* while catching up; NULL: none */
     /* The lowest numbers of what is not written yet, 0: none: … */
     uint64_t owed_from;     /* … behind the mark of a subscription that must look again */
     uint64_t lists_from;    /* … of lists that changed */
     uint64_t catching_from; /* … of what the log is being asked for */
     uint64_t lists_upto;    /* lists that changed up to here are known, when catching up */
-    uint32_t listen_count, sub_count;
+    uint32_t listen_count, subscription_count;
     uint32_t held_count;    /* subscriptions that hold something back */
     uint32_t catching;      /* subscriptions the log is being asked for */
     int8_t log_level;       /* messages below it are not sent (logging/setLevel) */
     bool has_truncated : 1; /* some sub is marked */
     bool was_lost : 1;      /* some was, and told: on this stream, or before its client came back */
     bool has_list_pending : 1;
-    bool waits_value : 1;       /* the first item needs content that is being read */
-    uint32_t number;            /* among all that this worker had */
-    const struct peer_ops *ops; /* what its owner does; NULL: nothing */
+    bool waits_value : 1;             /* the first item needs content that is being read */
+    uint32_t number;                  /* among all that this worker had */
+    const struct subscriber_ops *ops; /* what its owner does; NULL: nothing */
     void *owner;
 };
 
-struct peer *peer_create(struct core *core, const struct principal *who);
+struct subscriber *subscriber_create(struct worker *worker, const struct principal *who);
 /* It goes on with what this one may do; a reference of its own. */
-void peer_set_who(struct peer *peer, const struct principal *who);
-/* The one peer of a pipe, made when first needed; NULL when out of memory. */
-struct peer *channel_peer(struct channel *channel);
+void subscriber_set_who(struct subscriber *subscriber, const struct principal *who);
+/* The one subscriber of a pipe, made when first needed; NULL when out of memory. */
+struct subscriber *channel_peer(struct channel *channel);
 /* Removes every subscription, releases the watches; the memory goes at the end of the turn. */
-void peer_destroy(struct peer *peer);
+void subscriber_destroy(struct subscriber *subscriber);
 
-/* Names it among the peers of all workers, also those that are gone; ascending per worker. */
-uint64_t peer_id(const struct peer *peer);
+/* Names it among the subscribers of all workers, also those that are gone; ascending per worker. */
+uint64_t subscriber_id(const struct subscriber *subscriber);
 /* Everything it has subscribed ends, and its stream; a pipe stays open. */
-void peer_disconnect(struct peer *peer);
+void subscriber_disconnect(struct subscriber *subscriber);
 
 /* Give it a stream (the sink's callbacks are set here), or take it away (NULL). */
-void peer_set_sink(struct peer *peer, struct sink *sink);
+void subscriber_set_sink(struct subscriber *subscriber, struct sink *sink);
 /* Something to flush: at the end of the turn. */
-void peer_mark_dirty(struct peer *peer);
+void subscriber_mark_dirty(struct subscriber *subscriber);
 /* Marks to be told: something (unknown what, from number `seq` on) concerns `sub`; the list
  * changed. */
-void peer_owe_truncated(struct peer *peer, struct sub *sub, uint64_t seq);
+void subscriber_owe_truncated(struct subscriber *subscriber, struct subscription *sub,
+                              uint64_t seq);
 /* … of those lists that `listen` wants to hear of. */
-void peer_owe_lists(struct peer *peer, struct listen *listen, unsigned lists, uint64_t seq);
+void subscriber_owe_lists(struct subscriber *subscriber, struct listen *listen, unsigned lists,
+                          uint64_t seq);
 /* Every subscription that may cover something below `scope`; empty: every one. */
-void peer_owe_all(struct peer *peer, struct tidings_str scope, uint64_t seq);
-bool sub_concerns(const struct sub *sub, struct tidings_str scope);
+void subscriber_owe_all(struct subscriber *subscriber, struct tidings_str scope, uint64_t seq);
+bool subscription_concerns(const struct subscription *sub, struct tidings_str scope);
 /* … those that a cursor says have yet to be told (dialect/cursor.h). */
-void peer_owe_rest(struct peer *peer, uint32_t lost);
+void subscriber_owe_rest(struct subscriber *subscriber, uint32_t lost);
 /* Tell those that are marked; false: not all of them yet. */
-bool peer_flush_truncated(struct peer *peer);
+bool subscriber_flush_truncated(struct subscriber *subscriber);
 /* Enough is on its way; the sink says when to go on. */
-bool peer_is_blocked(struct peer *peer);
-bool peer_write_update(struct peer *peer, const struct dialect_updated *u, const struct sub *sub);
+bool subscriber_is_blocked(struct subscriber *subscriber);
+bool subscriber_write_update(struct subscriber *subscriber, const struct dialect_updated *u,
+                             const struct subscription *sub);
 /* `sub` is not evaluated any more: tell its client. */
-void peer_owe_suspended(struct peer *peer, struct sub *sub);
+void subscriber_owe_suspended(struct subscriber *subscriber, struct subscription *sub);
 /* The period of `sub` ended: what was held goes to the outbox. */
-void peer_release_held(struct sub *sub);
+void subscriber_release_held(struct subscription *sub);
 /* The state of something when it was subscribed, whatever its number. */
-void peer_offer_initial(struct peer *peer, struct sub *sub, const struct change *change);
-void peer_flush(struct peer *peer);
+void subscriber_offer_initial(struct subscriber *subscriber, struct subscription *sub,
+                              const struct change *change);
+void subscriber_flush(struct subscriber *subscriber);
 /* One whole message right now, before anything that waits. false: no stream, or it broke (also when
  * the message could not be built: the stream is cut rather than left with a gap). */
-bool peer_send(struct peer *peer, const struct buf *message);
+bool subscriber_send(struct subscriber *subscriber, const struct buf *message);
 
 /* A row of the log that matches `sub`, for somebody who knows everything up to `since`. */
-void peer_offer_row(struct peer *peer, struct sub *sub, const struct changelog_row *row,
-                    uint64_t since);
+void subscriber_offer_row(struct subscriber *subscriber, struct subscription *sub,
+                          const struct changelog_row *row, uint64_t since);
 /* A change that matches `sub`. */
-void peer_offer(struct peer *peer, struct sub *sub, const struct change *change,
-                enum tidings_change_kind kind);
-/* From the log: what changed after `since` and concerns this peer; then live again. */
-void peer_catch_up(struct peer *peer, uint64_t since);
+void subscriber_offer(struct subscriber *subscriber, struct subscription *sub,
+                      const struct change *change, enum tidings_change_kind kind);
+/* From the log: what changed after `since` and concerns this subscriber; then live again. */
+void subscriber_catch_up(struct subscriber *subscriber, uint64_t since);
 /* A notifications/message for a client of the legacy era, unless it wants none of that level. */
-void peer_warn(struct peer *peer, const char *text);
+void subscriber_warn(struct subscriber *subscriber, const char *text);
 /* Tell it that anything may have changed: one update per subscription, marked as truncated. */
-void peer_resync(struct peer *peer);
+void subscriber_resync(struct subscriber *subscriber);
 /* What is known to be written: the low-water mark, … */
-uint64_t peer_cursor(const struct peer *peer);
+uint64_t subscriber_cursor(const struct subscriber *subscriber);
 /* … leaving aside those that are marked to look again, of whom a cursor says itself (`lost`) … */
-uint64_t peer_told(const struct peer *peer);
+uint64_t subscriber_told(const struct subscriber *subscriber);
 /* … and as a cursor for the client; and as it would be with that number. */
-struct log_cursor peer_place(const struct peer *peer);
-struct log_cursor peer_place_at(const struct peer *peer, uint64_t seq);
+struct log_cursor subscriber_place(const struct subscriber *subscriber);
+struct log_cursor subscriber_place_at(const struct subscriber *subscriber, uint64_t seq);
 
-struct listen *listen_create(struct peer *peer, struct tidings_str id_json);
-/* Also unlinks it from its peer; its subscriptions are removed and their watches released. */
+struct listen *listen_create(struct subscriber *subscriber, struct tidings_str id_json);
+/* Also unlinks it from its subscriber; its subscriptions are removed and their watches released. */
 void listen_destroy(struct listen *listen);
 /* The subscription of a legacy group with that spelling; NULL: none. */
-struct sub *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
-struct listen *listen_find(struct peer *peer, struct tidings_str id_json);
+struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
+struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json);
 void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
 /* lists.c: some lists changed; write what is owed, false when the stream broke. */
-void lists_offer(struct core *core, unsigned lists);
+void list_changed_offer(struct worker *worker, unsigned lists);
 /* A resource or template came or went. Who may not see everything hears of the list only if it may
- * list this, at most once per period of its class; others with lists_offer. */
-void lists_touch(struct core *core, struct tidings_str uri, struct tidings_str target);
-void lists_on_period(struct loop_timer *timer, void *user);
+ * list this, at most once per period of its class; others with list_changed_offer. */
+void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target);
+void list_changed_on_period(struct loop_timer *timer, void *user);
 /* The log has it: the same for one that comes back. */
-void lists_replay(struct peer *peer, const struct changelog_row *row, uint64_t since);
-bool lists_flush(struct peer *peer);
+void list_changed_replay(struct subscriber *subscriber, const struct changelog_row *row,
+                         uint64_t since);
+bool list_changed_flush(struct subscriber *subscriber);
 /* What its new subscriptions hear first (delivery/initial_state.c); needs a stream, else it is done
  * with the next one. */
 void listen_begin(struct listen *listen);
 
 /* `spelled` as the client wrote it, `uri` what goes into the index. NULL with err. */
-struct sub *sub_create(struct listen *listen, struct tidings_str spelled, struct tidings_str uri,
-                       enum match_kind kind, uint64_t since, struct tidings_error *err);
-void sub_set_extra(struct sub *sub, struct sub_extra *extra); /* takes it */
+struct subscription *subscription_create(struct listen *listen, struct tidings_str spelled,
+                                         struct tidings_str uri, enum match_kind kind,
+                                         uint64_t since, struct tidings_error *err);
+void subscription_set_extra(struct subscription *sub,
+                            struct subscription_extra *extra); /* takes it */
 /* Is it open for a change with this number, now? */
-static inline bool sub_hears_live(const struct sub *sub, uint64_t seq)
+static inline bool subscription_hears_live(const struct subscription *sub, uint64_t seq)
 {
-    return sub->listen->live && seq > sub->since && sub->peer->sink && !sub->suspended;
+    return sub->listen->live && seq > sub->since && sub->subscriber->sink && !sub->suspended;
 }
 /* The lowest number of what it has yet to tell; 0: nothing. */
-uint64_t sub_owes_from(const struct sub *sub);
-void sub_catch_up(struct sub *sub, const void *request);   /* the log is being asked for it */
-void sub_caught_up(struct sub *sub, uint64_t replayed_to); /* … and has answered */
+uint64_t subscription_owes_from(const struct subscription *sub);
+void subscription_catch_up(struct subscription *sub,
+                           const void *job); /* the log is being asked for it */
+void subscription_caught_up(struct subscription *sub,
+                            uint64_t replayed_to); /* … and has answered */
 /* The newest cursor is told from time to time, until it is destroyed (delivery/bookmark.c). False:
  * out of memory. */
-bool sub_want_bookmarks(struct sub *sub);
-void sub_leave_bookmarks(struct sub *sub);
+bool subscription_want_bookmarks(struct subscription *sub);
+void subscription_leave_bookmarks(struct subscription *sub);
 void bookmarks_on_period(struct loop_timer *timer, void *user);
-void sub_destroy(struct sub *sub); /* releases its watch */
+void subscription_destroy(struct subscription *sub); /* releases its watch */
 /* The same, and its client is told that nothing more will come of it. */
-void sub_withdraw(struct sub *sub);
+void subscription_withdraw(struct subscription *sub);
 /* How often: the longest of window, rate and what was set for the URI. */
-void sub_set_period(struct sub *sub, const struct options *options);
-void sub_set_rate(struct sub *sub, uint64_t ms);
+void subscription_set_period(struct subscription *sub, const struct options *options);
+void subscription_set_rate(struct subscription *sub, uint64_t ms);
 
 #endif

@@ -100,7 +100,7 @@ static void leave(struct windows *all, struct window *w)
 
 /* NOLINTNEXTLINE(readability-function-size): seven of them, on the path of every delivery */
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
-                                struct sub *sub, const struct change *change,
+                                struct subscription *sub, const struct change *change,
                                 enum tidings_change_kind kind, size_t max)
 {
     if (w->period_ms == 0 && !w->held) {

@@ -12,7 +12,7 @@
 
 #include "delivery/outbox.h"
 
-struct core;
+struct worker;
 
 /* Embedded in a subscription. Zeroed: no period. */
 struct window {
@@ -37,7 +37,7 @@ enum window_result {
     WINDOW_FULL, /* no room or memory to hold it */
 };
 enum window_result window_offer(struct windows *all, struct window *w, uint64_t now_ms,
-                                struct sub *sub, const struct change *change,
+                                struct subscription *sub, const struct change *change,
                                 enum tidings_change_kind kind, size_t max);
 /* A new period, also for what is held now. */
 void window_set_period(struct windows *all, struct window *w, uint64_t now_ms, uint32_t period_ms);

@@ -2,7 +2,7 @@
  *
  * The only module that knows protocol versions and profiles: which era a message belongs to, which
  * checks it must pass, and in which words the answer is given. Everything else works on calls,
- * peers and changes.
+ * subscribers and changes.
  *
  * Two eras. *Legacy* (2024-11-05 … 2025-11-25): `initialize`, then a session or a pipe that
  * remembers it. *Modern* (2026-07-28): every request says its version in `_meta`. One endpoint

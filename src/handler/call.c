@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The life of a handling: begin, deadline, cancellation, end. What its handler gives is in
- * handling_content.c, what it reports meanwhile in handling_notes.c, what it asks its client in
- * handling_ask.c.
+ * call_content.c, what it reports meanwhile in call_report.c, what it asks its client in
+ * call_ask.c.
  */
 #include "handler/call.h"
 
@@ -39,11 +39,11 @@ static bool move_state(struct tidings_call *h, int from, int to)
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-static void handling_free(struct tidings_call *h)
+static void call_free(struct tidings_call *h)
 {
     list_remove(&h->link);
-    limit_leave(h->base.core->book, LIMIT_CALLS);
-    handling_ask_deinit(h);
+    limit_leave(h->base.worker->book, LIMIT_CALLS);
+    call_ask_deinit(h);
     feature_unref(h->feature);
     principal_unref(h->who);
     allowance_release(h->allowance);
@@ -57,24 +57,24 @@ static void handling_free(struct tidings_call *h)
     mem_free(h);
 }
 
-static void answer(struct tidings_call *h, struct call *call)
+static void answer(struct tidings_call *h, struct request *request)
 {
-    if (call->cancelled) {
-        call_drop(call);
-    } else if (h->outcome == HANDLING_FAILED && !handling_fail_missing(h, call)) {
-        h->kind->fail(call, &h->base.err);
-    } else if (h->outcome == HANDLING_REFUSED) {
-        call_fail_err(call, &h->base.err, STR_EMPTY);
-    } else if (h->outcome == HANDLING_LIMITED) {
-        call_fail_limit(call, &h->limit, STR_EMPTY);
-    } else if (h->outcome == HANDLING_RESULT) {
-        call_begin(call);
-        if (handling_has_asked(h)) {
-            handling_write_asked(h, call);
-            call_end(call, CACHE_ASKING);
+    if (request->cancelled) {
+        request_drop(request);
+    } else if (h->outcome == CALL_FAILED && !call_fail_missing(h, request)) {
+        h->kind->fail(request, &h->base.err);
+    } else if (h->outcome == CALL_REFUSED) {
+        request_fail_err(request, &h->base.err, STR_EMPTY);
+    } else if (h->outcome == CALL_LIMITED) {
+        request_fail_limit(request, &h->limit, STR_EMPTY);
+    } else if (h->outcome == CALL_RESULT) {
+        request_begin(request);
+        if (call_has_asked(h)) {
+            call_write_asked(h, request);
+            request_end(request, CACHE_ASKING);
         } else {
-            h->kind->write(h, &call->w);
-            call_end(call, CACHE_NONE);
+            h->kind->write(h, &request->w);
+            request_end(request, CACHE_NONE);
         }
     }
 }
@@ -86,22 +86,22 @@ static void complete(struct tidings_call *h)
     int rc = h->at_home(h->home_user, h, &err);
     rc = rc < 0 ? rc : h->kind->check(h, &err);
     if (rc < 0) {
-        h->outcome = HANDLING_FAILED;
+        h->outcome = CALL_FAILED;
         h->base.err = err;
     }
 }
 
-static void came_home(struct request *r)
+static void came_home(struct job *r)
 {
     struct tidings_call *h = r->user;
     if (h->at_home) {
         complete(h);
     }
-    if (h->call) {
-        h->call->request = NULL;
-        answer(h, h->call);
+    if (h->request) {
+        h->request->job = NULL;
+        answer(h, h->request);
     }
-    handling_free(h);
+    call_free(h);
 }
 
 /* No callback from now on. true: one is running on this very thread, and must return first. */
@@ -121,14 +121,14 @@ static bool stop_listening(struct tidings_call *h)
     }
 }
 
-static void finish(struct tidings_call *h, enum handling_outcome outcome, int code,
+static void finish(struct tidings_call *h, enum call_outcome outcome, int code,
                    const struct tidings_error *err)
 {
     h->outcome = outcome;
     if (stop_listening(h)) {
-        request_finish_later(&h->base, code, err);
+        job_finish_later(&h->base, code, err);
     } else {
-        request_finish(&h->base, code, err);
+        job_finish(&h->base, code, err);
     }
 }
 
@@ -136,33 +136,33 @@ void tidings_call_done(struct tidings_call *h, int code, const struct tidings_er
 {
     struct tidings_error why;
     if (code >= 0) {
-        code = handling_has_asked(h) ? 0 : h->kind->check(h, &why);
+        code = call_has_asked(h) ? 0 : h->kind->check(h, &why);
         err = &why;
     }
-    finish(h, code < 0 ? HANDLING_FAILED : HANDLING_RESULT, code, err);
+    finish(h, code < 0 ? CALL_FAILED : CALL_RESULT, code, err);
 }
 
-void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user)
+void call_done_at_home(struct tidings_call *h, call_home_fn fn, void *user)
 {
     h->at_home = fn;
     h->home_user = user;
-    finish(h, HANDLING_RESULT, 0, NULL);
+    finish(h, CALL_RESULT, 0, NULL);
 }
 
 void tidings_call_refuse(struct tidings_call *h, int code, const struct tidings_error *err)
 {
-    finish(h, HANDLING_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
+    finish(h, CALL_REFUSED, code < 0 ? code : TIDINGS_E_INTERNAL, err);
 }
 
-void handling_refuse_limit(struct tidings_call *h, const struct refusal *why)
+void call_refuse_limit(struct tidings_call *h, const struct refusal *why)
 {
     h->limit = *why;
-    finish(h, HANDLING_LIMITED, TIDINGS_E_BUSY, NULL);
+    finish(h, CALL_LIMITED, TIDINGS_E_BUSY, NULL);
 }
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
-static void on_cancel(struct request *r)
+static void on_cancel(struct job *r)
 {
     struct tidings_call *h = r->user;
     if (move_state(h, CANCEL_LISTENING, CANCEL_CALLING)) {
@@ -173,9 +173,9 @@ static void on_cancel(struct request *r)
     }
 }
 
-void handling_cancel(struct tidings_call *h)
+void call_cancel(struct tidings_call *h)
 {
-    request_cancel(&h->base);
+    job_cancel(&h->base);
 }
 
 bool tidings_call_cancelled(const struct tidings_call *h)
@@ -195,27 +195,27 @@ void tidings_call_on_cancel(struct tidings_call *h, tidings_call_fn fn, void *us
     }
 }
 
-void handlings_cancel(struct core *core)
+void handler_calls_cancel(struct worker *worker)
 {
-    struct list *at = &core->handlings.all;
-    while (at->next != &core->handlings.all) {
+    struct list *at = &worker->handlings.all;
+    while (at->next != &worker->handlings.all) {
         struct tidings_call *h = list_entry(at->next, struct tidings_call, link);
         if (tidings_call_cancelled(h)) {
             at = at->next;
         } else {
-            handling_cancel(h); /* which may finish others: begin again */
-            at = &core->handlings.all;
+            call_cancel(h); /* which may finish others: begin again */
+            at = &worker->handlings.all;
         }
     }
 }
 
 /* ---- deadlines: few enough to look at all of them -------------------------------------------- */
 
-static void set_timer(struct core *core, uint64_t due_ms)
+static void set_timer(struct worker *worker, uint64_t due_ms)
 {
-    struct handlings *all = &core->handlings;
+    struct handler_calls *all = &worker->handlings;
     if (due_ms > 0 && (all->due_ms == 0 || due_ms < all->due_ms)) {
-        uint64_t now = loop_now_ms(core->loop);
+        uint64_t now = loop_now_ms(worker->loop);
         all->due_ms = due_ms;
         loop_timer_start(all->timer, due_ms > now ? due_ms - now : 0, 0);
     }
@@ -224,31 +224,31 @@ static void set_timer(struct core *core, uint64_t due_ms)
 /* The client gets an answer; the handler is told and may end when it likes. */
 static void give_up(struct tidings_call *h)
 {
-    struct call *call = h->call;
+    struct request *request = h->request;
     const struct feature *f = h->feature;
-    uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.core->limits->call_timeout_ms;
+    uint64_t allowed = f->timeout_ms ? f->timeout_ms : h->base.worker->limits->call_timeout_ms;
     struct tidings_error err;
-    limit_hit(h->base.core->book, LIMIT_CALL_TIME);
+    limit_hit(h->base.worker->book, LIMIT_CALL_TIME);
     tidings_fail(&err, TIDINGS_E_TIMEOUT, "the %s '%.*s' did not finish within %llu ms (%s)",
                  h->kind->what, STR_ARG(f->name), (unsigned long long)allowed,
                  f->timeout_ms ? "its own limit" : "--call-timeout");
-    const struct handling_kind *kind = h->kind;
-    h->call = NULL;
-    call->request = NULL;
-    handling_cancel(h);
-    if (call->cancelled) {
-        call_drop(call);
+    const struct call_kind *kind = h->kind;
+    h->request = NULL;
+    request->job = NULL;
+    call_cancel(h);
+    if (request->cancelled) {
+        request_drop(request);
     } else {
-        kind->fail(call, &err);
+        kind->fail(request, &err);
     }
 }
 
-static struct tidings_call *first_due(struct core *core)
+static struct tidings_call *first_due(struct worker *worker)
 {
     struct tidings_call *first = NULL;
-    list_each (it, next, &core->handlings.all) {
+    list_each (it, next, &worker->handlings.all) {
         struct tidings_call *h = list_entry(it, struct tidings_call, link);
-        if (h->call && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
+        if (h->request && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
             first = h;
         }
     }
@@ -258,52 +258,52 @@ static struct tidings_call *first_due(struct core *core)
 static void on_deadline(struct loop_timer *timer, void *user)
 {
     (void)timer;
-    struct core *core = user;
+    struct worker *worker = user;
     struct tidings_call *h;
-    core->handlings.due_ms = 0;
+    worker->handlings.due_ms = 0;
     /* Giving up on one may finish others: begin again each time. */
-    while ((h = first_due(core)) != NULL && h->deadline_ms <= loop_now_ms(core->loop)) {
+    while ((h = first_due(worker)) != NULL && h->deadline_ms <= loop_now_ms(worker->loop)) {
         give_up(h);
     }
-    set_timer(core, h ? h->deadline_ms : 0);
+    set_timer(worker, h ? h->deadline_ms : 0);
 }
 
-bool handlings_open(struct core *core)
+bool handler_calls_open(struct worker *worker)
 {
-    list_init(&core->handlings.all);
-    core->handlings.due_ms = 0;
-    core->handlings.timer = loop_timer_open(core->loop, on_deadline, core);
-    return core->handlings.timer != NULL;
+    list_init(&worker->handlings.all);
+    worker->handlings.due_ms = 0;
+    worker->handlings.timer = loop_timer_open(worker->loop, on_deadline, worker);
+    return worker->handlings.timer != NULL;
 }
 
-void handlings_close(struct core *core)
+void handler_calls_close(struct worker *worker)
 {
-    loop_timer_close(core->handlings.timer);
+    loop_timer_close(worker->handlings.timer);
 }
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
 /* Takes the reference to the allowance, unless there is no memory. */
-static struct tidings_call *handling_create(struct call *call, const struct handling_kind *kind,
-                                            struct feature *f, struct allowance *client)
+static struct tidings_call *call_create(struct request *request, const struct call_kind *kind,
+                                        struct feature *f, struct allowance *client)
 {
-    struct core *core = call->core;
+    struct worker *worker = request->worker;
     struct tidings_call *h = mem_zalloc(sizeof(*h));
     if (!h) {
         return NULL;
     }
-    size_t max = core->limits->max_read_bytes * 6 + (1u << 20);
-    request_init(&h->base, core, came_home, h, STR_EMPTY);
+    size_t max = worker->limits->max_read_bytes * 6 + (1u << 20);
+    job_init(&h->base, worker, came_home, h, STR_EMPTY);
     h->base.on_cancel = on_cancel;
-    h->call = call;
+    h->request = request;
     h->kind = kind;
-    h->who = principal_ref(call->who);
+    h->who = principal_ref(request->who);
     h->allowance = client;
     h->feature = feature_ref(f);
-    h->root = jv_ref(call->root);
-    h->arguments = jv_get(call->msg.params, "arguments");
-    struct json *meta = jv_get(call->msg.params, "_meta");
-    h->meta = call->era == ERA_MODERN ? meta : NULL;
+    h->root = jv_ref(request->root);
+    h->arguments = jv_get(request->msg.params, "arguments");
+    struct json *meta = jv_get(request->msg.params, "_meta");
+    h->meta = request->era == ERA_MODERN ? meta : NULL;
     struct tidings_str origin = jv_str(jv_get(meta, "dev.tidings/origin"));
     buf_init(&h->origin, ORIGIN_MAX + PRINCIPAL_ORIGIN_MAX);
     principal_put_origin(h->who, origin.len <= ORIGIN_MAX ? origin : STR_EMPTY, &h->origin);
@@ -311,57 +311,58 @@ static struct tidings_call *handling_create(struct call *call, const struct hand
     buf_init(&h->json_text, max);
     buf_init(&h->content, max);
     buf_init(&h->structured, max);
-    uint64_t allowed = f->timeout_ms ? f->timeout_ms : core->limits->call_timeout_ms;
-    h->deadline_ms = allowed > 0 ? loop_now_ms(core->loop) + allowed : 0;
-    list_append(&core->handlings.all, &h->link);
-    handling_read_wishes(h);
+    uint64_t allowed = f->timeout_ms ? f->timeout_ms : worker->limits->call_timeout_ms;
+    h->deadline_ms = allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0;
+    list_append(&worker->handlings.all, &h->link);
+    call_read_wishes(h);
     return h;
 }
 
 /* At the expense of the client, within what it has left and the schema allows. false: that was not
- * enough, but might be at another time; the call is answered. */
-static bool judge(struct call *call, struct allowance *client, const struct json_schema *schema,
-                  struct json *given, enum schema_verdict *ret, struct schema_error *ret_error)
+ * enough, but might be at another time; the request is answered. */
+static bool judge(struct request *request, struct allowance *client,
+                  const struct json_schema *schema, struct json *given, enum schema_verdict *ret,
+                  struct schema_error *ret_error)
 {
-    uint64_t now = loop_now_ms(call->core->loop), most = schema_max_steps(schema);
+    uint64_t now = loop_now_ms(request->worker->loop), most = schema_max_steps(schema);
     uint64_t left = allowance_left(client, now), had = left < most ? left : most, steps = had;
     *ret = had > 0 ? schema_judge_within(schema, given, ret_error, &steps) : SCHEMA_GAVE_UP;
     allowance_pay(client, had - steps, now);
     if (*ret == SCHEMA_GAVE_UP && steps == 0 && had < most) {
-        struct refusal why = allowance_refusal(call->core->book);
-        call_fail_limit(call, &why, STR_EMPTY);
+        struct refusal why = allowance_refusal(request->worker->book);
+        request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
     return true;
 }
 
-/* Are the arguments what the feature takes? If not, the call is answered. */
-static bool check_arguments(struct call *call, const struct handling_kind *kind,
+/* Are the arguments what the feature takes? If not, the request is answered. */
+static bool check_arguments(struct request *request, const struct call_kind *kind,
                             const struct feature *f, struct allowance *client)
 {
-    struct json *given = jv_get(call->msg.params, "arguments"), *none = NULL;
+    struct json *given = jv_get(request->msg.params, "arguments"), *none = NULL;
     if (given && !jv_is(given, JV_OBJECT)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments must be an object");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments must be an object");
         return false;
     }
     if (!f->input) {
         return true;
     }
     if (!given && jv_parse(STR("{}"), 1, &none, NULL) < 0) {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return false;
     }
     struct schema_error e;
     enum schema_verdict verdict;
-    bool is_judged = judge(call, client, f->input, given ? given : none, &verdict, &e);
+    bool is_judged = judge(request, client, f->input, given ? given : none, &verdict, &e);
     jv_unref(none);
     if (is_judged && verdict != SCHEMA_VALID) {
-        kind->invalid(call, &e);
+        kind->invalid(request, &e);
     }
     return is_judged && verdict == SCHEMA_VALID;
 }
 
-static void run_handler(struct request *r)
+static void run_handler(struct job *r)
 {
     struct tidings_call *h = r->user;
     h->feature->handler(h->feature->user, h);
@@ -369,7 +370,7 @@ static void run_handler(struct request *r)
 
 static void run_job(void *job)
 {
-    struct request *r = job;
+    struct job *r = job;
     struct tidings_call *h = r->user;
     if (tidings_call_cancelled(h)) {
         tidings_call_done(h, TIDINGS_E_CANCELLED, NULL); /* while it waited for a thread */
@@ -380,13 +381,13 @@ static void run_job(void *job)
 
 static void start(struct tidings_call *h)
 {
-    struct core *core = h->base.core;
+    struct worker *worker = h->base.worker;
     if (!h->feature->is_blocking) {
-        request_start(&h->base, NULL, run_handler);
+        job_start(&h->base, NULL, run_handler);
         return;
     }
-    core->outstanding++;
-    int rc = pool_submit(hub_handlers(core->hub), run_job, &h->base);
+    worker->outstanding++;
+    int rc = pool_submit(hub_handlers(worker->hub), run_job, &h->base);
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "too many requests are waiting; try again later");
@@ -394,77 +395,77 @@ static void start(struct tidings_call *h)
     }
 }
 
-/* The arguments are right. false: the call is answered, and the allowance was not taken. */
-static bool begin(struct call *call, const struct handling_kind *kind, struct feature *f,
+/* The arguments are right. false: the request is answered, and the allowance was not taken. */
+static bool begin(struct request *request, const struct call_kind *kind, struct feature *f,
                   struct allowance *client)
 {
-    struct core *core = call->core;
-    if (!limit_enter(core->book, LIMIT_CALLS, core->limits->max_calls)) {
-        struct refusal why = limit_refusal(LIMIT_CALLS, core->limits->max_calls, false);
-        call_fail_limit(call, &why, STR_EMPTY);
+    struct worker *worker = request->worker;
+    if (!limit_enter(worker->book, LIMIT_CALLS, worker->limits->max_calls)) {
+        struct refusal why = limit_refusal(LIMIT_CALLS, worker->limits->max_calls, false);
+        request_fail_limit(request, &why, STR_EMPTY);
         return false;
     }
-    struct tidings_call *h = handling_create(call, kind, f, client);
+    struct tidings_call *h = call_create(request, kind, f, client);
     if (!h) {
-        limit_leave(core->book, LIMIT_CALLS);
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        limit_leave(worker->book, LIMIT_CALLS);
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return false;
     }
-    if (!handling_read_answers(h, call)) {
-        handling_free(h);
+    if (!call_read_answers(h, request)) {
+        call_free(h);
         return true;
     }
-    call->request = &h->base;
-    set_timer(core, h->deadline_ms);
+    request->job = &h->base;
+    set_timer(worker, h->deadline_ms);
     start(h);
     return true;
 }
 
-void handling_run(struct call *call, const struct handling_kind *kind)
+void call_run(struct request *request, const struct call_kind *kind)
 {
-    struct core *core = call->core;
-    struct json *name = jv_get(call->msg.params, "name");
+    struct worker *worker = request->worker;
+    struct json *name = jv_get(request->msg.params, "name");
     if (!jv_is(name, JV_STRING)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.name must be a string");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.name must be a string");
         return;
     }
-    struct feature *f = feature_find(core->features[kind->feature], jv_str(name));
+    struct feature *f = feature_find(worker->features[kind->feature], jv_str(name));
     if (!f) {
         struct tidings_str n = jv_str(name);
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "unknown %s '%.*s'", kind->what,
-                  (int)(n.len < 128 ? n.len : 128), n.ptr);
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "unknown %s '%.*s'", kind->what,
+                     (int)(n.len < 128 ? n.len : 128), n.ptr);
         return;
     }
-    struct allowance *client = channel_allowance(call->channel);
+    struct allowance *client = channel_allowance(request->channel);
     if (!client) {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
-    } else if (!check_arguments(call, kind, f, client) || !begin(call, kind, f, client)) {
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+    } else if (!check_arguments(request, kind, f, client) || !begin(request, kind, f, client)) {
         allowance_release(client);
     }
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-void handling_list(struct call *call, enum feature_kind kind, struct tidings_str key, char source)
+void call_list(struct request *request, enum feature_kind kind, struct tidings_str key, char source)
 {
     struct tidings_str after;
     const char sources[] = {source, '\0'};
-    size_t wanted = method_page_size(call);
-    if (wanted == 0 || !method_read_cursor(call, sources, &after)) {
+    size_t wanted = method_page_size(request);
+    if (wanted == 0 || !method_read_cursor(request, sources, &after)) {
         return;
     }
-    const struct feature_list *list = call->core->features[kind];
+    const struct feature_list *list = request->worker->features[kind];
     size_t count = list ? list->count : 0, at = feature_list_after(list, after);
     size_t end = count - at < wanted ? count : at + wanted;
-    call_begin(call);
-    jw_key(&call->w, key);
-    jw_begin_array(&call->w);
+    request_begin(request);
+    jw_key(&request->w, key);
+    jw_begin_array(&request->w);
     for (size_t i = at; list && i < end; i++) {
-        jw_raw(&call->w, list->at[i]->row);
+        jw_raw(&request->w, list->at[i]->row);
     }
-    jw_end_array(&call->w);
+    jw_end_array(&request->w);
     if (list && end < count) {
-        method_write_cursor(&call->w, source, list->at[end - 1]->name);
+        method_write_cursor(&request->w, source, list->at[end - 1]->name);
     }
-    call_end(call, CACHE_NOW);
+    request_end(request, CACHE_NOW);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * A handler of the application at work: struct tidings_call (<tidings/call.h>) from inside. Tools
- * and prompts are handled the same way and differ in the few functions of a handling_kind.
+ * and prompts are handled the same way and differ in the few functions of a call_kind.
  *
- *     request ── handling_run: find the feature, judge the arguments, count, set the deadline
+ *     request ── call_run: find the feature, judge the arguments, count, set the deadline
  *        │
  *     handler (now or on the pool), which may keep the call and finish it on any thread
  *        │
- *     done ── home by mailbox ── the result is written into the answer of the call
+ *     done ── home by mailbox ── the result is written into the answer of the request
  *
  * What a handler gives is gathered in memory of the handling itself, because its client may be gone
  * (cancelled, disconnected, answered after the deadline) while it still works. The handling lives
- * until it is finished; its `call` only as long as somebody waits.
+ * until it is finished; its `request` only as long as somebody waits.
  */
 #ifndef HANDLER_CALL_H
 #define HANDLER_CALL_H
@@ -22,15 +22,15 @@
 #include "handler/feature.h"
 
 struct allowance;
-struct call;
-struct core;
+struct request;
+struct worker;
 
 /* What differs between tools and prompts. */
-struct handling_kind {
+struct call_kind {
     enum feature_kind feature;
     const char *what; /* "tool" */
-    /* The arguments break their schema: answer `call`. */
-    void (*invalid)(struct call *call, const struct schema_error *e);
+    /* The arguments break their schema: answer `request`. */
+    void (*invalid)(struct request *request, const struct schema_error *e);
     /* Around each content block, which is an object; inside the array of blocks. */
     void (*begin_block)(struct tidings_call *h);
     void (*end_block)(struct tidings_call *h);
@@ -38,40 +38,40 @@ struct handling_kind {
     int (*check)(struct tidings_call *h, struct tidings_error *err);
     /* Home: the members of the result. */
     void (*write)(struct tidings_call *h, struct jw *w);
-    /* Home: it failed, or was late (then without knowing what it gave). Answer `call`. */
-    void (*fail)(struct call *call, const struct tidings_error *err);
+    /* Home: it failed, or was late (then without knowing what it gave). Answer `request`. */
+    void (*fail)(struct request *request, const struct tidings_error *err);
 };
 
-enum handling_outcome {
-    HANDLING_RESULT,
-    HANDLING_FAILED,  /* base.err says why */
-    HANDLING_REFUSED, /* the same as an error of the protocol */
-    HANDLING_LIMITED, /* by a limit: `limit` */
+enum call_outcome {
+    CALL_RESULT,
+    CALL_FAILED,  /* base.err says why */
+    CALL_REFUSED, /* the same as an error of the protocol */
+    CALL_LIMITED, /* by a limit: `limit` */
 };
 
-/* See handling_done_at_home. */
-typedef int (*handling_home_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
+/* See call_done_at_home. */
+typedef int (*call_home_fn)(void *user, struct tidings_call *h, struct tidings_error *err);
 
-#define HANDLING_MAX_QUESTIONS 16u
+#define CALL_MAX_QUESTIONS 16u
 
-/* What a handler needs only when it asks its client back (handling_ask.c). */
-struct handling_ask {
-    struct json *responses;                /* params.inputResponses; NULL: none */
-    struct buf kept;                       /* opened requestState */
-    struct buf requests;                   /* members of inputRequests */
-    struct buf state;                      /* to be sealed */
-    struct buf answer;                     /* the last one handed out */
-    uint64_t keys[HANDLING_MAX_QUESTIONS]; /* hashes of the names asked under */
+/* What a handler needs only when it asks its client back (call_ask.c). */
+struct call_ask {
+    struct json *responses;            /* params.inputResponses; NULL: none */
+    struct buf kept;                   /* opened requestState */
+    struct buf requests;               /* members of inputRequests */
+    struct buf state;                  /* to be sealed */
+    struct buf answer;                 /* the last one handed out */
+    uint64_t keys[CALL_MAX_QUESTIONS]; /* hashes of the names asked under */
     unsigned key_count;
     unsigned missing; /* capabilities the client lacks, by row */
     bool has_requests, has_state;
 };
 
 struct tidings_call {
-    struct request base; /* .done comes home; .cancelled; .err */
-    struct list link;    /* in core->handlings.all */
-    struct call *call;   /* NULL once the client has an answer */
-    const struct handling_kind *kind;
+    struct job base;         /* .done comes home; .cancelled; .err */
+    struct list link;        /* in worker->handlings.all */
+    struct request *request; /* NULL once the client has an answer */
+    const struct call_kind *kind;
     const struct principal *who; /* a reference: on whose behalf, … */
     struct allowance *allowance; /* … and another: at whose expense */
     struct feature *feature;     /* a reference */
@@ -80,11 +80,11 @@ struct tidings_call {
     struct json *meta;           /* in it: of a modern request; NULL in the legacy era */
     struct buf origin;           /* what the client calls itself (principal_put_origin) */
     struct buf arguments_text, json_text;
-    struct handling_ask ask;
+    struct call_ask ask;
     uint64_t deadline_ms;
-    enum handling_outcome outcome;
+    enum call_outcome outcome;
     struct refusal limit;
-    handling_home_fn at_home; /* NULL: everything was given already */
+    call_home_fn at_home; /* NULL: everything was given already */
     void *home_user;
     int cancel_state; /* atomic: enum in handling.c */
     tidings_call_fn on_cancel;
@@ -105,53 +105,55 @@ struct tidings_call {
     unsigned notes;       /* atomic: on their way home */
 };
 
-/* All handlings of a worker, and the timer of their deadlines. Begin and end of core. */
-struct handlings {
+/* All handlings of a worker, and the timer of their deadlines. Begin and end of worker. */
+struct handler_calls {
     struct list all;
     struct loop_timer *timer;
     uint64_t due_ms; /* when it will run; 0: it does not */
 };
-bool handlings_open(struct core *core); /* false: out of memory */
-void handlings_close(struct core *core);
+bool handler_calls_open(struct worker *worker); /* false: out of memory */
+void handler_calls_close(struct worker *worker);
 /* The worker ends: every handler is told that nobody waits any more. */
-void handlings_cancel(struct core *core);
+void handler_calls_cancel(struct worker *worker);
 
-/* Run what is registered under params.name; answers the call in every case. */
-void handling_run(struct call *call, const struct handling_kind *kind);
+/* Run what is registered under params.name; answers the request in every case. */
+void call_run(struct request *request, const struct call_kind *kind);
 /* A page of the list of features, written as the array `key`; `source` marks its cursors. */
-void handling_list(struct call *call, enum feature_kind kind, struct tidings_str key, char source);
+void call_list(struct request *request, enum feature_kind kind, struct tidings_str key,
+               char source);
 
 /* Nobody waits for it any more. Home thread. */
-void handling_cancel(struct tidings_call *h);
+void call_cancel(struct tidings_call *h);
 
 /* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
  * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
- * once, also when nobody waits for the answer; a failure is the call's. */
-void handling_done_at_home(struct tidings_call *h, handling_home_fn fn, void *user);
+ * once, also when nobody waits for the answer; a failure is the request's. */
+void call_done_at_home(struct tidings_call *h, call_home_fn fn, void *user);
 
 /* Finish: the client has reached that limit, which was counted. */
-void handling_refuse_limit(struct tidings_call *h, const struct refusal *why);
+void call_refuse_limit(struct tidings_call *h, const struct refusal *why);
 
-/* handling_content.c: structured content by one of our own handlers, taken as it is: compact JSON
+/* call_content.c: structured content by one of our own handlers, taken as it is: compact JSON
  * of an object that obeys the output schema. `json` is empty afterwards. */
-int handling_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
+int call_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
 /* One block, written through h->w between these. `bytes` of content are counted
  * against the limit. */
-int handling_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err);
-int handling_end_block(struct tidings_call *h, struct tidings_error *err);
+int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err);
+int call_end_block(struct tidings_call *h, struct tidings_error *err);
 
-/* handling_ask.c */
-#define HANDLING_MAX_STATE (64u * 1024u)
-/* Read inputResponses and requestState; answers the call and returns false when they are no good.
+/* call_ask.c */
+#define CALL_MAX_STATE (64u * 1024u)
+/* Read inputResponses and requestState; answers the request and returns false when they are no
+ * good.
  */
-bool handling_read_answers(struct tidings_call *h, struct call *call);
-bool handling_has_asked(const struct tidings_call *h);
-void handling_write_asked(struct tidings_call *h, struct call *call);
+bool call_read_answers(struct tidings_call *h, struct request *request);
+bool call_has_asked(const struct tidings_call *h);
+void call_write_asked(struct tidings_call *h, struct request *request);
 /* It failed because the client cannot be asked: answer so; false: it is another failure. */
-bool handling_fail_missing(struct tidings_call *h, struct call *call);
-void handling_ask_deinit(struct tidings_call *h);
+bool call_fail_missing(struct tidings_call *h, struct request *request);
+void call_ask_deinit(struct tidings_call *h);
 
-/* handling_notes.c */
-void handling_read_wishes(struct tidings_call *h); /* progress token and log level */
+/* call_report.c */
+void call_read_wishes(struct tidings_call *h); /* progress token and log level */
 
 #endif

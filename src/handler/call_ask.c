@@ -39,7 +39,7 @@ static size_t find_askable(const char *method)
 
 static int put_purpose(struct tidings_call *h, const struct principal *who, struct buf *out)
 {
-    buf_init(out, ASK_BYTES + h->base.core->limits->max_read_bytes * 6);
+    buf_init(out, ASK_BYTES + h->base.worker->limits->max_read_bytes * 6);
     if (who && who->kind != PRINCIPAL_ANONYMOUS) {
         buf_putu(out, who->kind);
         buf_puts(out, who->name);
@@ -56,14 +56,14 @@ static int put_purpose(struct tidings_call *h, const struct principal *who, stru
 static int seal_state(struct tidings_call *h, const struct principal *who, struct buf *out)
 {
     struct buf purpose, text;
-    buf_init(&text, HANDLING_MAX_STATE + sizeof(int64_t));
+    buf_init(&text, CALL_MAX_STATE + sizeof(int64_t));
     int64_t expires_ms = clock_wall_ms() + STATE_LIFE_MS;
     buf_put(&text, &expires_ms, sizeof(expires_ms));
     buf_puts(&text, buf_str(&h->ask.state));
     int rc = put_purpose(h, who, &purpose);
     rc = rc < 0 ? rc : text.failed;
     if (rc == 0) {
-        rc = seal_put(&h->base.core->sealer, out, buf_str(&purpose), buf_str(&text));
+        rc = seal_put(&h->base.worker->sealer, out, buf_str(&purpose), buf_str(&text));
     }
     buf_deinit(&purpose);
     buf_deinit(&text);
@@ -77,7 +77,7 @@ static int open_state(struct tidings_call *h, const struct principal *who,
     int64_t expires_ms = 0;
     int rc = put_purpose(h, who, &purpose);
     if (rc == 0) {
-        rc = seal_open(&h->base.core->sealer, text, buf_str(&purpose), sealed);
+        rc = seal_open(&h->base.worker->sealer, text, buf_str(&purpose), sealed);
     }
     buf_deinit(&purpose);
     if (rc == 0 && text->len >= sizeof(expires_ms)) {
@@ -106,32 +106,34 @@ static bool are_answers(struct json *responses)
     return true;
 }
 
-bool handling_read_answers(struct tidings_call *h, struct call *call)
+bool call_read_answers(struct tidings_call *h, struct request *request)
 {
-    struct handling_ask *ask = &h->ask;
-    buf_init(&ask->kept, HANDLING_MAX_STATE + sizeof(int64_t));
+    struct call_ask *ask = &h->ask;
+    buf_init(&ask->kept, CALL_MAX_STATE + sizeof(int64_t));
     buf_init(&ask->requests, ASK_BYTES);
-    buf_init(&ask->state, HANDLING_MAX_STATE);
-    buf_init(&ask->answer, ASK_BYTES + h->base.core->limits->max_read_bytes);
+    buf_init(&ask->state, CALL_MAX_STATE);
+    buf_init(&ask->answer, ASK_BYTES + h->base.worker->limits->max_read_bytes);
     if (!h->meta) {
         return true; /* the legacy era knows nothing of it */
     }
-    ask->responses = jv_get(call->msg.params, "inputResponses");
+    ask->responses = jv_get(request->msg.params, "inputResponses");
     if (ask->responses && !are_answers(ask->responses)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                  "params.inputResponses must be an object of objects");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "params.inputResponses must be an object of objects");
         return false;
     }
-    struct json *state = jv_get(call->msg.params, "requestState");
+    struct json *state = jv_get(request->msg.params, "requestState");
     if (!state) {
         return true;
     }
-    int rc = jv_is(state, JV_STRING) ? open_state(h, call->who, jv_str(state)) : TIDINGS_E_INVALID;
+    int rc =
+        jv_is(state, JV_STRING) ? open_state(h, request->who, jv_str(state)) : TIDINGS_E_INVALID;
     if (rc < 0) {
-        call_fail(call, rc, STR_EMPTY, "%s",
-                  rc == TIDINGS_E_NOMEM ? "out of memory"
-                                        : "params.requestState was not given out for this call, or "
-                                          "it has expired; call again without it");
+        request_fail(request, rc, STR_EMPTY, "%s",
+                     rc == TIDINGS_E_NOMEM
+                         ? "out of memory"
+                         : "params.requestState was not given out for this call, or "
+                           "it has expired; call again without it");
     }
     return rc == 0;
 }
@@ -163,12 +165,11 @@ bool tidings_call_can_ask(const struct tidings_call *h, const char *method)
 }
 
 /* Names are members of one object: none may be there twice. */
-static int check_key(const struct handling_ask *ask, struct tidings_str key,
-                     struct tidings_error *err)
+static int check_key(const struct call_ask *ask, struct tidings_str key, struct tidings_error *err)
 {
-    if (ask->key_count == HANDLING_MAX_QUESTIONS) {
+    if (ask->key_count == CALL_MAX_QUESTIONS) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "at most %u questions can be asked at a time",
-                            HANDLING_MAX_QUESTIONS);
+                            CALL_MAX_QUESTIONS);
     }
     uint64_t hash = str_hash(key, 0);
     for (unsigned i = 0; i < ask->key_count; i++) {
@@ -180,8 +181,8 @@ static int check_key(const struct handling_ask *ask, struct tidings_str key,
     return 0;
 }
 
-static void put_question(struct handling_ask *ask, struct tidings_str key,
-                         struct tidings_str method, const struct json *params)
+static void put_question(struct call_ask *ask, struct tidings_str key, struct tidings_str method,
+                         const struct json *params)
 {
     struct buf *out = &ask->requests;
     struct jw w;
@@ -244,7 +245,7 @@ int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct t
     buf_clear(&h->ask.state);
     if (buf_puts(&h->ask.state, state) < 0) {
         return tidings_fail(err, h->ask.state.failed, "a state may be at most %u bytes long",
-                            HANDLING_MAX_STATE);
+                            CALL_MAX_STATE);
     }
     h->ask.has_state = true;
     return 0;
@@ -252,14 +253,14 @@ int tidings_call_keep(struct tidings_call *h, struct tidings_str state, struct t
 
 /* ---- how it is answered ---------------------------------------------------------------------- */
 
-bool handling_has_asked(const struct tidings_call *h)
+bool call_has_asked(const struct tidings_call *h)
 {
     return h->ask.has_requests || h->ask.has_state;
 }
 
-void handling_write_asked(struct tidings_call *h, struct call *call)
+void call_write_asked(struct tidings_call *h, struct request *request)
 {
-    struct jw *w = &call->w;
+    struct jw *w = &request->w;
     if (h->ask.has_requests) {
         jw_key(w, STR("inputRequests"));
         buf_putc(w->out, '{');
@@ -269,15 +270,15 @@ void handling_write_asked(struct tidings_call *h, struct call *call)
     }
     if (h->ask.has_state) {
         struct buf sealed;
-        buf_init(&sealed, 2 * HANDLING_MAX_STATE);
-        int rc = seal_state(h, call->who, &sealed);
+        buf_init(&sealed, 2 * CALL_MAX_STATE);
+        int rc = seal_state(h, request->who, &sealed);
         jw_put_string(w, STR("requestState"), buf_str(&sealed));
         w->out->failed = w->out->failed ? w->out->failed : rc;
         buf_deinit(&sealed);
     }
 }
 
-bool handling_fail_missing(struct tidings_call *h, struct call *call)
+bool call_fail_missing(struct tidings_call *h, struct request *request)
 {
     if (!h->meta || h->ask.missing == 0 || h->base.code != TIDINGS_E_UNSUPPORTED) {
         return false;
@@ -293,12 +294,12 @@ bool handling_fail_missing(struct tidings_call *h, struct call *call)
         }
     }
     jw_end_object(&w);
-    call_fail_capability(call, h->base.err.text, buf_str(&required));
+    request_fail_capability(request, h->base.err.text, buf_str(&required));
     buf_deinit(&required);
     return true;
 }
 
-void handling_ask_deinit(struct tidings_call *h)
+void call_ask_deinit(struct tidings_call *h)
 {
     buf_deinit(&h->ask.kept);
     buf_deinit(&h->ask.requests);

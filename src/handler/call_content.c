@@ -112,9 +112,9 @@ struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-int handling_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err)
+int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err)
 {
-    size_t max = h->base.core->limits->max_read_bytes;
+    size_t max = h->base.worker->limits->max_read_bytes;
     if (bytes > max - h->bytes) {
         return tidings_fail(err, TIDINGS_E_LIMIT,
                             "the content exceeds the limit of %zu bytes (--max-read)", max);
@@ -129,7 +129,7 @@ int handling_begin_block(struct tidings_call *h, size_t bytes, struct tidings_er
     return 0;
 }
 
-int handling_end_block(struct tidings_call *h, struct tidings_error *err)
+int call_end_block(struct tidings_call *h, struct tidings_error *err)
 {
     jw_end_object(&h->w);
     h->kind->end_block(h);
@@ -141,13 +141,13 @@ int handling_end_block(struct tidings_call *h, struct tidings_error *err)
 
 int tidings_call_text(struct tidings_call *h, struct tidings_str text, struct tidings_error *err)
 {
-    int rc = handling_begin_block(h, text.len, err);
+    int rc = call_begin_block(h, text.len, err);
     if (rc < 0) {
         return rc;
     }
     jw_put_string(&h->w, STR("type"), STR("text"));
     jw_put_string(&h->w, STR("text"), text);
-    return handling_end_block(h, err);
+    return call_end_block(h, err);
 }
 
 static int media(struct tidings_call *h, struct tidings_str type, struct tidings_str bytes,
@@ -156,7 +156,7 @@ static int media(struct tidings_call *h, struct tidings_str type, struct tidings
     if (!mime_type || !mime_type[0]) {
         return tidings_fail(err, TIDINGS_E_INVALID, "an image or sound needs a media type");
     }
-    int rc = handling_begin_block(h, bytes.len, err);
+    int rc = call_begin_block(h, bytes.len, err);
     if (rc < 0) {
         return rc;
     }
@@ -164,7 +164,7 @@ static int media(struct tidings_call *h, struct tidings_str type, struct tidings
     jw_key(&h->w, STR("data"));
     jw_base64(&h->w, bytes);
     jw_put_string(&h->w, STR("mimeType"), tidings_str(mime_type));
-    return handling_end_block(h, err);
+    return call_end_block(h, err);
 }
 
 int tidings_call_image(struct tidings_call *h, struct tidings_str bytes, const char *mime_type,
@@ -186,12 +186,12 @@ int tidings_call_resource(struct tidings_call *h, const struct tidings_resource 
         return tidings_fail(err, TIDINGS_E_INVALID, "a resource needs a URI and a name");
     }
     int rc = resource_check(about, err);
-    rc = rc < 0 ? rc : handling_begin_block(h, content.len, err);
+    rc = rc < 0 ? rc : call_begin_block(h, content.len, err);
     if (rc < 0) {
         return rc;
     }
     resource_write_embedded(&h->w, about, content, str_is_utf8(content));
-    return handling_end_block(h, err);
+    return call_end_block(h, err);
 }
 
 int tidings_call_link(struct tidings_call *h, const struct tidings_resource *about,
@@ -201,12 +201,12 @@ int tidings_call_link(struct tidings_call *h, const struct tidings_resource *abo
         return tidings_fail(err, TIDINGS_E_INVALID, "a link needs a URI and a name");
     }
     int rc = resource_check(about, err);
-    rc = rc < 0 ? rc : handling_begin_block(h, 0, err);
+    rc = rc < 0 ? rc : call_begin_block(h, 0, err);
     if (rc < 0) {
         return rc;
     }
     resource_write_link(&h->w, about);
-    return handling_end_block(h, err);
+    return call_end_block(h, err);
 }
 
 /* An object that a handler hands in as text. */
@@ -235,10 +235,10 @@ int tidings_call_block(struct tidings_call *h, struct tidings_str json, struct t
     if (!jv_is(jv_get(block, "type"), JV_STRING)) {
         rc = tidings_fail(err, TIDINGS_E_INVALID, "a block needs a string 'type'");
     }
-    rc = rc < 0 ? rc : handling_begin_block(h, json.len, err);
+    rc = rc < 0 ? rc : call_begin_block(h, json.len, err);
     if (rc == 0) {
         resource_write_block(&h->w, block);
-        rc = handling_end_block(h, err);
+        rc = call_end_block(h, err);
     }
     jv_unref(block);
     return rc;
@@ -246,7 +246,7 @@ int tidings_call_block(struct tidings_call *h, struct tidings_str json, struct t
 
 static int check_size(const struct tidings_call *h, size_t bytes, struct tidings_error *err)
 {
-    size_t max = h->base.core->limits->max_read_bytes;
+    size_t max = h->base.worker->limits->max_read_bytes;
     return bytes <= max
                ? 0
                : tidings_fail(err, TIDINGS_E_LIMIT,
@@ -254,7 +254,7 @@ static int check_size(const struct tidings_call *h, size_t bytes, struct tidings
                               max);
 }
 
-int handling_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err)
+int call_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err)
 {
     int rc = check_size(h, json->len, err);
     if (rc == 0) {

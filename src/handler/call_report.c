@@ -2,7 +2,7 @@
  *
  * What a handler says while it works: progress and log messages. Written where the handler runs,
  * sent where its client is. Bounded at both ends: only so many are on their way home, and a stream
- * that takes no more loses them (call_notify).
+ * that takes no more loses them (request_notify).
  */
 #include <math.h>
 
@@ -19,10 +19,10 @@
 #define LOG_ASK_PEER (-1)
 #define LOG_UNWANTED 8
 
-void handling_read_wishes(struct tidings_call *h)
+void call_read_wishes(struct tidings_call *h)
 {
-    struct call *call = h->call;
-    struct json *meta = jv_get(call->msg.params, "_meta");
+    struct request *request = h->request;
+    struct json *meta = jv_get(request->msg.params, "_meta");
     struct json *token = jv_get(meta, "progressToken");
     if (jv_is(token, JV_STRING) || jv_is(token, JV_INT)) {
         struct buf text;
@@ -36,7 +36,7 @@ void handling_read_wishes(struct tidings_call *h)
         buf_deinit(&text);
     }
     h->log_level = LOG_ASK_PEER;
-    if (call->era == ERA_MODERN) {
+    if (request->era == ERA_MODERN) {
         int level = dialect_asked_log_level(meta);
         h->log_level = level < 0 ? LOG_UNWANTED : level;
     }
@@ -52,19 +52,19 @@ struct note {
 };
 
 /* Messages below this level are not wanted, in the legacy era. */
-static int peer_level(const struct call *call)
+static int subscriber_level(const struct request *request)
 {
-    const struct peer *peer = call->session   ? call->session->peer
-                              : call->channel ? call->channel->peer
-                                              : NULL;
-    return peer ? peer->log_level : 0;
+    const struct subscriber *subscriber = request->session   ? request->session->subscriber
+                                          : request->channel ? request->channel->subscriber
+                                                             : NULL;
+    return subscriber ? subscriber->log_level : 0;
 }
 
 static void send(struct tidings_call *h, int level, const struct buf *text)
 {
-    struct call *call = h->call;
-    if (call && (h->log_level != LOG_ASK_PEER || level >= peer_level(call))) {
-        (void)call_notify(call, text);
+    struct request *request = h->request;
+    if (request && (h->log_level != LOG_ASK_PEER || level >= subscriber_level(request))) {
+        (void)request_notify(request, text);
     }
 }
 
@@ -112,7 +112,7 @@ static void post(struct tidings_call *h, int level, struct buf *text)
     note->level = level;
     note->text = *text;
     __atomic_add_fetch(&h->notes, 1, __ATOMIC_RELAXED);
-    mailbox_send(h->base.core->mailbox, &note->letter);
+    mailbox_send(h->base.worker->mailbox, &note->letter);
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ struct mirror_row {
     char pointer[POINTER_BYTES];
 };
 
-struct mirror {
+struct header_params {
     size_t count;
     struct mirror_row rows[];
 };
@@ -30,7 +30,7 @@ struct mirror {
 /* ---- what a schema says ---------------------------------------------------------------------- */
 
 struct scan {
-    struct mirror *found; /* grows */
+    struct header_params *found; /* grows */
     struct tidings_error *err;
     struct buf pointer; /* to the property being looked at */
 };
@@ -57,7 +57,7 @@ static int add_row(struct scan *s, struct json *property, struct tidings_str nam
     if (count == MAX_ROWS || s->pointer.len >= POINTER_BYTES) {
         return refuse(s, "is there too often or too deep");
     }
-    struct mirror *grown =
+    struct header_params *grown =
         mem_realloc(s->found, sizeof(*grown) + (count + 1) * sizeof(grown->rows[0]));
     if (!grown) {
         return tidings_fail(s->err, TIDINGS_E_NOMEM, "out of memory");
@@ -150,7 +150,7 @@ static int visit(struct scan *s, struct json *schema, bool is_reachable)
     return rc == 0 ? visit_rest(s, schema) : rc;
 }
 
-int mirror_create(struct json *schema, struct mirror **ret, struct tidings_error *err)
+int header_params_create(struct json *schema, struct header_params **ret, struct tidings_error *err)
 {
     struct scan s = {.err = err};
     buf_init(&s.pointer, 64u * 1024u);
@@ -164,7 +164,7 @@ int mirror_create(struct json *schema, struct mirror **ret, struct tidings_error
     return 0;
 }
 
-void mirror_destroy(struct mirror *m)
+void header_params_destroy(struct header_params *m)
 {
     mem_free(m);
 }
@@ -186,8 +186,8 @@ static bool equals(struct tidings_str header, const struct json *value)
            (jv_is(value, JV_FALSE) && str_eq(header, STR("false")));
 }
 
-bool mirror_holds(const struct mirror *m, struct json *arguments, const struct http_request *req,
-                  struct tidings_error *err)
+bool header_params_holds(const struct header_params *m, struct json *arguments,
+                         const struct http_request *req, struct tidings_error *err)
 {
     for (size_t i = 0; m && i < m->count; i++) {
         const struct mirror_row *row = &m->rows[i];

@@ -11,16 +11,17 @@
 #include "wire/http.h"
 #include "json/json.h"
 
-struct mirror;
+struct header_params;
 
 /* What a schema says about it; *ret is NULL when it says nothing. TIDINGS_E_INVALID: not a string
  * that can be part of a header's name, twice the same, on something else than a string, an integer
  * or a boolean, or where no chain of `properties` leads. */
-int mirror_create(struct json *schema, struct mirror **ret, struct tidings_error *err);
-void mirror_destroy(struct mirror *m); /* NULL is fine */
+int header_params_create(struct json *schema, struct header_params **ret,
+                         struct tidings_error *err);
+void header_params_destroy(struct header_params *m); /* NULL is fine */
 
 /* Do the headers say what the arguments (may be NULL) say? `m` may be NULL. */
-bool mirror_holds(const struct mirror *m, struct json *arguments, const struct http_request *req,
-                  struct tidings_error *err);
+bool header_params_holds(const struct header_params *m, struct json *arguments,
+                         const struct http_request *req, struct tidings_error *err);
 
 #endif

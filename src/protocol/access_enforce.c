@@ -17,12 +17,12 @@
 #include "delivery/subscriber.h"
 #include "protocol/session.h"
 
-static void end_streams(struct peer *peer)
+static void end_streams(struct subscriber *subscriber)
 {
-    if (peer->ops && peer->ops->end_streams) {
-        peer->ops->end_streams(peer);
+    if (subscriber->ops && subscriber->ops->end_streams) {
+        subscriber->ops->end_streams(subscriber);
     } else {
-        peer_disconnect(peer);
+        subscriber_disconnect(subscriber);
     }
 }
 
@@ -34,90 +34,90 @@ static bool may_hear(void *who, const struct outbox_item *item)
 }
 
 /* A pattern only covers less; what is named is allowed or not. */
-static bool is_over(const struct sub *sub, const struct principal *who)
+static bool is_over(const struct subscription *sub, const struct principal *who)
 {
     bool is_named = sub->kind == MATCH_LITERAL || sub->kind == MATCH_CONTAINER;
     bool is_query = sub->extra && sub->extra->condition_count > 0;
-    return is_named && !is_query && !access_subscribes(who, sub_uri(sub));
+    return is_named && !is_query && !access_subscribes(who, subscription_uri(sub));
 }
 
-static void narrow(struct peer *peer)
+static void narrow(struct subscriber *subscriber)
 {
-    struct principal *who = (struct principal *)(uintptr_t)peer->who;
-    outbox_filter(&peer->outbox, may_hear, who);
-    list_each (lit, lnext, &peer->listens) {
+    struct principal *who = (struct principal *)(uintptr_t)subscriber->who;
+    outbox_filter(&subscriber->outbox, may_hear, who);
+    list_each (lit, lnext, &subscriber->listens) {
         list_each (it, next, &list_entry(lit, struct listen, link)->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
+            struct subscription *sub = list_entry(it, struct subscription, link);
             if (is_over(sub, who)) {
-                sub_withdraw(sub);
+                subscription_withdraw(sub);
                 continue;
             }
             if (sub->window.held) {
                 outbox_filter(sub->window.held, may_hear, who);
             }
             if (sub->window.held && sub->window.held->count == 0) {
-                window_clear(&peer->core->windows, &sub->window);
-                peer->held_count--;
+                window_clear(&subscriber->worker->windows, &sub->window);
+                subscriber->held_count--;
             }
         }
     }
 }
 
 /* false: out of memory, and it may not go on by the old rules. */
-static bool renew(struct core *core, struct peer *peer)
+static bool renew(struct worker *worker, struct subscriber *subscriber)
 {
-    const struct principal *who = principal_ref(peer->who);
-    bool good = principal_renew(core, &who) == 0;
-    peer_set_who(peer, good ? who : peer->who);
+    const struct principal *who = principal_ref(subscriber->who);
+    bool good = principal_renew(worker, &who) == 0;
+    subscriber_set_who(subscriber, good ? who : subscriber->who);
     principal_unref(who);
     return good;
 }
 
-void core_set_access(struct core *core, struct access_rules *rules)
+void worker_set_access(struct worker *worker, struct access_rules *rules)
 {
-    access_rules_unref(core->access);
-    core->access = rules;
-    principals_forget(&core->principals);
-    list_each (sit, snext, &core->session_list) {
+    access_rules_unref(worker->access);
+    worker->access = rules;
+    principals_forget(&worker->principals);
+    list_each (sit, snext, &worker->session_list) {
         struct session *session = list_entry(sit, struct session, link);
-        if (principal_renew(core, &session->who) < 0) {
+        if (principal_renew(worker, &session->who) < 0) {
             session_destroy(session);
         }
     }
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        bool is_renewed = renew(core, peer);
-        const struct access_class *class = peer->who ? peer->who->class : NULL;
+    list_each (it, next, &worker->subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        bool is_renewed = renew(worker, subscriber);
+        const struct access_class *class = subscriber->who ? subscriber->who->class : NULL;
         if (!is_renewed || (class && class->count == 0)) {
-            end_streams(peer);
+            end_streams(subscriber);
         } else if (class) {
-            narrow(peer);
+            narrow(subscriber);
         }
     }
 }
 
-void core_expire_principals(struct core *core)
+void worker_expire_principals(struct worker *worker)
 {
-    struct principals *all = &core->principals;
+    struct principals *all = &worker->principals;
     int64_t now = all->next_expiry_ms > 0 ? clock_wall_ms() : 0;
     if (all->next_expiry_ms == 0 || now < all->next_expiry_ms) {
         return;
     }
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        if (principal_is_expired(peer->who, now)) {
-            end_streams(peer);
+    list_each (it, next, &worker->subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        if (principal_is_expired(subscriber->who, now)) {
+            end_streams(subscriber);
         }
     }
     principals_find_expiry(all, now);
 }
 
-void core_revoke(struct core *core, principal_test_fn is_gone, void *user)
+void worker_revoke(struct worker *worker, principal_test_fn is_gone, void *user)
 {
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        if (peer->who && is_gone(user, peer->who)) {
-            end_streams(peer);
+    list_each (it, next, &worker->subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        if (subscriber->who && is_gone(user, subscriber->who)) {
+            end_streams(subscriber);
         }
     }
 }
@@ -139,7 +139,7 @@ static void access_drop(struct letter *letter)
 static void access_deliver(struct letter *letter, void *owner)
 {
     struct access_letter *l = list_entry(letter, struct access_letter, letter);
-    core_set_access(owner, access_rules_ref(l->rules));
+    worker_set_access(owner, access_rules_ref(l->rules));
     access_drop(letter);
 }
 
@@ -148,7 +148,7 @@ int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_e
     struct list letters;
     list_init(&letters);
     size_t made = 0;
-    for (; made < hub->core_count; made++) {
+    for (; made < hub->worker_count; made++) {
         struct access_letter *l = mem_zalloc(sizeof(*l));
         if (!l) {
             break;
@@ -158,7 +158,7 @@ int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_e
         l->rules = access_rules_ref(rules);
         list_append(&letters, &l->letter.link);
     }
-    bool good = made == hub->core_count;
+    bool good = made == hub->worker_count;
     size_t i = 0;
     list_each (it, next, &letters) {
         struct letter *letter = list_entry(it, struct letter, link);

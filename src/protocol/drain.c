@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The end of peers: one whose application wants it gone, and all of them when the server stops.
+ * The end of subscribers: one whose application wants it gone, and all of them when the server
+ * stops.
  *
  * Every client that is ended comes back at once, to this server's successor or its neighbours, so
- * many are not ended together: peers go in the order they came, evenly over the time there is. A
- * few are no crowd and go at once. What is held back for a peer is told before its end.
+ * many are not ended together: subscribers go in the order they came, evenly over the time there
+ * is. A few are no crowd and go at once. What is held back for a subscriber is told before its end.
  */
 #include "delivery/core.h"
 
@@ -15,13 +16,13 @@
 #define TICK_MS 20u
 #define FEW 16u
 
-static void end_listen(struct listen *listen, struct core *core)
+static void end_listen(struct listen *listen, struct worker *worker)
 {
     struct buf result;
     buf_init(&result, 64u * 1024u);
-    dialect_put_listen_result(&result, listen_id(listen), core->self);
+    dialect_put_listen_result(&result, listen_id(listen), worker->self);
     if (!result.failed) { /* else the end of the stream says it */
-        peer_send(listen->peer, &result);
+        subscriber_send(listen->subscriber, &result);
     }
     buf_deinit(&result);
     listen_destroy(listen);
@@ -29,119 +30,119 @@ static void end_listen(struct listen *listen, struct core *core)
 
 /* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
  * subscribed in the legacy way on a pipe, which stays open, ends too and is told. */
-static void end_peer(struct peer *peer, bool withdraws)
+static void end_peer(struct subscriber *subscriber, bool withdraws)
 {
-    if (peer->ops && peer->ops->disconnect) {
-        peer->ops->disconnect(peer);
+    if (subscriber->ops && subscriber->ops->disconnect) {
+        subscriber->ops->disconnect(subscriber);
         return;
     }
-    peer_flush(peer);
-    list_each (lit, lnext, &peer->listens) {
+    subscriber_flush(subscriber);
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         if (listen->id_len > 0) {
-            end_listen(listen, peer->core);
+            end_listen(listen, subscriber->worker);
             continue;
         }
         list_each (it, next, &listen->subs) {
             if (withdraws) {
-                sub_withdraw(list_entry(it, struct sub, link));
+                subscription_withdraw(list_entry(it, struct subscription, link));
             }
         }
     }
-    if (peer->sink) {
-        peer->sink->ops->end(peer->sink);
+    if (subscriber->sink) {
+        subscriber->sink->ops->end(subscriber->sink);
     }
 }
 
-void peer_disconnect(struct peer *peer)
+void subscriber_disconnect(struct subscriber *subscriber)
 {
-    end_peer(peer, true);
+    end_peer(subscriber, true);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void release_held(struct core *core)
+static void release_held(struct worker *worker)
 {
     struct window *window;
-    while ((window = windows_due(&core->windows, UINT64_MAX)) != NULL) {
-        peer_release_held(list_entry(window, struct sub, window));
+    while ((window = windows_due(&worker->windows, UINT64_MAX)) != NULL) {
+        subscriber_release_held(list_entry(window, struct subscription, window));
     }
 }
 
 /* Has it a stream that is yet to be ended? Programs' own subscriptions have none. */
-static bool is_due(const struct core *core, const struct peer *peer)
+static bool is_due(const struct worker *worker, const struct subscriber *subscriber)
 {
-    return peer->sink && peer->number > core->stop.ended_upto;
+    return subscriber->sink && subscriber->number > worker->stop.ended_upto;
 }
 
-static void end_some(struct core *core, size_t count)
+static void end_some(struct worker *worker, size_t count)
 {
-    release_held(core);
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
+    release_held(worker);
+    list_each (it, next, &worker->subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (count == 0) {
             return;
         }
-        if (is_due(core, peer)) {
-            core->stop.ended_upto = peer->number; /* they are in order */
-            core->stop.ended++;
+        if (is_due(worker, subscriber)) {
+            worker->stop.ended_upto = subscriber->number; /* they are in order */
+            worker->stop.ended++;
             count--;
-            end_peer(peer, false);
+            end_peer(subscriber, false);
         }
     }
 }
 
-static void end_rest(struct core *core)
+static void end_rest(struct worker *worker)
 {
-    end_some(core, SIZE_MAX);
-    list_each (it, next, &core->session_list) { /* without a stream */
+    end_some(worker, SIZE_MAX);
+    list_each (it, next, &worker->session_list) { /* without a stream */
         session_destroy(list_entry(it, struct session, link));
     }
 }
 
 static void on_tick(struct loop_timer *timer, void *user)
 {
-    struct core *core = user;
-    uint64_t passed = loop_now_ms(core->loop) - core->stop.begun_ms;
-    if (passed >= core->stop.over_ms) {
+    struct worker *worker = user;
+    uint64_t passed = loop_now_ms(worker->loop) - worker->stop.begun_ms;
+    if (passed >= worker->stop.over_ms) {
         loop_timer_stop(timer);
-        end_rest(core);
+        end_rest(worker);
         return;
     }
-    size_t due = (size_t)(core->stop.total * passed / core->stop.over_ms) + 1;
-    if (due > core->stop.ended) {
-        end_some(core, due - core->stop.ended);
+    size_t due = (size_t)(worker->stop.total * passed / worker->stop.over_ms) + 1;
+    if (due > worker->stop.ended) {
+        end_some(worker, due - worker->stop.ended);
     }
 }
 
-bool core_is_done_with(const struct core *core, const struct channel *channel)
+bool worker_is_done_with(const struct worker *worker, const struct channel *channel)
 {
-    return core->stopping && list_empty(&channel->calls) &&
-           (!channel->peer || !is_due(core, channel->peer));
+    return worker->stopping && list_empty(&channel->requests) &&
+           (!channel->subscriber || !is_due(worker, channel->subscriber));
 }
 
-void core_stop(struct core *core, uint64_t over_ms)
+void worker_stop(struct worker *worker, uint64_t over_ms)
 {
-    if (core->stopping) {
-        if (core->stop.timer) {
-            loop_timer_stop(core->stop.timer);
+    if (worker->stopping) {
+        if (worker->stop.timer) {
+            loop_timer_stop(worker->stop.timer);
         }
-        end_rest(core);
+        end_rest(worker);
         return;
     }
-    core->stopping = true;
-    core->stop.begun_ms = loop_now_ms(core->loop);
-    core->stop.over_ms = over_ms;
-    list_each (it, next, &core->peers) {
-        core->stop.total += is_due(core, list_entry(it, struct peer, link));
+    worker->stopping = true;
+    worker->stop.begun_ms = loop_now_ms(worker->loop);
+    worker->stop.over_ms = over_ms;
+    list_each (it, next, &worker->subscribers) {
+        worker->stop.total += is_due(worker, list_entry(it, struct subscriber, link));
     }
-    core->stop.timer = over_ms > 0 ? loop_timer_open(core->loop, on_tick, core) : NULL;
-    if (!core->stop.timer) {
-        end_rest(core);
+    worker->stop.timer = over_ms > 0 ? loop_timer_open(worker->loop, on_tick, worker) : NULL;
+    if (!worker->stop.timer) {
+        end_rest(worker);
         return;
     }
-    if (core->stop.total <= FEW) {
-        end_some(core, SIZE_MAX);
+    if (worker->stop.total <= FEW) {
+        end_some(worker, SIZE_MAX);
     }
-    loop_timer_start(core->stop.timer, 0, TICK_MS);
+    loop_timer_start(worker->stop.timer, 0, TICK_MS);
 }

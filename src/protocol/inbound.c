@@ -89,7 +89,7 @@ static void refuse_verdict(struct channel *channel, const struct rpc_message *ms
         .code = v->code,
         .message = tidings_str(v->text.text),
         .versions = v->lists_versions ? v : NULL,
-        .ceiling = channel->core->self->ceiling,
+        .ceiling = channel->worker->self->ceiling,
     };
     refuse(channel, v->status, msg->kind == RPC_REQUEST ? msg->id : NULL, &e);
 }
@@ -100,14 +100,14 @@ static struct session *need_session(struct channel *channel, const struct dialec
                                     struct json *id)
 {
     struct dialect_error e = {
-        .code = dialect_code_uninitialized(channel->core->self->profile, RPC_SESSION),
+        .code = dialect_code_uninitialized(channel->worker->self->profile, RPC_SESSION),
     };
     if (!h->session_id.ptr) {
         e.message = STR("the header Mcp-Session-Id is missing; send initialize to get a session");
         refuse(channel, 400, id, &e);
         return NULL;
     }
-    struct session *session = session_find(channel->core, h->session_id, channel->who);
+    struct session *session = session_find(channel->worker, h->session_id, channel->who);
     if (!session) {
         e.message = STR("session not found or ended; send initialize to get a new one");
         refuse(channel, 404, id, &e);
@@ -119,7 +119,7 @@ static struct session *need_session(struct channel *channel, const struct dialec
 static bool opens_unasked(const struct arrival *a)
 {
     return !a->headers->session_id.ptr &&
-           dialect_does(a->channel->core->self, PROFILE_OPENS_SESSIONS);
+           dialect_does(a->channel->worker->self, PROFILE_OPENS_SESSIONS);
 }
 
 static struct session *open_unasked(struct channel *channel, const struct dialect_headers *h,
@@ -157,12 +157,12 @@ static void cancel(struct channel *channel, struct session *session, const struc
     jw_init(&w, &text);
     jw_value(&w, id);
     struct tidings_str id_json = buf_str(&text);
-    struct call *call = session ? call_find(&session->calls, id_json, true)
-                                : call_find(&channel->calls, id_json, false);
-    if (call && !str_eq(call->msg.method, STR("initialize"))) {
-        call_cancel(call);
-    } else if (!call && !session && channel->peer && !channel->ops->is_http) {
-        struct listen *listen = listen_find(channel->peer, id_json);
+    struct request *request = session ? request_find(&session->requests, id_json, true)
+                                      : request_find(&channel->requests, id_json, false);
+    if (request && !str_eq(request->msg.method, STR("initialize"))) {
+        request_cancel(request);
+    } else if (!request && !session && channel->subscriber && !channel->ops->is_http) {
+        struct listen *listen = listen_find(channel->subscriber, id_json);
         if (listen && listen->id_len > 0) {
             listen_destroy(listen);
         }
@@ -170,13 +170,13 @@ static void cancel(struct channel *channel, struct session *session, const struc
     buf_deinit(&text);
 }
 
-static void initialized(struct channel *channel, struct session *session, struct call *call)
+static void initialized(struct channel *channel, struct session *session, struct request *request)
 {
     if (session) {
         session->initialized = true;
         subscribe_list(session->listen);
-        if (call) {
-            call_accept(call);
+        if (request) {
+            request_accept(request);
         }
         return;
     }
@@ -184,10 +184,10 @@ static void initialized(struct channel *channel, struct session *session, struct
         return;
     }
     channel->initialized = true;
-    struct peer *peer = channel_peer(channel);
-    struct listen *listen = peer ? listen_find(peer, STR_EMPTY) : NULL;
-    if (peer && !listen) {
-        listen = listen_create(peer, STR_EMPTY);
+    struct subscriber *subscriber = channel_peer(channel);
+    struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
+    if (subscriber && !listen) {
+        listen = listen_create(subscriber, STR_EMPTY);
     }
     if (listen) {
         listen->live = true;
@@ -211,10 +211,10 @@ static void notification(struct channel *channel, struct session *session,
 static void refuse_in_batch(struct arrival *a, struct json *root, const struct rpc_message *msg,
                             int code, const char *text)
 {
-    struct call *call = call_create(a->channel, root, msg);
-    if (call) {
-        batch_add(a->batch, call);
-        call_fail_rpc(call, code, STR_EMPTY, "%s", text);
+    struct request *request = request_create(a->channel, root, msg);
+    if (request) {
+        batch_add(a->batch, request);
+        request_fail_rpc(request, code, STR_EMPTY, "%s", text);
     }
 }
 
@@ -222,8 +222,8 @@ static void run(struct arrival *a, struct json *root, const struct rpc_message *
                 const struct dialect_verdict *v, struct session *session)
 {
     struct channel *channel = a->channel;
-    struct call *call = call_create(channel, root, msg);
-    if (!call) {
+    struct request *request = request_create(channel, root, msg);
+    if (!request) {
         if (a->batch) {
             batch_refuse(a->batch, RPC_INTERNAL, "out of memory");
         } else {
@@ -231,32 +231,33 @@ static void run(struct arrival *a, struct json *root, const struct rpc_message *
         }
         return;
     }
-    call->era = v->era;
-    call->revision = v->revision ? v->revision : session ? session->revision : channel->revision;
-    call->session = session;
+    request->era = v->era;
+    request->revision = v->revision ? v->revision : session ? session->revision : channel->revision;
+    request->session = session;
     if (session) {
-        list_append(&session->calls, &call->session_link);
+        list_append(&session->requests, &request->session_link);
     }
-    if (session && dialect_does(channel->core->self, PROFILE_OPENS_SESSIONS)) {
-        call->headers.session_id =
-            arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
+    if (session && dialect_does(channel->worker->self, PROFILE_OPENS_SESSIONS)) {
+        request->headers.session_id =
+            arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
     }
     if (a->batch) {
-        batch_add(a->batch, call);
+        batch_add(a->batch, request);
     }
-    method_run(call);
+    method_run(request);
 }
 
 /* Headers that repeat arguments of a tool. */
-static void check_mirrored(const struct core *core, const struct dialect_headers *headers,
+static void check_mirrored(const struct worker *worker, const struct dialect_headers *headers,
                            const struct rpc_message *msg, struct dialect_verdict *v)
 {
     if (!headers->all || !str_eq(msg->method, STR("tools/call"))) {
         return;
     }
     const struct feature *f =
-        feature_find(core->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
-    if (f && !mirror_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
+        feature_find(worker->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
+    if (f &&
+        !header_params_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
         v->status = 400;
         v->code = RPC_HEADER_MISMATCH;
     }
@@ -268,16 +269,17 @@ static bool is_too_often(struct arrival *a, struct json *root, const struct rpc_
 {
     struct channel *channel = a->channel;
     struct refusal why;
-    if (quota_take_request(channel_quota(channel), loop_now_ms(channel->core->loop), &why)) {
+    if (quota_take_request(channel_quota(channel), loop_now_ms(channel->worker->loop), &why)) {
         return false;
     }
     if (a->batch) {
-        struct call *call = msg->kind == RPC_REQUEST ? call_create(channel, root, msg) : NULL;
-        if (call) {
-            batch_add(a->batch, call);
-            call_fail_limit(call, &why, STR_EMPTY);
+        struct request *request =
+            msg->kind == RPC_REQUEST ? request_create(channel, root, msg) : NULL;
+        if (request) {
+            batch_add(a->batch, request);
+            request_fail_limit(request, &why, STR_EMPTY);
         }
-        return call != NULL;
+        return request != NULL;
     }
     if (msg->kind != RPC_REQUEST && !channel->ops->is_http) {
         return false;
@@ -328,8 +330,8 @@ static void one(struct arrival *a, struct json *root)
     }
     struct dialect_context ctx = {
         .headers = a->headers,
-        .ceiling = channel->core->self->ceiling,
-        .profile = channel->core->self->profile,
+        .ceiling = channel->worker->self->ceiling,
+        .profile = channel->worker->self->profile,
         .handshaken = channel->revision != NULL,
     };
     struct dialect_verdict v;
@@ -342,7 +344,7 @@ static void one(struct arrival *a, struct json *root)
         return;
     }
     if (v.code == 0 && v.era == ERA_MODERN && a->headers) {
-        check_mirrored(channel->core, a->headers, &msg, &v);
+        check_mirrored(channel->worker, a->headers, &msg, &v);
     }
     if (v.code) {
         if (msg.kind == RPC_REQUEST || channel->ops->is_http) {
@@ -363,9 +365,9 @@ static void one(struct arrival *a, struct json *root)
     }
     if (!a->batch && session && msg.kind == RPC_NOTIFICATION &&
         str_eq(msg.method, STR("notifications/initialized"))) {
-        struct call *call = call_create(channel, root, &msg);
-        if (call) {
-            initialized(channel, session, call);
+        struct request *request = request_create(channel, root, &msg);
+        if (request) {
+            initialized(channel, session, request);
             return;
         }
     }
@@ -402,7 +404,7 @@ static void many(struct arrival *a, struct json *root)
     }
     size_t n = jv_count(root);
     if (n > BATCH_MAX) {
-        limit_hit(channel->core->book, LIMIT_BATCH);
+        limit_hit(channel->worker->book, LIMIT_BATCH);
     }
     if (n == 0 || n > BATCH_MAX) {
         inbound_refuse(channel, 400, RPC_INVALID_REQUEST, "a batch holds 1 to %u messages",
@@ -426,8 +428,8 @@ void inbound_text(struct channel *channel, struct tidings_str text,
 {
     struct json *root = NULL;
     struct tidings_error err;
-    core_trim_later(channel->core, text.len);
-    if (principal_renew(channel->core, &channel->who) < 0) {
+    worker_trim_later(channel->worker, text.len);
+    if (principal_renew(channel->worker, &channel->who) < 0) {
         inbound_refuse(channel, 503, RPC_INTERNAL, "out of memory");
         return;
     }
@@ -437,10 +439,10 @@ void inbound_text(struct channel *channel, struct tidings_str text,
                        "again");
         return;
     }
-    int rc = jv_parse(text, channel->core->limits->max_depth, &root, &err);
+    int rc = jv_parse(text, channel->worker->limits->max_depth, &root, &err);
     if (rc < 0) {
         if (rc == TIDINGS_E_LIMIT) {
-            limit_hit(channel->core->book, LIMIT_DEPTH);
+            limit_hit(channel->worker->book, LIMIT_DEPTH);
         }
         inbound_refuse(channel, 400, RPC_PARSE_ERROR, "not valid JSON: %s", err.text);
         return;
@@ -458,7 +460,7 @@ void inbound_text(struct channel *channel, struct tidings_str text,
 
 static bool check_stream_version(struct channel *channel, const struct dialect_headers *h)
 {
-    const struct server_identity *self = channel->core->self;
+    const struct server_identity *self = channel->worker->self;
     int status = dialect_judge_stream(h->protocol_version, self->ceiling, self->profile);
     if (status == 405) {
         static const struct answer_headers post_only = {.allow = {"POST", 4}};
@@ -492,7 +494,7 @@ void inbound_get(struct channel *channel, const struct dialect_headers *h)
         inbound_refuse(channel, 404, RPC_SESSION,
                        "no such event; open the stream without Last-Event-ID");
     } else if (rc < 0) {
-        limit_hit(channel->core->book, LIMIT_SESSION_STREAMS);
+        limit_hit(channel->worker->book, LIMIT_SESSION_STREAMS);
         inbound_refuse(channel, 409, RPC_SESSION,
                        "this session has %u streams open already; close one first",
                        SESSION_MAX_STREAMS);

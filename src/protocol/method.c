@@ -9,20 +9,22 @@
 #include "protocol/session.h"
 #include "store/change.h"
 
-static void method_initialize(struct call *call)
+static void method_initialize(struct request *request)
 {
-    struct json *asked = jv_get(call->msg.params, "protocolVersion");
+    struct json *asked = jv_get(request->msg.params, "protocolVersion");
     if (!jv_is(asked, JV_STRING)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.protocolVersion must be a string");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "params.protocolVersion must be a string");
         return;
     }
-    const struct server_identity *self = call->core->self;
+    const struct server_identity *self = request->worker->self;
     const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling, self->profile);
-    struct channel *channel = call->channel;
-    unsigned offers = core_offers(call->core);
+    struct channel *channel = request->channel;
+    unsigned offers = worker_offers(request->worker);
     unsigned promised = self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0;
-    if (call->batch) {
-        call_fail_rpc(call, RPC_INVALID_REQUEST, STR_EMPTY, "initialize may not be in a batch");
+    if (request->batch) {
+        request_fail_rpc(request, RPC_INVALID_REQUEST, STR_EMPTY,
+                         "initialize may not be in a batch");
         return;
     }
     if (channel->ops->is_http) {
@@ -31,47 +33,47 @@ static void method_initialize(struct call *call)
         struct refusal why;
         int rc = session_open(channel, rev, &session, &why, &err);
         if (rc == TIDINGS_E_LIMIT) {
-            call_fail_limit(call, &why, STR_EMPTY);
+            request_fail_limit(request, &why, STR_EMPTY);
             return;
         }
         if (rc < 0) {
-            call_fail_err(call, &err, STR_EMPTY);
+            request_fail_err(request, &err, STR_EMPTY);
             return;
         }
         listen_want_lists(session->listen, promised);
-        call->headers.session_id =
-            arena_dup(&call->arena, tidings_strn(session->id, SESSION_ID_LEN));
+        request->headers.session_id =
+            arena_dup(&request->arena, tidings_strn(session->id, SESSION_ID_LEN));
     } else {
         channel->revision = rev;
         channel->promised = (unsigned char)promised;
     }
-    call_begin(call);
-    dialect_write_initialize(&call->w, rev, self, offers);
-    call_end(call, CACHE_NONE);
+    request_begin(request);
+    dialect_write_initialize(&request->w, rev, self, offers);
+    request_end(request, CACHE_NONE);
 }
 
-static void method_discover(struct call *call)
+static void method_discover(struct request *request)
 {
-    call_begin(call);
-    dialect_write_discover(&call->w, call->core->self, core_offers(call->core));
-    call_end(call, CACHE_HOUR);
+    request_begin(request);
+    dialect_write_discover(&request->w, request->worker->self, worker_offers(request->worker));
+    request_end(request, CACHE_HOUR);
 }
 
-static void method_ping(struct call *call)
+static void method_ping(struct request *request)
 {
-    call_empty(call);
+    request_empty(request);
 }
 
 /* The group of everything this client subscribed to in the legacy way. */
-static struct listen *legacy_listen(struct call *call)
+static struct listen *legacy_listen(struct request *request)
 {
-    if (call->channel->ops->is_http) {
-        return call->session->listen;
+    if (request->channel->ops->is_http) {
+        return request->session->listen;
     }
-    struct peer *peer = channel_peer(call->channel);
-    struct listen *listen = peer ? listen_find(peer, STR_EMPTY) : NULL;
-    if (peer && !listen) {
-        listen = listen_create(peer, STR_EMPTY);
+    struct subscriber *subscriber = channel_peer(request->channel);
+    struct listen *listen = subscriber ? listen_find(subscriber, STR_EMPTY) : NULL;
+    if (subscriber && !listen) {
+        listen = listen_create(subscriber, STR_EMPTY);
         if (listen) {
             listen->live = true;
         }
@@ -79,73 +81,74 @@ static struct listen *legacy_listen(struct call *call)
     return listen;
 }
 
-static void method_set_level(struct call *call)
+static void method_set_level(struct request *request)
 {
-    int level = dialect_log_level(jv_str(jv_get(call->msg.params, "level")));
+    int level = dialect_log_level(jv_str(jv_get(request->msg.params, "level")));
     if (level < 0) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                  "params.level must be one of debug, info, notice, warning, error, critical, "
-                  "alert, emergency");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "params.level must be one of debug, info, notice, warning, error, critical, "
+                     "alert, emergency");
         return;
     }
-    struct listen *listen = legacy_listen(call);
+    struct listen *listen = legacy_listen(request);
     if (listen) {
-        listen->peer->log_level = (int8_t)level;
+        listen->subscriber->log_level = (int8_t)level;
     }
-    call_empty(call);
+    request_empty(request);
 }
 
-void method_confirm(struct call *call, unsigned what, struct tidings_str uri)
+void method_confirm(struct request *request, unsigned what, struct tidings_str uri)
 {
-    call_begin(call);
-    if (dialect_does(call->core->self, what)) {
-        jw_put_bool(&call->w, what == PROFILE_SUBSCRIBED ? STR("subscribed") : STR("unsubscribed"),
-                    true);
-        jw_put_string(&call->w, STR("uri"), uri);
+    request_begin(request);
+    if (dialect_does(request->worker->self, what)) {
+        jw_put_bool(&request->w,
+                    what == PROFILE_SUBSCRIBED ? STR("subscribed") : STR("unsubscribed"), true);
+        jw_put_string(&request->w, STR("uri"), uri);
     }
-    call_end(call, CACHE_NONE);
+    request_end(request, CACHE_NONE);
 }
 
-static void with_uri(struct call *call,
-                     void (*run)(struct call *, struct listen *, struct tidings_str))
+static void with_uri(struct request *request,
+                     void (*run)(struct request *, struct listen *, struct tidings_str))
 {
-    struct json *uri = jv_get(call->msg.params, "uri");
+    struct json *uri = jv_get(request->msg.params, "uri");
     if (!jv_is(uri, JV_STRING)) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.uri must be a string");
         return;
     }
-    if (!call->channel->ops->is_http && dialect_does(call->core->self, PROFILE_NEEDS_SESSION)) {
-        call_fail_with(call, &dialect_session_required);
+    if (!request->channel->ops->is_http &&
+        dialect_does(request->worker->self, PROFILE_NEEDS_SESSION)) {
+        request_fail_with(request, &dialect_session_required);
         return;
     }
-    struct listen *listen = legacy_listen(call);
+    struct listen *listen = legacy_listen(request);
     if (!listen) {
-        call_fail(call, TIDINGS_E_NOMEM, jv_str(uri), "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, jv_str(uri), "out of memory");
         return;
     }
-    run(call, listen, jv_str(uri));
+    run(request, listen, jv_str(uri));
 }
 
-static void method_subscribe(struct call *call)
+static void method_subscribe(struct request *request)
 {
-    if (subscribe_is_too_often(call)) {
+    if (subscribe_is_too_often(request)) {
         return;
     }
-    with_uri(call, subscribe_one);
+    with_uri(request, subscribe_one);
 }
 
-static void method_unsubscribe(struct call *call)
+static void method_unsubscribe(struct request *request)
 {
-    with_uri(call, unsubscribe_one);
+    with_uri(request, unsubscribe_one);
 }
 
 enum { IN_LEGACY = 1, IN_MODERN = 2, IN_BOTH = 3 };
 
 static const struct method {
     struct tidings_str name;
-    void (*run)(struct call *call);
+    void (*run)(struct request *request);
     unsigned eras;
-    unsigned offer; /* of core_offers: exists only when that is offered; 0: always */
+    unsigned offer; /* of worker_offers: exists only when that is offered; 0: always */
 } methods[] = {
     {{"resources/read", 14}, method_resources_read, IN_BOTH, 0},
     {{"resources/list", 14}, method_resources_list, IN_BOTH, 0},
@@ -166,22 +169,23 @@ static const struct method {
     {{"completion/complete", 19}, method_complete, IN_BOTH, OFFER_COMPLETIONS},
 };
 
-void method_run(struct call *call)
+void method_run(struct request *request)
 {
-    unsigned era = call->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
+    unsigned era = request->era == ERA_MODERN ? IN_MODERN : IN_LEGACY;
     int code = RPC_METHOD_NOT_FOUND;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
         const struct method *m = &methods[i];
-        if (!(m->eras & era) || !str_eq(m->name, call->msg.method)) {
+        if (!(m->eras & era) || !str_eq(m->name, request->msg.method)) {
             continue;
         }
-        if (m->offer == 0 || (m->offer & core_offers(call->core))) {
-            m->run(call);
+        if (m->offer == 0 || (m->offer & worker_offers(request->worker))) {
+            m->run(request);
             return;
         }
         if (era == IN_LEGACY) {
-            code = dialect_code_incapable(call->core->self);
+            code = dialect_code_incapable(request->worker->self);
         }
     }
-    call_fail_rpc(call, code, STR_EMPTY, "unknown method '%.*s'", STR_ARG(call->msg.method));
+    request_fail_rpc(request, code, STR_EMPTY, "unknown method '%.*s'",
+                     STR_ARG(request->msg.method));
 }

@@ -7,31 +7,31 @@
 
 #include "request/request.h"
 
-/* Answers the call, now or later. Unknown methods are answered too. */
-void method_run(struct call *call);
+/* Answers the request, now or later. Unknown methods are answered too. */
+void method_run(struct request *request);
 
 /* Handlers in files of their own. */
-void method_resources_list(struct call *call);
-void method_resources_templates_list(struct call *call);
-void method_resources_read(struct call *call);
-void method_resources_metadata(struct call *call);
-void method_resources_children(struct call *call);
-void method_tools_list(struct call *call);
-void method_prompts_get(struct call *call);
-void method_prompts_list(struct call *call);
-void method_complete(struct call *call);
-void method_tools_call(struct call *call);
+void method_resources_list(struct request *request);
+void method_resources_templates_list(struct request *request);
+void method_resources_read(struct request *request);
+void method_resources_metadata(struct request *request);
+void method_resources_children(struct request *request);
+void method_tools_list(struct request *request);
+void method_prompts_get(struct request *request);
+void method_prompts_list(struct request *request);
+void method_complete(struct request *request);
+void method_tools_call(struct request *request);
 
 /* Answer (un)subscribe: with the body that PROFILE_SUBSCRIBED or PROFILE_UNSUBSCRIBED asks for if
  * `what` of them is on, else with nothing. */
-void method_confirm(struct call *call, unsigned what, struct tidings_str uri);
+void method_confirm(struct request *request, unsigned what, struct tidings_str uri);
 
 /* Paging, shared by the lists. A cursor is a letter that says which list, and a text. */
-/* params.cursor; answers the call and returns false when it is not one of ours. `sources` are the
- * letters accepted; *ret is empty at the beginning. */
-bool method_read_cursor(struct call *call, const char *sources, struct tidings_str *ret);
+/* params.cursor; answers the request and returns false when it is not one of ours. `sources` are
+ * the letters accepted; *ret is empty at the beginning. */
+bool method_read_cursor(struct request *request, const char *sources, struct tidings_str *ret);
 void method_write_cursor(struct jw *w, char source, struct tidings_str text);
-/* pageSize and limit are hints; answers the call and returns 0 when one is nonsense. */
-size_t method_page_size(struct call *call);
+/* pageSize and limit are hints; answers the request and returns 0 when one is nonsense. */
+size_t method_page_size(struct request *request);
 
 #endif

@@ -17,7 +17,7 @@
 
 struct completing {
     struct tidings_complete complete;
-    struct call *call;
+    struct request *request;
     struct feature *feature; /* a reference; NULL: a provider answers, or nobody */
 };
 
@@ -28,41 +28,41 @@ static int shown(struct tidings_str s)
 
 /* ---- the answer ------------------------------------------------------------------------------ */
 
-static void completed(struct request *request)
+static void completed(struct job *job)
 {
-    struct completing *c = request->user;
-    struct call *call = c->call;
-    call_asked(call);
+    struct completing *c = job->user;
+    struct request *request = c->request;
+    request_asked(request);
     feature_unref(c->feature);
-    if (request->code < 0) {
-        struct tidings_error err = request->err;
-        call_fail_err(call, &err, request->uri);
+    if (job->code < 0) {
+        struct tidings_error err = job->err;
+        request_fail_err(request, &err, job->uri);
         return;
     }
     const struct tidings_complete *done = &c->complete;
     bool more = done->more || (done->total >= 0 && (uint64_t)done->total > done->count);
-    jw_end_array(&call->w);
+    jw_end_array(&request->w);
     if (done->total >= 0 || !more) {
         int64_t count = (int64_t)done->count;
-        jw_put_integer(&call->w, STR("total"), done->total > count ? done->total : count);
+        jw_put_integer(&request->w, STR("total"), done->total > count ? done->total : count);
     }
-    jw_put_bool(&call->w, STR("hasMore"), more);
-    jw_end_object(&call->w);
-    call_end(call, CACHE_NONE);
+    jw_put_bool(&request->w, STR("hasMore"), more);
+    jw_end_object(&request->w);
+    request_end(request, CACHE_NONE);
 }
 
 static void begin_values(struct completing *c)
 {
-    struct jw *w = &c->call->w;
-    call_asks(c->call, &c->complete.base);
-    call_begin(c->call);
+    struct jw *w = &c->request->w;
+    request_asks(c->request, &c->complete.base);
+    request_begin(c->request);
     jw_key(w, STR("completion"));
     jw_begin_object(w);
     jw_key(w, STR("values"));
     jw_begin_array(w);
 }
 
-static void run_registered(struct request *r)
+static void run_registered(struct job *r)
 {
     struct completing *c = r->user;
     if (c->feature) {
@@ -75,21 +75,21 @@ static void run_registered(struct request *r)
 /* Ask what is registered for the prompt or template; nothing: no suggestions. */
 static void ask_registered(struct completing *c, const char *what, struct tidings_str name)
 {
-    struct call *call = c->call;
+    struct request *request = c->request;
     struct buf key;
     buf_init(&key, COMPLETE_KEY_MAX);
     complete_put_key(&key, what, name);
-    const struct feature_list *all = call->core->features[FEATURE_COMPLETION];
+    const struct feature_list *all = request->worker->features[FEATURE_COMPLETION];
     struct feature *f = key.failed ? NULL : feature_find(all, buf_str(&key));
     int failed = key.failed == TIDINGS_E_NOMEM;
     buf_deinit(&key);
     if (failed) {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
     }
     c->feature = f ? feature_ref(f) : NULL;
     begin_values(c);
-    request_start(&c->complete.base, NULL, run_registered);
+    job_start(&c->complete.base, NULL, run_registered);
 }
 
 /* ---- prompts --------------------------------------------------------------------------------- */
@@ -108,22 +108,23 @@ static bool has_argument(const struct json *prompt, struct tidings_str name)
 static void complete_prompt(struct completing *c, struct tidings_str prompt)
 {
     struct tidings_str name = c->complete.name;
-    const struct feature *f = feature_find(c->call->core->features[FEATURE_PROMPT], prompt);
+    const struct feature *f = feature_find(c->request->worker->features[FEATURE_PROMPT], prompt);
     struct json *row = NULL;
     if (!f) {
-        call_fail(c->call, TIDINGS_E_INVALID, STR_EMPTY, "unknown prompt '%.*s'", shown(prompt),
-                  prompt.ptr);
+        request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY, "unknown prompt '%.*s'",
+                     shown(prompt), prompt.ptr);
         return;
     }
     if (jv_parse(f->row, JSON_MAX_DEPTH, &row, NULL) < 0) {
-        call_fail(c->call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        request_fail(c->request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
     }
     bool known = has_argument(row, name);
     jv_unref(row);
     if (!known) {
-        call_fail(c->call, TIDINGS_E_INVALID, STR_EMPTY, "the prompt '%.*s' has no argument '%.*s'",
-                  STR_ARG(prompt), shown(name), name.ptr);
+        request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "the prompt '%.*s' has no argument '%.*s'", STR_ARG(prompt), shown(name),
+                     name.ptr);
         return;
     }
     ask_registered(c, COMPLETE_PROMPT, prompt);
@@ -154,16 +155,16 @@ static struct tidings_provider *find_mount(const struct catalog *c, struct tidin
 
 static void complete_template(struct completing *c, struct tidings_str text)
 {
-    struct call *call = c->call;
+    struct request *request = c->request;
     struct tidings_str name = c->complete.name;
-    const struct catalog *catalog = call->core->catalog;
-    if (access_reaches(call->who, ACCESS_LIST, text)) {
-        c->complete.who = call->who;
+    const struct catalog *catalog = request->worker->catalog;
+    if (access_reaches(request->who, ACCESS_LIST, text)) {
+        c->complete.who = request->who;
         const struct catalog_entry *entry = catalog_find_template(catalog, text);
         struct tidings_provider *p = entry ? NULL : find_mount(catalog, text);
         if (entry && !has_variable(entry->uri_template, name)) {
-            call_fail(call, TIDINGS_E_INVALID, text, "this template has no variable '%.*s'",
-                      shown(name), name.ptr);
+            request_fail(request, TIDINGS_E_INVALID, text, "this template has no variable '%.*s'",
+                         shown(name), name.ptr);
             return;
         }
         if (entry) {
@@ -172,11 +173,11 @@ static void complete_template(struct completing *c, struct tidings_str text)
         }
         if (p && p->ops->complete) {
             begin_values(c);
-            request_complete(&c->complete, p);
+            job_complete(&c->complete, p);
             return;
         }
     }
-    call_fail(call, TIDINGS_E_INVALID, text, "no such template is offered");
+    request_fail(request, TIDINGS_E_INVALID, text, "no such template is offered");
 }
 
 /* ---- the method ------------------------------------------------------------------------------ */
@@ -211,27 +212,27 @@ static const char *judge(struct json *params)
     return NULL;
 }
 
-void method_complete(struct call *call)
+void method_complete(struct request *request)
 {
-    struct json *params = call->msg.params, *ref = jv_get(params, "ref");
+    struct json *params = request->msg.params, *ref = jv_get(params, "ref");
     const char *wrong = judge(params);
     if (wrong) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "%s", wrong);
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "%s", wrong);
         return;
     }
-    struct completing *c = arena_alloc(&call->arena, sizeof(*c));
+    struct completing *c = arena_alloc(&request->arena, sizeof(*c));
     if (!c) {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
     }
     bool is_prompt = str_eq(jv_str(jv_get(ref, "type")), STR("ref/prompt"));
     struct tidings_str uri = is_prompt ? STR_EMPTY : jv_str(jv_get(ref, "uri"));
-    request_init(&c->complete.base, call->core, completed, c, uri);
-    c->call = call;
+    job_init(&c->complete.base, request->worker, completed, c, uri);
+    c->request = request;
     c->complete.name = jv_str(jv_get(jv_get(params, "argument"), "name"));
     c->complete.value = jv_str(jv_get(jv_get(params, "argument"), "value"));
     c->complete.context = jv_get(jv_get(params, "context"), "arguments");
-    c->complete.w = &call->w;
+    c->complete.w = &request->w;
     c->complete.max = MAX_VALUES;
     c->complete.total = -1;
     if (is_prompt) {

@@ -19,95 +19,96 @@ struct looking {
     struct tidings_stat stat;
     struct tidings_list list;
     struct catalog_hit hit;
-    struct call *call;
+    struct request *request;
     struct tidings_str spelled, uri; /* in the arena */
     size_t wanted;
     void (*found)(struct looking *l);
 };
 
-static void stat_done(struct request *request)
+static void stat_done(struct job *job)
 {
-    struct looking *l = request->user;
-    struct call *call = l->call;
-    call_asked(call);
-    if (request->code < 0) {
-        request_free_stat(&l->stat);
-        call_fail_request(call, request, l->spelled, STR_EMPTY);
+    struct looking *l = job->user;
+    struct request *request = l->request;
+    request_asked(request);
+    if (job->code < 0) {
+        job_free_stat(&l->stat);
+        request_fail_job(request, job, l->spelled, STR_EMPTY);
         return;
     }
     l->found(l);
 }
 
-/* Find and describe what `params.uri` names; `found` goes on, or the call is answered. */
-static void look(struct call *call, size_t wanted, void (*found)(struct looking *l))
+/* Find and describe what `params.uri` names; `found` goes on, or the request is answered. */
+static void look(struct request *request, size_t wanted, void (*found)(struct looking *l))
 {
-    struct json *param = jv_get(call->msg.params, "uri");
-    struct looking *l = arena_alloc(&call->arena, sizeof(*l));
+    struct json *param = jv_get(request->msg.params, "uri");
+    struct looking *l = arena_alloc(&request->arena, sizeof(*l));
     if (!jv_is(param, JV_STRING) || !l) {
-        call_fail(call, l ? TIDINGS_E_INVALID : TIDINGS_E_NOMEM, STR_EMPTY,
-                  l ? "params.uri must be a string" : "out of memory");
+        request_fail(request, l ? TIDINGS_E_INVALID : TIDINGS_E_NOMEM, STR_EMPTY,
+                     l ? "params.uri must be a string" : "out of memory");
         return;
     }
     struct buf canonical;
     struct tidings_error err;
     buf_init(&canonical, URI_MAX * 3);
     l->spelled = jv_str(param);
-    int rc = catalog_canonical(call->core->catalog, l->spelled, false, &canonical, &err);
-    l->uri = rc < 0 ? STR_EMPTY : arena_dup(&call->arena, buf_str(&canonical));
+    int rc = catalog_canonical(request->worker->catalog, l->spelled, false, &canonical, &err);
+    l->uri = rc < 0 ? STR_EMPTY : arena_dup(&request->arena, buf_str(&canonical));
     buf_deinit(&canonical);
     if (rc < 0) {
-        call_fail_err(call, &err, l->spelled);
+        request_fail_err(request, &err, l->spelled);
         return;
     }
     if (!l->uri.ptr) {
-        call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
-    if (!access_allows(call->who, ACCESS_LIST, l->uri) ||
-        !catalog_find(call->core->catalog, l->uri, &call->arena, &l->hit)) {
-        call_fail(call, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
+    if (!access_allows(request->who, ACCESS_LIST, l->uri) ||
+        !catalog_find(request->worker->catalog, l->uri, &request->arena, &l->hit)) {
+        request_fail(request, TIDINGS_E_NOTFOUND, l->spelled, "resource not found");
         return;
     }
-    l->call = call;
+    l->request = request;
     l->wanted = wanted;
     l->found = found;
-    request_init(&l->stat.base, call->core, stat_done, l, l->uri);
-    l->stat.who = call->who;
-    call_asks(call, &l->stat.base);
-    request_stat(&l->stat, &l->hit);
+    job_init(&l->stat.base, request->worker, stat_done, l, l->uri);
+    l->stat.who = request->who;
+    request_asks(request, &l->stat.base);
+    job_stat(&l->stat, &l->hit);
 }
 
 /* ---- resources/metadata ---------------------------------------------------------------------- */
 
 static void describe(struct looking *l)
 {
-    struct call *call = l->call;
+    struct request *request = l->request;
     struct tidings_resource about = l->stat.about;
     if (str_eq(about.uri, l->uri)) {
         about.uri = l->spelled;
     }
-    call_begin(call);
-    jw_key(&call->w, STR("resource"));
-    jw_begin_object(&call->w);
-    resource_write_with(&call->w, STR("uri"), &about, &(struct resource_meta){.has_formats = true});
-    jw_end_object(&call->w);
-    request_free_stat(&l->stat);
-    call_end(call, CACHE_NOW);
+    request_begin(request);
+    jw_key(&request->w, STR("resource"));
+    jw_begin_object(&request->w);
+    resource_write_with(&request->w, STR("uri"), &about,
+                        &(struct resource_meta){.has_formats = true});
+    jw_end_object(&request->w);
+    job_free_stat(&l->stat);
+    request_end(request, CACHE_NOW);
 }
 
-void method_resources_metadata(struct call *call)
+void method_resources_metadata(struct request *request)
 {
-    look(call, 0, describe);
+    look(request, 0, describe);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
 
 static void children_listed(struct looking *l)
 {
-    struct call *call = l->call;
-    jw_end_array(&call->w);
+    struct request *request = l->request;
+    jw_end_array(&request->w);
     if (l->list.last.failed) {
-        call->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+        request->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
     }
     if (l->list.full) {
         struct buf cursor;
@@ -115,22 +116,22 @@ static void children_listed(struct looking *l)
         buf_puts(&cursor, l->uri);
         buf_putc(&cursor, '\n');
         buf_puts(&cursor, buf_str(&l->list.last));
-        method_write_cursor(&call->w, 'c', buf_str(&cursor));
+        method_write_cursor(&request->w, 'c', buf_str(&cursor));
         buf_deinit(&cursor);
     }
     buf_deinit(&l->list.last);
-    call_end(call, CACHE_NOW);
+    request_end(request, CACHE_NOW);
 }
 
-static void children_done(struct request *request)
+static void children_done(struct job *job)
 {
-    struct looking *l = request->user;
-    struct call *call = l->call;
-    call_asked(call);
-    if (request->code < 0) {
-        struct tidings_error err = request->err;
+    struct looking *l = job->user;
+    struct request *request = l->request;
+    request_asked(request);
+    if (job->code < 0) {
+        struct tidings_error err = job->err;
         buf_deinit(&l->list.last);
-        call_fail_err(call, &err, l->spelled);
+        request_fail_err(request, &err, l->spelled);
         return;
     }
     children_listed(l);
@@ -154,7 +155,7 @@ static bool is_child(struct tidings_str parent, struct tidings_str uri)
 /* Everything below the parent lies together in the sorted list of what is registered. */
 static void list_registered(struct looking *l)
 {
-    const struct catalog *catalog = l->call->core->catalog;
+    const struct catalog *catalog = l->request->worker->catalog;
     struct tidings_str after = l->list.after.len > 0 ? l->list.after : l->uri;
     struct entries_position at = entries_after(&catalog->resources, after);
     for (struct catalog_entry *e; (e = entries_next(&catalog->resources, &at)) != NULL;) {
@@ -171,50 +172,51 @@ static void list_registered(struct looking *l)
 
 static void list_children(struct looking *l)
 {
-    struct call *call = l->call;
-    struct tidings_str uri = arena_dup(&call->arena, l->stat.about.uri);
+    struct request *request = l->request;
+    struct tidings_str uri = arena_dup(&request->arena, l->stat.about.uri);
     bool listable = l->stat.about.listable;
-    request_free_stat(&l->stat);
+    job_free_stat(&l->stat);
     if (!uri.ptr) {
-        call_fail(call, TIDINGS_E_NOMEM, l->spelled, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, l->spelled, "out of memory");
         return;
     }
     if (!listable) {
-        call_fail_reason(call, TIDINGS_E_NOTFOUND, l->spelled, STR("not_listable"),
-                         "this resource has no children");
+        request_fail_reason(request, TIDINGS_E_NOTFOUND, l->spelled, STR("not_listable"),
+                            "this resource has no children");
         return;
     }
     l->uri = uri; /* as its provider spells it */
     struct tidings_str after, parent;
-    if (!method_read_cursor(call, "c", &after)) {
+    if (!method_read_cursor(request, "c", &after)) {
         return;
     }
     parent = str_cut(after, '\n', &after, NULL);
     if (parent.len > 0 && !str_eq(parent, uri)) {
-        call_fail(call, TIDINGS_E_INVALID, l->spelled, "params.cursor belongs to another resource");
+        request_fail(request, TIDINGS_E_INVALID, l->spelled,
+                     "params.cursor belongs to another resource");
         return;
     }
     l->list.after = after;
     l->list.wanted = l->wanted;
-    l->list.who = call->who;
-    l->list.w = &call->w;
+    l->list.who = request->who;
+    l->list.w = &request->w;
     buf_init(&l->list.last, URI_MAX * 3);
-    call_begin(call);
-    jw_key(&call->w, STR("resources"));
-    jw_begin_array(&call->w);
+    request_begin(request);
+    jw_key(&request->w, STR("resources"));
+    jw_begin_array(&request->w);
     if (!l->hit.provider) {
         list_registered(l);
         return;
     }
-    request_init(&l->list.base, call->core, children_done, l, l->uri);
-    call_asks(call, &l->list.base);
-    request_children(&l->list, l->hit.provider);
+    job_init(&l->list.base, request->worker, children_done, l, l->uri);
+    request_asks(request, &l->list.base);
+    job_children(&l->list, l->hit.provider);
 }
 
-void method_resources_children(struct call *call)
+void method_resources_children(struct request *request)
 {
-    size_t wanted = method_page_size(call);
+    size_t wanted = method_page_size(request);
     if (wanted > 0) {
-        look(call, wanted, list_children);
+        look(request, wanted, list_children);
     }
 }

@@ -7,10 +7,10 @@
 #include "handler/call.h"
 #include "protocol/method.h"
 
-static void invalid(struct call *call, const struct schema_error *e)
+static void invalid(struct request *request, const struct schema_error *e)
 {
-    call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments%s: %s", e->instance_path,
-              e->text);
+    request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.arguments%s: %s", e->instance_path,
+                 e->text);
 }
 
 static void begin_message(struct tidings_call *h)
@@ -43,12 +43,12 @@ static void write_result(struct tidings_call *h, struct jw *w)
     jw_put_raw(w, STR("messages"), buf_str(&h->content));
 }
 
-static void fail(struct call *call, const struct tidings_error *err)
+static void fail(struct request *request, const struct tidings_error *err)
 {
-    call_fail_err(call, err, STR_EMPTY);
+    request_fail_err(request, err, STR_EMPTY);
 }
 
-static const struct handling_kind prompts = {
+static const struct call_kind prompts = {
     .feature = FEATURE_PROMPT,
     .what = "prompt",
     .invalid = invalid,
@@ -59,12 +59,12 @@ static const struct handling_kind prompts = {
     .fail = fail,
 };
 
-void method_prompts_get(struct call *call)
+void method_prompts_get(struct request *request)
 {
-    handling_run(call, &prompts);
+    call_run(request, &prompts);
 }
 
-void method_prompts_list(struct call *call)
+void method_prompts_list(struct request *request)
 {
-    handling_list(call, FEATURE_PROMPT, STR("prompts"), 'P');
+    call_list(request, FEATURE_PROMPT, STR("prompts"), 'P');
 }

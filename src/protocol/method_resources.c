@@ -27,12 +27,12 @@ struct cursor {
     struct tidings_str after; /* in the arena; empty: from the beginning */
 };
 
-/* Reads params.cursor; answers the call and returns false when it is not one of ours. */
-static bool read_cursor(struct call *call, const char *sources, struct cursor *ret)
+/* Reads params.cursor; answers the request and returns false when it is not one of ours. */
+static bool read_cursor(struct request *request, const char *sources, struct cursor *ret)
 {
     ret->source = (enum cursor_source)sources[0];
     ret->after = STR_EMPTY;
-    struct json *given = jv_get(call->msg.params, "cursor");
+    struct json *given = jv_get(request->msg.params, "cursor");
     if (!given || (jv_is(given, JV_STRING) && jv_str(given).len == 0)) {
         return true;
     }
@@ -43,13 +43,13 @@ static bool read_cursor(struct call *call, const char *sources, struct cursor *r
                 str_is_utf8(buf_str(&text));
     if (good) {
         ret->source = (enum cursor_source)text.ptr[0];
-        ret->after = arena_dup(&call->arena, str_skip(buf_str(&text), 1));
+        ret->after = arena_dup(&request->arena, str_skip(buf_str(&text), 1));
         good = ret->after.ptr != NULL;
     }
     buf_deinit(&text);
     if (!good) {
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                  "params.cursor is not one this server gave out; begin again without it");
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "params.cursor is not one this server gave out; begin again without it");
     }
     return good;
 }
@@ -70,19 +70,19 @@ void method_write_cursor(struct jw *w, char source, struct tidings_str last)
     buf_deinit(&coded);
 }
 
-size_t method_page_size(struct call *call)
+size_t method_page_size(struct request *request)
 {
-    const struct core_limits *limits = call->core->limits;
+    const struct worker_limits *limits = request->worker->limits;
     static const char *const names[] = {"pageSize", "limit"};
     for (size_t i = 0; i < 2; i++) {
-        struct json *hint = jv_get(call->msg.params, names[i]);
+        struct json *hint = jv_get(request->msg.params, names[i]);
         if (!hint) {
             continue;
         }
         if (!jv_is(hint, JV_INT) || jv_int(hint) < 1) {
-            call_fail(call, TIDINGS_E_INVALID, STR_EMPTY,
-                      "params.%s must be an integer from 1 to %zu", names[i],
-                      limits->max_page_size);
+            request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                         "params.%s must be an integer from 1 to %zu", names[i],
+                         limits->max_page_size);
             return 0;
         }
         uint64_t n = (uint64_t)jv_int(hint);
@@ -91,10 +91,10 @@ size_t method_page_size(struct call *call)
     return limits->page_size;
 }
 
-bool method_read_cursor(struct call *call, const char *sources, struct tidings_str *ret)
+bool method_read_cursor(struct request *request, const char *sources, struct tidings_str *ret)
 {
     struct cursor cursor;
-    bool good = read_cursor(call, sources, &cursor);
+    bool good = read_cursor(request, sources, &cursor);
     *ret = good ? cursor.after : STR_EMPTY;
     return good;
 }
@@ -103,7 +103,7 @@ bool method_read_cursor(struct call *call, const char *sources, struct tidings_s
 
 struct listing {
     struct tidings_list list;
-    struct call *call;
+    struct request *request;
     struct catalog *catalog; /* a reference: pages of one answer come from one snapshot */
     size_t mount;
     size_t before;             /* rows when the mount was asked */
@@ -112,37 +112,37 @@ struct listing {
 
 static void listing_end(struct listing *l)
 {
-    struct call *call = l->call;
-    jw_end_array(&call->w);
+    struct request *request = l->request;
+    jw_end_array(&request->w);
     if (l->list.last.failed) {
-        call->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
+        request->out.failed = l->list.last.failed; /* no memory for where to go on: no answer */
     }
     if (l->list.full) {
-        method_write_cursor(&call->w, (char)l->source, buf_str(&l->list.last));
+        method_write_cursor(&request->w, (char)l->source, buf_str(&l->list.last));
     }
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    call_asked(call);
-    call_end(call, CACHE_NOW);
+    request_asked(request);
+    request_end(request, CACHE_NOW);
 }
 
 static void listing_fail(struct listing *l, const struct tidings_error *err)
 {
-    struct call *call = l->call;
+    struct request *request = l->request;
     struct tidings_error copy = *err;
     buf_deinit(&l->list.last);
     catalog_unref(l->catalog);
-    call_asked(call);
-    call_fail_err(call, &copy, STR_EMPTY);
+    request_asked(request);
+    request_fail_err(request, &copy, STR_EMPTY);
 }
 
 static void next_mount(struct listing *l);
 
-static void mount_listed(struct request *request)
+static void mount_listed(struct job *job)
 {
-    struct listing *l = request->user;
-    if (request->code < 0) {
-        listing_fail(l, &request->err);
+    struct listing *l = job->user;
+    if (job->code < 0) {
+        listing_fail(l, &job->err);
         return;
     }
     if (l->list.count > l->before) {
@@ -155,15 +155,15 @@ static void mount_listed(struct request *request)
 
 static void next_mount(struct listing *l)
 {
-    struct call *call = l->call;
-    if (l->list.full || l->mount >= l->catalog->mount_count || call->cancelled) {
+    struct request *request = l->request;
+    if (l->list.full || l->mount >= l->catalog->mount_count || request->cancelled) {
         listing_end(l);
         return;
     }
     l->before = l->list.count;
-    request_init(&l->list.base, call->core, mount_listed, l, STR_EMPTY);
-    call_asks(call, &l->list.base);
-    request_list(&l->list, l->catalog->mounts[l->mount]);
+    job_init(&l->list.base, request->worker, mount_listed, l, STR_EMPTY);
+    request_asks(request, &l->list.base);
+    job_list(&l->list, l->catalog->mounts[l->mount]);
 }
 
 /* The mount a cursor points into. */
@@ -179,31 +179,31 @@ static bool find_mount(struct listing *l, struct tidings_str after)
     return false;
 }
 
-void method_resources_list(struct call *call)
+void method_resources_list(struct request *request)
 {
-    struct json *parent = jv_get(call->msg.params, "uri");
+    struct json *parent = jv_get(request->msg.params, "uri");
     if (parent && !(jv_is(parent, JV_STRING) && jv_str(parent).len == 0)) {
-        method_resources_children(call);
+        method_resources_children(request);
         return;
     }
     struct cursor cursor;
-    size_t wanted = method_page_size(call);
-    if (wanted == 0 || !read_cursor(call, "rm", &cursor)) {
+    size_t wanted = method_page_size(request);
+    if (wanted == 0 || !read_cursor(request, "rm", &cursor)) {
         return;
     }
-    if (call->session) {
-        call->session->listen->has_listed = true;
+    if (request->session) {
+        request->session->listen->has_listed = true;
     }
-    struct listing *l = arena_alloc(&call->arena, sizeof(*l));
+    struct listing *l = arena_alloc(&request->arena, sizeof(*l));
     if (!l) {
-        call_fail(call, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
+        request_fail(request, TIDINGS_E_NOMEM, STR_EMPTY, "out of memory");
         return;
     }
-    l->call = call;
-    l->catalog = catalog_ref(call->core->catalog);
+    l->request = request;
+    l->catalog = catalog_ref(request->worker->catalog);
     l->list.wanted = wanted;
-    l->list.who = call->who;
-    l->list.w = &call->w;
+    l->list.who = request->who;
+    l->list.w = &request->w;
     buf_init(&l->list.last, CURSOR_MAX);
     if (cursor.source == FROM_MOUNT && !find_mount(l, cursor.after)) {
         struct tidings_error err;
@@ -213,9 +213,9 @@ void method_resources_list(struct call *call)
         listing_fail(l, &err);
         return;
     }
-    call_begin(call);
-    jw_key(&call->w, STR("resources"));
-    jw_begin_array(&call->w);
+    request_begin(request);
+    jw_key(&request->w, STR("resources"));
+    jw_begin_array(&request->w);
     if (cursor.source == FROM_REGISTERED) {
         const struct entries *rows = &l->catalog->resources;
         struct entries_position at = entries_after(rows, cursor.after);
@@ -240,7 +240,7 @@ static void write_template(struct jw *w, const struct tidings_resource *about)
 }
 
 /* What a mount can produce, as a template. */
-static void write_mount_template(struct call *call, const struct tidings_provider *p)
+static void write_mount_template(struct request *request, const struct tidings_provider *p)
 {
     struct buf text;
     buf_init(&text, CURSOR_MAX);
@@ -252,33 +252,33 @@ static void write_mount_template(struct call *call, const struct tidings_provide
     about.name = tidings_str(p->ops->name);
     about.description = STR("Anything below this prefix, by its path");
     about.listable = true;
-    if (access_reaches(call->who, ACCESS_LIST, about.uri)) {
-        write_template(&call->w, &about);
+    if (access_reaches(request->who, ACCESS_LIST, about.uri)) {
+        write_template(&request->w, &about);
     }
     buf_deinit(&text);
 }
 
-void method_resources_templates_list(struct call *call)
+void method_resources_templates_list(struct request *request)
 {
     struct cursor cursor;
-    size_t wanted = method_page_size(call);
-    if (wanted == 0 || !read_cursor(call, "t", &cursor)) {
+    size_t wanted = method_page_size(request);
+    if (wanted == 0 || !read_cursor(request, "t", &cursor)) {
         return;
     }
-    const struct catalog *catalog = call->core->catalog;
+    const struct catalog *catalog = request->worker->catalog;
     size_t count = 0;
     struct tidings_str last = STR_EMPTY;
     bool full = false;
-    call_begin(call);
-    jw_key(&call->w, STR("resourceTemplates"));
-    jw_begin_array(&call->w);
+    request_begin(request);
+    jw_key(&request->w, STR("resourceTemplates"));
+    jw_begin_array(&request->w);
     struct entries_position at = entries_after(&catalog->templates, cursor.after);
     for (struct catalog_entry *e; !full && (e = entries_next(&catalog->templates, &at)) != NULL;) {
         const struct tidings_resource *about = e->about;
-        bool may = access_reaches(call->who, ACCESS_LIST, about->uri);
+        bool may = access_reaches(request->who, ACCESS_LIST, about->uri);
         full = may && count == wanted;
         if (may && !full) {
-            write_template(&call->w, about);
+            write_template(&request->w, about);
             last = about->uri;
             count++;
         }
@@ -288,17 +288,17 @@ void method_resources_templates_list(struct call *call)
         const struct tidings_provider_ops *ops = catalog->mounts[i]->ops;
         const struct tidings_resource *own = ops->templates;
         for (; own && own->uri.len > 0; own++) {
-            if (access_reaches(call->who, ACCESS_LIST, own->uri)) {
-                write_template(&call->w, own);
+            if (access_reaches(request->who, ACCESS_LIST, own->uri)) {
+                write_template(&request->w, own);
             }
         }
         if (!own && ops->list && !(ops->flags & TIDINGS_PROVIDER_SINGLE)) {
-            write_mount_template(call, catalog->mounts[i]);
+            write_mount_template(request, catalog->mounts[i]);
         }
     }
-    jw_end_array(&call->w);
+    jw_end_array(&request->w);
     if (full) {
-        method_write_cursor(&call->w, FROM_TEMPLATE, last);
+        method_write_cursor(&request->w, FROM_TEMPLATE, last);
     }
-    call_end(call, CACHE_NOW);
+    request_end(request, CACHE_NOW);
 }

@@ -12,93 +12,93 @@
 #include "store/change.h"
 #include "uri/uri.h"
 
-bool subscribe_is_too_often(struct call *call)
+bool subscribe_is_too_often(struct request *request)
 {
     struct refusal why;
-    struct core *core = call->core;
-    if (quota_take_subscribe(channel_quota(call->channel), loop_now_ms(core->loop), &why)) {
+    struct worker *worker = request->worker;
+    if (quota_take_subscribe(channel_quota(request->channel), loop_now_ms(worker->loop), &why)) {
         return false;
     }
-    call_fail_limit(call, &why, STR_EMPTY);
+    request_fail_limit(request, &why, STR_EMPTY);
     return true;
 }
 
-void subscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
+void subscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled)
 {
-    struct json *given = options_of(&call->msg);
+    struct json *given = options_of(&request->msg);
     struct options options;
     struct tidings_error err;
     options_init(&options);
     if (options_read(&options, given, false, &err) < 0 ||
-        options_read_params(&options, call->msg.params, &err) < 0) {
-        call_fail_err(call, &err, STR_EMPTY);
+        options_read_params(&options, request->msg.params, &err) < 0) {
+        request_fail_err(request, &err, STR_EMPTY);
         return;
     }
     if (!given && !options.given && listen_find_sub(listen, spelled)) {
-        method_confirm(call, PROFILE_SUBSCRIBED, spelled);
+        method_confirm(request, PROFILE_SUBSCRIBED, spelled);
         return;
     }
     if (spelled.len > URI_MAX) {
-        limit_hit(call->core->book, LIMIT_URI);
-        call_fail(call, TIDINGS_E_INVALID, STR_EMPTY, "params.uri may be at most %u bytes long",
-                  URI_MAX);
+        limit_hit(request->worker->book, LIMIT_URI);
+        request_fail(request, TIDINGS_E_INVALID, STR_EMPTY,
+                     "params.uri may be at most %u bytes long", URI_MAX);
         return;
     }
-    struct subscribing *s = subscribing_create(listen, 1);
+    struct subscribe_batch *s = subscribe_batch_create(listen, 1);
     struct tidings_str copy = s ? arena_dup(&s->arena, spelled) : STR_EMPTY;
-    if (!s || !copy.ptr || !subscribing_set_channel(s, call->channel)) {
-        call_fail(call, TIDINGS_E_NOMEM, spelled, "out of memory");
+    if (!s || !copy.ptr || !subscribe_batch_set_channel(s, request->channel)) {
+        request_fail(request, TIDINGS_E_NOMEM, spelled, "out of memory");
         if (s) {
-            subscribing_free(s);
+            subscribe_batch_free(s);
         }
         return;
     }
-    s->call = call;
-    s->wishes[0].spelled = copy;
-    s->wishes[0].options = options;
-    subscribing_settle(s);
+    s->request = request;
+    s->items[0].spelled = copy;
+    s->items[0].options = options;
+    subscribe_batch_settle(s);
 }
 
-void unsubscribe_one(struct call *call, struct listen *listen, struct tidings_str spelled)
+void unsubscribe_one(struct request *request, struct listen *listen, struct tidings_str spelled)
 {
-    struct sub *sub = listen_find_sub(listen, spelled);
+    struct subscription *sub = listen_find_sub(listen, spelled);
     bool was_known = sub != NULL;
     if (sub) {
-        sub_destroy(sub);
+        subscription_destroy(sub);
     }
     list_each (it, next, &listen->pending) {
         struct listen_pending *pending = list_entry(it, struct listen_pending, link);
-        struct subscribing *s =
-            pending->is_subscribing ? list_entry(pending, struct subscribing, pending) : NULL;
-        if (s && s->call && s->count == 1 && str_eq(s->wishes[0].spelled, spelled)) {
+        struct subscribe_batch *s =
+            pending->is_subscribing ? list_entry(pending, struct subscribe_batch, pending) : NULL;
+        if (s && s->request && s->count == 1 && str_eq(s->items[0].spelled, spelled)) {
             s->withdrawn = was_known = true;
         }
     }
-    if (!was_known && dialect_does(call->core->self, PROFILE_KNOWN_ONLY)) {
-        call_fail_rpc(call, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
+    if (!was_known && dialect_does(request->worker->self, PROFILE_KNOWN_ONLY)) {
+        request_fail_rpc(request, RPC_NO_SUBSCRIPTION, STR_EMPTY, "Subscription not found");
     } else {
-        method_confirm(call, PROFILE_UNSUBSCRIBED, spelled);
+        method_confirm(request, PROFILE_UNSUBSCRIBED, spelled);
     }
 }
 
 void subscribe_list(struct listen *listen)
 {
-    if (!listen->peer->core->self->list_changed) {
+    if (!listen->subscriber->worker->self->list_changed) {
         return;
     }
     listen_want_lists(listen, LIST_RESOURCES); /* registrations are announced without arming */
-    bool needless = !listen->peer->sink || listen->list_scopes || listen->arms_lists;
-    struct subscribing *s = needless ? NULL : subscribing_create(listen, 0);
+    bool needless = !listen->subscriber->sink || listen->list_scopes || listen->arms_lists;
+    struct subscribe_batch *s = needless ? NULL : subscribe_batch_create(listen, 0);
     if (s) {
         listen->arms_lists = s->wants_list = true;
-        subscribing_settle(s);
+        subscribe_batch_settle(s);
     }
 }
 
 void subscribe_list_end(struct listen *listen)
 {
     for (size_t i = 0; listen->list_scopes && i < listen->list_scopes->count; i++) {
-        hub_disarm(listen->peer->core->hub, listen->list_scopes->at[i]);
+        hub_disarm(listen->subscriber->worker->hub, listen->list_scopes->at[i]);
     }
     mem_free(listen->list_scopes);
     listen->list_scopes = NULL;

@@ -3,7 +3,7 @@
  * tools/list and tools/call.
  *
  * Everything that goes wrong inside a tool, and arguments its schema forbids (SEP-1303), is a
- * result with isError: the model reads it and can do better. Only a request that is no call of a
+ * result with isError: the model reads it and can do better. Only a request that is no request of a
  * tool at all is an error of the protocol.
  */
 #include "access/allowance.h"
@@ -24,22 +24,22 @@ static void put_text(struct jw *w, struct tidings_str text)
     jw_end_array(w);
 }
 
-static void answer_error(struct call *call, struct tidings_str text)
+static void answer_error(struct request *request, struct tidings_str text)
 {
-    call_begin(call);
-    put_text(&call->w, text);
-    jw_put_bool(&call->w, STR("isError"), true);
-    call_end(call, CACHE_NONE);
+    request_begin(request);
+    put_text(&request->w, text);
+    jw_put_bool(&request->w, STR("isError"), true);
+    request_end(request, CACHE_NONE);
 }
 
-static void invalid(struct call *call, const struct schema_error *e)
+static void invalid(struct request *request, const struct schema_error *e)
 {
     struct buf text;
     buf_init(&text, 4096);
     buf_putf(&text, "invalid arguments: %s%s%s (schema: %s)",
              e->instance_path[0] ? e->instance_path : "", e->instance_path[0] ? ": " : "", e->text,
              e->schema_path[0] ? e->schema_path : "/");
-    answer_error(call, buf_str(&text));
+    answer_error(request, buf_str(&text));
     buf_deinit(&text);
 }
 
@@ -107,12 +107,12 @@ static void write_result(struct tidings_call *h, struct jw *w)
     }
 }
 
-static void fail(struct call *call, const struct tidings_error *err)
+static void fail(struct request *request, const struct tidings_error *err)
 {
-    answer_error(call, tidings_str(err->text));
+    answer_error(request, tidings_str(err->text));
 }
 
-static const struct handling_kind tools = {
+static const struct call_kind tools = {
     .feature = FEATURE_TOOL,
     .what = "tool",
     .invalid = invalid,
@@ -123,12 +123,12 @@ static const struct handling_kind tools = {
     .fail = fail,
 };
 
-void method_tools_call(struct call *call)
+void method_tools_call(struct request *request)
 {
-    handling_run(call, &tools);
+    call_run(request, &tools);
 }
 
-void method_tools_list(struct call *call)
+void method_tools_list(struct request *request)
 {
-    handling_list(call, FEATURE_TOOL, STR("tools"), 'T');
+    call_list(request, FEATURE_TOOL, STR("tools"), 'T');
 }

@@ -14,7 +14,7 @@
 #include "delivery/subscribe.h"
 #include "request/request.h"
 
-_Static_assert(SESSION_PAST_STREAMS <= PEER_MAX_SKIPS, "each may be another's");
+_Static_assert(SESSION_PAST_STREAMS <= SUBSCRIBER_MAX_SKIPS, "each may be another's");
 
 struct session_stream {
     struct list link;
@@ -30,11 +30,12 @@ static struct session_stream *newest(struct session *session)
                : list_entry(session->streams.next, struct session_stream, link);
 }
 
-static size_t event_id(struct peer *peer, const struct log_cursor *at, char out[EVENT_ID_MAX])
+static size_t event_id(struct subscriber *subscriber, const struct log_cursor *at,
+                       char out[EVENT_ID_MAX])
 {
-    struct session *session = peer->owner;
+    struct session *session = subscriber->owner;
     struct session_stream *stream = newest(session);
-    struct tidings_str sealed = shown_seal(peer->core, peer->who, at);
+    struct tidings_str sealed = cursor_seal_make(subscriber->worker, subscriber->who, at);
     int n = snprintf(out, EVENT_ID_MAX, "%s%x.%llu.", session->tag, stream ? stream->no : 0,
                      (unsigned long long)++session->next_event);
     size_t len = n > 0 ? (size_t)n : 0;
@@ -98,35 +99,35 @@ static void carried_only(struct session *session, uint64_t end)
 }
 
 /* A subscription goes back: what streams carried so far was not for it. */
-static void rewound(struct peer *peer, uint64_t since)
+static void rewound(struct subscriber *subscriber, uint64_t since)
 {
     bool is_lost = since == SINCE_UNKNOWN;
     if (!is_lost) {
-        carried_only(peer->owner, since);
+        carried_only(subscriber->owner, since);
     }
-    rewind_ids(peer->owner, is_lost ? 0 : since, is_lost);
+    rewind_ids(subscriber->owner, is_lost ? 0 : since, is_lost);
 }
 
-static void lists_told(struct peer *peer)
+static void lists_told(struct subscriber *subscriber)
 {
-    struct session *session = peer->owner;
+    struct session *session = subscriber->owner;
     const struct session_stream *stream = newest(session);
     session->lists.stream = stream ? stream->no : 0;
     session->lists.event = session->next_event;
-    session->lists.upto = peer->core->last_seq;
+    session->lists.upto = subscriber->worker->last_seq;
 }
 
 static void touch(struct session *session)
 {
-    session->active_ms = loop_now_ms(session->core->loop);
+    session->active_ms = loop_now_ms(session->worker->loop);
     list_remove(&session->link);
-    list_append(&session->core->session_list, &session->link);
+    list_append(&session->worker->session_list, &session->link);
 }
 
 /* The stream in front stops being written to: remember what it carried. */
 static void remember_end(struct session *session, const struct session_stream *stream)
 {
-    uint64_t end = peer_cursor(session->peer);
+    uint64_t end = subscriber_cursor(session->subscriber);
     if (end < session->undelivered) {
         end = session->undelivered; /* of what it was to replay; whoever comes back asks for it */
     }
@@ -141,7 +142,7 @@ static void remember_end(struct session *session, const struct session_stream *s
  * that counts as carried by none. */
 static void give_back(struct session *session)
 {
-    carried_only(session, peer_cursor(session->peer));
+    carried_only(session, subscriber_cursor(session->subscriber));
 }
 
 static void stream_free(struct session_stream *stream)
@@ -167,16 +168,16 @@ static void demote(struct session_stream *stream)
 static void rest(struct session *session)
 {
     if (session->listen->list_scopes) {
-        session->rest_ms = loop_now_ms(session->core->loop);
+        session->rest_ms = loop_now_ms(session->worker->loop);
         list_remove(&session->rest_link);
-        list_append(&session->core->resting, &session->rest_link);
+        list_append(&session->worker->resting, &session->rest_link);
     }
 }
 
-/* The stream in front ended; the peer has noted its cursor. */
-static void front_closed(struct peer *peer)
+/* The stream in front ended; the subscriber has noted its cursor. */
+static void front_closed(struct subscriber *subscriber)
 {
-    struct session *session = peer->owner;
+    struct session *session = subscriber->owner;
     struct session_stream *stream = newest(session);
     if (!stream) {
         return;
@@ -187,24 +188,24 @@ static void front_closed(struct peer *peer)
     stream = newest(session);
     if (stream) {
         session->front_from = session->undelivered; /* subscriptions may go back with the next */
-        peer_set_sink(peer, stream->sink);
+        subscriber_set_sink(subscriber, stream->sink);
         session->skips.count = 0;
-        peer_catch_up(peer, session->front_from);
+        subscriber_catch_up(subscriber, session->front_from);
     } else {
         rest(session);
     }
 }
 
-static void end_streams(struct peer *peer)
+static void end_streams(struct subscriber *subscriber)
 {
-    struct session *session = peer->owner;
+    struct session *session = subscriber->owner;
     struct session_stream *front = newest(session);
     if (front) {
         give_back(session);
         remember_end(session, front);
-        peer_set_sink(peer, NULL);
+        subscriber_set_sink(subscriber, NULL);
     }
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a list is a ring */
+    /* NOLINTNEXTLINE(clang-analyzer-worker.NullDereference): a list is a ring */
     list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
         sink_attach(stream->sink, NULL, NULL);
@@ -215,18 +216,18 @@ static void end_streams(struct peer *peer)
     rest(session);
 }
 
-static void disconnect(struct peer *peer)
+static void disconnect(struct subscriber *subscriber)
 {
-    session_destroy(peer->owner);
+    session_destroy(subscriber->owner);
 }
 
-static struct tidings_str id_of(const struct peer *peer)
+static struct tidings_str id_of(const struct subscriber *subscriber)
 {
-    const struct session *session = peer->owner;
+    const struct session *session = subscriber->owner;
     return tidings_strn(session->id, SESSION_ID_LEN);
 }
 
-static const struct peer_ops session_peer_ops = {
+static const struct subscriber_ops session_peer_ops = {
     .end_streams = end_streams,
     .disconnect = disconnect,
     .session_id = id_of,
@@ -238,95 +239,95 @@ static const struct peer_ops session_peer_ops = {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1])
+int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1])
 {
     unsigned char bytes[16];
     int rc = random_bytes(bytes, sizeof(bytes));
     if (rc < 0) {
         return rc;
     }
-    snprintf(id, SESSION_ID_LEN + 1, "%02x-", core->index & 0xffu);
+    snprintf(id, SESSION_ID_LEN + 1, "%02x-", worker->index & 0xffu);
     for (size_t i = 0; i < sizeof(bytes); i++) {
         snprintf(id + 3 + 2 * i, 3, "%02x", bytes[i]);
     }
     return 0;
 }
 
-static int create(struct core *core, const struct revision *revision, const struct principal *who,
-                  struct session **ret, struct tidings_error *err)
+static int create(struct worker *worker, const struct revision *revision,
+                  const struct principal *who, struct session **ret, struct tidings_error *err)
 {
     struct session *session = mem_zalloc(sizeof(*session));
     if (!session) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    session->core = core;
+    session->worker = worker;
     session->revision = revision;
     session->who = principal_ref(who);
-    session->active_ms = loop_now_ms(core->loop);
+    session->active_ms = loop_now_ms(worker->loop);
     make_tag(session);
-    list_init(&session->calls);
+    list_init(&session->requests);
     list_init(&session->streams);
     list_init(&session->rest_link);
     list_init(&session->link);
-    int rc = session_make_id(core, session->id);
-    session->peer = rc < 0 ? NULL : peer_create(core, who);
-    session->listen = session->peer ? listen_create(session->peer, STR_EMPTY) : NULL;
+    int rc = session_make_id(worker, session->id);
+    session->subscriber = rc < 0 ? NULL : subscriber_create(worker, who);
+    session->listen = session->subscriber ? listen_create(session->subscriber, STR_EMPTY) : NULL;
     if (!session->listen ||
-        map_put(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
-        peer_destroy(session->peer);
+        map_put(&worker->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
+        subscriber_destroy(session->subscriber);
         principal_unref(session->who);
         mem_free(session);
         return tidings_fail(err, TIDINGS_E_NOMEM, "no session could be made");
     }
-    if (dialect_does(core->self, PROFILE_BROADCAST)) {
+    if (dialect_does(worker->self, PROFILE_BROADCAST)) {
         listen_want_lists(session->listen, LIST_EVERYTHING);
     }
-    session->undelivered = session->peer->cursor;
+    session->undelivered = session->subscriber->cursor;
     session->listen->live = true;
-    session->peer->owner = session;
-    session->peer->skips = &session->skips;
-    session->peer->ops = &session_peer_ops;
-    list_append(&core->session_list, &session->link);
-    core->stats.sessions++;
+    session->subscriber->owner = session;
+    session->subscriber->skips = &session->skips;
+    session->subscriber->ops = &session_peer_ops;
+    list_append(&worker->session_list, &session->link);
+    worker->stats.sessions++;
     *ret = session;
     return 0;
 }
 
 bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why)
 {
-    struct core *core = channel->core;
+    struct worker *worker = channel->worker;
     *ret = channel_quota(channel);
-    if (!limit_enter(core->book, LIMIT_SESSIONS, core->limits->max_sessions)) {
-        *why = limit_refusal(LIMIT_SESSIONS, core->limits->max_sessions, false);
+    if (!limit_enter(worker->book, LIMIT_SESSIONS, worker->limits->max_sessions)) {
+        *why = limit_refusal(LIMIT_SESSIONS, worker->limits->max_sessions, false);
         return false;
     }
     if (!quota_open_session(*ret, why)) {
-        limit_leave(core->book, LIMIT_SESSIONS);
+        limit_leave(worker->book, LIMIT_SESSIONS);
         return false;
     }
     return true;
 }
 
-void session_left(struct core *core, struct quota *quota)
+void session_left(struct worker *worker, struct quota *quota)
 {
-    limit_leave(core->book, LIMIT_SESSIONS);
+    limit_leave(worker->book, LIMIT_SESSIONS);
     quota_close_session(quota);
 }
 
 int session_open(struct channel *channel, const struct revision *revision, struct session **ret,
                  struct refusal *why, struct tidings_error *err)
 {
-    struct core *core = channel->core;
+    struct worker *worker = channel->worker;
     struct quota *quota = NULL;
-    if (core->stopping) {
+    if (worker->stopping) {
         return tidings_fail(err, TIDINGS_E_BUSY, "the server is stopping");
     }
     if (!session_enter(channel, &quota, why)) {
         return TIDINGS_E_LIMIT;
     }
-    int rc = create(core, revision, channel->who, ret, err);
+    int rc = create(worker, revision, channel->who, ret, err);
     if (rc < 0) {
-        session_left(core, quota);
+        session_left(worker, quota);
         return rc;
     }
     (*ret)->quota = quota;
@@ -335,20 +336,20 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 
 void session_destroy(struct session *session)
 {
-    struct core *core = session->core;
-    session_left(core, session->quota);
-    map_remove(&core->sessions, tidings_strn(session->id, SESSION_ID_LEN));
+    struct worker *worker = session->worker;
+    session_left(worker, session->quota);
+    map_remove(&worker->sessions, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     list_remove(&session->rest_link);
-    core->stats.sessions--;
-    list_each (cit, cnext, &session->calls) {
-        struct call *call = list_entry(cit, struct call, session_link);
-        call->session = NULL;
+    worker->stats.sessions--;
+    list_each (cit, cnext, &session->requests) {
+        struct request *request = list_entry(cit, struct request, session_link);
+        request->session = NULL;
         list_remove(cit);
     }
-    session->peer->ops = NULL;
-    peer_flush(session->peer);
-    peer_set_sink(session->peer, NULL);
+    session->subscriber->ops = NULL;
+    subscriber_flush(session->subscriber);
+    subscriber_set_sink(session->subscriber, NULL);
     list_each (it, next, &session->streams) {
         struct session_stream *stream = list_entry(it, struct session_stream, link);
         sink_attach(stream->sink, NULL, NULL);
@@ -356,21 +357,22 @@ void session_destroy(struct session *session)
         list_remove(it);
         mem_free(stream);
     }
-    peer_destroy(session->peer);
+    subscriber_destroy(session->subscriber);
     principal_unref(session->who);
     mem_free(session);
 }
 
-struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who)
+struct session *session_find(struct worker *worker, struct tidings_str id,
+                             const struct principal *who)
 {
-    struct session *session = map_find(&core->sessions, id);
+    struct session *session = map_find(&worker->sessions, id);
     if (!session || !principal_is_same(session->who, who)) {
         return NULL;
     }
     if (session->who != who) { /* another token of the same */
         principal_unref(session->who);
         session->who = principal_ref(who);
-        peer_set_who(session->peer, who);
+        subscriber_set_who(session->subscriber, who);
     }
     touch(session);
     return session;
@@ -390,23 +392,23 @@ int session_worker(struct tidings_str id)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-void session_sweep(struct core *core)
+void session_sweep(struct worker *worker)
 {
-    uint64_t now = loop_now_ms(core->loop);
-    list_each (rit, rnext, &core->resting) {
+    uint64_t now = loop_now_ms(worker->loop);
+    list_each (rit, rnext, &worker->resting) {
         struct session *session = list_entry(rit, struct session, rest_link);
-        if (session->rest_ms + core->limits->list_linger_ms > now) {
+        if (session->rest_ms + worker->limits->list_linger_ms > now) {
             break; /* the rest ended later */
         }
         list_remove(rit);
         subscribe_list_end(session->listen);
     }
-    list_each (it, next, &core->session_list) {
+    list_each (it, next, &worker->session_list) {
         struct session *session = list_entry(it, struct session, link);
-        if (session->active_ms + core->limits->session_timeout_ms > now) {
+        if (session->active_ms + worker->limits->session_timeout_ms > now) {
             break; /* the rest was active later */
         }
-        if (session->stream_count > 0 || !list_empty(&session->calls)) {
+        if (session->stream_count > 0 || !list_empty(&session->requests)) {
             touch(session);
         } else {
             session_destroy(session);
@@ -444,11 +446,12 @@ static bool parse_event_cursor(const struct session *session, struct tidings_str
     struct tidings_str lost;
     bool has_lost = false;
     struct tidings_str number = str_cut(text, '~', &lost, &has_lost);
-    *ret = (struct log_cursor){.epoch = session->core->epoch};
+    *ret = (struct log_cursor){.epoch = session->worker->epoch};
     if (access_is_full(session->who) && str_to_u64(number, &ret->seq)) {
         return !has_lost || cursor_parse_lost(lost, &ret->lost);
     }
-    return shown_open(session->core, session->who, text, ret) && ret->epoch == session->core->epoch;
+    return cursor_seal_open(session->worker, session->who, text, ret) &&
+           ret->epoch == session->worker->epoch;
 }
 
 /* Is it the id of an event of ours, and known what followed it? */
@@ -461,7 +464,7 @@ static bool parse_event_id(const struct session *session, struct tidings_str id,
     uint64_t event = 0;
     struct log_cursor at;
     if (!str_to_u64(n, &event) || !parse_event_cursor(session, rest, &at) || stream.len == 0 ||
-        stream.len > 7 || event > session->next_event || at.seq > session->core->last_seq) {
+        stream.len > 7 || event > session->next_event || at.seq > session->worker->last_seq) {
         return false;
     }
     unsigned no = 0;
@@ -526,7 +529,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     if (!stream) {
         return TIDINGS_E_NOMEM;
     }
-    struct peer *peer = session->peer;
+    struct subscriber *subscriber = session->subscriber;
     struct answer_headers headers = {.session_id = tidings_strn(session->id, SESSION_ID_LEN)};
     /* The stream that was in front may have ended only in the client's eyes: it keeps what it has.
      */
@@ -534,7 +537,7 @@ int session_open_stream(struct session *session, struct channel *channel,
     if (front) {
         give_back(session);
         remember_end(session, front);
-        peer_set_sink(peer, NULL);
+        subscriber_set_sink(subscriber, NULL);
         demote(front);
     }
     /* Where to begin: a fresh stream carries what no stream has carried; a resumed one goes on
@@ -551,23 +554,24 @@ int session_open_stream(struct session *session, struct channel *channel,
     session->front_from = session->undelivered;
     session->skips.count = 0;
     skip_others(session, at.rewound ? 0 : at.stream);
-    peer_set_sink(peer, stream->sink);
-    if (session->revision->has_priming && !dialect_does(session->core->self, PROFILE_UNPRIMED)) {
+    subscriber_set_sink(subscriber, stream->sink);
+    if (session->revision->has_priming && !dialect_does(session->worker->self, PROFILE_UNPRIMED)) {
         char id[EVENT_ID_MAX];
-        uint64_t owed = peer_told(peer); /* below what subscriptions have yet to hear */
-        struct log_cursor place = peer_place_at(peer, owed < at.cursor ? owed : at.cursor);
+        uint64_t owed = subscriber_told(subscriber); /* below what subscriptions have yet to hear */
+        struct log_cursor place =
+            subscriber_place_at(subscriber, owed < at.cursor ? owed : at.cursor);
         place.lost = !known ? 1 : at.lost > 0 ? at.lost : place.lost;
-        size_t len = event_id(peer, &place, id);
+        size_t len = event_id(subscriber, &place, id);
         stream->sink->ops->prime(stream->sink, tidings_strn(id, len),
-                                 session->core->limits->retry_ms);
+                                 session->worker->limits->retry_ms);
     }
     if (!known) {
-        peer_resync(peer);
+        subscriber_resync(subscriber);
     } else if (at.lost > 0) {
-        peer_owe_rest(peer, at.lost);
+        subscriber_owe_rest(subscriber, at.lost);
     }
-    peer->lists_upto = at.lists_upto;
-    peer_catch_up(peer, at.cursor);
+    subscriber->lists_upto = at.lists_upto;
+    subscriber_catch_up(subscriber, at.cursor);
     list_remove(&session->rest_link);
     subscribe_list(session->listen);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Legacy sessions over HTTP: an id, what was negotiated, the peer that hears of changes, and the
- * GET streams it may have open.
+ * Legacy sessions over HTTP: an id, what was negotiated, the subscriber that hears of changes, and
+ * the GET streams it may have open.
  *
  * A session lives on the worker its id names. Every message goes to exactly one stream, the newest;
  * when that ends the next older one takes over, and without any the session only remembers its
@@ -25,16 +25,16 @@
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
 struct session {
-    struct list link; /* in core->session_list */
-    struct core *core;
+    struct list link; /* in worker->session_list */
+    struct worker *worker;
     const struct revision *revision;
     const struct principal *who; /* a reference: of the newest request */
     struct quota *quota;         /* of its client; NULL: nothing limits it */
-    struct peer *peer;
+    struct subscriber *subscriber;
     struct listen *listen; /* everything subscribed in this session */
-    struct list calls;     /* requests under way */
+    struct list requests;  /* requests under way */
     struct list streams;   /* newest first */
-    struct list rest_link; /* in core->resting … */
+    struct list rest_link; /* in worker->resting … */
     uint64_t rest_ms;      /* … since then */
     unsigned stream_count, next_stream;
     uint64_t next_event;
@@ -57,7 +57,7 @@ struct session {
         uint64_t event;  /* … with this one, … */
         uint64_t upto;   /* … of lists that changed up to here */
     } lists;
-    struct peer_skips skips; /* of the stream in front */
+    struct subscriber_skips skips; /* of the stream in front */
     char id[SESSION_ID_LEN + 1];
     char tag[SESSION_TAG_LEN + 1]; /* that event ids begin with; empty: nobody knows who it is */
 };
@@ -69,12 +69,13 @@ int session_open(struct channel *channel, const struct revision *revision, struc
 /* The same for what counts as one without being one: may there be another, whose quota (*ret) is
  * given back when it has gone? */
 bool session_enter(struct channel *channel, struct quota **ret, struct refusal *why);
-void session_left(struct core *core, struct quota *quota);
+void session_left(struct worker *worker, struct quota *quota);
 /* Ends its streams and subscriptions. */
 void session_destroy(struct session *session);
 /* NULL: unknown, ended, or somebody else's. Counts as activity, and the session goes on with what
  * `who` may do. */
-struct session *session_find(struct core *core, struct tidings_str id, const struct principal *who);
+struct session *session_find(struct worker *worker, struct tidings_str id,
+                             const struct principal *who);
 /* Which worker a session id belongs to; -1: not one of ours. */
 int session_worker(struct tidings_str id);
 /* Answer a GET: the exchange on `channel` becomes a stream of this session. `last_event_id` empty:
@@ -83,8 +84,8 @@ int session_worker(struct tidings_str id);
 int session_open_stream(struct session *session, struct channel *channel,
                         struct tidings_str last_event_id);
 /* A fresh id of this worker. A failure says that there is no randomness. */
-int session_make_id(const struct core *core, char id[SESSION_ID_LEN + 1]);
+int session_make_id(const struct worker *worker, char id[SESSION_ID_LEN + 1]);
 /* End those that were idle too long. */
-void session_sweep(struct core *core);
+void session_sweep(struct worker *worker);
 
 #endif

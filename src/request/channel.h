@@ -13,10 +13,10 @@
 
 struct allowance;
 struct batch;
-struct call;
+struct request;
 struct channel;
-struct core;
-struct peer;
+struct worker;
+struct subscriber;
 struct quota;
 
 /* Headers an answer may carry besides its body; empty slices are left out. */
@@ -49,20 +49,20 @@ struct channel_ops {
 
 struct channel {
     const struct channel_ops *ops;
-    struct core *core;
+    struct worker *worker;
     const struct principal *who; /* a reference; NULL: the program itself */
     struct quota *quota;   /* of where it comes from; the transport holds it; NULL: no limits */
-    struct list calls;     /* requests under way */
+    struct list requests;  /* requests under way */
     struct batch *batches; /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
-    struct peer *peer;               /* pipes: made when first needed */
+    struct subscriber *subscriber;   /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */
     unsigned char promised;          /* pipes: lists whose changes it will be told of */
     uint16_t handled;                /* messages, … */
     uint32_t turn;                   /* … in this turn of the loop */
 };
 
-void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core);
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker);
 /* May another message of it be handled in this turn? Each channel has CHANNEL_QUANTUM, so that one
  * that floods us does not starve the others; what is left waits for the next turn. Counts it. */
 #define CHANNEL_QUANTUM 16u
@@ -75,7 +75,7 @@ void channel_set_who(struct channel *channel, const struct principal *who);
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
 struct allowance *channel_allowance(const struct channel *channel);
-/* The transport is going away: cancels what is under way, drops the peer of a pipe. */
+/* The transport is going away: cancels what is under way, drops the subscriber of a pipe. */
 void channel_deinit(struct channel *channel);
 
 #endif

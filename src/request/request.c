@@ -14,13 +14,13 @@
 #include "delivery/hub.h"
 #include "delivery/subscriber.h"
 
-#define CALL_ARENA_MAX (1u << 20)
+#define REQUEST_ARENA_MAX (1u << 20)
 /* Escaping may turn one byte into six; the envelope and the rows' own members fit in the rest. */
-#define CALL_OUT_FACTOR 6u
-#define CALL_OUT_EXTRA (4u << 20)
-/* Beyond this much unsent, notifications about a call are dropped. */
-#define CALL_NOTES_HIGH_WATER (256u * 1024u)
-#define CALL_OUT_FIRST 1024u /* most answers fit without growing */
+#define REQUEST_OUT_FACTOR 6u
+#define REQUEST_OUT_EXTRA (4u << 20)
+/* Beyond this much unsent, notifications about a request are dropped. */
+#define REQUEST_NOTES_HIGH_WATER (256u * 1024u)
+#define REQUEST_OUT_FIRST 1024u /* most answers fit without growing */
 
 struct batch {
     struct channel *channel; /* NULL once it is gone */
@@ -30,49 +30,50 @@ struct batch {
     size_t count;
 };
 
-struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg)
+struct request *request_create(struct channel *channel, struct json *root,
+                               const struct rpc_message *msg)
 {
-    struct call *call = mem_zalloc(sizeof(*call));
-    if (!call) {
+    struct request *request = mem_zalloc(sizeof(*request));
+    if (!request) {
         return NULL;
     }
-    const struct core_limits *limits = channel->core->limits;
-    call->core = channel->core;
-    call->channel = channel;
-    call->who = principal_ref(channel->who);
-    call->msg = *msg;
-    call->root = jv_ref(root);
-    arena_init(&call->arena, CALL_ARENA_MAX);
-    buf_init(&call->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
+    const struct worker_limits *limits = channel->worker->limits;
+    request->worker = channel->worker;
+    request->channel = channel;
+    request->who = principal_ref(channel->who);
+    request->msg = *msg;
+    request->root = jv_ref(root);
+    arena_init(&request->arena, REQUEST_ARENA_MAX);
+    buf_init(&request->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
     struct buf id;
-    buf_init(&id, RPC_MAX_ID * CALL_OUT_FACTOR + 16);
+    buf_init(&id, RPC_MAX_ID * REQUEST_OUT_FACTOR + 16);
     struct jw w;
     jw_init(&w, &id);
     jw_value(&w, msg->id);
-    call->id_json = arena_dup(&call->arena, buf_str(&id));
-    bool failed = id.failed || !call->id_json.ptr;
+    request->id_json = arena_dup(&request->arena, buf_str(&id));
+    bool failed = id.failed || !request->id_json.ptr;
     buf_deinit(&id);
-    list_init(&call->session_link);
-    list_init(&call->asked_link);
-    list_append(&channel->calls, &call->link);
-    channel->core->stats.requests++;
+    list_init(&request->session_link);
+    list_init(&request->asked_link);
+    list_append(&channel->requests, &request->link);
+    channel->worker->stats.requests++;
     if (failed) {
-        call_drop(call);
+        request_drop(request);
         return NULL;
     }
-    return call;
+    return request;
 }
 
-static void call_free(struct call *call)
+static void request_free(struct request *request)
 {
-    list_remove(&call->link);
-    list_remove(&call->session_link);
-    list_remove(&call->asked_link);
-    jv_unref(call->root);
-    principal_unref(call->who);
-    buf_deinit(&call->out);
-    arena_deinit(&call->arena);
-    mem_free(call);
+    list_remove(&request->link);
+    list_remove(&request->session_link);
+    list_remove(&request->asked_link);
+    jv_unref(request->root);
+    principal_unref(request->who);
+    buf_deinit(&request->out);
+    arena_deinit(&request->arena);
+    mem_free(request);
 }
 
 static void batch_done(struct batch *batch);
@@ -89,53 +90,54 @@ static void end_stream(struct sink *sink, struct tidings_str text)
     }
 }
 
-static void deliver(struct call *call, int status)
+static void deliver(struct request *request, int status)
 {
-    struct channel *channel = call->channel;
-    struct batch *batch = call->batch;
-    if (call->cancelled || !channel) {
+    struct channel *channel = request->channel;
+    struct batch *batch = request->batch;
+    if (request->cancelled || !channel) {
         if (batch) {
             batch_done(batch);
         }
-        call_free(call);
+        request_free(request);
         return;
     }
     if (batch) {
         buf_putc(&batch->out, batch->count++ == 0 ? '[' : ',');
-        buf_puts(&batch->out, buf_str(&call->out));
-        batch->out.failed = batch->out.failed ? batch->out.failed : call->out.failed;
-        call_free(call);
+        buf_puts(&batch->out, buf_str(&request->out));
+        batch->out.failed = batch->out.failed ? batch->out.failed : request->out.failed;
+        request_free(request);
         batch_done(batch);
         return;
     }
-    struct buf text = call->out;
-    struct answer_headers headers = call->headers;
-    buf_init(&call->out, 0);
-    struct sink *sink = call->sink;
-    list_remove(&call->link);
+    struct buf text = request->out;
+    struct answer_headers headers = request->headers;
+    buf_init(&request->out, 0);
+    struct sink *sink = request->sink;
+    list_remove(&request->link);
     if (sink) {
         end_stream(sink, buf_str(&text));
     } else {
-        core_trim_later(channel->core, text.len);
+        worker_trim_later(channel->worker, text.len);
         channel->ops->answer(channel, status, &headers, &text);
     }
     buf_deinit(&text);
-    call_free(call);
+    request_free(request);
 }
 
-bool call_notify(struct call *call, const struct buf *message)
+bool request_notify(struct request *request, const struct buf *message)
 {
-    struct channel *channel = call->channel;
-    if (call->cancelled || !channel || message->failed) {
+    struct channel *channel = request->channel;
+    if (request->cancelled || !channel || message->failed) {
         return false;
     }
     bool is_http = channel->ops->is_http;
-    if (is_http && !call->sink && (call->batch || !channel->ops->takes_stream(channel))) {
+    if (is_http && !request->sink && (request->batch || !channel->ops->takes_stream(channel))) {
         return false;
     }
-    struct sink *sink = call->sink ? call->sink : channel->ops->stream(channel, &call->headers);
-    call->sink = is_http ? sink : NULL;
-    if (sink->ops->pending(sink) > CALL_NOTES_HIGH_WATER) {
+    struct sink *sink =
+        request->sink ? request->sink : channel->ops->stream(channel, &request->headers);
+    request->sink = is_http ? sink : NULL;
+    if (sink->ops->pending(sink) > REQUEST_NOTES_HIGH_WATER) {
         return false;
     }
     char *room = sink->ops->room(sink, STR_EMPTY, message->len);
@@ -145,84 +147,84 @@ bool call_notify(struct call *call, const struct buf *message)
     return room != NULL;
 }
 
-void call_begin(struct call *call)
+void request_begin(struct request *request)
 {
-    jw_init(&call->w, &call->out);
-    (void)buf_reserve(&call->out, CALL_OUT_FIRST);
-    dialect_begin_result(&call->w, call->id_json);
+    jw_init(&request->w, &request->out);
+    (void)buf_reserve(&request->out, REQUEST_OUT_FIRST);
+    dialect_begin_result(&request->w, request->id_json);
 }
 
-static void finish(struct call *call)
+static void finish(struct request *request)
 {
-    if (call->out.failed) {
-        call_fail(call, call->out.failed, STR_EMPTY, "the answer does not fit");
+    if (request->out.failed) {
+        request_fail(request, request->out.failed, STR_EMPTY, "the answer does not fit");
         return;
     }
-    deliver(call, 200);
+    deliver(request, 200);
 }
 
-void call_end(struct call *call, enum dialect_cache cache)
+void request_end(struct request *request, enum dialect_cache cache)
 {
-    dialect_end_result(&call->w, call->era, call->core->self, cache);
-    finish(call);
+    dialect_end_result(&request->w, request->era, request->worker->self, cache);
+    finish(request);
 }
 
-void call_begin_meta(struct call *call, enum dialect_cache cache)
+void request_begin_meta(struct request *request, enum dialect_cache cache)
 {
-    dialect_begin_meta(&call->w, call->era, call->core->self, cache);
+    dialect_begin_meta(&request->w, request->era, request->worker->self, cache);
 }
 
-void call_end_meta(struct call *call)
+void request_end_meta(struct request *request)
 {
-    dialect_end_meta(&call->w);
-    finish(call);
+    dialect_end_meta(&request->w);
+    finish(request);
 }
 
-void call_empty(struct call *call)
+void request_empty(struct request *request)
 {
-    call_begin(call);
-    call_end(call, CACHE_NONE);
+    request_begin(request);
+    request_end(request, CACHE_NONE);
 }
 
-static void fail_as(struct call *call, const struct dialect_error *e, int status)
+static void fail_as(struct request *request, const struct dialect_error *e, int status)
 {
-    buf_deinit(&call->out);
-    buf_init(&call->out, CALL_OUT_EXTRA);
-    jw_init(&call->w, &call->out);
-    dialect_write_error(&call->w, call->id_json, e);
-    if (call->out.failed && !call->batch) { /* half a message is worse than none */
-        buf_deinit(&call->out);
-        buf_init(&call->out, 0);
+    buf_deinit(&request->out);
+    buf_init(&request->out, REQUEST_OUT_EXTRA);
+    jw_init(&request->w, &request->out);
+    dialect_write_error(&request->w, request->id_json, e);
+    if (request->out.failed && !request->batch) { /* half a message is worse than none */
+        buf_deinit(&request->out);
+        buf_init(&request->out, 0);
     }
-    deliver(call, status);
+    deliver(request, status);
 }
 
-void call_fail_with(struct call *call, const struct dialect_error *e)
+void request_fail_with(struct request *request, const struct dialect_error *e)
 {
-    fail_as(call, e, dialect_status(call->core->self, call->era, e->code));
+    fail_as(request, e, dialect_status(request->worker->self, request->era, e->code));
 }
 
 /* The code that is right for a failure of ours. */
-static void name_failure(const struct call *call, int code, struct dialect_error *e)
+static void name_failure(const struct request *request, int code, struct dialect_error *e)
 {
     struct tidings_str scheme = str_cut(e->uri, ':', &(struct tidings_str){0}, NULL);
     struct dialect_failure f = {
-        .era = call->era,
+        .era = request->era,
         .code = code,
-        .method = call->msg.method,
-        .is_unserved = e->uri.len > 0 && !catalog_has_scheme(call->core->catalog, scheme),
+        .method = request->msg.method,
+        .is_unserved = e->uri.len > 0 && !catalog_has_scheme(request->worker->catalog, scheme),
     };
-    dialect_name_failure(call->core->self, &f, e);
+    dialect_name_failure(request->worker->self, &f, e);
 }
 
-static void fail(struct call *call, int code, struct dialect_error *e)
+static void fail(struct request *request, int code, struct dialect_error *e)
 {
-    name_failure(call, code, e);
-    call_name_scopes(call, code, e->uri);
-    call_fail_with(call, e);
+    name_failure(request, code, e);
+    request_name_scopes(request, code, e->uri);
+    request_fail_with(request, e);
 }
 
-void call_fail_limit(struct call *call, const struct refusal *why, struct tidings_str uri)
+void request_fail_limit(struct request *request, const struct refusal *why, struct tidings_str uri)
 {
     char sentence[REFUSAL_SENTENCE], data[REFUSAL_JSON], header[40];
     struct dialect_error e = {
@@ -231,16 +233,16 @@ void call_fail_limit(struct call *call, const struct refusal *why, struct tiding
         .reason = STR("limit"),
         .details = refusal_json(why, data),
     };
-    name_failure(call, why->retry_ms > 0 ? TIDINGS_E_BUSY : TIDINGS_E_LIMIT, &e);
-    int status = dialect_status(call->core->self, call->era, e.code);
-    if (why->retry_ms > 0 &&
-        !(call->era == ERA_LEGACY && profile_answers_200(call->core->self->profile, e.code))) {
+    name_failure(request, why->retry_ms > 0 ? TIDINGS_E_BUSY : TIDINGS_E_LIMIT, &e);
+    int status = dialect_status(request->worker->self, request->era, e.code);
+    if (why->retry_ms > 0 && !(request->era == ERA_LEGACY &&
+                               profile_answers_200(request->worker->self->profile, e.code))) {
         status = refusal_status(why);
         snprintf(header, sizeof(header), "Retry-After: %llu\r\n",
                  (unsigned long long)refusal_seconds(why));
-        call->headers.extra = arena_dup(&call->arena, tidings_str(header));
+        request->headers.extra = arena_dup(&request->arena, tidings_str(header));
     }
-    fail_as(call, &e, status);
+    fail_as(request, &e, status);
 }
 
 /* What one may not see does not exist, in data.reason as in the code. */
@@ -250,29 +252,29 @@ static struct tidings_str reason_of(int code, struct tidings_str uri)
     return is_missing && uri.len > 0 ? STR("not_found") : STR_EMPTY;
 }
 
-void call_fail_request(struct call *call, const struct request *r, struct tidings_str uri,
-                       struct tidings_str reason)
+void request_fail_job(struct request *request, const struct job *r, struct tidings_str uri,
+                      struct tidings_str reason)
 {
-    struct tidings_error err = r->err; /* the request goes with the call */
-    struct dialect_error e = {.message = tidings_str(err.text),
-                              .uri = uri,
-                              .reason = reason,
-                              .details = request_details(r)};
+    struct tidings_error err = r->err; /* the request goes with the request */
+    struct dialect_error e = {
+        .message = tidings_str(err.text), .uri = uri, .reason = reason, .details = job_details(r)};
     if (reason.len == 0 && e.details.len == 0) {
         e.reason = reason_of(err.code, uri);
     }
-    fail(call, err.code, &e);
+    fail(request, err.code, &e);
 }
 
-void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json)
+void request_fail_capability(struct request *request, const char *text,
+                             struct tidings_str required_json)
 {
     struct dialect_error e = {.code = RPC_MISSING_CAPABILITY,
                               .message = tidings_str(text),
                               .required_json = required_json};
-    call_fail_with(call, &e);
+    request_fail_with(request, &e);
 }
 
-void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
+void request_fail_rpc(struct request *request, int rpc_code, struct tidings_str uri,
+                      const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -280,10 +282,10 @@ void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, cons
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     struct dialect_error e = {.code = rpc_code, .message = tidings_str(text), .uri = uri};
-    call_fail_with(call, &e);
+    request_fail_with(request, &e);
 }
 
-void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
+void request_fail(struct request *request, int code, struct tidings_str uri, const char *fmt, ...)
 {
     char text[512];
     va_list args;
@@ -292,58 +294,59 @@ void call_fail(struct call *call, int code, struct tidings_str uri, const char *
     va_end(args);
     struct dialect_error e = {
         .message = tidings_str(text), .uri = uri, .reason = reason_of(code, uri)};
-    fail(call, code, &e);
+    fail(request, code, &e);
 }
 
-void call_fail_reason(struct call *call, int code, struct tidings_str uri,
-                      struct tidings_str reason, const char *text)
+void request_fail_reason(struct request *request, int code, struct tidings_str uri,
+                         struct tidings_str reason, const char *text)
 {
     struct dialect_error e = {.message = tidings_str(text), .uri = uri, .reason = reason};
-    fail(call, code, &e);
+    fail(request, code, &e);
 }
 
-void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri)
+void request_fail_err(struct request *request, const struct tidings_error *err,
+                      struct tidings_str uri)
 {
     struct dialect_error e = {
         .message = tidings_str(err->text), .uri = uri, .reason = reason_of(err->code, uri)};
-    fail(call, err->code, &e);
+    fail(request, err->code, &e);
 }
 
-void call_accept(struct call *call)
+void request_accept(struct request *request)
 {
-    struct channel *channel = call->cancelled ? NULL : call->channel;
-    call_free(call);
+    struct channel *channel = request->cancelled ? NULL : request->channel;
+    request_free(request);
     if (channel) {
         channel->ops->accepted(channel);
     }
 }
 
-void call_drop(struct call *call)
+void request_drop(struct request *request)
 {
-    struct batch *batch = call->batch;
-    call_free(call);
+    struct batch *batch = request->batch;
+    request_free(request);
     if (batch) {
         batch_done(batch);
     }
 }
 
-static void abandon(struct call *call)
+static void abandon(struct request *request)
 {
-    call->cancelled = true;
-    list_remove(&call->link);
-    list_remove(&call->session_link);
-    list_remove(&call->asked_link);
-    if (call->request) {
-        request_cancel(call->request);
+    request->cancelled = true;
+    list_remove(&request->link);
+    list_remove(&request->session_link);
+    list_remove(&request->asked_link);
+    if (request->job) {
+        job_cancel(request->job);
     }
 }
 
-void call_cancel(struct call *call)
+void request_cancel(struct request *request)
 {
-    struct channel *channel = call->channel;
-    struct sink *sink = call->sink;
-    bool alone = !call->batch;
-    abandon(call);
+    struct channel *channel = request->channel;
+    struct sink *sink = request->sink;
+    bool alone = !request->batch;
+    abandon(request);
     if (sink) {
         sink->ops->end(sink); /* and nothing more is said */
     } else if (alone && channel && channel->ops->is_http) {
@@ -353,50 +356,51 @@ void call_cancel(struct call *call)
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-void call_asks(struct call *call, struct request *request)
+void request_asks(struct request *request, struct job *job)
 {
-    call->request = request;
-    call->asked_ms = loop_now_ms(call->core->loop);
-    list_remove(&call->asked_link);
-    list_append(&call->core->asked, &call->asked_link);
+    request->job = job;
+    request->asked_ms = loop_now_ms(request->worker->loop);
+    list_remove(&request->asked_link);
+    list_append(&request->worker->asked, &request->asked_link);
 }
 
-void call_asked(struct call *call)
+void request_asked(struct request *request)
 {
-    call->request = NULL;
-    list_remove(&call->asked_link);
+    request->job = NULL;
+    list_remove(&request->asked_link);
 }
 
-/* A provider may still be writing into the answer: another call is answered in its place, and this
- * one vanishes when the provider is done. */
-static void expire(struct call *call, uint64_t allowed_ms)
+/* A provider may still be writing into the answer: another request is answered in its place, and
+ * this one vanishes when the provider is done. */
+static void expire(struct request *request, uint64_t allowed_ms)
 {
-    list_remove(&call->asked_link);
-    struct call *other = call->channel ? call_create(call->channel, call->root, &call->msg) : NULL;
+    list_remove(&request->asked_link);
+    struct request *other =
+        request->channel ? request_create(request->channel, request->root, &request->msg) : NULL;
     if (!other) {
         return; /* nobody there; or no memory, then it waits on */
     }
-    call->core->stats.requests--;
-    other->era = call->era;
-    other->revision = call->revision;
-    other->headers = call->headers;
-    other->batch = call->batch;
-    other->sink = call->sink;
-    call->batch = NULL;
-    call->sink = NULL;
-    abandon(call);
-    call->channel = NULL;
-    limit_hit(other->core->book, LIMIT_CALL_TIME);
-    call_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
-              "whoever provides this did not answer within %llu ms (--call-timeout)",
-              (unsigned long long)allowed_ms);
+    request->worker->stats.requests--;
+    other->era = request->era;
+    other->revision = request->revision;
+    other->headers = request->headers;
+    other->batch = request->batch;
+    other->sink = request->sink;
+    request->batch = NULL;
+    request->sink = NULL;
+    abandon(request);
+    request->channel = NULL;
+    limit_hit(other->worker->book, LIMIT_CALL_TIME);
+    request_fail(other, TIDINGS_E_TIMEOUT, STR_EMPTY,
+                 "whoever provides this did not answer within %llu ms (--call-timeout)",
+                 (unsigned long long)allowed_ms);
 }
 
-void calls_expire(struct core *core)
+void requests_expire(struct worker *worker)
 {
-    uint64_t allowed = core->limits->call_timeout_ms, now = loop_now_ms(core->loop);
-    while (allowed > 0 && !list_empty(&core->asked)) {
-        struct call *oldest = list_entry(core->asked.next, struct call, asked_link);
+    uint64_t allowed = worker->limits->call_timeout_ms, now = loop_now_ms(worker->loop);
+    while (allowed > 0 && !list_empty(&worker->asked)) {
+        struct request *oldest = list_entry(worker->asked.next, struct request, asked_link);
         if (oldest->asked_ms + allowed > now) {
             break;
         }
@@ -404,13 +408,13 @@ void calls_expire(struct core *core)
     }
 }
 
-struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session)
+struct request *request_find(struct list *calls, struct tidings_str id_json, bool by_session)
 {
     list_each (it, next, calls) {
-        struct call *call = by_session ? list_entry(it, struct call, session_link)
-                                       : list_entry(it, struct call, link);
-        if (str_eq(call->id_json, id_json)) {
-            return call;
+        struct request *request = by_session ? list_entry(it, struct request, session_link)
+                                             : list_entry(it, struct request, link);
+        if (str_eq(request->id_json, id_json)) {
+            return request;
         }
     }
     return NULL;
@@ -424,12 +428,12 @@ struct batch *batch_create(struct channel *channel)
     if (!batch) {
         return NULL;
     }
-    const struct core_limits *limits = channel->core->limits;
+    const struct worker_limits *limits = channel->worker->limits;
     batch->channel = channel;
     batch->open = 1;
     batch->next = channel->batches;
     channel->batches = batch;
-    buf_init(&batch->out, limits->max_read_bytes * CALL_OUT_FACTOR + CALL_OUT_EXTRA);
+    buf_init(&batch->out, limits->max_read_bytes * REQUEST_OUT_FACTOR + REQUEST_OUT_EXTRA);
     return batch;
 }
 
@@ -447,9 +451,9 @@ void batch_refuse(struct batch *batch, int rpc_code, const char *text)
     put_refusal(&batch->out, rpc_code, text);
 }
 
-void batch_add(struct batch *batch, struct call *call)
+void batch_add(struct batch *batch, struct request *request)
 {
-    call->batch = batch;
+    request->batch = batch;
     batch->open++;
 }
 
@@ -470,7 +474,7 @@ static void batch_done(struct batch *batch)
         buf_putc(&batch->out, ']');
         if (batch->out.failed) {
             buf_deinit(&batch->out);
-            buf_init(&batch->out, CALL_OUT_EXTRA);
+            buf_init(&batch->out, REQUEST_OUT_EXTRA);
             put_refusal(&batch->out, RPC_INTERNAL, "the answers do not fit; send fewer at a time");
         }
         static const struct answer_headers none;
@@ -502,8 +506,8 @@ struct allowance *channel_allowance(const struct channel *channel)
 {
     char name[PRINCIPAL_MAX];
     channel_principal(channel, name);
-    return allowances_find(hub_allowances(channel->core->hub), tidings_str(name),
-                           loop_now_ms(channel->core->loop));
+    return allowances_find(hub_allowances(channel->worker->hub), tidings_str(name),
+                           loop_now_ms(channel->worker->loop));
 }
 
 void channel_set_who(struct channel *channel, const struct principal *who)
@@ -513,29 +517,29 @@ void channel_set_who(struct channel *channel, const struct principal *who)
     principal_unref(old);
 }
 
-void channel_init(struct channel *channel, const struct channel_ops *ops, struct core *core)
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker)
 {
     memset(channel, 0, sizeof(*channel));
     channel->ops = ops;
-    channel->core = core;
-    list_init(&channel->calls);
+    channel->worker = worker;
+    list_init(&channel->requests);
 }
 
 bool channel_may_go_on(struct channel *channel)
 {
-    struct core *core = channel->core;
-    uint32_t turn = loop_turn_number(core->loop);
+    struct worker *worker = channel->worker;
+    uint32_t turn = loop_turn_number(worker->loop);
     if (channel->turn != turn) {
         channel->turn = turn;
         channel->handled = 0;
     }
     if (channel->handled >= CHANNEL_QUANTUM) {
-        core->stats.pauses++;
+        worker->stats.pauses++;
         return false;
     }
     channel->handled++;
-    if (channel->handled > core->stats.most_per_turn) {
-        core->stats.most_per_turn = channel->handled;
+    if (channel->handled > worker->stats.most_per_turn) {
+        worker->stats.most_per_turn = channel->handled;
     }
     return true;
 }
@@ -547,20 +551,20 @@ struct quota *channel_quota(const struct channel *channel)
 
 void channel_deinit(struct channel *channel)
 {
-    list_each (it, next, &channel->calls) {
-        struct call *call = list_entry(it, struct call, link);
-        call->channel = NULL;
-        call->sink = NULL;
-        if (call->session) {
-            list_remove(&call->link); /* losing the connection cancels nothing in that era */
+    list_each (it, next, &channel->requests) {
+        struct request *request = list_entry(it, struct request, link);
+        request->channel = NULL;
+        request->sink = NULL;
+        if (request->session) {
+            list_remove(&request->link); /* losing the connection cancels nothing in that era */
         } else {
-            abandon(call);
+            abandon(request);
         }
     }
     for (; channel->batches; channel->batches = channel->batches->next) {
         channel->batches->channel = NULL;
     }
-    peer_destroy(channel->peer);
-    channel->peer = NULL;
+    subscriber_destroy(channel->subscriber);
+    channel->subscriber = NULL;
     channel_set_who(channel, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One request being answered. The answer is written straight into `out`, envelope first, so that
- * rows and contents are encoded once and where they arise. A call is answered exactly once; if its
- * client goes or cancels meanwhile it stays alive until whoever works on it is done, and then
+ * rows and contents are encoded once and where they arise. A request is answered exactly once; if
+ * its client goes or cancels meanwhile it stays alive until whoever works on it is done, and then
  * vanishes.
  */
 #ifndef REQUEST_REQUEST_H
@@ -13,13 +13,13 @@
 #include "request/channel.h"
 
 struct batch;
-struct request;
+struct job;
 struct session;
 
-struct call {
-    struct list link;         /* in channel->calls */
-    struct list session_link; /* in session->calls: legacy over HTTP */
-    struct core *core;
+struct request {
+    struct list link;         /* in channel->requests */
+    struct list session_link; /* in session->requests: legacy over HTTP */
+    struct worker *worker;
     struct channel *channel; /* NULL once it is gone */
     const struct principal *who;
     struct batch *batch;     /* NULL: answered by itself */
@@ -34,65 +34,68 @@ struct call {
     struct jw w;
     struct answer_headers headers;
     bool cancelled;
-    struct sink *sink;       /* HTTP: the exchange became a stream, which its answer ends */
-    struct request *request; /* asked of a provider, told when nobody waits any more */
-    struct list asked_link;  /* in core->asked while a provider has it */
+    struct sink *sink;      /* HTTP: the exchange became a stream, which its answer ends */
+    struct job *job;        /* asked of a provider, told when nobody waits any more */
+    struct list asked_link; /* in worker->asked while a provider has it */
     uint64_t asked_ms;
 };
 
-struct call *call_create(struct channel *channel, struct json *root, const struct rpc_message *msg);
+struct request *request_create(struct channel *channel, struct json *root,
+                               const struct rpc_message *msg);
 
-/* {"…","result":{ : then write members through call->w, then call_end. */
-void call_begin(struct call *call);
-void call_end(struct call *call, enum dialect_cache cache);
-/* The same with members of `_meta`, written through call->w between the two. */
-void call_begin_meta(struct call *call, enum dialect_cache cache);
-void call_end_meta(struct call *call);
+/* {"…","result":{ : then write members through request->w, then request_end. */
+void request_begin(struct request *request);
+void request_end(struct request *request, enum dialect_cache cache);
+/* The same with members of `_meta`, written through request->w between the two. */
+void request_begin_meta(struct request *request, enum dialect_cache cache);
+void request_end_meta(struct request *request);
 /* Begin and end with nothing in between. */
-void call_empty(struct call *call);
+void request_empty(struct request *request);
 /* Throw away what was written and answer with an error. `uri` goes into data; empty: none. */
-void call_fail(struct call *call, int code, struct tidings_str uri, const char *fmt, ...)
+void request_fail(struct request *request, int code, struct tidings_str uri, const char *fmt, ...)
     TIDINGS_PRINTF(4, 5);
 /* The same with a word for programs in data.reason (empty: none). */
-void call_fail_reason(struct call *call, int code, struct tidings_str uri,
-                      struct tidings_str reason, const char *text);
-void call_fail_err(struct call *call, const struct tidings_error *err, struct tidings_str uri);
+void request_fail_reason(struct request *request, int code, struct tidings_str uri,
+                         struct tidings_str reason, const char *text);
+void request_fail_err(struct request *request, const struct tidings_error *err,
+                      struct tidings_str uri);
 /* A provider failed: its sentence and what it said beside. `reason` empty: what fits the code. */
-void call_fail_request(struct call *call, const struct request *request, struct tidings_str uri,
-                       struct tidings_str reason);
-void call_fail_rpc(struct call *call, int rpc_code, struct tidings_str uri, const char *fmt, ...)
-    TIDINGS_PRINTF(4, 5);
+void request_fail_job(struct request *request, const struct job *job, struct tidings_str uri,
+                      struct tidings_str reason);
+void request_fail_rpc(struct request *request, int rpc_code, struct tidings_str uri,
+                      const char *fmt, ...) TIDINGS_PRINTF(4, 5);
 /* The same with an error that is complete. */
-void call_fail_with(struct call *call, const struct dialect_error *e);
+void request_fail_with(struct request *request, const struct dialect_error *e);
 /* A limit was reached: error data name it and say when to try again; over HTTP the status is 429 or
  * 503 with Retry-After, unless trying again does not help. Counting is the caller's. */
-void call_fail_limit(struct call *call, const struct refusal *why, struct tidings_str uri);
+void request_fail_limit(struct request *request, const struct refusal *why, struct tidings_str uri);
 /* call_scope.c: it fails with that code about `spelled`. Where the token lacks a scope for it, the
  * answer will say which (headers.scope). */
-void call_name_scopes(struct call *call, int code, struct tidings_str spelled);
+void request_name_scopes(struct request *request, int code, struct tidings_str spelled);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */
-void call_fail_capability(struct call *call, const char *text, struct tidings_str required_json);
+void request_fail_capability(struct request *request, const char *text,
+                             struct tidings_str required_json);
 /* Send a notification that belongs to this request, before its answer: over HTTP the exchange
  * becomes a stream. false: nobody is there, or the stream cannot take it; the message is lost. */
-bool call_notify(struct call *call, const struct buf *message);
+bool request_notify(struct request *request, const struct buf *message);
 /* It was a notification whose exchange waits to be ended: say that it was taken. */
-void call_accept(struct call *call);
+void request_accept(struct request *request);
 /* No answer any more (a listen that became a stream and ended, a cancelled request). */
-void call_drop(struct call *call);
+void request_drop(struct request *request);
 /* The client said it does not wait any more. */
-void call_cancel(struct call *call);
-/* A provider is about to be asked; it has answered. In between the call has a deadline. */
-void call_asks(struct call *call, struct request *request);
-void call_asked(struct call *call);
-/* Every 500 ms: who has waited for longer than --call-timeout gets an error instead of an answer,
- * and whoever works on it is told that nobody waits any more. */
-void calls_expire(struct core *core);
+void request_cancel(struct request *request);
+/* A provider is about to be asked; it has answered. In between the request has a deadline. */
+void request_asks(struct request *request, struct job *job);
+void request_asked(struct request *request);
+/* Every 500 ms: who has waited for longer than --request-timeout gets an error instead of an
+ * answer, and whoever works on it is told that nobody waits any more. */
+void requests_expire(struct worker *worker);
 /* Among `calls` the one with that id. */
-struct call *call_find(struct list *calls, struct tidings_str id_json, bool by_session);
+struct request *request_find(struct list *calls, struct tidings_str id_json, bool by_session);
 
 /* Several requests in one array (2025-03-26): answered as one array when the last is done. */
 struct batch *batch_create(struct channel *channel);
-void batch_add(struct batch *batch, struct call *call);
+void batch_add(struct batch *batch, struct request *request);
 /* An element that is no message and has no id. */
 void batch_refuse(struct batch *batch, int rpc_code, const char *text);
 void batch_close(struct batch *batch); /* no more will be added */

@@ -31,20 +31,20 @@ static unsigned ops_of(struct tidings_str method)
     return 0;
 }
 
-void call_name_scopes(struct call *call, int code, struct tidings_str spelled)
+void request_name_scopes(struct request *request, int code, struct tidings_str spelled)
 {
     bool is_missing = code == TIDINGS_E_NOTFOUND || code == TIDINGS_E_DENIED;
-    unsigned ops = is_missing && spelled.len > 0 ? ops_of(call->msg.method) : 0;
-    if (ops == 0 || !call->who || !call->who->class) {
+    unsigned ops = is_missing && spelled.len > 0 ? ops_of(request->msg.method) : 0;
+    if (ops == 0 || !request->who || !request->who->class) {
         return;
     }
     struct buf uri, scopes;
     buf_init(&uri, URI_MAX * 3);
     buf_init(&scopes, SCOPES_MAX);
-    if (catalog_canonical(call->core->catalog, spelled, false, &uri, NULL) == 0 &&
-        access_put_missing(call->who, ops, buf_str(&uri), &scopes) == 0 && scopes.len > 0) {
-        struct tidings_str copy = arena_dup(&call->arena, buf_str(&scopes));
-        call->headers.scope = copy.ptr ? copy : STR_EMPTY;
+    if (catalog_canonical(request->worker->catalog, spelled, false, &uri, NULL) == 0 &&
+        access_put_missing(request->who, ops, buf_str(&uri), &scopes) == 0 && scopes.len > 0) {
+        struct tidings_str copy = arena_dup(&request->arena, buf_str(&scopes));
+        request->headers.scope = copy.ptr ? copy : STR_EMPTY;
     }
     buf_deinit(&scopes);
     buf_deinit(&uri);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a peer writes: one open stream of messages to a client. Implemented by transports (an SSE
- * response, a pipe) and by tests (a buffer).
+ * Where a subscriber writes: one open stream of messages to a client. Implemented by transports (an
+ * SSE response, a pipe) and by tests (a buffer).
  *
  * The stream is written to in whole messages. When it ends for any reason the transport calls
  * `closed` once; after that the sink is gone. A writer that has more to say than the stream takes
@@ -44,8 +44,9 @@ struct sink {
     bool blocked; /* set by the writer: it has more to say and waits for `drained` */
 };
 
-/* A stream that is always open and never full, and leads nowhere: for peers that are called instead
- * of written to (peer_ops.told). Acknowledgements and the like are not for programs. */
+/* A stream that is always open and never full, and leads nowhere: for subscribers that are called
+ * instead of written to (subscriber_ops.told). Acknowledgements and the like are not for programs.
+ */
 extern const struct sink_ops sink_nowhere;
 
 /* For whoever writes: be told from now on (`events` NULL: not any more). */

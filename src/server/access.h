@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules, from the configuration and a file of their own to what the core works with.
+ * Access rules, from the configuration and a file of their own to what the worker works with.
  *
  * A rule is a JSON object:
  *

@@ -58,7 +58,7 @@ static void write_metadata(struct jw *w, const struct change *change, struct jso
 static void begin_row(struct change_call *c, const struct change_row *row)
 {
     const struct change *change = row->change;
-    struct json *metadata = jv_get(core_subject(c->core, change), "metadata");
+    struct json *metadata = jv_get(worker_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
     enum tidings_change_kind kind = change_kind_of(change, row->kind);
     if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->who, change)) {
@@ -84,7 +84,7 @@ static void begin_row(struct change_call *c, const struct change_row *row)
 
 static void write_rows(struct change_call *c);
 
-static void on_read(struct request *request)
+static void on_read(struct job *request)
 {
     struct change_call *c = request->user;
     size_t bytes = c->contents_bytes + c->out.len - c->before_len;
@@ -113,7 +113,7 @@ static bool read_contents(struct change_call *c, const struct change_row *row)
     struct catalog_hit hit;
     if (!c->wants_contents || row->kind == TIDINGS_CHANGE_DELETED ||
         c->contents_bytes == c->budget || c->out.failed ||
-        !catalog_find(c->core->catalog, row->change->uri, &c->arena, &hit)) {
+        !catalog_find(c->worker->catalog, row->change->uri, &c->arena, &hit)) {
         return false;
     }
     c->before = c->w;
@@ -121,14 +121,14 @@ static bool read_contents(struct change_call *c, const struct change_row *row)
     jw_key(&c->w, STR("contents"));
     jw_begin_array(&c->w);
     memset(&c->read, 0, sizeof(c->read));
-    request_init(&c->read.base, c->core, on_read, c, row->change->uri);
+    job_init(&c->read.base, c->worker, on_read, c, row->change->uri);
     c->read.w = &c->w;
     c->read.who = c->call->who;
     c->read.own_only = true;
-    c->read.max_bytes = c->core->limits->max_value_bytes;
-    c->catalog = catalog_ref(c->core->catalog);
+    c->read.max_bytes = c->worker->limits->max_value_bytes;
+    c->catalog = catalog_ref(c->worker->catalog);
     c->is_reading = true;
-    request_read(&c->read, &hit);
+    job_read(&c->read, &hit);
     return true;
 }
 
@@ -186,10 +186,11 @@ static void write_rows(struct change_call *c)
 void change_answer(struct change_call *c)
 {
     char cursor[CURSOR_TEXT];
-    buf_init(&c->out, (4 * CHANGE_BYTES + c->core->limits->max_value_bytes) * ESCAPE);
+    buf_init(&c->out, (4 * CHANGE_BYTES + c->worker->limits->max_value_bytes) * ESCAPE);
     jw_init(&c->w, &c->out);
     jw_begin_object(&c->w);
-    jw_put_string(&c->w, STR("cursor"), shown_cursor(c->core, c->call->who, &c->cursor, cursor));
+    jw_put_string(&c->w, STR("cursor"),
+                  cursor_seal_put(c->worker, c->call->who, &c->cursor, cursor));
     jw_key(&c->w, STR("changes"));
     jw_begin_array(&c->w);
     write_rows(c);

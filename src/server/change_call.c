@@ -23,7 +23,7 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
     if (c->is_cancelled) {
         code = TIDINGS_E_CANCELLED;
     } else if (code == 0) {
-        code = handling_take_structured(call, &c->out, err);
+        code = call_take_structured(call, &c->out, err);
     }
     loop_timer_close(c->timer);
     for (size_t i = 0; i < c->count; i++) {
@@ -41,7 +41,7 @@ void change_call_end(struct change_call *c, int code, struct tidings_error *err)
 static void stop_looking(struct change_call *c, int code, const char *why)
 {
     struct tidings_error err;
-    look_cancel(c->look);
+    change_query_cancel(c->look);
     change_call_end(c, tidings_fail(&err, code, "%s", why), &err);
 }
 
@@ -53,7 +53,7 @@ static void on_cancel(void *user, struct tidings_call *call)
         stop_looking(c, TIDINGS_E_CANCELLED, "cancelled");
     } else { /* contents are being read */
         c->is_cancelled = true;
-        request_cancel(&c->read.base);
+        job_cancel(&c->read.base);
     }
 }
 
@@ -137,7 +137,7 @@ static void on_done(void *user, const struct log_cursor *cursor, bool more)
     change_answer(c);
 }
 
-static const struct look_ops look_ops = {
+static const struct change_query_ops change_query_ops = {
     .refused = on_refused,
     .lost = on_lost,
     .row = on_row,
@@ -149,7 +149,7 @@ static const struct look_ops look_ops = {
 /* A connection of the legacy era that is lost cancels nothing, but nobody hears the answer. */
 static bool is_alone(const struct change_call *c)
 {
-    return !c->call->call || !c->call->call->channel;
+    return !c->call->request || !c->call->request->channel;
 }
 
 static void set_timer(struct change_call *c, uint64_t waited_ms)
@@ -162,13 +162,13 @@ static void on_timer(struct loop_timer *timer, void *user)
 {
     (void)timer;
     struct change_call *c = user;
-    uint64_t waited = loop_now_ms(c->core->loop) - c->begun_ms;
+    uint64_t waited = loop_now_ms(c->worker->loop) - c->begun_ms;
     if (is_alone(c)) {
         stop_looking(c, TIDINGS_E_CLOSED, "the client is gone");
         return;
     }
     if (waited >= c->wait_ms) {
-        look_hurry(c->look);
+        change_query_hurry(c->look);
         return;
     }
     tidings_call_progress(c->call, (double)waited / 1000, (double)c->wait_ms / 1000,
@@ -202,20 +202,21 @@ static int start(struct change_call *c, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    c->timer = waits ? loop_timer_open(c->core->loop, on_timer, c) : NULL;
+    c->timer = waits ? loop_timer_open(c->worker->loop, on_timer, c) : NULL;
     if (waits && !c->timer) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    c->look = look_create(call->call, uris, tidings_call_string(call, "cursor"), waits, err);
+    c->look =
+        change_query_create(call->request, uris, tidings_call_string(call, "cursor"), waits, err);
     if (!c->look) {
         return err->code;
     }
-    c->begun_ms = loop_now_ms(c->core->loop);
+    c->begun_ms = loop_now_ms(c->worker->loop);
     if (waits) {
         set_timer(c, 0);
     }
     tidings_call_on_cancel(call, on_cancel, c);
-    look_start(c->look, &look_ops, c);
+    change_query_start(c->look, &change_query_ops, c);
     return 0;
 }
 
@@ -228,9 +229,9 @@ static void begin(struct tidings_call *call, bool waits)
         return;
     }
     c->call = call;
-    c->core = call->base.core;
+    c->worker = call->base.worker;
     c->waits = waits;
-    size_t half = c->core->limits->max_read_bytes / 2;
+    size_t half = c->worker->limits->max_read_bytes / 2;
     c->budget = half < CHANGE_BYTES ? half : CHANGE_BYTES;
     buf_init(&c->lost, NOTES_BYTES);
     buf_init(&c->refused, NOTES_BYTES);

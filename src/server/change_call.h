@@ -28,9 +28,9 @@ struct change_row {
 
 struct change_call {
     struct tidings_call *call;
-    struct core *core;
-    struct look *look;        /* NULL: it is over */
-    struct loop_timer *timer; /* of one that waits */
+    struct worker *worker;
+    struct change_query *look; /* NULL: it is over */
+    struct loop_timer *timer;  /* of one that waits */
     uint64_t begun_ms, wait_ms;
     bool waits, wants_contents;
     bool is_cancelled; /* while contents are read */

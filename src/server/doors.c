@@ -248,7 +248,8 @@ static void input_ended(void *user)
 
 static int open_stdio(struct tidings_server *s, struct tidings_error *err)
 {
-    int rc = worker_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO, s->config.max_line, err);
+    int rc = worker_thread_open_stdio(s->workers[0], STDIN_FILENO, STDOUT_FILENO,
+                                      s->config.max_line, err);
     if (rc == 0) {
         s->workers[0]->input_ended = input_ended;
         s->workers[0]->input_user = s;

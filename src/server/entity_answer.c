@@ -67,7 +67,7 @@ int entity_answer_writes(struct entity_call *c, struct tidings_error *err)
     entity_put_written(c, &out);
     int rc = out.failed
                  ? tidings_fail(err, TIDINGS_E_UNKNOWN, "it was done, but does not fit an answer")
-                 : handling_take_structured(c->call, &out, err);
+                 : call_take_structured(c->call, &out, err);
     buf_deinit(&out);
     return rc;
 }

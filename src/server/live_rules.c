@@ -70,7 +70,7 @@ static struct live_rule *live_rule_create(struct tidings_str prefix, struct tidi
 /* What the workers follow from now on. */
 static int apply(struct tidings_server *s, struct tidings_error *err)
 {
-    if (s->hub->core_count == 0) {
+    if (s->hub->worker_count == 0) {
         return 0; /* they come with the limits when it starts */
     }
     struct shared_rules *shared = mem_zalloc(sizeof(*shared));

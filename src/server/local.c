@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions of the program itself: a peer on the first worker that is called instead of written
- * to. Made and ended on that worker's thread; what is left ends with the server.
+ * Subscriptions of the program itself: a subscriber on the first worker that is called instead of
+ * written to. Made and ended on that worker's thread; what is left ends with the server.
  */
 #include "server/local.h"
 
@@ -16,7 +16,7 @@ struct local {
     struct locals *all;
     int id;
     struct sink sink; /* nowhere */
-    struct peer *peer;
+    struct subscriber *subscriber;
     struct json *options; /* a reference, or NULL */
     tidings_filter_fn filter;
     void *filter_user;
@@ -28,12 +28,13 @@ struct local {
 
 /* ---- being told ------------------------------------------------------------------------------ */
 
-static void told(struct peer *peer, const struct dialect_updated *u, const struct sub *sub)
+static void told(struct subscriber *subscriber, const struct dialect_updated *u,
+                 const struct subscription *sub)
 {
-    struct local *local = peer->owner;
+    struct local *local = subscriber->owner;
     struct tidings_update update = {
-        .uri = u->change ? u->change->uri : sub_spelled(sub),
-        .subscribed_uri = sub_spelled(sub),
+        .uri = u->change ? u->change->uri : subscription_spelled(sub),
+        .subscribed_uri = subscription_spelled(sub),
         .metadata = u->change ? u->change->metadata_json : STR_EMPTY,
         .value = u->value_json,
         .kind = u->change ? change_kind_of(u->change, u->kind) : u->kind,
@@ -48,13 +49,13 @@ static void told(struct peer *peer, const struct dialect_updated *u, const struc
     local->fn(local->user, &update);
 }
 
-static void settled(struct subscribing *s, void *user)
+static void settled(struct subscribe_batch *s, void *user)
 {
     struct local *local = user;
-    if (s->wishes[0].refused) {
+    if (s->items[0].refused) {
         struct tidings_update update = {
-            .subscribed_uri = s->wishes[0].spelled,
-            .refused = tidings_str(s->wishes[0].stat.base.err.text),
+            .subscribed_uri = s->items[0].spelled,
+            .refused = tidings_str(s->items[0].stat.base.err.text),
         };
         local->fn(local->user, &update);
     }
@@ -71,25 +72,25 @@ static struct tidings_str key_of(const int *id)
     return tidings_strn((const char *)id, sizeof(*id));
 }
 
-static void gone(struct peer *peer)
+static void gone(struct subscriber *subscriber)
 {
-    struct local *local = peer->owner;
+    struct local *local = subscriber->owner;
     map_remove(&local->all->by_id, key_of(&local->id));
     local_free(local);
 }
 
-static void disconnect(struct peer *peer)
+static void disconnect(struct subscriber *subscriber)
 {
-    struct local *local = peer->owner;
+    struct local *local = subscriber->owner;
     struct tidings_update update = {
         .subscribed_uri = tidings_strn(local->uri, local->uri_len),
         .ended = true,
     };
     local->fn(local->user, &update);
-    peer_destroy(peer);
+    subscriber_destroy(subscriber);
 }
 
-static const struct peer_ops local_peer_ops = {
+static const struct subscriber_ops local_peer_ops = {
     .told = told,
     .destroyed = gone,
     .disconnect = disconnect,
@@ -97,12 +98,12 @@ static const struct peer_ops local_peer_ops = {
 
 static void subscribe(struct letter *letter, void *owner)
 {
-    struct core *core = owner;
+    struct worker *worker = owner;
     struct local *local = list_entry(letter, struct local, letter);
-    struct peer *peer = peer_create(core, NULL);
-    struct listen *listen = peer ? listen_create(peer, STR_EMPTY) : NULL;
-    struct subscribing *s = listen ? subscribing_create(listen, 1) : NULL;
-    struct wish *w = s ? &s->wishes[0] : NULL;
+    struct subscriber *subscriber = subscriber_create(worker, NULL);
+    struct listen *listen = subscriber ? listen_create(subscriber, STR_EMPTY) : NULL;
+    struct subscribe_batch *s = listen ? subscribe_batch_create(listen, 1) : NULL;
+    struct subscribe_item *w = s ? &s->items[0] : NULL;
     if (w) { /* it may be under way for longer than the subscription lives */
         w->spelled = arena_dup(&s->arena, tidings_strn(local->uri, local->uri_len));
         w->kept = jv_ref(local->options);
@@ -111,28 +112,28 @@ static void subscribe(struct letter *letter, void *owner)
         struct tidings_update update = {.refused = STR("out of memory")};
         local->fn(local->user, &update);
         if (s) {
-            subscribing_free(s);
+            subscribe_batch_free(s);
         }
-        peer_destroy(peer);
+        subscriber_destroy(subscriber);
         local_free(local);
         return;
     }
     local->sink.ops = &sink_nowhere;
-    local->peer = peer;
-    peer->owner = local;
-    peer->ops = &local_peer_ops;
-    peer_set_sink(peer, &local->sink);
+    local->subscriber = subscriber;
+    subscriber->owner = local;
+    subscriber->ops = &local_peer_ops;
+    subscriber_set_sink(subscriber, &local->sink);
     listen->live = true;
     struct tidings_error err;
     options_init(&w->options);
     if (options_read(&w->options, local->options, false, &err) < 0) {
-        wish_refuse(w, err.code, "%s", err.text);
+        subscribe_item_refuse(w, err.code, "%s", err.text);
     }
     s->filter = local->filter;
     s->filter_user = local->filter_user;
     s->done = settled;
     s->done_user = local;
-    subscribing_settle(s);
+    subscribe_batch_settle(s);
 }
 
 /* The hub knows the workers. */
@@ -215,7 +216,7 @@ static void end_now(struct letter *letter, void *owner)
     struct end_letter *l = list_entry(letter, struct end_letter, letter);
     struct local *local = map_find(&l->all->by_id, key_of(&l->id));
     if (local) {
-        disconnect(local->peer);
+        disconnect(local->subscriber);
     }
     end_drop(letter);
 }

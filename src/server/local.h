@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions of the program itself. Each is a peer on the first worker; letters about them go by
- * way of the hub, which knows the workers, and wait there until the server runs.
+ * Subscriptions of the program itself. Each is a subscriber on the first worker; letters about them
+ * go by way of the hub, which knows the workers, and wait there until the server runs.
  */
 #ifndef SERVER_LOCAL_H
 #define SERVER_LOCAL_H

@@ -67,7 +67,7 @@ static void build_identity(struct tidings_server *s)
 static void freeze_limits(struct tidings_server *s)
 {
     const struct config *c = &s->config;
-    s->limits = (struct core_limits){
+    s->limits = (struct worker_limits){
         .page_size = c->page_size,
         .max_page_size = 1000,
         .max_read_bytes = c->max_read,
@@ -138,14 +138,14 @@ static struct http_worker *find_worker(void *user, unsigned index)
 static int build_workers(struct tidings_server *s, struct tidings_error *err)
 {
     size_t count = s->worker_count;
-    s->workers = mem_zalloc(count * sizeof(struct worker *));
+    s->workers = mem_zalloc(count * sizeof(struct worker_thread *));
     s->inboxes = mem_zalloc(count * sizeof(struct worker_inboxes));
-    s->cores = mem_zalloc(count * sizeof(struct core *));
+    s->cores = mem_zalloc(count * sizeof(struct worker *));
     if (!s->workers || !s->inboxes || !s->cores) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     for (size_t i = 0; i < count; i++) {
-        struct worker_options o = {
+        struct worker_thread_options o = {
             .loop = count == 1 ? s->loop : NULL,
             .hub = s->hub,
             .limits = &s->limits,
@@ -156,13 +156,13 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
             .find_user = s,
             .index = (unsigned)i,
         };
-        s->workers[i] = worker_create(&o, err);
+        s->workers[i] = worker_thread_create(&o, err);
         if (!s->workers[i]) {
             return TIDINGS_E_NOMEM;
         }
-        worker_get_inboxes(s->workers[i], &s->inboxes[i]);
-        s->cores[i] = &s->workers[i]->core;
-        core_set_access(s->cores[i], access_rules_ref(s->access));
+        worker_thread_get_inboxes(s->workers[i], &s->inboxes[i]);
+        s->cores[i] = &s->workers[i]->worker;
+        worker_set_access(s->cores[i], access_rules_ref(s->access));
         if (s->sandbox.is_entered && (o.http || o.sockets)) {
             sendq_batch_open_ring(&s->cores[i]->batch); /* none can be made later */
         }
@@ -316,7 +316,7 @@ void server_dismantle(struct tidings_server *s)
 {
     doors_close(s);
     for (size_t i = 0; s->workers && i < s->worker_count; i++) {
-        s->is_stuck = !worker_destroy(s->workers[i]) || s->is_stuck;
+        s->is_stuck = !worker_thread_destroy(s->workers[i]) || s->is_stuck;
     }
     if (s->own) {
         self_set_cores(s->own, NULL, 0);

@@ -78,9 +78,9 @@ int tidings_server_on_watch(struct tidings_server *s, struct tidings_str uri,
     bool is_template = str_find(uri, '{') >= 0;
     int rc = is_template ? 0 : uri_canonical(uri, &canonical, err);
     struct tidings_str text = is_template ? uri : buf_str(&canonical);
-    struct hook *h = NULL;
+    struct watch_hook *h = NULL;
     if (rc == 0 && hook && hook->watch) {
-        h = hook_create(text, hook->watch, hook->unwatch, hook->user);
+        h = watch_hook_create(text, hook->watch, hook->unwatch, hook->user);
         rc = h ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (rc == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules for subscriptions, from the configuration to what the core works with: options that count
+ * Rules for subscriptions, from the configuration to what the worker works with: options that count
  * below a URI prefix when a client says nothing, and limits of what it may ask for.
  *
  * A rule is a JSON object `{"uri": PREFIX, "options": {…}, "limits": {…}}`; without `uri` it holds

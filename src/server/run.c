@@ -91,7 +91,7 @@ static void tell_ready(struct tidings_server *s)
     s->ready(s->ready_user, tidings_server_door(s, 0));
 }
 
-static void worker_ended(struct worker *w, void *user)
+static void worker_ended(struct worker_thread *w, void *user)
 {
     (void)w;
     struct tidings_server *s = user;
@@ -108,7 +108,7 @@ static void wind_down(struct tidings_server *s)
     server_timers_stop(s);
     __atomic_store_n(&s->running_workers, s->worker_count, __ATOMIC_RELEASE);
     for (size_t i = 0; i < s->worker_count; i++) {
-        worker_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
+        worker_thread_stop(s->workers[i], s->config.drain_ms, worker_ended, s);
     }
 }
 
@@ -118,7 +118,7 @@ static void hurry(struct tidings_server *s)
     if (!s->has_hurried && __atomic_load_n(&s->hurries, __ATOMIC_ACQUIRE)) {
         s->has_hurried = true;
         for (size_t i = 0; i < s->worker_count; i++) {
-            worker_hurry(s->workers[i]);
+            worker_thread_hurry(s->workers[i]);
         }
     }
 }
@@ -148,7 +148,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
     }
     set_state(s, SERVER_RUNNING);
     for (size_t i = 0; rc == 0 && s->worker_count > 1 && i < s->worker_count; i++) {
-        rc = worker_start(s->workers[i], err);
+        rc = worker_thread_start(s->workers[i], err);
     }
     if (rc == 0) {
         tell_ready(s);
@@ -164,7 +164,7 @@ int tidings_server_run(struct tidings_server *s, struct tidings_error *err)
         hurry(s);
     }
     for (size_t i = 0; i < s->worker_count; i++) {
-        worker_join(s->workers[i]);
+        worker_thread_join(s->workers[i]);
     }
     end(s);
     return rc;
@@ -204,12 +204,12 @@ static bool is_settled(struct tidings_server *s)
     if (!workers_have_ended(s)) {
         return false;
     }
-    struct worker *w = s->workers[0];
+    struct worker_thread *w = s->workers[0];
     if (!s->is_settling) {
         s->is_settling = true;
-        worker_begin_settling(w);
+        worker_thread_begin_settling(w);
     }
-    return worker_is_settled(w);
+    return worker_thread_is_settled(w);
 }
 
 int tidings_server_turn(struct tidings_server *s, struct tidings_error *err)

@@ -61,8 +61,8 @@ static const struct {
 
 struct self {
     struct tidings_provider *provider;
-    struct core *const *cores;
-    size_t core_count;
+    struct worker *const *cores;
+    size_t worker_count;
     struct loop_timer *timer;
     unsigned watched; /* bit per kind */
     unsigned needs[SELF_LIVE];
@@ -206,15 +206,15 @@ static void read_catalog(const struct self *self, struct tidings_read *read, enu
     buf_init(&text, PART_MAX);
     jw_init(&w, &text);
     if (kind == SELF_LIMITS) {
-        self_write_limits(&w, read->base.core->book);
+        self_write_limits(&w, read->base.worker->book);
     } else if (kind == SELF_TOKENS) {
         self_write_tokens(&w, self->auth);
     } else if (kind == SELF_MOUNTS) {
-        write_mounts(&w, read->base.core->catalog);
+        write_mounts(&w, read->base.worker->catalog);
     } else if (kind == SELF_SANDBOX) {
         sandbox_write(self->sandbox, &w);
     } else {
-        semantics_write(&w, read->base.core->catalog);
+        semantics_write(&w, read->base.worker->catalog);
     }
     int rc = text.failed ? tidings_fail(&err, text.failed, "it does not fit")
                          : tidings_read_text(read, &about, buf_str(&text), &err);
@@ -256,11 +256,11 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
         read_catalog(self, read, (enum self_kind)kind);
         return;
     }
-    if (kind < 0 || self->core_count == 0) {
+    if (kind < 0 || self->worker_count == 0) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
         return;
     }
-    struct gather *g = mem_zalloc(sizeof(*g) + self->core_count * sizeof(g->parts[0]));
+    struct gather *g = mem_zalloc(sizeof(*g) + self->worker_count * sizeof(g->parts[0]));
     if (!g) {
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
         return;
@@ -268,7 +268,7 @@ static void self_read(struct tidings_provider *p, struct tidings_read *read, str
     g->read = read;
     g->kind = (enum self_kind)kind;
     g->after = after;
-    g->count = g->left = self->core_count;
+    g->count = g->left = self->worker_count;
     for (size_t i = 0; i < g->count; i++) {
         g->parts[i].gather = g;
         g->parts[i].letter.deliver = part_deliver;
@@ -377,11 +377,11 @@ static void self_close(struct tidings_provider *p)
     loop_timer_close(self->timer);
 }
 
-void self_set_cores(struct tidings_provider *p, struct core *const *cores, size_t count)
+void self_set_cores(struct tidings_provider *p, struct worker *const *cores, size_t count)
 {
     struct self *self = tidings_provider_state(p);
     self->cores = cores;
-    self->core_count = count;
+    self->worker_count = count;
 }
 
 void self_set_auth(struct tidings_provider *p, const struct auth *auth)

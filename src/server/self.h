@@ -16,7 +16,7 @@
 #include <tidings/provider.h>
 
 struct auth;
-struct core;
+struct worker;
 struct sandbox;
 
 extern const struct tidings_provider_ops provider_self_ops;      /* all of it, listed */
@@ -25,7 +25,7 @@ extern const struct tidings_provider_ops provider_semantics_ops; /* semantics al
 #define SELF_PREFIX "tidings://self/"
 
 /* Which cores to ask; after workers exist and before clients can connect. */
-void self_set_cores(struct tidings_provider *provider, struct core *const *cores, size_t count);
+void self_set_cores(struct tidings_provider *provider, struct worker *const *cores, size_t count);
 /* What verifies tokens; NULL: nothing does (any more). */
 void self_set_auth(struct tidings_provider *provider, const struct auth *auth);
 /* What to say of it; before clients can connect. */

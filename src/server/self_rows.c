@@ -15,9 +15,10 @@ bool self_after_parse(struct tidings_str text, struct self_after *ret)
 {
     struct tidings_str place;
     bool has_place = false;
-    struct tidings_str peer = str_cut(text, '.', &place, &has_place);
+    struct tidings_str subscriber = str_cut(text, '.', &place, &has_place);
     struct self_after after = {.place = UINT64_MAX};
-    if (!str_to_u64(peer, &after.peer) || (has_place && !str_to_u64(place, &after.place))) {
+    if (!str_to_u64(subscriber, &after.subscriber) ||
+        (has_place && !str_to_u64(place, &after.place))) {
         return false;
     }
     *ret = after;
@@ -41,64 +42,67 @@ static void put_count(struct jw *w, const char *key, uint64_t n)
     jw_put_integer(w, tidings_str(key), (int64_t)n);
 }
 
-static void write_stats(struct page *p, const struct core *core)
+static void write_stats(struct page *p, const struct worker *worker)
 {
-    const struct core_stats *s = &core->stats;
+    const struct worker_stats *s = &worker->stats;
     struct jw *w = &p->w;
     jw_begin_object(w);
-    put_count(w, "worker", core->index);
+    put_count(w, "worker", worker->index);
     put_count(w, "requests", s->requests);
     put_count(w, "deliveries", s->deliveries);
     put_count(w, "coalesced", s->coalesced);
     put_count(w, "truncated", s->truncated);
     put_count(w, "cut", s->cut);
     put_count(w, "subscriptions", s->subscriptions);
-    put_count(w, "peers", s->peers);
+    put_count(w, "peers", s->subscribers);
     put_count(w, "sessions", s->sessions);
-    put_count(w, "lastChange", core->last_seq);
-    put_count(w, "indexBytes", match_bytes(&core->match));
-    put_count(w, "filters", core->filters.by_text.count);
-    put_count(w, "filterJudgements", core->filters.judged);
-    put_count(w, "patches", core->values.patches);
+    put_count(w, "lastChange", worker->last_seq);
+    put_count(w, "indexBytes", match_bytes(&worker->match));
+    put_count(w, "filters", worker->filters.by_text.count);
+    put_count(w, "filterJudgements", worker->filters.judged);
+    put_count(w, "patches", worker->values.patches);
     put_count(w, "pauses", s->pauses);
     put_count(w, "mostPerTurn", s->most_per_turn);
     jw_end_object(w);
 }
 
 /* Every row begins with whose it is and how to go on after it. */
-static void begin_row(struct page *p, const struct peer *peer, uint64_t place)
+static void begin_row(struct page *p, const struct subscriber *subscriber, uint64_t place)
 {
     char row[48];
-    int n = place == UINT64_MAX
-                ? snprintf(row, sizeof(row), "%llu", (unsigned long long)peer_id(peer))
-                : snprintf(row, sizeof(row), "%llu.%llu", (unsigned long long)peer_id(peer),
-                           (unsigned long long)place);
+    int n =
+        place == UINT64_MAX
+            ? snprintf(row, sizeof(row), "%llu", (unsigned long long)subscriber_id(subscriber))
+            : snprintf(row, sizeof(row), "%llu.%llu", (unsigned long long)subscriber_id(subscriber),
+                       (unsigned long long)place);
     jw_begin_object(&p->w);
     jw_put_string(&p->w, STR("row"), tidings_strn(row, n > 0 ? (size_t)n : 0));
-    put_count(&p->w, "peer", peer_id(peer));
-    put_count(&p->w, "worker", peer->core->index);
+    put_count(&p->w, "peer", subscriber_id(subscriber));
+    put_count(&p->w, "worker", subscriber->worker->index);
     p->rows++;
 }
 
-static void write_peer(struct page *p, const struct peer *peer)
+static void write_peer(struct page *p, const struct subscriber *subscriber)
 {
     struct jw *w = &p->w;
-    begin_row(p, peer, UINT64_MAX);
-    jw_put_string(w, STR("stream"), peer->sink ? tidings_str(peer->sink->ops->name) : STR("none"));
-    put_count(w, "listens", peer->listen_count);
-    put_count(w, "subscriptions", peer->sub_count);
-    put_count(w, "waiting", peer->outbox.count);
-    put_count(w, "held", peer->held_count);
-    put_count(w, "unsentBytes", peer->sink ? peer->sink->ops->pending(peer->sink) : 0);
-    put_count(w, "cursor", peer_cursor(peer));
+    begin_row(p, subscriber, UINT64_MAX);
+    jw_put_string(w, STR("stream"),
+                  subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR("none"));
+    put_count(w, "listens", subscriber->listen_count);
+    put_count(w, "subscriptions", subscriber->subscription_count);
+    put_count(w, "waiting", subscriber->outbox.count);
+    put_count(w, "held", subscriber->held_count);
+    put_count(w, "unsentBytes",
+              subscriber->sink ? subscriber->sink->ops->pending(subscriber->sink) : 0);
+    put_count(w, "cursor", subscriber_cursor(subscriber));
     jw_end_object(w);
 }
 
-static void write_subscription(struct page *p, const struct sub *sub, uint64_t place)
+static void write_subscription(struct page *p, const struct subscription *sub, uint64_t place)
 {
     struct jw *w = &p->w;
-    begin_row(p, sub->peer, place);
-    jw_put_string(w, STR("subscribedUri"), sub_spelled(sub));
+    begin_row(p, sub->subscriber, place);
+    jw_put_string(w, STR("subscribedUri"), subscription_spelled(sub));
     if (sub->listen->id_len > 0) {
         jw_put_raw(w, STR("subscriptionId"), listen_id(sub->listen));
     }
@@ -108,11 +112,11 @@ static void write_subscription(struct page *p, const struct sub *sub, uint64_t p
     jw_end_object(w);
 }
 
-static bool write_subscriptions(struct page *p, const struct peer *peer)
+static bool write_subscriptions(struct page *p, const struct subscriber *subscriber)
 {
     uint64_t place = 0;
-    bool is_first = peer_id(peer) == p->after.peer;
-    list_each (lit, lnext, &peer->listens) {
+    bool is_first = subscriber_id(subscriber) == p->after.subscriber;
+    list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
             place++;
@@ -122,24 +126,25 @@ static bool write_subscriptions(struct page *p, const struct peer *peer)
             if (is_full(p)) {
                 return false;
             }
-            write_subscription(p, list_entry(it, struct sub, link), place);
+            write_subscription(p, list_entry(it, struct subscription, link), place);
         }
     }
     return true;
 }
 
-static bool write_peers(struct page *p, const struct core *core, bool subscriptions)
+static bool write_peers(struct page *p, const struct worker *worker, bool subscriptions)
 {
-    list_each (it, next, &core->peers) {
-        const struct peer *peer = list_entry(it, struct peer, link);
-        if (peer_id(peer) < p->after.peer || (!subscriptions && peer_id(peer) == p->after.peer)) {
+    list_each (it, next, &worker->subscribers) {
+        const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        if (subscriber_id(subscriber) < p->after.subscriber ||
+            (!subscriptions && subscriber_id(subscriber) == p->after.subscriber)) {
             continue;
         }
-        if (subscriptions ? !write_subscriptions(p, peer) : is_full(p)) {
+        if (subscriptions ? !write_subscriptions(p, subscriber) : is_full(p)) {
             return false;
         }
         if (!subscriptions) {
-            write_peer(p, peer);
+            write_peer(p, subscriber);
         }
     }
     return true;
@@ -163,7 +168,7 @@ void self_write_limits(struct jw *w, const struct limit_book *book)
     jw_end_array(w);
 }
 
-bool self_write_rows(struct buf *out, const struct core *core, enum self_rows what,
+bool self_write_rows(struct buf *out, const struct worker *worker, enum self_rows what,
                      const struct self_after *after)
 {
     struct page p = {.out = out, .before = out->len, .after = *after};
@@ -171,9 +176,9 @@ bool self_write_rows(struct buf *out, const struct core *core, enum self_rows wh
     jw_init(&p.w, out);
     jw_begin_array(&p.w);
     if (what == SELF_ROWS_STATS) {
-        write_stats(&p, core);
+        write_stats(&p, worker);
     } else {
-        all = write_peers(&p, core, what == SELF_ROWS_SUBSCRIPTIONS);
+        all = write_peers(&p, worker, what == SELF_ROWS_SUBSCRIPTIONS);
     }
     jw_end_array(&p.w);
     return all;

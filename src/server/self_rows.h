@@ -2,9 +2,9 @@
  *
  * One worker's rows of tidings://self/stats, /peers and /subscriptions, a page at a time.
  *
- * Rows ascend by the number of their peer and, within a peer, by place. A page begins after a row:
- * "PEER" or "PEER.PLACE", as the member `row` of each says it. A page ends where it is full; what
- * comes and goes between two pages may be missed or told twice.
+ * Rows ascend by the number of their subscriber and, within a subscriber, by place. A page begins
+ * after a row: "PEER" or "PEER.PLACE", as the member `row` of each says it. A page ends where it is
+ * full; what comes and goes between two pages may be missed or told twice.
  */
 #ifndef SERVER_SELF_ROWS_H
 #define SERVER_SELF_ROWS_H
@@ -21,7 +21,7 @@ enum self_rows {
 };
 
 struct self_after {
-    uint64_t peer, place; /* 0, 0: the beginning */
+    uint64_t subscriber, place; /* 0, 0: the beginning */
 };
 
 /* false: not a row. */
@@ -29,7 +29,7 @@ bool self_after_parse(struct tidings_str text, struct self_after *ret);
 
 /* Appends `{…},{…}`. On the worker's thread. true: that is all it has; false: the page is full. A
  * single row larger than a page is written whole. */
-bool self_write_rows(struct buf *out, const struct core *core, enum self_rows what,
+bool self_write_rows(struct buf *out, const struct worker *worker, enum self_rows what,
                      const struct self_after *after);
 
 /* The array of all limits; any thread. */

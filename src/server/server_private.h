@@ -14,7 +14,7 @@
 #include "server/local.h"
 #include "server/rules.h"
 #include "server/sandbox.h"
-#include "server/worker.h"
+#include "server/worker_thread.h"
 #include "transport/listener.h"
 
 #define SERVER_DOORS_MAX 64u
@@ -43,7 +43,7 @@ struct tidings_server {
     struct config config;
     struct loop *loop;
     struct hub *hub;
-    struct worker **workers;
+    struct worker_thread **workers;
     struct worker_inboxes *inboxes; /* of the workers, by index */
     size_t worker_count;
     size_t running_workers;    /* atomic */
@@ -54,7 +54,7 @@ struct tidings_server {
     size_t max_connections;  /* through all of them */
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
     size_t passed_count;
-    struct core_limits limits;
+    struct worker_limits limits;
     struct rules rules;          /* behind limits.options */
     struct access_rules *access; /* the workers begin with; NULL: everybody may do everything */
     struct map live_rules;       /* struct live_rule by prefix; whoever is or holds the hub */
@@ -67,7 +67,7 @@ struct tidings_server {
     struct http_route *routes;
     size_t route_count;
     struct locals locals;              /* subscriptions of the program */
-    struct core **cores;               /* of the workers, by index */
+    struct worker **cores;             /* of the workers, by index */
     struct tidings_provider *own;      /* tidings://self/ */
     struct tidings_provider *entities; /* entity:///, or NULL */
     struct keeper *keeper;             /* of the store; NULL: there is none */

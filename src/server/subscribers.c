@@ -38,7 +38,7 @@ struct question {
     struct letter answer;
     struct mailbox *asker; /* NULL: nobody waits; it frees itself */
     enum what what;
-    uint64_t peer; /* 0: any */
+    uint64_t subscriber; /* 0: any */
     struct part *parts;
     size_t part_count;
     size_t left; /* atomic: parts under way */
@@ -48,21 +48,23 @@ struct question {
 };
 
 struct row {
-    uint64_t peer;
+    uint64_t subscriber;
     size_t session, stream, uri, id; /* lengths of what follows */
     bool suspended;
 };
 
 /* ---- on a worker ----------------------------------------------------------------------------- */
 
-static void collect(struct part *part, const struct sub *sub)
+static void collect(struct part *part, const struct subscription *sub)
 {
-    const struct peer *peer = sub->peer;
-    struct tidings_str session =
-        peer->ops && peer->ops->session_id ? peer->ops->session_id(peer) : STR_EMPTY;
-    struct tidings_str stream = peer->sink ? tidings_str(peer->sink->ops->name) : STR_EMPTY;
-    struct tidings_str uri = sub_spelled(sub), id = listen_id(sub->listen);
-    struct row row = {.peer = peer_id(peer),
+    const struct subscriber *subscriber = sub->subscriber;
+    struct tidings_str session = subscriber->ops && subscriber->ops->session_id
+                                     ? subscriber->ops->session_id(subscriber)
+                                     : STR_EMPTY;
+    struct tidings_str stream =
+        subscriber->sink ? tidings_str(subscriber->sink->ops->name) : STR_EMPTY;
+    struct tidings_str uri = subscription_spelled(sub), id = listen_id(sub->listen);
+    struct row row = {.subscriber = subscriber_id(subscriber),
                       .session = session.len,
                       .stream = stream.len,
                       .uri = uri.len,
@@ -79,62 +81,62 @@ static void collect(struct part *part, const struct sub *sub)
 static void collect_match(void *user, struct match_node *node)
 {
     struct part *part = user;
-    const struct sub *sub = list_entry(node, struct sub, node);
-    uint64_t peer = part->question->peer;
-    if (sub->listen->live && (peer == 0 || peer_id(sub->peer) == peer)) {
+    const struct subscription *sub = list_entry(node, struct subscription, node);
+    uint64_t subscriber = part->question->subscriber;
+    if (sub->listen->live && (subscriber == 0 || subscriber_id(sub->subscriber) == subscriber)) {
         collect(part, sub);
     }
 }
 
-static void collect_peer(struct part *part, const struct peer *peer)
+static void collect_peer(struct part *part, const struct subscriber *subscriber)
 {
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         const struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
             if (listen->live) {
-                collect(part, list_entry(it, struct sub, link));
+                collect(part, list_entry(it, struct subscription, link));
             }
         }
     }
 }
 
-static struct peer *find_peer(struct core *core, uint64_t id)
+static struct subscriber *find_peer(struct worker *worker, uint64_t id)
 {
-    list_each (it, next, &core->peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        if (peer_id(peer) == id) {
-            return peer;
+    list_each (it, next, &worker->subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        if (subscriber_id(subscriber) == id) {
+            return subscriber;
         }
     }
     return NULL;
 }
 
-static void answer_subscribers(struct part *part, struct core *core)
+static void answer_subscribers(struct part *part, struct worker *worker)
 {
     const struct question *q = part->question;
     struct tidings_str uri = tidings_strn(q->uri, q->uri_len);
     if (uri.len > 0) {
-        match_find(&core->match, uri, collect_match, part);
-        core_find_covered(core, uri, collect_match, part);
+        match_find(&worker->match, uri, collect_match, part);
+        worker_find_covered(worker, uri, collect_match, part);
         return;
     }
-    list_each (it, next, &core->peers) {
-        const struct peer *peer = list_entry(it, struct peer, link);
-        if (q->peer == 0 || peer_id(peer) == q->peer) {
-            collect_peer(part, peer);
+    list_each (it, next, &worker->subscribers) {
+        const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        if (q->subscriber == 0 || subscriber_id(subscriber) == q->subscriber) {
+            collect_peer(part, subscriber);
         }
     }
 }
 
-static uint64_t unsubscribe(struct peer *peer, struct tidings_str spelled)
+static uint64_t unsubscribe(struct subscriber *subscriber, struct tidings_str spelled)
 {
     uint64_t count = 0;
-    list_each (lit, lnext, &peer->listens) {
+    list_each (lit, lnext, &subscriber->listens) {
         struct listen *listen = list_entry(lit, struct listen, link);
         list_each (it, next, &listen->subs) {
-            struct sub *sub = list_entry(it, struct sub, link);
-            if (str_eq(sub_spelled(sub), spelled)) {
-                sub_withdraw(sub);
+            struct subscription *sub = list_entry(it, struct subscription, link);
+            if (str_eq(subscription_spelled(sub), spelled)) {
+                subscription_withdraw(sub);
                 count++;
             }
         }
@@ -142,32 +144,32 @@ static uint64_t unsubscribe(struct peer *peer, struct tidings_str spelled)
     return count;
 }
 
-static void fill(struct part *part, struct core *core)
+static void fill(struct part *part, struct worker *worker)
 {
     const struct question *q = part->question;
-    const struct core_stats *stats = &core->stats;
-    struct peer *peer = NULL;
+    const struct worker_stats *stats = &worker->stats;
+    struct subscriber *subscriber = NULL;
     switch (q->what) {
     case ASK_SUBSCRIBERS:
-        answer_subscribers(part, core);
+        answer_subscribers(part, worker);
         break;
     case ASK_TOTALS:
         part->totals = (struct tidings_totals){
-            .peers = stats->peers,
+            .subscribers = stats->subscribers,
             .sessions = stats->sessions,
             .subscriptions = stats->subscriptions,
             .deliveries = stats->deliveries,
         };
         break;
     case DO_UNSUBSCRIBE:
-        peer = find_peer(core, q->peer);
-        part->count = peer ? unsubscribe(peer, tidings_strn(q->uri, q->uri_len)) : 0;
+        subscriber = find_peer(worker, q->subscriber);
+        part->count = subscriber ? unsubscribe(subscriber, tidings_strn(q->uri, q->uri_len)) : 0;
         break;
     case DO_DISCONNECT:
-        peer = find_peer(core, q->peer);
-        part->count = peer ? peer->sub_count : 0;
-        if (peer) {
-            peer_disconnect(peer);
+        subscriber = find_peer(worker, q->subscriber);
+        part->count = subscriber ? subscriber->subscription_count : 0;
+        if (subscriber) {
+            subscriber_disconnect(subscriber);
         }
         break;
     }
@@ -208,7 +210,7 @@ static void part_deliver(struct letter *letter, void *owner)
     part_done(part);
 }
 
-/* The worker went, and its peers with it. */
+/* The worker went, and its subscribers with it. */
 static void part_drop(struct letter *letter)
 {
     part_done(list_entry(letter, struct part, letter));
@@ -232,7 +234,7 @@ static void on_hub(struct letter *letter, void *owner)
 {
     struct hub *hub = owner;
     struct question *q = list_entry(letter, struct question, letter);
-    size_t count = hub->core_count;
+    size_t count = hub->worker_count;
     if (count == 0 || !make_parts(q, count)) {
         answer(q);
         return;
@@ -285,7 +287,7 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
         mailbox_send(hub->mailbox, &q->letter);
         return 1;
     }
-    if (!hub_is_here(hub) || hub->core_count != 1 || hub->cores[0]->loop != hub->loop ||
+    if (!hub_is_here(hub) || hub->worker_count != 1 || hub->cores[0]->loop != hub->loop ||
         match_is_busy(&hub->cores[0]->match)) {
         return tidings_fail(err, TIDINGS_E_BUSY,
                             "this waits for every worker: call it on a thread of the program");
@@ -307,7 +309,7 @@ static int ask(struct tidings_server *s, const struct question *about, struct ti
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     q->what = about->what;
-    q->peer = about->peer;
+    q->subscriber = about->subscriber;
     q->uri_len = uri.len;
     if (uri.len > 0) {
         memcpy(q->uri, uri.ptr, uri.len);
@@ -341,7 +343,8 @@ static bool read_rows(const struct part *part, tidings_subscriber_fn fn, void *u
         struct row row;
         memcpy(&row, at, sizeof(row));
         at += sizeof(row);
-        struct tidings_subscriber subscriber = {.peer = row.peer, .suspended = row.suspended};
+        struct tidings_subscriber subscriber = {.subscriber = row.subscriber,
+                                                .suspended = row.suspended};
         subscriber.session = take(&at, row.session);
         subscriber.stream = take(&at, row.stream);
         subscriber.subscribed_uri = take(&at, row.uri);
@@ -385,13 +388,13 @@ static int tell_rows(struct question *q, tidings_subscriber_fn fn, void *user,
 
 /* ---- the public functions -------------------------------------------------------------------- */
 
-static int list(struct tidings_server *s, uint64_t peer, struct tidings_str uri,
+static int list(struct tidings_server *s, uint64_t subscriber, struct tidings_str uri,
                 tidings_subscriber_fn fn, void *user, struct tidings_error *err)
 {
     struct buf canonical;
     buf_init(&canonical, URI_MAX * 3);
     int rc = uri.len > 0 ? uri_canonical(uri, &canonical, err) : 0;
-    struct question about = {.what = ASK_SUBSCRIBERS, .peer = peer}, *q = NULL;
+    struct question about = {.what = ASK_SUBSCRIBERS, .subscriber = subscriber}, *q = NULL;
     if (rc == 0) {
         rc = ask(s, &about, buf_str(&canonical), &q, err);
     }
@@ -409,19 +412,19 @@ int tidings_server_subscribers(struct tidings_server *s, struct tidings_str uri,
     return list(s, 0, uri, fn, user, err);
 }
 
-int tidings_server_subscriptions(struct tidings_server *s, uint64_t peer, tidings_subscriber_fn fn,
-                                 void *user, struct tidings_error *err)
+int tidings_server_subscriptions(struct tidings_server *s, uint64_t subscriber,
+                                 tidings_subscriber_fn fn, void *user, struct tidings_error *err)
 {
-    return peer == 0 ? 0 : list(s, peer, STR_EMPTY, fn, user, err);
+    return subscriber == 0 ? 0 : list(s, subscriber, STR_EMPTY, fn, user, err);
 }
 
-int tidings_server_is_subscribed(struct tidings_server *s, uint64_t peer, struct tidings_str uri,
-                                 struct tidings_error *err)
+int tidings_server_is_subscribed(struct tidings_server *s, uint64_t subscriber,
+                                 struct tidings_str uri, struct tidings_error *err)
 {
-    if (peer == 0 || uri.len == 0) {
+    if (subscriber == 0 || uri.len == 0) {
         return 0;
     }
-    int rc = list(s, peer, uri, NULL, NULL, err);
+    int rc = list(s, subscriber, uri, NULL, NULL, err);
     return rc > 0 ? 1 : rc;
 }
 
@@ -437,7 +440,7 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
     assert(q);
     for (size_t i = 0; i < q->part_count; i++) {
         const struct tidings_totals *part = &q->parts[i].totals;
-        totals->peers += part->peers;
+        totals->subscribers += part->subscribers;
         totals->sessions += part->sessions;
         totals->subscriptions += part->subscriptions;
         totals->deliveries += part->deliveries;
@@ -449,7 +452,7 @@ int tidings_server_totals(struct tidings_server *s, struct tidings_totals *total
 static int change(struct tidings_server *s, const struct question *about, struct tidings_str uri,
                   struct tidings_error *err)
 {
-    if (about->peer == 0) {
+    if (about->subscriber == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "no peer has the number 0");
     }
     struct question *q = NULL;
@@ -461,10 +464,10 @@ static int change(struct tidings_server *s, const struct question *about, struct
     return rc;
 }
 
-int tidings_server_unsubscribe(struct tidings_server *s, uint64_t peer,
+int tidings_server_unsubscribe(struct tidings_server *s, uint64_t subscriber,
                                struct tidings_str subscribed_uri, struct tidings_error *err)
 {
-    struct question about = {.what = DO_UNSUBSCRIBE, .peer = peer};
+    struct question about = {.what = DO_UNSUBSCRIBE, .subscriber = subscriber};
     if (subscribed_uri.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID,
                             "unsubscribing needs the URI as it was spelled");
@@ -472,8 +475,9 @@ int tidings_server_unsubscribe(struct tidings_server *s, uint64_t peer,
     return change(s, &about, subscribed_uri, err);
 }
 
-int tidings_server_disconnect(struct tidings_server *s, uint64_t peer, struct tidings_error *err)
+int tidings_server_disconnect(struct tidings_server *s, uint64_t subscriber,
+                              struct tidings_error *err)
 {
-    struct question about = {.what = DO_DISCONNECT, .peer = peer};
+    struct question about = {.what = DO_DISCONNECT, .subscriber = subscriber};
     return change(s, &about, STR_EMPTY, err);
 }

@@ -19,7 +19,8 @@
 
 /* Write the schema into the row and compile it; `mirror` (may be NULL) gets what headers repeat. */
 static int put_schema(struct jw *w, const char *key, struct tidings_str text,
-                      struct json_schema **ret, struct mirror **mirror, struct tidings_error *err)
+                      struct json_schema **ret, struct header_params **mirror,
+                      struct tidings_error *err)
 {
     struct json *schema = NULL;
     int rc = row_read_json(text, key, JV_OBJECT, &schema, err);
@@ -32,7 +33,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
     if (rc == 0) {
         struct schema_options options = {.max_steps = VALIDATE_STEPS};
         rc = schema_compile(schema, &options, ret, err);
-        rc = rc == 0 && mirror ? mirror_create(schema, mirror, err) : rc;
+        rc = rc == 0 && mirror ? header_params_create(schema, mirror, err) : rc;
         rc = rc < 0 ? error_wrap(err, rc, "%s", key) : 0;
     }
     if (rc == 0) {
@@ -47,7 +48,7 @@ static int put_schema(struct jw *w, const char *key, struct tidings_str text,
 
 struct schemas {
     struct json_schema *input, *output;
-    struct mirror *mirror; /* of the input */
+    struct header_params *mirror; /* of the input */
 };
 
 /* The row of tools/list. */
@@ -106,7 +107,7 @@ int tidings_server_add_tool(struct tidings_server *s, const struct tidings_tool 
     if (!f) {
         schema_destroy(schemas.input);
         schema_destroy(schemas.output);
-        mirror_destroy(schemas.mirror);
+        header_params_destroy(schemas.mirror);
         return error_wrap(err, rc, "tool '%.*s'", STR_ARG(about->name));
     }
     f->input = schemas.input;

@@ -29,7 +29,7 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
     list_remove(&conn->link);
     list_append(&conn->hw->by_state[state], &conn->link);
     conn->state = state;
-    conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+    conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->worker->loop);
     if (conn->booked > 0) { /* what is handled within a turn is never booked */
         conn_book_input(conn);
     }
@@ -105,7 +105,7 @@ void conn_close(struct http_conn *conn, const char *reason)
         return;
     }
     struct http_worker *hw = conn->hw;
-    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->core->index);
+    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, hw->worker->index);
     conn_detach(conn);
     close(conn->out.fd);
     quota_leave(conn->channel.quota);
@@ -117,7 +117,7 @@ void conn_close(struct http_conn *conn, const char *reason)
     if (!conn->is_websocket && conn->r && conn->r->pending_token) {
         conn_forget_pending_token(conn);
     }
-    loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
+    loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
 }
 
@@ -130,7 +130,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
     int index = conn_belongs_to(conn, req);
     struct http_worker *hw = conn->hw;
     struct http_worker *other = NULL;
-    if (index >= 0 && (unsigned)index != hw->core->index) {
+    if (index >= 0 && (unsigned)index != hw->worker->index) {
         other = hw->find(hw->find_user, (unsigned)index);
     }
     if (other && conn->out.pending > 0) {
@@ -152,7 +152,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
         buf_init(&conn->r->in, 0);
         worker_inbox_send(&other->inbox, h);
     }
-    loop_discard(hw->core->loop, &conn->discard, conn_free, conn);
+    loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
     check_drained(hw);
     return true;
 }
@@ -213,7 +213,7 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
     ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
     if (n < 0) {
         if (fault.status == 431 || fault.status == 414) {
-            limit_hit(conn->hw->core->book, fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
+            limit_hit(conn->hw->worker->book, fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
         }
         conn_refuse(conn, fault.status, fault.text);
         return -1;
@@ -351,7 +351,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->hw->core->stats.cut += peer_identity_timed_out(conn->out.fd);
+        conn->hw->worker->stats.cut += peer_identity_timed_out(conn->out.fd);
         conn_close(conn, "socket error");
         return;
     }
@@ -401,7 +401,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (state == SENDQ_WAITING) {
         if (!conn->waits) {
             conn->waits = true;
-            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->hw->worker->loop);
             conn->wait_written = (uint32_t)conn->out.written;
             list_append(&conn->hw->waiting, &conn->wait_link);
         }
@@ -436,7 +436,7 @@ static void flush_batch(void *user)
 {
     struct http_worker *hw = user;
     poll_flush(hw);
-    sendq_batch_flush(&hw->core->batch);
+    sendq_batch_flush(&hw->worker->batch);
     http_end_turn(hw);
 }
 
@@ -478,7 +478,7 @@ static void adopt(struct letter *letter, void *owner)
     struct handover *h = list_entry(letter, struct handover, letter);
     struct http_conn *conn = mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
-    if (!r || loop_poll_init(&conn->poll, hw->core->loop, h->fd, on_event, conn, NULL) < 0) {
+    if (!r || loop_poll_init(&conn->poll, hw->worker->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         mem_free(r);
         handover_destroy(h);
@@ -487,7 +487,7 @@ static void adopt(struct letter *letter, void *owner)
         return;
     }
     http_start_tick(hw);
-    channel_init(&conn->channel, &http_channel_ops, hw->core);
+    channel_init(&conn->channel, &http_channel_ops, hw->worker);
     conn->channel.quota = h->quota;
     conn->sink.ops = &http_sink_ops;
     conn->hw = hw;
@@ -498,7 +498,7 @@ static void adopt(struct letter *letter, void *owner)
     list_init(&conn->link);
     list_init(&conn->wait_link);
     set_socket_options(hw->config, h->fd);
-    sendq_init(&conn->out, &hw->core->batch, h->fd, on_flushed, conn);
+    sendq_init(&conn->out, &hw->worker->batch, h->fd, on_flushed, conn);
     conn_set_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_SHAKING : CONN_IDLE);
     int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
     mem_free(h);
@@ -513,7 +513,7 @@ static void adopt(struct letter *letter, void *owner)
     conn_want(conn);
 }
 
-struct http_worker *http_worker_create(struct core *core, const struct http_config *config,
+struct http_worker *http_worker_create(struct worker *worker, const struct http_config *config,
                                        http_find_worker_fn find, void *user,
                                        struct tidings_error *err)
 {
@@ -522,7 +522,7 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    hw->core = core;
+    hw->worker = worker;
     hw->config = config;
     hw->find = find;
     hw->find_user = user;
@@ -532,12 +532,12 @@ struct http_worker *http_worker_create(struct core *core, const struct http_conf
     list_init(&hw->waiting);
     map_init(&hw->side_streams);
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
-    loop_hook_add(core->loop, &hw->flush_hook, flush_batch, hw);
-    hw->tick = loop_timer_open(core->loop, http_on_tick, hw);
-    hw->rested = loop_timer_open(core->loop, http_on_rested, hw);
-    hw->inbox.book = core->book;
+    loop_hook_add(worker->loop, &hw->flush_hook, flush_batch, hw);
+    hw->tick = loop_timer_open(worker->loop, http_on_tick, hw);
+    hw->rested = loop_timer_open(worker->loop, http_on_rested, hw);
+    hw->inbox.book = worker->book;
     hw->inbox.adopt = adopt;
-    hw->inbox.mailbox = mailbox_create(core->loop, hw, err);
+    hw->inbox.mailbox = mailbox_create(worker->loop, hw, err);
     if (!hw->inbox.mailbox || !hw->tick || !hw->rested) {
         http_worker_destroy(hw);
         return NULL;

@@ -44,14 +44,14 @@ struct http_worker;
 /* Where a session id says its connection belongs. */
 typedef struct http_worker *(*http_find_worker_fn)(void *user, unsigned index);
 
-struct http_worker *http_worker_create(struct core *core, const struct http_config *config,
+struct http_worker *http_worker_create(struct worker *worker, const struct http_config *config,
                                        http_find_worker_fn find, void *user,
                                        struct tidings_error *err);
 /* Closes what is left. Other threads must not send to it any more. */
 void http_worker_destroy(struct http_worker *hw);
 /* What connections are sent to. */
 struct worker_inbox *http_worker_inbox(struct http_worker *hw);
-/* After core_stop: every answer is the last of its connection; calls `drained` once the last of
+/* After worker_stop: every answer is the last of its connection; calls `drained` once the last of
  * them is gone. Again after another one: those go too whose end has come since. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 

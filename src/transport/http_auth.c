@@ -86,8 +86,8 @@ static int find_principal(struct http_conn *conn, struct auth_identity *identity
     };
     const struct principal *who = identity->attached;
     /* The rules may have changed since it was remembered. */
-    int rc = who ? principal_renew(conn->hw->core, &who)
-                 : principal_intern(conn->hw->core, &spec, &who, err);
+    int rc = who ? principal_renew(conn->hw->worker, &who)
+                 : principal_intern(conn->hw->worker, &spec, &who, err);
     if (rc == 0) {
         identity->attached = (void *)(uintptr_t)who;
         *ret = who;
@@ -219,7 +219,7 @@ void conn_give_up_pending_token(struct http_conn *conn)
 
 static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
-    core_revoke(hw->core, is_gone, user);
+    worker_revoke(hw->worker, is_gone, user);
     websocket_dismiss(hw, is_gone, user);
     side_dismiss(hw, is_gone, user);
 }

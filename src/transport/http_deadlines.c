@@ -14,7 +14,7 @@
 static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
                    void (*act)(struct http_conn *conn))
 {
-    uint32_t now = (uint32_t)loop_now_ms(hw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
         /* A stream that was written to, or a WebSocket that was heard of, is put off without being
@@ -42,7 +42,7 @@ static void close_idle(struct http_conn *conn)
 
 static void close_shaking(struct http_conn *conn)
 {
-    limit_hit(conn->hw->core->book, LIMIT_HEAD_TIME);
+    limit_hit(conn->hw->worker->book, LIMIT_HEAD_TIME);
     conn_close(conn, "the handshake was not done in time");
 }
 
@@ -71,15 +71,15 @@ static void close_late(struct http_conn *conn)
 
 static void cut_stalled(struct http_worker *hw)
 {
-    uint32_t now = (uint32_t)loop_now_ms(hw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
     list_each (it, next, &hw->waiting) {
         struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
         if ((uint32_t)conn->out.written != conn->wait_written) {
             conn->wait_written = (uint32_t)conn->out.written;
             conn->wait_since_ms = now;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
-            hw->core->stats.cut++;
-            limit_hit(hw->core->book, LIMIT_STALL);
+            hw->worker->stats.cut++;
+            limit_hit(hw->worker->book, LIMIT_STALL);
             conn_close(conn, "stalled: the client does not read");
         }
     }
@@ -95,7 +95,7 @@ void conn_note_expiry(struct http_conn *conn)
 }
 
 /* Those that are open and whose token or certificate is over; listens and streams of sessions are
- * the core's. */
+ * the worker's. */
 static void expire_principals(struct http_worker *hw)
 {
     int64_t now = hw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
@@ -137,7 +137,7 @@ void http_on_tick(struct loop_timer *timer, void *user)
     expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_pending_token);
     expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
     expire(hw, CONN_MIDWAY, config->body_timeout_ms, websocket_late);
-    if (input_is_tight(hw->core->book)) {
+    if (input_is_tight(hw->worker->book)) {
         expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
         expire(hw, CONN_MIDWAY, INPUT_TIGHT_MS, conn_cut_input);
     }

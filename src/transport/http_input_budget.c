@@ -15,9 +15,9 @@ void conn_book_input(struct http_conn *conn)
         held = conn->r->in.cap;
     }
     if (held < conn->booked) {
-        core_trim_later(conn->hw->core, conn->booked - held);
+        worker_trim_later(conn->hw->worker, conn->booked - held);
     }
-    input_book(conn->hw->core->book, &conn->booked, held);
+    input_book(conn->hw->worker->book, &conn->booked, held);
 }
 
 /* Of those in the middle of a request or message: which has had no progress for longest? */
@@ -39,7 +39,7 @@ static struct http_conn *find_slowest(struct http_worker *hw)
 void conn_cut_input(struct http_conn *conn)
 {
     if (conn->is_websocket) {
-        limit_hit(conn->hw->core->book, LIMIT_INPUT);
+        limit_hit(conn->hw->worker->book, LIMIT_INPUT);
         websocket_cut(conn, WS_TRY_AGAIN, STR("too much unfinished input; see --max-input"));
     } else {
         conn_refuse_over(conn, LIMIT_INPUT, 503,
@@ -54,7 +54,7 @@ void conn_cut_input(struct http_conn *conn)
 void http_make_room(struct http_worker *hw)
 {
     struct http_conn *conn = NULL;
-    while (input_is_over(hw->core->book) && (conn = find_slowest(hw)) != NULL) {
+    while (input_is_over(hw->worker->book) && (conn = find_slowest(hw)) != NULL) {
         conn_cut_input(conn);
     }
 }

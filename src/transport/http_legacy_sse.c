@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Paths beside the endpoint that lead to the same core, each only where the configuration has it.
+ * Paths beside the endpoint that lead to the same worker, each only where the configuration has it.
  *
  * /sse and /messages (--legacy-sse): the transport of 2024-11-05. A GET of /sse becomes a stream
  * whose first event names the place, /messages?sessionId=…, to which messages are POSTed; each is
@@ -140,27 +140,27 @@ static const struct sink_ops side_sink_ops = {
     .cut = side_cut,
 };
 
-static void forget(struct peer *peer)
+static void forget(struct subscriber *peer)
 {
     struct side_stream *s = peer->owner;
     struct http_worker *hw = s->conn->hw;
     map_remove(&hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
-    hw->core->stats.sessions--;
-    session_left(hw->core, s->quota);
+    hw->worker->stats.sessions--;
+    session_left(hw->worker, s->quota);
     mem_free(s);
 }
 
-static const struct peer_ops side_peer_ops = {.destroyed = forget};
+static const struct subscriber_ops side_peer_ops = {.destroyed = forget};
 
 static struct side_stream *side_create(struct http_conn *conn)
 {
-    struct core *core = conn->hw->core;
+    struct worker *worker = conn->hw->worker;
     struct side_stream *s = mem_zalloc(sizeof(*s));
     if (!s) {
         return NULL;
     }
     s->conn = conn;
-    if (session_make_id(core, s->id) < 0 ||
+    if (session_make_id(worker, s->id) < 0 ||
         map_put(&conn->hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN), s, NULL) < 0) {
         mem_free(s);
         return NULL;
@@ -170,8 +170,8 @@ static struct side_stream *side_create(struct http_conn *conn)
 
 void side_open(struct http_conn *conn)
 {
-    struct core *core = conn->hw->core;
-    if (conn->hw->draining || core->stopping) {
+    struct worker *worker = conn->hw->worker;
+    if (conn->hw->draining || worker->stopping) {
         conn_refuse(conn, 503, "the server is stopping");
         return;
     }
@@ -183,19 +183,19 @@ void side_open(struct http_conn *conn)
     }
     struct side_stream *s = side_create(conn);
     conn->channel.ops = &side_channel_ops;
-    struct peer *peer = s ? channel_peer(&conn->channel) : NULL;
+    struct subscriber *peer = s ? channel_peer(&conn->channel) : NULL;
     if (!peer) {
         if (s) {
             map_remove(&conn->hw->side_streams, tidings_strn(s->id, SESSION_ID_LEN));
             mem_free(s);
         }
-        session_left(core, quota);
+        session_left(worker, quota);
         conn->channel.ops = &http_channel_ops;
         conn_refuse(conn, 503, "out of memory");
         return;
     }
     s->quota = quota;
-    core->stats.sessions++;
+    worker->stats.sessions++;
     peer->ops = &side_peer_ops;
     peer->owner = s;
     conn->sink.ops = &side_sink_ops;
@@ -213,7 +213,7 @@ void side_post(struct http_conn *conn, struct tidings_str id, struct tidings_str
         inbound_refuse(&conn->channel, 404, RPC_SESSION,
                        "session not found or ended; GET " SSE_PATH " opens one");
     } else if (!message_conn_has_room(&s->conn->channel, &s->conn->out)) {
-        limit_hit(conn->hw->core->book, LIMIT_PIPE_CALLS);
+        limit_hit(conn->hw->worker->book, LIMIT_PIPE_CALLS);
         inbound_refuse(&conn->channel, 503, RPC_INTERNAL,
                        "too much waits to be answered or read on this session's stream");
     } else {
@@ -227,7 +227,7 @@ void side_drain(struct http_worker *hw)
     size_t pos = 0;
     struct side_stream *s;
     while ((s = map_next(&hw->side_streams, &pos)) != NULL) {
-        if (core_is_done_with(hw->core, &s->conn->channel)) {
+        if (worker_is_done_with(hw->worker, &s->conn->channel)) {
             http_sink_ops.end(&s->conn->sink);
         }
     }

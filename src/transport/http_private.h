@@ -122,7 +122,7 @@ struct http_conn {
 };
 
 struct http_worker {
-    struct core *core;
+    struct worker *worker;
     const struct http_config *config;
     struct worker_inbox inbox;
     http_find_worker_fn find;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked: the checks that need only the head, then the road to the core. The order is the
+ * What is asked: the checks that need only the head, then the road to the worker. The order is the
  * specification's: route and method, Host and Origin, token, size and type, then the body.
  */
 #include "base/clock.h"

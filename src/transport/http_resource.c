@@ -28,7 +28,7 @@ static const struct tidings_str allow_whole = {"GET, HEAD, PUT, DELETE, OPTIONS"
 static const struct tidings_str allow_all = {"GET, HEAD, PUT, PATCH, DELETE, OPTIONS", 38};
 
 struct http_exchange {
-    struct plain plain;
+    struct resource_io plain;
     struct http_conn *conn; /* NULL once it is gone */
     struct buf uri, after;
     struct buf request; /* then: what the slices of `plain` point into */
@@ -39,7 +39,7 @@ struct http_exchange {
 
 bool resource_is_at(const struct http_conn *conn, struct tidings_str path)
 {
-    return str_eq(path, STR(RESOURCE_PATH)) || catalog_is_alias(conn->hw->core->catalog, path);
+    return str_eq(path, STR(RESOURCE_PATH)) || catalog_is_alias(conn->hw->worker->catalog, path);
 }
 
 struct tidings_str resource_allows(const struct http_conn *conn)
@@ -124,7 +124,7 @@ bool resource_check_method(struct http_conn *conn, const struct http_request *re
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-static void read_range(struct plain *p, const struct http_request *req)
+static void read_range(struct resource_io *p, const struct http_request *req)
 {
     struct http_range range;
     unsigned count = 0;
@@ -158,7 +158,7 @@ static void read_conditions(struct http_exchange *ex, const struct http_request 
 static const char *write_fields(struct http_exchange *ex, const struct http_request *req,
                                 int *status)
 {
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     struct tidings_str type = http_header(req, "content-type", NULL);
     struct tidings_str coding = http_header(req, "content-encoding", NULL);
     struct tidings_str match = http_header(req, "if-match", NULL);
@@ -212,9 +212,9 @@ static void put_time(struct buf *out, int64_t ms)
     }
 }
 
-static void put_fields(struct buf *out, const struct plain *p, int status)
+static void put_fields(struct buf *out, const struct resource_io *p, int status)
 {
-    bool is_private = p->core->self->is_private;
+    bool is_private = p->worker->self->is_private;
     http_put_etag(out, "ETag", p->etag);
     buf_puts(out, is_private ? STR("Cache-Control: private, ") : STR("Cache-Control: "));
     buf_puts(out, p->is_final ? STR("max-age=31536000, immutable\r\n") : STR("no-cache\r\n"));
@@ -239,7 +239,7 @@ static void put_fields(struct buf *out, const struct plain *p, int status)
     }
 }
 
-static void put_type(struct buf *out, const struct plain *p)
+static void put_type(struct buf *out, const struct resource_io *p)
 {
     struct tidings_str type = p->about->mime_type;
     if (!http_is_media_type(type)) {
@@ -253,7 +253,7 @@ static void put_type(struct buf *out, const struct plain *p)
 
 static void answer_read(struct http_exchange *ex)
 {
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     struct buf fields, type;
     struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
     int status = p->unchanged || ex->any_held ? 304 : p->is_part ? 206 : 200;
@@ -277,7 +277,7 @@ static void answer_read(struct http_exchange *ex)
 
 static void answer_write(struct http_exchange *ex)
 {
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     struct buf fields;
     struct buf text = {.ptr = p->memory, .len = p->len, .cap = p->len + 1, .max = p->len + 1};
     bool is_said = p->memory && p->len > 0;
@@ -298,7 +298,7 @@ static void answer_write(struct http_exchange *ex)
     buf_deinit(&text);
 }
 
-static int status_of(const struct plain *p)
+static int status_of(const struct resource_io *p)
 {
     if (p->limit.retry_ms > 0) {
         return refusal_status(&p->limit);
@@ -323,10 +323,10 @@ static int status_of(const struct plain *p)
 }
 
 /* What this resource takes, when it is refused. */
-static struct tidings_str allow_here(const struct plain *p)
+static struct tidings_str allow_here(const struct resource_io *p)
 {
     const struct tidings_provider *provider = p->hit.provider;
-    bool is_written = p->op == PLAIN_PATCH && provider && provider->ops->write;
+    bool is_written = p->op == RESOURCE_IO_PATCH && provider && provider->ops->write;
     return is_written && !(provider->ops->flags & TIDINGS_PROVIDER_PATCHES) ? allow_whole
                                                                             : allow_read;
 }
@@ -335,7 +335,7 @@ static struct tidings_str allow_here(const struct plain *p)
 
 static void exchange_free(struct http_exchange *ex)
 {
-    plain_deinit(&ex->plain);
+    resource_io_deinit(&ex->plain);
     buf_deinit(&ex->uri);
     buf_deinit(&ex->after);
     buf_deinit(&ex->request);
@@ -345,7 +345,7 @@ static void exchange_free(struct http_exchange *ex)
 /* A range was asked for on a condition that does not hold: it is the whole that is wanted. */
 static bool wants_whole(struct http_exchange *ex)
 {
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     struct tidings_str list = ex->if_range, etag;
     bool weak = false;
     if (!list.ptr || !p->options.has_range || p->unchanged || ex->measured) {
@@ -356,25 +356,25 @@ static bool wants_whole(struct http_exchange *ex)
     return !holds && (p->code >= 0 || str_eq(p->reason, READ_OUT_OF_RANGE));
 }
 
-static void done(struct plain *p);
+static void done(struct resource_io *p);
 
 /* Ask once more: for everything, or for no byte of it, which tells how many there are. */
 static void read_again(struct http_exchange *ex, bool everything)
 {
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     struct read_options options = p->options;
     options.has_range = !everything;
     options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
-    plain_deinit(p);
-    plain_init(p, ex->conn->hw->core, done, ex);
+    resource_io_deinit(p);
+    resource_io_init(p, ex->conn->hw->worker, done, ex);
     p->who = ex->conn->channel.who;
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
     p->options = options;
-    plain_start(p, PLAIN_READ);
+    resource_io_start(p, RESOURCE_IO_READ);
 }
 
-static void done(struct plain *p)
+static void done(struct resource_io *p)
 {
     struct http_exchange *ex = p->user;
     struct http_conn *conn = ex->conn;
@@ -420,7 +420,7 @@ void resource_abandon(struct http_conn *conn)
     ex->conn = NULL;
     ex->request = conn->r->in;
     buf_init(&conn->r->in, 0);
-    plain_cancel(&ex->plain);
+    resource_io_cancel(&ex->plain);
 }
 
 /* The path is the URI, with what the query has for it: everything but the place in a listing. Who
@@ -473,7 +473,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         refuse(conn, 503, "out of memory");
         return;
     }
-    struct plain *p = &ex->plain;
+    struct resource_io *p = &ex->plain;
     const char *wrong = NULL;
     int status = 0;
     bool writes = is_write(req->method);
@@ -481,7 +481,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     buf_init(&ex->uri, HTTP_MAX_TARGET);
     buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
-    plain_init(p, conn->hw->core, done, ex);
+    resource_io_init(p, conn->hw->worker, done, ex);
     p->who = conn->channel.who;
     if (!find_uri(ex, req)) {
         exchange_free(ex);
@@ -508,8 +508,8 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         return;
     }
     conn->r->exchange = ex;
-    plain_start(p, !writes                     ? PLAIN_READ
-                   : req->method == HTTP_PUT   ? PLAIN_WRITE
-                   : req->method == HTTP_PATCH ? PLAIN_PATCH
-                                               : PLAIN_REMOVE);
+    resource_io_start(p, !writes                     ? RESOURCE_IO_READ
+                         : req->method == HTTP_PUT   ? RESOURCE_IO_WRITE
+                         : req->method == HTTP_PATCH ? RESOURCE_IO_PATCH
+                                                     : RESOURCE_IO_REMOVE);
 }

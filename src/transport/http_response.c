@@ -102,7 +102,7 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     if (conn->is_head) {
         buf_clear(text);
     }
-    core_trim_later(conn->hw->core, text->len);
+    worker_trim_later(conn->hw->worker, text->len);
     if (text->len > SENDQ_SHARE) {
         size_t len = 0;
         char *memory = buf_detach(text, &len);
@@ -135,14 +135,14 @@ void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fie
 
 void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, const char *text)
 {
-    limit_hit(conn->hw->core->book, limit);
+    limit_hit(conn->hw->worker->book, limit);
     conn_refuse(conn, status, text);
 }
 
 bool conn_check_rate(struct http_conn *conn)
 {
     struct refusal why;
-    uint64_t now = loop_now_ms(conn->hw->core->loop);
+    uint64_t now = loop_now_ms(conn->hw->worker->loop);
     if (quota_take_request(channel_quota(&conn->channel), now, &why)) {
         return true;
     }
@@ -290,7 +290,7 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     memcpy(at, "data: ", 6);
     memcpy(at + 6 + len, "\n\n", 2);
     conn->since_ms =
-        (uint32_t)loop_now_ms(conn->hw->core->loop); /* the keep-alive clock starts anew */
+        (uint32_t)loop_now_ms(conn->hw->worker->loop); /* the keep-alive clock starts anew */
     return at + 6;
 }
 

@@ -18,7 +18,7 @@ static void refuse_plain(struct http_conn *conn)
 static void refuse_tls(struct http_conn *conn)
 {
     log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(&conn->out)),
-              conn->hw->core->index);
+              conn->hw->worker->index);
     if (conn->out.pending == 0) {
         conn_close(conn, "TLS failed");
         return;

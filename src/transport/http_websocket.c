@@ -153,7 +153,7 @@ static bool unwrap(struct http_conn *conn, struct tidings_str text, struct buf *
 {
     struct json *root = NULL;
     struct tidings_error err;
-    if (jv_parse(text, conn->hw->core->limits->max_depth + 1, &root, &err) < 0) {
+    if (jv_parse(text, conn->hw->worker->limits->max_depth + 1, &root, &err) < 0) {
         return false; /* whoever handles it says what is wrong */
     }
     struct json *payload = jv_get(root, "payload");
@@ -171,7 +171,7 @@ static void on_text(struct http_conn *conn, struct tidings_str text)
     struct buf inner;
     buf_init(&inner, 2 * text.len + 64);
     conn->was_enveloped =
-        dialect_does(conn->hw->core->self, PROFILE_ENVELOPE) && unwrap(conn, text, &inner);
+        dialect_does(conn->hw->worker->self, PROFILE_ENVELOPE) && unwrap(conn, text, &inner);
     conn->uses_envelopes = conn->uses_envelopes || conn->was_enveloped;
     inbound_text(&conn->channel, conn->was_enveloped ? buf_str(&inner) : text, NULL);
     buf_deinit(&inner);
@@ -224,7 +224,7 @@ static void on_message(struct http_conn *conn, enum ws_event event, const struct
             conn_close(conn, "malformed frame");
         } else {
             if (m->code == WS_TOO_BIG) {
-                limit_hit(conn->hw->core->book, LIMIT_BODY);
+                limit_hit(conn->hw->worker->book, LIMIT_BODY);
             }
             conn->refused = true; /* whatever else it sends is thrown away for a while */
             say_goodbye(conn, m->code, m->payload, false);
@@ -339,7 +339,7 @@ void websocket_read(struct http_conn *conn)
                 conn_set_state(conn, CONN_SOCKET);
             }
             if (conn->state != CONN_MIDWAY) { /* which is not put off by what drips in */
-                conn->since_ms = (uint32_t)loop_now_ms(conn->hw->core->loop);
+                conn->since_ms = (uint32_t)loop_now_ms(conn->hw->worker->loop);
             }
         }
         if (n > 0) {
@@ -467,7 +467,7 @@ void websocket_late(struct http_conn *conn)
         conn_set_state(conn, CONN_MIDWAY); /* it waits for us, not we for it */
         return;
     }
-    limit_hit(conn->hw->core->book, LIMIT_BODY_TIME);
+    limit_hit(conn->hw->worker->book, LIMIT_BODY_TIME);
     websocket_cut(conn, WS_POLICY, STR("the rest of the message did not arrive in time"));
 }
 
@@ -477,15 +477,15 @@ void websocket_miss(struct http_conn *conn)
         conn_set_state(conn, CONN_ASKED);
         return;
     }
-    conn->hw->core->stats.cut++;
-    limit_hit(conn->hw->core->book, LIMIT_STALL);
+    conn->hw->worker->stats.cut++;
+    limit_hit(conn->hw->worker->book, LIMIT_STALL);
     conn_close(conn, "stalled: nothing comes, not even an answer to a ping");
 }
 
 static bool is_done_with(const struct http_conn *conn)
 {
     return conn_is_socket(conn) && !conn->has_rest &&
-           core_is_done_with(conn->hw->core, &conn->channel);
+           worker_is_done_with(conn->hw->worker, &conn->channel);
 }
 
 /* Those that are open, and others that rest too. */

@@ -112,7 +112,7 @@ static bool has_room(const struct line *line)
 static void handle(struct line *line, enum line_result result, struct tidings_str text)
 {
     if (result == LINE_TOO_LONG) {
-        limit_hit(line->channel.core->book, LIMIT_LINE);
+        limit_hit(line->channel.worker->book, LIMIT_LINE);
         inbound_refuse(&line->channel, 413, RPC_INVALID_REQUEST,
                        "a message may be at most %u bytes long", line->max_line);
     } else {
@@ -194,14 +194,15 @@ bool line_reads(const struct line *line)
 
 bool line_is_done(const struct line *line)
 {
-    return line->finished && list_empty(&line->channel.calls) && line->out.pending == 0;
+    return line->finished && list_empty(&line->channel.requests) && line->out.pending == 0;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-void line_init(struct line *line, const struct channel_ops *ops, struct core *core, size_t max_line)
+void line_init(struct line *line, const struct channel_ops *ops, struct worker *worker,
+               size_t max_line)
 {
-    channel_init(&line->channel, ops, core);
+    channel_init(&line->channel, ops, worker);
     line->sink.ops = &line_sink_ops;
     line->max_line = (uint32_t)max_line;
 }

@@ -35,7 +35,7 @@ struct line {
 
 /* `ops` has the functions below, and what is the owner's own. `flushed` of the send queue is the
  * owner's too, which calls line_flushed. */
-void line_init(struct line *line, const struct channel_ops *ops, struct core *core,
+void line_init(struct line *line, const struct channel_ops *ops, struct worker *worker,
                size_t max_line);
 /* Cancels what is under way and drops everything but the descriptor. */
 void line_deinit(struct line *line);

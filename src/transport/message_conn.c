@@ -10,7 +10,7 @@ bool message_conn_has_room(const struct channel *channel, const struct sendq *ou
         return false;
     }
     unsigned calls = 0;
-    list_each (it, next, &channel->calls) {
+    list_each (it, next, &channel->requests) {
         if (++calls >= MESSAGE_CONN_MAX_CALLS) {
             return false;
         }

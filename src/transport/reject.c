@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define LOOK_MS 100u
+#define CHANGE_QUERY_MS 100u
 #define STAY_MS 1000u
 #define LOG_MS 1000u
 #define SAID_MAX 1024u
@@ -200,6 +200,6 @@ void reject_connection(struct reject_list *r, int fd, enum listener_kind kind,
     r->waiting[at].fd = fd;
     r->waiting[at].since_ms = loop_now_ms(r->loop);
     if (!loop_timer_is_running(r->timer)) {
-        loop_timer_start(r->timer, LOOK_MS, LOOK_MS);
+        loop_timer_start(r->timer, CHANGE_QUERY_MS, CHANGE_QUERY_MS);
     }
 }

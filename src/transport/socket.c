@@ -34,7 +34,7 @@ void line_conn_set_state(struct line_conn *conn, enum line_state state)
     list_remove(&conn->link);
     list_append(&conn->sw->by_state[state], &conn->link);
     conn->state = state;
-    conn->since_ms = (uint32_t)loop_now_ms(conn->sw->core->loop);
+    conn->since_ms = (uint32_t)loop_now_ms(conn->sw->worker->loop);
 }
 
 void line_conn_stir(struct line *line)
@@ -50,7 +50,7 @@ static void want(struct line_conn *conn)
     if (conn->gone) {
         return;
     }
-    input_book(conn->sw->core->book, &conn->booked, line_size(&conn->line));
+    input_book(conn->sw->worker->book, &conn->booked, line_size(&conn->line));
     int events = conn->line.out.pending > 0 && conn->line.out.is_waiting ? LOOP_WRITE : 0;
     if (conn->state == LINE_LINGER || line_reads(&conn->line)) {
         events |= LOOP_READ;
@@ -86,7 +86,7 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     if (conn->gone) {
         return;
     }
-    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->core->index);
+    log_debug("connection closed", "reason=\"%s\" worker=%u", reason, sw->worker->index);
     conn->gone = true;
     list_remove(&conn->link);
     list_remove(&conn->wait_link);
@@ -95,11 +95,11 @@ void line_conn_close(struct line_conn *conn, const char *reason)
     loop_poll_deinit(&conn->poll);
     quota_leave(conn->line.channel.quota);
     line_deinit(&conn->line);
-    core_trim_later(sw->core, conn->booked);
-    input_book(sw->core->book, &conn->booked, 0);
+    worker_trim_later(sw->worker, conn->booked);
+    input_book(sw->worker->book, &conn->booked, 0);
     close(conn->fd);
     worker_inbox_left(&sw->inbox);
-    loop_discard(sw->core->loop, &conn->discard, mem_free, conn);
+    loop_discard(sw->worker->loop, &conn->discard, mem_free, conn);
     check_drained(sw);
 }
 
@@ -143,7 +143,7 @@ static void on_tls_failed(struct line_conn *conn, ssize_t why)
 {
     struct sendq *out = &conn->line.out;
     log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(out)),
-              conn->sw->core->index);
+              conn->sw->worker->index);
     if (why == -EPROTOTYPE) {
         tls_session_destroy(sendq_detach_tls(out));
         line_conn_refuse(conn, 400, "this port speaks TLS");
@@ -196,7 +196,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     if (state == SENDQ_WAITING) {
         if (!conn->waits) {
             conn->waits = true;
-            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->sw->core->loop);
+            conn->wait_since_ms = (uint32_t)loop_now_ms(conn->sw->worker->loop);
             conn->wait_written = (uint32_t)conn->line.out.written;
             list_append(&conn->sw->waiting, &conn->wait_link);
         }
@@ -213,7 +213,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
     (void)poll;
     struct line_conn *conn = user;
     if (events & LOOP_ERROR) {
-        conn->sw->core->stats.cut += peer_identity_timed_out(conn->fd);
+        conn->sw->worker->stats.cut += peer_identity_timed_out(conn->fd);
         line_conn_close(conn, "socket error");
         return;
     }
@@ -235,10 +235,10 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 static bool has_come_to_its_end(const struct line_conn *conn)
 {
     return conn->sw->draining && conn->state < LINE_ENDING && line_reads(&conn->line) &&
-           core_is_done_with(conn->sw->core, &conn->line.channel);
+           worker_is_done_with(conn->sw->worker, &conn->line.channel);
 }
 
-static void look_at(struct line_conn *conn);
+static void change_query_at(struct line_conn *conn);
 
 /* Another turn: those that had used theirs up go on. */
 static void on_rested(struct loop_timer *timer, void *user)
@@ -252,11 +252,11 @@ static void on_rested(struct loop_timer *timer, void *user)
         struct line_conn *conn = list_entry(now.next, struct line_conn, rest_link);
         list_remove(&conn->rest_link);
         conn->line.rests = false;
-        look_at(conn);
+        change_query_at(conn);
     }
 }
 
-static void look_at(struct line_conn *conn)
+static void change_query_at(struct line_conn *conn)
 {
     struct line *line = &conn->line;
     if (conn->state == LINE_LINGER) {
@@ -286,7 +286,7 @@ static void look_at(struct line_conn *conn)
 static void end_turn(void *user)
 {
     struct socket_worker *sw = user;
-    sendq_batch_flush(&sw->core->batch);
+    sendq_batch_flush(&sw->worker->batch);
     while (!list_empty(&sw->stirred)) {
         struct list now;
         list_init(&now);
@@ -294,9 +294,9 @@ static void end_turn(void *user)
         while (!list_empty(&now)) {
             struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
             list_remove(&conn->stir_link);
-            look_at(conn);
+            change_query_at(conn);
         }
-        sendq_batch_flush(&sw->core->batch);
+        sendq_batch_flush(&sw->worker->batch);
     }
     /* Not before: a timer that is started by a timer would run in the same turn. */
     if (!list_empty(&sw->resting) && !loop_timer_is_running(sw->rested)) {
@@ -352,7 +352,7 @@ static void adopt(struct letter *letter, void *owner)
     struct socket_worker *sw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
     struct line_conn *conn = mem_zalloc(sizeof(*conn));
-    if (!conn || loop_poll_init(&conn->poll, sw->core->loop, h->fd, on_event, conn, NULL) < 0) {
+    if (!conn || loop_poll_init(&conn->poll, sw->worker->loop, h->fd, on_event, conn, NULL) < 0) {
         mem_free(conn);
         handover_destroy(h);
         worker_inbox_left(&sw->inbox);
@@ -366,10 +366,10 @@ static void adopt(struct letter *letter, void *owner)
     list_init(&conn->wait_link);
     list_init(&conn->stir_link);
     list_init(&conn->rest_link);
-    line_init(&conn->line, &socket_channel_ops, sw->core, sw->config->max_line);
+    line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
     conn->line.stirred = line_conn_stir;
     conn->line.channel.quota = h->quota;
-    sendq_init(&conn->line.out, &sw->core->batch, conn->fd, on_flushed, conn);
+    sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, on_flushed, conn);
     set_socket_options(sw->config, conn->fd);
     line_conn_set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
     int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;
@@ -382,7 +382,8 @@ static void adopt(struct letter *letter, void *owner)
     want(conn);
 }
 
-struct socket_worker *socket_worker_create(struct core *core, const struct socket_config *config,
+struct socket_worker *socket_worker_create(struct worker *worker,
+                                           const struct socket_config *config,
                                            struct tidings_error *err)
 {
     struct socket_worker *sw = mem_zalloc(sizeof(*sw));
@@ -390,7 +391,7 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    sw->core = core;
+    sw->worker = worker;
     sw->config = config;
     for (size_t i = 0; i < LINE_STATES; i++) {
         list_init(&sw->by_state[i]);
@@ -398,12 +399,12 @@ struct socket_worker *socket_worker_create(struct core *core, const struct socke
     list_init(&sw->waiting);
     list_init(&sw->stirred);
     list_init(&sw->resting);
-    loop_hook_add(core->loop, &sw->end_hook, end_turn, sw);
-    sw->tick = loop_timer_open(core->loop, socket_on_tick, sw);
-    sw->rested = loop_timer_open(core->loop, on_rested, sw);
-    sw->inbox.book = core->book;
+    loop_hook_add(worker->loop, &sw->end_hook, end_turn, sw);
+    sw->tick = loop_timer_open(worker->loop, socket_on_tick, sw);
+    sw->rested = loop_timer_open(worker->loop, on_rested, sw);
+    sw->inbox.book = worker->book;
     sw->inbox.adopt = adopt;
-    sw->inbox.mailbox = mailbox_create(core->loop, sw, err);
+    sw->inbox.mailbox = mailbox_create(worker->loop, sw, err);
     if (!sw->inbox.mailbox || !sw->tick || !sw->rested) {
         socket_worker_destroy(sw);
         return NULL;

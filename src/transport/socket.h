@@ -26,13 +26,14 @@ struct socket_config {
 
 struct socket_worker;
 
-struct socket_worker *socket_worker_create(struct core *core, const struct socket_config *config,
+struct socket_worker *socket_worker_create(struct worker *worker,
+                                           const struct socket_config *config,
                                            struct tidings_error *err);
 /* Closes what is left. Other threads must not send to it any more. NULL is fine. */
 void socket_worker_destroy(struct socket_worker *sw);
 /* What connections are sent to. */
 struct worker_inbox *socket_worker_inbox(struct socket_worker *sw);
-/* After core_stop: a connection ends when its turn has come and what is under way is answered;
+/* After worker_stop: a connection ends when its turn has come and what is under way is answered;
  * calls `drained` once the last one is gone. */
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);
 

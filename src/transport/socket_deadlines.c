@@ -15,14 +15,14 @@
 static bool is_used(const struct line_conn *conn)
 {
     const struct channel *channel = &conn->line.channel;
-    const struct peer *peer = channel->peer;
-    return !list_empty(&channel->calls) ||
-           (peer && (peer->sub_count > 0 || peer->listen_count > 0));
+    const struct subscriber *peer = channel->subscriber;
+    return !list_empty(&channel->requests) ||
+           (peer && (peer->subscription_count > 0 || peer->listen_count > 0));
 }
 
 static void expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
 {
-    uint32_t now = (uint32_t)loop_now_ms(sw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
     list_each (it, next, &sw->by_state[state]) {
         struct line_conn *conn = list_entry(it, struct line_conn, link);
         if ((uint32_t)(now - conn->since_ms) < allowance) {
@@ -33,11 +33,11 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
         } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
             line_conn_set_state(conn, state); /* it waits for us, not we for it */
         } else if (state == LINE_MIDLINE) {
-            limit_hit(sw->core->book, LIMIT_BODY_TIME);
+            limit_hit(sw->worker->book, LIMIT_BODY_TIME);
             line_conn_refuse(conn, 408, "the rest of the message did not arrive in time");
         } else {
             if (state == LINE_SHAKING) {
-                limit_hit(sw->core->book, LIMIT_HEAD_TIME);
+                limit_hit(sw->worker->book, LIMIT_HEAD_TIME);
             }
             line_conn_close(conn, "idle");
         }
@@ -46,15 +46,15 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
 
 static void cut_stalled(struct socket_worker *sw)
 {
-    uint32_t now = (uint32_t)loop_now_ms(sw->core->loop);
+    uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
     list_each (it, next, &sw->waiting) {
         struct line_conn *conn = list_entry(it, struct line_conn, wait_link);
         if ((uint32_t)conn->line.out.written != conn->wait_written) {
             conn->wait_written = (uint32_t)conn->line.out.written;
             conn->wait_since_ms = now;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= sw->config->stall_timeout_ms) {
-            sw->core->stats.cut++;
-            limit_hit(sw->core->book, LIMIT_STALL);
+            sw->worker->stats.cut++;
+            limit_hit(sw->worker->book, LIMIT_STALL);
             line_conn_close(conn, "stalled: the client does not read");
         }
     }
@@ -82,15 +82,15 @@ static bool cut_first(struct socket_worker *sw, uint32_t least_ms)
     struct list *partial = &sw->by_state[LINE_MIDLINE];
     struct line_conn *conn =
         list_empty(partial) ? NULL : list_entry(partial->next, struct line_conn, link);
-    if (!conn || (uint32_t)loop_now_ms(sw->core->loop) - conn->since_ms < least_ms) {
+    if (!conn || (uint32_t)loop_now_ms(sw->worker->loop) - conn->since_ms < least_ms) {
         return false;
     }
-    limit_hit(sw->core->book, LIMIT_INPUT);
+    limit_hit(sw->worker->book, LIMIT_INPUT);
     line_conn_refuse(conn, 503,
                      "the server holds too much unfinished input; send it again later, and faster "
                      "(--max-input)");
     line_drop_input(&conn->line);
-    input_book(sw->core->book, &conn->booked, 0);
+    input_book(sw->worker->book, &conn->booked, 0);
     return true;
 }
 
@@ -150,7 +150,7 @@ void socket_on_tick(struct loop_timer *timer, void *user)
     expire(sw, LINE_SHAKING, config->header_timeout_ms);
     expire(sw, LINE_FRESH, config->idle_timeout_ms);
     expire(sw, LINE_MIDLINE, config->body_timeout_ms);
-    if (input_is_tight(sw->core->book)) {
+    if (input_is_tight(sw->worker->book)) {
         while (cut_first(sw, INPUT_TIGHT_MS)) {
         }
     }
@@ -169,6 +169,6 @@ void socket_on_tick(struct loop_timer *timer, void *user)
 
 void socket_make_room(struct socket_worker *sw)
 {
-    while (input_is_over(sw->core->book) && cut_first(sw, 0)) {
+    while (input_is_over(sw->worker->book) && cut_first(sw, 0)) {
     }
 }

@@ -51,7 +51,7 @@ struct line_conn {
 };
 
 struct socket_worker {
-    struct core *core;
+    struct worker *worker;
     const struct socket_config *config;
     struct worker_inbox inbox;
     struct list by_state[LINE_STATES];

@@ -103,12 +103,12 @@ static void on_writable(struct loop_poll *poll, int events, void *user)
 static void end_turn(void *user)
 {
     struct stdio *s = user;
-    sendq_batch_flush(&s->line.channel.core->batch);
-    if (s->draining && core_is_done_with(s->line.channel.core, &s->line.channel)) {
+    sendq_batch_flush(&s->line.channel.worker->batch);
+    if (s->draining && worker_is_done_with(s->line.channel.worker, &s->line.channel)) {
         s->line.eof = true;
     }
     line_pump(&s->line);
-    sendq_batch_flush(&s->line.channel.core->batch);
+    sendq_batch_flush(&s->line.channel.worker->batch);
     if (s->ended) {
         return;
     }
@@ -125,7 +125,7 @@ static void end_turn(void *user)
     }
 }
 
-struct stdio *stdio_open(struct core *core, const struct stdio_options *options,
+struct stdio *stdio_open(struct worker *worker, const struct stdio_options *options,
                          struct tidings_error *err)
 {
     struct stdio *s = mem_zalloc(sizeof(*s));
@@ -134,12 +134,12 @@ struct stdio *stdio_open(struct core *core, const struct stdio_options *options,
         return NULL;
     }
     s->options = *options;
-    line_init(&s->line, &stdio_channel_ops, core, options->max_line);
-    sendq_init(&s->line.out, &core->batch, options->out, on_flushed, s);
-    loop_hook_add(core->loop, &s->end_hook, end_turn, s);
-    s->pump = loop_timer_open(core->loop, on_pump, s);
-    s->poll_in = loop_poll_open_shared(core->loop, options->in, on_readable, s, NULL);
-    s->poll_out = loop_poll_open_shared(core->loop, options->out, on_writable, s, NULL);
+    line_init(&s->line, &stdio_channel_ops, worker, options->max_line);
+    sendq_init(&s->line.out, &worker->batch, options->out, on_flushed, s);
+    loop_hook_add(worker->loop, &s->end_hook, end_turn, s);
+    s->pump = loop_timer_open(worker->loop, on_pump, s);
+    s->poll_in = loop_poll_open_shared(worker->loop, options->in, on_readable, s, NULL);
+    s->poll_out = loop_poll_open_shared(worker->loop, options->out, on_writable, s, NULL);
     if (!s->pump) {
         stdio_close(s);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -20,9 +20,9 @@ struct stdio_options {
     void *user;
 };
 
-struct stdio *stdio_open(struct core *core, const struct stdio_options *options,
+struct stdio *stdio_open(struct worker *worker, const struct stdio_options *options,
                          struct tidings_error *err);
-/* After core_stop: when its turn has come and what is under way is answered, `ended`. */
+/* After worker_stop: when its turn has come and what is under way is answered, `ended`. */
 void stdio_drain(struct stdio *s);
 void stdio_close(struct stdio *s); /* NULL is fine; closes no descriptor */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules for tests of the core, and streams compared byte for byte.
+ * Access rules for tests of the worker, and streams compared byte for byte.
  */
 #ifndef SUPPORT_BENCH_ACCESS_H
 #define SUPPORT_BENCH_ACCESS_H
@@ -18,8 +18,8 @@ struct bench_rule {
 };
 /* On all cores, as the hub does it; `count` 0: nobody may do anything. */
 void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count);
-/* A core with mem://x/a, and two each below hidden/ and open/, where list changes are told at once
- * and nobody has a name yet. */
+/* A worker with mem://x/a, and two each below hidden/ and open/, where list changes are told at
+ * once and nobody has a name yet. */
 void bench_access_start(struct bench *b, struct place *place);
 /* The rights of whoever comes from now on. */
 void bench_is(struct bench *b, const char *name, const char *scopes);

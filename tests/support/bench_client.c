@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections that only record. What a transport promises the core (an exchange is answered once, a
- * vanished connection calls `closed` once and then the channel is gone) is kept here; what the core
- * promises the transport is asserted here.
+ * Connections that only record. What a transport promises the worker (an exchange is answered once,
+ * a vanished connection calls `closed` once and then the channel is gone) is kept here; what the
+ * worker promises the transport is asserted here.
  */
 #include "support/bench_client.h"
 
@@ -41,7 +41,7 @@ static struct utterance *record(struct client *c, enum said kind)
     struct utterance *u = &c->said[c->count++];
     memset(u, 0, sizeof(*u));
     u->kind = kind;
-    u->seq = c->channel.core->last_seq;
+    u->seq = c->channel.worker->last_seq;
     return u;
 }
 
@@ -201,18 +201,18 @@ void client_is(struct client *c, enum principal_kind kind, const char *name, con
         given[spec.scope_count++] = str_cut(rest, ' ', &rest, NULL);
     }
     const struct principal *who = NULL;
-    assert_int_equal(principal_intern(c->channel.core, &spec, &who, NULL), 0);
+    assert_int_equal(principal_intern(c->channel.worker, &spec, &who, NULL), 0);
     channel_set_who(&c->channel, who);
     principal_unref(who);
 }
 
-static struct client *client_open(struct bench *b, size_t core, const struct channel_ops *ops)
+static struct client *client_open(struct bench *b, size_t worker, const struct channel_ops *ops)
 {
     struct client *c = calloc(1, sizeof(*c));
     assert_non_null(c);
     c->bench = b;
     c->sink.ops = &sink_ops;
-    channel_init(&c->channel, ops, &b->core[core]);
+    channel_init(&c->channel, ops, &b->worker[worker]);
     if (b->who.name) {
         client_is(c, b->who.kind, b->who.name, b->who.scopes ? b->who.scopes : "",
                   b->who.expires_ms);
@@ -225,9 +225,9 @@ struct client *client_http(struct bench *b)
     return client_open(b, 0, &http_ops);
 }
 
-struct client *client_http_at(struct bench *b, size_t core)
+struct client *client_http_at(struct bench *b, size_t worker)
 {
-    return client_open(b, core, &http_ops);
+    return client_open(b, worker, &http_ops);
 }
 
 struct client *client_pipe(struct bench *b)

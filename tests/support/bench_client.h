@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients for tests of the core: connections made of nothing but a record of what was said to them.
+ * Clients for tests of the worker: connections made of nothing but a record of what was said to
+ * them.
  *
  * The record is not the library's memory, so that failing or counting the library's allocations
  * does not touch it. Every text a client was sent must be one JSON value, an HTTP exchange is
@@ -30,7 +31,7 @@ struct utterance {
     char *text; /* NUL-terminated; NULL where there is none */
     size_t len;
     int64_t retry_ms;
-    uint64_t seq; /* the newest change the core knew of */
+    uint64_t seq; /* the newest change the worker knew of */
     char id[256];
     char session[48];
     char allow[16];
@@ -54,7 +55,7 @@ struct client {
 };
 
 struct client *client_http(struct bench *b);
-struct client *client_http_at(struct bench *b, size_t core);
+struct client *client_http_at(struct bench *b, size_t worker);
 struct client *client_pipe(struct bench *b);
 /* What it asks from now on is asked by this one; `scopes` are separated by spaces. */
 void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,

@@ -21,8 +21,8 @@
 void bench_init(struct bench *b)
 {
     memset(b, 0, sizeof(*b));
-    b->core_count = 1;
-    b->limits = (struct core_limits){
+    b->worker_count = 1;
+    b->limits = (struct worker_limits){
         .page_size = 100,
         .max_page_size = 1000,
         .max_read_bytes = 64u * 1024u,
@@ -64,17 +64,17 @@ void bench_start(struct bench *b)
     assert_non_null(b->hub);
     assert_int_equal(hub_start(b->hub, &b->options, &err), 0);
     hub_set_running(b->hub, true);
-    for (size_t i = 0; i < b->core_count; i++) {
-        b->core[i].limits = &b->limits;
-        b->core[i].self = &b->self;
-        assert_int_equal(core_init(&b->core[i], b->loop, b->hub, (unsigned)i, &err), 0);
+    for (size_t i = 0; i < b->worker_count; i++) {
+        b->worker[i].limits = &b->limits;
+        b->worker[i].self = &b->self;
+        assert_int_equal(worker_init(&b->worker[i], b->loop, b->hub, (unsigned)i, &err), 0);
     }
 }
 
 void bench_stop_cores(struct bench *b)
 {
-    for (size_t i = 0; i < b->core_count; i++) {
-        core_deinit(&b->core[i]);
+    for (size_t i = 0; i < b->worker_count; i++) {
+        worker_deinit(&b->worker[i]);
     }
     hub_detach_all(b->hub);
     for (int i = 0; i < 3; i++) {
@@ -100,8 +100,8 @@ static bool is_idle(struct bench *b)
     if (!mailbox_is_empty(hub_mailbox(b->hub))) {
         return false;
     }
-    for (size_t i = 0; i < b->core_count; i++) {
-        if (!mailbox_is_empty(b->core[i].mailbox) || !list_empty(&b->core[i].dirty)) {
+    for (size_t i = 0; i < b->worker_count; i++) {
+        if (!mailbox_is_empty(b->worker[i].mailbox) || !list_empty(&b->worker[i].dirty)) {
             return false;
         }
     }

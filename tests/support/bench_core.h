@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A test bench for the core: hub and one or two workers' cores on one loop. Clients are in
+ * A test bench for the worker: hub and one or two workers' cores on one loop. Clients are in
  * support/bench_client.h, a provider in support/bench_provider.h.
  *
  *     struct bench b;
@@ -22,13 +22,13 @@
 #define BENCH_CORES 2u
 
 struct bench {
-    struct core_limits limits;
+    struct worker_limits limits;
     struct server_identity self;
     struct hub_options options;
-    size_t core_count;
+    size_t worker_count;
     struct loop *loop;
     struct hub *hub;
-    struct core core[BENCH_CORES];
+    struct worker worker[BENCH_CORES];
     struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */
         enum principal_kind kind;
         const char *name, *scopes;

@@ -232,13 +232,13 @@ static int docs_patches_of(struct tidings_provider *p, struct tidings_str uri, c
     return 1;
 }
 
-#define PLAIN_OPS                                                                                  \
+#define RESOURCE_IO_OPS                                                                            \
     .abi = TIDINGS_PROVIDER_ABI, .name = "docs", .size = sizeof(struct docs *), .open = docs_open, \
     .read = docs_read, .list = docs_list, .stat = docs_stat, .close = docs_close
 
-static const struct tidings_provider_ops plain_ops = {PLAIN_OPS};
+static const struct tidings_provider_ops resource_io_ops = {RESOURCE_IO_OPS};
 static const struct tidings_provider_ops patching_ops = {
-    PLAIN_OPS,
+    RESOURCE_IO_OPS,
     .patch = docs_patch,
     .patches_of = docs_patches_of,
 };
@@ -251,7 +251,7 @@ void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned fl
     memset(d, 0, sizeof(*d));
     d->bench = b;
     d->flags = flags;
-    assert_int_equal(hub_mount(b->hub, flags & DOCS_PATCHING ? &patching_ops : &plain_ops,
+    assert_int_equal(hub_mount(b->hub, flags & DOCS_PATCHING ? &patching_ops : &resource_io_ops,
                                tidings_str(prefix), tidings_strn((const char *)&d, sizeof(d)),
                                &d->provider, &err),
                      0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A provider of JSON documents with versions, for tests of patches. It makes patches itself, or
- * leaves that to the core. Etags are "v0001", "v0002" …, counted over all documents.
+ * leaves that to the worker. Etags are "v0001", "v0002" …, counted over all documents.
  *
  *     docs_mount(&docs, &b, "doc:///", DOCS_PATCHING);
  *     docs_put(&docs, "doc:///a", "{\"n\":1}", NULL);     // creates, or a new version; announced

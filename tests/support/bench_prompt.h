@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prompts and completions for tests of the core: registered at the hub as the server does it.
+ * Prompts and completions for tests of the worker: registered at the hub as the server does it.
  */
 #ifndef SUPPORT_BENCH_PROMPT_H
 #define SUPPORT_BENCH_PROMPT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A provider for tests of the core, mounted at "mem://x/": a settable set of URIs, counters, and
+ * A provider for tests of the worker, mounted at "mem://x/": a settable set of URIs, counters, and
  * the power to keep any request waiting until the test says so, on this thread or on another.
  *
  *     struct fake fake;

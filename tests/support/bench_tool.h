@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tools for tests of the core: registered at the hub as the server does it, with handlers that do
+ * Tools for tests of the worker: registered at the hub as the server does it, with handlers that do
  * as they are told.
  */
 #ifndef SUPPORT_BENCH_TOOL_H

@@ -90,7 +90,7 @@ void model_new_stream(struct model_client *c)
     }
 }
 
-static struct model_sub *sub_of(struct model_client *c, const char *spelled)
+static struct model_sub *subscription_of(struct model_client *c, const char *spelled)
 {
     for (unsigned k = 0; k < MODEL_SUBS; k++) {
         if (strcmp(c->subs[k].pattern->spelled, spelled) == 0) {
@@ -112,7 +112,7 @@ static unsigned index_of(const struct model_sub *s, const char *uri)
 
 static void learn_update(struct model_client *c, const struct utterance *u)
 {
-    struct model_sub *s = sub_of(c, json_at(u->text, "params|subscribedUri"));
+    struct model_sub *s = subscription_of(c, json_at(u->text, "params|subscribedUri"));
     if (json_at(u->text, "params|_meta|dev.tidings/truncated")) {
         for (unsigned i = 0; i < MODEL_URIS; i++) {
             s->known[i] = u->seq > s->known[i] ? u->seq : s->known[i];
@@ -147,7 +147,7 @@ static void learn_ack(struct model_client *c, const struct utterance *u)
         if (!spelled) {
             break;
         }
-        model_promise(sub_of(c, spelled), u->seq);
+        model_promise(subscription_of(c, spelled), u->seq);
     }
     assert_no_json(u->text, "params|_meta|dev.tidings/refused");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stand-in core: one mutex and condition for everything, whatever thread a provider is on.
+ * The stand-in worker: one mutex and condition for everything, whatever thread a provider is on.
  */
 #include "support/provider_host.h"
 
@@ -36,7 +36,7 @@ struct host {
 };
 
 /* What every request is made of; the public request types are this one. */
-struct request {
+struct job {
     struct host *host;
     struct host_answer *answer;
     bool is_done;
@@ -51,19 +51,19 @@ struct request {
 };
 
 struct tidings_read {
-    struct request r;
+    struct job r;
 };
 struct tidings_list {
-    struct request r;
+    struct job r;
 };
 struct tidings_stat {
-    struct request r;
+    struct job r;
 };
 struct tidings_watch {
-    struct request r;
+    struct job r;
 };
 struct tidings_complete {
-    struct request r;
+    struct job r;
 };
 
 static void *must(void *memory)
@@ -94,7 +94,7 @@ static struct timespec deadline(void)
     return at;
 }
 
-static void finish(struct request *r, int code, const struct tidings_error *err)
+static void finish(struct job *r, int code, const struct tidings_error *err)
 {
     pthread_mutex_lock(&r->host->lock);
     r->answer->code = code;
@@ -106,7 +106,7 @@ static void finish(struct request *r, int code, const struct tidings_error *err)
     pthread_mutex_unlock(&r->host->lock);
 }
 
-static void await(struct request *r)
+static void await(struct job *r)
 {
     struct timespec at = deadline();
     int rc = 0;
@@ -121,10 +121,10 @@ static void await(struct request *r)
     }
 }
 
-static struct request request_for(struct host *h)
+static struct job request_for(struct host *h)
 {
     struct host_answer *answer = must(calloc(1, sizeof *answer));
-    return (struct request){.host = h, .answer = answer, .max_bytes = SIZE_MAX};
+    return (struct job){.host = h, .answer = answer, .max_bytes = SIZE_MAX};
 }
 
 static struct host_row *add_row(struct host_answer *a, const struct tidings_resource *about)

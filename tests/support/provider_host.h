@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stand-in for the core, for tests of providers: opens one instance, puts requests to it, waits
+ * A stand-in for the worker, for tests of providers: opens one instance, puts requests to it, waits
  * for their answers, and records the changes it announces.
  *
  * Every wait has a deadline (HOST_DEADLINE_MS) after which the test fails; nothing sleeps. Answers

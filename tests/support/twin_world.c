@@ -24,7 +24,7 @@
 #include "base/str.h"
 #include "delivery/hub_private.h"
 #include "server/server_private.h"
-#include "server/worker.h"
+#include "server/worker_thread.h"
 #include "support/remove_tree.h"
 
 #define MARKS "docs:///zz/"

@@ -387,7 +387,7 @@ static void on_busy_hook(void *user)
     loop_hook_add(loop, &hooks[3], on_note_hook, name('4'));
 }
 
-static void hooks_may_come_and_go_while_they_run(void **state)
+static void watch_hooks_may_come_and_go_while_they_run(void **state)
 {
     (void)state;
     loop_hook_add(loop, &hooks[0], on_busy_hook, NULL);
@@ -519,7 +519,7 @@ int main(void)
         TEST(without_timers_there_is_no_timeout),
         TEST(a_turn_is_timers_hooks_wait_callbacks_discards),
         TEST(what_a_descriptor_discards_goes_before_the_next_turn),
-        TEST(hooks_may_come_and_go_while_they_run),
+        TEST(watch_hooks_may_come_and_go_while_they_run),
         TEST(destroying_runs_what_was_discarded),
         TEST(any_thread_and_signal_handler_may_stop),
         TEST(a_host_can_wait_on_the_descriptor),

@@ -291,7 +291,7 @@ static void the_writing_half_ends_with_a_farewell(void **state)
     tls_wire_close(&w);
 }
 
-static void plain_text_is_told_from_tls(void **state)
+static void resource_io_text_is_told_from_tls(void **state)
 {
     (void)state;
     struct tls_wire w;
@@ -505,7 +505,7 @@ int main(void)
         cmocka_unit_test(an_end_that_is_not_said_is_an_end),
         cmocka_unit_test(our_end_is_said_when_all_was_written_and_only_then),
         cmocka_unit_test(the_writing_half_ends_with_a_farewell),
-        cmocka_unit_test(plain_text_is_told_from_tls),
+        cmocka_unit_test(resource_io_text_is_told_from_tls),
         cmocka_unit_test(garbage_is_refused_with_an_alert),
         cmocka_unit_test(a_handshake_may_only_be_so_long),
         cmocka_unit_test(older_versions_are_refused),

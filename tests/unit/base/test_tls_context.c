@@ -166,7 +166,7 @@ static void client_certificates_need_a_ca(void **state)
 }
 
 /* The common name of the certificate that a client is shown who asks for `name`. */
-static void shown_for(struct tls_context *c, const char *name, char out[64])
+static void cursor_seal_for(struct tls_context *c, const char *name, char out[64])
 {
     struct tls_wire w;
     tls_wire_open(&w, c, NULL, tls_files_path("ca.pem"));
@@ -197,7 +197,7 @@ static void the_name_a_client_asks_for_chooses_the_certificate(void **state)
     struct tls_context *c = must_open(&(struct tls_options){.pairs = pairs, .count = 2});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char shown[64];
-        shown_for(c, rows[i].asked, shown);
+        cursor_seal_for(c, rows[i].asked, shown);
         if (strcmp(shown, rows[i].shown) != 0) {
             fail_msg("%s: %s", rows[i].asked, shown);
         }

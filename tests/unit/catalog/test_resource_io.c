@@ -133,20 +133,20 @@ static int teardown(void **state)
 
 static unsigned finished;
 
-static void on_done(struct plain *p)
+static void on_done(struct resource_io *p)
 {
     (void)p;
     finished++;
 }
 
-static void begin(struct plain *p, const char *uri)
+static void begin(struct resource_io *p, const char *uri)
 {
     finished = 0;
-    plain_init(p, &b.core[0], on_done, NULL);
+    resource_io_init(p, &b.worker[0], on_done, NULL);
     p->spelled = tidings_str(uri);
 }
 
-static void check_content(struct plain *p, const char *content)
+static void check_content(struct resource_io *p, const char *content)
 {
     assert_int_equal(finished, 1);
     assert_int_equal(p->code, 0);
@@ -159,72 +159,72 @@ static void check_content(struct plain *p, const char *content)
 static void the_first_format_comes_unless_another_is_asked_for(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     begin(&p, "MEM:///text");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     check_content(&p, GREETING);
     assert_true(str_eq(p.about->mime_type, STR("text/a")) && str_eq(p.etag, STR("tag")));
     assert_true(p.is_text && !p.is_part && p.size == 6);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
     begin(&p, "mem:///text");
     p.options.formats[p.options.format_count++] = STR("text/b");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     check_content(&p, "other");
-    plain_deinit(&p);
+    resource_io_deinit(&p);
     begin(&p, "mem:///text");
     p.options.formats[p.options.format_count++] = STR("image/png");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     assert_true(p.code < 0 && str_eq(p.reason, READ_NOT_ACCEPTABLE) && !p.memory);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 static void a_part_is_exact_to_the_byte(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     begin(&p, "mem:///text");
     p.options.has_range = true;
     p.options.range = (struct tidings_range){.from = 3, .to = 5};
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     check_content(&p, "\xbc\xc3");
     assert_true(p.is_part && p.from == 3 && p.size == 6);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
     begin(&p, "mem:///text");
     p.options.has_range = true;
     p.options.range = (struct tidings_range){.from = 7, .to = -1};
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     assert_true(p.code < 0 && str_eq(p.reason, READ_OUT_OF_RANGE));
     assert_int_equal(p.size, 6);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 static void what_is_held_is_not_given(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     begin(&p, "mem:///text");
     p.options.etags[p.options.etag_count++] = STR("tag");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     assert_true(p.code == 0 && p.unchanged && !p.memory && !p.about);
     assert_true(str_eq(p.etag, STR("tag")));
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 static void content_handed_over_is_not_copied(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     begin(&p, "mem:///taken");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     check_content(&p, GREETING);
     assert_ptr_equal(p.memory, told.given);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
     begin(&p, "mem:///taken");
     p.options.has_range = true;
     p.options.range = (struct tidings_range){.from = 1, .to = -1};
-    plain_start(&p, PLAIN_READ); /* does not begin where the memory does */
+    resource_io_start(&p, RESOURCE_IO_READ); /* does not begin where the memory does */
     check_content(&p, &GREETING[1]);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 static void what_is_not_there_is_said_at_once(void **state)
@@ -240,30 +240,30 @@ static void what_is_not_there_is_said_at_once(void **state)
         {"", TIDINGS_E_INVALID},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct plain p;
+        struct resource_io p;
         begin(&p, rows[i].uri);
-        plain_start(&p, PLAIN_READ);
+        resource_io_start(&p, RESOURCE_IO_READ);
         assert_int_equal(finished, 1);
         assert_int_equal(p.code, rows[i].code);
         assert_true(p.err.text[0] != '\0');
-        plain_cancel(&p); /* too late, and harmless */
-        plain_deinit(&p);
+        resource_io_cancel(&p); /* too late, and harmless */
+        resource_io_deinit(&p);
     }
 }
 
 static void a_cancelled_read_still_ends_once(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     begin(&p, "mem:///slow");
-    plain_start(&p, PLAIN_READ);
+    resource_io_start(&p, RESOURCE_IO_READ);
     assert_int_equal(finished, 0);
-    plain_cancel(&p);
+    resource_io_cancel(&p);
     assert_true(tidings_read_cancelled(told.waiting));
     tidings_read_done(told.waiting, TIDINGS_E_CANCELLED, NULL);
     assert_int_equal(finished, 1);
     assert_int_equal(p.code, TIDINGS_E_CANCELLED);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 /* ---- writes ---------------------------------------------------------------------------------- */
@@ -271,25 +271,25 @@ static void a_cancelled_read_still_ends_once(void **state)
 static void a_write_reaches_the_provider_whole(void **state)
 {
     (void)state;
-    struct plain p;
+    struct resource_io p;
     told.code = 1;
     begin(&p, "mem:///new");
     p.bytes = STR("content");
     p.mime_type = STR("text/x");
     p.if_match = STR("old tag");
     p.if_absent = true;
-    plain_start(&p, PLAIN_WRITE);
+    resource_io_start(&p, RESOURCE_IO_WRITE);
     assert_true(finished == 1 && p.code == 1 && str_eq(p.etag, STR("new tag")));
     assert_string_equal(told.written, "content");
     assert_string_equal(told.type, "text/x");
     assert_string_equal(told.match, "old tag");
     assert_true(told.absent && !told.removed);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
     told.code = TIDINGS_E_CONFLICT;
     begin(&p, "mem:///new");
-    plain_start(&p, PLAIN_REMOVE);
+    resource_io_start(&p, RESOURCE_IO_REMOVE);
     assert_true(finished == 1 && p.code == TIDINGS_E_CONFLICT && told.removed);
-    plain_deinit(&p);
+    resource_io_deinit(&p);
 }
 
 static void what_cannot_be_written_says_so(void **state)
@@ -304,12 +304,12 @@ static void what_cannot_be_written_says_so(void **state)
         {"other:///x", TIDINGS_E_NOTFOUND},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct plain p;
+        struct resource_io p;
         begin(&p, rows[i].uri);
-        plain_start(&p, PLAIN_WRITE);
+        resource_io_start(&p, RESOURCE_IO_WRITE);
         assert_int_equal(finished, 1);
         assert_int_equal(p.code, rows[i].code);
-        plain_deinit(&p);
+        resource_io_deinit(&p);
     }
 }
 
@@ -318,21 +318,22 @@ static void whatever_allocation_fails_it_ends_once_and_leaks_nothing(void **stat
     (void)state;
     static const struct {
         const char *uri;
-        enum plain_op op;
-    } rows[] = {
-        {"mem:///text", PLAIN_READ}, {"mem:///taken", PLAIN_READ}, {"mem:///x", PLAIN_WRITE}};
+        enum resource_io_op op;
+    } rows[] = {{"mem:///text", RESOURCE_IO_READ},
+                {"mem:///taken", RESOURCE_IO_READ},
+                {"mem:///x", RESOURCE_IO_WRITE}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bool reached = true;
         for (long n = 1; reached; n++) {
-            struct plain p;
+            struct resource_io p;
             long live = fail_alloc_live();
             fail_alloc_start(n);
             begin(&p, rows[i].uri);
-            plain_start(&p, rows[i].op);
+            resource_io_start(&p, rows[i].op);
             reached = fail_alloc_stop();
             assert_int_equal(finished, 1);
             assert_true(p.code == 0 || p.code == TIDINGS_E_NOMEM);
-            plain_deinit(&p);
+            resource_io_deinit(&p);
             assert_int_equal(fail_alloc_live(), live);
         }
     }

@@ -93,7 +93,7 @@ static void answer(int code)
 
 static void set_hook(const char *text)
 {
-    struct hook *hook = hook_create(tidings_str(text), on_watch, on_unwatch, &told);
+    struct watch_hook *hook = watch_hook_create(tidings_str(text), on_watch, on_unwatch, &told);
     assert_int_equal(hub_set_hook(b.hub, tidings_str(text), hook, NULL), 0);
     bench_settle(&b);
 }
@@ -407,12 +407,12 @@ static void without_memory_a_hook_is_not_set(void **state)
     long n = 1;
     for (bool reached = true; reached; n++) {
         struct tidings_error err = {0};
-        struct hook *hook = hook_create(STR("app:a"), on_watch, on_unwatch, &told);
+        struct watch_hook *hook = watch_hook_create(STR("app:a"), on_watch, on_unwatch, &told);
         fail_alloc_start(n);
         int rc = hub_set_hook(b.hub, STR("app:a"), hook, &err);
         reached = fail_alloc_stop();
         struct catalog *now = hub_catalog(b.hub);
-        assert_int_equal(rc, hooks_find(&now->hooks, STR("app:a")) ? 0 : TIDINGS_E_NOMEM);
+        assert_int_equal(rc, watch_hooks_find(&now->hooks, STR("app:a")) ? 0 : TIDINGS_E_NOMEM);
         catalog_unref(now);
         if (rc == 0) {
             break; /* a letter that is lost only leaves a worker behind */

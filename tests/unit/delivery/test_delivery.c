@@ -187,10 +187,10 @@ static void a_vanished_client_leaves_no_window_behind(void **state)
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/\"]", LONG_WINDOW);
     update("mem://x/a");
     update("mem://x/a");
-    assert_int_equal(b.core[0].windows.count, 2);
+    assert_int_equal(b.worker[0].windows.count, 2);
     client_free(c);
     bench_settle(&b);
-    assert_int_equal(b.core[0].windows.count, 0);
+    assert_int_equal(b.worker[0].windows.count, 0);
 }
 
 static void the_end_of_the_server_tells_what_is_held(void **state)
@@ -200,7 +200,7 @@ static void the_end_of_the_server_tells_what_is_held(void **state)
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
-    core_stop(&b.core[0], 0);
+    worker_stop(&b.worker[0], 0);
     assert_int_equal(update_count(c, NULL), 2); /* before the graceful result */
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     client_free(c);
@@ -221,12 +221,12 @@ static void a_cursor_is_never_above_what_is_held(void **state)
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 0)), 1);
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 1)), 1);
     /* Nor may a notice that stands for everything jump over it. */
-    struct sub *sub = NULL;
-    list_each (it, next, &b.core[0].peers) {
-        struct peer *peer = list_entry(it, struct peer, link);
-        struct listen *listen = list_entry(peer->listens.next, struct listen, link);
-        sub = list_entry(listen->subs.prev, struct sub, link);
-        peer_owe_truncated(peer, sub, b.core[0].last_seq);
+    struct subscription *sub = NULL;
+    list_each (it, next, &b.worker[0].subscribers) {
+        struct subscriber *subscriber = list_entry(it, struct subscriber, link);
+        struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
+        sub = list_entry(listen->subs.prev, struct subscription, link);
+        subscriber_owe_truncated(subscriber, sub, b.worker[0].last_seq);
     }
     bench_settle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");
@@ -338,7 +338,7 @@ static void a_rate_does_not_shorten_what_the_client_asked_for(void **state)
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
-    assert_true(windows_next(&b.core[0].windows) > loop_now_ms(b.loop) + 50000);
+    assert_true(windows_next(&b.worker[0].windows) > loop_now_ms(b.loop) + 50000);
     client_free(c);
 }
 
@@ -422,7 +422,7 @@ static void everything_is_one_update_for_each_subscription(void **state)
 
 /* ---- subscribing again ----------------------------------------------------------------------- */
 
-static void subscribing_again_replaces_the_options(void **state)
+static void subscribe_batch_again_replaces_the_options(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -433,7 +433,7 @@ static void subscribing_again_replaces_the_options(void **state)
     update("mem://x/a");
     assert_int_equal(update_count(pipe, NULL), 2);
     assert_json(update_nth(pipe, NULL, 1), "params|metadata|change_type", "updated");
-    assert_int_equal(b.core[0].stats.subscriptions, 1);
+    assert_int_equal(b.worker[0].stats.subscriptions, 1);
     assert_int_equal(place_watched(&place, "mem://x/a"), 1);
     /* Another kind of the same spelling. */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", "{\"match\":\"container\"}"));
@@ -446,7 +446,7 @@ static void subscribing_again_replaces_the_options(void **state)
     assert_int_equal(place_watched_all(&place), 0);
 }
 
-static void subscribing_again_does_not_lose_what_was_held(void **state)
+static void subscribe_batch_again_does_not_lose_what_was_held(void **state)
 {
     (void)state;
     struct client *pipe = pipe_open();
@@ -498,8 +498,8 @@ int main(void)
         WITH_BENCH(own_changes_are_left_out_when_asked),
         WITH_BENCH(an_own_change_does_not_hide_anothers),
         WITH_BENCH(everything_is_one_update_for_each_subscription),
-        WITH_BENCH(subscribing_again_replaces_the_options),
-        WITH_BENCH(subscribing_again_does_not_lose_what_was_held),
+        WITH_BENCH(subscribe_batch_again_replaces_the_options),
+        WITH_BENCH(subscribe_batch_again_does_not_lose_what_was_held),
         WITH_BENCH(a_refused_change_of_options_leaves_the_old_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fan-out costs nothing per subscriber but the copy: one change told to a thousand peers is encoded
- * when it is made and never again: encoding needs a buffer, and nothing is allocated while it is
- * told.
+ * Fan-out costs nothing per subscriber but the copy: one change told to a thousand subscribers is
+ * encoded when it is made and never again: encoding needs a buffer, and nothing is allocated while
+ * it is told.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,29 +72,29 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     (void)state;
     struct bench b;
     bench_init(&b);
-    b.core_count = 1;
+    b.worker_count = 1;
     bench_start(&b);
-    struct core *core = &b.core[0];
+    struct worker *worker = &b.worker[0];
     for (int i = 0; i < PEERS; i++) {
         char id[16];
         snprintf(id, sizeof(id), "%d", i);
         streams[i] = (struct stream){.sink = {.ops = &ops}};
-        struct peer *peer = peer_create(core, NULL);
-        struct listen *listen = listen_create(peer, tidings_str(id));
-        peer_set_sink(peer, &streams[i].sink);
+        struct subscriber *subscriber = subscriber_create(worker, NULL);
+        struct listen *listen = listen_create(subscriber, tidings_str(id));
+        subscriber_set_sink(subscriber, &streams[i].sink);
         listen->live = true;
-        assert_non_null(
-            sub_create(listen, STR("mem://r/"), STR("mem://r/"), MATCH_CONTAINER, 0, NULL));
+        assert_non_null(subscription_create(listen, STR("mem://r/"), STR("mem://r/"),
+                                            MATCH_CONTAINER, 0, NULL));
     }
     struct tidings_change from = {.uri = STR("mem://r/one"), .etag = STR("e1")};
-    struct change *change = change_create(&from, core->epoch, core->last_seq + 1);
+    struct change *change = change_create(&from, worker->epoch, worker->last_seq + 1);
     tidings_set_allocator(count_alloc, count_resize, free);
     allocations = 0;
-    core_on_change(core, change);
+    worker_on_change(worker, change);
     for (int i = 0; i < PEERS; i++) {
         assert_int_equal(streams[i].messages, 0); /* told at the end of the turn */
     }
-    core->flush_hook.fn(core->flush_hook.user);
+    worker->flush_hook.fn(worker->flush_hook.user);
     size_t allocated = allocations;
     tidings_set_allocator(NULL, NULL, NULL);
     assert_int_equal(allocated, 0);
@@ -108,8 +108,8 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         jv_unref(message);
     }
     change_unref(change);
-    list_each (it, next, &core->peers) {
-        peer_destroy(list_entry(it, struct peer, link));
+    list_each (it, next, &worker->subscribers) {
+        subscriber_destroy(list_entry(it, struct subscriber, link));
     }
     bench_settle(&b);
     bench_stop(&b);

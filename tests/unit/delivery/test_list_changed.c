@@ -27,7 +27,7 @@ static int setup(void **state)
 {
     (void)state;
     bench_init(&b);
-    b.core_count = 2;
+    b.worker_count = 2;
     bench_start(&b);
     bench_add_tool(&b, &(struct bench_tool){.name = "a", .handler = tool_hello});
     bench_settle(&b);

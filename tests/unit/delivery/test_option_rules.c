@@ -65,7 +65,7 @@ static void check(const struct row *r)
     client_free(c);
     bench_settle(&b);
     assert_int_equal(place_watched_all(&files), 0);
-    assert_int_equal(b.core[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0].stats.subscriptions, 0);
 }
 
 static void a_rule_says_which_kinds_there_are_and_what_they_may_ask_for(void **state)

@@ -33,7 +33,7 @@ static int nothing_is_left(void **state)
     return fail_alloc_live() == 0 ? 0 : -1;
 }
 
-static enum outbox_result push(struct outbox *o, struct sub *sub, const char *uri,
+static enum outbox_result push(struct outbox *o, struct subscription *sub, const char *uri,
                                enum tidings_change_kind kind, uint64_t seq, size_t max)
 {
     struct tidings_change from = {.uri = tidings_str(uri), .kind = kind};
@@ -62,7 +62,7 @@ static void what_came_first_leaves_first(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub a = {0}, b = {0};
+    struct subscription a = {0}, b = {0};
     outbox_init(&o);
     uint64_t in = 0, out = 0;
     /* Grow, shrink and wrap around the ring several times. */
@@ -97,7 +97,7 @@ static void a_second_change_merges_into_the_place_of_the_first(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub a = {0}, b = {0};
+    struct subscription a = {0}, b = {0};
     outbox_init(&o);
     assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_CREATED, 1, MAX), OUTBOX_ADDED);
     assert_int_equal(push(&o, &a, "x:2", TIDINGS_CHANGE_UPDATED, 2, MAX), OUTBOX_ADDED);
@@ -131,7 +131,7 @@ static void for_a_strict_subscription_it_merges_into_the_place_of_the_newer(void
     (void)state;
     static const uint64_t order[] = {2, 3, 5, 6};
     struct outbox o;
-    struct sub a = {.is_strict = true}, b = {0};
+    struct subscription a = {.is_strict = true}, b = {0};
     outbox_init(&o);
     assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_CREATED, 1, 4), OUTBOX_ADDED);
     assert_int_equal(push(&o, &a, "x:2", TIDINGS_CHANGE_UPDATED, 2, 4), OUTBOX_ADDED);
@@ -157,7 +157,7 @@ static void a_full_queue_changes_nothing_but_still_merges(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub a = {0};
+    struct subscription a = {0};
     outbox_init(&o);
     assert_int_equal(push(&o, &a, "x:1", TIDINGS_CHANGE_UPDATED, 1, 2), OUTBOX_ADDED);
     assert_int_equal(push(&o, &a, "x:2", TIDINGS_CHANGE_UPDATED, 2, 2), OUTBOX_ADDED);
@@ -173,7 +173,7 @@ static void without_memory_it_is_full(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub a = {0};
+    struct subscription a = {0};
     struct tidings_change from = {.uri = STR("x:1")}, next = {.uri = STR("x:2")};
     struct change *c = change_create(&from, 1, 1);
     struct change *d = change_create(&next, 1, 2);
@@ -195,7 +195,7 @@ static void forgetting_one_subscription_keeps_the_others_in_order(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub subs[3] = {{.queued = 0}};
+    struct subscription subs[3] = {{.queued = 0}};
     outbox_init(&o);
     /* Begin in the middle of the ring. */
     for (unsigned i = 0; i < 3; i++) {
@@ -227,7 +227,7 @@ static void an_empty_queue_holds_no_memory(void **state)
 {
     (void)state;
     struct outbox o;
-    struct sub a = {0};
+    struct subscription a = {0};
     outbox_init(&o);
     for (uint64_t i = 1; i <= 100; i++) {
         char uri[32];

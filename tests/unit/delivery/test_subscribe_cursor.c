@@ -21,7 +21,7 @@
 
 static struct loop *loop;
 static struct hub *hub;
-static struct core core; /* only what is looked at */
+static struct worker worker; /* only what is looked at */
 static struct changelog *kept_log;
 static const struct changelog_ops *real;
 static struct changelog_ops ops;
@@ -100,11 +100,11 @@ static int begin(void **state)
     mount("kept:///inner/", false);
     mount("file:///", false);
     add("kept:///own/x");
-    memset(&core, 0, sizeof(core));
-    core.hub = hub;
-    core.epoch = hub_epoch(hub);
-    core.marks.first = FIRST;
-    core.catalog = hub_catalog(hub);
+    memset(&worker, 0, sizeof(worker));
+    worker.hub = hub;
+    worker.epoch = hub_epoch(hub);
+    worker.marks.first = FIRST;
+    worker.catalog = hub_catalog(hub);
     /* From here on only `resume` is asked. */
     ops = *real;
     ops.resume = resume;
@@ -115,7 +115,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    catalog_unref(core.catalog);
+    catalog_unref(worker.catalog);
     kept_log->ops = real;
     hub_destroy(hub);
     loop_destroy(loop);
@@ -124,10 +124,10 @@ static int end(void **state)
 
 static uint64_t since(enum match_kind kind, const char *uri, struct log_cursor cursor)
 {
-    struct subscribing s = {.core = &core};
-    struct wish w = {.owner = &s, .kind = kind, .uri = tidings_str(uri)};
+    struct subscribe_batch s = {.worker = &worker};
+    struct subscribe_item w = {.owner = &s, .kind = kind, .uri = tidings_str(uri)};
     w.options.since = cursor;
-    return wish_since(&w, 150);
+    return subscribe_item_since(&w, 150);
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
@@ -174,10 +174,10 @@ static void a_cursor_that_is_not_known_is_worth_nothing(void **state)
 {
     (void)state;
     const struct log_cursor unknown[] = {
-        {EARLIER, 7000, 91, true, 0},    /* it never came so far */
-        {EARLIER, 42, 0, false, 0},      /* without a position */
-        {EARLIER + 1, 42, 42, true, 0},  /* a stranger's */
-        {core.epoch, 151, 100, true, 0}, /* from the future */
+        {EARLIER, 7000, 91, true, 0},      /* it never came so far */
+        {EARLIER, 42, 0, false, 0},        /* without a position */
+        {EARLIER + 1, 42, 42, true, 0},    /* a stranger's */
+        {worker.epoch, 151, 100, true, 0}, /* from the future */
     };
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         assert_true(since(MATCH_LITERAL, "kept:///a", unknown[i]) == SINCE_UNKNOWN);
@@ -188,16 +188,16 @@ static void in_its_own_epoch_the_number_counts(void **state)
 {
     (void)state;
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 120, 1, true, 0}), 120);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0}), 120);
     assert_int_equal(
-        since(MATCH_LITERAL, "file:///a", (struct log_cursor){core.epoch, 120, 1, true, 0}), 120);
-    assert_int_equal(since(MATCH_REGEX, "a", (struct log_cursor){core.epoch, FIRST, 1, true, 0}),
+        since(MATCH_LITERAL, "file:///a", (struct log_cursor){worker.epoch, 120, 1, true, 0}), 120);
+    assert_int_equal(since(MATCH_REGEX, "a", (struct log_cursor){worker.epoch, FIRST, 1, true, 0}),
                      FIRST);
     /* Below where it began: only what is kept is in the log. */
     assert_int_equal(
-        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){core.epoch, 50, 50, true, 0}), 50);
+        since(MATCH_LITERAL, "kept:///a", (struct log_cursor){worker.epoch, 50, 50, true, 0}), 50);
     assert_true(since(MATCH_LITERAL, "file:///a",
-                      (struct log_cursor){core.epoch, 50, 50, true, 0}) == SINCE_UNKNOWN);
+                      (struct log_cursor){worker.epoch, 50, 50, true, 0}) == SINCE_UNKNOWN);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a peer hears when its stream is slow, full or broken; that the cursor in a message never
- * promises more than was written; and what a gap in the numbers does.
+ * What a subscriber hears when its stream is slow, full or broken; that the cursor in a message
+ * never promises more than was written; and what a gap in the numbers does.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     assert_json(first, META_U "change", "updated"); /* deleted and created again */
     assert_json(second, "params|uri", "mem://x/1");
     assert_json(second, META_U "merged", "2");
-    assert_int_equal(b.core[0].stats.coalesced, 3);
+    assert_int_equal(b.worker[0].stats.coalesced, 3);
     client_drain(c); /* nothing waits: nothing happens */
     bench_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
@@ -101,8 +101,8 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     for (unsigned i = 0; i < 4; i++) {
         update(i);
     }
-    assert_int_equal(b.core[0].book->hits[LIMIT_OUTBOX], 1);
-    uint64_t last = b.core[0].last_seq;
+    assert_int_equal(b.worker[0].book->hits[LIMIT_OUTBOX], 1);
+    uint64_t last = b.worker[0].last_seq;
     client_drain(c);
     bench_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2); /* mem://x/5 has not changed */
@@ -175,7 +175,7 @@ static void a_stream_without_room_is_not_written_to_in_part(void **state)
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_vanish(c);
     bench_settle(&b);
-    assert_int_equal(b.core[0].stats.peers, 0);
+    assert_int_equal(b.worker[0].stats.subscribers, 0);
     client_free(c);
 }
 
@@ -183,8 +183,8 @@ static void peers_of_two_workers_hear_the_same(void **state)
 {
     (void)state;
     bench_stop(&b);
-    b.core_count = 2;
-    memset(b.core, 0, sizeof(b.core));
+    b.worker_count = 2;
+    memset(b.worker, 0, sizeof(b.worker));
     bench_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/0");
@@ -212,8 +212,8 @@ static void peers_of_two_workers_hear_the_same(void **state)
 static void lose_a_change(void)
 {
     struct tidings_change from = {.uri = STR("mem://x/5")};
-    struct change *c = change_create(&from, b.core[0].epoch, b.core[0].last_seq + 2);
-    core_on_change(&b.core[0], c);
+    struct change *c = change_create(&from, b.worker[0].epoch, b.worker[0].last_seq + 2);
+    worker_on_change(&b.worker[0], c);
     change_unref(c);
     bench_settle(&b);
 }
@@ -348,7 +348,7 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
         }
         client_drain(c);
         bench_settle(&b);
-        assert_int_equal(b.core[0].last_seq, count);
+        assert_int_equal(b.worker[0].last_seq, count);
         check_cursors(c, changed, count);
         client_free(c);
         bench_settle(&b);

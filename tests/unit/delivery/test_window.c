@@ -38,7 +38,8 @@ static int nothing_is_left(void **state)
     return fail_alloc_live() == 0 ? 0 : -1;
 }
 
-static enum window_result offer_max(struct sub *sub, uint64_t now, const char *uri, size_t max)
+static enum window_result offer_max(struct subscription *sub, uint64_t now, const char *uri,
+                                    size_t max)
 {
     struct tidings_change from = {.uri = tidings_str(uri)};
     struct change *c = change_create(&from, 1, ++seq);
@@ -49,7 +50,7 @@ static enum window_result offer_max(struct sub *sub, uint64_t now, const char *u
     return r;
 }
 
-static enum window_result offer(struct sub *sub, uint64_t now, const char *uri)
+static enum window_result offer(struct subscription *sub, uint64_t now, const char *uri)
 {
     return offer_max(sub, now, uri, MAX);
 }
@@ -69,7 +70,7 @@ static size_t take(struct window *w)
 static void without_a_period_everything_passes(void **state)
 {
     (void)state;
-    struct sub sub = {0};
+    struct subscription sub = {0};
     for (unsigned i = 0; i < 10; i++) {
         assert_int_equal(offer(&sub, 5, "x:1"), WINDOW_PASS);
     }
@@ -81,7 +82,7 @@ static void without_a_period_everything_passes(void **state)
 static void the_first_passes_and_the_rest_waits_for_the_end(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1001, "x:1"), WINDOW_HELD);
     assert_int_equal(offer(&sub, 1099, "x:1"), WINDOW_HELD);
@@ -103,7 +104,7 @@ static void the_first_passes_and_the_rest_waits_for_the_end(void **state)
 static void a_quiet_stream_is_told_at_once_again(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 1000, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1100, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1150, "x:1"), WINDOW_HELD);
@@ -117,7 +118,7 @@ static void a_quiet_stream_is_told_at_once_again(void **state)
 static void a_busy_stream_is_told_every_period(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     unsigned told = 0, merged = 0;
     for (uint64_t now = 0; now <= 1000; now++) { /* a change every millisecond: never quiet */
         struct window *w = windows_due(&all, now);
@@ -137,7 +138,7 @@ static void a_busy_stream_is_told_every_period(void **state)
 static void a_late_timer_still_hands_over_before_anything_newer(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 0, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 50, "x:1"), WINDOW_HELD);
     /* The period is over but nobody came yet: passing would overtake. */
@@ -148,7 +149,7 @@ static void a_late_timer_still_hands_over_before_anything_newer(void **state)
 static void a_period_that_ends_early_does_not_let_anything_overtake(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer(&sub, 0, "x:1"), WINDOW_PASS);
     assert_int_equal(offer(&sub, 1, "x:1"), WINDOW_HELD);
     sub.window.period_ms = 0; /* the application lifted the limit */
@@ -162,7 +163,7 @@ static void a_period_that_ends_early_does_not_let_anything_overtake(void **state
 static void those_due_come_in_the_order_of_their_ends(void **state)
 {
     (void)state;
-    static struct sub subs[MANY];
+    static struct subscription subs[MANY];
     memset(subs, 0, sizeof(subs));
     uint64_t random = 12345;
     for (unsigned i = 0; i < MANY; i++) {
@@ -198,14 +199,14 @@ static void those_due_come_in_the_order_of_their_ends(void **state)
 static void random_comings_and_goings_keep_the_order(void **state)
 {
     (void)state;
-    static struct sub subs[MANY];
+    static struct subscription subs[MANY];
     memset(subs, 0, sizeof(subs));
     uint64_t random = 99, now = 1;
     for (unsigned step = 0; step < 20000; step++) {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        struct sub *sub = &subs[(random >> 20) % MANY];
+        struct subscription *sub = &subs[(random >> 20) % MANY];
         if (sub->window.period_ms == 0) {
             sub->window.period_ms = 1 + (uint32_t)(random >> 40) % 100;
         }
@@ -239,7 +240,7 @@ static void random_comings_and_goings_keep_the_order(void **state)
 static void what_does_not_fit_is_said(void **state)
 {
     (void)state;
-    struct sub sub = {.window = {.period_ms = 100}};
+    struct subscription sub = {.window = {.period_ms = 100}};
     assert_int_equal(offer_max(&sub, 0, "x:1", 2), WINDOW_PASS);
     assert_int_equal(offer_max(&sub, 0, "x:1", 2), WINDOW_HELD);
     assert_int_equal(offer_max(&sub, 0, "x:2", 2), WINDOW_HELD);
@@ -254,7 +255,7 @@ static void out_of_memory_is_full_and_leaves_nothing_behind(void **state)
     (void)state;
     unsigned failures = 0;
     for (long n = 1;; n++) {
-        struct sub sub = {.window = {.period_ms = 100, .open_ms = 500}};
+        struct subscription sub = {.window = {.period_ms = 100, .open_ms = 500}};
         struct tidings_change from = {.uri = STR("x:1")};
         struct change *c = change_create(&from, 1, ++seq);
         assert_non_null(c);

@@ -43,7 +43,7 @@ static void ask_badly(void *user, struct tidings_call *h)
 {
     (void)user;
     struct tidings_error err;
-    static char big[HANDLING_MAX_STATE + 1];
+    static char big[CALL_MAX_STATE + 1];
     assert_int_equal(tidings_call_ask(h, "a", "tools/call", STR("{}"), &err), TIDINGS_E_INVALID);
     assert_int_equal(tidings_call_ask(h, "", "roots/list", STR("{}"), &err), TIDINGS_E_INVALID);
     assert_int_equal(tidings_call_ask(h, "a", "roots/list", STR("[]"), &err), TIDINGS_E_INVALID);
@@ -58,7 +58,7 @@ static void ask_much(void *user, struct tidings_call *h)
 {
     (void)user;
     struct tidings_error err;
-    for (unsigned i = 0; i < HANDLING_MAX_QUESTIONS; i++) {
+    for (unsigned i = 0; i < CALL_MAX_QUESTIONS; i++) {
         assert_int_equal(tidings_call_ask(h, text_of("q%u", i), "roots/list", STR("{}"), &err), 0);
         if (i == 0) {
             assert_int_equal(tidings_call_ask(h, "q0", "roots/list", STR("{}"), &err),
@@ -83,7 +83,7 @@ static int setup(void **state)
     (void)state;
     static char kept[] = "kept \x01\xff";
     bench_init(&b);
-    b.core_count = 2;
+    b.worker_count = 2;
     bench_start(&b);
     bench_add_tool(&b, &(struct bench_tool){.name = "greet", .handler = greet, .user = kept});
     bench_add_tool(&b, &(struct bench_tool){.name = "other", .handler = greet, .user = kept});
@@ -102,11 +102,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Call on the given core; the text is valid until the next. */
-static struct utterance say(size_t core, const char *tool, const char *params, const char *meta)
+/* Call on the given worker; the text is valid until the next. */
+static struct utterance say(size_t worker, const char *tool, const char *params, const char *meta)
 {
     static char text[400000];
-    struct client *c = client_http_at(&b, core);
+    struct client *c = client_http_at(&b, worker);
     client_call(c, "1", tool, params, meta);
     struct utterance u = *client_answer(c);
     snprintf(text, sizeof(text), "%s", u.text);

@@ -53,7 +53,7 @@ static int give_at_home(void *user, struct tidings_call *h, struct tidings_error
     buf_init(&json, 64);
     buf_puts(&json, STR("{\"n\":1}"));
     int rc = home->code < 0 ? tidings_fail(err, home->code, "it went wrong at home")
-                            : handling_take_structured(h, &json, err);
+                            : call_take_structured(h, &json, err);
     buf_deinit(&json);
     return rc;
 }
@@ -62,7 +62,7 @@ static struct home at_home;
 
 static void *finish_at_home(void *h)
 {
-    handling_done_at_home(h, give_at_home, &at_home);
+    call_done_at_home(h, give_at_home, &at_home);
     return NULL;
 }
 

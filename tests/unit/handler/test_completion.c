@@ -98,7 +98,7 @@ static int teardown(void **state)
     (void)state;
     client_free(asker);
     bench_settle(&b);
-    assert_int_equal(b.core[0].outstanding, 0);
+    assert_int_equal(b.worker[0].outstanding, 0);
     bench_stop(&b);
     return 0;
 }
@@ -349,7 +349,7 @@ static bool is_answered(void *user)
     return client_count_kind(asker, SAID_ANSWER) == *(size_t *)user;
 }
 
-static void values_may_come_later_from_any_thread(void **state)
+static void change_content_may_come_later_from_any_thread(void **state)
 {
     (void)state;
     bench_add_template(&b, TEMPLATE);
@@ -438,7 +438,7 @@ int main(void)
         COMPLETE_TEST(a_mount_completes_its_own_templates),
         COMPLETE_TEST(what_makes_no_sense_is_refused_with_the_reason),
         COMPLETE_TEST(a_failure_is_told),
-        COMPLETE_TEST(values_may_come_later_from_any_thread),
+        COMPLETE_TEST(change_content_may_come_later_from_any_thread),
         COMPLETE_TEST(who_cancelled_gets_nothing),
         cmocka_unit_test(whatever_allocation_fails_the_client_is_told_and_nothing_leaks),
     };

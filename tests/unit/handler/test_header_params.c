@@ -24,11 +24,11 @@ static struct json *parse(const char *text)
     return root;
 }
 
-static int create(const char *text, struct mirror **m, struct tidings_error *err)
+static int create(const char *text, struct header_params **m, struct tidings_error *err)
 {
     struct json *schema = parse(text);
     *m = NULL;
-    int rc = mirror_create(schema, m, err);
+    int rc = header_params_create(schema, m, err);
     jv_unref(schema);
     return rc;
 }
@@ -62,7 +62,7 @@ static void schemas_that_make_no_sense_are_refused_with_the_place(void **state)
          "chain of 'properties'"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct mirror *m = NULL;
+        struct header_params *m = NULL;
         struct tidings_error err = {0};
         assert_int_equal(create(rows[i].schema, &m, &err), TIDINGS_E_INVALID);
         assert_null(m);
@@ -75,13 +75,13 @@ static void schemas_that_make_no_sense_are_refused_with_the_place(void **state)
 static void a_schema_without_it_needs_nothing(void **state)
 {
     (void)state;
-    struct mirror *m = NULL;
+    struct header_params *m = NULL;
     assert_int_equal(
         create("{\"type\":\"object\",\"default\":{\"x-mcp-header\":7},\"properties\":{\"a\":{}}}",
                &m, NULL),
         0);
     assert_null(m);
-    assert_true(mirror_holds(NULL, NULL, NULL, NULL));
+    assert_true(header_params_holds(NULL, NULL, NULL, NULL));
 }
 
 static void a_request_must_say_the_same_twice(void **state)
@@ -114,7 +114,7 @@ static void a_request_must_say_the_same_twice(void **state)
         {"{\"o\":{\"b/c\":\"x\"}}", {NULL, NULL, "x"}, true}, /* the schema judges types */
     };
     static const char *const names[] = {"Mcp-Param-Region", "mcp-param-count", "MCP-PARAM-DEEP"};
-    struct mirror *m = NULL;
+    struct header_params *m = NULL;
     assert_int_equal(
         create("{\"properties\":{\"r\":{\"type\":\"string\",\"x-mcp-header\":\"Region\"},\"n\":{"
                "\"type\":\"integer\",\"x-mcp-header\":\"Count\"},\"o\":{\"properties\":{\"b/c\":{"
@@ -132,7 +132,7 @@ static void a_request_must_say_the_same_twice(void **state)
         }
         struct json *arguments = parse(rows[i].arguments);
         struct tidings_error err = {0};
-        if (mirror_holds(m, arguments, &req, &err) != rows[i].holds) {
+        if (header_params_holds(m, arguments, &req, &err) != rows[i].holds) {
             fail_msg("row %zu: %s %s", i, rows[i].arguments, err.text);
         }
         jv_unref(arguments);
@@ -145,9 +145,9 @@ static void a_request_must_say_the_same_twice(void **state)
         twice.headers[k].value = STR("eu");
     }
     struct json *arguments = parse("{\"r\":\"eu\"}");
-    assert_false(mirror_holds(m, arguments, &twice, NULL));
+    assert_false(header_params_holds(m, arguments, &twice, NULL));
     jv_unref(arguments);
-    mirror_destroy(m);
+    header_params_destroy(m);
 }
 
 int main(void)

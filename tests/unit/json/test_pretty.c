@@ -11,7 +11,7 @@
 
 #include "json/pretty.h"
 
-static void values_are_spread_over_lines_and_strings_stay_whole(void **state)
+static void change_content_are_spread_over_lines_and_strings_stay_whole(void **state)
 {
     (void)state;
     static const struct {
@@ -46,7 +46,7 @@ static void what_does_not_fit_is_a_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_spread_over_lines_and_strings_stay_whole),
+        cmocka_unit_test(change_content_are_spread_over_lines_and_strings_stay_whole),
         cmocka_unit_test(what_does_not_fit_is_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

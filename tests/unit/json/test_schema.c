@@ -74,7 +74,7 @@ static void run_rows(const struct row *rows, size_t count, const struct schema_o
 }
 #define RUN(rows, options) run_rows(rows, sizeof(rows) / sizeof((rows)[0]), options)
 
-static void values_are_judged_by_themselves(void **state)
+static void change_content_are_judged_by_themselves(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -345,7 +345,7 @@ static void a_refusal_says_where_and_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_judged_by_themselves),
+        cmocka_unit_test(change_content_are_judged_by_themselves),
         cmocka_unit_test(schemas_are_applied_to_the_same_value_and_to_what_is_inside),
         cmocka_unit_test(what_no_schema_evaluated_is_left_for_the_unevaluated_keywords),
         cmocka_unit_test(references_lead_by_pointer_anchor_name_and_scope),

@@ -23,7 +23,7 @@ static int begin(void **state)
 {
     (void)state;
     bench_init(&b);
-    b.core_count = 2;
+    b.worker_count = 2;
     b.self.list_changed = b.options.list_changed = false;
     b.limits.max_broad = 2;
     bench_start(&b);
@@ -39,9 +39,9 @@ static int end(void **state)
     return 0;
 }
 
-static struct client *listen_as(const char *who, size_t core, const char *uri)
+static struct client *listen_as(const char *who, size_t worker, const char *uri)
 {
-    struct client *c = client_http_at(&b, core);
+    struct client *c = client_http_at(&b, worker);
     c->principal = who;
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), NULL);
     bench_settle(&b);

@@ -50,7 +50,7 @@ struct who {
     size_t cursor_from; /* messages before this one say nothing about all subscriptions */
 };
 
-static struct who peers[PEERS];
+static struct who subscribers[PEERS];
 static uint64_t random_state;
 
 static unsigned roll(unsigned n)
@@ -129,10 +129,10 @@ static void subscribe_in_session(struct who *w, struct model_sub *s, const char 
     if (!cursor) {
         fail_msg("seed %u: subscribing gave %s", truth.seed, answer);
     }
-    model_promise(s, b.core[0].last_seq);
+    model_promise(s, b.worker[0].last_seq);
     if (!w->model.cursor[0]) {
         char text[512];
-        struct utterance u = {.seq = b.core[0].last_seq, .text = text};
+        struct utterance u = {.seq = b.worker[0].last_seq, .text = text};
         snprintf(text, sizeof(text), "%s", answer);
         model_take_cursor(&w->model, cursor, &u);
     }
@@ -210,7 +210,7 @@ static void open_pipe(struct who *w)
         if (w->sort == PIPE_LEGACY) {
             const char *answer = pipe_subscribe_with(w->line, "3", spelled, options);
             assert_non_null(json_at(answer, "result|_meta|dev.tidings/cursor"));
-            model_promise(s, b.core[0].last_seq);
+            model_promise(s, b.worker[0].last_seq);
         } else {
             client_listen_with(w->line, text_of("%u", k), text_of("[\"%s\"]", spelled), options);
             bench_settle(&b);
@@ -292,7 +292,7 @@ static void subscribe_again(struct who *w)
 
 static void step(void)
 {
-    struct who *w = &peers[roll(PEERS)];
+    struct who *w = &subscribers[roll(PEERS)];
     unsigned i = roll(MODEL_URIS);
     switch (roll(16)) {
     case 0:
@@ -322,10 +322,10 @@ static void step(void)
         bury(w);
         break;
     case 11:
-        if (b.core[0].windows.count > 0) { /* the next period ends */
-            struct windows *all = &b.core[0].windows;
+        if (b.worker[0].windows.count > 0) { /* the next period ends */
+            struct windows *all = &b.worker[0].windows;
             struct window *due = windows_due(all, windows_next(all));
-            peer_release_held(list_entry(due, struct sub, window));
+            subscriber_release_held(list_entry(due, struct subscription, window));
         }
         break;
     case 12:
@@ -353,11 +353,11 @@ static void finish(void)
 {
     bench_settle(&b);
     for (unsigned p = 0; p < PEERS; p++) {
-        bury(&peers[p]);
+        bury(&subscribers[p]);
     }
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned p = 0; p < PEERS; p++) {
-            struct who *w = &peers[p];
+            struct who *w = &subscribers[p];
             if (!w->line) {
                 come_back(w);
             }
@@ -367,44 +367,44 @@ static void finish(void)
         bench_settle(&b);
         bench_end_windows(&b);
         for (unsigned p = 0; p < PEERS; p++) {
-            see(&peers[p], 0);
+            see(&subscribers[p], 0);
         }
     }
 }
 
 static void run(unsigned seed, size_t log_entries)
 {
-    memset(peers, 0, sizeof(peers));
+    memset(subscribers, 0, sizeof(subscribers));
     random_state = 88172645463325252ull + seed * 7919u;
     bench_init(&b);
     b.limits.outbox_max = roll(2) ? 3 : 64;
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = log_entries;
     bench_start(&b);
-    truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.core[0].epoch);
+    truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.worker[0].epoch);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < MODEL_URIS; i++) {
         place_add(&place, model_uri(i), false);
     }
     for (unsigned p = 0; p < PEERS; p++) {
-        peers[p].model.no = p;
-        begin_who(&peers[p]);
+        subscribers[p].model.no = p;
+        begin_who(&subscribers[p]);
     }
     for (unsigned i = 0; i < STEPS; i++) {
         step();
     }
     finish();
-    assert_int_equal(b.core[0].last_seq, truth.seq);
+    assert_int_equal(b.worker[0].last_seq, truth.seq);
     for (unsigned p = 0; p < PEERS; p++) {
-        model_check(&peers[p].model);
-        client_free(peers[p].line);
-        if (peers[p].sort == SESSION) {
-            assert_int_equal(session_delete(&peers[p].session), 204);
+        model_check(&subscribers[p].model);
+        client_free(subscribers[p].line);
+        if (subscribers[p].sort == SESSION) {
+            assert_int_equal(session_delete(&subscribers[p].session), 204);
         }
     }
     bench_settle(&b);
-    assert_int_equal(b.core[0].stats.subscriptions, 0);
-    assert_int_equal(b.core[0].stats.peers, 0);
+    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0].stats.subscribers, 0);
     assert_int_equal(place_watched_all(&place), 0);
     bench_stop(&b);
 }

@@ -16,7 +16,7 @@ static struct host_answer *read_part(struct fixture *f, const char *uri, struct 
     return host_read_with(f->host, uri, &range, NULL, SIZE_MAX);
 }
 
-/* What is left when the margins are cut off, as the core does. */
+/* What is left when the margins are cut off, as the worker does. */
 static void check_part(const struct host_answer *a, struct tidings_range range, const char *text)
 {
     assert_int_equal(a->code, 0);
@@ -121,7 +121,7 @@ static void an_empty_file_has_no_lines_and_is_given_whole(void **state)
     serve(f, "");
     struct host_answer *a = read_part(f, MOUNT "empty", (struct tidings_range){LINES, 0, -1, 5});
     assert_int_equal(a->code, 0);
-    assert_false(a->rows[0].is_part); /* the core cuts */
+    assert_false(a->rows[0].is_part); /* the worker cuts */
     assert_string_equal(a->rows[0].bytes, "");
     host_answer_free(a);
 }

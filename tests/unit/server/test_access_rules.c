@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules as the configuration and their file have them. What they do is tested in core.
+ * Access rules as the configuration and their file have them. What they do is tested in worker.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -71,7 +71,7 @@ static void spellings_of_a_row_follow_from_its_name(void **state)
     assert_string_equal(config_find(STR("mounts"), CONFIG_AS_KEY)->name, "mount");
 }
 
-static void values_are_read_with_their_units(void **state)
+static void change_content_are_read_with_their_units(void **state)
 {
     (void)state;
     static const struct {
@@ -567,7 +567,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_default_is_what_its_row_says),
         cmocka_unit_test(spellings_of_a_row_follow_from_its_name),
-        cmocka_unit_test(values_are_read_with_their_units),
+        cmocka_unit_test(change_content_are_read_with_their_units),
         cmocka_unit_test(bad_values_are_refused_with_what_is_accepted),
         cmocka_unit_test(a_higher_source_wins_in_any_order),
         cmocka_unit_test(lists_gather_within_a_source_and_keep_the_default),

@@ -173,7 +173,7 @@ static void fail_each_allocation(const struct fault *f)
         /* It works again, and nothing is half there: the same once more is what there is. */
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
-        assert_int_equal(b.core[0].outstanding, 0);
+        assert_int_equal(b.worker[0].outstanding, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
@@ -199,18 +199,18 @@ static void tools_survive_any_failed_allocation(void **state)
 }
 
 static struct {
-    struct plain plain;
+    struct resource_io plain;
     bool over;
     int code;
     char answer[512];
 } http;
 
-static void on_http(struct plain *p)
+static void on_http(struct resource_io *p)
 {
     http.over = true;
     http.code = p->code;
     snprintf(http.answer, sizeof(http.answer), "%s", p->err.text);
-    plain_deinit(p);
+    resource_io_deinit(p);
 }
 
 static bool is_over(void *user)
@@ -219,15 +219,16 @@ static bool is_over(void *user)
     return http.over;
 }
 
-static int over_http(enum plain_op op, const char *uri, const char *body, const char *if_match)
+static int over_http(enum resource_io_op op, const char *uri, const char *body,
+                     const char *if_match)
 {
     http.over = false;
-    plain_init(&http.plain, &b.core[0], on_http, NULL);
+    resource_io_init(&http.plain, &b.worker[0], on_http, NULL);
     http.plain.spelled = tidings_str(uri);
     http.plain.bytes = tidings_str(body);
     http.plain.query = STR("changedBy=%5B%7B%22userId%22%3A%22u%22%7D%5D&origin=me");
     http.plain.if_match = tidings_str(if_match);
-    plain_start(&http.plain, op);
+    resource_io_start(&http.plain, op);
     bench_until(&b, is_over, NULL);
     return http.code;
 }
@@ -236,17 +237,17 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
 {
     (void)state;
     static const struct {
-        enum plain_op op;
+        enum resource_io_op op;
         const char *uri, *body, *if_match;
         int code;
     } rows[] = {
-        {PLAIN_WRITE, "/entity/T@1/a", "{\"n\":1}", "", 1},
-        {PLAIN_PATCH, "/entity/T@1/old", "{\"n\":1}", "*", 0},
-        {PLAIN_REMOVE, "/entity/T@1/old", "", "*", 0},
-        {PLAIN_WRITE, "/entity/T@1/old", "{}", "\"x\"", TIDINGS_E_CONFLICT},
-        {PLAIN_READ, "/entity/T@1/old", "", "", 0},
-        {PLAIN_READ, "/entity/", "", "", 0},
-        {PLAIN_READ, "/entity/T@2/old", "", "", TIDINGS_E_NOTFOUND},
+        {RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "", 1},
+        {RESOURCE_IO_PATCH, "/entity/T@1/old", "{\"n\":1}", "*", 0},
+        {RESOURCE_IO_REMOVE, "/entity/T@1/old", "", "*", 0},
+        {RESOURCE_IO_WRITE, "/entity/T@1/old", "{}", "\"x\"", TIDINGS_E_CONFLICT},
+        {RESOURCE_IO_READ, "/entity/T@1/old", "", "", 0},
+        {RESOURCE_IO_READ, "/entity/", "", "", 0},
+        {RESOURCE_IO_READ, "/entity/T@2/old", "", "", TIDINGS_E_NOTFOUND},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         bool reached = true;
@@ -262,7 +263,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
                          http.answer);
             }
             bench_settle(&b);
-            assert_int_equal(b.core[0].outstanding, 0);
+            assert_int_equal(b.worker[0].outstanding, 0);
             finish();
             assert_int_equal(fail_alloc_live(), before);
             assert_true(n < 10000);
@@ -310,11 +311,11 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
                       "\"notifications\":{\"resourceSubscriptions\":[\"entity:///T@1/\"]}");
         bench_until(&b, is_acknowledged, listener);
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
-        int code = over_http(PLAIN_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
+        int code = over_http(RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
         send_errand(mount, 0);
         reached = fail_alloc_stop();
         bench_settle(&b);
-        bool is_there = over_http(PLAIN_READ, "/entity/T@1/a", "", "") == 0;
+        bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
         assert_true(is_there || code < 0);
         if (is_there != has_heard(listener) && !listener->is_gone) {
             fail_msg("allocation %ld: it is%s there, which was%s told", n / 2,
@@ -322,7 +323,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
         }
         client_free(listener);
         bench_settle(&b);
-        assert_int_equal(b.core[0].outstanding, 0);
+        assert_int_equal(b.worker[0].outstanding, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);

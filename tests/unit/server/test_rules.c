@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rules for subscriptions as the configuration has them: of mounts, of URI prefixes, from every
- * source, printed and read back. What they do is tested in core.
+ * source, printed and read back. What they do is tested in worker.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,12 +18,12 @@ static void a_row_is_a_peer_and_perhaps_a_place(void **state)
     (void)state;
     struct self_after after;
     assert_true(self_after_parse(STR("4294967297"), &after));
-    assert_int_equal(after.peer, 4294967297u);
+    assert_int_equal(after.subscriber, 4294967297u);
     assert_true(after.place == UINT64_MAX); /* everything of it was told */
     assert_true(self_after_parse(STR("4294967297.0"), &after));
     assert_int_equal(after.place, 0);
     assert_true(self_after_parse(STR("18446744073709551615.18446744073709551615"), &after));
-    assert_true(after.peer == UINT64_MAX && after.place == UINT64_MAX);
+    assert_true(after.subscriber == UINT64_MAX && after.place == UINT64_MAX);
 }
 
 static void anything_else_is_no_row(void **state)
@@ -34,7 +34,7 @@ static void anything_else_is_no_row(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct self_after after = {7, 7};
         assert_false(self_after_parse(tidings_str(wrong[i]), &after));
-        assert_true(after.peer == 7 && after.place == 7);
+        assert_true(after.subscriber == 7 && after.place == 7);
     }
 }
 

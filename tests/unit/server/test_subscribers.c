@@ -21,7 +21,7 @@
 #define PATIENCE_S 20
 
 struct row {
-    uint64_t peer;
+    uint64_t subscriber;
     char session[64], stream[16], uri[64], id[16];
 };
 
@@ -41,7 +41,7 @@ static bool note(void *user, const struct tidings_subscriber *s)
     struct found *f = user;
     assert_true(f->count < ROWS);
     struct row *r = &f->rows[f->count++];
-    r->peer = s->peer;
+    r->subscriber = s->subscriber;
     copy(r->session, sizeof(r->session), s->session);
     copy(r->stream, sizeof(r->stream), s->stream);
     copy(r->uri, sizeof(r->uri), s->subscribed_uri);
@@ -154,25 +154,25 @@ static void everybody_is_found_by_what_he_covers(void **state)
     assert_int_equal(sessions, 1);
     assert_int_equal(listens, 1);
     await_covering("app:///row/7", 2, &f);
-    uint64_t peer = find(&f, "app:///row/{id}")->peer;
+    uint64_t subscriber = find(&f, "app:///row/{id}")->subscriber;
     await_covering("", 4, &f);
     for (int i = 0; i < f.count; i++) {
         for (int k = 0; k < i; k++) {
-            assert_true(f.rows[i].peer != f.rows[k].peer);
+            assert_true(f.rows[i].subscriber != f.rows[k].subscriber);
         }
     }
     struct tidings_str seven = tidings_str("app:///row/7"), a = tidings_str("app:///a");
-    assert_int_equal(tidings_server_is_subscribed(served(), peer, seven, NULL), 1);
-    assert_int_equal(tidings_server_is_subscribed(served(), peer, a, NULL), 0);
-    assert_int_equal(tidings_server_is_subscribed(served(), peer + 1000, a, NULL), 0);
+    assert_int_equal(tidings_server_is_subscribed(served(), subscriber, seven, NULL), 1);
+    assert_int_equal(tidings_server_is_subscribed(served(), subscriber, a, NULL), 0);
+    assert_int_equal(tidings_server_is_subscribed(served(), subscriber + 1000, a, NULL), 0);
     f.count = 0;
-    assert_int_equal(tidings_server_subscriptions(served(), peer, note, &f, NULL), 1);
+    assert_int_equal(tidings_server_subscriptions(served(), subscriber, note, &f, NULL), 1);
     assert_string_equal(f.rows[0].uri, "app:///row/{id}");
     struct tidings_totals t;
     assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
     assert_int_equal(t.subscriptions, 4);
     assert_int_equal(t.sessions, 1);
-    assert_int_equal(t.peers, 4);
+    assert_int_equal(t.subscribers, 4);
     f = (struct found){.stop_after = 2};
     assert_int_equal(covering("", &f), 4);
     assert_int_equal(f.count, 2);
@@ -180,7 +180,7 @@ static void everybody_is_found_by_what_he_covers(void **state)
     close(many);
     await_covering("", 2, &f); /* who vanishes is forgotten */
     assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
-    assert_int_equal(t.peers, 2);
+    assert_int_equal(t.subscribers, 2);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -193,11 +193,11 @@ static void a_subscription_is_ended_and_its_client_told(void **state)
     served_run();
     int fd = served_listen("app:///a");
     await_covering("app:///a", 1, &f);
-    uint64_t peer = f.rows[0].peer;
+    uint64_t subscriber = f.rows[0].subscriber;
     struct tidings_str a = tidings_str("app:///a"), b = tidings_str("app:///b");
-    assert_int_equal(tidings_server_unsubscribe(served(), peer, b, NULL), 0);
-    assert_int_equal(tidings_server_unsubscribe(served(), peer, a, NULL), 1);
-    assert_int_equal(tidings_server_unsubscribe(served(), peer, a, NULL), 0);
+    assert_int_equal(tidings_server_unsubscribe(served(), subscriber, b, NULL), 0);
+    assert_int_equal(tidings_server_unsubscribe(served(), subscriber, a, NULL), 1);
+    assert_int_equal(tidings_server_unsubscribe(served(), subscriber, a, NULL), 0);
     assert_non_null(strstr(await_said(fd, "suspended\":true"), "\"subscribedUri\":\"app:///a\""));
     assert_int_equal(covering("app:///a", &f), 0);
     close(fd);
@@ -205,7 +205,7 @@ static void a_subscription_is_ended_and_its_client_told(void **state)
     subscribe(session, "app:///a");
     subscribe(session, "app:///b");
     await_covering("app:///b", 1, &f);
-    assert_int_equal(tidings_server_unsubscribe(served(), f.rows[0].peer, b, NULL), 1);
+    assert_int_equal(tidings_server_unsubscribe(served(), f.rows[0].subscriber, b, NULL), 1);
     assert_int_equal(covering("", &f), 1);
     subscribe(session, "app:///b"); /* and may come back */
     assert_int_equal(covering("", &f), 2);
@@ -225,19 +225,22 @@ static void a_peer_is_ended_with_everything_it_has(void **state)
     int fd = served_listen("app:///row/{id}");
     served_subscribe("app:///row/5", NULL, &e);
     await_covering("", 4, &f);
-    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->peer, NULL), 2);
-    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->peer, NULL), 0);
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->subscriber, NULL),
+                     2);
+    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///a")->subscriber, NULL),
+                     0);
     assert_non_null(strstr(legacy(session, "ping", ""), " 404 "));
-    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///row/{id}")->peer, NULL),
-                     1);
+    assert_int_equal(
+        tidings_server_disconnect(served(), find(&f, "app:///row/{id}")->subscriber, NULL), 1);
     assert_non_null(strstr(await_said(fd, NULL), "\"result\"")); /* and then the end */
     close(fd);
-    assert_int_equal(tidings_server_disconnect(served(), find(&f, "app:///row/5")->peer, NULL), 1);
+    assert_int_equal(
+        tidings_server_disconnect(served(), find(&f, "app:///row/5")->subscriber, NULL), 1);
     assert_true(ears_await(&e, 0).ended);
     await_covering("", 0, &f);
     struct tidings_totals t;
     assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
-    assert_int_equal(t.subscriptions + t.peers + t.sessions, 0);
+    assert_int_equal(t.subscriptions + t.subscribers + t.sessions, 0);
 }
 
 static void misuse_is_refused_and_nobody_is_there_while_it_does_not_run(void **state)
@@ -270,20 +273,20 @@ static void misuse_is_refused_and_nobody_is_there_while_it_does_not_run(void **s
 static struct {
     struct ears ears;
     int asked, asked_in_filter, disconnected; /* atomic */
-    uint64_t peer;                            /* atomic */
+    uint64_t subscriber;                      /* atomic */
 } inside;
 
 static void ask_when_told(void *user, const struct tidings_update *update)
 {
     (void)user;
     struct found f = {.count = 0};
-    uint64_t peer = __atomic_load_n(&inside.peer, __ATOMIC_SEQ_CST);
+    uint64_t subscriber = __atomic_load_n(&inside.subscriber, __ATOMIC_SEQ_CST);
     if (!update->ended) {
         __atomic_store_n(&inside.asked, covering("app:///a", &f), __ATOMIC_SEQ_CST);
     }
-    if (peer > 0 && !update->ended) {
-        __atomic_store_n(&inside.disconnected, tidings_server_disconnect(served(), peer, NULL),
-                         __ATOMIC_SEQ_CST);
+    if (subscriber > 0 && !update->ended) {
+        __atomic_store_n(&inside.disconnected,
+                         tidings_server_disconnect(served(), subscriber, NULL), __ATOMIC_SEQ_CST);
     }
     ears_hear(&inside.ears, update);
 }
@@ -313,7 +316,7 @@ static void callbacks_do_not_wait(void **state)
     struct found f = {.count = 0};
     await_covering("app:///a", 1, &f);
     __atomic_store_n(&inside.disconnected, -1, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&inside.peer, f.rows[0].peer, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&inside.subscriber, f.rows[0].subscriber, __ATOMIC_SEQ_CST);
     served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
     for (size_t n = 0; !ears_await(&inside.ears, n).ended; n++) {
     }
@@ -337,8 +340,8 @@ static void *ask_all_the_time(void *arg)
         }
         *seen += (uint64_t)count;
         if (f.count > 0) {
-            (void)tidings_server_disconnect(served(), f.rows[0].peer, NULL);
-            (void)tidings_server_unsubscribe(served(), f.rows[f.count - 1].peer,
+            (void)tidings_server_disconnect(served(), f.rows[0].subscriber, NULL);
+            (void)tidings_server_unsubscribe(served(), f.rows[f.count - 1].subscriber,
                                              tidings_str("app:///row/1"), NULL);
         }
     }

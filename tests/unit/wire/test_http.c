@@ -301,7 +301,7 @@ static void hosts_may_be_names_or_addresses_with_a_port(void **state)
     }
 }
 
-static void values_are_trimmed_and_found_by_any_case(void **state)
+static void change_content_are_trimmed_and_found_by_any_case(void **state)
 {
     (void)state;
     static struct http_request req;
@@ -448,7 +448,7 @@ int main(void)
         cmocka_unit_test(methods_are_known_by_their_exact_name),
         cmocka_unit_test(headers_say_how_to_go_on),
         cmocka_unit_test(hosts_may_be_names_or_addresses_with_a_port),
-        cmocka_unit_test(values_are_trimmed_and_found_by_any_case),
+        cmocka_unit_test(change_content_are_trimmed_and_found_by_any_case),
         cmocka_unit_test(requests_in_one_buffer_are_told_apart),
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(lists_are_searched_by_item),

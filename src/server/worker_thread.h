@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A worker: one thread, one loop, one core and the connections on it. With a single worker the
+ * A worker: one thread, one loop, one worker and the connections on it. With a single worker the
  * thread is the caller's, and the hub shares its loop.
  */
-#ifndef SERVER_WORKER_H
-#define SERVER_WORKER_H
+#ifndef SERVER_WORKER_THREAD_H
+#define SERVER_WORKER_THREAD_H
 
 #include <pthread.h>
 
@@ -13,8 +13,8 @@
 #include "transport/socket.h"
 #include "transport/stdio.h"
 
-struct worker {
-    struct core core;
+struct worker_thread {
+    struct worker worker;
     struct loop *loop;
     struct http_worker *http;      /* NULL: none */
     struct socket_worker *sockets; /* NULL: none */
@@ -28,14 +28,14 @@ struct worker {
     /* On the worker's thread. The first, set before it starts: stdio ended unasked. */
     void (*input_ended)(void *user);
     void *input_user;
-    void (*ended)(struct worker *worker, void *user);
+    void (*ended)(struct worker_thread *worker, void *user);
     void *user;
 };
 
-struct worker_options {
+struct worker_thread_options {
     struct loop *loop; /* NULL: one of its own */
     struct hub *hub;
-    const struct core_limits *limits;
+    const struct worker_limits *limits;
     const struct server_identity *self;
     const struct http_config *http;      /* NULL: none */
     const struct socket_config *sockets; /* NULL: none */
@@ -44,29 +44,30 @@ struct worker_options {
     unsigned index;
 };
 
-struct worker *worker_create(const struct worker_options *options, struct tidings_error *err);
+struct worker_thread *worker_thread_create(const struct worker_thread_options *options,
+                                           struct tidings_error *err);
 /* Stopped, or never started; NULL is fine. Waits some seconds for requests that providers have not
  * answered; false: one never was, and the worker is left in memory. */
-bool worker_destroy(struct worker *worker);
+bool worker_thread_destroy(struct worker_thread *worker);
 /* The same wait without blocking, after `ended`: begin it, turn the loop, ask. */
-void worker_begin_settling(struct worker *worker);
-bool worker_is_settled(const struct worker *worker);
+void worker_thread_begin_settling(struct worker_thread *worker);
+bool worker_thread_is_settled(const struct worker_thread *worker);
 
 /* Serve two descriptors on this worker too; before it starts. `ended`: at the end of input. */
-int worker_open_stdio(struct worker *worker, int in, int out, size_t max_line,
-                      struct tidings_error *err);
+int worker_thread_open_stdio(struct worker_thread *worker, int in, int out, size_t max_line,
+                             struct tidings_error *err);
 
 /* Where connections are sent to. */
-void worker_get_inboxes(struct worker *worker, struct worker_inboxes *ret);
+void worker_thread_get_inboxes(struct worker_thread *worker, struct worker_inboxes *ret);
 
 /* Run its loop on a thread of its own. */
-int worker_start(struct worker *worker, struct tidings_error *err);
-void worker_join(struct worker *worker);
+int worker_thread_start(struct worker_thread *worker, struct tidings_error *err);
+void worker_thread_join(struct worker_thread *worker);
 /* Any thread: end listens one after the other, finish answers, at the latest after drain_ms; then
  * `ended` is called (and a thread of its own ends). */
-void worker_stop(struct worker *worker, uint64_t drain_ms,
-                 void (*ended)(struct worker *worker, void *user), void *user);
+void worker_thread_stop(struct worker_thread *worker, uint64_t drain_ms,
+                        void (*ended)(struct worker_thread *worker, void *user), void *user);
 /* … and now at once; at most once, and before it is joined. */
-void worker_hurry(struct worker *worker);
+void worker_thread_hurry(struct worker_thread *worker);
 
 #endif

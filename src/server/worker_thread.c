@@ -2,7 +2,7 @@
  *
  * Workers: build, run, drain.
  */
-#include "server/worker.h"
+#include "server/worker_thread.h"
 
 #include <signal.h>
 
@@ -14,7 +14,7 @@
 /* How long a provider may still work on what it was asked before the server goes without it. */
 #define SETTLE_MS 5000u
 
-static void finish(struct worker *w)
+static void finish(struct worker_thread *w)
 {
     if (w->finished) {
         return;
@@ -28,7 +28,7 @@ static void finish(struct worker *w)
     }
 }
 
-static void check_done(struct worker *w)
+static void check_done(struct worker_thread *w)
 {
     if (w->http_done && w->sockets_done && w->stdio_done && w->stopping) {
         finish(w);
@@ -37,21 +37,21 @@ static void check_done(struct worker *w)
 
 static void on_http_drained(void *user)
 {
-    struct worker *w = user;
+    struct worker_thread *w = user;
     w->http_done = true;
     check_done(w);
 }
 
 static void on_sockets_drained(void *user)
 {
-    struct worker *w = user;
+    struct worker_thread *w = user;
     w->sockets_done = true;
     check_done(w);
 }
 
 static void on_stdio_ended(void *user)
 {
-    struct worker *w = user;
+    struct worker_thread *w = user;
     w->stdio_done = true;
     if (w->input_ended && !w->stopping) {
         w->input_ended(w->input_user);
@@ -68,13 +68,13 @@ static void on_deadline(struct loop_timer *timer, void *user)
 static void stop_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
-    struct worker *w = list_entry(letter, struct worker, stop);
+    struct worker_thread *w = list_entry(letter, struct worker_thread, stop);
     loop_timer_start(w->deadline, w->drain_ms, 0);
     w->stopping = true;
     w->http_done = !w->http;
     w->sockets_done = !w->sockets;
     w->stdio_done = w->stdio_done || !w->stdio;
-    core_stop(&w->core, w->drain_ms / 4 * 3); /* the rest is for answers */
+    worker_stop(&w->worker, w->drain_ms / 4 * 3); /* the rest is for answers */
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w);
     }
@@ -95,17 +95,18 @@ static void stop_drop(struct letter *letter)
 static void hurry_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
-    struct worker *w = list_entry(letter, struct worker, hurry);
-    core_stop(&w->core, 0);
+    struct worker_thread *w = list_entry(letter, struct worker_thread, hurry);
+    worker_stop(&w->worker, 0);
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w); /* those whose end has come now */
     }
     loop_timer_start(w->deadline, 0, 0); /* when what was said has been written */
 }
 
-struct worker *worker_create(const struct worker_options *o, struct tidings_error *err)
+struct worker_thread *worker_thread_create(const struct worker_thread_options *o,
+                                           struct tidings_error *err)
 {
-    struct worker *w = mem_zalloc(sizeof(*w));
+    struct worker_thread *w = mem_zalloc(sizeof(*w));
     if (!w) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
@@ -116,35 +117,35 @@ struct worker *worker_create(const struct worker_options *o, struct tidings_erro
         mem_free(w);
         return NULL;
     }
-    w->core.limits = o->limits;
-    w->core.self = o->self;
-    int rc = core_init(&w->core, w->loop, o->hub, o->index, err);
+    w->worker.limits = o->limits;
+    w->worker.self = o->self;
+    int rc = worker_init(&w->worker, w->loop, o->hub, o->index, err);
     w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, on_deadline, w);
     if (w->deadline && o->http) {
-        w->http = http_worker_create(&w->core, o->http, o->find, o->find_user, err);
+        w->http = http_worker_create(&w->worker, o->http, o->find, o->find_user, err);
     }
     if (w->deadline && o->sockets) {
-        w->sockets = socket_worker_create(&w->core, o->sockets, err);
+        w->sockets = socket_worker_create(&w->worker, o->sockets, err);
     }
     if (rc < 0 || !w->deadline || (o->http && !w->http) || (o->sockets && !w->sockets)) {
-        worker_destroy(w);
+        worker_thread_destroy(w);
         return NULL;
     }
     return w;
 }
 
-void worker_begin_settling(struct worker *w)
+void worker_thread_begin_settling(struct worker_thread *w)
 {
     w->has_settled = true;
     loop_timer_start(w->deadline, SETTLE_MS, 0);
 }
 
-bool worker_is_settled(const struct worker *w)
+bool worker_thread_is_settled(const struct worker_thread *w)
 {
-    return w->core.outstanding == 0 || !loop_timer_is_running(w->deadline);
+    return w->worker.outstanding == 0 || !loop_timer_is_running(w->deadline);
 }
 
-bool worker_destroy(struct worker *w)
+bool worker_thread_destroy(struct worker_thread *w)
 {
     if (!w) {
         return true;
@@ -152,11 +153,11 @@ bool worker_destroy(struct worker *w)
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
     socket_worker_destroy(w->sockets);
-    if (!core_settle(&w->core, w->has_settled ? 0 : SETTLE_MS)) {
-        log_error("a provider does not finish", "requests=%zu", w->core.outstanding);
+    if (!worker_settle(&w->worker, w->has_settled ? 0 : SETTLE_MS)) {
+        log_error("a provider does not finish", "requests=%zu", w->worker.outstanding);
         return false; /* it may still write into memory of ours: leave it */
     }
-    core_deinit(&w->core);
+    worker_deinit(&w->worker);
     loop_timer_close(w->deadline);
     if (w->owns_loop) {
         loop_destroy(w->loop);
@@ -165,15 +166,16 @@ bool worker_destroy(struct worker *w)
     return true;
 }
 
-int worker_open_stdio(struct worker *w, int in, int out, size_t max_line, struct tidings_error *err)
+int worker_thread_open_stdio(struct worker_thread *w, int in, int out, size_t max_line,
+                             struct tidings_error *err)
 {
     struct stdio_options options = {
         .in = in, .out = out, .max_line = max_line, .ended = on_stdio_ended, .user = w};
-    w->stdio = stdio_open(&w->core, &options, err);
+    w->stdio = stdio_open(&w->worker, &options, err);
     return w->stdio ? 0 : TIDINGS_E_NOMEM;
 }
 
-void worker_get_inboxes(struct worker *w, struct worker_inboxes *ret)
+void worker_thread_get_inboxes(struct worker_thread *w, struct worker_inboxes *ret)
 {
     *ret = (struct worker_inboxes){{0}};
     ret->by_kind[LISTENER_HTTP] = w->http ? http_worker_inbox(w->http) : NULL;
@@ -182,13 +184,13 @@ void worker_get_inboxes(struct worker *w, struct worker_inboxes *ret)
 
 static void *run(void *arg)
 {
-    struct worker *w = arg;
-    hub_adopt_thread(w->core.hub);
+    struct worker_thread *w = arg;
+    hub_adopt_thread(w->worker.hub);
     loop_run(w->loop);
     return NULL;
 }
 
-int worker_start(struct worker *w, struct tidings_error *err)
+int worker_thread_start(struct worker_thread *w, struct tidings_error *err)
 {
     /* Signals belong to the program: its own threads get them. */
     sigset_t all, before;
@@ -197,13 +199,13 @@ int worker_start(struct worker *w, struct tidings_error *err)
     int rc = pthread_create(&w->thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
-        return error_errno(err, rc, "start worker %u", w->core.index);
+        return error_errno(err, rc, "start worker %u", w->worker.index);
     }
     w->running = true;
     return 0;
 }
 
-void worker_join(struct worker *w)
+void worker_thread_join(struct worker_thread *w)
 {
     if (w->running) {
         pthread_join(w->thread, NULL);
@@ -211,8 +213,8 @@ void worker_join(struct worker *w)
     }
 }
 
-void worker_stop(struct worker *w, uint64_t drain_ms,
-                 void (*ended)(struct worker *worker, void *user), void *user)
+void worker_thread_stop(struct worker_thread *w, uint64_t drain_ms,
+                        void (*ended)(struct worker_thread *worker, void *user), void *user)
 {
     w->ended = ended;
     w->user = user;
@@ -222,14 +224,14 @@ void worker_stop(struct worker *w, uint64_t drain_ms,
         finish(w); /* its thread could not be started */
         return;
     }
-    mailbox_send(w->core.mailbox, &w->stop);
+    mailbox_send(w->worker.mailbox, &w->stop);
 }
 
-void worker_hurry(struct worker *w)
+void worker_thread_hurry(struct worker_thread *w)
 {
     if (w->owns_loop && !w->running) {
         return; /* its thread could not be started */
     }
     w->hurry = (struct letter){.deliver = hurry_deliver, .drop = stop_drop};
-    mailbox_send(w->core.mailbox, &w->hurry);
+    mailbox_send(w->worker.mailbox, &w->hurry);
 }
