@@ -1,26 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Questions that wait for their answer, and those that do not.
+ * Requests of the program: those that are waited for, and those that are not.
  */
+#include "client/ask.h"
+
 #include <tidings/json.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/private.h"
+#include "client/connection.h"
+#include "client/events.h"
+#include "client/json_text.h"
+#include "client/requests.h"
+#include "client/state.h"
 #include "json/write.h"
-
-char *json_text_of(const struct tidings_client *c, const struct json *value, size_t *ret_len)
-{
-    struct buf out;
-    struct jw w;
-    buf_init(&out, 2 * c->settings.max_bytes);
-    jw_init(&w, &out);
-    jw_value(&w, value);
-    if (out.failed) {
-        buf_deinit(&out);
-    }
-    return buf_detach(&out, ret_len);
-}
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
@@ -35,7 +28,7 @@ struct waiting {
     struct json *progress; /* the newest that was not told yet */
 };
 
-static void on_answer(void *user, const struct answer *a)
+static void on_answer(void *user, const struct response *a)
 {
     struct waiting *w = user;
     w->is_done = true;
@@ -57,7 +50,7 @@ static void tell_progress(struct waiting *w)
     struct json *params = w->progress;
     w->progress = NULL;
     if (params && !client_is_stopping(w->client)) {
-        event_call_progress(w->on_progress, w->user, params);
+        events_call_progress(w->on_progress, w->user, params);
     }
     jv_unref(params);
 }
@@ -67,30 +60,30 @@ static void wait_for(struct waiting *w, int64_t id)
     struct tidings_client *c = w->client;
     int rc = 0;
     while (!w->is_done && rc == 0 && !client_is_stopping(c)) {
-        rc = pump_turn(&c->pump, -1, &w->why);
+        rc = poller_turn(&c->poller, -1, &w->why);
         tell_progress(w);
     }
     if (!w->is_done) {
-        outbound_drop(c, id);
+        requests_cancel(c, id);
         if (rc == 0) {
             tidings_fail(&w->why, TIDINGS_E_CANCELLED, "stopped");
         }
     }
-    client_nudge(c);
+    events_nudge(c);
 }
 
 static struct json *ask_with(struct waiting *w, const char *method, struct tidings_str params,
                              struct tidings_error *err)
 {
     struct tidings_client *c = w->client;
-    struct asking a = {.method = method,
-                       .params = params,
-                       .fn = on_answer,
-                       .on_progress = w->on_progress ? on_progress : NULL,
-                       .user = w};
+    struct request_options a = {.method = method,
+                                .params = params,
+                                .fn = on_answer,
+                                .on_progress = w->on_progress ? on_progress : NULL,
+                                .user = w};
     mem_free(c->last_error);
     c->last_error = NULL;
-    int64_t id = outbound_start(c, &a, &w->why);
+    int64_t id = requests_start(c, &a, &w->why);
     if (id > 0) {
         wait_for(w, id);
     }
@@ -141,14 +134,14 @@ static char *give(struct tidings_client *c, struct json *root, const struct json
 
 int tidings_client_connect(struct tidings_client *c, struct tidings_error *err)
 {
-    client_need(c);
-    while ((c->stage == STAGE_OPENING || c->stage == STAGE_ASKING) && !client_is_stopping(c)) {
-        int rc = pump_turn(&c->pump, -1, err);
+    connection_need(c);
+    while ((c->stage == STAGE_OPENING || c->stage == STAGE_NEGOTIATING) && !client_is_stopping(c)) {
+        int rc = poller_turn(&c->poller, -1, err);
         if (rc < 0) {
             return rc;
         }
     }
-    client_nudge(c);
+    events_nudge(c);
     if (client_is_stopping(c)) {
         return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
     }
@@ -176,17 +169,17 @@ struct pending {
     int64_t number;
 };
 
-static void on_later(void *user, const struct answer *a)
+static void on_later(void *user, const struct response *a)
 {
     struct pending *p = user;
-    event_answer(p->client, &p->asking, a);
+    events_put_answer(p->client, &p->asking, a);
     mem_free(p);
 }
 
 static void on_later_progress(void *user, struct json *params)
 {
     struct pending *p = user;
-    event_progress(p->client, p->number, &p->asking, params);
+    events_put_progress(p->client, p->number, &p->asking, params);
 }
 
 int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client_asking *asking,
@@ -201,14 +194,14 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
         return rc < 0 ? rc : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     *p = (struct pending){.client = c, .asking = *asking};
-    struct asking a = {.method = asking->method,
-                       .params = tidings_str(asking->params),
-                       .fn = on_later,
-                       .on_progress = asking->on_progress ? on_later_progress : NULL,
-                       .user = p,
-                       .timeout_ms = asking->timeout_ms};
+    struct request_options a = {.method = asking->method,
+                                .params = tidings_str(asking->params),
+                                .fn = on_later,
+                                .on_progress = asking->on_progress ? on_later_progress : NULL,
+                                .user = p,
+                                .timeout_ms = asking->timeout_ms};
     p->number = c->next_id + 1; /* what it will be */
-    int64_t id = outbound_start(c, &a, err);
+    int64_t id = requests_start(c, &a, err);
     if (id < 0) {
         mem_free(p);
     }
@@ -217,12 +210,12 @@ int64_t tidings_client_ask(struct tidings_client *c, const struct tidings_client
 
 void tidings_client_cancel(struct tidings_client *c, int64_t number)
 {
-    struct pending *p = outbound_user(c, number, on_later);
+    struct pending *p = requests_user(c, number, on_later);
     if (p) {
-        outbound_drop(c, number);
+        requests_cancel(c, number);
         mem_free(p);
     }
-    event_forget(c, number);
+    events_forget(c, number);
 }
 
 /* ---- particular questions -------------------------------------------------------------------- */

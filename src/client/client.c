@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client behind <tidings/client.h>: its life and its loop. See private.h for the parts.
+ * The client behind <tidings/client.h>: its life and its loop. client/state.h names its parts.
  */
 #include <errno.h>
 #include <sys/eventfd.h>
@@ -9,7 +9,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/private.h"
+#include "client/connection.h"
+#include "client/copy.h"
+#include "client/events.h"
+#include "client/inbound.h"
+#include "client/requests.h"
+#include "client/state.h"
+#include "client/subscriptions.h"
 #include "http_client/fetch.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -25,15 +31,28 @@ static void on_nudge(void *user)
     (void)user; /* the descriptor was readable: that was all */
 }
 
-void client_nudge(struct tidings_client *c)
+static const struct transport_events transport_events = {
+    .opened = connection_opened,
+    .received = inbound_message,
+    .unanswered = requests_fail,
+    .session_lost = connection_session_lost,
+    .streaming = subscriptions_streaming,
+    .delivered = connection_delivered,
+    .heard = inbound_heard,
+    .lost = connection_lost,
+};
+
+/* False: there is none. */
+static bool set_transport(struct tidings_client *c, struct transport *take)
 {
-    bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events);
-    if (has_work && !c->is_stepping && !pump_is_set(&c->nudge)) {
-        pump_set(&c->pump, &c->nudge, 0);
+    c->transport = take;
+    if (take) {
+        take->events = &transport_events;
     }
+    return take != NULL;
 }
 
-/* Everything but the link. */
+/* Everything but the transport. */
 static struct tidings_client *create(const struct tidings_client_options *options,
                                      struct tidings_error *err)
 {
@@ -43,27 +62,27 @@ static struct tidings_client *create(const struct tidings_client_options *option
         return NULL;
     }
     c->challenge = "";
-    c->wake = (struct pump_fd){.fd = -1, .fn = on_wake, .user = c};
+    c->wake = (struct poller_fd){.fd = -1, .fn = on_wake, .user = c};
     list_init(&c->unsent);
-    list_init(&c->flight);
+    list_init(&c->in_flight);
     list_init(&c->events);
     list_init(&c->copies);
     map_init(&c->requests);
-    pump_timer_init(&c->nudge, on_nudge, c);
-    connecting_init(c);
-    watching_init(c);
+    poller_timer_init(&c->nudge, on_nudge, c);
+    connection_init(c);
+    subscriptions_init(c);
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = c->wake_fd < 0 ? error_errno(err, errno, "create a client") : 0;
     rc = rc == 0 ? settings_init(&c->settings, options, err) : rc;
-    rc = rc == 0 ? pump_init(&c->pump, err) : rc;
-    if (rc == 0 && (rc = pump_add(&c->pump, &c->wake, c->wake_fd, EPOLLIN)) < 0) {
+    rc = rc == 0 ? poller_init(&c->poller, err) : rc;
+    if (rc == 0 && (rc = poller_add(&c->poller, &c->wake, c->wake_fd, EPOLLIN)) < 0) {
         tidings_fail(err, rc, "create a client: %s", tidings_code_text(rc));
     }
     if (rc < 0) {
         tidings_client_destroy(c);
         return NULL;
     }
-    client_nudge(c); /* the first step connects */
+    events_nudge(c); /* the first step connects */
     return c;
 }
 
@@ -72,7 +91,7 @@ struct tidings_client *tidings_client_create(const char *address,
                                              struct tidings_error *err)
 {
     struct tidings_client *c = create(options, err);
-    if (c && !(c->link = link_create(c, address, err))) {
+    if (c && !set_transport(c, transport_create(c, address, err))) {
         tidings_client_destroy(c);
         return NULL;
     }
@@ -93,9 +112,9 @@ struct tidings_client *tidings_client_launch(const char *const *argv,
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (copy) {
-        c->link = link_child_create(c, copy, err);
+        (void)set_transport(c, transport_child_create(c, copy, err));
     }
-    if (c && !c->link) {
+    if (c && !c->transport) {
         tidings_client_destroy(c);
         return NULL;
     }
@@ -107,17 +126,17 @@ void tidings_client_destroy(struct tidings_client *c)
     if (!c) {
         return;
     }
-    copies_end(c);
-    if (c->link) {
-        client_leave(c);
-        c->link->ops->destroy(c->link);
+    copy_end_all(c);
+    if (c->transport) {
+        connection_leave(c);
+        c->transport->ops->destroy(c->transport);
     }
-    event_drop_all(c);
-    watching_deinit(c);
+    events_drop_all(c);
+    subscriptions_deinit(c);
     map_deinit(&c->requests);
-    info_deinit(&c->info);
+    connection_info_deinit(&c->info);
     mem_free(c->last_error);
-    pump_deinit(&c->pump);
+    poller_deinit(&c->poller);
     if (c->wake_fd >= 0) {
         close(c->wake_fd);
     }
@@ -150,14 +169,9 @@ void tidings_client_stop(struct tidings_client *c)
     errno = saved;
 }
 
-bool client_is_stopping(const struct tidings_client *c)
-{
-    return atomic_load(&c->stopping);
-}
-
 int tidings_client_fd(const struct tidings_client *c)
 {
-    return c->pump.epoll;
+    return c->poller.epoll;
 }
 
 int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings_error *err)
@@ -170,12 +184,12 @@ int tidings_client_step(struct tidings_client *c, int timeout_ms, struct tidings
     }
     c->is_stepping = c->is_eager = true;
     if (c->stage == STAGE_IDLE && c->failure.code == 0) {
-        client_need(c);
+        connection_need(c);
     }
     bool has_news = !list_empty(&c->events) || c->failure.code < 0;
-    int rc = pump_turn(&c->pump, has_news ? 0 : timeout_ms, err);
-    event_deliver(c);
-    watching_sweep(c);
+    int rc = poller_turn(&c->poller, has_news ? 0 : timeout_ms, err);
+    events_deliver(c);
+    subscriptions_sweep(c);
     c->is_stepping = false;
     if (client_is_stopping(c) || rc < 0) {
         return rc;
@@ -200,7 +214,7 @@ int tidings_client_run(struct tidings_client *c, struct tidings_error *err)
     while (rc > 0) {
         rc = tidings_client_step(c, -1, err);
     }
-    client_leave(c);
+    connection_leave(c);
     return rc;
 }
 

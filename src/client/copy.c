@@ -7,13 +7,17 @@
  * was told whole, or by a patch from the one it is at, so its value never is one that the entity
  * did not have. One read at a time; what does not fit meanwhile makes it be done again.
  */
+#include "client/copy.h"
+
 #include <stdio.h>
 
 #include <tidings/copy.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/private.h"
+#include "client/json_text.h"
+#include "client/state.h"
+#include "client/watch.h"
 #include "json/merge_patch.h"
 #include "json/write.h"
 
@@ -37,7 +41,7 @@ struct tidings_copy {
     bool is_refused;   /* the subscription was, the last time */
     unsigned refusals; /* in a row, though the entity can be read */
     unsigned pauses;   /* in a row */
-    struct pump_timer next;
+    struct poller_timer next;
     int problem;   /* the code that was told last; 0: none */
     bool is_busy;  /* in a function that calls the program, */
     bool is_ended; /* which frees it then */
@@ -190,7 +194,7 @@ static void on_state(void *user, const struct tidings_client_event *e);
 /* Something is to be tried again, not at once. */
 static void wait_for_next(struct tidings_copy *y)
 {
-    pump_set(&y->client->pump, &y->next, settings_pause(&y->client->settings, y->pauses++));
+    poller_set(&y->client->poller, &y->next, settings_pause(&y->client->settings, y->pauses++));
 }
 
 /* What became of the version it has, or all of it. */
@@ -234,7 +238,7 @@ static int subscribe(struct tidings_copy *y, struct tidings_error *err)
     }
     struct tidings_subscribing how = {
         .fn = on_update, .on_state = on_state, .user = y, .options = options_of(y, options)};
-    bool is_shared = watching_find(y->client, buf_str(&uri)) != NULL;
+    bool is_shared = watch_find(y->client, buf_str(&uri)) != NULL;
     y->subscription = tidings_client_subscribe(y->client, uri.ptr, &how, err);
     buf_deinit(&uri);
     if (!y->subscription) {
@@ -419,7 +423,7 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
         y->client = c;
         y->fn = how->fn;
         y->user = how->user;
-        pump_timer_init(&y->next, on_next, y);
+        poller_timer_init(&y->next, on_next, y);
         rc = y->from[0] != '\0' ? subscribe(y, err) : 0;
     }
     if (rc < 0) {
@@ -444,7 +448,7 @@ void tidings_copy_end(struct tidings_copy *y)
     y->is_ended = true;
     list_remove(&y->link);
     y->client->copy_count--;
-    pump_unset(&y->next);
+    poller_unset(&y->next);
     tidings_subscription_end(y->subscription);
     if (y->reading > 0) {
         tidings_client_cancel(y->client, y->reading);
@@ -454,7 +458,7 @@ void tidings_copy_end(struct tidings_copy *y)
     }
 }
 
-void copies_end(struct tidings_client *c)
+void copy_end_all(struct tidings_client *c)
 {
     list_each (it, next, &c->copies) {
         tidings_copy_end(list_entry(it, struct tidings_copy, link));

@@ -3,10 +3,12 @@
  * What servers mean when something fails, as a code of ours. The protocol has had more than one
  * code for the same thing, and servers have their own.
  */
+#include "client/errors.h"
+
 #include <inttypes.h>
 #include <strings.h>
 
-#include "client/private.h"
+#include "base/str.h"
 #include "wire/bearer.h"
 
 /* 501: it never will. */
@@ -15,7 +17,7 @@ static bool is_busy(long status)
     return status == 408 || status == 429 || (status >= 500 && status != 501);
 }
 
-int error_from_status(long status, struct tidings_str challenge, struct tidings_error *err)
+int errors_from_status(long status, struct tidings_str challenge, struct tidings_error *err)
 {
     if (status == 401 || status == 403) {
         return bearer_refused(status, challenge, err);
@@ -74,7 +76,7 @@ static bool is_missing(struct json *error, int64_t code, long status)
            (code == -32602 && (says_so || names_uri));
 }
 
-int error_from_answer(struct json *error, long status, struct tidings_error *err)
+int errors_from_response(struct json *error, long status, struct tidings_error *err)
 {
     int64_t code = jv_int(jv_get(error, "code"));
     struct tidings_str text = jv_str(jv_get(error, "message"));

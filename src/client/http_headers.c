@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * See http_headers.h.
+ * Writing the header fields of a message.
  */
 #include "client/http_headers.h"
+
+#include "client/state.h"
 
 #define MAX_LINE 16384u
 
@@ -30,7 +32,7 @@ static void put_name(struct buf *out, struct tidings_str name)
     buf_puts(out, STR("?="));
 }
 
-static void put_modern(struct header_lines *h, const struct link_message *m)
+static void put_modern(struct header_lines *h, const struct transport_message *m)
 {
     buf_puts(next_line(h), STR("MCP-Protocol-Version: " CLIENT_MODERN));
     if (m && m->method) {
@@ -56,7 +58,7 @@ static void put_legacy(struct header_lines *h, const struct tidings_client *c,
 }
 
 int header_lines_init(struct header_lines *h, const struct tidings_client *c,
-                      const struct link_message *m, const struct header_state *state)
+                      const struct transport_message *m, const struct header_state *state)
 {
     int rc = 0;
     h->count = 0;

@@ -6,7 +6,8 @@
 #ifndef CLIENT_HTTP_HEADERS_H
 #define CLIENT_HTTP_HEADERS_H
 
-#include "client/private.h"
+#include "base/str.h"
+#include "client/transport.h"
 
 #define HEADER_LINES 8u
 
@@ -23,7 +24,7 @@ struct header_state {
 /* `m` NULL: a GET or DELETE, which has no message. TIDINGS_E_LIMIT, TIDINGS_E_NOMEM; there is
  * something to deinit then, too. */
 int header_lines_init(struct header_lines *h, const struct tidings_client *c,
-                      const struct link_message *m, const struct header_state *state);
+                      const struct transport_message *m, const struct header_state *state);
 void header_lines_deinit(struct header_lines *h);
 
 /* Where to POST, given where the stream is and what it says: an address of the same server, whole,

@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "client/http_exchange.h"
+#include "client/state.h"
+#include "client/transport_http.h"
 
 #define TICK_MS 100
 #define MAX_GIVEN 8u
@@ -129,10 +130,10 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
 {
     struct raw r = {.client = c, .request = request};
     memset(ret, 0, sizeof(*ret));
-    if (strcmp(c->link->ops->transport, "http") != 0) {
+    if (strcmp(c->transport->ops->name, "http") != 0) {
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server is not reached over HTTP");
     }
-    const struct http_link *h = (const struct http_link *)(const void *)c->link;
+    const struct http_transport *h = (const struct http_transport *)(const void *)c->transport;
     struct fetch_request q = {.method = request->method,
                               .url = h->url,
                               .unix_path = h->unix_path,

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * A message that came in. Those that are not well-formed are passed over: a connection is worth
- * more than one bad message on it.
+ * A message of the server: a response, a notification or a request. Those that are not well-formed
+ * are passed over: a connection is worth more than one bad message on it.
  */
-#include "client/private.h"
+#include "client/inbound.h"
+
+#include "client/events.h"
+#include "client/heartbeat.h"
+#include "client/requests.h"
+#include "client/state.h"
+#include "client/subscriptions.h"
 #include "wire/rpc.h"
 
 static void take_notification(struct tidings_client *c, const struct rpc_message *m,
                               struct json *root, size_t bytes, int64_t exchange)
 {
     if (str_eq(m->method, STR("notifications/progress"))) {
-        outbound_progressed(c, m->params);
+        requests_progressed(c, m->params);
     } else if (str_eq(m->method, STR("notifications/subscriptions/acknowledged"))) {
-        modern_acknowledged(c, m->params, exchange);
+        subscriptions_acknowledged(c, m->params, exchange);
     } else if (str_eq(m->method, STR("notifications/cancelled"))) {
-        modern_cancelled(c, jv_int(jv_get(m->params, "requestId")));
+        subscriptions_cancelled(c, jv_int(jv_get(m->params, "requestId")));
     }
-    event_notification(c, root, bytes);
+    events_put_notification(c, root, bytes);
 }
 
 static void take_object(struct tidings_client *c, struct json *root, size_t bytes, int64_t exchange,
@@ -28,26 +34,27 @@ static void take_object(struct tidings_client *c, struct json *root, size_t byte
     }
     if (m.kind == RPC_REQUEST) {
         if (str_eq(m.method, STR("ping"))) {
-            silence_heard(c, true);
+            heartbeat_heard(c, true);
         }
-        reply_send(c, m.method, m.id);
+        requests_send_reply(c, m.method, m.id);
     } else if (m.kind == RPC_NOTIFICATION) {
         take_notification(c, &m, root, bytes, exchange);
     } else if (!m.id) {
-        (void)outbound_answered(c, exchange, root, status); /* it answers what came that way */
+        (void)requests_answered(c, exchange, root, status); /* it answers what came that way */
     } else if (jv_is(m.id, JV_INT)) {
-        (void)outbound_answered(c, jv_int(m.id), root, status);
+        (void)requests_answered(c, jv_int(m.id), root, status);
     }
 }
 
-void link_heard(struct tidings_client *c, int64_t exchange, bool is_beat)
+void inbound_heard(struct tidings_client *c, int64_t exchange, bool is_beat)
 {
     if (exchange == 0 || exchange == c->listen) { /* an answer says nothing of the stream */
-        silence_heard(c, is_beat);
+        heartbeat_heard(c, is_beat);
     }
 }
 
-void link_message(struct tidings_client *c, struct tidings_str text, int64_t exchange, long status)
+void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                     long status)
 {
     struct json *root = NULL;
     if (jv_parse(text, JSON_MAX_DEPTH, &root, NULL) < 0) {

@@ -11,7 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "client/cursors.h"
+#include "client/ask.h"
+#include "client/json_text.h"
+#include "client/page_cursors.h"
+#include "client/state.h"
 #include "json/write.h"
 
 #define MAX_EMPTY 100u /* pages in a row */
@@ -26,7 +29,7 @@ struct listing {
     struct list_budget *budget; /* NULL: one of its own */
     size_t items;
     unsigned empty; /* pages in a row */
-    struct cursors cursors;
+    struct page_cursors cursors;
     char *cursor; /* of the next page */
 };
 
@@ -74,13 +77,13 @@ static int next_page(struct listing *l, struct json *result, struct tidings_erro
     if (!jv_is(next, JV_STRING)) {
         return 0;
     }
-    int rc = cursors_next(&l->cursors, jv_str(next));
+    int rc = page_cursors_next(&l->cursors, jv_str(next));
     if (rc == TIDINGS_E_PARSE) {
         return tidings_fail(err, rc, "the pages of %s go in a circle", l->method);
     }
     if (rc == TIDINGS_E_LIMIT) {
         return tidings_fail(err, rc, "a cursor of %s has more than %u bytes", l->method,
-                            CURSOR_MAX);
+                            PAGE_CURSOR_MAX);
     }
     if (l->empty >= MAX_EMPTY) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "%u pages of %s in a row hold nothing", l->empty,
@@ -98,7 +101,7 @@ static int spend(struct listing *l, struct list_budget *b, struct tidings_error 
     if (b->left == 0) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "the pages of %s do not end", l->method);
     }
-    if (b->waited_ms > answer_ms * LIST_MAX_ANSWERS + answer_ms * b->ended / 10) {
+    if (b->waited_ms > answer_ms * PAGES_MAX_ANSWERS + answer_ms * b->ended / 10) {
         return tidings_fail(err, TIDINGS_E_TIMEOUT,
                             "%u pages of %s took %" PRIu64 " ms, and there are more", b->came,
                             l->method, b->waited_ms);

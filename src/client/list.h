@@ -5,11 +5,14 @@
 #ifndef CLIENT_LIST_H
 #define CLIENT_LIST_H
 
-#include "client/private.h"
+#include "json/json.h"
+
+#include <tidings/types.h>
+
+struct tidings_client;
 
 #define STOP_LISTING 2
 #define LIST_MAX_PAGES 10000u
-#define LIST_MAX_ANSWERS 10u /* all pages of a list take at most the time of so many answers */
 
 /* What the pages of a list may still cost, or those of all lists of a walk. Only the waiting for
  * the server counts: what the program does with a page may take as long as it likes. */

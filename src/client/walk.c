@@ -6,13 +6,15 @@
  */
 #include "base/error.h"
 #include "base/mem.h"
+#include "client/json_text.h"
 #include "client/list.h"
+#include "client/state.h"
 
 #define DEPTH 32u
 #define ENTRIES 100000u
 
 /* A resource on the way. */
-struct place {
+struct walk_node {
     struct list link; /* of those that are still to be told; the next first */
     char *uri, *item, *parent;
     uint32_t depth;
@@ -34,7 +36,7 @@ struct walk {
     struct tidings_error why;
 };
 
-static void release(struct place *p)
+static void release(struct walk_node *p)
 {
     mem_free(p->uri);
     mem_free(p->item);
@@ -46,7 +48,7 @@ static void release_all(struct list *places)
 {
     list_each (it, next, places) {
         list_remove(it);
-        release(list_entry(it, struct place, link));
+        release(list_entry(it, struct walk_node, link));
     }
 }
 
@@ -72,7 +74,7 @@ static int take_child(void *user, struct json *item)
         return tidings_fail(&w->why, TIDINGS_E_LIMIT, "there are more than %u entries",
                             w->max_entries);
     }
-    struct place *p = mem_zalloc(sizeof(*p));
+    struct walk_node *p = mem_zalloc(sizeof(*p));
     if (p) {
         p->uri = str_dup(uri);
         p->item = json_text_of(w->client, item, NULL);
@@ -122,7 +124,7 @@ static bool is_passable(const struct walk *w, int code)
 }
 
 /* 0, or what the walk ends with. */
-static int visit(struct walk *w, struct place *p, tidings_walk_fn fn, void *user)
+static int visit(struct walk *w, struct walk_node *p, tidings_walk_fn fn, void *user)
 {
     struct tidings_walk_entry e = {
         .uri = tidings_str(p->uri),
@@ -162,7 +164,7 @@ int tidings_client_walk(struct tidings_client *c, const char *uri,
     int rc = enter(&w, uri, 1);
     rc = rc > 0 ? 0 : rc;
     while (rc == 0 && !list_empty(&w.ahead)) {
-        struct place *p = list_entry(w.ahead.next, struct place, link);
+        struct walk_node *p = list_entry(w.ahead.next, struct walk_node, link);
         list_remove(&p->link);
         w.ahead_count--;
         rc = visit(&w, p, fn, user);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any lines as what a server says to a client that asks and watches, in both eras: no message makes
- * it write what is no JSON (support/fake_link.c), answer a question twice, or keep more than it
- * may. The first byte says who answers what connecting asks: '0' the lines alone, '1' a modern
+ * it write what is no JSON (support/fake_transport.c), answer a question twice, or keep more than
+ * it may. The first byte says who answers what connecting asks: '0' the lines alone, '1' a modern
  * server, '2' a legacy one. The line "end" breaks the connection off.
  */
 #include <stdlib.h>
 
-#include "client/private.h"
-#include "support/fake_link.h"
+#include "client/state.h"
+#include "support/fake_transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -276,7 +276,7 @@ static bool is_at_rest(const struct model *m)
     const struct tidings_client *c = m->client;
     list_each (it, next, &c->watches) {
         const struct watch *w = list_entry(it, struct watch, link);
-        if (!w->is_judged || w->look != LOOK_NONE) {
+        if (!w->is_judged || w->comparison_reason != COMPARISON_NONE) {
             return false;
         }
     }
@@ -346,9 +346,9 @@ static void check_empty(struct model *m)
     const struct tidings_client *c = m->client;
     size_t asked = c->requests.count;
     assert_int_equal(m->asked, m->answered);
-    if (c->watch_count > 0 || !list_empty(&c->watches) || asked > 0 || c->compare.entries > 0) {
+    if (c->watch_count > 0 || !list_empty(&c->watches) || asked > 0 || c->comparison.entries > 0) {
         fail_msg("%s, seed %u: left are %zu watches, %zu requests, %zu entries", m->name, m->seed,
-                 c->watch_count, asked, c->compare.entries);
+                 c->watch_count, asked, c->comparison.entries);
     }
 }
 

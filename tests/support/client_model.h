@@ -19,7 +19,8 @@
 #define SUPPORT_CLIENT_MODEL_H
 
 #include "base/clock.h"
-#include "client/private.h"
+#include "client/state.h"
+#include "client/watch.h"
 
 #define MODEL_URIS 5                 /* x:/0 … x:/4 */
 #define MODEL_ROOT MODEL_URIS        /* x:/, the container of them all */

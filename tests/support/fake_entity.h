@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * An entity of a server that is not there (fake_link.h): versions with a number, told of by
+ * An entity of a server that is not there (fake_transport.h): versions with a number, told of by
  * patches some of which get lost.
  */
 #ifndef SUPPORT_FAKE_ENTITY_H
 #define SUPPORT_FAKE_ENTITY_H
 
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 #define ENTITY_URI "entity:///T@1/a"
 #define ENTITY_MAX_VERSIONS 64

@@ -31,7 +31,7 @@
 #include "bin/sync/mirror.h"
 #include "bin/sync/mirror_fetch.h"
 #include "bin/sync/mirror_state.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 #include "support/remove_tree.h"
 
 /* ---- death ----------------------------------------------------------------------------------- */

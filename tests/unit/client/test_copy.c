@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Live copies of an entity, patches of which get lost, over a link without a server.
+ * Live copies of an entity, patches of which get lost, over a transport without a server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <tidings/copy.h>
 
 #include "support/fake_entity.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 #define URI ENTITY_URI
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The engine of the client over a link without a server: requests, lists, walks.
+ * The engine of the client over a transport without a server: requests, lists, walks.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -16,7 +16,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "support/fake_link.h"
+#include "client/errors.h"
+#include "support/fake_transport.h"
 
 static void legacy(struct fake *f, const char *method, int64_t id, struct json *m)
 {
@@ -89,7 +90,7 @@ static void what_is_missing_is_understood_in_every_dialect(void **state)
         struct json *root = NULL;
         struct tidings_error err = {0};
         assert_int_equal(jv_parse(tidings_str(cases[i].error), 64, &root, NULL), 0);
-        if (error_from_answer(root, 0, &err) != cases[i].code) {
+        if (errors_from_response(root, 0, &err) != cases[i].code) {
             fail_msg("%s: %d", cases[i].error, err.code);
         }
         jv_unref(root);

@@ -15,7 +15,7 @@
 
 #include "client/http_headers.h"
 #include "support/fail_alloc.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 #define UPDATED                                                                                    \
     "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":{\"uri\":"     \
@@ -140,7 +140,7 @@ static void headers_survive_a_failed_allocation(void **state)
     (void)state;
     static const char *const argv[] = {"nothing", NULL};
     struct tidings_client_options o = {.token = "t"};
-    struct link_message m = {.method = "resources/read", .name = STR("x:/\xc3\xa4")};
+    struct transport_message m = {.method = "resources/read", .name = STR("x:/\xc3\xa4")};
     struct header_state s = {.session = "s"};
     bool reached = true;
     fail_alloc_start(0);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 #include "support/scripted_server.h"
 
 struct told {

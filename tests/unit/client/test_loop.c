@@ -17,14 +17,14 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 /* A server whose answer to "slow" comes by a descriptor, as those of real servers do: no timer that
  * went off is left, which would make the client's descriptor readable for nothing. */
 struct slow {
     struct fake fake;
     struct tidings_client *client;
-    struct pump_fd gate;
+    struct poller_fd gate;
     int64_t asked;
     bool stops;      /* … the client, instead of answering */
     bool is_private; /* offers no subscriptions */
@@ -40,9 +40,9 @@ static void on_gate(void *user, uint32_t events)
     (void)events;
     snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"id\":%" PRId64 ",\"result\":{}}",
              s->asked);
-    pump_remove(&s->client->pump, &s->gate);
+    poller_remove(&s->client->poller, &s->gate);
     close(fd);
-    link_message(s->client, tidings_str(text), 0, 0);
+    transport_received(s->client->transport, tidings_str(text), 0, 0);
 }
 
 static void serve(struct fake *f, const char *method, int64_t id, struct json *m)
@@ -61,8 +61,8 @@ static void serve(struct fake *f, const char *method, int64_t id, struct json *m
         if (s->stops) {
             tidings_client_stop(s->client);
         } else {
-            assert_int_equal(pump_add(&s->client->pump, &s->gate, eventfd(1, EFD_CLOEXEC), EPOLLIN),
-                             0);
+            assert_int_equal(
+                poller_add(&s->client->poller, &s->gate, eventfd(1, EFD_CLOEXEC), EPOLLIN), 0);
         }
     }
 }
@@ -80,7 +80,7 @@ static void begin(struct slow *s)
 {
     static const struct tidings_client_options options = {.no_compare = true};
     struct tidings_subscribing on = {.fn = on_update, .user = s};
-    s->gate = (struct pump_fd){.fd = -1, .fn = on_gate, .user = s};
+    s->gate = (struct poller_fd){.fd = -1, .fn = on_gate, .user = s};
     s->client = fake_client(&s->fake, serve, s, &options);
     assert_non_null(s->client);
     assert_non_null(tidings_client_subscribe(s->client, "x:/a", &on, NULL));

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "support/client_model.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 #define LISTENS 64
 
@@ -226,8 +226,8 @@ static void allow(struct model *m)
 static bool is_at_rest(const struct model *m)
 {
     const struct tidings_client *c = m->client;
-    return c->coming == 0 && (c->listen > 0) == (c->watch_count > 0) && !pump_is_set(&c->change) &&
-           !pump_is_set(&c->fade) && list_empty(&server.fake.said);
+    return c->coming == 0 && (c->listen > 0) == (c->watch_count > 0) &&
+           !poller_is_set(&c->change) && !poller_is_set(&c->fade) && list_empty(&server.fake.said);
 }
 
 static bool tells(const struct model *m, int slot)

@@ -18,7 +18,7 @@
 
 #include "support/client_model.h"
 #include "support/fake_fetch.h"
-#include "support/fake_link.h"
+#include "support/fake_transport.h"
 
 #define SESSIONS 64
 #define EVENTS 512

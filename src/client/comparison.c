@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Comparing what is watched with how it was. A literal URI is read; of patterns and containers the
+ * server's list is taken, and what it says of each resource.
+ */
+#include "client/comparison.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/events.h"
+#include "client/requests.h"
+#include "client/snapshot.h"
+#include "client/state.h"
+#include "client/watch.h"
+#include "json/write.h"
+
+static void ask_page(struct tidings_client *c, struct tidings_str cursor);
+
+enum kind {
+    KIND_LITERAL,
+    KIND_LIST,
+    KIND_OPAQUE, /* only the server knows what it covers */
+};
+
+static enum kind kind_of(const struct watch *w)
+{
+    if (w->options && strstr(w->options, "\"match\"")) {
+        return KIND_OPAQUE;
+    }
+    bool is_pattern = strpbrk(w->uri, "*[{") || str_ends(tidings_str(w->uri), STR("/"));
+    return !is_pattern ? KIND_LITERAL : strchr(w->uri, '?') ? KIND_OPAQUE : KIND_LIST;
+}
+
+/* An answer that is too large for the client may end the connection. */
+static bool can_compare(const struct watch *w)
+{
+    return kind_of(w) != KIND_OPAQUE && w->broken_comparisons < COMPARISON_MAX_BROKEN;
+}
+
+static void drop_snapshot(struct tidings_client *c, struct snapshot **v)
+{
+    c->comparison.entries -= *v ? (*v)->entries.count : 0;
+    snapshot_destroy(*v);
+    *v = NULL;
+}
+
+static bool has_room(const struct tidings_client *c, const struct snapshot *v)
+{
+    return v->entries.count < COMPARISON_MAX_ENTRIES && c->comparison.entries < COMPARISON_MAX_ALL;
+}
+
+/* ---- telling --------------------------------------------------------------------------------- */
+
+static void tell(struct tidings_client *c, const struct watch *w, struct tidings_str uri,
+                 const char *change)
+{
+    struct buf text;
+    struct jw j;
+    struct json *root = NULL;
+    bool is_gap = !change;
+    buf_init(&text, 8 * (uri.len + strlen(w->uri)) + 1024);
+    jw_init(&j, &text);
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("method"), STR("notifications/resources/updated"));
+    jw_key(&j, STR("params"));
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("uri"), uri);
+    jw_put_string(&j, STR("subscribedUri"), tidings_str(w->uri));
+    jw_key(&j, STR("_meta"));
+    jw_begin_object(&j);
+    jw_put_string(&j, STR("dev.tidings/change"), tidings_str(is_gap ? "updated" : change));
+    if (is_gap) {
+        jw_put_bool(&j, STR("dev.tidings/truncated"), true);
+    }
+    jw_end_object(&j);
+    jw_end_object(&j);
+    jw_end_object(&j);
+    if (!text.failed && jv_parse(buf_str(&text), JSON_MAX_DEPTH, &root, NULL) == 0) {
+        c->info.public.found = ++c->comparison.found;
+        events_put_found(c, root, text.len);
+        jv_unref(root);
+    }
+    buf_deinit(&text);
+}
+
+static void tell_gap(struct tidings_client *c, const struct watch *w)
+{
+    struct tidings_client_event e = {
+        .state = TIDINGS_CLIENT_GAP,
+        .uri = tidings_str(w->uri),
+        .reason = STR("the server cannot tell what changed meanwhile, nor can it be compared"),
+    };
+    events_put_state(c, &e);
+    tell(c, w, tidings_str(w->uri), NULL);
+}
+
+/* NULL: nothing to tell. */
+static const char *change_of(const struct watch *w, const struct snapshot_entry *old,
+                             const struct snapshot_entry *fresh)
+{
+    bool is_again = w->comparison_reason == COMPARISON_RESUME;
+    if (!fresh) {
+        /* What was told of and is in no list may be gone, or never was in one. */
+        return old->is_known ? "deleted" : is_again ? "updated" : NULL;
+    }
+    if (!old->is_known || old->told_at > 0) {
+        return is_again ? "updated" : NULL;
+    }
+    bool is_other = memcmp(old->digest, fresh->digest, SHA256_BYTES) != 0;
+    return is_other || (is_again && w->snapshot->is_unsettled) ? "updated" : NULL;
+}
+
+/* How many; told unless `is_counted` only. */
+static size_t differences(struct tidings_client *c, const struct watch *w, bool is_counted)
+{
+    struct snapshot_entry *e;
+    size_t n = 0;
+    const struct snapshot *old = w->snapshot, *fresh = c->comparison.fresh;
+    for (size_t at = 0; (e = map_next(&old->entries, &at)) != NULL;) {
+        const char *change = change_of(w, e, snapshot_find(fresh, e->uri));
+        n += change ? 1 : 0;
+        if (change && !is_counted) {
+            tell(c, w, e->uri, change);
+        }
+    }
+    for (size_t at = 0; (e = map_next(&fresh->entries, &at)) != NULL;) {
+        bool is_new = !snapshot_find(old, e->uri);
+        n += is_new ? 1 : 0;
+        if (is_new && !is_counted) {
+            tell(c, w, e->uri, "created");
+        }
+    }
+    return n;
+}
+
+/* ---- one look -------------------------------------------------------------------------------- */
+
+static void schedule(struct tidings_client *c)
+{
+    if (!poller_is_set(&c->comparison.next)) {
+        poller_set(&c->poller, &c->comparison.next, 0);
+    }
+}
+
+/* What was told of while it was looked at may be newer than what was seen. */
+static void carry_over(struct tidings_client *c, const struct watch *w)
+{
+    struct snapshot_entry *e;
+    for (size_t at = 0; w->snapshot && (e = map_next(&w->snapshot->entries, &at)) != NULL;) {
+        struct snapshot_entry *fresh =
+            e->told_at >= c->comparison.began ? snapshot_find(c->comparison.fresh, e->uri) : NULL;
+        if (fresh) {
+            fresh->told_at = e->told_at;
+            poller_set(&c->poller, &c->comparison.quiet, COMPARISON_QUIET_MS);
+        }
+    }
+}
+
+static void finish(struct tidings_client *c)
+{
+    struct comparison *m = &c->comparison;
+    struct watch *w = m->watch;
+    if (w->snapshot && w->comparison_reason != COMPARISON_FIRST) {
+        bool is_vague = w->comparison_reason == COMPARISON_RESUME && w->snapshot->is_unsettled &&
+                        kind_of(w) == KIND_LIST;
+        if (is_vague || differences(c, w, true) > COMPARISON_MAX_CHANGES) {
+            tell_gap(c, w);
+        } else {
+            (void)differences(c, w, false);
+        }
+    }
+    carry_over(c, w);
+    drop_snapshot(c, &w->snapshot);
+    w->snapshot = m->fresh;
+    w->snapshot->read_at = clock_monotonic_ms();
+    w->comparison_reason = COMPARISON_NONE;
+    w->broken_comparisons = 0;
+    m->fresh = NULL;
+    m->watch = NULL;
+    schedule(c);
+}
+
+/* Nothing to compare with next time either. */
+static void fail(struct tidings_client *c)
+{
+    struct comparison *m = &c->comparison;
+    struct watch *w = m->watch;
+    if (w->comparison_reason == COMPARISON_RESUME) {
+        tell_gap(c, w);
+    }
+    if (w->comparison_reason != COMPARISON_VERIFY) {
+        drop_snapshot(c, &w->snapshot);
+    }
+    w->comparison_reason = COMPARISON_NONE;
+    drop_snapshot(c, &m->fresh);
+    m->watch = NULL;
+    schedule(c);
+}
+
+static bool put(struct tidings_client *c, struct tidings_str uri, const struct json *value)
+{
+    struct snapshot *v = c->comparison.fresh;
+    size_t before = v->entries.count;
+    bool ok = has_room(c, v) && snapshot_put(v, uri, value, c->settings.max_bytes) == 0;
+    c->comparison.entries += v->entries.count - before;
+    return ok;
+}
+
+static void on_read(void *user, const struct response *a)
+{
+    struct tidings_client *c = user;
+    struct comparison *m = &c->comparison;
+    struct watch *w = m->watch;
+    struct json *contents = jv_get(a->result, "contents");
+    m->request = 0;
+    bool is_absent =
+        a->error && (a->why.code == TIDINGS_E_NOTFOUND || a->why.code == TIDINGS_E_GONE);
+    if (contents ? put(c, tidings_str(w->uri), contents) : is_absent && w->snapshot) {
+        finish(c);
+    } else {
+        fail(c); /* what cannot be read may be a pattern of the server's own */
+    }
+}
+
+/* Do the pages of a list take too long, all together? */
+static bool is_late(const struct tidings_client *c)
+{
+    return clock_monotonic_ms() - c->comparison.began >
+           (uint64_t)PAGES_MAX_ANSWERS * c->settings.timeout_ms;
+}
+
+static void on_page(void *user, const struct response *a)
+{
+    struct tidings_client *c = user;
+    struct comparison *m = &c->comparison;
+    struct json *items = jv_get(a->result, "resources");
+    struct json *next = jv_get(a->result, "nextCursor");
+    bool ok = jv_is(items, JV_ARRAY);
+    m->request = 0;
+    for (size_t i = 0; ok && i < jv_count(items); i++) {
+        struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
+        ok = uri.len == 0 || !watch_covers(m->watch, uri) || put(c, uri, jv_at(items, i));
+    }
+    ok = ok && (!jv_is(next, JV_STRING) || (++m->pages < COMPARISON_MAX_PAGES && !is_late(c) &&
+                                            page_cursors_next(&m->cursors, jv_str(next)) == 0));
+    if (!ok) {
+        fail(c);
+    } else if (jv_is(next, JV_STRING)) {
+        ask_page(c, jv_str(next));
+    } else {
+        finish(c);
+    }
+}
+
+static void send(struct tidings_client *c, const char *method, const char *key,
+                 struct tidings_str value, response_fn fn)
+{
+    struct buf params;
+    struct jw j;
+    struct tidings_error err = {0};
+    buf_init(&params, 8 * value.len + 64);
+    jw_init(&j, &params);
+    jw_begin_object(&j);
+    if (value.len > 0) {
+        jw_put_string(&j, tidings_str(key), value);
+    }
+    jw_end_object(&j);
+    struct request_options a = {.method = method, .params = buf_str(&params), .fn = fn, .user = c};
+    int64_t id = params.failed ? params.failed : requests_start(c, &a, &err);
+    buf_deinit(&params);
+    c->comparison.request = id > 0 ? id : 0;
+    if (id < 0) {
+        fail(c);
+    }
+}
+
+static void ask_page(struct tidings_client *c, struct tidings_str cursor)
+{
+    send(c, "resources/list", "cursor", cursor, on_page);
+}
+
+static void start(struct tidings_client *c, struct watch *w)
+{
+    struct comparison *m = &c->comparison;
+    m->watch = w;
+    m->pages = 0;
+    m->cursors = (struct page_cursors){0};
+    m->began = clock_monotonic_ms();
+    m->fresh = snapshot_create();
+    if (!m->fresh) {
+        fail(c);
+    } else if (kind_of(w) == KIND_LITERAL) {
+        send(c, "resources/read", "uri", tidings_str(w->uri), on_read);
+    } else {
+        ask_page(c, STR_EMPTY);
+    }
+}
+
+/* The next watch that wants it, of those that are heard: what is seen before would hide what was
+ * missed. A program that does not take what it is told comes first. */
+static void on_next(void *user)
+{
+    struct tidings_client *c = user;
+    if (c->comparison.watch || c->stage != STAGE_READY) {
+        return;
+    }
+    if (c->event_count > CLIENT_MAX_EVENTS / 2) {
+        poller_set(&c->poller, &c->comparison.next, 100);
+        return;
+    }
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        bool is_heard = w->is_accepted && w->is_judged && !w->is_interrupted;
+        if (w->comparison_reason != COMPARISON_NONE && is_heard && !w->is_ending) {
+            start(c, w);
+            return;
+        }
+    }
+}
+
+/* ---- when ------------------------------------------------------------------------------------ */
+
+static void want(struct tidings_client *c, struct watch *w, enum comparison_reason look)
+{
+    w->comparison_reason = look > w->comparison_reason ? look : w->comparison_reason;
+    schedule(c);
+}
+
+static void on_quiet(void *user)
+{
+    struct tidings_client *c = user;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        struct snapshot_entry *e = w->snapshot && kind_of(w) == KIND_LITERAL
+                                       ? snapshot_find(w->snapshot, tidings_str(w->uri))
+                                       : NULL;
+        if (e && e->told_at > 0) {
+            want(c, w, COMPARISON_FIRST);
+        }
+    }
+}
+
+static void set_verify(struct tidings_client *c)
+{
+    uint32_t period = c->settings.verify_ms;
+    poller_set(&c->poller, &c->comparison.verify, period - period / 4 + random_upto(period / 2));
+}
+
+static void on_verify(void *user)
+{
+    struct tidings_client *c = user;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->is_accepted && can_compare(w)) {
+            want(c, w, w->snapshot ? COMPARISON_VERIFY : COMPARISON_FIRST);
+        }
+    }
+    set_verify(c);
+}
+
+void comparison_judged(struct tidings_client *c)
+{
+    bool is_modern = c->era == TIDINGS_ERA_MODERN;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        bool resumes = c->settings.no_compare || resume_has_baseline(w->options) ||
+                       (is_modern ? c->resume.cursor[0] != '\0' : w->since != NULL);
+        bool is_kept = !resumes || c->settings.verify_ms > 0;
+        bool was_interrupted = w->is_interrupted && !resumes;
+        if (!w->is_accepted || w->is_ending) {
+            continue;
+        }
+        bool is_owed = was_interrupted || w->comparison_reason == COMPARISON_RESUME;
+        w->is_interrupted = false;
+        if (!can_compare(w)) {
+            drop_snapshot(c, &w->snapshot);
+            w->comparison_reason = COMPARISON_NONE;
+        }
+        if (is_owed && !w->snapshot) {
+            tell_gap(c, w);
+        } else if (was_interrupted) {
+            want(c, w, COMPARISON_RESUME);
+        }
+        if (is_kept && !w->snapshot && can_compare(w)) {
+            want(c, w, COMPARISON_FIRST);
+        }
+    }
+    if (c->settings.verify_ms > 0 && !poller_is_set(&c->comparison.verify)) {
+        set_verify(c);
+    }
+    schedule(c);
+}
+
+/* The look that is under way is taken up again when the watch is accepted again. */
+static void cancel(struct tidings_client *c)
+{
+    struct comparison *m = &c->comparison;
+    if (m->request > 0) {
+        requests_forget(c, m->request);
+    }
+    m->request = 0;
+    m->watch = NULL;
+    drop_snapshot(c, &m->fresh);
+}
+
+void comparison_lost(struct tidings_client *c)
+{
+    if (c->comparison.watch) {
+        c->comparison.watch->broken_comparisons++;
+    }
+    cancel(c);
+    poller_unset(&c->comparison.next);
+    poller_unset(&c->comparison.quiet);
+    poller_unset(&c->comparison.verify);
+    list_each (it, next, &c->watches) {
+        struct snapshot *v = list_entry(it, struct watch, link)->snapshot;
+        if (v && v->read_at + COMPARISON_SETTLE_MS > clock_monotonic_ms()) {
+            v->is_unsettled = true;
+        }
+    }
+}
+
+void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_str uri,
+                     bool is_deleted)
+{
+    if (!w->snapshot) {
+        return;
+    }
+    bool is_literal = kind_of(w) == KIND_LITERAL;
+    struct snapshot_entry *e = snapshot_find(w->snapshot, is_literal ? tidings_str(w->uri) : uri);
+    size_t before = w->snapshot->entries.count;
+    if (is_literal) {
+        poller_set(&c->poller, &c->comparison.quiet, COMPARISON_QUIET_MS);
+    }
+    if (is_deleted && e && !is_literal) {
+        snapshot_remove(w->snapshot, uri);
+    } else if (!e && (is_literal || has_room(c, w->snapshot))) {
+        e = snapshot_add(w->snapshot, is_literal ? tidings_str(w->uri) : uri);
+    }
+    c->comparison.entries += w->snapshot->entries.count - before; /* modulo 2^64, so less as well */
+    if (e && (is_literal || !is_deleted)) {
+        e->told_at = clock_monotonic_ms();
+    }
+}
+
+void comparison_forget(struct tidings_client *c, struct watch *w)
+{
+    if (c->comparison.watch == w) {
+        cancel(c);
+        if (c->stage == STAGE_READY) {
+            schedule(c);
+        }
+    }
+    drop_snapshot(c, &w->snapshot);
+    w->comparison_reason = COMPARISON_NONE;
+}
+
+void comparison_init(struct tidings_client *c)
+{
+    poller_timer_init(&c->comparison.next, on_next, c);
+    poller_timer_init(&c->comparison.quiet, on_quiet, c);
+    poller_timer_init(&c->comparison.verify, on_verify, c);
+}

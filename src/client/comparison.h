@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding out what a server did not tell: what is watched is read, or listed, and compared with how
+ * it was before.
+ *
+ * After an interruption that is done where the server cannot go on from where it was; every so
+ * often, if the program asked for that (verify_ms). What has changed is told as an update of our
+ * own, `synthetic`. Rather something is told twice than not at all: what changed shortly before the
+ * connection was lost counts as changed. What cannot be compared, since there is too much of it or
+ * the server does not show it, is a gap: told once, with `truncated`.
+ */
+#ifndef CLIENT_COMPARISON_H
+#define CLIENT_COMPARISON_H
+
+#include <tidings/types.h>
+
+#define COMPARISON_MAX_ENTRIES 10000u /* resources of one watch … */
+#define COMPARISON_MAX_ALL 100000u    /* … and of a client; beyond: a gap */
+#define COMPARISON_MAX_PAGES 1000u    /* of a list */
+#define COMPARISON_MAX_CHANGES 4096u  /* told one by one; more are a gap */
+#define COMPARISON_MAX_BROKEN 3u   /* a watch that so often cost the connection is not looked at */
+#define COMPARISON_QUIET_MS 500u   /* what was told of is read once it has been quiet so long */
+#define COMPARISON_SETTLE_MS 2000u /* a change may be told so long after it can be read */
+
+struct tidings_client;
+struct watch;
+void comparison_init(struct tidings_client *c);
+/* The server has judged all watches. */
+void comparison_judged(struct tidings_client *c);
+void comparison_lost(struct tidings_client *c);
+/* The server told of `uri`. */
+void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_str uri,
+                     bool is_deleted);
+void comparison_forget(struct tidings_client *c, struct watch *w); /* it ends */
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From nothing to a server that answers, and back again when it is lost: opening the transport,
+ * finding out the era, the pause before the next attempt.
+ */
+#ifndef CLIENT_CONNECTION_H
+#define CLIENT_CONNECTION_H
+
+#include <tidings/types.h>
+
+struct client_info;
+struct tidings_client;
+
+void connection_init(struct tidings_client *c);
+void connection_info_deinit(struct client_info *info);
+
+/* Something is wanted: connect, unless it is under way. */
+void connection_need(struct tidings_client *c);
+/* Now, whatever was before. */
+void connection_begin(struct tidings_client *c);
+/* The present connection is of no use: report, and come back after a pause when that may help. */
+void connection_lose(struct tidings_client *c, const struct tidings_error *why);
+/* Running it makes no sense; asking may. */
+void connection_give_up(struct tidings_client *c, const struct tidings_error *why);
+/* It has turned out not to be modern after all. */
+void connection_fall_back(struct tidings_client *c);
+/* End in order, and be as before the first attempt. */
+void connection_leave(struct tidings_client *c);
+
+/* ---- what the transport tells (struct transport_events) ---------------------------------------
+ */
+
+void connection_opened(struct tidings_client *c);
+void connection_delivered(struct tidings_client *c, const struct tidings_error *why);
+void connection_session_lost(struct tidings_client *c, int64_t id, bool is_present);
+void connection_lost(struct tidings_client *c, const struct tidings_error *why);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From nothing to a server that answers: open the transport, find out the era, begin a session
+ * where there are sessions.
+ *
+ * The versioning page's rule: ask `server/discover`; its result, or an error only a modern server
+ * gives, means modern, everything else `initialize`. What it was is remembered: a legacy server is
+ * not asked again, a modern one is, since its answer may have changed with the server.
+ */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/connection.h"
+#include "client/events.h"
+#include "client/json_text.h"
+#include "client/requests.h"
+#include "client/state.h"
+#include "client/subscriptions.h"
+#include "json/write.h"
+
+static void initialize(struct tidings_client *c);
+
+/* ---- who answered ---------------------------------------------------------------------------- */
+
+void connection_info_deinit(struct client_info *info)
+{
+    mem_free(info->server_name);
+    mem_free(info->server_version);
+    mem_free(info->capabilities);
+    mem_free(info->instructions);
+    mem_free(info->answer);
+    *info = (struct client_info){0};
+}
+
+/* Negotiated values go into headers: only what a revision looks like is taken. */
+static bool is_version(struct tidings_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if ((s.ptr[i] < '0' || s.ptr[i] > '9') && s.ptr[i] != '-') {
+            return false;
+        }
+    }
+    return s.len == sizeof(CLIENT_LEGACY) - 1;
+}
+
+static int take_info(struct tidings_client *c, struct json *result, struct tidings_str version,
+                     struct json *server)
+{
+    struct client_info i = {0};
+    struct json *capabilities = jv_get(result, "capabilities");
+    struct json *resources = jv_get(capabilities, "resources");
+    struct json *extensions = jv_get(capabilities, "extensions");
+    snprintf(i.version, sizeof(i.version), "%.*s", STR_ARG(version));
+    i.server_name = str_dup(jv_str(jv_get(server, "name")));
+    i.server_version = str_dup(jv_str(jv_get(server, "version")));
+    i.instructions = str_dup(jv_str(jv_get(result, "instructions")));
+    i.capabilities =
+        jv_is(capabilities, JV_OBJECT) ? json_text_of(c, capabilities, NULL) : str_dup(STR("{}"));
+    i.answer = result ? json_text_of(c, result, NULL) : str_dup(STR("{}"));
+    struct json *skills = jv_get(extensions, "io.modelcontextprotocol/skills");
+    i.children = jv_get(extensions, "dev.tidings/resource-metadata") ? "resources/list"
+                 : jv_is_true(jv_get(skills, "directoryRead"))       ? "resources/directory/read"
+                                                                     : NULL;
+    struct json *correlation = jv_get(extensions, "dev.tidings/subscription-correlation");
+    i.has_bookmarks = jv_is_true(jv_get(correlation, "bookmarks"));
+    if (!i.server_name || !i.server_version || !i.instructions || !i.capabilities || !i.answer) {
+        connection_info_deinit(&i);
+        return TIDINGS_E_NOMEM;
+    }
+    connection_info_deinit(&c->info);
+    c->info = i;
+    c->can_subscribe = !result || jv_is_true(jv_get(resources, "subscribe"));
+    c->has_info = true;
+    return 0;
+}
+
+const struct tidings_client_info *tidings_client_info(const struct tidings_client *c)
+{
+    return c->info.public.transport ? &c->info.public : NULL;
+}
+
+static void publish(struct tidings_client *c)
+{
+    struct client_info *i = &c->info;
+    i->public = (struct tidings_client_info){
+        .transport = c->transport->ops->name,
+        .era = c->era,
+        .version = i->version,
+        .server_name = i->server_name,
+        .server_version = i->server_version,
+        .capabilities = i->capabilities,
+        .instructions = i->instructions,
+        .answer = i->answer,
+        .can_subscribe = c->can_subscribe,
+        .session = c->transport->ops->session ? c->transport->ops->session(c->transport) : "",
+        .found = c->comparison.found,
+        .beats = c->heartbeat.all,
+        .beat_ms = c->heartbeat.all_max,
+        .reopened = c->reopened,
+    };
+}
+
+static void ready(struct tidings_client *c)
+{
+    c->stage = STAGE_READY;
+    publish(c);
+    if (!c->is_resumed) {
+        events_put_state(c, &(struct tidings_client_event){.state = TIDINGS_CLIENT_CONNECTED});
+    }
+    if (c->watch_count == 0) {
+        c->failures = 0;
+    }
+    subscriptions_ready(c);
+    requests_send_all(c);
+}
+
+/* ---- modern ---------------------------------------------------------------------------------- */
+
+static bool has_version(struct json *list)
+{
+    for (size_t i = 0; i < jv_count(list); i++) {
+        if (str_eq(jv_str(jv_at(list, i)), STR(CLIENT_MODERN))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 1: modern, 0: legacy, else an error that neither would help against. */
+static int judge(const struct tidings_client *c, const struct response *a)
+{
+    int64_t code = jv_int(jv_get(a->error, "code"));
+    bool is_http = c->transport->ops->has_exchanges;
+    bool is_refusal = a->status == 401 || a->status == 403 || a->status == 408 ||
+                      a->status == 429 || a->status >= 500;
+    if (a->result) {
+        return has_version(jv_get(a->result, "supportedVersions")) ? 1 : 0;
+    }
+    if (is_refusal) {
+        return a->why.code;
+    }
+    if (a->error && (code == -32020 || code == -32021) && (!is_http || a->status == 400)) {
+        return a->why.code;
+    }
+    if (a->error) {
+        return code == -32601 && a->status == 404 ? 1 : 0;
+    }
+    if (!is_http) {
+        return a->why.code == TIDINGS_E_TIMEOUT ? 0 : a->why.code;
+    }
+    /* It answers, but not this: an older server, or none of ours. */
+    bool is_other =
+        a->status >= 200 && (a->why.code == TIDINGS_E_PARSE || a->why.code == TIDINGS_E_NOTFOUND ||
+                             a->why.code == TIDINGS_E_CLOSED);
+    return is_other ? 0 : a->why.code;
+}
+
+static void on_discovered(void *user, const struct response *a)
+{
+    struct tidings_client *c = user;
+    struct tidings_error why = a->why;
+    if (c->stage != STAGE_NEGOTIATING) {
+        return;
+    }
+    c->broken_probes = 0;
+    int verdict = judge(c, a);
+    if (verdict == 0 && c->settings.version) {
+        verdict = tidings_fail(&why, TIDINGS_E_UNSUPPORTED, "the server does not speak %s",
+                               c->settings.version);
+    }
+    if (verdict > 0) {
+        struct json *server =
+            jv_get(jv_get(a->result, "_meta"), "io.modelcontextprotocol/serverInfo");
+        verdict = take_info(c, a->result, STR(CLIENT_MODERN), server);
+        if (verdict == 0) {
+            ready(c);
+            return;
+        }
+        tidings_fail(&why, verdict, "out of memory");
+    }
+    if (verdict < 0) {
+        connection_lose(c, &why);
+        return;
+    }
+    c->era = TIDINGS_ERA_LEGACY;
+    initialize(c);
+}
+
+static void discover(struct tidings_client *c)
+{
+    struct tidings_error err = {0};
+    struct request_options a = {
+        .method = "server/discover", .fn = on_discovered, .user = c, .is_connecting = true};
+    a.timeout_ms = c->transport->ops->has_exchanges ? 0 : c->settings.probe_ms;
+    c->era = TIDINGS_ERA_MODERN;
+    c->stage = STAGE_NEGOTIATING;
+    if (requests_start(c, &a, &err) < 0) {
+        connection_lose(c, &err);
+    }
+}
+
+/* ---- legacy ---------------------------------------------------------------------------------- */
+
+static int take_initialized(struct tidings_client *c, struct json *result,
+                            struct tidings_error *err)
+{
+    struct tidings_str version = jv_str(jv_get(result, "protocolVersion"));
+    if (!is_version(version)) {
+        return tidings_fail(err, TIDINGS_E_PARSE, "the server names no protocol version");
+    }
+    if (c->settings.version && !str_eq(version, tidings_str(c->settings.version))) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "the server speaks %.*s, not %s",
+                            STR_ARG(version), c->settings.version);
+    }
+    if (take_info(c, result, version, jv_get(result, "serverInfo")) < 0) {
+        return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    }
+    return 0;
+}
+
+static int say_initialized(struct tidings_client *c, struct tidings_error *err)
+{
+    struct transport_message m = {
+        .text = STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\",\"params\":{}}"),
+        .method = "notifications/initialized",
+        .is_tracked = true,
+    };
+    return c->transport->ops->send(c->transport, &m, err);
+}
+
+static void on_initialized(void *user, const struct response *a)
+{
+    struct tidings_client *c = user;
+    struct tidings_error why = a->why;
+    if (c->stage != STAGE_NEGOTIATING) {
+        return;
+    }
+    bool is_elsewhere =
+        !a->result && !a->error && (a->status == 400 || a->status == 404 || a->status == 405);
+    if (is_elsewhere && c->transport->ops->fall_back &&
+        c->transport->ops->fall_back(c->transport)) {
+        c->is_open = false;
+        connection_begin(c);
+        return;
+    }
+    int rc = a->result ? take_initialized(c, a->result, &why) : why.code;
+    if (rc == 0) {
+        rc = say_initialized(c, &why);
+    }
+    if (rc < 0) {
+        c->era = 0;
+        connection_lose(c, &why);
+    }
+}
+
+void connection_delivered(struct tidings_client *c, const struct tidings_error *why)
+{
+    if (c->stage != STAGE_NEGOTIATING) {
+        return;
+    }
+    if (why->code < 0) {
+        connection_lose(c, why);
+        return;
+    }
+    c->has_session = true;
+    ready(c);
+}
+
+static void initialize(struct tidings_client *c)
+{
+    struct tidings_error err = {0};
+    struct buf params;
+    struct jw w;
+    const char *version = c->settings.version ? c->settings.version : CLIENT_LEGACY;
+    c->era = TIDINGS_ERA_LEGACY;
+    c->stage = STAGE_NEGOTIATING;
+    c->has_info = false;
+    if (c->transport->ops->forget_session) {
+        c->transport->ops->forget_session(
+            c->transport); /* of an attempt that came so far and no further */
+    }
+    buf_init(&params, 4096);
+    jw_init(&w, &params);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("protocolVersion"), tidings_str(version));
+    jw_put_raw(&w, STR("capabilities"), STR("{}"));
+    jw_key(&w, STR("clientInfo"));
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("name"), tidings_str(c->settings.name));
+    jw_put_string(&w, STR("version"), tidings_str(tidings_version()));
+    jw_end_object(&w);
+    jw_end_object(&w);
+    struct request_options a = {.method = "initialize",
+                                .params = buf_str(&params),
+                                .fn = on_initialized,
+                                .user = c,
+                                .is_connecting = true};
+    int64_t rc = params.failed ? tidings_fail(&err, params.failed, "the client's name is too long")
+                               : requests_start(c, &a, &err);
+    buf_deinit(&params);
+    if (rc < 0) {
+        connection_lose(c, &err);
+    }
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+void connection_opened(struct tidings_client *c)
+{
+    bool is_legacy = c->settings.version ? strcmp(c->settings.version, CLIENT_MODERN) != 0
+                                         : c->era == TIDINGS_ERA_LEGACY;
+    c->is_open = true;
+    c->is_resumed = c->era == TIDINGS_ERA_LEGACY && c->has_session;
+    if (c->is_resumed) {
+        ready(c);
+    } else if (is_legacy) {
+        initialize(c);
+    } else {
+        discover(c);
+    }
+}
+
+void connection_begin(struct tidings_client *c)
+{
+    struct tidings_error err = {0};
+    if (c->is_open) {
+        connection_opened(c);
+        return;
+    }
+    c->stage = STAGE_OPENING;
+    if (c->transport->ops->open(c->transport, &err) < 0) {
+        connection_lose(c, &err);
+    }
+}
+
+void connection_need(struct tidings_client *c)
+{
+    if (c->stage == STAGE_IDLE || c->stage == STAGE_PAUSED) {
+        poller_unset(&c->retry);
+        c->failure.code = 0;
+        connection_begin(c);
+    }
+}
+
+void connection_fall_back(struct tidings_client *c)
+{
+    if (c->settings.version) {
+        struct tidings_error why;
+        tidings_fail(&why, TIDINGS_E_UNSUPPORTED, "the server knows no subscriptions/listen");
+        connection_give_up(c, &why);
+        return;
+    }
+    initialize(c);
+}

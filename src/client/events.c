@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The queue of what the program is to hear. Bounded: a
+ * program that asks and asks and never steps loses its connection rather than the machine its
+ * memory.
+ */
+#include "client/events.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "client/connection.h"
+#include "client/events_private.h"
+#include "client/json_text.h"
+#include "client/state.h"
+#include "client/watch.h"
+
+void events_release(struct event *e)
+{
+    jv_unref(e->root);
+    mem_free(e->text);
+    mem_free(e->error);
+    mem_free(e);
+}
+
+static void out_of_memory(struct tidings_client *c)
+{
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_NOMEM, "out of memory");
+    connection_give_up(c, &why);
+}
+
+static struct event *create(struct tidings_client *c, enum event_kind kind)
+{
+    struct event *e = mem_zalloc(sizeof(*e));
+    if (!e) {
+        out_of_memory(c);
+        return NULL;
+    }
+    e->kind = kind;
+    e->received_ms = clock_wall_ms();
+    return e;
+}
+
+static void append(struct tidings_client *c, struct event *e, size_t bytes)
+{
+    e->bytes = bytes + sizeof(*e);
+    c->event_bytes += e->bytes;
+    c->event_count++;
+    list_append(&c->events, &e->link);
+    events_nudge(c);
+}
+
+void events_remove(struct tidings_client *c, struct event *e)
+{
+    list_remove(&e->link);
+    c->event_count--;
+    c->event_bytes -= e->bytes;
+}
+
+int64_t events_watch_number(struct tidings_client *c, struct tidings_str uri)
+{
+    const struct watch *w = uri.len > 0 ? watch_find(c, uri) : NULL;
+    return w ? (int64_t)w->number : 0;
+}
+
+void events_nudge(struct tidings_client *c)
+{
+    bool has_work = c->stage == STAGE_IDLE || c->failure.code < 0 || !list_empty(&c->events);
+    if (has_work && !c->is_stepping && !poller_is_set(&c->nudge)) {
+        poller_set(&c->poller, &c->nudge, 0);
+    }
+}
+
+void events_put_state(struct tidings_client *c, const struct tidings_client_event *state)
+{
+    struct event *e = create(c, EVENT_STATE);
+    if (!e) {
+        return;
+    }
+    e->state = *state;
+    e->text = str_dup(state->uri);
+    e->error = str_dup(state->reason);
+    if (!e->text || !e->error) {
+        events_release(e);
+        out_of_memory(c);
+        return;
+    }
+    e->state.uri = tidings_str(e->text);
+    e->state.reason = tidings_str(e->error);
+    e->number = events_watch_number(c, state->uri);
+    append(c, e, state->uri.len + state->reason.len);
+}
+
+void events_put_notification(struct tidings_client *c, struct json *root, size_t bytes)
+{
+    struct tidings_error why;
+    if (c->event_count >= CLIENT_MAX_EVENTS || c->event_bytes / 4 > c->settings.max_bytes) {
+        tidings_fail(&why, TIDINGS_E_LIMIT, "the program takes notifications too slowly");
+        connection_lose(c, &why);
+        return;
+    }
+    struct event *e = create(c, EVENT_NOTIFICATION);
+    if (e) {
+        e->root = jv_ref(root);
+        append(c, e, bytes);
+    }
+}
+
+void events_put_found(struct tidings_client *c, struct json *root, size_t bytes)
+{
+    struct event *e = create(c, EVENT_FOUND);
+    if (e) {
+        e->root = jv_ref(root);
+        append(c, e, bytes);
+    }
+}
+
+void events_put_answer(struct tidings_client *c, const struct tidings_client_asking *asking,
+                       const struct response *a)
+{
+    struct event *e = create(c, EVENT_ANSWER);
+    size_t len = 0;
+    if (!e) {
+        return;
+    }
+    e->number = a->id;
+    e->asking = *asking;
+    e->why = a->why;
+    if (a->result && !(e->text = json_text_of(c, a->result, &len))) {
+        tidings_fail(&e->why, TIDINGS_E_LIMIT, "the answer is too large");
+    }
+    if (a->error) {
+        e->error = json_text_of(c, a->error, &len);
+    }
+    append(c, e, len);
+}
+
+void events_put_progress(struct tidings_client *c, int64_t number,
+                         const struct tidings_client_asking *asking, struct json *params)
+{
+    struct event *e = c->event_count < CLIENT_MAX_EVENTS ? create(c, EVENT_PROGRESS) : NULL;
+    if (e) {
+        e->number = number;
+        e->asking = *asking;
+        e->root = jv_ref(params);
+        append(c, e, 256);
+    }
+}
+
+void events_put_stderr(struct tidings_client *c, struct tidings_str bytes)
+{
+    struct event *e = c->event_bytes / 4 < c->settings.max_bytes ? create(c, EVENT_STDERR) : NULL;
+    if (e && !(e->text = str_dup(bytes))) {
+        events_release(e);
+        e = NULL;
+    }
+    if (e) {
+        e->number = (int64_t)bytes.len;
+        append(c, e, bytes.len);
+    }
+}
+
+void events_forget(struct tidings_client *c, int64_t number)
+{
+    list_each (it, next, &c->events) {
+        struct event *e = list_entry(it, struct event, link);
+        if (e->number == number && (e->kind == EVENT_ANSWER || e->kind == EVENT_PROGRESS)) {
+            events_remove(c, e);
+            events_release(e);
+        }
+    }
+}
+
+void events_drop_all(struct tidings_client *c)
+{
+    list_each (it, next, &c->events) {
+        struct event *e = list_entry(it, struct event, link);
+        events_remove(c, e);
+        events_release(e);
+    }
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Messages of the server, on their way to whom they concern (struct transport_events).
+ */
+#ifndef CLIENT_INBOUND_H
+#define CLIENT_INBOUND_H
+
+#include <tidings/types.h>
+
+struct tidings_client;
+
+void inbound_message(struct tidings_client *c, struct tidings_str text, int64_t exchange,
+                     long status);
+void inbound_heard(struct tidings_client *c, int64_t exchange, bool is_beat);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The cursors of a list's pages, to notice when they go in a circle. However many and long a server
+ * makes them, this is all that is kept of them. Zeroed to begin with.
+ */
+#ifndef CLIENT_PAGE_CURSORS_H
+#define CLIENT_PAGE_CURSORS_H
+
+#include "base/sha256.h"
+
+#define PAGES_MAX_ANSWERS 10u  /* all pages of a list take at most the time of so many answers */
+#define PAGE_CURSOR_MAX 65536u /* bytes of one */
+
+struct page_cursors {
+    unsigned count;
+    unsigned char mark[SHA256_BYTES]; /* digest of one that was given */
+};
+
+/* The cursor of the next page: 0; TIDINGS_E_LIMIT: it is too long; TIDINGS_E_PARSE: it was given
+ * before. A circle is noticed at the latest after three times as many pages as there are up to its
+ * end, at once when a cursor follows itself. */
+int page_cursors_next(struct page_cursors *c, struct tidings_str cursor);
+
+#endif

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Requests: written in the form the era wants, numbered, and waiting for their answer, a deadline
+ * or their cancellation. A request is in exactly one list: `unsent` until the client is ready,
+ * `in_flight` from then on.
+ */
+#include "client/requests.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/connection.h"
+#include "client/errors.h"
+#include "client/state.h"
+#include "json/write.h"
+
+#define LONGEST 10u /* progress prolongs the time for an answer, up to so many times */
+
+struct request {
+    struct list link;
+    struct tidings_client *client;
+    struct poller_timer deadline;
+    uint64_t last_due; /* however much progress there is */
+    int64_t id;
+    char *method;
+    struct json *params; /* NULL: none */
+    response_fn fn;
+    progress_fn on_progress;
+    void *user;
+    uint32_t timeout_ms;
+    bool is_stream, is_connecting, is_sent, is_retried;
+};
+
+static struct tidings_str key_of(const int64_t *id)
+{
+    return tidings_strn((const char *)id, sizeof(*id));
+}
+
+static struct request *find(const struct tidings_client *c, int64_t id)
+{
+    return map_find(&c->requests, key_of(&id));
+}
+
+static void take_out(struct request *r)
+{
+    poller_unset(&r->deadline);
+    list_remove(&r->link);
+    map_remove(&r->client->requests, key_of(&r->id));
+}
+
+static void release(struct request *r)
+{
+    jv_unref(r->params);
+    mem_free(r->method);
+    mem_free(r);
+}
+
+static void finish(struct request *r, struct response *a)
+{
+    take_out(r);
+    a->id = r->id;
+    r->fn(r->user, a);
+    release(r);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void put_client(struct jw *w, const struct tidings_client *c)
+{
+    jw_put_string(w, STR("io.modelcontextprotocol/protocolVersion"), STR(CLIENT_MODERN));
+    jw_put_raw(w, STR("io.modelcontextprotocol/clientCapabilities"), STR("{}"));
+    jw_key(w, STR("io.modelcontextprotocol/clientInfo"));
+    jw_begin_object(w);
+    jw_put_string(w, STR("name"), tidings_str(c->settings.name));
+    jw_put_string(w, STR("version"), tidings_str(tidings_version()));
+    jw_end_object(w);
+}
+
+/* The members of `object` but the one named so. */
+static void put_members(struct jw *w, struct json *object, struct tidings_str but)
+{
+    struct tidings_str key;
+    struct json *value;
+    for (void *at = NULL; (at = jv_next(object, at, &key, &value)) != NULL;) {
+        if (!str_eq(key, but)) {
+            jw_key(w, key);
+            jw_value(w, value);
+        }
+    }
+}
+
+/* {"jsonrpc":"2.0","id":…,"method":…,"params":{"_meta":{…},…}}; `id` 0: a notification. */
+static void put_message(struct buf *out, const struct tidings_client *c, const struct request *r)
+{
+    struct json *meta = jv_get(r->params, "_meta");
+    bool is_modern = c->era != TIDINGS_ERA_LEGACY;
+    struct jw w;
+    jw_init(&w, out);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
+    if (r->id > 0) {
+        jw_put_integer(&w, STR("id"), r->id);
+    }
+    jw_put_string(&w, STR("method"), tidings_str(r->method));
+    jw_key(&w, STR("params"));
+    jw_begin_object(&w);
+    if (is_modern || r->on_progress || jv_count(meta) > 0) {
+        jw_key(&w, STR("_meta"));
+        jw_begin_object(&w);
+        if (is_modern) {
+            put_client(&w, c);
+        }
+        if (r->on_progress) {
+            jw_put_integer(&w, STR("progressToken"), r->id);
+        }
+        put_members(&w, meta, r->on_progress ? STR("progressToken") : STR_EMPTY);
+        jw_end_object(&w);
+    }
+    put_members(&w, r->params, STR("_meta"));
+    jw_end_object(&w);
+    jw_end_object(&w);
+}
+
+/* What modern servers on HTTP want in a header. */
+static struct tidings_str name_of(const struct request *r)
+{
+    if (strcmp(r->method, "resources/read") == 0) {
+        return jv_str(jv_get(r->params, "uri"));
+    }
+    if (strcmp(r->method, "tools/call") == 0 || strcmp(r->method, "prompts/get") == 0) {
+        return jv_str(jv_get(r->params, "name"));
+    }
+    return STR_EMPTY;
+}
+
+static int transmit(struct tidings_client *c, const struct request *r, struct tidings_error *err)
+{
+    struct buf text;
+    buf_init(&text, 2 * c->settings.max_bytes);
+    put_message(&text, c, r);
+    struct transport_message m = {.text = buf_str(&text),
+                                  .id = r->id,
+                                  .method = r->method,
+                                  .name = name_of(r),
+                                  .is_stream = r->is_stream};
+    int rc = text.failed ? tidings_fail(err, text.failed, "the request is too large")
+                         : c->transport->ops->send(c->transport, &m, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+int requests_send_notification(struct tidings_client *c, const char *method,
+                               struct tidings_str params, struct tidings_error *err)
+{
+    struct request r = {.client = c, .method = str_dup(tidings_str(method))};
+    int rc = r.method ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    if (rc == 0 && params.len > 0) {
+        rc = jv_parse(params, JSON_MAX_DEPTH, &r.params, err);
+    }
+    if (rc == 0) {
+        rc = transmit(c, &r, err);
+    }
+    jv_unref(r.params);
+    mem_free(r.method);
+    return rc;
+}
+
+void requests_send_reply(struct tidings_client *c, struct tidings_str method, const struct json *id)
+{
+    struct buf text;
+    struct jw w;
+    if (c->era != TIDINGS_ERA_LEGACY || !c->is_open) {
+        return; /* modern servers have nothing to ask */
+    }
+    buf_init(&text, 8192);
+    jw_init(&w, &text);
+    jw_begin_object(&w);
+    jw_put_string(&w, STR("jsonrpc"), STR("2.0"));
+    jw_key(&w, STR("id"));
+    jw_value(&w, id);
+    if (str_eq(method, STR("ping"))) {
+        jw_put_raw(&w, STR("result"), STR("{}"));
+    } else if (str_eq(method, STR("roots/list"))) {
+        jw_put_raw(&w, STR("result"), STR("{\"roots\":[]}"));
+    } else {
+        jw_put_raw(&w, STR("error"), STR("{\"code\":-32601,\"message\":\"method not found\"}"));
+    }
+    jw_end_object(&w);
+    struct transport_message m = {.text = buf_str(&text)};
+    if (!text.failed) {
+        (void)c->transport->ops->send(c->transport, &m, NULL);
+    }
+    buf_deinit(&text);
+}
+
+/* ---- starting -------------------------------------------------------------------------------- */
+
+/* The server need not work on it any more. What begins a session cannot be cancelled. */
+static void cancel(struct request *r)
+{
+    struct tidings_client *c = r->client;
+    char params[64];
+    if (!r->is_sent || !c->is_open) {
+        return;
+    }
+    bool is_broken_off = c->transport->ops->has_exchanges && c->era != TIDINGS_ERA_LEGACY;
+    if (!is_broken_off && strcmp(r->method, "initialize") != 0) {
+        snprintf(params, sizeof(params), "{\"requestId\":%" PRId64 "}", r->id);
+        (void)requests_send_notification(c, "notifications/cancelled", tidings_str(params), NULL);
+    }
+    c->transport->ops->forget(c->transport, r->id, false);
+}
+
+static void on_deadline(void *user)
+{
+    struct request *r = user;
+    struct response a = {0};
+    tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
+                 r->timeout_ms);
+    cancel(r);
+    finish(r, &a);
+}
+
+static struct request *create(struct tidings_client *c, const struct request_options *a,
+                              struct tidings_error *err)
+{
+    struct request *r = mem_zalloc(sizeof(*r));
+    if (!r || !(r->method = str_dup(tidings_str(a->method)))) {
+        mem_free(r);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    r->client = c;
+    r->id = ++c->next_id;
+    r->fn = a->fn;
+    r->on_progress = a->on_progress;
+    r->user = a->user;
+    r->timeout_ms = a->timeout_ms > 0 ? a->timeout_ms : c->settings.timeout_ms;
+    r->is_stream = a->is_stream;
+    r->is_connecting = a->is_connecting;
+    list_init(&r->link);
+    poller_timer_init(&r->deadline, on_deadline, r);
+    struct tidings_error why = {0};
+    int rc = a->params.len > 0 ? jv_parse(a->params, JSON_MAX_DEPTH, &r->params, &why) : 0;
+    if (rc < 0 || (r->params && !jv_is(r->params, JV_OBJECT))) {
+        tidings_fail(err, TIDINGS_E_INVALID, "the parameters of %s are no JSON object%s%s",
+                     a->method, rc < 0 ? ": " : "", why.text);
+    } else if (map_put(&c->requests, key_of(&r->id), r, NULL) < 0) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    } else {
+        return r;
+    }
+    release(r);
+    return NULL;
+}
+
+int64_t requests_start(struct tidings_client *c, const struct request_options *a,
+                       struct tidings_error *err)
+{
+    if (client_is_stopping(c)) {
+        return tidings_fail(err, TIDINGS_E_CANCELLED, "stopped");
+    }
+    if (c->requests.count >= CLIENT_MAX_REQUESTS) {
+        return tidings_fail(err, TIDINGS_E_LIMIT, "%u requests are under way already",
+                            CLIENT_MAX_REQUESTS);
+    }
+    struct request *r = create(c, a, err);
+    if (!r) {
+        return err ? err->code : TIDINGS_E_INVALID;
+    }
+    if (!r->is_stream) {
+        poller_set(&c->poller, &r->deadline, r->timeout_ms);
+        r->last_due = r->deadline.due + (uint64_t)(LONGEST - 1) * r->timeout_ms;
+    }
+    int64_t id = r->id;
+    if (c->stage != STAGE_READY && !r->is_connecting) {
+        list_append(&c->unsent, &r->link);
+        connection_need(c); /* may fail it at once */
+        return id;
+    }
+    list_append(&c->in_flight, &r->link);
+    r->is_sent = true;
+    int rc = transmit(c, r, err);
+    if (rc < 0) {
+        take_out(r);
+        release(r);
+        return rc;
+    }
+    return id;
+}
+
+void requests_send_all(struct tidings_client *c)
+{
+    while (!list_empty(&c->unsent) && c->stage == STAGE_READY) {
+        struct request *r = list_entry(c->unsent.next, struct request, link);
+        struct response a = {0};
+        list_remove(&r->link);
+        list_append(&c->in_flight, &r->link);
+        r->is_sent = true;
+        if (transmit(c, r, &a.why) < 0) {
+            finish(r, &a);
+        }
+    }
+}
+
+bool requests_retry(struct tidings_client *c, int64_t id)
+{
+    struct request *r = find(c, id);
+    if (!r || r->is_retried || r->is_connecting) {
+        return false;
+    }
+    r->is_retried = true;
+    r->is_sent = false;
+    list_remove(&r->link);
+    list_append(&c->unsent, &r->link);
+    return true;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+void requests_cancel(struct tidings_client *c, int64_t id)
+{
+    struct request *r = find(c, id);
+    if (r) {
+        cancel(r);
+        take_out(r);
+        release(r);
+    }
+}
+
+void requests_forget(struct tidings_client *c, int64_t id)
+{
+    struct request *r = find(c, id);
+    if (r) {
+        c->transport->ops->forget(c->transport, id, false);
+        take_out(r);
+        release(r);
+    }
+}
+
+void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn)
+{
+    struct request *r = find(c, id);
+    return r && r->fn == fn ? r->user : NULL;
+}
+
+void requests_fail(struct tidings_client *c, int64_t id, long status,
+                   const struct tidings_error *why)
+{
+    struct request *r = find(c, id);
+    struct response a = {.status = status, .why = *why};
+    if (r) {
+        finish(r, &a);
+    }
+}
+
+void requests_fail_all(struct tidings_client *c, const struct tidings_error *why, unsigned kinds)
+{
+    struct response a = {.why = *why};
+    struct list ending;
+    list_init(&ending);
+    if (kinds & REQUESTS_UNSENT) {
+        list_splice(&ending, &c->unsent);
+    }
+    if (kinds & REQUESTS_SENT) {
+        list_splice(&ending, &c->in_flight);
+    }
+    while (!list_empty(&ending)) { /* what ends may end others */
+        finish(list_entry(ending.next, struct request, link), &a);
+    }
+}
+
+bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
+{
+    struct request *r = find(c, id);
+    if (!r || !r->is_sent) {
+        return false;
+    }
+    struct response a = {.error = jv_get(root, "error"), .status = status};
+    if (a.error) {
+        errors_from_response(a.error, status, &a.why);
+        if (c->challenge[0] && status == 403) { /* says what would help */
+            errors_from_status(status, tidings_str(c->challenge), &a.why);
+        }
+    } else {
+        a.result = jv_get(root, "result");
+        c->failures = r->is_connecting || r->is_stream ? c->failures : 0;
+    }
+    c->transport->ops->forget(c->transport, id, true);
+    finish(r, &a);
+    return true;
+}
+
+void requests_progressed(struct tidings_client *c, struct json *params)
+{
+    struct json *token = jv_get(params, "progressToken");
+    struct request *r = jv_is(token, JV_INT) ? find(c, jv_int(token)) : NULL;
+    if (!r || !r->on_progress) {
+        return;
+    }
+    uint64_t now = clock_monotonic_ms();
+    if (!r->is_stream && now < r->last_due) {
+        uint64_t left = r->last_due - now;
+        poller_set(&c->poller, &r->deadline, left < r->timeout_ms ? left : r->timeout_ms);
+    }
+    r->on_progress(r->user, params);
+}

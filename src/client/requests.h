@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * JSON-RPC requests of the client: each has a number and waits for its response, a deadline or its
+ * cancellation.
+ */
+#ifndef CLIENT_REQUESTS_H
+#define CLIENT_REQUESTS_H
+
+#include "json/json.h"
+
+#include <tidings/types.h>
+
+struct tidings_client;
+
+struct response {
+    int64_t id;
+    struct json *result;      /* NULL: there is none */
+    struct json *error;       /* what the server says instead; NULL: it says nothing */
+    long status;              /* of HTTP; 0: none */
+    struct tidings_error why; /* code 0: there is a result */
+};
+/* Exactly once, unless the request is cancelled. What it is given lives for the call. */
+typedef void (*response_fn)(void *user, const struct response *a);
+typedef void (*progress_fn)(void *user, struct json *params);
+
+struct request_options {
+    const char *method;
+    struct tidings_str params; /* a JSON object; empty: none */
+    response_fn fn;
+    progress_fn on_progress; /* NULL: not asked for */
+    void *user;
+    uint32_t timeout_ms; /* 0: the client's */
+    bool is_stream;      /* no time limit */
+    bool is_connecting;  /* part of getting ready, so it does not wait for that */
+};
+
+/* Its number, or an error. It goes out at once or when the client is ready. */
+int64_t requests_start(struct tidings_client *c, const struct request_options *a,
+                       struct tidings_error *err);
+/* Nobody is interested any more: the server is told so. */
+void requests_cancel(struct tidings_client *c, int64_t id);
+/* … and the server need not be. */
+void requests_forget(struct tidings_client *c, int64_t id);
+/* Send it once more, when the client is ready again; false: it had that chance. */
+bool requests_retry(struct tidings_client *c, int64_t id);
+/* It ends like this. */
+void requests_fail(struct tidings_client *c, int64_t id, long status,
+                   const struct tidings_error *why);
+/* Whose it is, when `fn` hears of it; else NULL. */
+void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn);
+/* What waited for the client to become ready. */
+void requests_send_all(struct tidings_client *c);
+/* All of a kind end like this. */
+enum requests_kind {
+    REQUESTS_UNSENT = 1, /* those that wait for the client to become ready */
+    REQUESTS_SENT = 2,
+};
+void requests_fail_all(struct tidings_client *c, const struct tidings_error *why, unsigned kinds);
+/* A response came, `root` is the message; false: to nothing we asked. */
+bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status);
+void requests_progressed(struct tidings_client *c, struct json *params);
+
+/* A message that wants no response. `params` is a JSON object, empty: none. */
+int requests_send_notification(struct tidings_client *c, const char *method,
+                               struct tidings_str params, struct tidings_error *err);
+/* Respond to a request of the server. */
+void requests_send_reply(struct tidings_client *c, struct tidings_str method,
+                         const struct json *id);
+
+#endif

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What is subscribed to: a watch per URI, a subscription per handler. Updates are routed here; how
+ * a server is asked is in subscriptions_modern.c and subscriptions_legacy.c.
+ *
+ * A subscription that ends inside a callback is only marked: lists that are being walked stay as
+ * they are until subscriptions_sweep.
+ */
+#include "client/subscriptions.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <tidings/json.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/comparison.h"
+#include "client/connection.h"
+#include "client/events.h"
+#include "client/heartbeat.h"
+#include "client/state.h"
+#include "client/subscriptions_private.h"
+#include "json/write.h"
+
+void subscriptions_init(struct tidings_client *c)
+{
+    list_init(&c->watches);
+    resume_init(&c->resume);
+    comparison_init(c);
+    heartbeat_init(c);
+    modern_init(c);
+}
+
+static void drop_watch(struct tidings_client *c, struct watch *w)
+{
+    comparison_forget(c, w);
+    list_remove(&w->link);
+    c->watch_count--;
+    mem_free(w->since);
+    mem_free(w->uri);
+    mem_free(w->options);
+    mem_free(w);
+}
+
+static void drop_subscription(struct tidings_subscription *s)
+{
+    list_remove(&s->link);
+    mem_free(s);
+}
+
+void subscriptions_deinit(struct tidings_client *c)
+{
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        list_each (sub, after, &w->subscriptions) {
+            drop_subscription(list_entry(sub, struct tidings_subscription, link));
+        }
+        drop_watch(c, w);
+    }
+    resume_deinit(&c->resume);
+}
+
+bool subscriptions_wants(const struct tidings_client *c)
+{
+    return c->watch_count > 0 || c->settings.list_changes;
+}
+
+/* ---- subscribing ----------------------------------------------------------------------------- */
+
+/* NULL with an error when `options` is no JSON object. */
+static int take_options(struct watch *w, const char *options, struct tidings_error *err)
+{
+    char *text = options ? tidings_json_get(tidings_str(options), "") : NULL;
+    if (options && (!text || text[0] != '{')) {
+        mem_free(text);
+        return tidings_fail(err, TIDINGS_E_INVALID, "the options of '%.80s' are no JSON object",
+                            w->uri);
+    }
+    mem_free(w->options);
+    w->options = text;
+    return 0;
+}
+
+static struct watch *add_watch(struct tidings_client *c, const char *uri, struct tidings_error *err)
+{
+    if (c->watch_count >= CLIENT_MAX_WATCHES) {
+        tidings_fail(err, TIDINGS_E_LIMIT, "%u URIs are watched already", CLIENT_MAX_WATCHES);
+        return NULL;
+    }
+    struct watch *w = mem_zalloc(sizeof(*w));
+    if (!w || !(w->uri = str_dup(tidings_str(uri)))) {
+        mem_free(w);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    list_init(&w->subscriptions);
+    w->number = ++c->last_watch;
+    list_append(&c->watches, &w->link);
+    c->watch_count++;
+    return w;
+}
+
+/* Whoever asks again is answered again, and told nothing of what was before. */
+static void begin_anew(struct tidings_client *c, struct watch *w)
+{
+    comparison_forget(c, w);
+    mem_free(w->since);
+    w->since = NULL;
+    w->accepted_at = 0;
+    w->number = ++c->last_watch;
+    w->is_ending = w->is_judged = w->is_accepted = w->was_accepted = w->is_interrupted = false;
+}
+
+/* The server hears of it, if it is there. */
+static void ask_for(struct tidings_client *c, struct watch *w)
+{
+    if (c->stage != STAGE_READY) {
+        return;
+    }
+    if (c->era == TIDINGS_ERA_MODERN) {
+        modern_changed(c);
+    } else if (c->is_streaming) {
+        legacy_ask(c, w);
+    } else {
+        subscriptions_ready(c);
+    }
+}
+
+struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, const char *uri,
+                                                      const struct tidings_subscribing *about,
+                                                      struct tidings_error *err)
+{
+    if (!uri || !uri[0] || strlen(uri) > 8192 || !about || !about->fn) {
+        tidings_fail(err, TIDINGS_E_INVALID,
+                     "a subscription needs a URI of at most 8192 bytes and a function");
+        return NULL;
+    }
+    if (settings_check_room(about->reserved, sizeof(about->reserved) / sizeof(void *), err) < 0) {
+        return NULL;
+    }
+    struct watch *w = watch_find(c, tidings_str(uri));
+    bool is_new = !w;
+    if (is_new) {
+        w = add_watch(c, uri, err);
+    }
+    struct tidings_subscription *s = w ? mem_zalloc(sizeof(*s)) : NULL;
+    int rc = !w ? TIDINGS_E_LIMIT : !s ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
+    if (rc == 0 && (is_new || about->options)) {
+        rc = take_options(w, about->options, err);
+    }
+    if (rc < 0) {
+        mem_free(s);
+        if (w && is_new) {
+            drop_watch(c, w);
+        }
+        return NULL;
+    }
+    *s = (struct tidings_subscription){
+        .client = c,
+        .watch = w,
+        .fn = about->fn,
+        .on_state = about->on_state,
+        .user = about->user,
+    };
+    list_append(&w->subscriptions, &s->link);
+    if (is_new || w->is_ending) {
+        begin_anew(c, w);
+        ask_for(c, w);
+    }
+    return s;
+}
+
+const char *tidings_subscription_uri(const struct tidings_subscription *s)
+{
+    return s->watch->uri;
+}
+
+int tidings_subscription_set_options(struct tidings_subscription *s, const char *options,
+                                     struct tidings_error *err)
+{
+    return take_options(s->watch, options, err);
+}
+
+static bool is_used(const struct watch *w)
+{
+    list_each (it, next, &w->subscriptions) {
+        if (!list_entry(it, struct tidings_subscription, link)->is_ended) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void subscriptions_sweep(struct tidings_client *c)
+{
+    if (!c->has_ended || c->is_delivering) {
+        return;
+    }
+    c->has_ended = false;
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        list_each (sub, after, &w->subscriptions) {
+            struct tidings_subscription *s = list_entry(sub, struct tidings_subscription, link);
+            if (s->is_ended) {
+                drop_subscription(s);
+            }
+        }
+        if (list_empty(&w->subscriptions) && !w->is_leaving) {
+            drop_watch(c, w);
+        }
+    }
+}
+
+void tidings_subscription_end(struct tidings_subscription *s)
+{
+    if (!s || s->is_ended) {
+        return;
+    }
+    struct tidings_client *c = s->client;
+    struct watch *w = s->watch;
+    s->is_ended = true;
+    c->has_ended = true;
+    if (!is_used(w) && !w->is_ending) {
+        w->is_ending = true;
+        w->is_leaving = w->is_named;
+        comparison_forget(c, w);
+        if (c->stage == STAGE_READY && c->era == TIDINGS_ERA_MODERN) {
+            modern_changed(c);
+        } else if (c->stage == STAGE_READY) {
+            legacy_ended(c, w);
+        }
+    }
+    subscriptions_sweep(c);
+}
+
+/* ---- connected, lost ------------------------------------------------------------------------- */
+
+void subscriptions_ready(struct tidings_client *c)
+{
+    struct tidings_error err = {0};
+    if (!subscriptions_wants(c)) {
+        return;
+    }
+    if (!c->can_subscribe && c->watch_count > 0) {
+        tidings_fail(&err, TIDINGS_E_UNSUPPORTED, "the server offers no subscriptions");
+        connection_give_up(c, &err);
+    } else if (c->era == TIDINGS_ERA_MODERN) {
+        modern_changed(c);
+    } else if (!c->transport->ops->stream) {
+        subscriptions_streaming(c, false);
+    } else if (c->transport->ops->stream(c->transport, &err) < 0) {
+        connection_lose(c, &err);
+    }
+}
+
+void subscriptions_streaming(struct tidings_client *c, bool is_seamless)
+{
+    c->is_streaming = true;
+    heartbeat_heard(c, false); /* what it begins with is no sign of a rhythm */
+    list_each (it, next, &c->watches) {
+        if (!is_seamless) {
+            legacy_interrupted(c, list_entry(it, struct watch, link));
+        }
+    }
+    if (c->stage == STAGE_READY) {
+        legacy_subscribe_all(c);
+    }
+}
+
+void subscriptions_lost(struct tidings_client *c)
+{
+    c->is_streaming = false;
+    modern_lost(c);
+    resume_interrupted(&c->resume);
+    comparison_lost(c);
+    heartbeat_end(c);
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        w->is_judged = false;
+        if (c->has_session) {
+            continue; /* it goes on when the stream is heard again */
+        }
+        if (c->era == TIDINGS_ERA_LEGACY) {
+            legacy_lost(c, w);
+        }
+        w->asked = 0;
+        w->is_accepted = false;
+        w->is_interrupted = w->was_accepted;
+    }
+}
+
+static void report(struct tidings_client *c, const struct watch *w, enum tidings_client_state state,
+                   struct tidings_str reason)
+{
+    struct tidings_client_event e = {
+        .state = state,
+        .uri = tidings_str(w->uri),
+        .reason = reason,
+        .again = state == TIDINGS_CLIENT_WATCHING && w->is_interrupted,
+    };
+    events_put_state(c, &e);
+}
+
+void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
+                         struct tidings_str reason)
+{
+    bool is_news = !w->is_judged || w->is_accepted != is_accepted;
+    w->is_accepted = is_accepted;
+    w->is_judged = true;
+    if (is_news) {
+        report(c, w,
+               is_accepted       ? TIDINGS_CLIENT_WATCHING
+               : w->was_accepted ? TIDINGS_CLIENT_LOST
+                                 : TIDINGS_CLIENT_REFUSED,
+               reason);
+    }
+    w->was_accepted = w->was_accepted || is_accepted;
+}
+
+void subscriptions_judged(struct tidings_client *c)
+{
+    struct tidings_error err;
+    size_t accepted = 0, open = 0, live = 0;
+    bool is_patient = false;
+    list_each (it, next, &c->watches) {
+        const struct watch *w = list_entry(it, struct watch, link);
+        live += !w->is_ending;
+        accepted += w->is_accepted && !w->is_ending;
+        open += !w->is_judged && !w->is_ending;
+        is_patient = is_patient || w->is_patient;
+    }
+    if (accepted == 0 && open > 0) {
+        return; /* they were not part of what was asked */
+    }
+    if (accepted > 0 || live == 0 || is_patient) {
+        c->has_watched = c->has_watched || accepted > 0;
+        comparison_judged(c);
+        heartbeat_begin(c);
+        c->failures = 0;
+        return;
+    }
+    /* What was there once may be on its way back; what never was is a mistake. */
+    if (c->has_watched) {
+        tidings_fail(&err, TIDINGS_E_BUSY, "the server accepted none of the URIs");
+        connection_lose(c, &err);
+    } else {
+        tidings_fail(&err, TIDINGS_E_NOTFOUND, "the server accepted none of the URIs");
+        connection_give_up(c, &err);
+    }
+}
+
+void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
+                              const struct tidings_client_event *e)
+{
+    list_each (it, next, &w->subscriptions) {
+        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        if (s->on_state && !s->is_ended && !client_is_stopping(c)) {
+            s->on_state(s->user, e);
+        }
+    }
+}
+
+/* ---- routing --------------------------------------------------------------------------------- */
+
+/* What the server told before is not told again (ER-28). */
+static void tell(struct tidings_client *c, struct watch *w, struct tidings_client_update *u,
+                 bool is_guarded)
+{
+    if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
+        return;
+    }
+    if (!u->synthetic) {
+        comparison_told(c, w, u->uri, str_eq(u->change, STR("deleted")));
+    }
+    list_each (it, next, &w->subscriptions) {
+        struct tidings_subscription *s = list_entry(it, struct tidings_subscription, link);
+        if (!s->is_ended && !client_is_stopping(c)) {
+            u->subscription = s;
+            s->fn(s->user, u);
+        }
+    }
+}
+
+/* Those it names; else that very URI; else whoever may cover it. */
+static void route(struct tidings_client *c, struct tidings_client_update *u, bool is_guarded)
+{
+    struct watch *w =
+        u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
+    if (w && !w->is_ending) {
+        tell(c, w, u, is_guarded);
+        legacy_told(c, w, u->cursor);
+    } else if (u->subscribed_uri.len == 0) {
+        list_each (it, next, &c->watches) {
+            w = list_entry(it, struct watch, link);
+            if (watch_covers(w, u->uri)) {
+                tell(c, w, u, is_guarded);
+            }
+        }
+    }
+}
+
+static struct tidings_str first_of(struct tidings_str a, struct tidings_str b)
+{
+    return a.len > 0 ? a : b;
+}
+
+/* A text, or a number as some servers count. */
+static struct tidings_str version_of(struct json *meta, struct json *metadata, char number[24])
+{
+    struct json *plain = jv_get(metadata, "version");
+    if (jv_is(plain, JV_INT)) {
+        snprintf(number, 24, "%" PRId64, jv_int(plain));
+        return tidings_str(number);
+    }
+    return first_of(jv_str(jv_get(meta, "dev.tidings/version")), jv_str(plain));
+}
+
+/* Two streams are heard while one replaces the other: only the one that stays says how far. */
+static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
+{
+    struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
+    return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
+}
+
+static void take_cursor(struct tidings_client *c, struct json *meta)
+{
+    struct tidings_str cursor = jv_str(jv_get(meta, "dev.tidings/cursor"));
+    if (is_told_by_ours(c, meta) && resume_is_cursor(cursor)) {
+        resume_take(&c->resume, cursor);
+        c->cursor_at = clock_monotonic_ms();
+    }
+}
+
+void subscriptions_bookmark(struct tidings_client *c, struct json *params)
+{
+    take_cursor(c, jv_get(params, "_meta"));
+}
+
+void subscriptions_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
+                           bool is_synthetic)
+{
+    char number[24];
+    struct json *params = jv_get(message, "params");
+    struct tidings_str method = jv_str(jv_get(message, "method"));
+    struct json *meta = jv_get(params, "_meta");
+    struct json *metadata = jv_get(params, "metadata");
+    struct tidings_client_update u = {
+        .uri = jv_str(jv_get(params, "uri")),
+        .subscribed_uri = first_of(jv_str(jv_get(params, "subscribedUri")),
+                                   jv_str(jv_get(meta, "dev.tidings/subscribedUri"))),
+        .change = jv_str(jv_get(meta, "dev.tidings/change")),
+        .version = version_of(meta, metadata, number),
+        .cursor = jv_str(jv_get(meta, "dev.tidings/cursor")),
+        .truncated = jv_is_true(jv_get(meta, "dev.tidings/truncated")),
+        .received_ms = received_ms,
+        .synthetic = is_synthetic,
+    };
+    if (u.uri.len == 0) {
+        return;
+    }
+    if (u.change.len == 0) {
+        u.change = str_ends(method, STR("deleted")) ? STR("deleted") : STR("updated");
+    }
+    struct buf text;
+    struct jw w;
+    buf_init(&text, 2 * c->settings.max_bytes);
+    jw_init(&w, &text);
+    jw_value(&w, params);
+    u.params = text.failed ? STR("{}") : buf_str(&text);
+    bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
+    bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
+    route(c, &u, !is_suspended && !is_state && !u.truncated);
+    take_cursor(c, meta);
+    struct watch *over = is_suspended ? watch_find(c, u.subscribed_uri) : NULL;
+    if (over && over->is_accepted) {
+        over->is_accepted = false;
+        report(c, over, TIDINGS_CLIENT_LOST, STR("the server ended the subscription"));
+    }
+    buf_deinit(&text);
+}

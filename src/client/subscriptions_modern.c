@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Subscriptions in the modern era (2026-07-28): one `subscriptions/listen` for everything, whose
+ * answer is the stream. When the set changes, another listen is begun, and the one before is ended
+ * once the new one is acknowledged, so that there is no moment without one.
+ */
+#include "base/error.h"
+#include "client/connection.h"
+#include "client/requests.h"
+#include "client/state.h"
+#include "client/subscriptions_private.h"
+#include "json/write.h"
+
+#define MODERN_FADE_MS 2000u
+
+static void open_options(struct jw *j)
+{
+    jw_key(j, STR("_meta"));
+    jw_begin_object(j);
+    jw_key(j, STR("dev.tidings/options"));
+    jw_begin_object(j);
+}
+
+/* Those for all, and per URI, as far as there are any. */
+static void put_options(struct jw *j, const struct tidings_client *c)
+{
+    bool is_open = c->info.has_bookmarks, is_first = true;
+    if (is_open) {
+        open_options(j);
+        jw_put_bool(j, STR("bookmarks"), true);
+    }
+    list_each (it, next, &c->watches) {
+        const struct watch *w = list_entry(it, struct watch, link);
+        struct buf options;
+        buf_init(&options, c->settings.max_bytes);
+        if (!w->is_ending) {
+            resume_put_options(w->options, w->was_accepted ? c->resume.cursor : "", false,
+                               &options);
+        }
+        if (options.failed || options.len == 0) {
+            buf_deinit(&options);
+            continue;
+        }
+        if (!is_open) {
+            open_options(j);
+            is_open = true;
+        }
+        if (is_first) {
+            jw_key(j, STR("uris"));
+            jw_begin_object(j);
+        }
+        is_first = false;
+        jw_put_raw(j, tidings_str(w->uri), buf_str(&options));
+        buf_deinit(&options);
+    }
+    if (!is_first) {
+        jw_end_object(j);
+    }
+    if (is_open) {
+        jw_end_object(j);
+        jw_end_object(j);
+    }
+}
+
+/* How many URIs. */
+static size_t put_params(struct buf *out, const struct tidings_client *c)
+{
+    size_t count = 0;
+    struct jw j;
+    jw_init(&j, out);
+    jw_begin_object(&j);
+    jw_key(&j, STR("notifications"));
+    jw_begin_object(&j);
+    list_each (it, next, &c->watches) {
+        const struct watch *w = list_entry(it, struct watch, link);
+        if (w->is_ending) {
+            continue;
+        }
+        if (count++ == 0) {
+            jw_key(&j, STR("resourceSubscriptions"));
+            jw_begin_array(&j);
+        }
+        jw_string(&j, tidings_str(w->uri));
+    }
+    if (count > 0) {
+        jw_end_array(&j);
+    }
+    if (c->settings.list_changes) {
+        jw_put_bool(&j, STR("resourcesListChanged"), true);
+        jw_put_bool(&j, STR("toolsListChanged"), true);
+        jw_put_bool(&j, STR("promptsListChanged"), true);
+    }
+    jw_end_object(&j);
+    put_options(&j, c);
+    jw_end_object(&j);
+    return count;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static void drop(struct tidings_client *c, int64_t *listen)
+{
+    int64_t id = *listen;
+    *listen = 0;
+    if (id > 0) {
+        requests_cancel(c, id);
+    }
+}
+
+static void drop_fading(void *user)
+{
+    struct tidings_client *c = user;
+    for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
+        drop(c, &c->fading[i]);
+    }
+}
+
+/* Was it one of those? It is none any more. */
+static bool has_faded(struct tidings_client *c, int64_t id)
+{
+    for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
+        if (c->fading[i] == id) {
+            c->fading[i] = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+void modern_lost(struct tidings_client *c)
+{
+    poller_unset(&c->change);
+    poller_unset(&c->patience);
+    poller_unset(&c->fade);
+    c->is_stale = false;
+    drop(c, &c->coming);
+    drop(c, &c->listen);
+    drop_fading(c);
+}
+
+static void ended(struct tidings_client *c)
+{
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_CLOSED, "the server ended the stream");
+    connection_lose(c, &why);
+}
+
+static void on_listen_ended(void *user, const struct response *a)
+{
+    struct tidings_client *c = user;
+    bool is_coming = a->id == c->coming;
+    if (has_faded(c, a->id)) {
+        return;
+    }
+    if ((!is_coming && a->id != c->listen) || c->stage != STAGE_READY) {
+        return;
+    }
+    if (is_coming) {
+        c->coming = 0;
+        poller_unset(&c->patience);
+    } else {
+        c->listen = 0;
+    }
+    if (is_coming && a->error && a->why.code == TIDINGS_E_UNSUPPORTED && c->listen == 0) {
+        connection_fall_back(c);
+    } else if (a->result || a->why.code == TIDINGS_E_CLOSED) {
+        ended(c);
+    } else {
+        connection_lose(c, &a->why);
+    }
+}
+
+void subscriptions_cancelled(struct tidings_client *c, int64_t id)
+{
+    if (id > 0 && (id == c->listen || id == c->coming) && c->stage == STAGE_READY) {
+        ended(c);
+    }
+}
+
+static void on_patience(void *user)
+{
+    struct tidings_client *c = user;
+    struct tidings_error why;
+    tidings_fail(&why, TIDINGS_E_TIMEOUT, "the server did not acknowledge within %u ms",
+                 c->settings.timeout_ms);
+    connection_lose(c, &why);
+}
+
+/* ---- beginning ------------------------------------------------------------------------------- */
+
+static void begin(void *user)
+{
+    struct tidings_client *c = user;
+    struct tidings_error err = {0};
+    struct buf params;
+    if (c->stage != STAGE_READY || c->era != TIDINGS_ERA_MODERN) {
+        return;
+    }
+    if (c->coming > 0) {
+        c->is_stale = true; /* one after the other */
+        return;
+    }
+    buf_init(&params, c->settings.max_bytes);
+    if (put_params(&params, c) == 0 && !c->settings.list_changes) {
+        buf_deinit(&params);
+        drop(c, &c->listen);
+        return;
+    }
+    struct request_options a = {.method = "subscriptions/listen",
+                                .params = buf_str(&params),
+                                .fn = on_listen_ended,
+                                .user = c,
+                                .is_stream = true};
+    int64_t id = params.failed ? tidings_fail(&err, params.failed, "too many URIs to watch")
+                               : requests_start(c, &a, &err);
+    buf_deinit(&params);
+    if (id < 0) {
+        connection_lose(c, &err);
+        return;
+    }
+    c->coming = id;
+    c->is_stale = false;
+    poller_set(&c->poller, &c->patience, c->settings.timeout_ms);
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        w->asked = w->is_ending ? 0 : id;
+    }
+}
+
+/* The listen that `coming` replaces. With a cursor the new one begins where it was; else what it
+ * still holds back is waited for. */
+static void replace(struct tidings_client *c)
+{
+    const size_t last = CLIENT_MAX_FADING - 1;
+    if (c->resume.cursor[0] == '\0' && c->listen > 0) {
+        drop(c, &c->fading[last]);
+        memmove(&c->fading[1], &c->fading[0], last * sizeof(c->fading[0]));
+        c->fading[0] = c->listen;
+        poller_set(&c->poller, &c->fade, MODERN_FADE_MS);
+    } else {
+        drop(c, &c->listen);
+    }
+    c->listen = c->told_by = c->coming;
+    c->coming = 0;
+}
+
+void modern_init(struct tidings_client *c)
+{
+    poller_timer_init(&c->fade, drop_fading, c);
+    poller_timer_init(&c->change, begin, c);
+    poller_timer_init(&c->patience, on_patience, c);
+}
+
+/* Many may be added in a row: one listen for all of them. */
+void modern_changed(struct tidings_client *c)
+{
+    if (!poller_is_set(&c->change)) {
+        poller_set(&c->poller, &c->change, 0);
+    }
+}
+
+/* ---- acknowledged ---------------------------------------------------------------------------- */
+
+/* `{"<uri>": "why"}`, `{"<uri>": {"reason": "why"}}` or `[{"uri": …, "reason": …}]`. */
+static struct tidings_str refusal(struct json *refused, const char *uri)
+{
+    struct json *entry = jv_get(refused, uri);
+    for (size_t i = 0; !entry && jv_is(refused, JV_ARRAY) && i < jv_count(refused); i++) {
+        struct json *e = jv_at(refused, i);
+        entry = str_eq(jv_str(jv_get(e, "uri")), tidings_str(uri)) ? e : NULL;
+    }
+    if (jv_is(entry, JV_STRING)) {
+        return jv_str(entry);
+    }
+    struct tidings_str reason = jv_str(jv_get(entry, "reason"));
+    reason = reason.len > 0 ? reason : jv_str(jv_get(entry, "message"));
+    return reason.len > 0 ? reason : STR("the server does not offer it for watching");
+}
+
+static bool has_uri(struct json *list, const char *uri)
+{
+    for (size_t k = 0; k < jv_count(list); k++) {
+        if (str_eq(jv_str(jv_at(list, k)), tidings_str(uri))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void subscriptions_acknowledged(struct tidings_client *c, struct json *params, int64_t exchange)
+{
+    struct json *meta = jv_get(params, "_meta");
+    struct json *list = jv_get(jv_get(params, "notifications"), "resourceSubscriptions");
+    struct json *refused = jv_get(meta, "dev.tidings/refused");
+    struct json *named = jv_get(meta, "io.modelcontextprotocol/subscriptionId");
+    int64_t id = jv_is(named, JV_INT) ? jv_int(named) : exchange;
+    if (c->coming == 0 || id != c->coming || c->stage != STAGE_READY) {
+        return;
+    }
+    poller_unset(&c->patience);
+    replace(c);
+    resume_take(&c->resume, jv_str(jv_get(meta, "dev.tidings/cursor")));
+    list_each (it, next, &c->watches) {
+        struct watch *w = list_entry(it, struct watch, link);
+        if (w->asked == id && !w->is_ending) {
+            bool is_accepted = has_uri(list, w->uri);
+            subscriptions_judge(c, w, is_accepted,
+                                is_accepted ? STR_EMPTY : refusal(refused, w->uri));
+        }
+    }
+    if (c->is_stale) {
+        modern_changed(c);
+    }
+    subscriptions_judged(c);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the subscriptions of both eras share: a watch is judged, and how a server is asked.
+ */
+#ifndef CLIENT_SUBSCRIPTIONS_PRIVATE_H
+#define CLIENT_SUBSCRIPTIONS_PRIVATE_H
+
+#include "client/subscriptions.h"
+#include "client/watch.h"
+
+/* A watch was accepted or refused. */
+void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_accepted,
+                         struct tidings_str reason);
+/* All were judged. */
+void subscriptions_judged(struct tidings_client *c);
+
+/* ---- modern: one listen for everything --------------------------------------------------------
+ */
+
+void modern_init(struct tidings_client *c);
+/* The set changed while connected. */
+void modern_changed(struct tidings_client *c);
+void modern_lost(struct tidings_client *c);
+
+/* ---- legacy: resources/subscribe for each URI -------------------------------------------------
+ */
+
+void legacy_subscribe_all(struct tidings_client *c);
+/* What is to be asked about it is asked, if nothing is under way. */
+void legacy_ask(struct tidings_client *c, struct watch *w);
+void legacy_ended(struct tidings_client *c, struct watch *w); /* nobody is left */
+/* The stream goes on, with a gap before it. */
+void legacy_interrupted(struct tidings_client *c, struct watch *w);
+void legacy_lost(struct tidings_client *c, struct watch *w); /* the session */
+/* An update of this very watch says how far the stream is. */
+void legacy_told(struct tidings_client *c, struct watch *w, struct tidings_str cursor);
+
+#endif

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One HTTP request of the client, from its headers to the end of its answer.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/errors.h"
+#include "client/http_headers.h"
+#include "client/state.h"
+#include "client/transport_http.h"
+
+#define MAX_TOLD_S 300u /* a server that wants to be left alone for longer is asked then */
+
+static struct tidings_client *client_of(const struct exchange *x)
+{
+    return x->http->base.client;
+}
+
+void exchange_end(struct exchange *x)
+{
+    struct http_transport *h = x->http;
+    if (x->is_busy) {
+        x->is_over = true;
+        return;
+    }
+    h->stream = h->stream == x ? NULL : h->stream;
+    if (h->leaving == x) {
+        h->leaving = NULL;
+        h->has_left = true;
+    }
+    poller_unset(&x->linger);
+    list_remove(&x->link);
+    fetch_close(x->transfer);
+    buf_deinit(&x->body);
+    buf_deinit(&x->token);
+    buf_deinit(&x->last_event_id);
+    sse_parser_deinit(&x->sse);
+    mem_free(x);
+}
+
+static void on_linger(void *user)
+{
+    exchange_end(user);
+}
+
+void exchange_linger(struct exchange *x, uint64_t ms)
+{
+    poller_unset(&x->linger);
+    poller_timer_init(&x->linger, on_linger, x);
+    poller_set(&x->http->base.client->poller, &x->linger, ms);
+}
+
+/* Only what a header can carry. */
+static void keep_id(struct buf *at, struct tidings_str id)
+{
+    bool is_fit = id.len > 0 && id.len < 4096;
+    for (size_t i = 0; i < id.len; i++) {
+        is_fit = is_fit && (unsigned char)id.ptr[i] >= ' ' && id.ptr[i] != 0x7f;
+    }
+    if (is_fit) {
+        buf_clear(at);
+        buf_puts(at, id);
+    }
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+/* The first event of HTTP+SSE. */
+static void on_endpoint(struct exchange *x, struct tidings_str where)
+{
+    struct tidings_error why;
+    if (x->http->endpoint) {
+        return; /* said before */
+    }
+    x->http->endpoint = endpoint_resolve(x->http->url, where);
+    if (x->http->endpoint) {
+        transport_opened(&x->http->base);
+        return;
+    }
+    tidings_fail(&why, TIDINGS_E_PARSE, "the server sends its messages to another place");
+    x->is_over = true;
+    transport_lost(&x->http->base, &why);
+}
+
+static void on_event(const struct sse_event *event, void *user)
+{
+    struct exchange *x = user;
+    struct http_transport *h = x->http;
+    if (x->is_over) {
+        return;
+    }
+    if (x->is_standalone && h->is_sse) {
+        if (str_eq(event->event, STR("endpoint"))) {
+            on_endpoint(x, event->data);
+            return;
+        }
+    } else if (client_of(x)->era == TIDINGS_ERA_LEGACY) {
+        keep_id(x->is_standalone ? &h->last_event_id : &x->last_event_id, event->id);
+    }
+    if (event->retry_ms >= 0) {
+        *(x->is_standalone ? &h->retry_ms : &x->retry_ms) = event->retry_ms;
+    }
+    if (event->data.len > 0 && str_eq(event->event, STR("message"))) {
+        transport_received(&x->http->base, event->data, x->id, fetch_status(x->transfer)->status);
+    }
+}
+
+static int on_bytes(void *user, struct tidings_str bytes)
+{
+    struct exchange *x = user;
+    x->is_busy = true;
+    int rc = x->is_sse ? sse_parser_feed(&x->sse, bytes.ptr, bytes.len, on_event, x)
+                       : buf_puts(&x->body, bytes);
+    if (x->is_sse && bytes.len > 0) {
+        transport_heard(&x->http->base, x->id, bytes.ptr[0] == ':'); /* a comment */
+    }
+    x->is_busy = false;
+    if (x->is_over) {
+        exchange_end(x);
+        return 0;
+    }
+    return rc;
+}
+
+/* A status that only makes sense when the session is unknown: 404, and the 400 of servers that find
+ * nothing to hold the id against, without naming our request. */
+static bool is_session_lost(const struct exchange *x, long status)
+{
+    struct json *root = NULL;
+    if (!x->had_session || (status != 404 && status != 400)) {
+        return false;
+    }
+    if (status == 404 || x->is_standalone || jv_parse(buf_str(&x->body), 64, &root, NULL) < 0) {
+        return true;
+    }
+    bool names_it = jv_is(jv_get(root, "id"), JV_INT);
+    jv_unref(root);
+    return !names_it;
+}
+
+/* Why there is no answer. */
+static void explain(const struct fetch_status *s, struct tidings_error *why)
+{
+    if (s->error.code != 0) {
+        *why = s->error;
+    } else if (s->status == 200 || s->status == 202) {
+        tidings_fail(why, TIDINGS_E_CLOSED, "the connection ended without an answer");
+    } else {
+        errors_from_status(s->status, tidings_str(s->challenge), why);
+    }
+}
+
+/* Before it is asked again; `told` is what the server wants, negative: nothing. */
+static uint64_t pause_of(const struct http_transport *h, int64_t told)
+{
+    const struct client_settings *o = &h->base.client->settings;
+    return told < 0 ? random_upto(o->retry_min_ms)
+                    : (uint64_t)(told < o->retry_max_ms ? told : o->retry_max_ms);
+}
+
+/* A stream that ended in order is only the server's way of saving connections. */
+static bool reopen_later(struct http_transport *h, const struct fetch_status *s)
+{
+    if (s->status != 200 || s->error.code != 0 || h->last_event_id.len == 0) {
+        return false;
+    }
+    poller_set(&h->base.client->poller, &h->reopen, pause_of(h, h->retry_ms));
+    return true;
+}
+
+static void on_resume(void *user);
+
+/* The same for the stream of a request (2025-11-25): the answer is fetched when it is there. */
+static bool resume_later(struct exchange *x, const struct fetch_status *s)
+{
+    if (x->id == 0 || !x->is_sse || s->status != 200 || x->last_event_id.len == 0) {
+        return false;
+    }
+    fetch_close(x->transfer);
+    x->transfer = NULL;
+    x->has_head = x->is_sse = false;
+    sse_parser_deinit(&x->sse);
+    sse_parser_init(&x->sse, client_of(x)->settings.max_bytes);
+    poller_timer_init(&x->linger, on_resume, x);
+    poller_set(&client_of(x)->poller, &x->linger, pause_of(x->http, x->retry_ms));
+    return true;
+}
+
+static void stream_ended(struct exchange *x, const struct fetch_status *s)
+{
+    struct http_transport *h = x->http;
+    struct tidings_error why = {0};
+    h->stream = NULL;
+    if (h->is_sse) {
+        if (!h->endpoint) {
+            transport_http_use_sse(h, false); /* it was worth trying */
+        }
+        if (s->status == 200 && s->error.code == 0) {
+            tidings_fail(&why, h->endpoint ? TIDINGS_E_CLOSED : TIDINGS_E_PARSE,
+                         h->endpoint ? "the server ended the stream"
+                                     : "the answer is not one of an MCP server (HTTP 200)");
+        } else {
+            explain(s, &why);
+        }
+        transport_lost(&x->http->base, &why);
+        return;
+    }
+    if (is_session_lost(x, s->status)) {
+        transport_session_lost(&x->http->base, 0, true);
+        return;
+    }
+    if (reopen_later(h, s)) {
+        return;
+    }
+    if (s->status == 405) {
+        tidings_fail(&why, TIDINGS_E_UNSUPPORTED,
+                     "the server has no stream for changes (HTTP 405)");
+    } else if (s->status == 200 && s->error.code == 0) {
+        tidings_fail(&why, TIDINGS_E_CLOSED, "the server ended the stream");
+    } else {
+        explain(s, &why);
+    }
+    transport_lost(&x->http->base, &why);
+}
+
+/* A token that was refused may have been replaced just now: once more, with the new one. */
+static bool show_another(struct exchange *x)
+{
+    if (x->is_renewed || !settings_renew_token(&client_of(x)->settings, &x->token)) {
+        return false;
+    }
+    x->is_renewed = true;
+    x->has_head = false;
+    buf_clear(&x->body);
+    return fetch_again(x->transfer, x->token.ptr, NULL) == 0;
+}
+
+/* True: it goes on. */
+static bool finished(struct exchange *x, const struct fetch_status *s)
+{
+    struct tidings_client *c = client_of(x);
+    struct tidings_error why = {0};
+    if (s->status == 401 && show_another(x)) {
+        return true;
+    }
+    c->is_token_refused = s->status == 401;
+    c->challenge = s->challenge;
+    if (s->status == 429 || s->status == 503) {
+        c->told_ms = 1000 * (s->retry_after_s < MAX_TOLD_S ? s->retry_after_s : MAX_TOLD_S);
+    }
+    if (x->is_standalone) {
+        stream_ended(x, s);
+        return false;
+    }
+    if (x->id > 0 && is_session_lost(x, s->status)) {
+        transport_session_lost(&x->http->base, x->id, x->session == x->http->sessions);
+        return false;
+    }
+    /* Of a 401 the body is no answer: it was not the request that was judged. */
+    if (!x->is_sse && x->body.len > 0 && s->status != 401) {
+        transport_received(&x->http->base, buf_str(&x->body), x->id, s->status);
+    }
+    if (x->is_over || resume_later(x, s)) {
+        return !x->is_over;
+    }
+    if (x->is_tracked) {
+        transport_delivered(&x->http->base, &s->error);
+    } else if (x->id > 0 && (!x->http->is_sse || s->error.code < 0 || s->status >= 300)) {
+        explain(s, &why);
+        transport_unanswered(&x->http->base, x->id, s->status, &why);
+    }
+    return false;
+}
+
+static void on_change(void *user)
+{
+    struct exchange *x = user;
+    const struct fetch_status *s = fetch_status(x->transfer);
+    struct http_transport *h = x->http;
+    x->is_busy = true;
+    if (!x->has_head && s->status > 0) {
+        x->has_head = true;
+        x->is_sse = s->status == 200 && strcmp(s->content_type, "text/event-stream") == 0;
+        if (s->session[0] && client_of(x)->stage == STAGE_NEGOTIATING &&
+            client_of(x)->era == TIDINGS_ERA_LEGACY) {
+            memcpy(h->session, s->session, sizeof(h->session));
+        }
+        if (x->is_standalone && x->is_sse && !h->is_sse) {
+            transport_streaming(&x->http->base, h->last_event_id.len > 0);
+        }
+    }
+    if (s->finished && !x->is_over) {
+        struct tidings_client *c = client_of(x);
+        x->is_over = !finished(x, s);
+        c->challenge = "";
+    }
+    x->is_busy = false;
+    if (x->is_over) {
+        exchange_end(x);
+    }
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* `m` NULL: GET or DELETE without a message. */
+static int start(struct exchange *x, const char *method, const struct transport_message *m,
+                 struct tidings_error *err)
+{
+    struct http_transport *h = x->http;
+    const struct client_settings *o = &client_of(x)->settings;
+    struct header_lines lines;
+    bool is_stream = x->is_standalone || x->id > 0; /* requests have deadlines of their own */
+    struct fetch_request r = {
+        .method = method,
+        .url = m && h->endpoint ? h->endpoint : h->url,
+        .unix_path = h->unix_path,
+        .ca_file = o->ca_file,
+        .cert_file = o->cert_file,
+        .key_file = o->key_file,
+        .body = m ? m->text : STR_EMPTY,
+        .timeout_ms = is_stream ? 0 : o->timeout_ms,
+        .on_bytes = on_bytes,
+        .on_change = on_change,
+        .user = x,
+    };
+    x->is_renewed = false;
+    buf_clear(&x->token);
+    settings_put_token(o, &x->token);
+    struct header_state state = {.session = h->session,
+                                 .last_event_id = x->is_standalone ? h->last_event_id.ptr
+                                                                   : x->last_event_id.ptr};
+    int rc = header_lines_init(&lines, client_of(x), m, &state);
+    rc = rc < 0 ? rc : x->token.failed;
+    size_t n = 0;
+    if (x->token.len > 0) {
+        r.headers[n++] = x->token.ptr; /* the first: the one that fetch_again replaces */
+    }
+    for (size_t i = 0; rc == 0 && i < lines.count; i++) {
+        r.headers[n++] = lines.lines[i].ptr;
+    }
+    for (size_t i = 0; o->headers && o->headers[i]; i++) {
+        r.headers[n++] = o->headers[i];
+    }
+    rc = rc < 0 ? tidings_fail(err, rc, "a request cannot be written: %s", tidings_code_text(rc))
+                : fetch_start(h->fetch, &r, &x->transfer, err);
+    header_lines_deinit(&lines);
+    return rc;
+}
+
+struct exchange *exchange_begin(struct http_transport *h, const char *method,
+                                const struct transport_message *m, struct tidings_error *err)
+{
+    struct exchange *x = mem_zalloc(sizeof(*x));
+    if (!x) {
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    size_t max = h->base.client->settings.max_bytes;
+    x->http = h;
+    x->id = m ? m->id : 0;
+    x->is_tracked = m && m->is_tracked;
+    x->is_standalone = !m && strcmp(method, "GET") == 0;
+    x->had_session = h->session[0] != '\0';
+    x->session = h->sessions;
+    x->retry_ms = -1;
+    buf_init(&x->body, max);
+    buf_init_secret(&x->token, CLIENT_MAX_TOKEN_LINE);
+    buf_init(&x->last_event_id, 4096);
+    sse_parser_init(&x->sse, max);
+    poller_timer_init(&x->linger, on_linger, x);
+    list_append(&h->exchanges, &x->link);
+    if (start(x, method, m, err) < 0) {
+        exchange_end(x);
+        return NULL;
+    }
+    return x;
+}
+
+static void on_resume(void *user)
+{
+    struct exchange *x = user;
+    struct tidings_error why = {0};
+    if (start(x, "GET", NULL, &why) < 0) {
+        transport_unanswered(&x->http->base, x->id, 0, &why);
+        exchange_end(x);
+    }
+}

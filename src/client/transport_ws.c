@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WebSocket: a connection, a handshake, then a message per text message.
+ */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "client/byte_stream.h"
+#include "client/state.h"
+#include "wire/ws_client.h"
+
+struct ws_transport {
+    struct transport base;
+    struct byte_stream *stream;
+    char *host, *path;
+    char key[WS_KEY_BYTES];
+    struct buf token;         /* "Authorization: …" as it is shown; empty: none */
+    bool is_renewed;          /* … since the first was refused */
+    struct buf head;          /* the answer to the handshake so far */
+    struct ws_reader *reader; /* NULL: not agreed yet */
+};
+
+static struct ws_transport *ws_of(struct transport *l)
+{
+    return (struct ws_transport *)(void *)l;
+}
+
+static int connect(struct ws_transport *l, struct tidings_error *err);
+
+static void fail(struct ws_transport *l, int code, struct tidings_str text)
+{
+    struct tidings_error why;
+    tidings_fail(&why, code, "%.*s", STR_ARG(text));
+    byte_stream_close(l->stream);
+    transport_lost(&l->base, &why);
+}
+
+static int put_frame(struct ws_transport *l, enum ws_opcode opcode, struct tidings_str payload,
+                     struct tidings_error *err)
+{
+    struct buf frame;
+    buf_init(&frame, payload.len + 64);
+    int rc = ws_client_put(&frame, opcode, payload);
+    rc = rc < 0 ? tidings_fail(err, rc, "a frame cannot be made: %s", tidings_code_text(rc))
+                : byte_stream_send(l->stream, buf_str(&frame), err);
+    buf_deinit(&frame);
+    return rc;
+}
+
+static void put_close(struct ws_transport *l, unsigned code)
+{
+    char payload[2] = {(char)(code >> 8 & 0xff), (char)(code & 0xff)};
+    bool has_code = code != WS_NO_CODE;
+    (void)put_frame(l, WS_OP_CLOSE, tidings_strn(payload, has_code ? 2 : 0), NULL);
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static void closed_by_server(struct ws_transport *l, const struct ws_message *m)
+{
+    char text[200];
+    put_close(l, m->code);
+    snprintf(text, sizeof(text), "the server ended the connection (%u%s%.*s)", m->code,
+             m->payload.len > 0 ? ": " : "", STR_ARG(m->payload));
+    /* 1008: it does not want us, and says why; our servers, that the token has expired. */
+    l->base.client->is_token_refused = m->code == WS_POLICY;
+    fail(l, m->code == WS_POLICY ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED, tidings_str(text));
+}
+
+static void hear(struct ws_transport *l, struct tidings_str bytes)
+{
+    struct ws_message m;
+    enum ws_event event = WS_TEXT;
+    ws_reader_feed(l->reader, bytes.ptr, bytes.len);
+    while (l->stream->is_open && (event = ws_reader_next(l->reader, &m)) != WS_MORE) {
+        if (event == WS_TEXT) {
+            transport_received(&l->base, m.payload, 0, 0);
+        } else if (event == WS_PING) {
+            transport_heard(&l->base, 0, true);
+            (void)put_frame(l, WS_OP_PONG, m.payload, NULL);
+        } else if (event == WS_CLOSE) {
+            closed_by_server(l, &m);
+        } else if (event == WS_FAILED) {
+            put_close(l, m.code);
+            fail(l, m.code == WS_TOO_BIG ? TIDINGS_E_LIMIT : TIDINGS_E_CLOSED, m.payload);
+        }
+    }
+    transport_heard(&l->base, 0, false);
+}
+
+/* The handshake failed like this. A token that was refused may have been replaced just now: once
+ * more, with the new one. */
+static void refused(struct ws_transport *l, struct tidings_error *why)
+{
+    struct tidings_client *c = l->base.client;
+    c->is_token_refused = ws_client_status(buf_str(&l->head)) == 401;
+    if (c->is_token_refused && !l->is_renewed && settings_renew_token(&c->settings, &l->token)) {
+        l->is_renewed = true;
+        byte_stream_close(l->stream);
+        if (connect(l, why) == 0) {
+            return;
+        }
+    }
+    fail(l, why->code, tidings_str(why->text));
+}
+
+static void shake_hands(struct ws_transport *l, struct tidings_str bytes)
+{
+    struct tidings_error err = {0};
+    if (buf_puts(&l->head, bytes) < 0) {
+        fail(l, l->head.failed, STR("the server's answer to the handshake is too long"));
+        return;
+    }
+    ptrdiff_t len = ws_client_check(buf_str(&l->head), l->key, &err);
+    if (len > 0 &&
+        !(l->reader = ws_reader_create_client(l->base.client->settings.max_bytes, &err))) {
+        len = err.code;
+    }
+    if (len < 0) {
+        refused(l, &err);
+    }
+    if (len <= 0) {
+        return;
+    }
+    struct buf rest = l->head;
+    buf_init(&l->head, WS_MAX_HEAD + 65536u);
+    buf_consume(&rest, (size_t)len);
+    transport_opened(&l->base);
+    if (l->stream->is_open && rest.len > 0) {
+        hear(l, buf_str(&rest));
+    }
+    buf_deinit(&rest);
+}
+
+static void on_bytes(void *user, struct tidings_str bytes)
+{
+    struct ws_transport *l = user;
+    if (l->reader) {
+        hear(l, bytes);
+    } else {
+        shake_hands(l, bytes);
+    }
+}
+
+static void on_end(void *user, const struct tidings_error *why)
+{
+    struct ws_transport *l = user;
+    l->base.client->is_token_refused = false;
+    transport_lost(&l->base, why);
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+static void on_open(void *user)
+{
+    struct ws_transport *l = user;
+    const struct client_settings *o = &l->base.client->settings;
+    const char *headers[CLIENT_MAX_HEADERS + 2] = {0};
+    struct tidings_error err = {0};
+    struct buf text;
+    size_t n = 0;
+    if (l->token.len > 0) {
+        headers[n++] = l->token.ptr;
+    }
+    for (size_t i = 0; o->headers && o->headers[i]; i++) {
+        headers[n++] = o->headers[i];
+    }
+    struct ws_client_request r = {.host = tidings_str(l->host),
+                                  .path = tidings_str(l->path),
+                                  .key = l->key,
+                                  .headers = headers};
+    buf_init_secret(&text, 1u << 20);
+    ws_client_put_request(&text, &r);
+    int rc = text.failed ? tidings_fail(&err, text.failed, "the handshake is too long")
+                         : byte_stream_send(l->stream, buf_str(&text), &err);
+    buf_deinit(&text);
+    if (rc < 0) {
+        fail(l, rc, tidings_str(err.text));
+    }
+}
+
+static const struct byte_stream_events events = {
+    .on_open = on_open, .on_bytes = on_bytes, .on_end = on_end};
+
+static void forget_connection(struct ws_transport *l)
+{
+    ws_reader_destroy(l->reader);
+    l->reader = NULL;
+    buf_deinit(&l->head);
+}
+
+static int connect(struct ws_transport *l, struct tidings_error *err)
+{
+    forget_connection(l);
+    if (ws_client_key(l->key) < 0) {
+        return tidings_fail(err, TIDINGS_E_IO, "no random bytes");
+    }
+    return byte_stream_open(l->stream, err);
+}
+
+static int ws_open(struct transport *base, struct tidings_error *err)
+{
+    struct ws_transport *l = ws_of(base);
+    l->is_renewed = false;
+    buf_clear(&l->token);
+    settings_put_token(&base->client->settings, &l->token);
+    return l->token.failed ? tidings_fail(err, l->token.failed, "the token is too long")
+                           : connect(l, err);
+}
+
+static int ws_send(struct transport *base, const struct transport_message *m,
+                   struct tidings_error *err)
+{
+    struct tidings_error none = {0};
+    int rc = put_frame(ws_of(base), WS_OP_TEXT, m->text, err);
+    if (rc == 0 && m->is_tracked) {
+        transport_delivered(base, &none);
+    }
+    return rc;
+}
+
+static void ws_forget(struct transport *base, int64_t id, bool is_answered)
+{
+    (void)base;
+    (void)id;
+    (void)is_answered;
+}
+
+/* The reader may be at work further up: it goes with the next opening. */
+static void ws_close(struct transport *base)
+{
+    byte_stream_close(ws_of(base)->stream);
+}
+
+static bool ws_leave(struct transport *base)
+{
+    struct ws_transport *l = ws_of(base);
+    if (l->reader && l->stream->is_open) {
+        put_close(l, WS_NORMAL);
+    }
+    return true;
+}
+
+static void ws_destroy(struct transport *base)
+{
+    struct ws_transport *l = ws_of(base);
+    byte_stream_destroy(l->stream);
+    forget_connection(l);
+    buf_deinit(&l->token);
+    mem_free(l->host);
+    mem_free(l->path);
+    mem_free(l);
+}
+
+static const struct transport_ops ws_ops = {
+    .name = "websocket",
+    .open = ws_open,
+    .send = ws_send,
+    .forget = ws_forget,
+    .close = ws_close,
+    .leave = ws_leave,
+    .destroy = ws_destroy,
+};
+
+struct transport *transport_ws_create(struct tidings_client *c, const char *url,
+                                      struct tidings_str host, struct tidings_str path,
+                                      struct tidings_error *err)
+{
+    struct byte_stream_address address = {.url = url};
+    struct ws_reader *probe = ws_reader_create_client(1, err);
+    struct byte_stream *stream = probe ? byte_stream_socket_create(c, &address, err) : NULL;
+    ws_reader_destroy(probe); /* better said now than after connecting */
+    struct ws_transport *l = stream ? mem_zalloc(sizeof(*l)) : NULL;
+    if (!l) {
+        if (stream) {
+            tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        }
+        byte_stream_destroy(stream);
+        return NULL;
+    }
+    l->base = (struct transport){.ops = &ws_ops, .client = c};
+    l->stream = stream;
+    stream->events = &events;
+    stream->user = l;
+    buf_init(&l->head, WS_MAX_HEAD + 65536u);
+    buf_init_secret(&l->token, CLIENT_MAX_TOKEN_LINE);
+    l->host = str_dup(host);
+    l->path = str_dup(path.len > 0 ? path : STR("/"));
+    if (!l->host || !l->path) {
+        ws_destroy(&l->base);
+        tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    return &l->base;
+}

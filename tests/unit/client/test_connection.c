@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Connecting, over a transport without a server: which era it is, and when to come back.
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "support/fake_transport.h"
+
+static void modern(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    (void)fake_modern(f, method, id);
+}
+
+static void legacy(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    (void)fake_legacy(f, method, id);
+}
+
+/* ---- eras ------------------------------------------------------------------------------------ */
+
+static void a_server_that_discovers_is_modern(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, modern, NULL, NULL);
+    assert_null(tidings_client_info(c));
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    const struct tidings_client_info *i = tidings_client_info(c);
+    assert_int_equal(i->era, TIDINGS_ERA_MODERN);
+    assert_string_equal(i->version, "2026-07-28");
+    assert_string_equal(i->server_name, "fake");
+    assert_string_equal(i->server_version, "7");
+    assert_string_equal(i->instructions, "be kind");
+    assert_string_equal(i->transport, "fake");
+    assert_true(i->can_subscribe);
+    assert_non_null(strstr(i->capabilities, "\"subscribe\":true"));
+    assert_string_equal(f.log, "server/discover 1\n");
+    tidings_client_destroy(c);
+}
+
+static void one_that_does_not_know_it_is_initialized(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, legacy, NULL, NULL);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    assert_string_equal(tidings_client_info(c)->version, "2025-06-18");
+    assert_string_equal(f.log, "server/discover 1\ninitialize 2\nnotifications/initialized 0\n");
+    tidings_client_destroy(c);
+}
+
+static void silent(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (strcmp(method, "server/discover") != 0) {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void so_is_one_that_is_silent(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_client_options quick = {.probe_ms = 1};
+    struct tidings_client *c = fake_client(&f, silent, NULL, &quick);
+    assert_int_equal(tidings_client_connect(c, NULL), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    tidings_client_destroy(c);
+}
+
+static void mortal(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    (void)m;
+    if (strcmp(method, "server/discover") == 0) {
+        fake_say(f, NULL);
+    } else {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void so_is_one_that_dies_of_the_question_twice(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client *c = fake_client(&f, mortal, NULL, NULL);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    assert_int_equal(f.opened, 3);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    tidings_client_destroy(c);
+}
+
+/* A modern server whose connections break so often before it has answered. */
+static void breaking(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    unsigned *times = f->user;
+    (void)m;
+    if (strcmp(method, "server/discover") == 0 && *times > 0) {
+        (*times)--;
+        fake_say(f, NULL);
+    } else if (!fake_modern(f, method, id)) {
+        (void)fake_legacy(f, method, id);
+    }
+}
+
+static void a_connection_that_broke_says_nothing_of_the_era(void **state)
+{
+    (void)state;
+    struct fake f;
+    unsigned times = 1;
+    struct tidings_client *c = fake_client(&f, breaking, &times, NULL);
+    assert_int_equal(tidings_client_connect(c, NULL), 0);
+    assert_int_equal(f.opened, 2);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_MODERN);
+    tidings_client_destroy(c);
+    /* What was guessed is forgotten with the connection. */
+    times = 2;
+    c = fake_client(&f, breaking, &times, NULL);
+    assert_int_equal(tidings_client_connect(c, NULL), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+    fake_say(&f, NULL);
+    while (c->stage == STAGE_READY) {
+        assert_int_equal(poller_turn(&c->poller, 0, NULL), 0);
+    }
+    assert_int_equal(tidings_client_connect(c, NULL), 0);
+    assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_MODERN);
+    tidings_client_destroy(c);
+    /* A server that dies of it each time is found to be legacy each time. */
+    c = fake_client(&f, mortal, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(tidings_client_connect(c, NULL), 0);
+        assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_LEGACY);
+        fake_say(&f, NULL);
+        while (c->stage == STAGE_READY) {
+            assert_int_equal(poller_turn(&c->poller, 0, NULL), 0);
+        }
+    }
+    tidings_client_destroy(c);
+}
+
+/* ---- coming back ----------------------------------------------------------------------------- */
+
+struct coming_back {
+    struct tidings_client *client;
+    uint32_t pause_ms; /* as told */
+};
+
+static void on_pause(void *user, const struct tidings_client_event *e)
+{
+    struct coming_back *s = user;
+    s->pause_ms = e->state == TIDINGS_CLIENT_DISCONNECTED ? e->retry_ms : s->pause_ms;
+}
+
+static void ignore(void *user, const struct tidings_client_update *u)
+{
+    (void)user;
+    (void)u;
+}
+
+static void draining(struct fake *f, const char *method, int64_t id, struct json *m)
+{
+    if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
+        fake_acknowledge(f, id, m, "");
+        fake_result(f, id, "{}"); /* it ends in order */
+    }
+}
+
+static void an_end_in_order_is_soon_followed_by_another_attempt(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct clock_fake clock = {.monotonic_ns = 1000000};
+    struct coming_back s = {0};
+    struct tidings_subscribing on = {.fn = ignore};
+    struct tidings_client_options o = {.retry_min_ms = 1000, .no_compare = true};
+    unsigned early = 0, late = 0;
+    clock_set_fake(&clock);
+    s.client = fake_client(&f, draining, NULL, &o);
+    tidings_client_on_state(s.client, on_pause, &s);
+    assert_non_null(tidings_client_subscribe(s.client, "x:/a", &on, NULL));
+    for (unsigned i = 1; i <= 100; i++) {
+        assert_int_equal(tidings_client_step(s.client, 0, NULL), 1); /* all there is to it */
+        f.log[0] = '\0';
+        assert_int_equal(s.client->stage, STAGE_PAUSED);
+        assert_true(s.pause_ms <= 1000);
+        early += s.pause_ms < 500;
+        late += s.pause_ms >= 500;
+        uint64_t due = s.client->retry.due;
+        assert_int_equal(due, clock.monotonic_ns / 1000000 + s.pause_ms);
+        clock.monotonic_ns = due * 1000000;
+    }
+    assert_true(early > 0 && late > 0); /* by chance not so in 2^99 runs */
+    tidings_client_destroy(s.client);
+    clock_set_fake(NULL);
+}
+
+static void a_version_that_was_asked_for_is_the_only_one(void **state)
+{
+    (void)state;
+    struct fake f;
+    struct tidings_error err = {0};
+    struct tidings_client_options o = {.version = "2026-07-28"};
+    struct tidings_client *c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
+    tidings_client_destroy(c);
+    o.version = "2024-11-05";
+    c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), TIDINGS_E_UNSUPPORTED);
+    assert_string_equal(err.text, "the server speaks 2025-06-18, not 2024-11-05");
+    assert_string_equal(f.log, "initialize 1\n");
+    tidings_client_destroy(c);
+    o.version = "2025-06-18";
+    c = fake_client(&f, legacy, NULL, &o);
+    assert_int_equal(tidings_client_connect(c, &err), 0);
+    tidings_client_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_that_discovers_is_modern),
+        cmocka_unit_test(one_that_does_not_know_it_is_initialized),
+        cmocka_unit_test(so_is_one_that_is_silent),
+        cmocka_unit_test(so_is_one_that_dies_of_the_question_twice),
+        cmocka_unit_test(a_connection_that_broke_says_nothing_of_the_era),
+        cmocka_unit_test(an_end_in_order_is_soon_followed_by_another_attempt),
+        cmocka_unit_test(a_version_that_was_asked_for_is_the_only_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

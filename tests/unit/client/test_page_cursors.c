@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Pages that go in a circle are noticed, however the circle begins and however long it is; those
+ * that do not are not.
+ */
+#include "client/page_cursors.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static int next(struct page_cursors *c, unsigned number)
+{
+    char text[16];
+    int n = snprintf(text, sizeof(text), "%u", number);
+    return page_cursors_next(c, tidings_strn(text, (size_t)n));
+}
+
+static void cursors_that_differ_pass(void **state)
+{
+    (void)state;
+    struct page_cursors c = {0};
+    for (unsigned i = 0; i < 20000; i++) {
+        assert_int_equal(next(&c, i), 0);
+    }
+    struct page_cursors empty = {0};
+    assert_int_equal(page_cursors_next(&empty, tidings_str("")), 0);
+    assert_int_equal(page_cursors_next(&empty, tidings_str("")), TIDINGS_E_PARSE);
+}
+
+static void every_circle_is_noticed(void **state)
+{
+    (void)state;
+    for (unsigned tail = 0; tail < 40; tail++) {
+        for (unsigned length = 1; length < 40; length++) {
+            struct page_cursors c = {0};
+            unsigned n = 0;
+            while (next(&c, n < tail ? n : tail + (n - tail) % length) == 0) {
+                n++;
+            }
+            assert_true(n >= tail + length);
+            assert_true(n < 3 * (tail + length) + 1);
+        }
+    }
+}
+
+static void long_ones_are_refused(void **state)
+{
+    (void)state;
+    struct page_cursors c = {0};
+    char *text = calloc(1, PAGE_CURSOR_MAX + 1);
+    assert_non_null(text);
+    assert_int_equal(page_cursors_next(&c, tidings_strn(text, PAGE_CURSOR_MAX)), 0);
+    assert_int_equal(page_cursors_next(&c, tidings_strn(text, PAGE_CURSOR_MAX + 1)),
+                     TIDINGS_E_LIMIT);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cursors_that_differ_pass),
+        cmocka_unit_test(every_circle_is_noticed),
+        cmocka_unit_test(long_ones_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
