@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `tidings call`, `prompt` and `complete`: one question with arguments.
+ * `tidings call`, `prompt` and `complete`: call a tool, get a prompt, or ask what an argument can
+ * be completed with.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -31,8 +32,8 @@ static int find_schema(void *user, struct tidings_str item)
     return is_it ? 1 : 0;
 }
 
-static char *make_arguments(struct call *c, struct tidings_client *client,
-                            struct tidings_error *err)
+static char *call_make_arguments(struct call *c, struct tidings_client *client,
+                                 struct tidings_error *err)
 {
     if (c->arguments) {
         char *given = given_json(c->arguments, err);
@@ -71,10 +72,10 @@ static int show_result(const struct cli *cli, struct tidings_str result)
     return has_failed ? 1 : 0;
 }
 
-static int call(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int call_tool(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct call *c = (struct call *)cli;
-    char *arguments = make_arguments(c, client, err);
+    char *arguments = call_make_arguments(c, client, err);
     char *result = arguments ? tool_call(cli, client, cli->args[0], arguments, err) : NULL;
     int rc = result ? show_result(cli, tidings_str(result)) : err->code;
     tidings_free(result);
@@ -88,12 +89,12 @@ static int run_call(struct cli *cli)
     if (((struct call *)cli)->arguments && cli->arg_count > 1) {
         return command_misuse("call", "either --args or name=value, not both:", cli->args[1]);
     }
-    return remote_run(cli, call);
+    return remote_run(cli, call_tool);
 }
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
 
-static int put_message(void *user, struct tidings_str key, struct tidings_str message)
+static int call_put_message(void *user, struct tidings_str key, struct tidings_str message)
 {
     const struct cli *cli = user;
     char *role = text_at(message, "/role"), *content = tidings_json_get(message, "/content");
@@ -122,7 +123,7 @@ static int prompt(struct cli *cli, struct tidings_client *client, struct tidings
     if (result && cli->json) {
         put_json(stdout, tidings_str(result));
     } else if (result) {
-        tidings_json_each(tidings_str(result), "/messages", put_message, cli);
+        tidings_json_each(tidings_str(result), "/messages", call_put_message, cli);
     }
     int rc = result ? 0 : err->code;
     tidings_free(result);
@@ -132,7 +133,7 @@ static int prompt(struct cli *cli, struct tidings_client *client, struct tidings
 
 /* ---- complete -------------------------------------------------------------------------------- */
 
-static int put_value(void *user, struct tidings_str key, struct tidings_str value)
+static int call_put_value(void *user, struct tidings_str key, struct tidings_str value)
 {
     char *text = tidings_json_string(value, "");
     (void)user;
@@ -157,7 +158,7 @@ static char *make_ref(const char *of)
     return json_text_take(&t);
 }
 
-static int complete(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int call_complete(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     size_t len = strcspn(cli->args[1], "=");
     char *name = strndup(cli->args[1], len);
@@ -175,7 +176,7 @@ static int complete(struct cli *cli, struct tidings_client *client, struct tidin
     if (result && cli->json) {
         put_json(stdout, tidings_str(result));
     } else if (result) {
-        tidings_json_each(tidings_str(result), "/values", put_value, NULL);
+        tidings_json_each(tidings_str(result), "/values", call_put_value, NULL);
         if (is_true_at(tidings_str(result), "/hasMore") && !cli->quiet) {
             fputs("tidings complete: there are more\n", stderr);
         }
@@ -240,5 +241,5 @@ const struct command command_complete = {
     .min_args = 2,
     .max_args = WORDS_MAX,
     .has_target = true,
-    .ask = complete,
+    .ask = call_complete,
 };

@@ -17,7 +17,7 @@
 
 static FILE *out; /* where the script goes */
 
-static void put_line(const char *text)
+static void completions_put_line(const char *text)
 {
     fputs(text, out);
     fputc('\n', out);
@@ -98,9 +98,9 @@ static void bash_value(const struct command *c, const struct flag *f)
     if (f->choices) {
         fputs(") _tidings_words '", out);
         put_words(f->choices);
-        put_line("'; return ;;");
+        completions_put_line("'; return ;;");
     } else if (strcmp(f->name, "target") == 0) {
-        put_line(") _tidings_servers; return ;;");
+        completions_put_line(") _tidings_servers; return ;;");
     } else {
         fprintf(out, ") %s ;;\n", f->is_file ? "_tidings_files; return" : "return");
     }
@@ -126,11 +126,11 @@ static void bash_arguments(const struct command *c)
         put_names(NULL, " ");
         fputs("'\n", out);
     } else if (c->arg_kind == ARG_SHELL) {
-        put_line("        words='bash zsh fish'");
+        completions_put_line("        words='bash zsh fish'");
     } else if (c->has_target) {
-        put_line("        target=yes");
+        completions_put_line("        target=yes");
     }
-    put_line("        ;;");
+    completions_put_line("        ;;");
 }
 
 static void put_bash(void)
@@ -233,9 +233,9 @@ static void zsh_value(const struct command *c, const struct flag *f)
     if (f->choices) {
         fputs(") compadd -- ", out);
         put_words(f->choices);
-        put_line("; return ;;");
+        completions_put_line("; return ;;");
     } else if (strcmp(f->name, "target") == 0) {
-        put_line(") _tidings_servers; return ;;");
+        completions_put_line(") _tidings_servers; return ;;");
     } else {
         fprintf(out, ") %s ;;\n", f->is_file ? "_files; return" : "return");
     }
@@ -269,11 +269,11 @@ static void zsh_arguments(const struct command *c)
         zsh_commands(command_is_group(c) ? c : NULL);
         fputs(")\n", out);
     } else if (c->arg_kind == ARG_SHELL) {
-        put_line("        names=(bash zsh fish)");
+        completions_put_line("        names=(bash zsh fish)");
     } else if (c->has_target) {
-        put_line("        target=yes");
+        completions_put_line("        target=yes");
     }
-    put_line("        ;;");
+    completions_put_line("        ;;");
 }
 
 static void put_zsh(void)
@@ -391,27 +391,27 @@ static void fish_command(const struct command *c)
         if (c->arg_kind == ARG_COMMAND) {
             put_names(NULL, " ");
         }
-        put_line("'");
+        completions_put_line("'");
     } else if (c->has_target) {
         fish_begin(c->name);
-        put_line(" -a '(__tidings_servers)'");
+        completions_put_line(" -a '(__tidings_servers)'");
     }
     each_flag(c, fish_flag);
 }
 
 static void put_fish(void)
 {
-    put_line("# fish completion of tidings, made by 'tidings completions fish'\n"
-             "function __tidings_servers\n"
-             "    tidings servers --quiet 2>/dev/null | "
-             "string match -r '^[A-Za-z0-9._][A-Za-z0-9._-]*$'\n"
-             "end");
+    completions_put_line("# fish completion of tidings, made by 'tidings completions fish'\n"
+                         "function __tidings_servers\n"
+                         "    tidings servers --quiet 2>/dev/null | "
+                         "string match -r '^[A-Za-z0-9._][A-Za-z0-9._-]*$'\n"
+                         "end");
     for (size_t i = 0; commands[i]; i++) {
         fish_command(commands[i]);
     }
 }
 
-static int put_object(const char *shell, void (*put)(void))
+static int completions_put_object(const char *shell, void (*put)(void))
 {
     struct tidings_error err = {0};
     struct json_text t;
@@ -432,7 +432,7 @@ static int put_object(const char *shell, void (*put)(void))
     return command_finish("completions");
 }
 
-static int run(struct cli *cli)
+static int completions_run(struct cli *cli)
 {
     static const struct {
         const char *shell;
@@ -443,7 +443,7 @@ static int run(struct cli *cli)
             continue;
         }
         if (cli->json) {
-            return put_object(shells[i].shell, shells[i].put);
+            return completions_put_object(shells[i].shell, shells[i].put);
         }
         out = stdout;
         shells[i].put();
@@ -467,5 +467,5 @@ const struct command command_completions = {
     .min_args = 1,
     .max_args = 1,
     .arg_kind = ARG_SHELL,
-    .run = run,
+    .run = completions_run,
 };

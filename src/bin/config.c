@@ -12,7 +12,7 @@
 #include "bin/cli/options.h"
 #include "bin/cli/output.h"
 
-static int run(int argc, char **argv)
+static int config_run(int argc, char **argv)
 {
     struct tidings_error err = {0};
     options_take(&argc, argv, "--print"); /* what it does anyway */
@@ -49,5 +49,5 @@ const struct command command_config = {
              "file\nwould hold them, and origins.\n",
     .options = json_options,
     .arg_kind = ARG_FILE,
-    .run_raw = run,
+    .run_raw = config_run,
 };

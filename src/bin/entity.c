@@ -27,7 +27,7 @@ struct entity {
 static const char root[] = "entity:///";
 
 /* The URI of an entity, with something behind it; free it. NULL: no memory. */
-static char *uri_of(const char *entity, const char *behind)
+static char *entity_uri_of(const char *entity, const char *behind)
 {
     bool is_whole = strncmp(entity, "entity:", 7) == 0 || entity[0] == '/';
     size_t size = sizeof(root) + strlen(entity) + strlen(behind);
@@ -55,10 +55,10 @@ static char *read_json(struct tidings_client *client, const char *uri, struct ti
 }
 
 /* Its value or patch for people and pipes, all of it with --json. */
-static int show(struct cli *cli, struct tidings_client *client, const char *behind,
-                struct tidings_error *err)
+static int entity_show(struct cli *cli, struct tidings_client *client, const char *behind,
+                       struct tidings_error *err)
 {
-    char *uri = uri_of(cli->args[0], behind);
+    char *uri = entity_uri_of(cli->args[0], behind);
     char *json = uri ? read_json(client, uri, err) : NULL;
     if (!uri) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -79,24 +79,24 @@ static int show(struct cli *cli, struct tidings_client *client, const char *behi
     return rc;
 }
 
-static int get(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int entity_get(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const char *since = ((struct entity *)cli)->since;
     char behind[128] = "";
     if (since) {
         snprintf(behind, sizeof(behind), "/patch/%.100s", since);
     }
-    return show(cli, client, behind, err);
+    return entity_show(cli, client, behind, err);
 }
 
-static int at(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int entity_at(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     char behind[128];
     snprintf(behind, sizeof(behind), "/at/%.100s", cli->args[1]);
-    return show(cli, client, behind, err);
+    return entity_show(cli, client, behind, err);
 }
 
-static int put_type(void *user, struct tidings_str key, struct tidings_str type)
+static int entity_print_type(void *user, struct tidings_str key, struct tidings_str type)
 {
     const struct cli *cli = user;
     (void)key;
@@ -126,7 +126,7 @@ static int types(struct cli *cli, struct tidings_client *client, struct tidings_
 {
     char *json = read_json(client, "entity:///types", err);
     if (json) {
-        tidings_json_each(tidings_str(json), "", put_type, cli);
+        tidings_json_each(tidings_str(json), "", entity_print_type, cli);
     }
     int rc = json ? 0 : err->code;
     tidings_free(json);
@@ -146,7 +146,7 @@ static int put_user(void *user, struct tidings_str key, struct tidings_str value
     return 0;
 }
 
-static int put_version(void *user, struct tidings_str key, struct tidings_str version)
+static int entity_print_version(void *user, struct tidings_str key, struct tidings_str version)
 {
     const struct cli *cli = user;
     (void)key;
@@ -201,7 +201,7 @@ static int log_page(struct cli *cli, struct tidings_client *client, const char *
     if (rc != 0) {
         return rc;
     }
-    tidings_json_each(tidings_str(answer), "/versions", put_version, cli);
+    tidings_json_each(tidings_str(answer), "/versions", entity_print_version, cli);
     *from = tidings_json_string(tidings_str(answer), "/next");
     tidings_free(answer);
     return 0;
@@ -210,7 +210,7 @@ static int log_page(struct cli *cli, struct tidings_client *client, const char *
 static int history(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const struct entity *e = (const struct entity *)cli;
-    char *uri = uri_of(cli->args[0], "");
+    char *uri = entity_uri_of(cli->args[0], "");
     char *quoted = e->from ? tidings_json_quote(tidings_str(e->from)) : NULL;
     char *from = quoted ? tidings_json_string(tidings_str(quoted), "") : NULL;
     int rc = uri ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -233,7 +233,7 @@ static int history(struct cli *cli, struct tidings_client *client, struct tiding
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_member(FILE *out, const char *name, const char *value)
+static void entity_put_member(FILE *out, const char *name, const char *value)
 {
     if (value) {
         fprintf(out, ",\"%s\":", name);
@@ -247,18 +247,18 @@ static int write_entity(struct cli *cli, struct tidings_client *client, const ch
 {
     const struct entity *e = (const struct entity *)cli;
     struct json_text t;
-    char *uri = uri_of(cli->args[0], "");
+    char *uri = entity_uri_of(cli->args[0], "");
     if (!uri || !json_text_begin(&t)) {
         free(uri);
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     fputs("{\"uri\":", t.out);
     put_quoted(t.out, tidings_str(uri));
-    put_member(t.out, "baseline", e->baseline);
-    put_member(t.out, "origin", e->origin);
-    put_member(t.out, "idempotencyKey", e->once);
-    put_member(t.out, "parentId", e->parent);
-    put_member(t.out, "validFrom", e->valid_from);
+    entity_put_member(t.out, "baseline", e->baseline);
+    entity_put_member(t.out, "origin", e->origin);
+    entity_put_member(t.out, "idempotencyKey", e->once);
+    entity_put_member(t.out, "parentId", e->parent);
+    entity_put_member(t.out, "validFrom", e->valid_from);
     if (e->user) {
         fputs(",\"changedBy\":[{\"userId\":", t.out);
         put_quoted(t.out, tidings_str(e->user));
@@ -284,8 +284,8 @@ static int write_entity(struct cli *cli, struct tidings_client *client, const ch
 }
 
 /* With the second argument as `member`. */
-static int write_value(struct cli *cli, struct tidings_client *client, const char *member,
-                       const char *more, struct tidings_error *err)
+static int entity_write_value(struct cli *cli, struct tidings_client *client, const char *member,
+                              const char *more, struct tidings_error *err)
 {
     struct json_text t;
     char *json = given_json(cli->arg_count > 1 ? cli->args[1] : "-", err);
@@ -303,16 +303,17 @@ static int write_value(struct cli *cli, struct tidings_client *client, const cha
     return rc;
 }
 
-static int put(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int entity_put(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const struct entity *e = (const struct entity *)cli;
-    return write_value(cli, client, "value", e->is_new ? ",\"ifAbsent\":true" : "", err);
+    return entity_write_value(cli, client, "value", e->is_new ? ",\"ifAbsent\":true" : "", err);
 }
 
 static int patch(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const struct entity *e = (const struct entity *)cli;
-    return write_value(cli, client, "patch", e->baseline ? "" : ",\"onConflict\":\"rebase\"", err);
+    return entity_write_value(cli, client, "patch", e->baseline ? "" : ",\"onConflict\":\"rebase\"",
+                              err);
 }
 
 static int rm(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
@@ -341,8 +342,8 @@ static int add_type(struct cli *cli, struct tidings_client *client, struct tidin
     }
     fputs("{\"name\":", t.out);
     put_quoted(t.out, tidings_strn(cli->args[0], (size_t)(sign - cli->args[0])));
-    put_member(t.out, "version", sign + 1);
-    put_member(t.out, "description", e->about);
+    entity_put_member(t.out, "version", sign + 1);
+    entity_put_member(t.out, "description", e->about);
     fprintf(t.out, ",\"jsonSchema\":%s%s%s}", schema, e->keeping ? ",\"options\":" : "",
             e->keeping ? e->keeping : "");
     char *text = json_text_take(&t);
@@ -425,17 +426,17 @@ const struct command command_entity = {
              "on standard input as -,\nwhich is also meant when it is left out.\n",
 };
 const struct command command_entity_get = {
-    ROW("entity get", "ENTITY", 1, 1, "print the current value", get_options, get),
+    ROW("entity get", "ENTITY", 1, 1, "print the current value", get_options, entity_get),
     .about = "Print the value of an entity.\n\n--json prints all of the version: entityId, "
              "validFrom, validTo, changedBy, value, …\n",
 };
 const struct command command_entity_at = {
-    ROW("entity at", "ENTITY INSTANT", 2, 2, "print the value it had", NULL, at),
+    ROW("entity at", "ENTITY INSTANT", 2, 2, "print the value it had", NULL, entity_at),
     .about = "Print the value an entity had at an instant, as 2026-07-28T10:00:00Z.\n\n--json "
              "prints all of the version.\n",
 };
 const struct command command_entity_put = {
-    ROW("entity put", "ENTITY [VALUE|@FILE|-]", 1, 2, "write a value", put_options, put),
+    ROW("entity put", "ENTITY [VALUE|@FILE|-]", 1, 2, "write a value", put_options, entity_put),
     .about = "Write a new version of an entity with this value, JSON. Prints when it begins.\n\n"
              "--json prints the version.\n",
 };

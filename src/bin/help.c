@@ -33,7 +33,7 @@ static void put_wrapped(const char *text, size_t at)
     }
 }
 
-static void put_row(const char *left, const char *help)
+static void help_put_row(const char *left, const char *help)
 {
     printf("  %s", left);
     size_t used = 2 + strlen(left);
@@ -46,7 +46,7 @@ static void put_row(const char *left, const char *help)
     putchar('\n');
 }
 
-static void put_option(const struct option *o)
+static void help_put_option(const struct option *o)
 {
     char left[80], help[480], letter[5] = "";
     if (o->letter) {
@@ -63,10 +63,10 @@ static void put_option(const struct option *o)
     if (o->value && n > 0 && (size_t)n < sizeof(help)) {
         snprintf(help + n, sizeof(help) - (size_t)n, " (default %s)", o->value);
     }
-    put_row(left, help);
+    help_put_row(left, help);
 }
 
-static void put_options(const struct command *c)
+static void help_put_options(const struct command *c)
 {
     static const char *const titles[] = {
         [SECTION_OWN] = "options", [SECTION_SERVER] = "the server", [SECTION_OUTPUT] = "output"};
@@ -77,7 +77,7 @@ static void put_options(const struct command *c)
             told = (int)walk.section;
             printf("\n%s\n", titles[told]);
         }
-        put_option(o);
+        help_put_option(o);
     }
 }
 
@@ -88,7 +88,7 @@ static void put_group(const struct command *group)
     fputs(group->about ? "\n" : "", stdout);
     for (size_t i = 0; commands[i]; i++) {
         if (command_is_in(commands[i], group)) {
-            put_row(commands[i]->name, commands[i]->help);
+            help_put_row(commands[i]->name, commands[i]->help);
         }
     }
     printf("\n'tidings help %s COMMAND' explains one.\n", group->name);
@@ -134,14 +134,14 @@ bool help_exit(int status, char out[EXIT_TEXT_MAX])
     return out[0] != '\0';
 }
 
-static void put_exits(void)
+static void help_put_exits(void)
 {
     fputs("exit statuses\n\n", stdout);
     for (int status = 0; status < 128; status++) {
         char left[8], help[EXIT_TEXT_MAX];
         if (help_exit(status, help)) {
             snprintf(left, sizeof(left), "%d", status);
-            put_row(left, help);
+            help_put_row(left, help);
         }
     }
 }
@@ -168,7 +168,7 @@ void help_print(const struct command *c)
         printf("\n%s", options ? options : "");
         tidings_free(options);
     }
-    put_options(c);
+    help_put_options(c);
     if (c->has_target) {
         fputs("\nSERVER is a URL (http, https, ws, wss, tcp, tls, unix:PATH, http+unix:PATH) or a "
               "name\nthat 'tidings servers' lists; 'tidings help servers' says where names come "
@@ -177,7 +177,7 @@ void help_print(const struct command *c)
     }
 }
 
-static int run(struct cli *cli)
+static int help_run(struct cli *cli)
 {
     char name[64] = "";
     bool is_exit = cli->arg_count == 1 && strcmp(cli->args[0], "exit") == 0;
@@ -190,7 +190,7 @@ static int run(struct cli *cli)
         return command_unknown(name);
     }
     if (is_exit) {
-        cli->json ? help_json_exits() : put_exits();
+        cli->json ? help_json_exits() : help_put_exits();
     } else if (cli->json) {
         help_json(c);
     } else {
@@ -211,5 +211,5 @@ const struct command command_help = {
              "exitStatuses.\n",
     .max_args = 2,
     .arg_kind = ARG_COMMAND,
-    .run = run,
+    .run = help_run,
 };

@@ -8,7 +8,7 @@
 #include "bin/help.h"
 
 /* ,"name":"text"; nothing without a text. */
-static void put_member(const char *name, const char *text)
+static void help_json_put_member(const char *name, const char *text)
 {
     if (text) {
         printf(",\"%s\":", name);
@@ -29,25 +29,25 @@ static void put_choices(const char *const *choices)
     putchar(']');
 }
 
-static void put_name(const char *name, bool is_first)
+static void help_json_put_name(const char *name, bool is_first)
 {
     printf("%s{\"name\":\"--%s\"", is_first ? "" : ",", name);
 }
 
-static void put_option(const struct option *o, bool is_first)
+static void help_json_put_option(const struct option *o, bool is_first)
 {
     static const char *const kinds[] = {
         [OPTION_FLAG] = "flag",     [OPTION_TEXT] = "text", [OPTION_FILE] = "file",
         [OPTION_NUMBER] = "number", [OPTION_TIME] = "time", [OPTION_CHOICE] = "choice",
         [OPTION_LIST] = "text",
     };
-    put_name(o->name, is_first);
+    help_json_put_name(o->name, is_first);
     if (o->letter) {
         printf(",\"letter\":\"-%c\"", o->letter);
     }
-    put_member("kind", kinds[o->kind]);
-    put_member("metavar", o->metavar);
-    put_member("default", o->choices ? o->choices[0] : o->value);
+    help_json_put_member("kind", kinds[o->kind]);
+    help_json_put_member("metavar", o->metavar);
+    help_json_put_member("default", o->choices ? o->choices[0] : o->value);
     put_choices(o->choices);
     if (o->kind == OPTION_NUMBER || o->kind == OPTION_TIME) {
         printf(",\"min\":%llu", (unsigned long long)o->min);
@@ -56,7 +56,7 @@ static void put_option(const struct option *o, bool is_first)
         }
     }
     fputs(o->kind == OPTION_LIST ? ",\"repeatable\":true" : "", stdout);
-    put_member("help", o->help);
+    help_json_put_member("help", o->help);
     putchar('}');
 }
 
@@ -71,17 +71,17 @@ static void put_setting(const struct tidings_config_option *o, bool is_first)
     for (size_t i = 0; o->metavar && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         kind = strcmp(kinds[i].metavar, o->metavar) == 0 ? kinds[i].kind : kind;
     }
-    put_name(o->name, is_first);
-    put_member("kind", kind);
-    put_member("metavar", o->metavar);
-    put_member("default", o->value);
+    help_json_put_name(o->name, is_first);
+    help_json_put_member("kind", kind);
+    help_json_put_member("metavar", o->metavar);
+    help_json_put_member("default", o->value);
     put_choices(o->choices);
     fputs(o->is_list ? ",\"repeatable\":true" : "", stdout);
-    put_member("help", o->help);
+    help_json_put_member("help", o->help);
     putchar('}');
 }
 
-static void put_options(const struct command *c)
+static void help_json_put_options(const struct command *c)
 {
     struct option_walk walk = {.command = c};
     struct tidings_config_option setting;
@@ -92,7 +92,7 @@ static void put_options(const struct command *c)
         is_first = false;
     }
     for (const struct option *o; (o = option_next(&walk)) != NULL;) {
-        put_option(o, is_first);
+        help_json_put_option(o, is_first);
         is_first = false;
     }
     putchar(']');
@@ -102,8 +102,8 @@ static void put_command(const struct command *c)
 {
     fputs("{\"name\":", stdout);
     put_quoted(stdout, tidings_str(c->name));
-    put_member("help", c->help);
-    put_member("about", c->about);
+    help_json_put_member("help", c->help);
+    help_json_put_member("about", c->about);
     if (command_is_group(c)) {
         bool is_first = true;
         fputs(",\"commands\":[", stdout);
@@ -118,15 +118,15 @@ static void put_command(const struct command *c)
         return;
     }
     printf(",\"server\":%s", c->has_target ? "true" : "false");
-    put_member("arguments", c->args);
+    help_json_put_member("arguments", c->args);
     if (!c->run_raw) {
         printf(",\"minArguments\":%u,\"maxArguments\":%u", c->min_args, c->max_args);
     }
-    put_options(c);
+    help_json_put_options(c);
     putchar('}');
 }
 
-static void put_exits(void)
+static void help_json_put_exits(void)
 {
     char text[EXIT_TEXT_MAX];
     bool is_first = true;
@@ -134,7 +134,7 @@ static void put_exits(void)
     for (int status = 0; status < 128; status++) {
         if (help_exit(status, text)) {
             printf("%s{\"status\":%d", is_first ? "" : ",", status);
-            put_member("help", text);
+            help_json_put_member("help", text);
             putchar('}');
             is_first = false;
         }
@@ -145,7 +145,7 @@ static void put_exits(void)
 void help_json_exits(void)
 {
     putchar('{');
-    put_exits();
+    help_json_put_exits();
     fputs("}\n", stdout);
 }
 
@@ -162,7 +162,7 @@ void help_json(const struct command *c)
             put_command(commands[i]);
         }
         fputs("],", stdout);
-        put_exits();
+        help_json_put_exits();
         putchar('}');
     }
     putchar('\n');

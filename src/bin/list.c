@@ -26,7 +26,7 @@ static int go_on(void)
 
 /* ---- resources ------------------------------------------------------------------------------- */
 
-static void put_number(struct tidings_str item)
+static void list_put_number(struct tidings_str item)
 {
     char *size = tidings_json_get(item, "/size");
     char shown[SIZE_TEXT_MAX] = "-";
@@ -55,7 +55,7 @@ static void put_resource(struct listing *l, struct tidings_str item)
     char *uri = text_at(item, "/uri");
     bool is_container = is_true_at(item, "/capabilities/list");
     if (l->is_long) {
-        put_number(item);
+        list_put_number(item);
         put_column(item, "/annotations/lastModified", 19, 19);
         put_column(item, "/mimeType", 40, 24);
         fputs("  ", stdout);
@@ -67,7 +67,7 @@ static void put_resource(struct listing *l, struct tidings_str item)
     tidings_free(uri);
 }
 
-static int on_resource(void *user, struct tidings_str item)
+static int list_on_resource(void *user, struct tidings_str item)
 {
     struct listing *l = user;
     if (l->prefix) {
@@ -86,10 +86,10 @@ static int on_resource(void *user, struct tidings_str item)
     return go_on();
 }
 
-static int on_entry(void *user, const struct tidings_walk_entry *entry)
+static int list_on_entry(void *user, const struct tidings_walk_entry *entry)
 {
     struct listing *l = user;
-    int rc = entry->is_repeated ? 0 : on_resource(user, entry->item);
+    int rc = entry->is_repeated ? 0 : list_on_resource(user, entry->item);
     if (rc == 0 && entry->failure) {
         l->status = command_fail(l->cli.command->name, entry->failure, NULL);
     }
@@ -100,19 +100,19 @@ static int ls(struct cli *cli, struct tidings_client *client, struct tidings_err
 {
     struct listing *l = (struct listing *)cli;
     if (cli->arg_count == 0) {
-        int rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
+        int rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, list_on_resource, l, err);
         return rc < 0 ? rc : 0;
     }
     char *uri = uri_of_argument(cli->args[0], err);
     if (!uri) {
         return err->code;
     }
-    int rc = l->is_recursive ? tidings_client_walk(client, uri, NULL, on_entry, l, err)
-                             : tidings_client_children(client, uri, on_resource, l, err);
+    int rc = l->is_recursive ? tidings_client_walk(client, uri, NULL, list_on_entry, l, err)
+                             : tidings_client_children(client, uri, list_on_resource, l, err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
         /* Its list is all that such a server can say. */
         l->prefix = uri;
-        rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, l, err);
+        rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, list_on_resource, l, err);
     }
     if (rc < 0 && err->code) {
         remote_about(client, uri, err);
@@ -129,7 +129,7 @@ static struct tidings_str first_line(const char *text)
     return tidings_strn(text, strcspn(text, "\n"));
 }
 
-static int put_argument(void *user, struct tidings_str key, struct tidings_str value)
+static int list_put_argument(void *user, struct tidings_str key, struct tidings_str value)
 {
     const struct tidings_str *required = user;
     char *type = text_at(value, "/type"), *about = text_at(value, "/description");
@@ -154,13 +154,13 @@ static int put_argument(void *user, struct tidings_str key, struct tidings_str v
 }
 
 /* The arguments of a tool (by its schema) or of a prompt. */
-static void put_arguments(struct tidings_str item)
+static void list_put_arguments(struct tidings_str item)
 {
     char *required = tidings_json_get(item, "/inputSchema/required");
     struct tidings_str names = tidings_str(required);
-    if (tidings_json_each(item, "/inputSchema/properties", put_argument, &names) ==
+    if (tidings_json_each(item, "/inputSchema/properties", list_put_argument, &names) ==
         TIDINGS_E_NOTFOUND) {
-        tidings_json_each(item, "/arguments", put_argument, NULL);
+        tidings_json_each(item, "/arguments", list_put_argument, NULL);
     }
     tidings_free(required);
 }
@@ -184,7 +184,7 @@ static int on_item(void *user, struct tidings_str item)
         fputs(about && *about ? "    " : "", stdout);
         put_text(stdout, tidings_str(about));
         fputs(about && *about ? "\n" : "", stdout);
-        put_arguments(item);
+        list_put_arguments(item);
     } else {
         put_gap(stdout, used, template ? 40 : 22);
         put_text(stdout, text);

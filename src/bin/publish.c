@@ -21,7 +21,7 @@ struct publishing {
     const char *mime, *name, *title, *about, *etag;
 };
 
-static void put_member(FILE *out, const char *name, const char *value)
+static void publish_put_member(FILE *out, const char *name, const char *value)
 {
     if (value) {
         fprintf(out, ",\"%s\":", name);
@@ -30,7 +30,7 @@ static void put_member(FILE *out, const char *name, const char *value)
 }
 
 /* The content of the file as a member. */
-static int put_content(FILE *out, const char *path, struct tidings_error *err)
+static int publish_put_content(FILE *out, const char *path, struct tidings_error *err)
 {
     size_t len = 0;
     char *content = read_input(path, CONTENT_MAX, &len, err);
@@ -60,15 +60,15 @@ static char *make_arguments(const struct publishing *p, struct tidings_error *er
     }
     fputs("{\"uri\":", t.out);
     put_quoted(t.out, tidings_str(uri));
-    put_member(t.out, "ifMatch", p->etag);
+    publish_put_member(t.out, "ifMatch", p->etag);
     int rc = 0;
     if (!p->removes) {
-        put_member(t.out, "mimeType", p->mime);
-        put_member(t.out, "name", p->name);
-        put_member(t.out, "title", p->title);
-        put_member(t.out, "description", p->about);
+        publish_put_member(t.out, "mimeType", p->mime);
+        publish_put_member(t.out, "name", p->name);
+        publish_put_member(t.out, "title", p->title);
+        publish_put_member(t.out, "description", p->about);
         fputs(p->is_new ? ",\"ifAbsent\":true" : "", t.out);
-        rc = put_content(t.out, p->cli.arg_count > 1 ? p->cli.args[1] : "-", err);
+        rc = publish_put_content(t.out, p->cli.arg_count > 1 ? p->cli.args[1] : "-", err);
     }
     fputc('}', t.out);
     free(uri);
@@ -80,7 +80,8 @@ static char *make_arguments(const struct publishing *p, struct tidings_error *er
     return NULL;
 }
 
-static int publish(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int publish_content(struct cli *cli, struct tidings_client *client,
+                           struct tidings_error *err)
 {
     struct publishing *p = (struct publishing *)cli;
     tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -107,12 +108,12 @@ static int publish(struct cli *cli, struct tidings_client *client, struct tiding
     return rc;
 }
 
-static int run(struct cli *cli)
+static int publish_run(struct cli *cli)
 {
     if (((struct publishing *)cli)->removes && cli->arg_count > 1) {
         return command_misuse("publish", "--delete takes no content:", cli->args[1]);
     }
-    return remote_run(cli, publish);
+    return remote_run(cli, publish_content);
 }
 
 #define AT(member) offsetof(struct publishing, member)
@@ -150,5 +151,5 @@ const struct command command_publish = {
     .max_args = 2,
     .arg_kind = ARG_FILE,
     .has_target = true,
-    .run = run,
+    .run = publish_run,
 };

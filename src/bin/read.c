@@ -62,7 +62,7 @@ static void put_bytes(struct reading *r, struct tidings_str content)
     tidings_free(bytes);
 }
 
-static int put_content(void *user, struct tidings_str key, struct tidings_str content)
+static int read_put_content(void *user, struct tidings_str key, struct tidings_str content)
 {
     struct reading *r = user;
     (void)key;
@@ -105,8 +105,8 @@ static void put_result(struct tidings_str result, const char *uri)
     tidings_free(quoted);
 }
 
-static int read_one(struct reading *r, struct tidings_client *client, const char *argument,
-                    struct tidings_error *err)
+static int read_resource(struct reading *r, struct tidings_client *client, const char *argument,
+                         struct tidings_error *err)
 {
     char *uri = uri_of_argument(argument, err);
     char *result = uri ? tidings_client_read(client, uri, err) : NULL;
@@ -114,7 +114,7 @@ static int read_one(struct reading *r, struct tidings_client *client, const char
         put_result(tidings_str(result), uri);
     } else if (result) {
         r->index = 0;
-        tidings_json_each(tidings_str(result), "/contents", put_content, r);
+        tidings_json_each(tidings_str(result), "/contents", read_put_content, r);
         if (r->index > 1 && !r->all && !r->cli.quiet) {
             fprintf(stderr, "tidings read: %.200s has %zu more contents; --all prints them too\n",
                     argument, r->index - 1);
@@ -132,21 +132,21 @@ static int read_next(struct cli *cli, struct tidings_client *client, size_t inde
 {
     struct reading *r = (struct reading *)cli;
     bool is_over = r->out && ferror(r->out);
-    return is_over ? 0 : read_one(r, client, cli->args[index], err);
+    return is_over ? 0 : read_resource(r, client, cli->args[index], err);
 }
 
-static int read_all(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int read_resources(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     return remote_each(cli, client, read_next, err);
 }
 
-static int run(struct cli *cli)
+static int read_command(struct cli *cli)
 {
     struct reading *r = (struct reading *)cli;
     bool has_file = r->file && strcmp(r->file, "-") != 0 && !cli->json;
     r->out = has_file ? NULL : stdout;
     r->is_guarded = !has_file && !r->raw && is_terminal(stdout);
-    int status = remote_run(cli, read_all);
+    int status = remote_run(cli, read_resources);
     if (has_file && r->out && (ferror(r->out) | (fclose(r->out) != 0))) {
         tidings_fail(&r->why, TIDINGS_E_IO, "%.160s: cannot be written", r->file);
     }
@@ -192,5 +192,5 @@ const struct command command_read = {
     .min_args = 1,
     .max_args = WORDS_MAX,
     .has_target = true,
-    .run = run,
+    .run = read_command,
 };

@@ -54,7 +54,7 @@ static bool is_seen(struct listing *l, struct tidings_str name)
 }
 
 /* A name that no shell takes for anything else: what --quiet prints goes into scripts. */
-static bool is_plain(struct tidings_str name)
+static bool servers_is_plain(struct tidings_str name)
 {
     for (size_t i = 0; i < name.len; i++) {
         char c = name.ptr[i];
@@ -68,7 +68,7 @@ static bool is_plain(struct tidings_str name)
 
 /* ---- what was agreed to ---------------------------------------------------------------------- */
 
-static char *key_of(const struct trusted *e)
+static char *servers_key_of(const struct trusted *e)
 {
     char *key = NULL;
     int n = asprintf(&key, "%.*s %.*s %.*s", (int)e->digest.len, e->digest.ptr, (int)e->name.len,
@@ -76,15 +76,15 @@ static char *key_of(const struct trusted *e)
     return n < 0 ? NULL : key;
 }
 
-static void collect(void *user, const struct trusted *entry)
+static void servers_collect(void *user, const struct trusted *entry)
 {
     struct keys *k = user;
-    if (k->count < SEEN_MAX && (k->items[k->count] = key_of(entry)) != NULL) {
+    if (k->count < SEEN_MAX && (k->items[k->count] = servers_key_of(entry)) != NULL) {
         k->count++;
     }
 }
 
-static int by_text(const void *a, const void *b)
+static int servers_by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -95,9 +95,9 @@ static bool is_trusted(const struct listing *l, const struct target_place *place
     char digest[TIDINGS_DIGEST_MAX];
     tidings_digest(entry->text, digest);
     const struct trusted t = {tidings_str(place->path), entry->name, tidings_str(digest), {0}};
-    char *key = place->is_project && l->trusted.count > 0 ? key_of(&t) : NULL;
+    char *key = place->is_project && l->trusted.count > 0 ? servers_key_of(&t) : NULL;
     bool is_there = key && bsearch(&key, l->trusted.items, l->trusted.count,
-                                   sizeof(l->trusted.items[0]), by_text);
+                                   sizeof(l->trusted.items[0]), servers_by_text);
     free(key);
     return !place->is_project || is_there;
 }
@@ -205,11 +205,12 @@ static int change_trust(struct servers *s)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static void show(void *user, const struct target_place *place, const struct servers_entry *entry)
+static void servers_show(void *user, const struct target_place *place,
+                         const struct servers_entry *entry)
 {
     struct listing *l = user;
     bool is_quiet = l->cli->quiet && !l->cli->json;
-    if (is_seen(l, entry->name) || (is_quiet && !is_plain(entry->name))) {
+    if (is_seen(l, entry->name) || (is_quiet && !servers_is_plain(entry->name))) {
         return;
     }
     bool may_be_used = is_quiet || is_trusted(l, place, entry);
@@ -238,7 +239,7 @@ static void show(void *user, const struct target_place *place, const struct serv
     fputc('\n', stdout);
 }
 
-static int run(struct cli *cli)
+static int servers_run(struct cli *cli)
 {
     struct servers *s = (struct servers *)cli;
     struct tidings_error err = {0};
@@ -254,12 +255,12 @@ static int run(struct cli *cli)
         return tidings_code_exit(TIDINGS_E_NOMEM);
     }
     l->cli = cli;
-    if ((!cli->quiet || cli->json) && trust_each(collect, &l->trusted, &err) < 0 &&
+    if ((!cli->quiet || cli->json) && trust_each(servers_collect, &l->trusted, &err) < 0 &&
         err.code != TIDINGS_E_NOTFOUND) {
         fprintf(stderr, "tidings servers: %s\n", err.text);
     }
-    qsort(l->trusted.items, l->trusted.count, sizeof(l->trusted.items[0]), by_text);
-    target_each("servers", show, l);
+    qsort(l->trusted.items, l->trusted.count, sizeof(l->trusted.items[0]), servers_by_text);
+    target_each("servers", servers_show, l);
     if (l->seen.count == 0 && !cli->quiet) {
         fputs("tidings servers: none; 'tidings help servers' says where names come from\n", stderr);
     }
@@ -316,5 +317,5 @@ const struct command command_servers = {
         "--forget and --trusted name, file, action (trusted, forgotten), digest, since.\n",
     .options = options,
     .size = sizeof(struct servers),
-    .run = run,
+    .run = servers_run,
 };

@@ -10,7 +10,7 @@
 #include "bin/cli/path_uri.h"
 #include "bin/remote/remote.h"
 
-static int put_member(void *user, struct tidings_str key, struct tidings_str value)
+static int stat_put_member(void *user, struct tidings_str key, struct tidings_str value)
 {
     const struct cli *cli = user;
     char *text = tidings_json_string(value, "");
@@ -32,7 +32,7 @@ static int stat_one(struct cli *cli, struct tidings_client *client, const char *
     if (about && cli->json) {
         put_json(stdout, tidings_str(about));
     } else if (about) {
-        tidings_json_each(tidings_str(about), "", put_member, cli);
+        tidings_json_each(tidings_str(about), "", stat_put_member, cli);
     }
     int rc = about ? 0 : uri ? remote_about(client, uri, err) : err->code;
     tidings_free(about);

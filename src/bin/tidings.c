@@ -21,7 +21,7 @@ static bool wants_help(int argc, char **argv)
     return options_have(argc, argv, "--help") || options_have(argc, argv, "-h");
 }
 
-static int explain(const struct command *c)
+static int main_explain(const struct command *c)
 {
     if (is_json) {
         help_json(c);
@@ -34,12 +34,12 @@ static int explain(const struct command *c)
 static int run_raw(const struct command *c, int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        return explain(c);
+        return main_explain(c);
     }
     return c->run_raw(argc, argv);
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int main_run(const struct command *c, int argc, char **argv)
 {
     struct cli *cli = calloc(1, c->size > 0 ? c->size : sizeof(*cli));
     if (!cli) {
@@ -48,7 +48,7 @@ static int run(const struct command *c, int argc, char **argv)
     }
     int status = options_parse(cli, c, argc, argv);
     if (status == 0 && cli->help) {
-        status = explain(c);
+        status = main_explain(c);
     } else if (status == 0) {
         status = c->run ? c->run(cli) : remote_run(cli, c->ask);
     }
@@ -65,11 +65,11 @@ static int run_group(const struct command *group, int argc, char **argv)
         return command_misuse(group->name, "needs one of its commands", NULL);
     }
     if (wants_help(1, argv)) {
-        return explain(group);
+        return main_explain(group);
     }
     snprintf(name, sizeof(name), "%s %.40s", group->name, argv[0]);
     const struct command *c = command_find(name);
-    return c ? run(c, argc - 1, argv + 1) : command_unknown(name);
+    return c ? main_run(c, argc - 1, argv + 1) : command_unknown(name);
 }
 
 /* A standard descriptor that is closed would be given to the next socket, and our output with it.
@@ -107,5 +107,5 @@ int main(int argc, char **argv)
     if (command_is_group(c)) {
         return run_group(c, argc - 2, argv + 2);
     }
-    return c->run_raw ? run_raw(c, argc - 2, argv + 2) : run(c, argc - 2, argv + 2);
+    return c->run_raw ? run_raw(c, argc - 2, argv + 2) : main_run(c, argc - 2, argv + 2);
 }

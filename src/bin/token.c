@@ -22,7 +22,7 @@ struct token {
 };
 
 /* Behind the others, with a blank. False: too long. */
-static bool add_scope(char *scopes, const char *scope)
+static bool token_add_scope(char *scopes, const char *scope)
 {
     size_t len = strlen(scopes);
     int n = snprintf(scopes + len, SCOPES_MAX - len, "%s%s", len > 0 ? " " : "", scope);
@@ -40,8 +40,8 @@ static int put_both(const char *token, const char *line)
     return status;
 }
 
-static int put_object(const char *name, const struct words *scopes, const char *token,
-                      const char *line)
+static int token_put_object(const char *name, const struct words *scopes, const char *token,
+                            const char *line)
 {
     fputs("{\"name\":", stdout);
     put_quoted(stdout, tidings_str(name));
@@ -58,12 +58,12 @@ static int put_object(const char *name, const struct words *scopes, const char *
     return command_finish("token");
 }
 
-static int run(struct cli *cli)
+static int token_run(struct cli *cli)
 {
     const struct words *given = &((const struct token *)cli)->scopes;
     char scopes[SCOPES_MAX] = "";
     for (size_t i = 0; i < given->count; i++) {
-        if (!add_scope(scopes, given->items[i])) {
+        if (!token_add_scope(scopes, given->items[i])) {
             return command_misuse("token", "the scopes are too long", NULL);
         }
     }
@@ -75,7 +75,8 @@ static int run(struct cli *cli)
     if (rc < 0) {
         return command_fail("token", &err, NULL);
     }
-    int status = cli->json ? put_object(cli->args[0], given, token, line) : put_both(token, line);
+    int status =
+        cli->json ? token_put_object(cli->args[0], given, token, line) : put_both(token, line);
     explicit_bzero(token, strlen(token));
     tidings_free(token);
     tidings_free(line);
@@ -105,5 +106,5 @@ const struct command command_token = {
     .size = sizeof(struct token),
     .min_args = 1,
     .max_args = 1,
-    .run = run,
+    .run = token_run,
 };

@@ -30,7 +30,7 @@ struct tree {
 };
 
 /* Room for one more; false: no memory. */
-static bool grow(void **items, size_t size, size_t count, size_t *room)
+static bool tree_grow(void **items, size_t size, size_t count, size_t *room)
 {
     if (count < *room) {
         return true;
@@ -45,15 +45,17 @@ static bool grow(void **items, size_t size, size_t count, size_t *room)
     return true;
 }
 
-static int no_memory(struct tidings_error *err)
+static int tree_no_memory(struct tidings_error *err)
 {
     return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
 /* False: there are too many, or no memory. */
-static bool add_node(struct tree *t, struct tidings_str label, uint32_t depth, const char *note)
+static bool tree_add_node(struct tree *t, struct tidings_str label, uint32_t depth,
+                          const char *note)
 {
-    if (t->count >= NODES_MAX || !grow((void **)&t->nodes, sizeof(*t->nodes), t->count, &t->room)) {
+    if (t->count >= NODES_MAX ||
+        !tree_grow((void **)&t->nodes, sizeof(*t->nodes), t->count, &t->room)) {
         return false;
     }
     char *copy = strndup(label.ptr, label.len);
@@ -117,7 +119,7 @@ static void put_entry(struct tidings_str uri, uint32_t depth, struct tidings_str
     fputs("}\n", stdout);
 }
 
-static int on_entry(void *user, const struct tidings_walk_entry *e)
+static int tree_on_entry(void *user, const struct tidings_walk_entry *e)
 {
     struct tree *t = user;
     if (t->cli.json) {
@@ -135,14 +137,14 @@ static int on_entry(void *user, const struct tidings_walk_entry *e)
                        : e->is_cut && e->has_children ? " …"
                        : e->failure                   ? " (cannot be listed)"
                                                       : NULL;
-    return add_node(t, label, depth, note) ? 0 : TIDINGS_E_LIMIT;
+    return tree_add_node(t, label, depth, note) ? 0 : TIDINGS_E_LIMIT;
 }
 
-static int walk(struct tree *t, struct tidings_client *client, struct tidings_error *err)
+static int tree_walk(struct tree *t, struct tidings_client *client, struct tidings_error *err)
 {
     struct tidings_walk_limits limits = {.depth = (uint32_t)t->max_depth};
     char *uri = uri_of_argument(t->cli.args[0], err);
-    int rc = uri ? tidings_client_walk(client, uri, &limits, on_entry, t, err) : err->code;
+    int rc = uri ? tidings_client_walk(client, uri, &limits, tree_on_entry, t, err) : err->code;
     if (rc >= 0 && !t->cli.json) {
         put_text(stdout, tidings_str(uri));
         fputc('\n', stdout);
@@ -156,12 +158,12 @@ static int walk(struct tree *t, struct tidings_client *client, struct tidings_er
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static int on_resource(void *user, struct tidings_str item)
+static int tree_on_resource(void *user, struct tidings_str item)
 {
     struct tree *t = user;
     char *uri = text_at(item, "/uri");
     bool is_good = uri && t->uri_count < NODES_MAX &&
-                   grow((void **)&t->uris, sizeof(*t->uris), t->uri_count, &t->uri_room);
+                   tree_grow((void **)&t->uris, sizeof(*t->uris), t->uri_count, &t->uri_room);
     if (!is_good) {
         tidings_free(uri);
         return TIDINGS_E_LIMIT;
@@ -170,7 +172,7 @@ static int on_resource(void *user, struct tidings_str item)
     return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int tree_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -196,7 +198,7 @@ static bool add_uri(struct tree *t, const char *before, const char *uri)
         is_new = is_new || strncmp(before, uri, at + n) != 0;
         if (is_new && t->cli.json) {
             put_entry(tidings_strn(uri, at + n), depth, tidings_str(NULL), NULL);
-        } else if (is_new && !add_node(t, tidings_strn(uri + at, n), depth, NULL)) {
+        } else if (is_new && !tree_add_node(t, tidings_strn(uri + at, n), depth, NULL)) {
             return false;
         }
         at += n;
@@ -204,27 +206,27 @@ static bool add_uri(struct tree *t, const char *before, const char *uri)
     return true;
 }
 
-static int list(struct tree *t, struct tidings_client *client, struct tidings_error *err)
+static int tree_list(struct tree *t, struct tidings_client *client, struct tidings_error *err)
 {
-    int rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource, t, err);
+    int rc = tidings_client_list(client, TIDINGS_LISTING_RESOURCES, tree_on_resource, t, err);
     if (rc < 0) {
         return rc;
     }
     if (t->uri_count > 0) {
-        qsort(t->uris, t->uri_count, sizeof(*t->uris), compare);
+        qsort(t->uris, t->uri_count, sizeof(*t->uris), tree_compare);
     }
     for (size_t i = 0; i < t->uri_count; i++) {
         if (!add_uri(t, i > 0 ? t->uris[i - 1] : "", t->uris[i])) {
-            return no_memory(err);
+            return tree_no_memory(err);
         }
     }
     return 0;
 }
 
-static int show(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int tree_show(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     struct tree *t = (struct tree *)cli;
-    int rc = cli->arg_count > 0 ? walk(t, client, err) : list(t, client, err);
+    int rc = cli->arg_count > 0 ? tree_walk(t, client, err) : tree_list(t, client, err);
     if (rc == TIDINGS_E_LIMIT && t->count == NODES_MAX) {
         tidings_fail(err, rc, "more than %u resources", NODES_MAX);
     } else if (rc == 0 && !cli->json) {
@@ -265,5 +267,5 @@ const struct command command_tree = {
     .size = sizeof(struct tree),
     .max_args = 1,
     .has_target = true,
-    .ask = show,
+    .ask = tree_show,
 };

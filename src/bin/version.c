@@ -55,7 +55,7 @@ static void put_sandbox(bool is_json)
            s.reason[0] ? " (" : "", s.reason, s.reason[0] ? ")" : "");
 }
 
-static int run(struct cli *cli)
+static int version_run(struct cli *cli)
 {
     char *client = tidings_client_library();
     const char *tls = tidings_tls_library();
@@ -91,5 +91,5 @@ const struct command command_version = {
              "--json prints an object: version, protocol, server, websocket, tls, client; null "
              "for a library\nthat is not there; sandbox: landlock (its version; 0: none), seccomp, "
              "reason.\n",
-    .run = run,
+    .run = version_run,
 };

@@ -115,7 +115,7 @@ static void tell_phase(const struct bench *b, const char *name, const struct mea
            share_of(m) > BOUND ? ": it was the bottleneck, not the server" : "");
 }
 
-static int report(const struct bench *b)
+static int bench_report(const struct bench *b)
 {
     if (b->cli.json) {
         fputs("{\"uri\":", stdout);
@@ -137,7 +137,7 @@ static int report(const struct bench *b)
 /* ---- the command ------------------------------------------------------------------------------
  */
 
-static int on_resource(void *user, struct tidings_str item)
+static int bench_on_resource(void *user, struct tidings_str item)
 {
     char **uri = user;
     char *text = text_at(item, "/uri");
@@ -150,14 +150,14 @@ static int on_resource(void *user, struct tidings_str item)
 }
 
 /* The resource, and the parameters that read it. */
-static int prepare(struct bench *b, struct tidings_error *err)
+static int bench_prepare(struct bench *b, struct tidings_error *err)
 {
     struct json_text t;
     if (b->cli.arg_count > 0) {
         b->uri = uri_of_argument(b->cli.args[0], err);
     } else {
         struct tidings_client *client = target_open(&b->cli, err);
-        int rc = client ? tidings_client_list(client, TIDINGS_LISTING_RESOURCES, on_resource,
+        int rc = client ? tidings_client_list(client, TIDINGS_LISTING_RESOURCES, bench_on_resource,
                                               &b->uri, err)
                         : err->code;
         tidings_client_destroy(client);
@@ -190,7 +190,7 @@ static void raise_limit(void)
 
 static int measure(struct bench *b, struct tidings_error *err)
 {
-    int rc = prepare(b, err);
+    int rc = bench_prepare(b, err);
     if (rc == 0) {
         rc = bench_requests(b, err);
         bench_close(b);
@@ -207,7 +207,7 @@ static int measure(struct bench *b, struct tidings_error *err)
     return rc;
 }
 
-static int run(struct cli *cli)
+static int bench_run(struct cli *cli)
 {
     struct bench *b = (struct bench *)cli;
     struct tidings_error err = {0};
@@ -226,7 +226,7 @@ static int run(struct cli *cli)
     raise_limit();
     int rc = measure(b, &err);
     bench_close(b);
-    int status = rc < 0 ? command_fail("bench", &err, target_hint(cli, err.code)) : report(b);
+    int status = rc < 0 ? command_fail("bench", &err, target_hint(cli, err.code)) : bench_report(b);
     free(b->uri);
     free(b->read_params);
     return status;
@@ -298,5 +298,5 @@ const struct command command_bench = {
     .size = sizeof(struct bench),
     .max_args = 1,
     .has_target = true,
-    .run = run,
+    .run = bench_run,
 };

@@ -4,7 +4,7 @@
  *
  *     bench.c          the command, and what it prints
  *     bench_load.c     the loop; requests; changes and those who hear of them
- *     histogram.c      times
+ *     histogram.c      how long they took
  */
 #ifndef BIN_BENCH_H
 #define BIN_BENCH_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The load. Each client has a descriptor that is readable when it has something to do; all of them
+ * The load that `tidings bench` puts on a server: many clients that send requests, or wait for
+ * updates. Each client has a descriptor that is readable when it has something to do; all of them
  * are in one epoll instance.
  */
 #include <errno.h>
@@ -38,7 +39,7 @@ static uint64_t cpu_now(void)
            (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-static void remember(struct measured *m, const char *why)
+static void bench_load_remember(struct measured *m, const char *why)
 {
     if (!m->why[0]) {
         snprintf(m->why, sizeof(m->why), "%.190s", why);
@@ -90,7 +91,7 @@ void bench_close(struct bench *b)
 }
 
 /* Let all do what they have to do, waiting at most so long. */
-static void turn(struct bench *b, int ms)
+static void bench_load_turn(struct bench *b, int ms)
 {
     struct epoll_event events[BATCH];
     int n = epoll_wait(b->epoll, events, BATCH, ms);
@@ -100,7 +101,7 @@ static void turn(struct bench *b, int ms)
         if (tidings_client_step(c->client, 0, &err) < 0 && !c->has_failed) {
             c->has_failed = true;
             epoll_ctl(b->epoll, EPOLL_CTL_DEL, tidings_client_fd(c->client), NULL);
-            remember(b->hearers > 0 ? &b->told : &b->asked, err.text);
+            bench_load_remember(b->hearers > 0 ? &b->told : &b->asked, err.text);
         }
     }
 }
@@ -127,8 +128,8 @@ static void progress_end(const struct bench *b)
 
 static void ask_next(struct bench_client *c);
 
-static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
-                      struct tidings_str error)
+static void bench_load_on_answer(void *user, struct tidings_str result,
+                                 const struct tidings_error *err, struct tidings_str error)
 {
     struct bench_client *c = user;
     struct measured *m = &c->bench->asked;
@@ -139,7 +140,7 @@ static void on_answer(void *user, struct tidings_str result, const struct tiding
     c->bench->under_way--;
     if (err) {
         m->errors++;
-        remember(m, err->text);
+        bench_load_remember(m, err->text);
     }
     ask_next(c);
 }
@@ -148,15 +149,17 @@ static void ask_next(struct bench_client *c)
 {
     struct bench *b = c->bench;
     struct tidings_error err = {0};
-    struct tidings_client_asking asking = {
-        .method = "resources/read", .params = b->read_params, .on_answer = on_answer, .user = c};
+    struct tidings_client_asking asking = {.method = "resources/read",
+                                           .params = b->read_params,
+                                           .on_answer = bench_load_on_answer,
+                                           .user = c};
     c->asked_us = bench_now();
     if (c->asked_us >= b->ends_us || (b->requests > 0 && b->sent >= b->requests)) {
         return;
     }
     if (tidings_client_ask(c->client, &asking, &err) < 0) {
         b->asked.errors++;
-        remember(&b->asked, err.text);
+        bench_load_remember(&b->asked, err.text);
         return;
     }
     b->sent++;
@@ -177,7 +180,7 @@ int bench_requests(struct bench *b, struct tidings_error *err)
         ask_next(&b->clients[i]);
     }
     while (b->under_way > 0 && bench_now() < b->ends_us + LATE_US) {
-        turn(b, 100);
+        bench_load_turn(b, 100);
         progress(b, "requests", m->times.count, &shown);
     }
     m->missed = b->under_way;
@@ -192,7 +195,7 @@ int bench_requests(struct bench *b, struct tidings_error *err)
 /* ---- changes ----------------------------------------------------------------------------------
  */
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void bench_load_on_update(void *user, const struct tidings_client_update *u)
 {
     struct bench_client *c = user;
     struct bench *b = c->bench;
@@ -204,7 +207,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
     }
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void bench_load_on_state(void *user, const struct tidings_client_event *e)
 {
     struct bench_client *c = user;
     if (e->state == TIDINGS_CLIENT_WATCHING && !c->is_accepted) {
@@ -213,7 +216,7 @@ static void on_state(void *user, const struct tidings_client_event *e)
     } else if (e->state == TIDINGS_CLIENT_REFUSED || e->state == TIDINGS_CLIENT_DISCONNECTED) {
         char why[160];
         snprintf(why, sizeof(why), "%.*s", (int)e->reason.len, e->reason.ptr);
-        remember(&c->bench->told, why);
+        bench_load_remember(&c->bench->told, why);
     }
 }
 
@@ -225,11 +228,11 @@ static void on_published(void *user, struct tidings_str result, const struct tid
     b->is_calling = false;
     if (err || is_true_at(result, "/isError")) {
         b->told.errors++;
-        remember(&b->told, err ? err->text : "the tool publish failed");
+        bench_load_remember(&b->told, err ? err->text : "the tool publish failed");
     }
 }
 
-static int call_tool(struct bench *b, struct tidings_error *err)
+static int bench_load_call_tool(struct bench *b, struct tidings_error *err)
 {
     struct json_text t;
     if (!json_text_begin(&t)) {
@@ -249,7 +252,7 @@ static int call_tool(struct bench *b, struct tidings_error *err)
     return id < 0 ? (int)id : 0;
 }
 
-static int run_command(struct bench *b, struct tidings_error *err)
+static int bench_load_run_command(struct bench *b, struct tidings_error *err)
 {
     char shell[] = "sh", flag[] = "-c";
     char *text = strdup(b->change);
@@ -271,7 +274,7 @@ static bool is_made(struct bench *b)
         b->child = 0;
         if (status != 0) {
             b->told.errors++;
-            remember(&b->told, "the command of --change failed");
+            bench_load_remember(&b->told, "the command of --change failed");
         }
     }
     return b->child == 0 && !b->is_calling;
@@ -283,22 +286,22 @@ static int one_change(struct bench *b, struct tidings_error *err)
     b->heard = 0;
     b->change_us = bench_now();
     uint64_t cpu = cpu_now();
-    int rc = b->change ? run_command(b, err) : call_tool(b, err);
+    int rc = b->change ? bench_load_run_command(b, err) : bench_load_call_tool(b, err);
     uint64_t due = b->change_us + LATE_US;
     while (rc == 0 && b->heard < b->hearers && b->told.errors == 0 && bench_now() < due) {
-        turn(b, 100);
+        bench_load_turn(b, 100);
         (void)is_made(b);
     }
     b->told.elapsed += bench_now() - b->change_us;
     b->told.cpu += cpu_now() - cpu;
     while (rc == 0 && !is_made(b) && bench_now() < due) {
-        turn(b, 1);
+        bench_load_turn(b, 1);
     }
     b->told.missed += b->hearers - b->heard;
     b->change_us = 0;
     uint64_t quiet = bench_now() + PAUSE_US;
     while (bench_now() < quiet) {
-        turn(b, 10);
+        bench_load_turn(b, 10);
     }
     return rc;
 }
@@ -306,8 +309,8 @@ static int one_change(struct bench *b, struct tidings_error *err)
 static int subscribe_all(struct bench *b, struct tidings_error *err)
 {
     for (size_t i = 0; i < b->count; i++) {
-        struct tidings_subscribing on = {.fn = on_update, .user = &b->clients[i]};
-        tidings_client_on_state(b->clients[i].client, on_state, &b->clients[i]);
+        struct tidings_subscribing on = {.fn = bench_load_on_update, .user = &b->clients[i]};
+        tidings_client_on_state(b->clients[i].client, bench_load_on_state, &b->clients[i]);
         if (!tidings_client_subscribe(b->clients[i].client, b->uri, &on, err)) {
             return err->code;
         }
@@ -315,7 +318,7 @@ static int subscribe_all(struct bench *b, struct tidings_error *err)
     }
     uint64_t due = bench_now() + LATE_US;
     while (b->hearers < b->count && bench_now() < due) {
-        turn(b, 100);
+        bench_load_turn(b, 100);
     }
     return b->hearers > 0 ? 0
                           : tidings_fail(err, TIDINGS_E_UNSUPPORTED,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * How often which value came: buckets that grow with the value, 64 for each doubling, so that every
- * value is known to 1.6 % from 1 to 2^40 at the cost of 18 KB, however many came.
+ * A histogram of durations: how often which value came, in buckets that grow with the value, 64 for
+ * each doubling, so that every value is known to 1.6 % from 1 to 2^40 at the cost of 18 KB, however
+ * many came.
  */
 #ifndef BIN_HISTOGRAM_H
 #define BIN_HISTOGRAM_H

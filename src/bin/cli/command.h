@@ -9,12 +9,12 @@
  *         struct cli cli; // first
  *         uint64_t count;
  *     };
- *     static int run(struct cli *cli) { struct wait *w = (struct wait *)cli; … }
+ *     static int wait_run(struct cli *cli) { struct wait *w = (struct wait *)cli; … }
  *     static const struct option options[] = {
  *         {"count", 'n', OPTION_NUMBER, offsetof(struct wait, count), "N", "end after N", …},
  *         {0},
  *     };
- *     const struct command command_wait = {.name = "wait", .args = "URI…", …, .run = run};
+ *     const struct command command_wait = {.name = "wait", .args = "URI…", …, .run = wait_run};
  *
  * The program stands on <tidings/…> and libc alone.
  */

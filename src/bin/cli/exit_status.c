@@ -16,7 +16,7 @@ void command_fails_in_json(bool is_wanted)
     is_json = is_wanted;
 }
 
-static void put_member(const char *name, const char *text)
+static void exit_status_put_member(const char *name, const char *text)
 {
     fprintf(stderr, "\"%s\":", name);
     put_quoted(stderr, tidings_str(text));
@@ -24,19 +24,19 @@ static void put_member(const char *name, const char *text)
 }
 
 /* `command` and `hint` may be NULL. */
-static int fail(const char *command, int code, const char *message, const char *hint)
+static int exit_status_tell(const char *command, int code, const char *message, const char *hint)
 {
     const char *blank = command ? " " : "", *name = command ? command : "";
     int status = tidings_code_exit(code);
     if (is_json) {
         fputc('{', stderr);
         if (command) {
-            put_member("command", command);
+            exit_status_put_member("command", command);
         }
-        put_member("error", tidings_code_text(code));
-        put_member("message", message);
+        exit_status_put_member("error", tidings_code_text(code));
+        exit_status_put_member("message", message);
         if (hint) {
-            put_member("hint", hint);
+            exit_status_put_member("hint", hint);
         }
         fprintf(stderr, "\"status\":%d}\n", status);
         return status;
@@ -52,7 +52,7 @@ static int fail(const char *command, int code, const char *message, const char *
 
 int command_fail(const char *command, const struct tidings_error *err, const char *hint)
 {
-    return fail(command, err->code, err->text, hint);
+    return exit_status_tell(command, err->code, err->text, hint);
 }
 
 int command_misuse(const char *command, const char *problem, const char *argument)
@@ -61,7 +61,7 @@ int command_misuse(const char *command, const char *problem, const char *argumen
     snprintf(message, sizeof(message), "%s%s%.60s%s", problem, argument ? " '" : "",
              argument ? argument : "", argument ? "'" : "");
     snprintf(hint, sizeof(hint), "see 'tidings help %s'", command);
-    return fail(command, TIDINGS_E_INVALID, message, hint);
+    return exit_status_tell(command, TIDINGS_E_INVALID, message, hint);
 }
 
 /* Has whoever read a pipe gone? */

@@ -106,7 +106,7 @@ static const char *time_text(uint64_t ms, char out[32])
 }
 
 /* "--count takes a number from 1 on, not 'x'" */
-static int refuse(const struct command *c, const struct option *o, const char *value)
+static int options_refuse(const struct command *c, const struct option *o, const char *value)
 {
     char problem[320];
     int n = snprintf(problem, sizeof(problem), "--%s takes ", o->name);
@@ -165,7 +165,7 @@ static int take_choice(const struct command *c, const struct option *o, unsigned
             return 0;
         }
     }
-    return refuse(c, o, value);
+    return options_refuse(c, o, value);
 }
 
 static int take_value(struct parsing *p, const struct option *o, const char *value)
@@ -177,7 +177,7 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
     bool is_good = true;
     bool is_text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE || o->kind == OPTION_LIST;
     if (is_text && value[0] == '\0') {
-        return refuse(c, o, value); /* a variable that is not set, most likely */
+        return options_refuse(c, o, value); /* a variable that is not set, most likely */
     }
     switch (o->kind) {
     case OPTION_FLAG:
@@ -199,7 +199,7 @@ static int take_value(struct parsing *p, const struct option *o, const char *val
         break;
     }
     if (!is_good || n < o->min || (o->max > 0 && n > o->max)) {
-        return refuse(c, o, value);
+        return options_refuse(c, o, value);
     }
     *(uint64_t *)place = n;
     return 0;

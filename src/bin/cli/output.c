@@ -14,7 +14,7 @@
 /* ---- a stranger's text ----------------------------------------------------------------------- */
 
 /* The character at the front and its length; 0: no UTF-8. */
-static size_t decode(struct tidings_str s, uint32_t *ret)
+static size_t output_decode(struct tidings_str s, uint32_t *ret)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     unsigned char c = (unsigned char)s.ptr[0];
@@ -51,7 +51,7 @@ static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
     size_t columns = 0;
     while (s.len > 0) {
         uint32_t c = 0;
-        size_t n = decode(s, &c);
+        size_t n = output_decode(s, &c);
         char escape[16] = "";
         bool is_kept = keeps_lines && (c == '\n' || c == '\t');
         if (n == 0) {
@@ -91,7 +91,7 @@ bool is_text(struct tidings_str s)
 {
     uint32_t c = 0;
     for (size_t n; s.len > 0; s = tidings_strn(s.ptr + n, s.len - n)) {
-        n = decode(s, &c);
+        n = output_decode(s, &c);
         if (n == 0 || c == 0) {
             return false;
         }
@@ -111,7 +111,7 @@ void put_json_text(FILE *out, struct tidings_str json)
 {
     while (json.len > 0) {
         uint32_t c = 0;
-        size_t n = decode(json, &c);
+        size_t n = output_decode(json, &c);
         size_t step = n > 0 ? n : 1;
         if (n > 0 && is_unsafe(c) && c != '\n') {
             fprintf(out, "\\u%04x", (unsigned)c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is printed. Text of a server is a stranger's: control characters, and characters that turn
- * the direction of writing, are shown as escapes, so that it can neither drive a terminal nor look
- * like another line.
+ * Printing text, JSON, times and sizes. Text of a server is a stranger's: control characters, and
+ * characters that turn the direction of writing, are shown as escapes, so that it can neither drive
+ * a terminal nor look like another line.
  */
 #ifndef BIN_OUTPUT_H
 #define BIN_OUTPUT_H

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool has_scheme(const char *s)
+static bool path_uri_has_scheme(const char *s)
 {
     if (!isalpha((unsigned char)*s)) {
         return false;
@@ -27,7 +27,7 @@ static bool has_scheme(const char *s)
 }
 
 /* Append `path` to `out` without empty and "." segments. False: it does not fit. */
-static bool append(char *out, size_t size, const char *path, bool *ret_up)
+static bool path_uri_append(char *out, size_t size, const char *path, bool *ret_up)
 {
     size_t len = strlen(out);
     while (*path) {
@@ -50,7 +50,7 @@ static bool append(char *out, size_t size, const char *path, bool *ret_up)
 }
 
 /* Let the system settle "..". Only the last segment may be missing: it can be watched for. */
-static bool resolve(char path[PATH_MAX])
+static bool path_uri_resolve(char path[PATH_MAX])
 {
     char real[PATH_MAX];
     if (realpath(path, real)) {
@@ -69,7 +69,8 @@ static bool resolve(char path[PATH_MAX])
     int n = snprintf(last, sizeof(last), "%s", slash + 1);
     bool up = false;
     path[0] = '\0';
-    return n > 0 && append(path, PATH_MAX, real, &up) && append(path, PATH_MAX, last, &up);
+    return n > 0 && path_uri_append(path, PATH_MAX, real, &up) &&
+           path_uri_append(path, PATH_MAX, last, &up);
 }
 
 static bool absolute(const char *path, char out[PATH_MAX])
@@ -77,14 +78,15 @@ static bool absolute(const char *path, char out[PATH_MAX])
     char cwd[PATH_MAX];
     bool up = false;
     out[0] = '\0';
-    if (path[0] != '/' && (!getcwd(cwd, sizeof(cwd)) || !append(out, PATH_MAX, cwd, &up))) {
+    if (path[0] != '/' &&
+        (!getcwd(cwd, sizeof(cwd)) || !path_uri_append(out, PATH_MAX, cwd, &up))) {
         return false;
     }
-    if (!append(out, PATH_MAX, path, &up)) {
+    if (!path_uri_append(out, PATH_MAX, path, &up)) {
         errno = ENAMETOOLONG;
         return false;
     }
-    return !up || resolve(out);
+    return !up || path_uri_resolve(out);
 }
 
 static bool stays_raw(unsigned char c)
@@ -96,7 +98,7 @@ char *uri_of_argument(const char *argument, struct tidings_error *err)
 {
     static const char hex[] = "0123456789ABCDEF";
     char path[PATH_MAX];
-    if (has_scheme(argument)) {
+    if (path_uri_has_scheme(argument)) {
         char *copy = strdup(argument);
         if (!copy) {
             tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

@@ -35,7 +35,7 @@ struct summary {
     size_t len;
 };
 
-static void append(struct summary *s, const char *between, struct tidings_str name)
+static void probe_append(struct summary *s, const char *between, struct tidings_str name)
 {
     if (s->len + strlen(between) + name.len + 1 < sizeof(s->text)) {
         s->len += (size_t)snprintf(s->text + s->len, sizeof(s->text) - s->len, "%s%.*s", between,
@@ -52,7 +52,7 @@ static int on_flag(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct flags *f = user;
     if (tidings_str_eq(value, TIDINGS_STR("true"))) {
-        append(f->summary, f->between, key);
+        probe_append(f->summary, f->between, key);
         f->between = ", ";
     }
     return 0;
@@ -62,12 +62,12 @@ static int on_capability(void *user, struct tidings_str key, struct tidings_str 
 {
     struct summary *s = user;
     struct flags f = {s, ": "};
-    append(s, s->len > 0 ? "; " : "", key);
+    probe_append(s, s->len > 0 ? "; " : "", key);
     (void)tidings_json_each(value, "", on_flag, &f);
     return 0;
 }
 
-static void keep(struct run *r)
+static void probe_record_spoken(struct run *r)
 {
     struct probe *p = r->probe;
     const struct tidings_client_info *info = tidings_client_info(r->client);
@@ -108,7 +108,7 @@ static int meet(struct run *r, struct tidings_error *err)
         }
     }
     if (r->client) {
-        keep(r);
+        probe_record_spoken(r);
     }
     return r->client ? 1 : 0;
 }
@@ -123,7 +123,7 @@ struct looking {
     bool is_there;
 };
 
-static int on_resource(void *user, struct tidings_str item)
+static int probe_on_resource(void *user, struct tidings_str item)
 {
     struct looking *l = user;
     char *uri = text_at(item, "/uri");
@@ -143,7 +143,7 @@ static void choose(struct run *r)
     bool is_given = r->cli.arg_count > 0;
     r->uri = is_given ? uri_of_argument(r->cli.args[0], &wrong) : NULL;
     struct looking l = {.wanted = r->uri};
-    int rc = tidings_client_list(r->client, TIDINGS_LISTING_RESOURCES, on_resource, &l, &err);
+    int rc = tidings_client_list(r->client, TIDINGS_LISTING_RESOURCES, probe_on_resource, &l, &err);
     if (!is_given) {
         r->uri = l.first ? strdup(l.first) : NULL;
     }
@@ -189,7 +189,7 @@ static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
     return rc;
 }
 
-static int run(struct cli *cli)
+static int probe_run(struct cli *cli)
 {
     struct probe *p = (struct probe *)cli;
     struct tidings_error err = {0};
@@ -276,5 +276,5 @@ const struct command command_probe = {
     .size = sizeof(struct probe),
     .max_args = 1,
     .has_target = true,
-    .run = run,
+    .run = probe_run,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How a change is brought about: a command of the user's, or a tool of the server's; and whether
- * there was one.
+ * `tidings probe`: how a change of the resource is brought about, by a command of the user's, or a
+ * tool of the server's; and whether there was one.
  */
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -23,7 +23,8 @@ bool probe_can_change(const struct run *r)
     return r->probe->change || r->probe->touches || r->probe->call;
 }
 
-static int run_command(const char *option, const char *command, struct tidings_error *err)
+static int probe_change_run_command(const char *option, const char *command,
+                                    struct tidings_error *err)
 {
     fflush(stdout);
     int status = system(command);
@@ -92,7 +93,7 @@ static int call_about(struct run *r, struct tidings_client *by, const char *tool
     return rc;
 }
 
-static int touch(struct run *r, struct tidings_client *by, struct tidings_error *err)
+static int probe_change_touch(struct run *r, struct tidings_client *by, struct tidings_error *err)
 {
     struct tools tools = {0};
     int rc = tidings_client_list(by, TIDINGS_LISTING_TOOLS, on_tool, &tools, err);
@@ -129,8 +130,8 @@ static char *number_in(const char *text, unsigned number)
 }
 
 /* What --call says: its tool, and arguments (free them). */
-static int read_call(const struct probe *p, char tool[NAME_BYTES], char **ret,
-                     struct tidings_error *err)
+static int probe_change_read_call(const struct probe *p, char tool[NAME_BYTES], char **ret,
+                                  struct tidings_error *err)
 {
     size_t n = strcspn(p->call, " \t");
     const char *rest = p->call + n + strspn(p->call + n, " \t");
@@ -161,7 +162,7 @@ static int read_call(const struct probe *p, char tool[NAME_BYTES], char **ret,
 int probe_check_call(const struct probe *p, struct tidings_error *err)
 {
     char tool[NAME_BYTES], *arguments = NULL;
-    int rc = p->call ? read_call(p, tool, &arguments, err) : 0;
+    int rc = p->call ? probe_change_read_call(p, tool, &arguments, err) : 0;
     free(arguments);
     return rc;
 }
@@ -169,7 +170,7 @@ int probe_check_call(const struct probe *p, struct tidings_error *err)
 static int call_given(const struct probe *p, struct tidings_client *by, struct tidings_error *err)
 {
     char tool[NAME_BYTES], *arguments = NULL;
-    int rc = read_call(p, tool, &arguments, err);
+    int rc = probe_change_read_call(p, tool, &arguments, err);
     rc = rc == 0 ? call(by, tool, arguments, err) : rc;
     free(arguments);
     return rc;
@@ -180,7 +181,7 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
     struct probe *p = r->probe;
     p->changes++;
     if (p->change) {
-        return run_command("--change", p->change, err);
+        return probe_change_run_command("--change", p->change, err);
     }
     if (p->call) {
         return call_given(p, by, err);
@@ -188,7 +189,7 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
     if (!p->touches || by == r->toggled) {
         return 0; /* it changes by itself, or not at all */
     }
-    return touch(r, by, err);
+    return probe_change_touch(r, by, err);
 }
 
 /* ---- lists ------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_e
 {
     int rc = 0;
     if (r->probe->change_list) {
-        rc = run_command("--change-list", r->probe->change_list, err);
+        rc = probe_change_run_command("--change-list", r->probe->change_list, err);
     } else if (adds(r)) {
         rc = call_about(r, by, "publish", ADDED, err);
     } else {
@@ -225,7 +226,7 @@ void probe_restore_list(struct run *r, struct tidings_client *by)
  */
 
 /* FNV-1a */
-static uint64_t mix(uint64_t hash, const char *text)
+static uint64_t probe_change_mix(uint64_t hash, const char *text)
 {
     hash = hash ? hash : 14695981039346656037u;
     while (text && *text) {
@@ -239,7 +240,7 @@ uint64_t probe_content(struct run *r)
     struct tidings_error err = {0};
     char *answer = tidings_client_read(r->client, r->uri, &err);
     char *contents = answer ? tidings_json_get(tidings_str(answer), "/contents") : NULL;
-    uint64_t hash = contents ? mix(0, contents) : 0;
+    uint64_t hash = contents ? probe_change_mix(0, contents) : 0;
     tidings_free(contents);
     tidings_free(answer);
     return hash;
@@ -249,7 +250,7 @@ static int on_listed(void *user, struct tidings_str item)
 {
     uint64_t *hash = user;
     char *uri = text_at(item, "/uri");
-    *hash = mix(mix(*hash, uri), "\n");
+    *hash = probe_change_mix(probe_change_mix(*hash, uri), "\n");
     tidings_free(uri);
     return 0;
 }
@@ -259,5 +260,5 @@ uint64_t probe_list(struct run *r)
     struct tidings_error err = {0};
     uint64_t hash = 0;
     int rc = tidings_client_list(r->client, TIDINGS_LISTING_RESOURCES, on_listed, &hash, &err);
-    return rc < 0 ? 0 : mix(hash, "end");
+    return rc < 0 ? 0 : probe_change_mix(hash, "end");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server answers to what is wrong.
+ * `tidings probe`: does the server answer wrong requests with the errors of the specification?
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@
  */
 
 /* The code of the error it is answered with; 0: a result, or nothing. */
-static int code_of(struct run *r, const char *method, const char *params, char **ret_result,
-                   struct tidings_error *err)
+static int probe_errors_code_of(struct run *r, const char *method, const char *params,
+                                char **ret_result, struct tidings_error *err)
 {
     *ret_result = tidings_client_request(r->client, method, params, err);
     const char *error = *ret_result ? NULL : tidings_client_last_error(r->client);
@@ -42,7 +42,7 @@ static void check_code(struct run *r, const struct wrong *w)
 {
     struct tidings_error err = {0};
     char *result;
-    int code = code_of(r, w->method, w->params, &result, &err);
+    int code = probe_errors_code_of(r, w->method, w->params, &result, &err);
     if (result) {
         probe_found(r, w->id, w->otherwise, "a result instead of an error");
     } else if (code == 0) {
@@ -62,7 +62,7 @@ struct taken {
     size_t len;
 };
 
-static int on_bytes(void *user, long status, struct tidings_str bytes)
+static int probe_errors_on_bytes(void *user, long status, struct tidings_str bytes)
 {
     struct taken *t = user;
     (void)status;
@@ -80,8 +80,11 @@ struct raw_answer probe_post(struct run *r, const char *const *lines, const char
     struct taken taken = {.len = 0};
     struct tidings_client_http_answer answer;
     struct tidings_error err = {0};
-    struct tidings_client_http request = {
-        .method = "POST", .headers = lines, .body = body, .on_bytes = on_bytes, .user = &taken};
+    struct tidings_client_http request = {.method = "POST",
+                                          .headers = lines,
+                                          .body = body,
+                                          .on_bytes = probe_errors_on_bytes,
+                                          .user = &taken};
     (void)tidings_client_http(r->client, &request, &answer, &err);
     /* JSON as it is, or the first event of a stream. */
     taken.text[taken.len] = '\0';
@@ -105,7 +108,7 @@ struct expected {
     enum verdict lesser;
 };
 
-static void judge(struct run *r, const struct expected *e, struct raw_answer a)
+static void probe_errors_judge(struct run *r, const struct expected *e, struct raw_answer a)
 {
     char code[32] = "";
     if (a.code != 0) {
@@ -144,23 +147,24 @@ static void check_raw(struct run *r)
     put_request(r, "resources/list", r->version, body, sizeof(body));
 
     const char *fine[] = {TYPE, ACCEPT, version, last, NULL};
-    judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN},
-          probe_post(r, fine, "{\"jsonrpc\":\"2.0\",\"id\":1,"));
+    probe_errors_judge(r, &(struct expected){"malformed", 400, -32700, VERDICT_WARN},
+                       probe_post(r, fine, "{\"jsonrpc\":\"2.0\",\"id\":1,"));
     const char *foreign[] = {
         "Origin: https://tidings-probe.invalid", TYPE, ACCEPT, version, last, NULL};
-    judge(r, &(struct expected){"origin", 403, 0, VERDICT_WARN}, probe_post(r, foreign, body));
+    probe_errors_judge(r, &(struct expected){"origin", 403, 0, VERDICT_WARN},
+                       probe_post(r, foreign, body));
     if (r->is_modern) {
         const char *other[] = {TYPE, ACCEPT, version, "Mcp-Method: resources/read", NULL};
-        judge(r, &(struct expected){"headers", 400, -32020, VERDICT_FAIL},
-              probe_post(r, other, body));
+        probe_errors_judge(r, &(struct expected){"headers", 400, -32020, VERDICT_FAIL},
+                           probe_post(r, other, body));
         const char *future[] = {TYPE, ACCEPT, "MCP-Protocol-Version: 2999-01-01", method, NULL};
         put_request(r, "resources/list", "2999-01-01", body, sizeof(body));
-        judge(r, &(struct expected){"version", 400, -32022, VERDICT_FAIL},
-              probe_post(r, future, body));
+        probe_errors_judge(r, &(struct expected){"version", 400, -32022, VERDICT_FAIL},
+                           probe_post(r, future, body));
         const char *nothing[] = {TYPE, ACCEPT, version, "Mcp-Method: " NO_METHOD, NULL};
         put_request(r, NO_METHOD, r->version, body, sizeof(body));
-        judge(r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL},
-              probe_post(r, nothing, body));
+        probe_errors_judge(r, &(struct expected){"unknown-method", 404, -32601, VERDICT_FAIL},
+                           probe_post(r, nothing, body));
         return;
     }
     if (!r->session[0]) {
@@ -169,11 +173,11 @@ static void check_raw(struct run *r)
     }
     const char *unknown[] = {TYPE, ACCEPT, version,
                              "Mcp-Session-Id: 00000000-0000-4000-8000-000000000000", NULL};
-    judge(r, &(struct expected){"session-unknown", 404, 0, VERDICT_FAIL},
-          probe_post(r, unknown, body));
+    probe_errors_judge(r, &(struct expected){"session-unknown", 404, 0, VERDICT_FAIL},
+                       probe_post(r, unknown, body));
     const char *none[] = {TYPE, ACCEPT, version, NULL};
-    judge(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN},
-          probe_post(r, none, body));
+    probe_errors_judge(r, &(struct expected){"session-missing", 400, 0, VERDICT_WARN},
+                       probe_post(r, none, body));
 }
 
 void probe_errors(struct run *r)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A second client, which does not subscribe to the resource and wants to be told when lists change;
- * the first does the opposite. So each must hear of one thing, and not of the other.
+ * `tidings probe` with a second client, which does not subscribe to the resource and wants to be
+ * told when lists change; the first does the opposite. So each must hear of one thing, and not of
+ * the other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 
 #define STEP_MS 50u
 
-static void on_notification(void *user, struct tidings_str method, struct tidings_str params)
+static void probe_others_on_notification(void *user, struct tidings_str method,
+                                         struct tidings_str params)
 {
     struct other *o = user;
     if (tidings_str_eq(method, TIDINGS_STR("notifications/resources/list_changed"))) {
@@ -31,7 +33,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     }
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void probe_others_on_state(void *user, const struct tidings_client_event *e)
 {
     struct other *o = user;
     o->losses += e->state == TIDINGS_CLIENT_DISCONNECTED ? 1 : 0;
@@ -53,8 +55,8 @@ void probe_other_open(struct run *r, struct other *o)
     if (!o->client) {
         return;
     }
-    tidings_client_on_notification(o->client, on_notification, o);
-    tidings_client_on_state(o->client, on_state, o);
+    tidings_client_on_notification(o->client, probe_others_on_notification, o);
+    tidings_client_on_state(o->client, probe_others_on_state, o);
     uint64_t due = now_ms() + r->probe->wait_ms;
     int rc = 1;
     while (r->is_modern && !o->is_acknowledged && rc > 0 && now_ms() < due) {
@@ -88,7 +90,7 @@ void probe_other_report(struct run *r, const struct other *o)
  */
 
 /* Those who are to be told of it: whoever asked; legacy, where nobody can ask: everybody. */
-static unsigned told(const struct run *r, const struct other *o)
+static unsigned probe_others_expected(const struct run *r, const struct other *o)
 {
     return o->lists + (r->is_modern ? 0 : r->heard.lists);
 }
@@ -98,7 +100,7 @@ static int provoke(struct run *r, struct other *o, uint64_t *took, bool *ret_sam
 {
     struct tidings_error err = {0};
     struct tidings_client *by = o->client ? o->client : r->client;
-    unsigned before = told(r, o);
+    unsigned before = probe_others_expected(r, o);
     uint64_t list = probe_list(r);
     uint64_t begun = now_ms();
     int rc = probe_change_list(r, by, &err);
@@ -109,7 +111,8 @@ static int provoke(struct run *r, struct other *o, uint64_t *took, bool *ret_sam
         return rc;
     }
     int alive = 1;
-    while (alive > 0 && told(r, o) == before && now_ms() - begun < r->probe->wait_ms) {
+    while (alive > 0 && probe_others_expected(r, o) == before &&
+           now_ms() - begun < r->probe->wait_ms) {
         alive = o->client ? tidings_client_step(o->client, STEP_MS, NULL) : 1;
         alive = alive > 0 ? tidings_client_step(r->client, o->client ? 0 : STEP_MS, NULL) : alive;
     }
@@ -127,7 +130,7 @@ static void report_lists(struct run *r, const struct other *o, int provoked, boo
     const struct tidings_client_info *info = tidings_client_info(r->client);
     bool is_said = info && is_true_at(tidings_str(info->capabilities), "/resources/listChanged");
     double s = (double)r->probe->wait_ms / 1000;
-    unsigned n = told(r, o);
+    unsigned n = probe_others_expected(r, o);
     if (n > 0 && !is_said) {
         probe_found(r, "list-changed", VERDICT_WARN, "%u came, though it is not advertised", n);
     } else if (r->is_modern && o->bare > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was found, for people and for programs.
+ * `tidings probe`: the table of checks, and the findings printed for people or as JSON.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ void probe_heading(const struct probe *p, const struct spoken *s)
 /* ---- the end ----------------------------------------------------------------------------------
  */
 
-static void put_member(const char *before, const char *name, const char *value)
+static void probe_report_put_member(const char *before, const char *name, const char *value)
 {
     printf("%s\"%s\":", before, name);
     put_quoted(stdout, tidings_str(value));
@@ -137,18 +137,18 @@ static void put_member(const char *before, const char *name, const char *value)
 
 static void put_report(const struct probe *p, const size_t counts[4])
 {
-    put_member("{", "verdict", counts[VERDICT_FAIL] > 0 ? "fail" : "pass");
+    probe_report_put_member("{", "verdict", counts[VERDICT_FAIL] > 0 ? "fail" : "pass");
     for (size_t i = 0; i < 4; i++) {
         printf(",\"%s\":%zu", words[i], counts[i]);
     }
     fputs(",\"eras\":[", stdout);
     for (size_t i = 0; i < p->spoken_count; i++) {
         const struct spoken *s = &p->spoken[i];
-        put_member(i > 0 ? ",{" : "{", "era", s->era);
-        put_member(",", "version", s->version);
-        put_member(",", "transport", s->transport);
-        put_member(",", "name", s->name);
-        put_member(",", "serverVersion", s->server_version);
+        probe_report_put_member(i > 0 ? ",{" : "{", "era", s->era);
+        probe_report_put_member(",", "version", s->version);
+        probe_report_put_member(",", "transport", s->transport);
+        probe_report_put_member(",", "name", s->name);
+        probe_report_put_member(",", "serverVersion", s->server_version);
         fputs(",\"capabilities\":", stdout);
         put_json_text(stdout, s->capabilities ? tidings_str(s->capabilities) : TIDINGS_STR("{}"));
         fputc('}', stdout);
@@ -156,12 +156,12 @@ static void put_report(const struct probe *p, const size_t counts[4])
     fputs("],\"checks\":[", stdout);
     for (size_t i = 0; i < p->count; i++) {
         const struct finding *f = &p->findings[i];
-        put_member(i > 0 ? ",{" : "{", "era", f->era);
-        put_member(",", "id", f->check->id);
-        put_member(",", "verdict", words[f->verdict]);
-        put_member(",", "came", f->came);
-        put_member(",", "expected", f->check->expected);
-        put_member(",", "spec", f->check->spec);
+        probe_report_put_member(i > 0 ? ",{" : "{", "era", f->era);
+        probe_report_put_member(",", "id", f->check->id);
+        probe_report_put_member(",", "verdict", words[f->verdict]);
+        probe_report_put_member(",", "came", f->came);
+        probe_report_put_member(",", "expected", f->check->expected);
+        probe_report_put_member(",", "spec", f->check->spec);
         fputc('}', stdout);
     }
     fputs("]}\n", stdout);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stream itself: whether it lives through silence, what is lost when it is cut, and the end of
- * a session.
+ * `tidings probe`: checks of the stream itself, whether it lives through silence, what is lost when
+ * it is cut, and the end of a session.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -26,7 +26,7 @@ struct stream {
 };
 
 /* How ours says up to where everything was told. */
-static void take_cursor(struct stream *s)
+static void probe_stream_take_cursor(struct stream *s)
 {
     static const char name[] = "\"dev.tidings/cursor\":\"";
     const char *at = strstr(s->line, name);
@@ -36,7 +36,7 @@ static void take_cursor(struct stream *s)
     }
 }
 
-static void take_line(struct stream *s)
+static void probe_stream_take_line(struct stream *s)
 {
     s->line[s->len] = '\0';
     if (strncmp(s->line, "id:", 3) == 0) {
@@ -45,31 +45,31 @@ static void take_line(struct stream *s)
     }
     if (strncmp(s->line, "data:", 5) == 0 && strstr(s->line, "notifications/resources/updated")) {
         s->updates++;
-        take_cursor(s);
+        probe_stream_take_cursor(s);
     }
     s->len = 0;
 }
 
-static void take(struct stream *s, struct tidings_str bytes)
+static void probe_stream_take_bytes(struct stream *s, struct tidings_str bytes)
 {
     for (size_t i = 0; i < bytes.len; i++) {
         if (bytes.ptr[i] == '\n') {
             s->len -= s->len > 0 && s->line[s->len - 1] == '\r' ? 1 : 0;
-            take_line(s);
+            probe_stream_take_line(s);
         } else if (s->len + 1 < sizeof(s->line)) {
             s->line[s->len++] = bytes.ptr[i];
         }
     }
 }
 
-static int on_bytes(void *user, long status, struct tidings_str bytes)
+static int probe_stream_on_bytes(void *user, long status, struct tidings_str bytes)
 {
     struct stream *s = user;
     struct tidings_error err = {0};
     if (status != 200) {
         return 1;
     }
-    take(s, bytes);
+    probe_stream_take_bytes(s, bytes);
     if (s->changes) {
         s->changes = false;
         s->updates = 0;
@@ -101,8 +101,8 @@ static char *listen_body(const struct run *r, const char *since)
 }
 
 /* Hear the server until `s` has enough, at most so long: what tidings_client_http returns. */
-static int stream(struct stream *s, const char *after, uint64_t ms,
-                  struct tidings_client_http_answer *ret, struct tidings_error *err)
+static int probe_stream_hear(struct stream *s, const char *after, uint64_t ms,
+                             struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
     const struct run *r = s->run;
     char version[HEADER_BYTES], session[HEADER_BYTES], last[HEADER_BYTES];
@@ -121,7 +121,7 @@ static int stream(struct stream *s, const char *after, uint64_t ms,
         .headers = r->is_modern ? modern : legacy,
         .body = body,
         .timeout_ms = (uint32_t)(ms < 86400000 ? ms : 86400000),
-        .on_bytes = on_bytes,
+        .on_bytes = probe_stream_on_bytes,
         .user = s,
     };
     int rc = tidings_client_http(s->by, &request, ret, err);
@@ -161,12 +161,13 @@ static void pause_for(uint64_t ms)
  */
 
 /* Cut the stream, change something, come back. */
-static void cut(struct run *r, struct tidings_client *by)
+static void probe_stream_interrupt(struct run *r, struct tidings_client *by)
 {
     struct tidings_client_http_answer answer;
     struct tidings_error err = {0};
     struct stream first = {.run = r, .by = by, .changes = true};
-    if (stream(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 || first.updates == 0) {
+    if (probe_stream_hear(&first, NULL, r->probe->wait_ms, &answer, &err) < 0 ||
+        first.updates == 0) {
         probe_found(r, "resume", VERDICT_SKIP, "nothing came on the stream itself (HTTP %ld)",
                     answer.status);
         return;
@@ -179,7 +180,7 @@ static void cut(struct run *r, struct tidings_client *by)
     struct stream second = {.run = r, .by = by};
     const char *after = r->is_modern ? first.cursor : first.last_id;
     after = after[0] ? after : NULL;
-    int rc = stream(&second, after, probe_silence(r), &answer, &err);
+    int rc = probe_stream_hear(&second, after, probe_silence(r), &answer, &err);
     if (second.updates > 0) {
         probe_found(r, "resume", VERDICT_PASS, "what changed meanwhile was told %s",
                     r->is_modern ? "after dev.tidings/cursor"
@@ -209,7 +210,7 @@ static void check_resume(struct run *r)
     } else {
         struct tidings_client *by = open_subscribed(r, &err);
         if (by) {
-            cut(r, by);
+            probe_stream_interrupt(r, by);
         } else {
             probe_found(r, "resume", VERDICT_SKIP, "%.150s", err.text);
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Is a subscriber told, of that and nothing else, and only as long as it wants to be?
+ * `tidings probe`: is a subscriber told of changes of its resource, of nothing else, and only as
+ * long as it is subscribed?
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ struct tidings_client *probe_open(const struct run *r, bool hears, struct tiding
  */
 
 /* Is an update of `uri` one of what was subscribed to? What is below a container is. */
-static bool is_ours(const struct run *r, const char *uri)
+static bool probe_updates_is_ours(const struct run *r, const char *uri)
 {
     size_t n = strlen(r->uri);
     bool is_container = n > 0 && r->uri[n - 1] == '/';
@@ -73,7 +74,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
         return;
     }
     char *uri = text_at(params, "/uri");
-    bool mine = uri && is_ours(r, uri);
+    bool mine = uri && probe_updates_is_ours(r, uri);
     h->last_ms = now_ms();
     h->updates += mine ? 1 : 0;
     h->foreign += mine ? 0 : 1;
@@ -87,7 +88,7 @@ static void on_notification(void *user, struct tidings_str method, struct tiding
     tidings_free(id);
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void probe_updates_on_update(void *user, const struct tidings_client_update *u)
 {
     struct run *r = user;
     bool is_same = tidings_str_eq(u->uri, tidings_str(r->uri));
@@ -95,7 +96,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
     r->heard.bare += !r->is_modern && !is_same && u->subscribed_uri.len == 0 ? 1 : 0;
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void probe_updates_on_state(void *user, const struct tidings_client_event *e)
 {
     struct run *r = user;
     if (e->state == TIDINGS_CLIENT_WATCHING && !r->heard.is_watching) {
@@ -170,11 +171,11 @@ unsigned probe_reopened(const struct run *r)
 struct tidings_subscription *probe_subscribe(struct run *r)
 {
     struct tidings_error err = {0};
-    struct tidings_subscribing on = {.fn = on_update, .user = r};
+    struct tidings_subscribing on = {.fn = probe_updates_on_update, .user = r};
     struct heard *h = &r->heard;
     memset(h, 0, sizeof(*h));
     h->reopened = reopened(r);
-    tidings_client_on_state(r->client, on_state, r);
+    tidings_client_on_state(r->client, probe_updates_on_state, r);
     tidings_client_on_notification(r->client, on_notification, r);
     struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
     uint64_t due = now_ms() + r->probe->wait_ms, since = 0;

@@ -41,8 +41,8 @@ static const char *reason(const struct cli *cli, const struct target *target, ch
     return NULL;
 }
 
-static void show(const struct cli *cli, const char *path, const char *name,
-                 const struct target *target)
+static void consent_show(const struct cli *cli, const char *path, const char *name,
+                         const struct target *target)
 {
     size_t len = strlen(target->entry);
     fprintf(stderr, "tidings %s: '", cli->command->name);
@@ -66,7 +66,7 @@ static void show(const struct cli *cli, const char *path, const char *name,
 }
 
 /* From the terminal, whatever standard input is. */
-static bool asked(void)
+static bool consent_ask_on_terminal(void)
 {
     char answer[16] = "";
     int fd = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -120,8 +120,8 @@ int consent_check(const struct cli *cli, const char *path, const char *name,
             "'%.40s' of %.70s %.80s; if you trust it: 'tidings servers --trust NAME'", name, path,
             why);
     }
-    show(cli, path, name, target);
-    if (!asked()) {
+    consent_show(cli, path, name, target);
+    if (!consent_ask_on_terminal()) {
         return tidings_fail(err, TIDINGS_E_DENIED, "'%.60s' of %.120s is not used", name, path);
     }
     struct timespec now;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The pages of an answer that come by a tool, which a server may never end: how many there were,
- * how long was waited for them, and whether they go in a circle. Bounds as those of lists in
+ * Bounds on an answer that a tool gives in pages, which a server may never end: how many there
+ * were, how long was waited for them, and whether cursors repeat. Bounds as those of lists in
  * client/list.h and client/cursors.h.
  */
 #ifndef BIN_PAGES_H

@@ -40,7 +40,7 @@ int remote_tell(const struct cli *cli, struct tidings_client *client,
 static struct tidings_client *volatile running;
 volatile int remote_caught;
 
-static void on_signal(int number)
+static void remote_on_signal(int number)
 {
     struct tidings_client *client = running;
     remote_caught = number;
@@ -55,7 +55,7 @@ void remote_interruptible(struct tidings_client *client)
     if (!client) {
         return;
     }
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction act = {.sa_handler = remote_on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What commands that ask a server something share: connect, ask, tell failures, end.
+ * What commands that talk to a server share: connect, run, tell failures, end by a signal or a time
+ * limit.
  */
 #ifndef BIN_REMOTE_H
 #define BIN_REMOTE_H

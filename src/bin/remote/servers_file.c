@@ -53,7 +53,8 @@ struct expanding {
     size_t len;
 };
 
-static int put(struct expanding *x, const char *text, size_t len, struct tidings_error *err)
+static int servers_file_put(struct expanding *x, const char *text, size_t len,
+                            struct tidings_error *err)
 {
     if (len >= SERVERS_TEXT_MAX - x->len) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a text is longer than %u bytes",
@@ -84,8 +85,8 @@ static int note_variable(const struct servers_context *context, const char *name
 }
 
 /* What is between "${" and "}". */
-static int put_variable(struct expanding *x, const char *text, size_t len,
-                        struct tidings_error *err)
+static int servers_file_put_variable(struct expanding *x, const char *text, size_t len,
+                                     struct tidings_error *err)
 {
     char name[256];
     const char *value, *instead = memmem(text, len, ":-", 2);
@@ -108,10 +109,10 @@ static int put_variable(struct expanding *x, const char *text, size_t len,
     }
     if (value && (*value || !instead)) {
         int rc = is_folder ? 0 : note_variable(x->context, name, err);
-        return rc < 0 ? rc : put(x, value, strlen(value), err);
+        return rc < 0 ? rc : servers_file_put(x, value, strlen(value), err);
     }
     if (instead) {
-        return put(x, instead + 2, len - name_len - 2, err);
+        return servers_file_put(x, instead + 2, len - name_len - 2, err);
     }
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "the variable '%.80s' is not set", name);
 }
@@ -123,11 +124,11 @@ static int put_expanded(struct expanding *x, const char *text, struct tidings_er
         const char *open = strstr(text, "${");
         const char *close = open ? strchr(open, '}') : NULL;
         if (!close) {
-            return put(x, text, strlen(text), err);
+            return servers_file_put(x, text, strlen(text), err);
         }
-        rc = put(x, text, (size_t)(open - text), err);
+        rc = servers_file_put(x, text, (size_t)(open - text), err);
         if (rc == 0) {
-            rc = put_variable(x, open + 2, (size_t)(close - open) - 2, err);
+            rc = servers_file_put_variable(x, open + 2, (size_t)(close - open) - 2, err);
         }
         text = close + 1;
     }
@@ -135,8 +136,8 @@ static int put_expanded(struct expanding *x, const char *text, struct tidings_er
 }
 
 /* A copy of `text` with its variables replaced, freed with tidings_free; NULL with `err`. */
-static char *expand(const struct servers_context *context, const char *text,
-                    struct tidings_error *err)
+static char *servers_file_expand(const struct servers_context *context, const char *text,
+                                 struct tidings_error *err)
 {
     char *out = tidings_alloc(SERVERS_TEXT_MAX);
     if (!out) {
@@ -180,12 +181,12 @@ static int take_string(const struct servers_context *context, struct tidings_str
     if (!text) {
         return tidings_fail(err, TIDINGS_E_PARSE, "'%s' must be a text", pointer + 1);
     }
-    *ret = expand(context, text, err);
+    *ret = servers_file_expand(context, text, err);
     tidings_free(text);
     return *ret ? 0 : err->code;
 }
 
-static int add_member(void *user, struct tidings_str key, struct tidings_str value)
+static int servers_file_add_member(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct filling *f = user;
     if (strchr("{[n", value.ptr[0])) {
@@ -193,7 +194,7 @@ static int add_member(void *user, struct tidings_str key, struct tidings_str val
     }
     /* Some write numbers and booleans where texts belong. */
     char *text = tidings_json_string(value, "");
-    char *expanded = expand(f->context, text ? text : value.ptr, f->err);
+    char *expanded = servers_file_expand(f->context, text ? text : value.ptr, f->err);
     tidings_free(text);
     if (!expanded || !f->between) {
         return expanded ? texts_add(f->texts, expanded, f->err) : f->err->code;
@@ -220,7 +221,7 @@ static int take_texts(struct filling f, struct tidings_str entry, const char *po
         return tidings_fail(f.err, TIDINGS_E_PARSE, "'%s' must be %s", pointer + 1,
                             f.between ? "an object" : "a list");
     }
-    return tidings_json_each(entry, pointer, add_member, &f);
+    return tidings_json_each(entry, pointer, servers_file_add_member, &f);
 }
 
 static int take_launch(const struct servers_context *context, struct tidings_str entry,
@@ -275,8 +276,8 @@ static int take_entry(const struct servers_context *context, struct tidings_str 
 
 /* The object that names the servers, compact JSON text; NULL with `err`. Empty when there is none.
  */
-static char *read_file(const struct servers_context *context, struct tidings_str file,
-                       struct tidings_error *err)
+static char *servers_file_read_file(const struct servers_context *context, struct tidings_str file,
+                                    struct tidings_error *err)
 {
     struct tidings_error why = {0};
     if (file.len > SERVERS_FILE_MAX) {
@@ -310,7 +311,7 @@ struct seeking {
     struct tidings_error *err;
 };
 
-static int seek(void *user, struct tidings_str key, struct tidings_str value)
+static int servers_file_seek(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct seeking *s = user;
     if (!tidings_str_eq(key, s->name)) {
@@ -333,11 +334,11 @@ int servers_find(const struct servers_context *context, struct tidings_str file,
                  struct target *target, struct tidings_error *err)
 {
     struct seeking s = {context, tidings_str(name), target, err};
-    char *servers = read_file(context, file, err);
+    char *servers = servers_file_read_file(context, file, err);
     if (!servers) {
         return err->code;
     }
-    int rc = tidings_json_each(tidings_str(servers), "", seek, &s);
+    int rc = tidings_json_each(tidings_str(servers), "", servers_file_seek, &s);
     tidings_free(servers);
     if (rc == 0) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "%s: no server '%.80s'", context->path, name);
@@ -366,7 +367,7 @@ static int add_word(void *user, struct tidings_str key, struct tidings_str value
     return 0;
 }
 
-static int tell(void *user, struct tidings_str key, struct tidings_str value)
+static int servers_file_tell(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct telling *t = user;
     bool is_launched = has(value, "/command");
@@ -390,7 +391,7 @@ int servers_each(const struct servers_context *context, struct tidings_str file,
                  void *user, struct tidings_error *err)
 {
     struct telling *t = calloc(1, sizeof(*t));
-    char *servers = t ? read_file(context, file, err) : NULL;
+    char *servers = t ? servers_file_read_file(context, file, err) : NULL;
     int rc = 0;
     if (!t) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -399,7 +400,7 @@ int servers_each(const struct servers_context *context, struct tidings_str file,
     } else {
         t->fn = fn;
         t->user = user;
-        rc = tidings_json_each(tidings_str(servers), "", tell, t);
+        rc = tidings_json_each(tidings_str(servers), "", servers_file_tell, t);
     }
     tidings_free(servers);
     free(t);

@@ -20,7 +20,7 @@
 /* Called for each file of names that may be used, the first that wins first. Not 0: no more. */
 typedef int (*file_fn)(void *user, const struct servers_context *context, struct tidings_str file);
 
-struct looking {
+struct search {
     const char *command; /* for messages */
     file_fn fn;
     void *user;
@@ -35,7 +35,7 @@ static const char *environment(const char *name)
 
 /* What cannot be used is told and passed over, but for the user's own: going on would have another
  * file answer for a name that is in it. */
-static int look_at(struct looking *l, const char *path, const char *folder)
+static int target_read_file(struct search *l, const char *path, const char *folder)
 {
     struct servers_context context = {path, folder, environment, NULL};
     struct tidings_error err = {0};
@@ -65,7 +65,7 @@ static bool is_root(const char *folder)
     return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
 }
 
-static int look_at_project(struct looking *l)
+static int target_read_project_files(struct search *l)
 {
     static const char *const names[] = {".mcp.json", ".vscode/mcp.json"};
     const char *home = getenv("HOME");
@@ -78,7 +78,7 @@ static int look_at_project(struct looking *l)
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
             int n =
                 snprintf(path, sizeof(path), "%s/%s", strcmp(folder, "/") ? folder : "", names[i]);
-            int rc = n > 0 && (size_t)n < sizeof(path) ? look_at(l, path, folder) : 0;
+            int rc = n > 0 && (size_t)n < sizeof(path) ? target_read_file(l, path, folder) : 0;
             if (rc != 0) {
                 return rc;
             }
@@ -91,7 +91,7 @@ static int look_at_project(struct looking *l)
     }
 }
 
-static int look(struct looking *l)
+static int target_search_files(struct search *l)
 {
     const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     char path[PATH_MAX];
@@ -99,12 +99,13 @@ static int look(struct looking *l)
     if (has_base || (home && home[0] == '/')) {
         int n = snprintf(path, sizeof(path), "%s%s/tidings/servers.json", has_base ? base : home,
                          has_base ? "" : "/.config");
-        int rc = n > 0 && (size_t)n < sizeof(path) ? look_at(l, path, home ? home : "/") : 0;
+        int rc =
+            n > 0 && (size_t)n < sizeof(path) ? target_read_file(l, path, home ? home : "/") : 0;
         if (rc != 0) {
             return rc;
         }
     }
-    return look_at_project(l);
+    return target_read_project_files(l);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -114,7 +115,7 @@ struct naming {
     const char *name;
     struct target *target;
     struct tidings_error *err;
-    struct looking *looking;
+    struct search *search;
 };
 
 static void say_launch(const struct cli *cli, const struct target *target, const char *path)
@@ -127,7 +128,8 @@ static void say_launch(const struct cli *cli, const struct target *target, const
     fputc('\n', stderr);
 }
 
-static int find_name(void *user, const struct servers_context *context, struct tidings_str file)
+static int target_find_name(void *user, const struct servers_context *context,
+                            struct tidings_str file)
 {
     struct naming *n = user;
     struct tidings_error why = {0};
@@ -139,31 +141,32 @@ static int find_name(void *user, const struct servers_context *context, struct t
         *n->err = why;
         return rc;
     }
-    if (n->looking->is_project) {
+    if (n->search->is_project) {
         rc = consent_check(n->cli, context->path, n->name, n->target, n->err);
     }
     if (rc < 0) {
         target_is_innocent(); /* no server was asked */
         return rc;
     }
-    if (n->looking->is_project && !n->target->url && !n->cli->quiet && is_terminal(stderr)) {
+    if (n->search->is_project && !n->target->url && !n->cli->quiet && is_terminal(stderr)) {
         say_launch(n->cli, n->target, context->path);
     }
     return 1;
 }
 
-static bool is_name(const char *text)
+static bool target_is_name(const char *text)
 {
     return !strchr(text, ':') && !strchr(text, '/') && text[0] != '\0';
 }
 
-static int resolve(const struct cli *cli, const char *text, struct target *target,
-                   struct tidings_error *err)
+static int target_resolve(const struct cli *cli, const char *text, struct target *target,
+                          struct tidings_error *err)
 {
     struct naming n = {.cli = cli, .name = text, .target = target, .err = err};
-    struct looking l = {.command = cli->command->name, .fn = find_name, .user = &n, .err = err};
-    n.looking = &l;
-    if (!is_name(text)) {
+    struct search l = {
+        .command = cli->command->name, .fn = target_find_name, .user = &n, .err = err};
+    n.search = &l;
+    if (!target_is_name(text)) {
         size_t size = strlen(text) + 1;
         target->url = tidings_alloc(size);
         if (!target->url) {
@@ -172,7 +175,7 @@ static int resolve(const struct cli *cli, const char *text, struct target *targe
         memcpy(target->url, text, size);
         return 0;
     }
-    int rc = look(&l);
+    int rc = target_search_files(&l);
     if (rc == 0) {
         return tidings_fail(err, TIDINGS_E_NOTFOUND, "no server is known by the name '%.80s'",
                             text);
@@ -184,10 +187,10 @@ struct telling {
     target_fn fn;
     void *user;
     struct target_place place;
-    struct looking looking;
+    struct search search;
 };
 
-static void tell(void *user, const struct servers_entry *entry)
+static void target_tell(void *user, const struct servers_entry *entry)
 {
     struct telling *t = user;
     t->fn(t->user, &t->place, entry);
@@ -197,9 +200,9 @@ static int tell_file(void *user, const struct servers_context *context, struct t
 {
     struct telling *t = user;
     struct tidings_error err = {0};
-    t->place = (struct target_place){context->path, t->looking.is_project};
-    if (servers_each(context, file, tell, t, &err) < 0) {
-        fprintf(stderr, "tidings %s: %s\n", t->looking.command, err.text);
+    t->place = (struct target_place){context->path, t->search.is_project};
+    if (servers_each(context, file, target_tell, t, &err) < 0) {
+        fprintf(stderr, "tidings %s: %s\n", t->search.command, err.text);
     }
     return 0;
 }
@@ -207,8 +210,8 @@ static int tell_file(void *user, const struct servers_context *context, struct t
 void target_each(const char *command, target_fn fn, void *user)
 {
     struct telling t = {.fn = fn, .user = user};
-    t.looking = (struct looking){.command = command, .fn = tell_file, .user = &t};
-    look(&t.looking);
+    t.search = (struct search){.command = command, .fn = tell_file, .user = &t};
+    target_search_files(&t.search);
 }
 
 /* ---- a client -------------------------------------------------------------------------------- */
@@ -298,7 +301,7 @@ static void set_environment(const struct target *target)
 }
 
 /* What a launched server says besides, when nobody wants to hear it. */
-static void drop(void *user, struct tidings_str bytes)
+static void target_discard(void *user, struct tidings_str bytes)
 {
     (void)user;
     (void)bytes;
@@ -318,12 +321,12 @@ struct tidings_client *target_open(const struct cli *cli, struct tidings_error *
         .key_file = cli->key_file,
         .max_bytes = (size_t)cli->max_message << 20,
         .version = versions[cli->era],
-        .on_stderr = cli->quiet ? drop : NULL,
+        .on_stderr = cli->quiet ? target_discard : NULL,
         .list_changes = cli->list_changes,
     };
     const char **headers = NULL;
     if (!cli->launch) {
-        resolve(cli, cli->target, &target, &why);
+        target_resolve(cli, cli->target, &target, &why);
     }
     bool is_resolved = why.code == 0;
     if (is_resolved) {
@@ -364,7 +367,7 @@ void target_is_innocent(void)
 
 const char *target_hint(const struct cli *cli, int code)
 {
-    bool by_name = cli->target && is_name(cli->target);
+    bool by_name = cli->target && target_is_name(cli->target);
     if (is_innocent) {
         is_innocent = false;
         return NULL;

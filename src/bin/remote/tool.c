@@ -32,8 +32,8 @@ static bool wants_string(struct tidings_str schema, const char *name, size_t len
     return is_string || is_unknown;
 }
 
-static int put_argument(FILE *out, const char *word, struct tidings_str schema,
-                        struct tidings_error *err)
+static int tool_put_argument(FILE *out, const char *word, struct tidings_str schema,
+                             struct tidings_error *err)
 {
     size_t len = strcspn(word, "=");
     bool is_json = len > 1 && word[len - 1] == ':';
@@ -73,7 +73,7 @@ char *tool_arguments(const char *const *words, size_t count, struct tidings_str 
     fputc('{', t.out);
     for (size_t i = 0; i < count && rc == 0; i++) {
         fputs(i > 0 ? "," : "", t.out);
-        rc = put_argument(t.out, words[i], schema, err);
+        rc = tool_put_argument(t.out, words[i], schema, err);
     }
     fputc('}', t.out);
     char *text = json_text_take(&t);
@@ -114,7 +114,7 @@ char *given_json(const char *argument, struct tidings_error *err)
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
-static void on_progress(void *user, double progress, double total, struct tidings_str message)
+static void tool_on_progress(void *user, double progress, double total, struct tidings_str message)
 {
     (void)user;
     fputs("\r\x1b[K", stderr);
@@ -133,7 +133,7 @@ char *tool_call(const struct cli *cli, struct tidings_client *client, const char
 {
     bool shows = !cli->quiet && is_terminal(stderr);
     char *result =
-        tidings_client_call(client, tool, arguments, shows ? on_progress : NULL, NULL, err);
+        tidings_client_call(client, tool, arguments, shows ? tool_on_progress : NULL, NULL, err);
     if (shows) {
         fputs("\r\x1b[K", stderr);
     }
@@ -166,7 +166,7 @@ static void put_other(FILE *out, struct tidings_str content)
     tidings_free(inner);
 }
 
-static int put_content(void *user, struct tidings_str key, struct tidings_str content)
+static int tool_put_content(void *user, struct tidings_str key, struct tidings_str content)
 {
     const struct showing *s = user;
     (void)key;
@@ -190,12 +190,12 @@ static int put_content(void *user, struct tidings_str key, struct tidings_str co
 void put_contents(FILE *out, struct tidings_str result, const char *pointer)
 {
     struct showing s = {out, is_terminal(out)};
-    tidings_json_each(result, pointer, put_content, &s);
+    tidings_json_each(result, pointer, tool_put_content, &s);
 }
 
 /* ---- tools of ours --------------------------------------------------------------------------- */
 
-static int code_of(const char *reason)
+static int tool_code_of(const char *reason)
 {
     static const struct {
         const char *reason;
@@ -218,12 +218,12 @@ static int code_of(const char *reason)
 }
 
 /* The text of a failed call is a JSON object with a sentence and a reason, or a sentence. */
-static int explain(const struct cli *cli, struct tidings_str result, struct tidings_error *err)
+static int tool_explain(const struct cli *cli, struct tidings_str result, struct tidings_error *err)
 {
     char *text = text_at(result, "/content/0/text");
     char *sentence = tidings_json_string(tidings_str(text), "/error");
     char *reason = text_at(tidings_str(text), "/reason");
-    int code = code_of(reason ? reason : "");
+    int code = tool_code_of(reason ? reason : "");
     tidings_fail(err, code, "%s", sentence ? sentence : text ? text : "it failed");
     if (code == 0) {
         command_fail(cli->command->name, err, NULL);
@@ -265,7 +265,7 @@ int tool_ask(const struct cli *cli, struct tidings_client *client, const char *t
     }
     int rc = 0;
     if (is_true_at(tidings_str(result), "/isError")) {
-        rc = explain(cli, tidings_str(result), err);
+        rc = tool_explain(cli, tidings_str(result), err);
     } else {
         *ret = structured(tidings_str(result));
         rc = *ret ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

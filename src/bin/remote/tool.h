@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calling tools, and showing what they answer.
+ * Calls tools of the server from the command line, and prints their results.
  */
 #ifndef BIN_TOOL_H
 #define BIN_TOOL_H

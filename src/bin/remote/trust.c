@@ -21,7 +21,7 @@
 /* ---- where it is ----------------------------------------------------------------------------- */
 
 /* Its path, with `more` at its end. */
-static int place(char path[PATH_MAX], const char *more, struct tidings_error *err)
+static int trust_file_path(char path[PATH_MAX], const char *more, struct tidings_error *err)
 {
     const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     bool has_base = base && base[0] == '/';
@@ -79,7 +79,7 @@ int trust_each(trust_fn fn, void *user, struct tidings_error *err)
     char path[PATH_MAX];
     size_t len = 0;
     struct tidings_error why = {0};
-    int rc = place(path, "", err);
+    int rc = trust_file_path(path, "", err);
     if (rc < 0) {
         return rc;
     }
@@ -98,23 +98,23 @@ struct seeking {
     bool is_there;
 };
 
-static bool is_same(const struct trusted *a, const struct trusted *b)
+static bool trust_is_same(const struct trusted *a, const struct trusted *b)
 {
     return tidings_str_eq(a->file, b->file) && tidings_str_eq(a->name, b->name) &&
            tidings_str_eq(a->digest, b->digest);
 }
 
-static void seek(void *user, const struct trusted *entry)
+static void trust_match(void *user, const struct trusted *entry)
 {
     struct seeking *s = user;
-    s->is_there = s->is_there || is_same(s->entry, entry);
+    s->is_there = s->is_there || trust_is_same(s->entry, entry);
 }
 
 int trust_find(const struct trusted *entry, struct tidings_error *err)
 {
     struct seeking s = {.entry = entry};
     struct tidings_error why = {0};
-    int rc = trust_each(seek, &s, &why);
+    int rc = trust_each(trust_match, &s, &why);
     if (rc == TIDINGS_E_NOTFOUND) { /* no place: it was never said */
         return 0;
     }
@@ -126,7 +126,7 @@ int trust_find(const struct trusted *entry, struct tidings_error *err)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_line(FILE *out, const struct trusted *entry)
+static void trust_put_line(FILE *out, const struct trusted *entry)
 {
     const struct {
         const char *key;
@@ -142,7 +142,7 @@ static void put_line(FILE *out, const struct trusted *entry)
     fputs("}\n", out);
 }
 
-static int write_all(const char *path, int flags, const char *text, struct tidings_error *err)
+static int trust_write_all(const char *path, int flags, const char *text, struct tidings_error *err)
 {
     size_t len = strlen(text);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
@@ -172,7 +172,7 @@ static void rewrite(void *user, const struct trusted *entry)
     struct rewriting *r = user;
     bool is_named = r->name.ptr && tidings_str_eq(entry->name, r->name);
     if (r->count++ >= r->skip && !is_named) {
-        put_line(r->text.out, entry);
+        trust_put_line(r->text.out, entry);
         return;
     }
     r->dropped++;
@@ -193,9 +193,9 @@ static int rewrite_file(struct rewriting *r, struct tidings_error *err)
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     if (rc == 0 && r->dropped > 0) {
-        rc = place(path, "", err);
-        rc = rc < 0 ? rc : place(aside, ".new", err);
-        rc = rc < 0 ? rc : write_all(aside, O_TRUNC, text, err);
+        rc = trust_file_path(path, "", err);
+        rc = rc < 0 ? rc : trust_file_path(aside, ".new", err);
+        rc = rc < 0 ? rc : trust_write_all(aside, O_TRUNC, text, err);
         if (rc == 0 && rename(aside, path) < 0) {
             rc = tidings_fail(err, TIDINGS_E_IO, "%.160s: %s", path, strerror(errno));
         }
@@ -211,17 +211,17 @@ int trust_forget(struct tidings_str name, trust_fn fn, void *user, struct tiding
     return rc < 0 ? rc : (int)r.dropped;
 }
 
-static void count(void *user, const struct trusted *entry)
+static void trust_count_one(void *user, const struct trusted *entry)
 {
     (void)entry;
     (*(size_t *)user)++;
 }
 
 /* Room for one more. */
-static int make_room(struct tidings_error *err)
+static int trust_make_room(struct tidings_error *err)
 {
     size_t lines = 0;
-    int rc = trust_each(count, &lines, err);
+    int rc = trust_each(trust_count_one, &lines, err);
     struct rewriting r = {.skip = lines + 1 > TRUST_MAX ? lines + 1 - TRUST_MAX : 0};
     return rc < 0 || r.skip == 0 ? rc : rewrite_file(&r, err);
 }
@@ -233,9 +233,9 @@ int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error 
     if (entry->name.len > TRUST_NAME_MAX) {
         return tidings_fail(err, TIDINGS_E_LIMIT, "a name has at most %u bytes", TRUST_NAME_MAX);
     }
-    int rc = place(path, "", err);
+    int rc = trust_file_path(path, "", err);
     rc = rc < 0 ? rc : make_place(path, err);
-    rc = rc < 0 ? rc : make_room(err);
+    rc = rc < 0 ? rc : trust_make_room(err);
     if (rc < 0) {
         return rc;
     }
@@ -247,10 +247,10 @@ int trust_add(const struct trusted *entry, int64_t now_ms, struct tidings_error 
     if (time && json_text_begin(&line)) {
         struct trusted whole = *entry;
         whole.since = tidings_str(time);
-        put_line(line.out, &whole);
+        trust_put_line(line.out, &whole);
         text = json_text_take(&line);
     }
-    rc = text ? write_all(path, O_APPEND, text, err)
+    rc = text ? trust_write_all(path, O_APPEND, text, err)
               : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     free(text);
     free(time);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which servers of projects' files the person agreed to use. A project's .mcp.json comes with a
- * checkout: one that launches a command, has variables put in, or would be sent a token is used
- * only after somebody looked at it once. What is remembered is the file, the name and a digest of
- * all the entry says, so an entry that changes is a new one, in
+ * Remembers which servers of projects' files the person agreed to use. A project's .mcp.json comes
+ * with a checkout: one that launches a command, has variables put in, or would be sent a token is
+ * used only after somebody looked at it once. What is remembered is the file, the name and a digest
+ * of all the entry says, so an entry that changes is a new one, in
  *
  *     $XDG_STATE_HOME/tidings/trusted (~/.local/state/…)
  *

@@ -26,7 +26,7 @@ static struct tidings_server *volatile running;
 static volatile sig_atomic_t has_been_asked;
 static bool has_terminal;
 
-static void on_signal(int number)
+static void serve_on_signal(int number)
 {
     struct tidings_server *server = running;
     int saved = errno;
@@ -48,7 +48,7 @@ static void on_signal(int number)
 static bool is_json;
 
 /* An object on standard error by one write, so that lines of several threads stay whole. */
-static void put_line(struct json_text *t)
+static void serve_put_line(struct json_text *t)
 {
     char *text = json_text_take(t);
     fputs(text ? text : "{\"level\":\"error\",\"message\":\"out of memory\"}\n", stderr);
@@ -73,7 +73,7 @@ static void put_log(void *user, int level, struct tidings_str line)
         line = blank ? tidings_strn(blank + 1, line.len - n - 1) : tidings_strn("", 0);
     }
     fputs("}\n", t.out);
-    put_line(&t);
+    serve_put_line(&t);
 }
 
 static void put_ready(struct tidings_server *server, const char *url)
@@ -92,10 +92,10 @@ static void put_ready(struct tidings_server *server, const char *url)
         put_quoted(t.out, tidings_str(url));
     }
     fputs("]}\n", t.out);
-    put_line(&t);
+    serve_put_line(&t);
 }
 
-static void on_ready(void *user, const char *url)
+static void serve_on_ready(void *user, const char *url)
 {
     if (is_json) {
         put_ready(user, url);
@@ -125,7 +125,7 @@ static void catch_signals(void)
     struct sigaction act;
     memset(&act, 0, sizeof(act));
     sigemptyset(&act.sa_mask);
-    act.sa_handler = on_signal;
+    act.sa_handler = serve_on_signal;
     act.sa_flags = SA_RESTART;
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGINT, &act, NULL);
@@ -147,7 +147,7 @@ static const char *hint_for(int code)
     }
 }
 
-static int run(int argc, char **argv)
+static int serve_run(int argc, char **argv)
 {
     struct tidings_error err = {0};
     is_json = options_take(&argc, argv, "--json");
@@ -170,7 +170,7 @@ static int run(int argc, char **argv)
         rc = systemd_take_sockets(server, &err);
     }
     if (rc == 0) {
-        tidings_server_on_ready(server, on_ready, server);
+        tidings_server_on_ready(server, serve_on_ready, server);
         tidings_server_on_reloaded(server, on_reloaded, NULL);
         running = server;
         catch_signals();
@@ -196,5 +196,5 @@ const struct command command_serve = {
         "once it\nserves, one of them has addresses too.\n",
     .options = json_options,
     .arg_kind = ARG_FILE,
-    .run_raw = run,
+    .run_raw = serve_run,
 };

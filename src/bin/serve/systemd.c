@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Talking to a service manager.
+ * sd_listen_fds(3) and sd_notify(3) without their library.
  */
 #include "bin/serve/systemd.h"
 
@@ -20,7 +20,7 @@
 static int notify_fd = -1; /* for signal handlers too */
 
 /* A decimal number from 1 on; 0: it is none. */
-static unsigned long number_of(const char *text)
+static unsigned long systemd_number_of(const char *text)
 {
     char *end = NULL;
     errno = 0;
@@ -32,7 +32,7 @@ static unsigned long number_of(const char *text)
 static bool is_for_us(const char *variable, bool missing)
 {
     const char *pid = getenv(variable);
-    return pid ? number_of(pid) == (unsigned long)getpid() : missing;
+    return pid ? systemd_number_of(pid) == (unsigned long)getpid() : missing;
 }
 
 /* ---- sockets --------------------------------------------------------------------------------- */
@@ -65,7 +65,8 @@ static enum tidings_door door_of(const char *name, size_t len, int fd)
 
 int systemd_take_sockets(struct tidings_server *server, struct tidings_error *err)
 {
-    unsigned long count = is_for_us("LISTEN_PID", false) ? number_of(getenv("LISTEN_FDS")) : 0;
+    unsigned long count =
+        is_for_us("LISTEN_PID", false) ? systemd_number_of(getenv("LISTEN_FDS")) : 0;
     const char *given = getenv("LISTEN_FDNAMES");
     char names[NAMES_MAX];
     snprintf(names, sizeof(names), "%s", given ? given : "");
@@ -128,7 +129,8 @@ int systemd_open(struct tidings_server *server, struct tidings_error *err)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     int rc = path && *path ? open_notify(path, err) : 0;
-    unsigned long usec = is_for_us("WATCHDOG_PID", true) ? number_of(getenv("WATCHDOG_USEC")) : 0;
+    unsigned long usec =
+        is_for_us("WATCHDOG_PID", true) ? systemd_number_of(getenv("WATCHDOG_USEC")) : 0;
     unsetenv("NOTIFY_SOCKET");
     unsetenv("WATCHDOG_PID");
     unsetenv("WATCHDOG_USEC");

@@ -110,7 +110,7 @@ static const char *folded(uint32_t c)
 
 /* Lower case, without what is not seen, what is behind a colon (a stream of NTFS), and dots and
  * blanks at the end (which Windows leaves off). Cut when it is longer than all of the list. */
-static void fold(const char *name, size_t len, char out[FOLDED_MAX])
+static void control_file_fold(const char *name, size_t len, char out[FOLDED_MAX])
 {
     const unsigned char *at = (const unsigned char *)name, *end = at + len;
     size_t n = 0;
@@ -152,7 +152,7 @@ const char *control_file(const char *path)
     char name[FOLDED_MAX];
     for (const char *at = path; *at;) {
         size_t len = strcspn(at, "/");
-        fold(at, len, name);
+        control_file_fold(at, len, name);
         for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
             if (is_listed(lists[i].names, name)) {
                 return lists[i].who;

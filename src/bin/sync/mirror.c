@@ -11,13 +11,14 @@
 #include "bin/sync/local_name.h"
 #include "bin/sync/mirror_fetch.h"
 
-static void tell(struct mirror *m, enum mirror_deed deed, struct tidings_str uri,
-                 const char *reason)
+static void mirror_tell(struct mirror *m, enum mirror_deed deed, struct tidings_str uri,
+                        const char *reason)
 {
     m->tell(m->user, deed, uri, reason);
 }
 
-static const char *path_of(struct mirror *m, struct tidings_str uri, char path[LOCAL_NAME_MAX])
+static const char *mirror_path_of(struct mirror *m, struct tidings_str uri,
+                                  char path[LOCAL_NAME_MAX])
 {
     return local_name(tidings_str(m->state.base), uri, path);
 }
@@ -30,11 +31,11 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     int errnum = folder_stat(m->root, it->path, &st);
     struct tidings_str uri = tidings_str(it->uri);
     if (errnum == 0 && !it->is_directory && !mirror_is_untouched(it, &st) && !m->forces) {
-        tell(m, MIRROR_KEPT, uri, "the server removed it, but it was changed here");
+        mirror_tell(m, MIRROR_KEPT, uri, "the server removed it, but it was changed here");
     } else if (errnum == 0) {
         errnum = folder_remove(m->root, it->path, it->is_directory);
         if (errnum == 0) {
-            tell(m, MIRROR_REMOVED, uri, NULL);
+            mirror_tell(m, MIRROR_REMOVED, uri, NULL);
         }
     }
     /* Not there, or not ours any more: somebody's link or file is where it was, or his files are in
@@ -44,7 +45,7 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     if (is_over) {
         mirror_drop(&m->state, it);
     } else {
-        tell(m, MIRROR_FAILED, uri, strerror(errnum));
+        mirror_tell(m, MIRROR_FAILED, uri, strerror(errnum));
     }
 }
 
@@ -61,7 +62,7 @@ static bool is_within(const struct mirrored *it, const char *path)
     return strncmp(it->path, path, len) == 0 && (it->path[len] == '\0' || it->path[len] == '/');
 }
 
-static int by_text(const void *a, const void *b)
+static int mirror_by_text(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -75,7 +76,7 @@ static bool is_held(const struct mirror *m, const char *path)
     memcpy(name, path, len + 1);
     for (char *end = name + len; m->held_count > 0 && end; end = strrchr(name, '/')) {
         *end = '\0';
-        if (bsearch(&key, m->held, m->held_count, sizeof(*m->held), by_text)) {
+        if (bsearch(&key, m->held, m->held_count, sizeof(*m->held), mirror_by_text)) {
             return true;
         }
     }
@@ -107,7 +108,7 @@ static void remove_all(struct mirror *m, const char *path)
 void mirror_remove(struct mirror *m, struct tidings_str uri)
 {
     char path[LOCAL_NAME_MAX];
-    if (path_of(m, uri, path)) {
+    if (mirror_path_of(m, uri, path)) {
         return;
     }
     struct mirrored *it = mirror_find(&m->state, path);
@@ -143,7 +144,7 @@ void mirror_begin(struct mirror *m)
 void mirror_end(struct mirror *m)
 {
     if (m->held_count > 0) {
-        qsort(m->held, m->held_count, sizeof(*m->held), by_text);
+        qsort(m->held, m->held_count, sizeof(*m->held), mirror_by_text);
     }
     remove_all(m, NULL);
     mirror_give_up(m);
@@ -153,7 +154,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
 {
     char path[LOCAL_NAME_MAX];
     char reason[sizeof(((struct tidings_error *)0)->text) + 80];
-    if (path_of(m, uri, path)) {
+    if (mirror_path_of(m, uri, path)) {
         return; /* nothing of it is here */
     }
     char **more = realloc(m->held, (m->held_count + 1) * sizeof(*m->held));
@@ -166,7 +167,7 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
     }
     snprintf(reason, sizeof(reason),
              "what is below it stays as it was, since it cannot be listed: %s", why);
-    tell(m, MIRROR_FAILED, uri, reason);
+    mirror_tell(m, MIRROR_FAILED, uri, reason);
 }
 
 /* ---- taking ---------------------------------------------------------------------------------- */
@@ -194,7 +195,8 @@ enum claim {
 
 /* May the name that `it` has go to this resource? A file may become a directory and the reverse,
  * but not while both are there. */
-static enum claim claim(struct mirror *m, const struct mirrored *it, const struct mirror_item *item)
+static enum claim mirror_check_claim(struct mirror *m, const struct mirrored *it,
+                                     const struct mirror_item *item)
 {
     if (!it || m->pass == 0 || it->pass != m->pass) {
         return CLAIM_GOOD;
@@ -227,7 +229,7 @@ static const char *make_new(struct mirror *m, const char *path, struct tidings_s
     int rc = mirror_note(&m->state, &making);
     int errnum = rc == 0 ? folder_make(m->root, path) : 0;
     if (rc == 0 && errnum == 0) {
-        tell(m, MIRROR_CREATED, uri, NULL);
+        mirror_tell(m, MIRROR_CREATED, uri, NULL);
         return NULL;
     }
     struct mirrored *it = mirror_find(&m->state, path);
@@ -243,11 +245,11 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     char path[LOCAL_NAME_MAX];
     struct stat st;
     const struct mirror_item item = {.uri = uri, .is_directory = true};
-    const char *why = path_of(m, uri, path);
+    const char *why = mirror_path_of(m, uri, path);
     struct mirrored *it = why ? NULL : mirror_find(&m->state, path);
-    enum claim c = claim(m, it, &item);
+    enum claim c = mirror_check_claim(m, it, &item);
     if (why || c == CLAIM_TAKEN) {
-        tell(m, MIRROR_REFUSED, uri, why ? why : taken);
+        mirror_tell(m, MIRROR_REFUSED, uri, why ? why : taken);
     }
     if (why || c != CLAIM_GOOD) {
         return false;
@@ -265,8 +267,8 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     }
     met(m, path);
     if (!is_there) {
-        tell(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
-             why ? why : "something else is there, and no directory");
+        mirror_tell(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
+                    why ? why : "something else is there, and no directory");
     }
     return is_there;
 }
@@ -291,44 +293,45 @@ struct draft {
 };
 
 /* Take it over as it is: it has the same bytes. */
-static void adopt(struct mirror *m, const struct draft *d, const struct stat *local)
+static void mirror_adopt(struct mirror *m, const struct draft *d, const struct stat *local)
 {
     struct making making = {d->path, d->uri, d->etag, local, NULL};
     int rc = mirror_note(&m->state, &making);
     if (rc < 0) {
-        tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
+        mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
     }
     folder_drop(m->root, d->fd);
 }
 
 /* Put it in the place of `local`, NULL: where nothing is. */
-static void replace(struct mirror *m, const struct draft *d, const struct stat *local, bool is_ours)
+static void mirror_replace(struct mirror *m, const struct draft *d, const struct stat *local,
+                           bool is_ours)
 {
     struct stat st;
     int rc = fstat(d->fd, &st) < 0 ? TIDINGS_E_IO : 0;
     struct making making = {d->path, d->uri, d->etag, &st, is_ours ? local : NULL};
     rc = rc == 0 ? mirror_note(&m->state, &making) : rc;
     if (rc < 0) {
-        tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
+        mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
         folder_drop(m->root, d->fd);
         return;
     }
     int errnum = folder_put(m->root, d->path, d->fd, local);
     if (errnum == 0) {
         mirror_settle(&m->state, d->path);
-        tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, d->uri, NULL);
+        mirror_tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, d->uri, NULL);
         return;
     }
     struct mirrored *it = mirror_find(&m->state, d->path);
     if (it && !making.before) {
         mirror_drop(&m->state, it);
     }
-    tell(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
-         errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
+    mirror_tell(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
+                errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
 }
 
 /* Put the content where it belongs. What is there is looked at now: reading took its time. */
-static void put(struct mirror *m, const struct draft *d)
+static void mirror_put_content(struct mirror *m, const struct draft *d)
 {
     struct stat local;
     const struct mirrored *it = mirror_find(&m->state, d->path);
@@ -336,12 +339,12 @@ static void put(struct mirror *m, const struct draft *d)
     bool is_there = errnum == 0;
     bool is_ours = !is_there || (it && mirror_is_untouched(it, &local));
     if (is_there && folder_holds(m->root, d->path, d->fd)) {
-        adopt(m, d, &local);
+        mirror_adopt(m, d, &local);
     } else if (!is_ours && (!m->forces || S_ISDIR(local.st_mode))) {
-        tell(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it was there before");
+        mirror_tell(m, MIRROR_KEPT, d->uri, it ? "it was changed here" : "it was there before");
         folder_drop(m->root, d->fd);
     } else if (is_there || make_parents(m, d->uri)) {
-        replace(m, d, is_there ? &local : NULL, is_ours);
+        mirror_replace(m, d, is_there ? &local : NULL, is_ours);
     } else {
         folder_drop(m->root, d->fd);
     }
@@ -383,15 +386,15 @@ static void tell_too_large(struct mirror *m, const struct mirror_item *item)
              " MiB, --max-message), and the server gives "
              "no parts",
              size, m->max_message >> 20);
-    tell(m, MIRROR_FAILED, item->uri, reason);
+    mirror_tell(m, MIRROR_FAILED, item->uri, reason);
 }
 
 /* It did not come. */
-static int give_up(struct mirror *m, const struct fetch *f, const struct mirror_item *item,
-                   struct tidings_error *err)
+static int mirror_content_failed(struct mirror *m, const struct fetch *f,
+                                 const struct mirror_item *item, struct tidings_error *err)
 {
     if (f->errnum) {
-        tell(m, MIRROR_FAILED, item->uri, strerror(f->errnum));
+        mirror_tell(m, MIRROR_FAILED, item->uri, strerror(f->errnum));
     } else if (is_of_connection(m->client, err->code)) {
         return err->code;
     } else if (err->code == TIDINGS_E_LIMIT && !tidings_client_last_error(m->client)) {
@@ -402,15 +405,15 @@ static int give_up(struct mirror *m, const struct fetch *f, const struct mirror_
         if (is_gone(m, f->uri, &why)) {
             mirror_remove(m, item->uri);
         } else {
-            tell(m, MIRROR_FAILED, item->uri, why.text);
+            mirror_tell(m, MIRROR_FAILED, item->uri, why.text);
         }
     }
     return 0;
 }
 
 /* Read it and put it there. */
-static int take_content(struct mirror *m, const char *path, const struct mirror_item *item,
-                        struct tidings_error *err)
+static int mirror_update_content(struct mirror *m, const char *path, const struct mirror_item *item,
+                                 struct tidings_error *err)
 {
     char *uri = strndup(item->uri.ptr, item->uri.len);
     struct fetch f = {.client = m->client, .uri = uri, .fd = -1};
@@ -424,12 +427,12 @@ static int take_content(struct mirror *m, const char *path, const struct mirror_
     }
     if (f.errnum == 0 && rc == 0) {
         struct draft d = {f.fd, path, f.etag, item->uri};
-        put(m, &d);
+        mirror_put_content(m, &d);
     } else {
         if (f.fd >= 0) {
             folder_drop(m->root, f.fd);
         }
-        rc = give_up(m, &f, item, err);
+        rc = mirror_content_failed(m, &f, item, err);
     }
     free(uri);
     return rc;
@@ -445,14 +448,14 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
 {
     char path[LOCAL_NAME_MAX];
     struct stat st;
-    const char *why = path_of(m, item->uri, path);
+    const char *why = mirror_path_of(m, item->uri, path);
     if (!why && !m->takes_control_files && (why = control_file(path)) != NULL) {
         met(m, path); /* one that was let in before stays as it is */
     }
     struct mirrored *it = why ? NULL : mirror_find(&m->state, path);
-    enum claim c = claim(m, it, item);
+    enum claim c = mirror_check_claim(m, it, item);
     if (why || c == CLAIM_TAKEN) {
-        tell(m, MIRROR_REFUSED, item->uri, why ? why : taken);
+        mirror_tell(m, MIRROR_REFUSED, item->uri, why ? why : taken);
     }
     if (why || c != CLAIM_GOOD) {
         return 0;
@@ -475,11 +478,11 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
                     strcmp(item->etag, it->etag) == 0 && mirror_is_latest(it, &st);
     int rc = 0;
     if (errnum != 0 && errnum != ENOENT && !is_blocked) {
-        tell(m, MIRROR_FAILED, item->uri, strerror(errnum));
+        mirror_tell(m, MIRROR_FAILED, item->uri, strerror(errnum));
     } else if (!is_known && !is_readable(m, item)) {
         tell_too_large(m, item);
     } else if (!is_known) {
-        rc = take_content(m, path, item, err);
+        rc = mirror_update_content(m, path, item, err);
     }
     met(m, path);
     return rc;

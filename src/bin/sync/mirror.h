@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A directory that is made like what is below a URI. Only what it made itself is replaced or
- * removed, and only while nobody else touched it; the rest is left alone and told, unless it is
- * forced.
+ * The local directory of `tidings sync`, made like what is below a URI. Only what it made itself is
+ * replaced or removed, and only while nobody else touched it; the rest is left alone and told,
+ * unless it is forced.
  */
 #ifndef BIN_MIRROR_H
 #define BIN_MIRROR_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The content of a resource, into a file. Servers that can give parts are asked for one after the
- * other, so that neither the size of a message nor memory bounds it; all parts are of one state of
- * the resource, or it is begun again.
+ * Reads the content of a resource into a file. Servers that can give parts are asked for one after
+ * the other, so that neither the size of a message nor memory bounds it; all parts are of one state
+ * of the resource, or it is begun again.
  */
 #ifndef BIN_MIRROR_FETCH_H
 #define BIN_MIRROR_FETCH_H

@@ -26,7 +26,7 @@
 /* ---- in memory ------------------------------------------------------------------------------- */
 
 /* A server that chooses its names cannot make the lists long: it does not know the seed. */
-static struct mirrored **bucket_of(struct mirror_state *s, const char *path)
+static struct mirrored **mirror_state_bucket_of(struct mirror_state *s, const char *path)
 {
     uint32_t hash = 2166136261u ^ s->seed; /* FNV-1a */
     for (; *path; path++) {
@@ -37,14 +37,14 @@ static struct mirrored **bucket_of(struct mirror_state *s, const char *path)
 
 struct mirrored *mirror_find(struct mirror_state *s, const char *path)
 {
-    struct mirrored *m = *bucket_of(s, path);
+    struct mirrored *m = *mirror_state_bucket_of(s, path);
     while (m && strcmp(m->path, path) != 0) {
         m = m->next;
     }
     return m;
 }
 
-static struct shape shape_of(const struct stat *st)
+static struct shape mirror_state_shape_of(const struct stat *st)
 {
     return st ? (struct shape){(int64_t)st->st_size,
                                (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec}
@@ -53,7 +53,7 @@ static struct shape shape_of(const struct stat *st)
 
 static bool is_like(struct shape a, const struct stat *st)
 {
-    struct shape b = shape_of(st);
+    struct shape b = mirror_state_shape_of(st);
     return S_ISREG(st->st_mode) && a.size == b.size && a.mtime_ns == b.mtime_ns;
 }
 
@@ -67,7 +67,7 @@ bool mirror_is_untouched(const struct mirrored *m, const struct stat *st)
     return mirror_is_latest(m, st) || (!m->is_directory && is_like(m->before, st));
 }
 
-static void release(struct mirrored *m)
+static void mirror_state_release(struct mirrored *m)
 {
     free(m->path);
     free(m->uri);
@@ -75,19 +75,20 @@ static void release(struct mirrored *m)
     free(m);
 }
 
-static void forget(struct mirror_state *s, struct mirrored *m)
+static void mirror_state_forget(struct mirror_state *s, struct mirrored *m)
 {
-    struct mirrored **at = bucket_of(s, m->path);
+    struct mirrored **at = mirror_state_bucket_of(s, m->path);
     while (*at != m) {
         at = &(*at)->next;
     }
     *at = m->next;
     s->count--;
-    release(m);
+    mirror_state_release(m);
 }
 
 /* In memory alone, in place of what is known of the path. */
-static int remember(struct mirror_state *s, const char *path, const struct mirrored *it)
+static int mirror_state_remember(struct mirror_state *s, const char *path,
+                                 const struct mirrored *it)
 {
     struct mirrored *old = mirror_find(s, path);
     struct mirrored *m = old || s->count < MIRROR_MAX ? calloc(1, sizeof(*m)) : NULL;
@@ -99,13 +100,13 @@ static int remember(struct mirror_state *s, const char *path, const struct mirro
     m->uri = strdup(it->uri ? it->uri : "");
     m->etag = strdup(it->etag ? it->etag : "");
     if (!m->path || !m->uri || !m->etag) {
-        release(m);
+        mirror_state_release(m);
         return TIDINGS_E_NOMEM;
     }
     if (old) {
-        forget(s, old);
+        mirror_state_forget(s, old);
     }
-    struct mirrored **bucket = bucket_of(s, path);
+    struct mirrored **bucket = mirror_state_bucket_of(s, path);
     m->next = *bucket;
     *bucket = m;
     s->count++;
@@ -114,7 +115,7 @@ static int remember(struct mirror_state *s, const char *path, const struct mirro
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_entry(FILE *out, const struct mirrored *m, bool is_gone)
+static void mirror_state_put_entry(FILE *out, const struct mirrored *m, bool is_gone)
 {
     fputs("{\"uri\":", out);
     put_quoted(out, tidings_str(m->uri));
@@ -136,12 +137,12 @@ static void put_entry(FILE *out, const struct mirrored *m, bool is_gone)
 }
 
 /* Whole or not at all, so that the next line does not end up behind half of one. */
-static int append(struct mirror_state *s, const struct mirrored *m, bool is_gone)
+static int mirror_state_append(struct mirror_state *s, const struct mirrored *m, bool is_gone)
 {
     struct json_text t;
     char *line = NULL;
     if (json_text_begin(&t)) {
-        put_entry(t.out, m, is_gone);
+        mirror_state_put_entry(t.out, m, is_gone);
         line = json_text_take(&t);
     }
     if (!line) {
@@ -168,7 +169,7 @@ static bool write_all(struct mirror_state *s, FILE *out)
     fputs("}\n", out);
     for (size_t i = 0; i < MIRROR_BUCKETS; i++) {
         for (struct mirrored *m = s->buckets[i]; m; m = m->next) {
-            put_entry(out, m, false);
+            mirror_state_put_entry(out, m, false);
         }
     }
     bool is_good = ferror(out) == 0 && fflush(out) == 0 && fsync(fileno(out)) == 0;
@@ -217,7 +218,7 @@ bool mirror_state_is_long(const struct mirror_state *s)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* What a line says. */
-struct said {
+struct parsed_line {
     struct tidings_str base; /* that its URI has to be below */
     char *uri, *etag, *mirror;
     struct shape now, before;
@@ -225,7 +226,7 @@ struct said {
     bool is_gone, is_directory, is_bad;
 };
 
-static bool to_number(struct tidings_str json, int64_t *ret)
+static bool mirror_state_to_number(struct tidings_str json, int64_t *ret)
 {
     char text[24], *end;
     if (json.len == 0 || json.len >= sizeof(text)) {
@@ -240,7 +241,7 @@ static bool to_number(struct tidings_str json, int64_t *ret)
 
 static int on_member(void *user, struct tidings_str key, struct tidings_str value)
 {
-    struct said *w = user;
+    struct parsed_line *w = user;
     const struct {
         const char *name;
         char **text;
@@ -264,7 +265,7 @@ static int on_member(void *user, struct tidings_str key, struct tidings_str valu
             *known[i].text = tidings_json_string(value, "");
             w->is_bad = w->is_bad || !*known[i].text;
         } else if (is_it && known[i].number) {
-            w->is_bad = w->is_bad || !to_number(value, known[i].number);
+            w->is_bad = w->is_bad || !mirror_state_to_number(value, known[i].number);
             w->numbers++;
         } else if (is_it) {
             *known[i].flag = true;
@@ -274,22 +275,22 @@ static int on_member(void *user, struct tidings_str key, struct tidings_str valu
     return 0;
 }
 
-static void said_release(struct said *w)
+static void said_release(struct parsed_line *w)
 {
     tidings_free(w->uri);
     tidings_free(w->etag);
     tidings_free(w->mirror);
 }
 
-static void hear(struct said *w, struct tidings_str line)
+static void mirror_state_read_line(struct parsed_line *w, struct tidings_str line)
 {
-    *w = (struct said){.now = {-1, 0}, .before = {-1, 0}};
+    *w = (struct parsed_line){.now = {-1, 0}, .before = {-1, 0}};
     w->is_bad = line.len == 0 || line.ptr[0] != '{' ||
                 tidings_json_each(line, "", on_member, w) < 0 || w->is_bad;
 }
 
 /* Numbers come in pairs, and a line says one thing. */
-static bool is_whole(const struct said *w)
+static bool mirror_state_is_whole(const struct parsed_line *w)
 {
     if (w->is_bad || !w->uri || w->mirror) {
         return false;
@@ -304,13 +305,14 @@ static bool is_whole(const struct said *w)
 static bool take_line(struct mirror_state *s, struct tidings_str line)
 {
     char path[LOCAL_NAME_MAX];
-    struct said w;
-    hear(&w, line);
-    bool is_good = is_whole(&w) && !local_name(tidings_str(s->base), tidings_str(w.uri), path);
+    struct parsed_line w;
+    mirror_state_read_line(&w, line);
+    bool is_good =
+        mirror_state_is_whole(&w) && !local_name(tidings_str(s->base), tidings_str(w.uri), path);
     if (is_good && w.is_gone) {
         struct mirrored *m = mirror_find(s, path);
         if (m) {
-            forget(s, m);
+            mirror_state_forget(s, m);
         }
     } else if (is_good) {
         struct mirrored it = {.uri = w.uri,
@@ -318,14 +320,14 @@ static bool take_line(struct mirror_state *s, struct tidings_str line)
                               .now = w.now,
                               .before = w.before,
                               .is_directory = w.is_directory};
-        is_good = remember(s, path, &it) == 0;
+        is_good = mirror_state_remember(s, path, &it) == 0;
     }
     said_release(&w);
     return is_good;
 }
 
 /* The next line without its end; 1: there is one, 0: none, -1: it is too long or has no end. */
-static int next_line(FILE *in, char *line, size_t *ret_len)
+static int mirror_state_next_line(FILE *in, char *line, size_t *ret_len)
 {
     size_t len = 0;
     int c;
@@ -340,9 +342,9 @@ static int next_line(FILE *in, char *line, size_t *ret_len)
 /* Does the first line say that it is of this URI? */
 static int check_base(struct mirror_state *s, struct tidings_str line, struct tidings_error *err)
 {
-    struct said w;
+    struct parsed_line w;
     int rc = 0;
-    hear(&w, line);
+    mirror_state_read_line(&w, line);
     if (w.is_bad || !w.mirror) {
         rc = tidings_fail(err, TIDINGS_E_PARSE,
                           "%s is damaged: its first line does not say what the directory is the "
@@ -355,17 +357,17 @@ static int check_base(struct mirror_state *s, struct tidings_str line, struct ti
     return rc;
 }
 
-static int load(struct mirror_state *s, FILE *in, struct tidings_error *err)
+static int mirror_state_load(struct mirror_state *s, FILE *in, struct tidings_error *err)
 {
     char *line = malloc(LINE_MAX_BYTES);
     size_t len = 0;
     if (!line) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int got = next_line(in, line, &len);
+    int got = mirror_state_next_line(in, line, &len);
     int rc =
         got == 0 && ferror(in) == 0 ? 0 : check_base(s, tidings_strn(line, got > 0 ? len : 0), err);
-    while (rc == 0 && (got = next_line(in, line, &len)) != 0) {
+    while (rc == 0 && (got = mirror_state_next_line(in, line, &len)) != 0) {
         bool is_good = got > 0 && take_line(s, tidings_strn(line, len));
         s->damaged += is_good ? 0 : 1;
     }
@@ -390,7 +392,7 @@ int mirror_state_open(struct mirror_state *s, int root, const char *base, struct
     if (!in && errno != ENOENT) {
         return tidings_fail(err, TIDINGS_E_IO, "cannot read %s: %s", MIRROR_STATE, strerror(errno));
     }
-    int rc = in ? load(s, in, err) : 0;
+    int rc = in ? mirror_state_load(s, in, err) : 0;
     if (in) {
         fclose(in);
     }
@@ -401,7 +403,7 @@ void mirror_state_close(struct mirror_state *s)
 {
     for (size_t i = 0; i < MIRROR_BUCKETS; i++) {
         while (s->buckets[i]) {
-            forget(s, s->buckets[i]);
+            mirror_state_forget(s, s->buckets[i]);
         }
     }
     if (s->journal >= 0) {
@@ -418,12 +420,14 @@ int mirror_note(struct mirror_state *s, const struct making *making)
     char *etag = strdup(making->etag);
     struct mirrored it = {.uri = uri,
                           .etag = etag,
-                          .now = shape_of(making->st),
-                          .before = shape_of(making->before),
+                          .now = mirror_state_shape_of(making->st),
+                          .before = mirror_state_shape_of(making->before),
                           .is_directory = making->st == NULL};
     bool is_full = s->count >= MIRROR_MAX && !mirror_find(s, making->path);
-    int rc = !uri || !etag ? TIDINGS_E_NOMEM : is_full ? TIDINGS_E_LIMIT : append(s, &it, false);
-    rc = rc == 0 ? remember(s, making->path, &it) : rc;
+    int rc = !uri || !etag ? TIDINGS_E_NOMEM
+             : is_full     ? TIDINGS_E_LIMIT
+                           : mirror_state_append(s, &it, false);
+    rc = rc == 0 ? mirror_state_remember(s, making->path, &it) : rc;
     free(uri);
     free(etag);
     return rc;
@@ -433,12 +437,12 @@ void mirror_settle(struct mirror_state *s, const char *path)
 {
     struct mirrored *m = mirror_find(s, path);
     if (m) {
-        m->before = shape_of(NULL);
+        m->before = mirror_state_shape_of(NULL);
     }
 }
 
 void mirror_drop(struct mirror_state *s, struct mirrored *m)
 {
-    append(s, m, true); /* if it cannot be: nothing is there that it could tell of */
-    forget(s, m);
+    mirror_state_append(s, m, true); /* if it cannot be: nothing is there that it could tell of */
+    mirror_state_forget(s, m);
 }

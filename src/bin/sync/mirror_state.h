@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a mirror made: kept in the file `.tidings-sync` of its directory, a line for each file
- * before it appears, so that one that is killed at any moment goes on where it was. At most
- * MIRROR_MAX files and directories.
+ * Remembers which files `tidings sync` made, in the file `.tidings-sync` of its directory, a line
+ * for each file before it appears, so that one that is killed at any moment goes on where it was.
+ * At most MIRROR_MAX files and directories.
  */
 #ifndef BIN_MIRROR_STATE_H
 #define BIN_MIRROR_STATE_H

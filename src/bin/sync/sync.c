@@ -28,15 +28,15 @@
 #define MESSAGE_MIB 16u
 
 /* A resource to go to. */
-struct stop {
+struct visit {
     char *uri, *etag;
     char *failure; /* NULL, or why what is below it is not known */
     int64_t size;  /* -1: not known */
     bool is_directory, is_gone;
 };
 
-struct stops {
-    struct stop *items;
+struct visits {
+    struct visit *items;
     size_t count, room;
 };
 
@@ -47,8 +47,8 @@ struct sync {
     /* state: */
     struct mirror mirror;
     char *base;
-    struct stops ahead;   /* of a pass */
-    struct stops changes; /* that were told of */
+    struct visits ahead;   /* of a pass */
+    struct visits changes; /* that were told of */
     bool needs_pass, is_watching, is_in_step;
     int64_t retry_ms;              /* monotonic: no pass before */
     int64_t calm_ms;               /* … although the connection is back */
@@ -59,34 +59,34 @@ struct sync {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void release(struct stop *it)
+static void sync_release(struct visit *it)
 {
     free(it->uri);
     tidings_free(it->etag);
     free(it->failure);
 }
 
-static void clear(struct stops *s)
+static void clear(struct visits *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        release(&s->items[i]);
+        sync_release(&s->items[i]);
     }
     free(s->items);
-    *s = (struct stops){0};
+    *s = (struct visits){0};
 }
 
 /* Takes what `it` has, its URI excepted: that is `uri`. */
-static bool add(struct stops *s, struct tidings_str uri, struct stop it)
+static bool sync_add_visit(struct visits *s, struct tidings_str uri, struct visit it)
 {
     it.uri = strndup(uri.ptr, uri.len);
     if (it.uri && s->count == s->room) {
         size_t room = s->room > 0 ? 2 * s->room : 256;
-        struct stop *more = realloc(s->items, room * sizeof(*more));
+        struct visit *more = realloc(s->items, room * sizeof(*more));
         s->items = more ? more : s->items;
         s->room = more ? room : s->room;
     }
     if (!it.uri || s->count == s->room) {
-        release(&it);
+        sync_release(&it);
         return false;
     }
     s->items[s->count++] = it;
@@ -164,10 +164,10 @@ static int64_t size_of(struct tidings_str item)
     return is_known ? size : -1;
 }
 
-static int on_entry(void *user, const struct tidings_walk_entry *e)
+static int sync_on_entry(void *user, const struct tidings_walk_entry *e)
 {
     struct sync *s = user;
-    struct stop it = {.is_directory = e->has_children, .size = size_of(e->item)};
+    struct visit it = {.is_directory = e->has_children, .size = size_of(e->item)};
     if (e->is_repeated) {
         return 0;
     }
@@ -176,11 +176,11 @@ static int on_entry(void *user, const struct tidings_walk_entry *e)
         return TIDINGS_E_NOMEM;
     }
     it.etag = tidings_json_string(e->item, "/_meta/dev.tidings~1etag");
-    return add(&s->ahead, e->uri, it) ? 0 : TIDINGS_E_NOMEM;
+    return sync_add_visit(&s->ahead, e->uri, it) ? 0 : TIDINGS_E_NOMEM;
 }
 
 /* For servers that cannot list what is below: everything whose URI begins so. */
-static int on_item(void *user, struct tidings_str item)
+static int sync_on_item(void *user, struct tidings_str item)
 {
     struct sync *s = user;
     char *uri = tidings_json_string(item, "/uri");
@@ -190,22 +190,22 @@ static int on_item(void *user, struct tidings_str item)
     if (is_below && s->ahead.count >= MIRROR_MAX) {
         rc = TIDINGS_E_LIMIT;
     } else if (is_below) {
-        struct stop it = {.etag = tidings_json_string(item, "/_meta/dev.tidings~1etag"),
-                          .size = size_of(item),
-                          .is_directory = uri[len - 1] == '/'};
-        rc = add(&s->ahead, tidings_strn(uri, len), it) ? 0 : TIDINGS_E_NOMEM;
+        struct visit it = {.etag = tidings_json_string(item, "/_meta/dev.tidings~1etag"),
+                           .size = size_of(item),
+                           .is_directory = uri[len - 1] == '/'};
+        rc = sync_add_visit(&s->ahead, tidings_strn(uri, len), it) ? 0 : TIDINGS_E_NOMEM;
     }
     tidings_free(uri);
     return rc;
 }
 
-static int look(struct sync *s, struct tidings_error *err)
+static int sync_list_all(struct sync *s, struct tidings_error *err)
 {
     struct tidings_walk_limits limits = {.depth = LOCAL_DEPTH_MAX, .entries = MIRROR_MAX};
-    int rc = tidings_client_walk(s->mirror.client, s->base, &limits, on_entry, s, err);
+    int rc = tidings_client_walk(s->mirror.client, s->base, &limits, sync_on_entry, s, err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
         clear(&s->ahead);
-        rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, on_item, s, err);
+        rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, sync_on_item, s, err);
     }
     if (rc < 0 && !err->code) {
         tidings_fail(err, rc, "%s",
@@ -219,7 +219,7 @@ static size_t not_done(const struct sync *s)
     return s->counts[MIRROR_KEPT] + s->counts[MIRROR_REFUSED] + s->counts[MIRROR_FAILED];
 }
 
-static int take(struct sync *s, const struct stop *it, struct tidings_error *err)
+static int sync_mirror_one(struct sync *s, const struct visit *it, struct tidings_error *err)
 {
     const struct mirror_item item = {.uri = tidings_str(it->uri),
                                      .etag = it->etag ? it->etag : "",
@@ -236,10 +236,10 @@ static int go_over(struct sync *s, struct tidings_error *err)
     clear(&s->ahead);
     clear(&s->changes); /* what was told before is what is looked at now */
     mirror_begin(&s->mirror);
-    int rc = look(s, err);
+    int rc = sync_list_all(s, err);
     for (size_t i = 0; i < s->ahead.count && rc == 0; i++) {
-        const struct stop *it = &s->ahead.items[i];
-        rc = take(s, it, err);
+        const struct visit *it = &s->ahead.items[i];
+        rc = sync_mirror_one(s, it, err);
         if (rc == 0 && it->failure) {
             mirror_hold(&s->mirror, tidings_str(it->uri), it->failure);
         }
@@ -270,7 +270,7 @@ static int go_over(struct sync *s, struct tidings_error *err)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void sync_on_update(void *user, const struct tidings_client_update *u)
 {
     struct sync *s = user;
     bool is_gone = tidings_str_eq(u->change, TIDINGS_STR("deleted"));
@@ -279,12 +279,12 @@ static void on_update(void *user, const struct tidings_client_update *u)
      * by comparing is not the server's word: a pass looks for itself. */
     if (u->truncated || (is_directory && !is_gone) || (u->synthetic && is_gone) ||
         s->changes.count >= CHANGES_MAX ||
-        !add(&s->changes, u->uri, (struct stop){.size = -1, .is_gone = is_gone})) {
+        !sync_add_visit(&s->changes, u->uri, (struct visit){.size = -1, .is_gone = is_gone})) {
         s->needs_pass = true;
     }
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void sync_on_state(void *user, const struct tidings_client_event *e)
 {
     struct sync *s = user;
     if (e->state == TIDINGS_CLIENT_WATCHING || e->state == TIDINGS_CLIENT_GAP) {
@@ -306,17 +306,17 @@ static void on_state(void *user, const struct tidings_client_event *e)
 }
 
 /* Those that were told of until now, the oldest first. */
-static int follow(struct sync *s, struct tidings_error *err)
+static int sync_follow_changes(struct sync *s, struct tidings_error *err)
 {
-    struct stops now = s->changes;
+    struct visits now = s->changes;
     int rc = 0;
-    s->changes = (struct stops){0};
+    s->changes = (struct visits){0};
     for (size_t i = 0; i < now.count && rc == 0; i++) {
         struct tidings_str uri = tidings_str(now.items[i].uri);
         if (now.items[i].is_gone) {
             mirror_remove(&s->mirror, uri);
         } else {
-            rc = take(s, &now.items[i], err);
+            rc = sync_mirror_one(s, &now.items[i], err);
         }
     }
     s->needs_pass = s->needs_pass || s->mirror.needs_pass;
@@ -330,7 +330,7 @@ static int follow(struct sync *s, struct tidings_error *err)
 
 /* May trying again help? The token of a file may be replaced; where that is not what is lacking the
  * watch ends too. */
-static bool may_pass(const struct sync *s, int code)
+static bool sync_may_recover(const struct sync *s, int code)
 {
     return (code == TIDINGS_E_DENIED && s->cli.token_file) || code == TIDINGS_E_IO ||
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY;
@@ -361,10 +361,10 @@ static int work(struct sync *s, struct tidings_error *err)
         rc = go_over(s, err);
     }
     if (rc == 0 && !s->needs_pass) {
-        rc = follow(s, err);
+        rc = sync_follow_changes(s, err);
     }
     try_again(s, is_pass, failed);
-    if (rc < 0 && may_pass(s, rc)) {
+    if (rc < 0 && sync_may_recover(s, rc)) {
         s->needs_pass = true;
         s->retry_ms = now_ms() + RETRY_MS;
         rc = 0;
@@ -383,7 +383,7 @@ static int idle_ms(const struct sync *s)
 /* Until it is stopped. */
 static int keep_up(struct sync *s, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = on_update, .user = s};
+    struct tidings_subscribing on = {.fn = sync_on_update, .user = s};
     if (!tidings_client_subscribe(s->mirror.client, s->base, &on, err)) {
         return err->code;
     }
@@ -478,7 +478,7 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
     int rc = s->base ? open_mirror(s, err) : err->code;
     remote_end_after(s->end_ms);
     if (rc == 0) {
-        tidings_client_on_state(client, on_state, s);
+        tidings_client_on_state(client, sync_on_state, s);
         rc = tidings_client_connect(client, err);
     }
     if (rc == 0) {

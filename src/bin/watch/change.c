@@ -6,7 +6,7 @@
 #include "bin/cli/command.h"
 #include "bin/cli/output.h"
 
-static void put_member(FILE *out, const char *name, struct tidings_str value)
+static void change_put_member(FILE *out, const char *name, struct tidings_str value)
 {
     if (value.len > 0) {
         fprintf(out, ",\"%s\":", name);
@@ -22,9 +22,9 @@ void change_put_json(FILE *out, const struct tidings_client_update *u, const str
     put_quoted(out, u->change);
     fputs(",\"uri\":", out);
     put_quoted(out, u->uri);
-    put_member(out, "subscribedUri", u->subscribed_uri);
-    put_member(out, "version", u->version);
-    put_member(out, "cursor", u->cursor);
+    change_put_member(out, "subscribedUri", u->subscribed_uri);
+    change_put_member(out, "version", u->version);
+    change_put_member(out, "cursor", u->cursor);
     fputs(u->synthetic ? ",\"synthetic\":true" : "", out);
     fputs(u->truncated ? ",\"truncated\":true" : "", out);
     fputs(",\"params\":", out);
@@ -35,12 +35,12 @@ void change_put_json(FILE *out, const struct tidings_client_update *u, const str
     if (c->has_after) {
         fprintf(out, ",\"after\":%llu", (unsigned long long)c->after);
     }
-    put_member(out, "diff", tidings_str(c->difference ? c->difference : ""));
+    change_put_member(out, "diff", tidings_str(c->difference ? c->difference : ""));
     if (c->contents) {
         fputs(",\"contents\":", out);
         put_json_text(out, tidings_str(c->contents));
     }
-    put_member(out, "error", tidings_str(c->err.code ? c->err.text : ""));
+    change_put_member(out, "error", tidings_str(c->err.code ? c->err.text : ""));
     fputs("}\n", out);
 }
 
@@ -74,7 +74,7 @@ static void put_indented(const struct cli *cli, const char *text, const char *in
     }
 }
 
-static void put_content(const struct cli *cli, const struct content *c)
+static void change_put_content(const struct cli *cli, const struct content *c)
 {
     char before[SIZE_TEXT_MAX], after[SIZE_TEXT_MAX];
     if (c->err.code) {
@@ -114,5 +114,5 @@ void change_put_lines(const struct cli *cli, const struct tidings_client_update 
     put_text(stdout, u->uri);
     fputs(u->truncated ? " (and perhaps more: not everything could be told)" : "", stdout);
     fputc('\n', stdout);
-    put_content(cli, c);
+    change_put_content(cli, c);
 }

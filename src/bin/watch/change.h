@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A change as it is printed.
+ * Prints a change that `tidings watch` was told of, as a line for people or as JSON.
  */
 #ifndef BIN_CHANGE_H
 #define BIN_CHANGE_H

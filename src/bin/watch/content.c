@@ -28,7 +28,7 @@ struct content_kept *content_create(void)
     return calloc(1, sizeof(struct content_kept));
 }
 
-static void forget(struct content_kept *k, struct seen *s)
+static void content_forget(struct content_kept *k, struct seen *s)
 {
     k->bytes -= s->text ? s->len : 0;
     free(s->uri);
@@ -39,7 +39,7 @@ static void forget(struct content_kept *k, struct seen *s)
 void content_destroy(struct content_kept *k)
 {
     while (k && k->count > 0) {
-        forget(k, &k->seen[k->count - 1]);
+        content_forget(k, &k->seen[k->count - 1]);
     }
     if (k) {
         free(k->seen);
@@ -47,7 +47,7 @@ void content_destroy(struct content_kept *k)
     free(k);
 }
 
-static struct seen *find(struct content_kept *k, struct tidings_str uri)
+static struct seen *content_find(struct content_kept *k, struct tidings_str uri)
 {
     for (size_t i = 0; i < k->count; i++) {
         if (tidings_str_eq(tidings_str(k->seen[i].uri), uri)) {
@@ -63,10 +63,10 @@ static void forget_oldest(struct content_kept *k)
     for (size_t i = 1; i < k->count; i++) {
         oldest = k->seen[i].turn < oldest->turn ? &k->seen[i] : oldest;
     }
-    forget(k, oldest);
+    content_forget(k, oldest);
 }
 
-static bool make_room(struct content_kept *k, size_t bytes)
+static bool content_make_room(struct content_kept *k, size_t bytes)
 {
     while (k->count > 0 && (k->count >= CONTENT_COUNT_MAX || k->bytes + bytes > CONTENT_KEPT_MAX)) {
         forget_oldest(k);
@@ -85,17 +85,17 @@ static bool make_room(struct content_kept *k, size_t bytes)
 
 /* Takes `text`, which may be NULL. Without memory it is forgotten: the next difference is not told.
  */
-static void keep(struct content_kept *k, struct tidings_str uri, char *text, size_t len)
+static void content_keep(struct content_kept *k, struct tidings_str uri, char *text, size_t len)
 {
-    struct seen *old = find(k, uri);
+    struct seen *old = content_find(k, uri);
     if (old) {
-        forget(k, old);
+        content_forget(k, old);
     }
     if (text && len > CONTENT_TEXT_MAX) {
         tidings_free(text);
         text = NULL;
     }
-    char *copy = make_room(k, text ? len : 0) ? strndup(uri.ptr, uri.len) : NULL;
+    char *copy = content_make_room(k, text ? len : 0) ? strndup(uri.ptr, uri.len) : NULL;
     if (!copy) {
         tidings_free(text);
         return;
@@ -107,7 +107,7 @@ static void keep(struct content_kept *k, struct tidings_str uri, char *text, siz
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* The text of a content, or NULL and the number of its bytes. False: it has neither. */
-static bool take(struct tidings_str content, char **ret_text, size_t *ret_len)
+static bool content_text_of(struct tidings_str content, char **ret_text, size_t *ret_len)
 {
     *ret_text = tidings_json_text(content, "/text", ret_len);
     if (*ret_text && strlen(*ret_text) != *ret_len) {
@@ -124,15 +124,15 @@ static bool take(struct tidings_str content, char **ret_text, size_t *ret_len)
     return has_bytes;
 }
 
-static int keep_content(void *user, struct tidings_str key, struct tidings_str content)
+static int content_keep_content(void *user, struct tidings_str key, struct tidings_str content)
 {
     struct content_kept *k = user;
     char *uri = tidings_json_string(content, "/uri");
     char *text = NULL;
     size_t len = 0;
     (void)key;
-    if (uri && take(content, &text, &len)) {
-        keep(k, tidings_str(uri), text, len);
+    if (uri && content_text_of(content, &text, &len)) {
+        content_keep(k, tidings_str(uri), text, len);
     }
     tidings_free(uri);
     return 0;
@@ -143,7 +143,7 @@ void content_begin(struct content_kept *k, struct tidings_client *client, const 
     struct tidings_error err = {0};
     char *result = tidings_client_read(client, uri, &err);
     if (result) {
-        tidings_json_each(tidings_str(result), "/contents", keep_content, k);
+        tidings_json_each(tidings_str(result), "/contents", content_keep_content, k);
     }
     tidings_free(result);
 }
@@ -161,23 +161,23 @@ static char *difference(struct tidings_str before, struct tidings_str after)
     return text;
 }
 
-static void compare(struct content_kept *k, const struct tidings_client_update *u,
-                    struct tidings_str content, struct content *c)
+static void content_compare(struct content_kept *k, const struct tidings_client_update *u,
+                            struct tidings_str content, struct content *c)
 {
-    struct seen *old = find(k, u->uri);
+    struct seen *old = content_find(k, u->uri);
     bool is_new = !old && tidings_str_eq(u->change, TIDINGS_STR("created"));
     char *text = NULL;
     size_t len = 0;
     c->has_before = old || is_new;
     c->before = old ? old->len : 0;
-    c->has_after = take(content, &text, &len);
+    c->has_after = content_text_of(content, &text, &len);
     c->after = len;
     if (text && (is_new || (old && old->text))) {
         struct tidings_str before = old ? tidings_strn(old->text, old->len) : tidings_strn("", 0);
         c->difference = difference(before, tidings_strn(text, len));
     }
     if (c->has_after) {
-        keep(k, u->uri, text, len);
+        content_keep(k, u->uri, text, len);
     }
 }
 
@@ -186,11 +186,11 @@ void content_read(struct content_kept *k, struct tidings_client *client,
 {
     *c = (struct content){0};
     if (tidings_str_eq(u->change, TIDINGS_STR("deleted"))) {
-        struct seen *old = k ? find(k, u->uri) : NULL;
+        struct seen *old = k ? content_find(k, u->uri) : NULL;
         if (old) {
             c->has_before = true;
             c->before = old->len;
-            forget(k, old);
+            content_forget(k, old);
         }
         return;
     }
@@ -198,7 +198,7 @@ void content_read(struct content_kept *k, struct tidings_client *client,
     char *result = uri ? tidings_client_read(client, uri, &c->err) : NULL;
     char *first = result && k ? tidings_json_get(tidings_str(result), "/contents/0") : NULL;
     if (first) {
-        compare(k, u, tidings_str(first), c);
+        content_compare(k, u, tidings_str(first), c);
     }
     c->contents = result ? tidings_json_get(tidings_str(result), "/contents") : NULL;
     tidings_free(first);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a change did to the content of a resource: its contents now, and what differs from those
- * seen before. What was seen is kept up to CONTENT_KEPT_MAX bytes and CONTENT_COUNT_MAX resources,
- * those told of last; of a content that is no text, or is larger than CONTENT_TEXT_MAX, its size
- * alone.
+ * The content of a resource that changed, for `tidings watch`: its contents now, and what differs
+ * from those seen before. What was seen is kept up to CONTENT_KEPT_MAX bytes and CONTENT_COUNT_MAX
+ * resources, those told of last; of a content that is no text, or is larger than CONTENT_TEXT_MAX,
+ * its size alone.
  */
 #ifndef BIN_CONTENT_H
 #define BIN_CONTENT_H

@@ -38,7 +38,7 @@ struct diff {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static int split(struct tidings_str s, struct text *t)
+static int diff_split(struct tidings_str s, struct text *t)
 {
     size_t count = 0, room = 0;
     while (s.len > 0) {
@@ -89,7 +89,7 @@ static void skip_ends(struct diff *d)
 
 /* Where a way of `edits` edits enters diagonal k: from k + 1 by a line that was put in, or from
  * k - 1 by one that was taken away. -1: not at all. */
-static int enter(const struct diff *d, int edits, int k, bool *ret_put_in)
+static int diff_enter_diagonal(const struct diff *d, int edits, int k, bool *ret_put_in)
 {
     const int *before = d->reach + (size_t)(edits - 1) * (size_t)(edits - 1) + (edits - 1);
     int down = k + 1 <= edits - 1 ? before[k + 1] : -1;
@@ -109,7 +109,7 @@ static int slide(const struct diff *d, int x, int k)
     return x;
 }
 
-static int make_room(struct diff *d, int edits)
+static int diff_make_room(struct diff *d, int edits)
 {
     size_t need = (size_t)(edits + 1) * (size_t)(edits + 1);
     if (need > d->room) {
@@ -125,11 +125,11 @@ static int make_room(struct diff *d, int edits)
 }
 
 /* The number of edits. */
-static int search(struct diff *d)
+static int diff_count_edits(struct diff *d)
 {
     bool is_put_in;
     for (int edits = 0; edits <= DIFF_EDITS_MAX; edits++) {
-        if (make_room(d, edits) < 0) {
+        if (diff_make_room(d, edits) < 0) {
             return TIDINGS_E_NOMEM;
         }
         int *now = d->reach + (size_t)edits * (size_t)edits + edits;
@@ -137,7 +137,7 @@ static int search(struct diff *d)
             now[k] = -1;
         }
         for (int k = -edits; k <= edits; k += 2) {
-            now[k] = slide(d, edits == 0 ? 0 : enter(d, edits, k, &is_put_in), k);
+            now[k] = slide(d, edits == 0 ? 0 : diff_enter_diagonal(d, edits, k, &is_put_in), k);
             if (now[k] == d->n && now[k] - k == d->m) {
                 return edits;
             }
@@ -168,7 +168,7 @@ static int trace_back(struct diff *d, int edits)
     }
     for (; edits > 0; edits--) {
         bool is_put_in;
-        int x = enter(d, edits, k, &is_put_in), y = x - k;
+        int x = diff_enter_diagonal(d, edits, k, &is_put_in), y = x - k;
         int old_at = is_put_in ? x : x - 1, new_at = is_put_in ? y - 1 : y;
         note(d, d->skip + (size_t)old_at, d->skip + (size_t)new_at, is_put_in);
         k += is_put_in ? 1 : -1;
@@ -178,7 +178,7 @@ static int trace_back(struct diff *d, int edits)
 
 /* ---- hunks ----------------------------------------------------------------------------------- */
 
-static void put_line(FILE *out, char mark, const struct line *line)
+static void diff_put_line(FILE *out, char mark, const struct line *line)
 {
     fputc(mark, out);
     fwrite(line->ptr, 1, line->len, out);
@@ -211,17 +211,17 @@ static void put_hunk(FILE *out, const struct diff *d, size_t first, size_t last)
     for (size_t i = first + 1; i-- > last;) {
         const struct edit *e = &d->made[i];
         for (; at < e->old_from; at++) {
-            put_line(out, ' ', &d->a.lines[at]);
+            diff_put_line(out, ' ', &d->a.lines[at]);
         }
         for (; at < e->old_to; at++) {
-            put_line(out, '-', &d->a.lines[at]);
+            diff_put_line(out, '-', &d->a.lines[at]);
         }
         for (size_t j = e->new_from; j < e->new_to; j++) {
-            put_line(out, '+', &d->b.lines[j]);
+            diff_put_line(out, '+', &d->b.lines[j]);
         }
     }
     for (size_t stop = at + trail; at < stop; at++) {
-        put_line(out, ' ', &d->a.lines[at]);
+        diff_put_line(out, ' ', &d->a.lines[at]);
     }
 }
 
@@ -240,13 +240,13 @@ static void put_hunks(FILE *out, const struct diff *d)
 int diff_write(FILE *out, struct tidings_str before, struct tidings_str after)
 {
     struct diff d = {0};
-    int rc = split(before, &d.a);
+    int rc = diff_split(before, &d.a);
     if (rc == 0) {
-        rc = split(after, &d.b);
+        rc = diff_split(after, &d.b);
     }
     if (rc == 0) {
         skip_ends(&d);
-        rc = search(&d);
+        rc = diff_count_edits(&d);
     }
     if (rc > 0) {
         rc = trace_back(&d, rc);

@@ -61,7 +61,7 @@ static void drop_waiting(struct job *job)
     job->merged = 0;
 }
 
-static void drop(struct job *job)
+static void jobs_remove(struct job *job)
 {
     drop_waiting(job);
     free(job->uri);
@@ -76,7 +76,7 @@ void jobs_destroy(struct jobs *j)
         if (job->pid > 0) {
             close(job->pidfd);
         }
-        drop(job);
+        jobs_remove(job);
     }
     free(j);
 }
@@ -88,7 +88,7 @@ size_t jobs_failed(const struct jobs *j)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static void tell(struct jobs *j, const struct job *job, const char *what, const char *detail)
+static void jobs_tell(struct jobs *j, const struct job *job, const char *what, const char *detail)
 {
     j->failed++;
     fprintf(stderr, "tidings watch: the command for ");
@@ -116,7 +116,7 @@ static int open_input(const struct job *job)
     return fd;
 }
 
-static bool is_ours(const char *variable)
+static bool jobs_is_ours(const char *variable)
 {
     for (size_t i = 0; i < NAMES; i++) {
         size_t len = strlen(names[i]);
@@ -136,7 +136,7 @@ static char **make_environment(const struct job *job, char *merged)
     }
     char **env = calloc(count + NAMES + 1, sizeof(*env));
     for (size_t i = 0; env && i < count; i++) {
-        if (!is_ours(environ[i])) {
+        if (!jobs_is_ours(environ[i])) {
             env[n++] = environ[i];
         }
     }
@@ -177,7 +177,7 @@ static int spawn(const struct jobs *j, struct job *job, int input, char **env)
     return errnum;
 }
 
-static void start(struct jobs *j, struct job *job)
+static void jobs_start(struct jobs *j, struct job *job)
 {
     char merged[48];
     snprintf(merged, sizeof(merged), "%s=%u", names[GIVEN], job->merged);
@@ -191,7 +191,7 @@ static void start(struct jobs *j, struct job *job)
     drop_waiting(job);
     if (errnum) {
         job->pid = 0;
-        tell(j, job, "cannot be run:", strerror(errnum));
+        jobs_tell(j, job, "cannot be run:", strerror(errnum));
         return;
     }
     job->pidfd = (int)syscall(SYS_pidfd_open, job->pid, 0);
@@ -216,7 +216,7 @@ static void bury(struct jobs *j, struct job *job)
     if (pid > 0 && !is_wanted && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
         bool is_killed = WIFSIGNALED(status);
         snprintf(text, sizeof(text), "%d", is_killed ? WTERMSIG(status) : WEXITSTATUS(status));
-        tell(j, job, is_killed ? "was ended by signal" : "ended with status", text);
+        jobs_tell(j, job, is_killed ? "was ended by signal" : "ended with status", text);
     }
 }
 
@@ -231,14 +231,14 @@ size_t jobs_turn(struct jobs *j, struct pollfd *fds)
         if (job->pid == 0 && job->merged == 0) {
             *at = job->next;
             j->count--;
-            drop(job);
+            jobs_remove(job);
         } else {
             at = &job->next;
         }
     }
     for (struct job *job = j->first; job; job = job->next) {
         if (job->pid == 0 && job->merged > 0 && j->running < j->parallel) {
-            start(j, job);
+            jobs_start(j, job);
         }
         if (job->pid > 0 && job->pidfd >= 0) {
             fds[count++] = (struct pollfd){.fd = job->pidfd, .events = POLLIN};
@@ -259,7 +259,7 @@ static void end_all(struct jobs *j)
 }
 
 /* Until at most `left` run or wait. */
-static void wait_for(struct jobs *j, size_t left, const volatile int *is_ending)
+static void jobs_wait_for(struct jobs *j, size_t left, const volatile int *is_ending)
 {
     struct pollfd fds[JOBS_PARALLEL_MAX];
     for (;;) {
@@ -276,7 +276,7 @@ static void wait_for(struct jobs *j, size_t left, const volatile int *is_ending)
 
 void jobs_finish(struct jobs *j, const volatile int *is_ending)
 {
-    wait_for(j, 0, is_ending);
+    jobs_wait_for(j, 0, is_ending);
 }
 
 /* ---- adding ---------------------------------------------------------------------------------- */
@@ -296,7 +296,7 @@ static char *make_variable(const char *name, struct tidings_str value)
     return text;
 }
 
-static struct job *find(struct jobs *j, struct tidings_str uri)
+static struct job *jobs_find(struct jobs *j, struct tidings_str uri)
 {
     struct job **at = &j->first;
     for (; *at; at = &(*at)->next) {
@@ -325,8 +325,8 @@ int jobs_add(struct jobs *j, const struct job_change *c)
             return TIDINGS_E_INVALID;
         }
     }
-    wait_for(j, JOBS_WAITING_MAX - 1, NULL);
-    struct job *job = find(j, c->uri);
+    jobs_wait_for(j, JOBS_WAITING_MAX - 1, NULL);
+    struct job *job = jobs_find(j, c->uri);
     if (!job) {
         return TIDINGS_E_NOMEM;
     }

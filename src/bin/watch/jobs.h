@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A command that is run for each change. Those of one URI run one after the other; what happens to
- * it meanwhile is gathered: the command runs once more, for the latest. Those of different URIs run
- * beside each other, as many as allowed. At most JOBS_WAITING_MAX URIs wait or run: whoever adds
- * another waits until there is room.
+ * The user's command that `tidings watch` runs for each change. Those of one URI run one after the
+ * other; what happens to it meanwhile is gathered: the command runs once more, for the latest.
+ * Those of different URIs run beside each other, as many as allowed. At most JOBS_WAITING_MAX URIs
+ * wait or run: whoever adds another waits until there is room.
  *
  * The command is the user's own text and runs as `sh -c TEXT`. What a server said never becomes
  * part of it: it is in variables and on standard input.

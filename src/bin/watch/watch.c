@@ -42,8 +42,8 @@ struct watch {
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-static void run_command(struct watch *w, const struct tidings_client_update *u,
-                        const struct content *c)
+static void watch_run_command(struct watch *w, const struct tidings_client_update *u,
+                              const struct content *c)
 {
     struct json_text object, time;
     char *input = NULL, *when = NULL;
@@ -75,7 +75,7 @@ static void run_command(struct watch *w, const struct tidings_client_update *u,
     free(input);
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void watch_on_update(void *user, const struct tidings_client_update *u)
 {
     struct watch *w = user;
     struct content c = {0};
@@ -87,7 +87,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
         c.contents = NULL;
     }
     if (w->jobs) {
-        run_command(w, u, &c);
+        watch_run_command(w, u, &c);
     } else if (w->cli.json) {
         change_put_json(stdout, u, &c);
     } else {
@@ -102,7 +102,7 @@ static void on_update(void *user, const struct tidings_client_update *u)
 
 /* ---- how it stands --------------------------------------------------------------------------- */
 
-static void say(const char *what, struct tidings_str uri, struct tidings_str reason)
+static void watch_say(const char *what, struct tidings_str uri, struct tidings_str reason)
 {
     fprintf(stderr, "tidings watch: %s", what);
     put_text(stderr, uri);
@@ -131,7 +131,7 @@ static void on_watching(struct watch *w, const struct tidings_client_event *e)
 static void on_disconnected(struct watch *w, const struct tidings_client_event *e)
 {
     uint64_t next = now_ms() - w->begun_ms + e->retry_ms;
-    say("disconnected: ", tidings_strn("", 0), e->reason);
+    watch_say("disconnected: ", tidings_strn("", 0), e->reason);
     if (w->has_watched || w->waits || next < PATIENCE_MS) {
         fprintf(stderr, "; next attempt in %.1f s\n", e->retry_ms / 1000.0);
         return;
@@ -142,7 +142,7 @@ static void on_disconnected(struct watch *w, const struct tidings_client_event *
     tidings_client_stop(w->client);
 }
 
-static void on_state(void *user, const struct tidings_client_event *e)
+static void watch_on_state(void *user, const struct tidings_client_event *e)
 {
     struct watch *w = user;
     switch (e->state) {
@@ -155,10 +155,10 @@ static void on_state(void *user, const struct tidings_client_event *e)
     case TIDINGS_CLIENT_REFUSED:
     case TIDINGS_CLIENT_LOST:
     case TIDINGS_CLIENT_GAP:
-        say(e->state == TIDINGS_CLIENT_REFUSED ? "refused "
-            : e->state == TIDINGS_CLIENT_LOST  ? "lost "
-                                               : "missed changes of ",
-            e->uri, e->reason);
+        watch_say(e->state == TIDINGS_CLIENT_REFUSED ? "refused "
+                  : e->state == TIDINGS_CLIENT_LOST  ? "lost "
+                                                     : "missed changes of ",
+                  e->uri, e->reason);
         fputc('\n', stderr);
         break;
     case TIDINGS_CLIENT_CONNECTED:
@@ -214,7 +214,7 @@ static int make_options(const struct watch *w, char **ret, struct tidings_error 
 }
 
 /* Until it is stopped or fails. */
-static int turn(struct watch *w, struct tidings_error *err)
+static int watch_loop(struct watch *w, struct tidings_error *err)
 {
     struct pollfd fds[JOBS_PARALLEL_MAX + 1];
     for (;;) {
@@ -228,9 +228,9 @@ static int turn(struct watch *w, struct tidings_error *err)
     }
 }
 
-static int subscribe(struct watch *w, struct tidings_error *err)
+static int watch_subscribe(struct watch *w, struct tidings_error *err)
 {
-    struct tidings_subscribing on = {.fn = on_update, .user = w};
+    struct tidings_subscribing on = {.fn = watch_on_update, .user = w};
     char *options = NULL;
     int rc = make_options(w, &options, err);
     on.options = options;
@@ -242,7 +242,7 @@ static int subscribe(struct watch *w, struct tidings_error *err)
 }
 
 /* The exit status. */
-static int judge(struct watch *w, int rc, struct tidings_error *err)
+static int watch_exit_status(struct watch *w, int rc, struct tidings_error *err)
 {
     if (rc >= 0 && w->absent.code) {
         *err = w->absent;
@@ -268,25 +268,25 @@ static int watch(struct watch *w)
         return command_fail("watch", &err, target_hint(&w->cli, err.code));
     }
     w->begun_ms = now_ms();
-    tidings_client_on_state(w->client, on_state, w);
-    int rc = subscribe(w, &err);
+    tidings_client_on_state(w->client, watch_on_state, w);
+    int rc = watch_subscribe(w, &err);
     if (rc < 0) {
         tidings_client_destroy(w->client);
         return command_fail("watch", &err, NULL);
     }
     remote_interruptible(w->client);
     remote_end_after(w->end_ms);
-    rc = turn(w, &err);
+    rc = watch_loop(w, &err);
     if (w->jobs) {
         jobs_finish(w->jobs, &remote_caught);
     }
     remote_interruptible(NULL);
-    int status = judge(w, rc, &err);
+    int status = watch_exit_status(w, rc, &err);
     tidings_client_destroy(w->client);
     return status;
 }
 
-static int run(struct cli *cli)
+static int watch_run(struct cli *cli)
 {
     struct watch *w = (struct watch *)cli;
     struct tidings_error err = {0};
@@ -399,5 +399,5 @@ const struct command command_watch = {
     .min_args = 1,
     .max_args = WORDS_MAX,
     .has_target = true,
-    .run = run,
+    .run = watch_run,
 };
