@@ -294,6 +294,27 @@ void sendq_deinit(struct sendq *q)
     }
 }
 
+void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed, void *user)
+{
+    *to = *from;
+    to->flushed = flushed;
+    to->user = user;
+    list_init(&to->dirty_link);
+    if (!list_empty(&from->dirty_link)) {
+        list_append(&from->dirty_link, &to->dirty_link); /* its place, which it leaves now */
+        list_remove(&from->dirty_link);
+    }
+    if (to->tls) {
+        sendq_follow_tls(to);
+    }
+    from->pieces = NULL;
+    from->tls = NULL;
+    from->pending = 0;
+    from->fd = -1;
+    from->is_waiting = false;
+    from->batch->queue_count++;
+}
+
 char *sendq_room_in(struct sendq *q, struct sendq_piece **ring, size_t len)
 {
     struct sendq_piece *piece = extend_last(ring, len);

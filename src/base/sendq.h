@@ -102,6 +102,10 @@ void sendq_init(struct sendq *q, struct sendq_batch *batch, int fd, sendq_flushe
 /* Drops what is pending. A TLS session goes with it; when nothing was pending the other side is
  * told of the end first, as far as its socket takes it. */
 void sendq_deinit(struct sendq *q);
+/* Give everything to `to`, which is not initialised: the descriptor, the TLS session, what waits
+ * and its place in the batch. `from` is empty then, has no descriptor, and is still to be
+ * deinitialised. */
+void sendq_move(struct sendq *to, struct sendq *from, sendq_flushed_fn flushed, void *user);
 
 /* Encrypt from now on. Takes the session, also on failure. TIDINGS_E_NOMEM. The queue must be
  * empty; nothing may be put in before the handshake is done. */

@@ -37,6 +37,8 @@ enum sendq_state sendq_break(struct sendq *q, int errnum);
 
 /* Make records of what waits, as far as one send can take them. False: that broke the queue. */
 bool sendq_seal(struct sendq *q);
+/* The queue was moved in memory: records go to where it is now. */
+void sendq_follow_tls(struct sendq *q);
 /* The session and what goes with it. */
 void sendq_close_tls(struct sendq *q);
 

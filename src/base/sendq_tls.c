@@ -39,6 +39,11 @@ int sendq_use_tls(struct sendq *q, struct tls_session *session)
     return 0;
 }
 
+void sendq_follow_tls(struct sendq *q)
+{
+    tls_session_set_outlet(q->tls->session, on_records, q);
+}
+
 struct tls_session *sendq_tls(const struct sendq *q)
 {
     return q->tls ? q->tls->session : NULL;

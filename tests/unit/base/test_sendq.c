@@ -176,6 +176,29 @@ static void a_turns_output_is_one_write(void **state)
     wire_close(&w);
 }
 
+static void a_queue_that_moved_writes_what_it_held_and_what_came_since(void **state)
+{
+    enum path path = path_of(state);
+    struct wire w;
+    struct sendq other;
+    char got[4096];
+    wire_open(&w, path, SOCK_SEQPACKET);
+    assert_int_equal(sendq_puts(&w.q, STR("before ")), 0);
+    sendq_move(&other, &w.q, NULL, NULL);
+    assert_int_equal(w.q.pending, 0);
+    assert_int_equal(w.q.fd, -1);
+    sendq_deinit(&w.q); /* takes nothing with it */
+    assert_int_equal(sendq_puts(&other, STR("and after")), 0);
+    sendq_move(&w.q, &other, on_flushed, &w);
+    sendq_deinit(&other);
+    turn(&w);
+    assert_int_equal(w.calls, 1); /* the callback of where it is now */
+    assert_int_equal(w.last, SENDQ_EMPTY);
+    assert_int_equal(read(w.fds[1], got, sizeof got), 16);
+    assert_memory_equal(got, "before and after", 16);
+    wire_close(&w);
+}
+
 /* Allocations that are not chunks kept for later. */
 static long in_use(const struct wire *w)
 {
@@ -432,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         BOTH(a_turns_output_is_one_write),
+        BOTH(a_queue_that_moved_writes_what_it_held_and_what_came_since),
         BOTH(an_idle_queue_owns_no_memory),
         BOTH(shared_bytes_live_until_the_last_queue_wrote_them),
         BOTH(a_slow_reader_gets_every_byte_in_order),
