@@ -156,7 +156,7 @@ static void on_answer(void *user, const struct auth_answer *answer)
     struct http_conn *conn = user;
     conn->r->pending_token = NULL;
     if (take_answer(conn, answer)) {
-        conn_set_state(conn, CONN_READING);
+        conn_set_state(conn, CONN_HEAD);
         conn_go_on(conn);
     }
     conn_want(conn);
@@ -175,7 +175,7 @@ static struct token_cache *find_token_cache(struct http_worker *hw)
 
 bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
 {
-    if (req->method == HTTP_OPTIONS || conn->r->side == SIDE_METADATA) {
+    if (req->method == HTTP_OPTIONS || conn->r->path == PATH_METADATA) {
         return true; /* a browser sends no token with a preflight */
     }
     struct tidings_str token;
@@ -199,7 +199,7 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
     if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, on_answer, conn)) {
         return take_answer(conn, &answer);
     }
-    conn_set_state(conn, CONN_UNKNOWN);
+    conn_set_state(conn, CONN_AUTHENTICATING);
     return false;
 }
 
@@ -220,8 +220,8 @@ void conn_give_up_pending_token(struct http_conn *conn)
 static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
     worker_revoke(hw->worker, is_gone, user);
-    websocket_dismiss(hw, is_gone, user);
-    side_dismiss(hw, is_gone, user);
+    websocket_dismiss(hw->websockets, is_gone, user);
+    legacy_sse_dismiss(hw, is_gone, user);
 }
 
 static bool is_equal_to(void *user, const struct principal *who)

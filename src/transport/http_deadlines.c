@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Deadlines of connections: all hang on one timer and on lists that are ordered because every
- * member of a list has the same allowance.
+ * Deadlines of HTTP connections: all hang on one timer, four times a second, and on lists that are
+ * ordered because every member of a list has the same allowance. WebSockets have their own
+ * (transport/websocket_deadlines.c).
  */
 #include "base/clock.h"
 #include "transport/http_private.h"
@@ -17,10 +18,10 @@ static void expire(struct http_worker *hw, enum conn_state state, uint64_t allow
     uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
     list_each (it, next, &hw->by_state[state]) {
         struct http_conn *conn = list_entry(it, struct http_conn, link);
-        /* A stream that was written to, or a WebSocket that was heard of, is put off without being
-         * moved for each message: it is looked at every eighth of the allowance, and acted on after
-         * seven to eight eighths of silence. */
-        bool is_put_off = state == CONN_STREAM || state == CONN_SOCKET;
+        /* A stream that was written to is put off without being moved for each message: it is
+         * looked at every eighth of the allowance, and acted on after seven to eight eighths of
+         * silence. */
+        bool is_put_off = state == CONN_STREAM;
         uint64_t eighth = is_put_off ? allowance / 8 : 0;
         if ((uint32_t)(now - conn->listed_ms) < (is_put_off ? eighth : allowance)) {
             return;
@@ -40,7 +41,7 @@ static void close_idle(struct http_conn *conn)
     conn_close(conn, "idle");
 }
 
-static void close_shaking(struct http_conn *conn)
+static void close_unready(struct http_conn *conn)
 {
     limit_hit(conn->hw->worker->book, LIMIT_HEAD_TIME);
     conn_close(conn, "the handshake was not done in time");
@@ -76,7 +77,7 @@ static void cut_stalled(struct http_worker *hw)
         struct http_conn *conn = list_entry(it, struct http_conn, wait_link);
         if ((uint32_t)conn->out.written != conn->wait_written) {
             conn->wait_written = (uint32_t)conn->out.written;
-            conn->wait_since_ms = now;
+            conn->wait_since_ms = now > 0 ? now : 1;
         } else if ((uint32_t)(now - conn->wait_since_ms) >= hw->config->stall_timeout_ms) {
             hw->worker->stats.cut++;
             limit_hit(hw->worker->book, LIMIT_STALL);
@@ -85,35 +86,24 @@ static void cut_stalled(struct http_worker *hw)
     }
 }
 
-void conn_note_expiry(struct http_conn *conn)
-{
-    int64_t end = conn->channel.who ? conn->channel.who->expires_ms : 0;
-    int64_t *next = &conn->hw->next_expiry_ms;
-    if (end > 0 && (*next == 0 || end < *next)) {
-        *next = end;
-    }
-}
-
-/* Those that are open and whose token or certificate is over; listens and streams of sessions are
- * the worker's. */
+/* Streams of HTTP+SSE whose token or certificate is over; listens and streams of sessions are the
+ * affair of src/delivery. */
 static void expire_principals(struct http_worker *hw)
 {
     int64_t now = hw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
-    if (hw->next_expiry_ms == 0 || now < hw->next_expiry_ms) {
-        return;
+    if (hw->next_expiry_ms > 0 && now >= hw->next_expiry_ms) {
+        hw->next_expiry_ms = legacy_sse_expire(hw, now);
     }
-    int64_t sockets = websocket_expire(hw, now), streams = side_expire(hw, now);
-    hw->next_expiry_ms = sockets == 0 || (streams > 0 && streams < sockets) ? streams : sockets;
 }
 
-static bool has_any(const struct http_worker *hw)
+static bool has_connections(const struct http_worker *hw)
 {
     for (size_t i = 0; i < CONN_STATES; i++) {
         if (!list_empty(&hw->by_state[i])) {
             return true;
         }
     }
-    return false;
+    return !websocket_worker_is_empty(hw->websockets);
 }
 
 void http_start_tick(struct http_worker *hw)
@@ -131,30 +121,27 @@ void http_on_tick(struct loop_timer *timer, void *user)
 {
     struct http_worker *hw = user;
     const struct http_config *config = hw->config;
-    expire(hw, CONN_SHAKING, config->header_timeout_ms, close_shaking);
+    expire(hw, CONN_HANDSHAKE, config->header_timeout_ms, close_unready);
     expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
-    expire(hw, CONN_READING, config->header_timeout_ms, refuse_slow);
-    expire(hw, CONN_UNKNOWN, config->header_timeout_ms, conn_give_up_pending_token);
+    expire(hw, CONN_HEAD, config->header_timeout_ms, refuse_slow);
+    expire(hw, CONN_AUTHENTICATING, config->header_timeout_ms, conn_give_up_pending_token);
     expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
-    expire(hw, CONN_MIDWAY, config->body_timeout_ms, websocket_late);
     if (input_is_tight(hw->worker->book)) {
         expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
-        expire(hw, CONN_MIDWAY, INPUT_TIGHT_MS, conn_cut_input);
     }
     expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
-    expire(hw, CONN_SOCKET, config->keepalive_ms, websocket_ask);
-    expire(hw, CONN_ASKED, config->stall_timeout_ms, websocket_miss);
     expire(hw, CONN_POLL, config->keepalive_ms, poll_finish);
     expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
+    expire(hw, CONN_REFUSED, config->stall_timeout_ms, close_late);
     expire(hw, CONN_LINGER, LINGER_MS, close_late);
     cut_stalled(hw);
     expire_principals(hw);
     http_review_tokens(hw);
+    websocket_tick(hw->websockets);
     if (hw->draining) {
-        websocket_drain(hw);
-        side_drain(hw);
+        legacy_sse_drain(hw);
     }
-    if (!has_any(hw)) {
+    if (!has_connections(hw)) {
         loop_timer_stop(timer); /* until somebody comes */
     }
 }

@@ -1,16 +1,180 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is asked: the checks that need only the head, then the road to the worker. The order is the
- * specification's: route and method, Host and Origin, token, size and type, then the body.
+ * An HTTP request, in the order in which it happens: its head is parsed; the connection moves when
+ * the session it names lives on another worker; the head is checked (http_check.c); its body is
+ * read; it is handed to whoever handles it; and once it was answered the next one follows.
+ * conn_go_on, at the end, is where it begins.
  */
-#include "base/clock.h"
+#include <string.h>
+
 #include "base/mem.h"
 #include "protocol/inbound.h"
 #include "protocol/session.h"
 #include "transport/http_private.h"
-#include "transport/peer_identity.h"
+#include "transport/input_budget.h"
+#include "wire/ws.h"
 
-#define ENDPOINT "/mcp"
+/* ---- the head -------------------------------------------------------------------------------- */
+
+/* The head at the start of the input. 1: complete, 0: more is needed, -1: refused. */
+static int parse_head(struct http_conn *conn, struct http_request *req)
+{
+    struct http_fault fault;
+    size_t again = 0;
+    size_t *scanned = conn->r->head_len ? &again : &conn->r->scanned;
+    ptrdiff_t n = http_parse_head(conn->r->in.ptr, conn->r->in.len, scanned, req, &fault);
+    if (n < 0) {
+        if (fault.status == 431 || fault.status == 414) {
+            limit_hit(conn->hw->worker->book, fault.status == 431 ? LIMIT_HEAD : LIMIT_TARGET);
+        }
+        conn_refuse(conn, fault.status, fault.text);
+        return -1;
+    }
+    if (n > 0) {
+        conn->r->head_len = (size_t)n;
+    }
+    return n > 0;
+}
+
+/* ---- which worker ---------------------------------------------------------------------------- */
+
+/* Which worker should have this connection; -1: any. */
+static int worker_of(struct http_conn *conn, const struct http_request *req)
+{
+    const struct http_route *route = NULL;
+    if (ws_is_upgrade(req)) {
+        return -1; /* a WebSocket is no part of a session */
+    }
+    struct tidings_str id = http_header(req, "mcp-session-id", NULL);
+    struct tidings_str named = {NULL, 0};
+    if (!id.ptr && req->query.len > 0) {
+        named = path_session(path_find(conn, req->path, &route), req);
+    }
+    if (named.ptr) {
+        return session_worker(named);
+    }
+    struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
+    if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
+        return -1; /* sessions mean nothing to modern traffic */
+    }
+    return session_worker(id);
+}
+
+/* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
+ * answers before it are written. */
+static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
+{
+    int index = worker_of(conn, req);
+    struct http_worker *hw = conn->hw;
+    struct http_worker *other = NULL;
+    if (index >= 0 && (unsigned)index != hw->worker->index) {
+        other = hw->find(hw->find_user, (unsigned)index);
+    }
+    if (!other) {
+        return false;
+    }
+    if (conn->out.pending > 0) {
+        conn->r->head_len = conn->r->scanned = 0; /* look at it again then */
+    } else {
+        conn_move_to(conn, other);
+    }
+    return true;
+}
+
+/* ---- the body -------------------------------------------------------------------------------- */
+
+static void begin_body(struct http_reading *r, const struct http_request *req)
+{
+    r->body_need = (size_t)req->content_length;
+    r->is_chunked = req->chunked;
+    if (r->is_chunked) {
+        http_chunked_init(&r->chunked);
+    }
+}
+
+/* Decode what has come of it; -1: it is bad, and was refused. */
+static int read_some_body(struct http_conn *conn)
+{
+    if (!conn->r->is_chunked) {
+        size_t have = conn->r->in.len - conn->r->head_len;
+        conn->r->body_len = have < conn->r->body_need ? have : conn->r->body_need;
+        conn->r->body_done = have >= conn->r->body_need;
+        return 0;
+    }
+    size_t start = conn->r->head_len + conn->r->body_len;
+    size_t raw = conn->r->in.len - start, decoded = 0, used = 0;
+    if (raw == 0) {
+        return 0;
+    }
+    enum http_chunked_result r =
+        http_chunked_decode(&conn->r->chunked, conn->r->in.ptr + start, raw, &decoded, &used);
+    if (r == HTTP_CHUNKED_BAD) {
+        conn_refuse(conn, 400, "the chunked body is malformed");
+        return -1;
+    }
+    size_t rest = raw - used;
+    memmove(conn->r->in.ptr + start + decoded, conn->r->in.ptr + start + used, rest);
+    conn->r->in.len = start + decoded + rest;
+    conn->r->body_len += decoded;
+    conn->r->body_done = r == HTTP_CHUNKED_DONE;
+    if (conn->r->body_len > conn->hw->config->max_body) {
+        conn_refuse_over(conn, LIMIT_BODY, 413, "the body is larger than this server accepts");
+        return -1;
+    }
+    return 0;
+}
+
+/* The same, and for as long as it takes the body has a time of its own, which is counted anew with
+ * every INPUT_STEP bytes: who sends a byte now and then does not stay. */
+static int read_body(struct http_conn *conn)
+{
+    int rc = read_some_body(conn);
+    if (rc == 0 && !conn->r->body_done &&
+        (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= INPUT_STEP)) {
+        conn->r->body_mark = conn->r->body_len;
+        conn_set_state(conn, CONN_BODY);
+    }
+    return rc;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Read the request at the start of the input. true: it is here, it may be asked, and `req` is its
+ * head. false: more of it is needed; or it was refused, has moved or waits. */
+static bool read_request(struct http_conn *conn, struct http_request *req)
+{
+    struct http_reading *r = conn->r;
+    bool is_new = r->head_len == 0;
+    if (conn->state == CONN_IDLE) {
+        conn_set_state(conn, CONN_HEAD);
+    }
+    if (r->is_accepted && !r->body_done && (read_body(conn) < 0 || !r->body_done)) {
+        return false; /* more is needed; the head was looked at already */
+    }
+    if (parse_head(conn, req) <= 0) {
+        return false;
+    }
+    if (is_new && (move_if_elsewhere(conn, req) || !conn_check_head(conn, req))) {
+        return false;
+    }
+    if (r->is_accepted) {
+        return true;
+    }
+    if (!conn_check_body(conn, req)) {
+        return false;
+    }
+    begin_body(r, req);
+    if (read_body(conn) < 0) {
+        return false;
+    }
+    r->is_accepted = true;
+    if (!r->body_done && req->expect_continue && req->minor > 0) {
+        sendq_puts(&conn->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    }
+    return r->body_done;
+}
+
+/* ---- who handles it -------------------------------------------------------------------------- */
 
 /* Absent headers have ptr NULL; present and empty ones do not. */
 static void collect_headers(const struct http_request *req, struct dialect_headers *h)
@@ -23,262 +187,47 @@ static void collect_headers(const struct http_request *req, struct dialect_heade
     h->last_event_id = http_header(req, "last-event-id", NULL);
 }
 
-int conn_belongs_to(struct http_conn *conn, const struct http_request *req)
-{
-    if (ws_is_upgrade(req)) {
-        return -1; /* a WebSocket is no part of a session */
-    }
-    struct tidings_str id = http_header(req, "mcp-session-id", NULL);
-    struct tidings_str named = side_session(side_find(conn->hw->config, req->path), req);
-    if (!id.ptr && named.ptr) {
-        return session_worker(named);
-    }
-    struct tidings_str version = http_header(req, "mcp-protocol-version", NULL);
-    if (!id.ptr || (version.ptr && dialect_is_modern_version(version))) {
-        return -1; /* sessions mean nothing to modern traffic */
-    }
-    return session_worker(id);
-}
-
-static void refuse_method(struct http_conn *conn, struct tidings_str allowed, const char *text)
-{
-    const struct answer_headers allow = {.allow = allowed};
-    struct buf body;
-    buf_init(&body, 4096);
-    buf_putf(&body, "%s\n", text);
-    conn->keep_alive = false;
-    conn_answer(conn, 405, &allow, STR("text/plain; charset=utf-8"), &body);
-    buf_deinit(&body);
-}
-
-/* A browser says from where it asks. Pages of other sites may ask for what they are allowed to
- * read, and say so with an Origin; what they only embed (images, scripts, frames), or lead somebody
- * to, comes without one, and would tell them at least whether it is there. */
-static bool check_site(struct http_conn *conn, const struct http_request *req)
-{
-    unsigned count = 0;
-    struct tidings_str site = http_header(req, "sec-fetch-site", &count);
-    if (count == 0 ||
-        (count == 1 && (str_eq(site, STR("same-origin")) || str_eq(site, STR("none"))))) {
-        return true;
-    }
-    conn_refuse(
-        conn, 403,
-        "pages of other sites cannot embed or link to what is here (Sec-Fetch-Site); a page "
-        "named by --allow-origin can fetch it with CORS");
-    return false;
-}
-
-static bool check_guard(struct http_conn *conn, const struct http_request *req)
-{
-    const struct guard *guard = &conn->hw->config->guard;
-    unsigned count = 0;
-    struct tidings_str origin = http_header(req, "origin", &count);
-    bool is_known = guard_host(guard, req->host);
-    if (is_known && count == 0) {
-        return check_site(conn, req); /* most requests: nothing else need be asked */
-    }
-    struct arrival at;
-    guard_arrival(conn->out.fd, &at);
-    if (!is_known && !guard_own_host(&at, sendq_tls(&conn->out), req->host)) {
-        conn_refuse(conn, 403,
-                    "this Host is not served here: it is neither the address that was reached nor "
-                    "a name in the certificate; see --allow-host");
-        return false;
-    }
-    if (count == 0) {
-        return check_site(conn, req);
-    }
-    if (count > 1 || !guard_origin(guard, &at, origin)) {
-        conn_refuse(conn, 403, "this Origin is not allowed; see --allow-origin");
-        return false;
-    }
-    mem_free(conn->r->origin);
-    conn->r->origin = str_dup(origin);
-    return true;
-}
-
-static bool check_post(struct http_conn *conn, const struct http_request *req)
-{
-    struct tidings_str type = http_header(req, "content-type", NULL);
-    struct tidings_str media = str_trim(str_cut(type, ';', &type, NULL), " \t");
-    if (!str_eq_nocase(media, STR("application/json"))) {
-        conn_refuse(conn, 415, "Content-Type must be application/json");
-        return false;
-    }
-    struct tidings_str coding = http_header(req, "content-encoding", NULL);
-    if (coding.ptr && !str_eq_nocase(coding, STR("identity"))) {
-        conn_refuse(conn, 415, "send the message without Content-Encoding");
-        return false;
-    }
-    struct tidings_str accept = http_header(req, "accept", NULL);
-    conn->r->takes_events = !accept.ptr || http_list_has(accept, "text/event-stream") ||
-                            http_list_has(accept, "text/*") || http_list_has(accept, "*/*");
-    if (!conn->r->takes_events && !http_list_has(accept, "application/json") &&
-        !http_list_has(accept, "application/*")) {
-        conn_refuse(conn, 406, "Accept must allow application/json and text/event-stream");
-        return false;
-    }
-    return true;
-}
-
-static bool check_get(struct http_conn *conn, const struct http_request *req)
-{
-    struct tidings_str accept = http_header(req, "accept", NULL);
-    if (conn->r->side == SIDE_EVENTS && accept.ptr && !http_list_has(accept, "text/event-stream") &&
-        http_list_has(accept, "application/json")) {
-        conn->r->polls = true;
-    } else if (accept.ptr && !http_list_has(accept, "text/event-stream") &&
-               !http_list_has(accept, "text/*") && !http_list_has(accept, "*/*")) {
-        conn_refuse(conn, 406, "Accept must allow text/event-stream");
-        return false;
-    }
-    return true;
-}
-
-/* Where it leads; false after having refused. */
-static bool find_place(struct http_conn *conn, const struct http_request *req)
-{
-    struct http_reading *r = conn->r;
-    r->route = route_find(conn->hw->config, req->path);
-    r->is_resource = !r->route && resource_is_at(conn, req->path);
-    r->side = r->route || r->is_resource ? SIDE_NONE : side_find(conn->hw->config, req->path);
-    r->polls = false;
-    if (!r->route && !r->is_resource && !r->side && !str_eq(req->path, STR(ENDPOINT)) &&
-        !str_eq(req->target, STR("*"))) {
-        conn_refuse(conn, 404,
-                    "nothing is here; the endpoint is " ENDPOINT ", resources are at " RESOURCE_PATH
-                    "?uri=");
-        return false;
-    }
-    return true;
-}
-
-/* Is the method one for that place, and may it be asked from there? */
-static bool check_method(struct http_conn *conn, const struct http_request *req)
-{
-    struct http_reading *r = conn->r;
-    if (r->route) {
-        return check_guard(conn, req);
-    }
-    if (r->is_resource) {
-        return check_guard(conn, req) && resource_check_method(conn, req);
-    }
-    if (!r->side && ws_is_upgrade(req)) {
-        return check_guard(conn, req);
-    }
-    if (req->method == HTTP_HEAD || req->method == HTTP_PUT || req->method == HTTP_PATCH ||
-        req->method == HTTP_OTHER) {
-        refuse_method(conn, STR("GET, POST, DELETE, OPTIONS"),
-                      "use POST (messages), GET (stream of a session) or DELETE (its end)");
-        return false;
-    }
-    if (r->side && !side_takes(r->side, req)) {
-        refuse_method(conn, side_allows(r->side), "this path takes another method");
-        return false;
-    }
-    return check_guard(conn, req);
-}
-
-/* Where tokens are configured nothing else says who it is: a certificate may be a proxy's. */
-static bool check_who(struct http_conn *conn, const struct http_request *req)
-{
-    if (conn->hw->config->auth) {
-        return conn_authenticate(conn, req);
-    }
-    if (peer_identity_apply(&conn->channel, conn->out.fd, sendq_tls(&conn->out)) < 0) {
-        conn_refuse(conn, 503, "out of memory");
-        return false;
-    }
-    if (principal_is_expired(conn->channel.who, clock_wall_ms())) {
-        conn_refuse(conn, 403, "the certificate of this connection has expired");
-        return false;
-    }
-    return true;
-}
-
-bool conn_begin_request(struct http_conn *conn, const struct http_request *req)
-{
-    conn->keep_alive = req->keep_alive;
-    conn->is_http10 = req->minor == 0;
-    conn->is_head = req->method == HTTP_HEAD;
-    return find_place(conn, req) && check_method(conn, req) && check_who(conn, req);
-}
-
-bool conn_accept_request(struct http_conn *conn, const struct http_request *req)
-{
-    struct http_reading *r = conn->r;
-    if (req->content_length > conn->hw->config->max_body) {
-        conn_refuse_over(conn, LIMIT_BODY, 413,
-                         "the body is larger than this server accepts; see --max-body");
-        return false;
-    }
-    r->body_need = (size_t)req->content_length;
-    r->is_chunked = req->chunked;
-    if (r->is_chunked) {
-        http_chunked_init(&r->chunked);
-    }
-    if (r->route || r->is_resource || r->side == SIDE_METADATA) {
-        return true;
-    }
-    if (!r->side && ws_is_upgrade(req)) {
-        return websocket_check(conn, req);
-    }
-    if (req->method == HTTP_POST) {
-        return check_post(conn, req);
-    }
-    return req->method != HTTP_GET || check_get(conn, req);
-}
-
 /* Messages are counted one by one where they are read; what a browser asks for itself is not. */
 static bool is_counted(const struct http_conn *conn, const struct http_request *req)
 {
-    bool has_messages = req->method == HTTP_POST && !conn->r->route && !conn->r->is_resource;
+    bool has_messages =
+        req->method == HTTP_POST && conn->r->path != PATH_ROUTE && conn->r->path != PATH_RESOURCE;
     return !has_messages && req->method != HTTP_OPTIONS;
 }
 
-void conn_run_request(struct http_conn *conn, const struct http_request *req)
+static void run_get(struct http_conn *conn, const struct http_request *req,
+                    const struct dialect_headers *headers)
 {
-    if (is_counted(conn, req) && !conn_check_rate(conn)) {
-        return;
+    if (conn->r->path == PATH_METADATA) {
+        conn_run_metadata(conn, req);
+    } else if (conn->r->path == PATH_SSE) {
+        legacy_sse_open(conn);
+    } else {
+        inbound_get(&conn->channel, headers);
     }
-    if (conn->r->route && req->method != HTTP_OPTIONS) {
-        conn_run_route(conn, req);
-        return;
-    }
-    if (conn->r->is_resource && req->method != HTTP_OPTIONS) {
-        conn_run_resource(conn, req);
-        return;
-    }
-    if (conn->r->is_upgrade) {
-        websocket_begin(conn, req);
-        return;
-    }
+}
+
+/* Messages, and the streams and ends of sessions. */
+static void run_message(struct http_conn *conn, const struct http_request *req)
+{
     struct dialect_headers headers;
     collect_headers(req, &headers);
-    struct channel *channel = &conn->channel;
     struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
-    struct tidings_str named = side_session(conn->r->side, req);
+    struct tidings_str named = path_session(conn->r->path, req);
     headers.session_id = headers.session_id.ptr ? headers.session_id : named;
     switch (req->method) {
     case HTTP_POST:
-        if (conn->r->side) {
-            side_post(conn, named, body);
+        if (conn->r->path == PATH_MESSAGES) {
+            legacy_sse_post(conn, named, body);
         } else {
-            inbound_text(channel, body, &headers);
+            inbound_text(&conn->channel, body, &headers);
         }
         break;
     case HTTP_GET:
-        if (conn->r->side == SIDE_METADATA) {
-            conn_run_metadata(conn, req);
-        } else if (conn->r->side == SIDE_SSE) {
-            side_open(conn);
-        } else {
-            inbound_get(channel, &headers);
-        }
+        run_get(conn, req, &headers);
         break;
     case HTTP_DELETE:
-        inbound_delete(channel, &headers);
+        inbound_delete(&conn->channel, &headers);
         break;
     case HTTP_OPTIONS:
         conn_answer_preflight(conn, req);
@@ -288,5 +237,73 @@ void conn_run_request(struct http_conn *conn, const struct http_request *req)
     case HTTP_PUT:
     case HTTP_PATCH:
         break; /* refused before the body was read */
+    }
+}
+
+static void run_request(struct http_conn *conn, const struct http_request *req)
+{
+    enum http_path path = conn->r->path;
+    if (is_counted(conn, req) && !conn_check_rate(conn)) {
+        return;
+    }
+    if (path == PATH_ROUTE && req->method != HTTP_OPTIONS) {
+        conn_run_route(conn, req);
+    } else if (path == PATH_RESOURCE && req->method != HTTP_OPTIONS) {
+        conn_run_resource(conn, req);
+    } else if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {
+        conn_run_upgrade(conn, req);
+    } else {
+        run_message(conn, req);
+    }
+}
+
+/* ---- one after the other --------------------------------------------------------------------- */
+
+/* The answer was put into the send queue: the request goes, and what becomes of the connection is
+ * decided. */
+void conn_finish_request(struct http_conn *conn)
+{
+    struct http_reading *r = conn->r;
+    bool is_running = conn->state == CONN_RUNNING; /* then conn_go_on is on the stack */
+    size_t used = r->head_len + r->body_len;
+    if (used >= r->in.len) {
+        buf_deinit(&r->in); /* an idle connection holds no buffer */
+    } else {
+        buf_consume(&r->in, used);
+    }
+    r->scanned = r->head_len = r->body_len = r->body_need = r->body_mark = 0;
+    r->is_accepted = r->is_chunked = r->body_done = r->is_head = false;
+    mem_free(r->origin);
+    r->origin = NULL;
+    if (r->after == AFTER_REFUSE) {
+        conn_set_state(conn, CONN_REFUSED);
+    } else if (r->after == AFTER_CLOSE || conn->hw->draining || (conn->eof && r->in.len == 0)) {
+        conn_set_state(conn, CONN_CLOSING);
+    } else {
+        conn_set_state(conn, r->in.len > 0 ? CONN_HEAD : CONN_IDLE);
+        if (!is_running) {
+            conn_go_on(conn);
+        }
+    }
+}
+
+void conn_go_on(struct http_conn *conn)
+{
+    struct http_request req;
+    while (conn_is_reading(conn) && conn->r->in.len > 0 &&
+           conn->out.pending < PIPELINE_HIGH_WATER) {
+        if (!read_request(conn, &req) || !conn_may_go_on(conn)) {
+            break;
+        }
+        conn_set_state(conn, CONN_RUNNING);
+        run_request(conn, &req);
+        if (conn->state == CONN_RUNNING) {
+            conn_set_state(conn, CONN_AWAITING);
+        }
+    }
+    /* What is complete may still wait for the answers before it; the rest for what will not come.
+     */
+    if (conn_is_reading(conn) && conn->eof && (conn->r->in.len == 0 || conn->out.pending == 0)) {
+        conn_end(conn);
     }
 }

@@ -114,8 +114,7 @@ bool resource_check_method(struct http_conn *conn, const struct http_request *re
     if (reads || (writes && conn->hw->config->allow_write)) {
         return true;
     }
-    conn->keep_alive = false; /* the body is not read */
-    conn->refused = true;
+    conn->r->after = AFTER_REFUSE; /* the body is not read */
     refuse(conn, 405,
            writes ? "resources are not written here; see --allow-write"
                   : "use GET or HEAD to read a resource");

@@ -6,10 +6,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "access/quota.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "protocol/inbound.h"
 #include "request/request.h"
 #include "transport/http_private.h"
 #include "transport/peer_identity.h"
@@ -65,7 +63,7 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Origin", tidings_str(conn->r->origin));
         http_put_header(head, "Access-Control-Expose-Headers",
-                        conn->r->is_resource
+                        conn->r->path == PATH_RESOURCE
                             ? STR("ETag, Content-Range, Last-Modified, WWW-Authenticate")
                             : STR("Mcp-Session-Id, WWW-Authenticate"));
         http_put_header(head, "Vary", STR("Origin"));
@@ -74,10 +72,10 @@ static void put_common(struct http_conn *conn, struct buf *head, int status,
 
 static void put_connection(struct http_conn *conn, struct buf *head)
 {
-    if (!conn->keep_alive || conn->hw->draining) {
-        conn->keep_alive = false;
+    if (conn->r->after != AFTER_KEEP || conn->hw->draining) {
+        conn->r->after = conn->r->after == AFTER_KEEP ? AFTER_CLOSE : conn->r->after;
         http_put_header(head, "Connection", STR("close"));
-    } else if (conn->is_http10) {
+    } else if (conn->r->is_http10) {
         http_put_header(head, "Connection", STR("keep-alive"));
     }
 }
@@ -99,7 +97,7 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
     put_connection(conn, head);
     buf_puts(head, STR("\r\n"));
     sendq_puts(&conn->out, buf_str(head));
-    if (conn->is_head) {
+    if (conn->r->is_head) {
         buf_clear(text);
     }
     worker_trim_later(conn->hw->worker, text->len);
@@ -124,10 +122,9 @@ void conn_refuse_with(struct http_conn *conn, int status, struct tidings_str fie
     const struct answer_headers headers = {.extra = fields};
     struct buf body;
     buf_init(&body, BODY_MAX);
-    bool as_json = conn->r->is_resource; /* our own sentences hold nothing to escape */
+    bool as_json = conn->r->path == PATH_RESOURCE; /* our own sentences hold nothing to escape */
     buf_putf(&body, as_json ? "{\"error\":\"%s\"}\n" : "%s\n", text);
-    conn->keep_alive = false;
-    conn->refused = true;
+    conn->r->after = AFTER_REFUSE;
     conn_answer(conn, status, &headers,
                 as_json ? STR("application/json") : STR("text/plain; charset=utf-8"), &body);
     buf_deinit(&body);
@@ -139,22 +136,11 @@ void conn_refuse_over(struct http_conn *conn, enum limit limit, int status, cons
     conn_refuse(conn, status, text);
 }
 
-bool conn_check_rate(struct http_conn *conn)
-{
-    struct refusal why;
-    uint64_t now = loop_now_ms(conn->hw->worker->loop);
-    if (quota_take_request(channel_quota(&conn->channel), now, &why)) {
-        return true;
-    }
-    inbound_refuse_limit(&conn->channel, &why, NULL);
-    return false;
-}
-
 /* What a page may send. Mcp-Param-* are named by tools: those it wants to send are allowed. */
 static void put_allowed_headers(struct http_conn *conn, const struct http_request *req,
                                 struct buf *head)
 {
-    if (conn->r->is_resource) {
+    if (conn->r->path == PATH_RESOURCE) {
         http_put_header(head, "Access-Control-Allow-Headers",
                         STR("Authorization, Content-Type, Accept, Range, If-Match, If-None-Match, "
                             "If-Range"));
@@ -182,11 +168,9 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 {
     struct buf *head = &conn->hw->head;
     buf_clear(head);
-    bool is_resource = conn->r->is_resource;
-    const struct answer_headers allow = {.allow = is_resource ? resource_allows(conn)
-                                                  : conn->r->side
-                                                      ? side_allows(conn->r->side)
-                                                      : STR("GET, POST, DELETE, OPTIONS")};
+    const struct answer_headers allow = {.allow = conn->r->path == PATH_RESOURCE
+                                                      ? resource_allows(conn)
+                                                      : path_allows(conn->r->path)};
     put_common(conn, head, 204, &allow);
     if (conn->r->origin) {
         http_put_header(head, "Access-Control-Allow-Methods", allow.allow);
@@ -222,7 +206,8 @@ static bool takes_stream(struct channel *channel)
     return of_channel(channel)->r->takes_events;
 }
 
-void conn_limit_kernel(struct http_conn *conn)
+/* What it may hold back in the kernel, now that it is to be told of changes. */
+static void limit_kernel(struct http_conn *conn)
 {
     int size = STREAM_SNDBUF;
     setsockopt(conn->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
@@ -247,7 +232,7 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
                        "Connection: close\r\n"
                        "\r\n:\n\n"));
     sendq_puts(&conn->out, buf_str(head));
-    conn_limit_kernel(conn);
+    limit_kernel(conn);
     conn_free_reading(conn);
     conn_set_state(conn, CONN_STREAM);
     return &conn->sink;
@@ -275,7 +260,7 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
 {
     struct http_conn *conn = of_sink(sink);
     size_t head = sizeof(SSE_HEAD) - 1, id = event_id.len ? event_id.len + 5 : 0;
-    char *at = conn->gone ? NULL : sendq_room(&conn->out, head + id + 6 + len + 2);
+    char *at = conn->state == CONN_GONE ? NULL : sendq_room(&conn->out, head + id + 6 + len + 2);
     if (!at) {
         return NULL;
     }
@@ -313,7 +298,7 @@ static size_t sink_pending(const struct sink *sink)
 static void sink_end(struct sink *sink)
 {
     struct http_conn *conn = of_sink(sink);
-    if (conn->gone || conn->state == CONN_CLOSING) {
+    if (conn->state == CONN_GONE || conn->state == CONN_CLOSING) {
         return;
     }
     conn_set_state(conn, CONN_CLOSING);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages of the program beside the endpoint: same checks, same limits, answered at once.
+ * Pages that the program adds beside the endpoint of its HTTP server (tidings_server_add_route):
+ * same checks, same limits, answered at once.
  */
 #include "transport/http_private.h"
 

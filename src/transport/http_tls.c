@@ -23,8 +23,7 @@ static void refuse_tls(struct http_conn *conn)
         conn_close(conn, "TLS failed");
         return;
     }
-    conn->refused = true;
-    conn_set_state(conn, CONN_CLOSING);
+    conn_set_state(conn, CONN_REFUSED);
 }
 
 ssize_t conn_receive(struct http_conn *conn)
@@ -43,9 +42,9 @@ ssize_t conn_receive(struct http_conn *conn)
         refuse_tls(conn);
     } else if (n < 0) {
         conn_close(conn, "reset");
-    } else if (conn->state == CONN_SHAKING && tls_session_is_ready(tls)) {
+    } else if (conn->state == CONN_HANDSHAKE && tls_session_is_ready(tls)) {
         conn_set_state(conn, CONN_IDLE); /* all it has to say may have come at once */
-    } else if (conn->state == CONN_SHAKING && ended) {
+    } else if (conn->state == CONN_HANDSHAKE && ended) {
         conn_close(conn, "closed by the client");
         return -1;
     }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The states of an HTTP connection: which may follow which, and the one function that moves it.
+ */
+#include <assert.h>
+
+#include "base/log.h"
+#include "transport/http_private.h"
+
+#define TO(state) (1u << CONN_##state)
+#define TO_END (TO(CLOSING) | TO(REFUSED) | TO(GONE))
+/* What an answer leads to. */
+#define TO_ANSWERED (TO(IDLE) | TO(HEAD) | TO(STREAM) | TO(POLL) | TO(CLOSING) | TO(GONE))
+
+/* The drawing in http_private.h. To itself: its time begins anew. */
+static const uint16_t moves[CONN_STATES] = {
+    [CONN_HANDSHAKE] = TO(IDLE) | TO_END,
+    [CONN_IDLE] = TO(HEAD) | TO_END,
+    [CONN_HEAD] = TO(BODY) | TO(AUTHENTICATING) | TO(YIELDED) | TO(RUNNING) | TO_END,
+    [CONN_BODY] = TO(BODY) | TO(YIELDED) | TO(RUNNING) | TO_END,
+    [CONN_AUTHENTICATING] = TO(HEAD) | TO(REFUSED) | TO(GONE),
+    [CONN_YIELDED] = TO(HEAD) | TO(GONE),
+    [CONN_RUNNING] = TO(AWAITING) | TO(REFUSED) | TO_ANSWERED,
+    [CONN_AWAITING] = TO_ANSWERED,
+    [CONN_STREAM] = TO(STREAM) | TO(CLOSING) | TO(GONE),
+    [CONN_POLL] = TO(POLLED) | TO(CLOSING) | TO(GONE),
+    [CONN_POLLED] = TO(CLOSING) | TO(GONE),
+    [CONN_CLOSING] = TO(GONE),
+    [CONN_REFUSED] = TO(LINGER) | TO(GONE),
+    [CONN_LINGER] = TO(REFUSED) | TO(GONE),
+    [CONN_GONE] = 0,
+};
+
+bool conn_may_move(enum conn_state from, enum conn_state to)
+{
+    return (moves[from] >> to & 1u) != 0;
+}
+
+static void enter(struct http_conn *conn, enum conn_state state)
+{
+    list_remove(&conn->link);
+    conn->state = state;
+    if (state == CONN_GONE) {
+        return; /* in no list */
+    }
+    list_append(&conn->hw->by_state[state], &conn->link);
+    conn->since_ms = conn->listed_ms = (uint32_t)loop_now_ms(conn->hw->worker->loop);
+}
+
+void conn_start_state(struct http_conn *conn, enum conn_state first)
+{
+    assert(first == CONN_HANDSHAKE || first == CONN_IDLE);
+    enter(conn, first);
+}
+
+void conn_set_state(struct http_conn *conn, enum conn_state state)
+{
+    if (!conn_may_move(conn->state, state)) {
+        assert(!"a move that the drawing does not have");
+        log_warn("connection closed", "reason=\"internal: from state %d to %d\"", (int)conn->state,
+                 (int)state);
+        conn_close(conn, "internal: impossible state");
+        return;
+    }
+    enter(conn, state);
+    if (conn->booked > 0) { /* what is handled within a turn is never booked */
+        conn_book_input(conn);
+    }
+}

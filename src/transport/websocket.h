@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * WebSockets: the connections of one worker that were upgraded from HTTP, one JSON-RPC message per
+ * text message either way. Answers and notifications share a connection, as on standard input and
+ * output; what a client negotiated and subscribed to ends with it.
+ *
+ * A WebSocket begins where its HTTP connection ends (transport/http_upgrade.c): it takes the
+ * socket, what still waits to be written, whoever was identified, and the bytes that followed the
+ * request. The HTTP worker owns the worker of its WebSockets, turns its clock and is told of what
+ * concerns both (struct websocket_owner).
+ */
+#ifndef TRANSPORT_WEBSOCKET_H
+#define TRANSPORT_WEBSOCKET_H
+
+#include "access/principal.h"
+#include "base/sendq.h"
+#include "delivery/core.h"
+#include "transport/worker_inbox.h"
+
+struct websocket;
+struct websocket_worker;
+
+/* Frozen while the server runs. */
+struct websocket_config {
+    size_t max_message;
+    uint64_t keepalive_ms;       /* of silence, after which it is asked whether it is there */
+    uint64_t message_timeout_ms; /* for 64 KiB of a message */
+    uint64_t stall_timeout_ms;   /* without taking or answering anything */
+};
+
+struct websocket_owner {
+    void *user;
+    struct worker *worker;
+    struct worker_inbox *inbox; /* counts connections */
+    char *scratch;              /* to read into; nobody else's while it is being read from */
+    size_t scratch_size;
+    void (*review)(void *user);    /* a message is about to be handled: tokens may be taken back */
+    void (*make_room)(void *user); /* one holds input: is there too much of it on this worker? */
+    void (*left)(void *user);      /* one is gone */
+};
+
+/* NULL: out of memory. */
+struct websocket_worker *websocket_worker_create(const struct websocket_config *config,
+                                                 const struct websocket_owner *owner);
+/* Closes what is left; NULL is fine. */
+void websocket_worker_destroy(struct websocket_worker *ww);
+bool websocket_worker_is_empty(const struct websocket_worker *ww);
+
+/* Can messages be read? TIDINGS_E_UNSUPPORTED: the library is left out or not there;
+ * TIDINGS_E_NOMEM. */
+int websocket_check_reader(struct websocket_worker *ww, struct tidings_error *err);
+
+/* What an HTTP connection leaves to its WebSocket. */
+struct websocket_start {
+    struct sendq *out;           /* emptied (sendq_move); its socket must not be polled any more */
+    const struct principal *who; /* it takes a reference of its own; may be NULL */
+    struct quota *quota;         /* entered; may be NULL */
+    struct tidings_str input;    /* what followed the request: the first of the frames */
+    bool eof;                    /* … and the last of them */
+};
+/* The memory for one, before the client is told that there will be one; NULL: out of memory. */
+struct websocket *websocket_create(struct websocket_worker *ww);
+void websocket_discard(struct websocket *ws); /* it was not opened after all */
+/* Takes everything in `start`; the connection is closed when that fails. */
+void websocket_open(struct websocket *ws, const struct websocket_start *start);
+
+/* Four times a second: deadlines, principals that expire, and what drains. */
+void websocket_tick(struct websocket_worker *ww);
+/* One connection handles so many messages in a turn. Are there any that wait for another turn? This
+ * is one. */
+bool websocket_has_yielded(const struct websocket_worker *ww);
+void websocket_resume(struct websocket_worker *ww);
+
+/* Of those in the middle of a message: since when had the one without progress for longest none?
+ * false: there is none. Say why, forget what it sent, and end it. */
+bool websocket_find_slowest(const struct websocket_worker *ww, uint32_t *since_ms);
+void websocket_cut_slowest(struct websocket_worker *ww);
+
+/* End those whose principals are gone; after worker_stop, those that wait for no answer, now and at
+ * every tick. */
+void websocket_dismiss(struct websocket_worker *ww, principal_test_fn is_gone, void *user);
+void websocket_drain(struct websocket_worker *ww);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One WebSocket and its worker, shared by websocket.c (life, socket), websocket_messages.c (frames
+ * and messages) and websocket_deadlines.c.
+ */
+#ifndef TRANSPORT_WEBSOCKET_PRIVATE_H
+#define TRANSPORT_WEBSOCKET_PRIVATE_H
+
+#include "request/channel.h"
+#include "transport/websocket.h"
+#include "wire/ws.h"
+
+/*          upgrade                    ┌────────┐  whole messages wait for the next turn
+ *             │               ┌──────>│YIELDED │
+ *             v               │<──────└────────┘
+ *   ┌──> ┌────────┐           │
+ *   │    │  OPEN  │<──────────┤
+ *   │    └────────┘           │        ┌────────┐  a part of a message has come
+ *   │ heard   │ silence       ├───────>│ MIDWAY │
+ *   │         v               │<───────└────────┘
+ *   │    ┌────────┐           │
+ *   └────│ PINGED │───────────┘
+ *        └────────┘
+ *             │ from any of these, when …
+ *     ┌───────┴────────────┬───────────────────────────┐
+ *     │ the client         │ we end it                 │ it broke a rule, or took too long
+ *     │ said close         v                           v
+ *     │               ┌─────────┐                 ┌─────────┐
+ *     │               │ LEAVING │                 │ REFUSED │<──┐ TLS fails
+ *     v               └─────────┘                 └─────────┘   │
+ * ┌─────────┐              │ our close is written      │        │
+ * │ CLOSING │              v                           v        │
+ * └─────────┘      ┌────────────────┐             ┌─────────┐   │
+ *     │ written    │ AWAITING_CLOSE │────────────>│ LINGER  │───┘ what comes is thrown away
+ *     │            └────────────────┘ (REFUSED)   └─────────┘
+ *     │                    │ it said close             │ it is done, or a second went by
+ *     v                    v                           v
+ *    GONE <────────────────┴───────────────────────────┘   and from everywhere, when the socket
+ *                                                          fails, stalls or ends
+ */
+enum websocket_state {
+    WEBSOCKET_OPEN,
+    WEBSOCKET_PINGED,
+    WEBSOCKET_MIDWAY,
+    WEBSOCKET_YIELDED,
+    WEBSOCKET_CLOSING,
+    WEBSOCKET_LEAVING,
+    WEBSOCKET_REFUSED,
+    WEBSOCKET_AWAITING_CLOSE,
+    WEBSOCKET_LINGER,
+    WEBSOCKET_GONE, /* its memory goes at the end of the turn */
+    WEBSOCKET_STATES,
+};
+
+struct websocket {
+    struct channel channel;
+    struct websocket_worker *ww;
+    union {
+        struct {
+            struct list link;      /* in ww->by_state[state], oldest first */
+            struct list wait_link; /* in ww->waiting while the kernel takes no more */
+        };
+        struct loop_discard discard; /* once it is gone */
+    };
+    struct loop_poll poll;
+    struct ws_reader *reader; /* while a message is half read, else NULL */
+    /* From here on what every notification touches, close together. */
+    struct sink sink;
+    struct sendq out; /* also says its descriptor: out.fd */
+    /* Times are the loop's, cut to 32 bits: no deadline is as long as that takes to come round. */
+    uint32_t since_ms;      /* in this state, or heard of */
+    uint32_t listed_ms;     /* when it was put at the end of its list */
+    uint32_t wait_since_ms; /* the kernel takes nothing; 0: it does */
+    uint32_t wait_written;  /* bytes it had taken then */
+    uint32_t booked;        /* bytes of input (transport/input_budget.h) */
+    enum websocket_state state : 8;
+    bool eof : 1;            /* the client will send nothing more */
+    bool has_rest : 1;       /* messages that were read wait for room */
+    bool was_enveloped : 1;  /* the last message was: so are answers */
+    bool uses_envelopes : 1; /* some message was: so are notifications */
+};
+
+struct websocket_worker {
+    struct worker *worker; /* owner.worker */
+    struct websocket_config config;
+    struct websocket_owner owner;
+    struct list by_state[WEBSOCKET_STATES];
+    struct list waiting;
+    struct ws_reader *spare_reader; /* an idle one; NULL: none */
+    int64_t next_expiry_ms;         /* of a principal; 0: never */
+    size_t count;
+    bool draining;
+};
+
+/* May messages come and go? */
+static inline bool websocket_is_open(const struct websocket *ws)
+{
+    return ws->state <= WEBSOCKET_YIELDED;
+}
+
+extern const struct channel_ops websocket_channel_ops;
+extern const struct sink_ops websocket_sink_ops;
+
+/* websocket.c. The one function that changes the state. A move that is not in the drawing is our
+ * mistake: it is asserted, and without assertions the connection is closed. */
+void websocket_set_state(struct websocket *ws, enum websocket_state state);
+bool websocket_may_move(enum websocket_state from, enum websocket_state to);
+void websocket_close(struct websocket *ws, const char *reason);
+/* Ask the loop for what it waits for now. */
+void websocket_want(struct websocket *ws);
+/* Read what has come, as far as there is room for it. */
+void websocket_read(struct websocket *ws);
+/* Count the input it holds. */
+void websocket_book_input(struct websocket *ws);
+
+/* websocket_messages.c */
+void websocket_put_control(struct websocket *ws, enum ws_opcode opcode, struct tidings_str payload);
+/* Say a last word, after which nothing is said and nothing under way matters. `next`: CLOSING,
+ * LEAVING or REFUSED. */
+void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str reason,
+                         enum websocket_state next);
+/* Bytes were read. */
+void websocket_hear(struct websocket *ws, const char *bytes, size_t len);
+/* Is there room for what it may send? When there is again, go on with what waits. */
+bool websocket_has_room(const struct websocket *ws);
+void websocket_go_on(struct websocket *ws);
+/* It keeps the token or certificate it began with; when that is over, so is it. */
+bool websocket_end_if_expired(struct websocket *ws, int64_t now_ms);
+void websocket_free_reader(struct websocket *ws);
+
+#endif
