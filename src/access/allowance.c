@@ -148,6 +148,14 @@ struct allowance *allowances_find(struct allowances *all, struct tidings_str cli
     return p.found;
 }
 
+struct allowance *allowance_ref(struct allowance *a)
+{
+    if (a) {
+        shared_value_ref(&a->value);
+    }
+    return a;
+}
+
 void allowance_release(struct allowance *a)
 {
     if (a) {

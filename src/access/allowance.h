@@ -43,6 +43,7 @@ void allowances_destroy(struct allowances *all); /* nobody holds any; NULL is fi
 /* A reference to that client's. NULL: out of memory. */
 struct allowance *allowances_find(struct allowances *all, struct tidings_str client,
                                   uint64_t now_ms);
+struct allowance *allowance_ref(struct allowance *a);
 void allowance_release(struct allowance *a); /* NULL is fine, here and below */
 
 /* Steps it has left now; and take so many, perhaps more than there are. */

@@ -51,9 +51,10 @@ struct channel {
     const struct channel_ops *ops;
     struct worker *worker;
     const struct principal *who; /* a reference; NULL: the program itself */
-    struct quota *quota;   /* of where it comes from; the transport holds it; NULL: no limits */
-    struct list requests;  /* requests under way */
-    struct batch *batches; /* arrays of them */
+    struct quota *quota; /* of where it comes from; the transport holds it; NULL: no limits */
+    struct allowance *allowance;     /* a reference, once it was asked for */
+    struct list requests;            /* requests under way */
+    struct batch *batches;           /* arrays of them */
     const struct revision *revision; /* pipes: negotiated by initialize, else NULL */
     struct subscriber *subscriber;   /* pipes: made when first needed */
     bool initialized;                /* pipes: the client said so */
@@ -74,7 +75,7 @@ void channel_set_who(struct channel *channel, const struct principal *who);
 /* The name of its principal; of one without, where it comes from. */
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX]);
 /* A reference to what its client may have judged (access/allowance.h). NULL: out of memory. */
-struct allowance *channel_allowance(const struct channel *channel);
+struct allowance *channel_allowance(struct channel *channel);
 /* The transport is going away: cancels what is under way, drops the subscriber of a pipe. */
 void channel_deinit(struct channel *channel);
 

@@ -11,7 +11,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/job.h"
-#include "delivery/hub.h"
 #include "delivery/subscriber.h"
 
 #define REQUEST_ARENA_MAX (1u << 20)
@@ -493,62 +492,6 @@ void batch_close(struct batch *batch)
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
-{
-    bool is_known = channel->who && channel->who->kind != PRINCIPAL_ANONYMOUS;
-    snprintf(out, PRINCIPAL_MAX, "%s", is_known ? channel->who->name.ptr : channel->ops->name);
-    if (!is_known && channel->ops->principal) {
-        channel->ops->principal(channel, out);
-    }
-}
-
-struct allowance *channel_allowance(const struct channel *channel)
-{
-    char name[PRINCIPAL_MAX];
-    channel_principal(channel, name);
-    return allowances_find(hub_allowances(channel->worker->hub), tidings_str(name),
-                           loop_now_ms(channel->worker->loop));
-}
-
-void channel_set_who(struct channel *channel, const struct principal *who)
-{
-    const struct principal *old = channel->who;
-    channel->who = principal_ref(who);
-    principal_unref(old);
-}
-
-void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker)
-{
-    memset(channel, 0, sizeof(*channel));
-    channel->ops = ops;
-    channel->worker = worker;
-    list_init(&channel->requests);
-}
-
-bool channel_may_go_on(struct channel *channel)
-{
-    struct worker *worker = channel->worker;
-    uint32_t turn = loop_turn_number(worker->loop);
-    if (channel->turn != turn) {
-        channel->turn = turn;
-        channel->handled = 0;
-    }
-    if (channel->handled >= CHANNEL_QUANTUM) {
-        worker->stats.pauses++;
-        return false;
-    }
-    channel->handled++;
-    if (channel->handled > worker->stats.most_per_turn) {
-        worker->stats.most_per_turn = channel->handled;
-    }
-    return true;
-}
-
-struct quota *channel_quota(const struct channel *channel)
-{
-    return channel->who && channel->who->quota ? channel->who->quota : channel->quota;
-}
-
 void channel_deinit(struct channel *channel)
 {
     list_each (it, next, &channel->requests) {
@@ -567,4 +510,6 @@ void channel_deinit(struct channel *channel)
     subscriber_destroy(channel->subscriber);
     channel->subscriber = NULL;
     channel_set_who(channel, NULL);
+    allowance_release(channel->allowance);
+    channel->allowance = NULL;
 }

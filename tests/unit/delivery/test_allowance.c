@@ -460,6 +460,28 @@ static void a_legacy_client_is_refused_likewise(void **state)
     assert_int_equal(called, 0);
 }
 
+/* One connection, as a proxy has it. */
+static void whoever_shows_another_name_on_a_connection_has_another_account(void **state)
+{
+    (void)state;
+    unsigned called = 0;
+    bench_rules(&b, rules, COUNT(rules));
+    bench_add_tool(
+        &b, &(struct bench_tool){
+                .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
+    bench_settle(&b);
+    static const char *const names[] = {"bob", "ada", "bob", "ada"};
+    use_up("ada", false);
+    struct client *c = client_pipe(&b);
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        client_is(c, PRINCIPAL_TOKEN, names[i], "", 0);
+        client_call(c, "1", "t", "\"arguments\":{}", NULL);
+        bench_settle(&b);
+        assert_int_equal(called, i / 2 + 1);
+    }
+    client_free(c);
+}
+
 /* The tool has done its work, so the answer is given and paid for. */
 static void results_of_tools_are_judged_at_the_expense_of_the_client(void **state)
 {
@@ -493,6 +515,7 @@ int main(void)
         WITH_BENCH(compiling_regexes_that_are_refused_is_paid_for),
         WITH_BENCH(arguments_of_tools_are_judged_at_the_expense_of_the_client),
         WITH_BENCH(a_legacy_client_is_refused_likewise),
+        WITH_BENCH(whoever_shows_another_name_on_a_connection_has_another_account),
         WITH_BENCH(results_of_tools_are_judged_at_the_expense_of_the_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Channels: whose they are, and how much they may do. How one ends is with its requests
+ * (request.c).
+ */
+#include "request/channel.h"
+
+#include <stdio.h>
+
+#include "access/allowance.h"
+#include "base/str.h"
+#include "delivery/core.h"
+#include "delivery/hub.h"
+
+void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+{
+    bool is_known = channel->who && channel->who->kind != PRINCIPAL_ANONYMOUS;
+    snprintf(out, PRINCIPAL_MAX, "%s", is_known ? channel->who->name.ptr : channel->ops->name);
+    if (!is_known && channel->ops->principal) {
+        channel->ops->principal(channel, out);
+    }
+}
+
+struct allowance *channel_allowance(struct channel *channel)
+{
+    if (!channel->allowance) {
+        char name[PRINCIPAL_MAX];
+        channel_principal(channel, name);
+        channel->allowance = allowances_find(hub_allowances(channel->worker->hub),
+                                             tidings_str(name), loop_now_ms(channel->worker->loop));
+    }
+    return allowance_ref(channel->allowance);
+}
+
+static void forget_allowance(struct channel *channel)
+{
+    allowance_release(channel->allowance);
+    channel->allowance = NULL;
+}
+
+void channel_set_who(struct channel *channel, const struct principal *who)
+{
+    const struct principal *old = channel->who;
+    if (old != who) {
+        forget_allowance(channel);
+    }
+    channel->who = principal_ref(who);
+    principal_unref(old);
+}
+
+void channel_init(struct channel *channel, const struct channel_ops *ops, struct worker *worker)
+{
+    memset(channel, 0, sizeof(*channel));
+    channel->ops = ops;
+    channel->worker = worker;
+    list_init(&channel->requests);
+}
+
+bool channel_may_go_on(struct channel *channel)
+{
+    struct worker *worker = channel->worker;
+    uint32_t turn = loop_turn_number(worker->loop);
+    if (channel->turn != turn) {
+        channel->turn = turn;
+        channel->handled = 0;
+    }
+    if (channel->handled >= CHANNEL_QUANTUM) {
+        worker->stats.pauses++;
+        return false;
+    }
+    channel->handled++;
+    if (channel->handled > worker->stats.most_per_turn) {
+        worker->stats.most_per_turn = channel->handled;
+    }
+    return true;
+}
+
+struct quota *channel_quota(const struct channel *channel)
+{
+    return channel->who && channel->who->quota ? channel->who->quota : channel->quota;
+}
