@@ -28,7 +28,7 @@ struct waiting {
     struct json *progress; /* the newest that was not told yet */
 };
 
-static void on_answer(void *user, const struct response *a)
+static void ask_on_answer(void *user, const struct response *a)
 {
     struct waiting *w = user;
     w->is_done = true;
@@ -38,7 +38,7 @@ static void on_answer(void *user, const struct response *a)
 }
 
 /* Told outside the turn; those that come faster than that are passed over, as progress may be. */
-static void on_progress(void *user, struct json *params)
+static void ask_on_progress(void *user, struct json *params)
 {
     struct waiting *w = user;
     jv_unref(w->progress);
@@ -55,7 +55,7 @@ static void tell_progress(struct waiting *w)
     jv_unref(params);
 }
 
-static void wait_for(struct waiting *w, int64_t id)
+static void ask_wait(struct waiting *w, int64_t id)
 {
     struct tidings_client *c = w->client;
     int rc = 0;
@@ -78,14 +78,14 @@ static struct json *ask_with(struct waiting *w, const char *method, struct tidin
     struct tidings_client *c = w->client;
     struct request_options a = {.method = method,
                                 .params = params,
-                                .fn = on_answer,
-                                .on_progress = w->on_progress ? on_progress : NULL,
+                                .fn = ask_on_answer,
+                                .on_progress = w->on_progress ? ask_on_progress : NULL,
                                 .user = w};
     mem_free(c->last_error);
     c->last_error = NULL;
     int64_t id = requests_start(c, &a, &w->why);
     if (id > 0) {
-        wait_for(w, id);
+        ask_wait(w, id);
     }
     jv_unref(w->progress);
     mem_free(c->last_error); /* what was told of progress may have asked as well */
@@ -118,8 +118,8 @@ const char *tidings_client_last_error(const struct tidings_client *c)
 }
 
 /* Hands the value over as text. */
-static char *give(struct tidings_client *c, struct json *root, const struct json *value,
-                  struct tidings_error *err)
+static char *ask_give_text(struct tidings_client *c, struct json *root, const struct json *value,
+                           struct tidings_error *err)
 {
     if (!root) {
         return NULL;
@@ -160,7 +160,7 @@ char *tidings_client_request(struct tidings_client *c, const char *method, const
                              struct tidings_error *err)
 {
     struct json *result = ask(c, method, tidings_str(params), err);
-    return give(c, result, result, err);
+    return ask_give_text(c, result, result, err);
 }
 
 struct pending {
@@ -226,7 +226,7 @@ struct members {
     const char *more_key, *more; /* JSON */
 };
 
-static int put_params(struct buf *out, const struct members *m, struct tidings_error *err)
+static int ask_put_params(struct buf *out, const struct members *m, struct tidings_error *err)
 {
     struct jw w;
     if (!m->value || !m->value[0]) {
@@ -255,11 +255,11 @@ static char *ask_about(struct waiting *w, const char *method, const struct membe
     struct buf params;
     struct json *result = NULL;
     buf_init(&params, c->settings.max_bytes);
-    if (put_params(&params, m, err) == 0) {
+    if (ask_put_params(&params, m, err) == 0) {
         result = ask_with(w, method, buf_str(&params), err);
     }
     buf_deinit(&params);
-    return give(c, result, result, err);
+    return ask_give_text(c, result, result, err);
 }
 
 char *tidings_client_read(struct tidings_client *c, const char *uri, struct tidings_error *err)
@@ -339,5 +339,5 @@ char *tidings_client_complete(struct tidings_client *c, const char *ref, const c
         tidings_fail(err, TIDINGS_E_PARSE, "the answer holds no completion");
         return NULL;
     }
-    return give(c, result, completion, err);
+    return ask_give_text(c, result, completion, err);
 }

@@ -103,7 +103,7 @@ static void demand(struct child *d)
     poller_set(&d->base.client->poller, &d->timer, PATIENCE_MS);
 }
 
-static void on_timer(void *user)
+static void process_on_timer(void *user)
 {
     struct child *d = user;
     if (d->demands > 0) {
@@ -178,7 +178,7 @@ static void on_stderr_ready(void *user, uint32_t events)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static int start(struct child *d, struct tidings_error *err)
+static int process_start(struct child *d, struct tidings_error *err)
 {
     const struct client_settings *o = &d->base.client->settings;
     const char *path = getenv("PATH");
@@ -202,7 +202,7 @@ static int child_open(struct byte_stream *k, struct tidings_error *err)
     struct poller *p = &k->client->poller;
     d->demands = 0;
     d->has_closed = d->has_ended = false;
-    int rc = start(d, err);
+    int rc = process_start(d, err);
     if (rc < 0) {
         return rc;
     }
@@ -252,6 +252,6 @@ struct byte_stream *byte_stream_process_create(struct tidings_client *c, char **
     d->argv = argv;
     d->exit = (struct poller_fd){.fd = -1, .fn = on_exit_ready, .user = d};
     d->stderr_fd = (struct poller_fd){.fd = -1, .fn = on_stderr_ready, .user = d};
-    poller_timer_init(&d->timer, on_timer, d);
+    poller_timer_init(&d->timer, process_on_timer, d);
     return &d->base;
 }

@@ -23,7 +23,7 @@ static struct tunnel *tunnel_of(struct byte_stream *k)
     return (struct tunnel *)(void *)k;
 }
 
-static void on_change(void *user)
+static void socket_stream_on_change(void *user)
 {
     struct tunnel *t = user;
     const struct fetch_status *s = fetch_status(t->transfer);
@@ -48,7 +48,7 @@ static void on_limit(void *user)
     byte_stream_ended(&t->base, &why);
 }
 
-static void on_ready(void *user, uint32_t events)
+static void socket_stream_on_ready(void *user, uint32_t events)
 {
     struct tunnel *t = user;
     struct tidings_error why;
@@ -71,7 +71,7 @@ static int tunnel_open(struct byte_stream *k, struct tidings_error *err)
         .cert_file = o->cert_file,
         .key_file = o->key_file,
         .is_tunnel = true,
-        .on_change = on_change,
+        .on_change = socket_stream_on_change,
         .user = t,
     };
     poller_set(&k->client->poller, &t->limit, o->timeout_ms);
@@ -123,7 +123,7 @@ struct byte_stream *byte_stream_socket_create(struct tidings_client *c,
         return NULL;
     }
     byte_stream_init(&t->base, &tunnel_ops, c);
-    t->fd = (struct poller_fd){.fd = -1, .fn = on_ready, .user = t};
+    t->fd = (struct poller_fd){.fd = -1, .fn = socket_stream_on_ready, .user = t};
     poller_timer_init(&t->limit, on_limit, t);
     t->no_proxy = address->no_proxy;
     t->url = str_dup(tidings_str(address->url));

@@ -53,8 +53,8 @@ static bool set_transport(struct tidings_client *c, struct transport *take)
 }
 
 /* Everything but the transport. */
-static struct tidings_client *create(const struct tidings_client_options *options,
-                                     struct tidings_error *err)
+static struct tidings_client *client_create(const struct tidings_client_options *options,
+                                            struct tidings_error *err)
 {
     struct tidings_client *c = mem_zalloc(sizeof(*c));
     if (!c) {
@@ -90,7 +90,7 @@ struct tidings_client *tidings_client_create(const char *address,
                                              const struct tidings_client_options *options,
                                              struct tidings_error *err)
 {
-    struct tidings_client *c = create(options, err);
+    struct tidings_client *c = client_create(options, err);
     if (c && !set_transport(c, transport_create(c, address, err))) {
         tidings_client_destroy(c);
         return NULL;
@@ -106,7 +106,7 @@ struct tidings_client *tidings_client_launch(const char *const *argv,
         tidings_fail(err, TIDINGS_E_INVALID, "no program to launch");
         return NULL;
     }
-    struct tidings_client *c = create(options, err);
+    struct tidings_client *c = client_create(options, err);
     char **copy = c ? settings_copy_list(argv) : NULL;
     if (c && !copy) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

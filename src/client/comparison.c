@@ -14,7 +14,7 @@
 #include "client/watch.h"
 #include "json/write.h"
 
-static void ask_page(struct tidings_client *c, struct tidings_str cursor);
+static void comparison_ask_page(struct tidings_client *c, struct tidings_str cursor);
 
 enum kind {
     KIND_LITERAL,
@@ -44,15 +44,15 @@ static void drop_snapshot(struct tidings_client *c, struct snapshot **v)
     *v = NULL;
 }
 
-static bool has_room(const struct tidings_client *c, const struct snapshot *v)
+static bool comparison_has_room(const struct tidings_client *c, const struct snapshot *v)
 {
     return v->entries.count < COMPARISON_MAX_ENTRIES && c->comparison.entries < COMPARISON_MAX_ALL;
 }
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static void tell(struct tidings_client *c, const struct watch *w, struct tidings_str uri,
-                 const char *change)
+static void comparison_tell(struct tidings_client *c, const struct watch *w, struct tidings_str uri,
+                            const char *change)
 {
     struct buf text;
     struct jw j;
@@ -91,7 +91,7 @@ static void tell_gap(struct tidings_client *c, const struct watch *w)
         .reason = STR("the server cannot tell what changed meanwhile, nor can it be compared"),
     };
     events_put_state(c, &e);
-    tell(c, w, tidings_str(w->uri), NULL);
+    comparison_tell(c, w, tidings_str(w->uri), NULL);
 }
 
 /* NULL: nothing to tell. */
@@ -120,14 +120,14 @@ static size_t differences(struct tidings_client *c, const struct watch *w, bool 
         const char *change = change_of(w, e, snapshot_find(fresh, e->uri));
         n += change ? 1 : 0;
         if (change && !is_counted) {
-            tell(c, w, e->uri, change);
+            comparison_tell(c, w, e->uri, change);
         }
     }
     for (size_t at = 0; (e = map_next(&fresh->entries, &at)) != NULL;) {
         bool is_new = !snapshot_find(old, e->uri);
         n += is_new ? 1 : 0;
         if (is_new && !is_counted) {
-            tell(c, w, e->uri, "created");
+            comparison_tell(c, w, e->uri, "created");
         }
     }
     return n;
@@ -156,7 +156,7 @@ static void carry_over(struct tidings_client *c, const struct watch *w)
     }
 }
 
-static void finish(struct tidings_client *c)
+static void comparison_finish(struct tidings_client *c)
 {
     struct comparison *m = &c->comparison;
     struct watch *w = m->watch;
@@ -181,7 +181,7 @@ static void finish(struct tidings_client *c)
 }
 
 /* Nothing to compare with next time either. */
-static void fail(struct tidings_client *c)
+static void comparison_fail(struct tidings_client *c)
 {
     struct comparison *m = &c->comparison;
     struct watch *w = m->watch;
@@ -197,16 +197,17 @@ static void fail(struct tidings_client *c)
     schedule(c);
 }
 
-static bool put(struct tidings_client *c, struct tidings_str uri, const struct json *value)
+static bool comparison_put(struct tidings_client *c, struct tidings_str uri,
+                           const struct json *value)
 {
     struct snapshot *v = c->comparison.fresh;
     size_t before = v->entries.count;
-    bool ok = has_room(c, v) && snapshot_put(v, uri, value, c->settings.max_bytes) == 0;
+    bool ok = comparison_has_room(c, v) && snapshot_put(v, uri, value, c->settings.max_bytes) == 0;
     c->comparison.entries += v->entries.count - before;
     return ok;
 }
 
-static void on_read(void *user, const struct response *a)
+static void comparison_on_read(void *user, const struct response *a)
 {
     struct tidings_client *c = user;
     struct comparison *m = &c->comparison;
@@ -215,10 +216,10 @@ static void on_read(void *user, const struct response *a)
     m->request = 0;
     bool is_absent =
         a->error && (a->why.code == TIDINGS_E_NOTFOUND || a->why.code == TIDINGS_E_GONE);
-    if (contents ? put(c, tidings_str(w->uri), contents) : is_absent && w->snapshot) {
-        finish(c);
+    if (contents ? comparison_put(c, tidings_str(w->uri), contents) : is_absent && w->snapshot) {
+        comparison_finish(c);
     } else {
-        fail(c); /* what cannot be read may be a pattern of the server's own */
+        comparison_fail(c); /* what cannot be read may be a pattern of the server's own */
     }
 }
 
@@ -239,21 +240,22 @@ static void on_page(void *user, const struct response *a)
     m->request = 0;
     for (size_t i = 0; ok && i < jv_count(items); i++) {
         struct tidings_str uri = jv_str(jv_get(jv_at(items, i), "uri"));
-        ok = uri.len == 0 || !watch_covers(m->watch, uri) || put(c, uri, jv_at(items, i));
+        ok =
+            uri.len == 0 || !watch_covers(m->watch, uri) || comparison_put(c, uri, jv_at(items, i));
     }
     ok = ok && (!jv_is(next, JV_STRING) || (++m->pages < COMPARISON_MAX_PAGES && !is_late(c) &&
                                             page_cursors_next(&m->cursors, jv_str(next)) == 0));
     if (!ok) {
-        fail(c);
+        comparison_fail(c);
     } else if (jv_is(next, JV_STRING)) {
-        ask_page(c, jv_str(next));
+        comparison_ask_page(c, jv_str(next));
     } else {
-        finish(c);
+        comparison_finish(c);
     }
 }
 
-static void send(struct tidings_client *c, const char *method, const char *key,
-                 struct tidings_str value, response_fn fn)
+static void comparison_request(struct tidings_client *c, const char *method, const char *key,
+                               struct tidings_str value, response_fn fn)
 {
     struct buf params;
     struct jw j;
@@ -270,16 +272,16 @@ static void send(struct tidings_client *c, const char *method, const char *key,
     buf_deinit(&params);
     c->comparison.request = id > 0 ? id : 0;
     if (id < 0) {
-        fail(c);
+        comparison_fail(c);
     }
 }
 
-static void ask_page(struct tidings_client *c, struct tidings_str cursor)
+static void comparison_ask_page(struct tidings_client *c, struct tidings_str cursor)
 {
-    send(c, "resources/list", "cursor", cursor, on_page);
+    comparison_request(c, "resources/list", "cursor", cursor, on_page);
 }
 
-static void start(struct tidings_client *c, struct watch *w)
+static void comparison_start(struct tidings_client *c, struct watch *w)
 {
     struct comparison *m = &c->comparison;
     m->watch = w;
@@ -288,17 +290,17 @@ static void start(struct tidings_client *c, struct watch *w)
     m->began = clock_monotonic_ms();
     m->fresh = snapshot_create();
     if (!m->fresh) {
-        fail(c);
+        comparison_fail(c);
     } else if (kind_of(w) == KIND_LITERAL) {
-        send(c, "resources/read", "uri", tidings_str(w->uri), on_read);
+        comparison_request(c, "resources/read", "uri", tidings_str(w->uri), comparison_on_read);
     } else {
-        ask_page(c, STR_EMPTY);
+        comparison_ask_page(c, STR_EMPTY);
     }
 }
 
 /* The next watch that wants it, of those that are heard: what is seen before would hide what was
  * missed. A program that does not take what it is told comes first. */
-static void on_next(void *user)
+static void comparison_on_next(void *user)
 {
     struct tidings_client *c = user;
     if (c->comparison.watch || c->stage != STAGE_READY) {
@@ -312,7 +314,7 @@ static void on_next(void *user)
         struct watch *w = list_entry(it, struct watch, link);
         bool is_heard = w->is_accepted && w->is_judged && !w->is_interrupted;
         if (w->comparison_reason != COMPARISON_NONE && is_heard && !w->is_ending) {
-            start(c, w);
+            comparison_start(c, w);
             return;
         }
     }
@@ -320,13 +322,13 @@ static void on_next(void *user)
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-static void want(struct tidings_client *c, struct watch *w, enum comparison_reason look)
+static void comparison_want(struct tidings_client *c, struct watch *w, enum comparison_reason look)
 {
     w->comparison_reason = look > w->comparison_reason ? look : w->comparison_reason;
     schedule(c);
 }
 
-static void on_quiet(void *user)
+static void comparison_on_quiet(void *user)
 {
     struct tidings_client *c = user;
     list_each (it, next, &c->watches) {
@@ -335,7 +337,7 @@ static void on_quiet(void *user)
                                        ? snapshot_find(w->snapshot, tidings_str(w->uri))
                                        : NULL;
         if (e && e->told_at > 0) {
-            want(c, w, COMPARISON_FIRST);
+            comparison_want(c, w, COMPARISON_FIRST);
         }
     }
 }
@@ -352,7 +354,7 @@ static void on_verify(void *user)
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);
         if (w->is_accepted && can_compare(w)) {
-            want(c, w, w->snapshot ? COMPARISON_VERIFY : COMPARISON_FIRST);
+            comparison_want(c, w, w->snapshot ? COMPARISON_VERIFY : COMPARISON_FIRST);
         }
     }
     set_verify(c);
@@ -379,10 +381,10 @@ void comparison_judged(struct tidings_client *c)
         if (is_owed && !w->snapshot) {
             tell_gap(c, w);
         } else if (was_interrupted) {
-            want(c, w, COMPARISON_RESUME);
+            comparison_want(c, w, COMPARISON_RESUME);
         }
         if (is_kept && !w->snapshot && can_compare(w)) {
-            want(c, w, COMPARISON_FIRST);
+            comparison_want(c, w, COMPARISON_FIRST);
         }
     }
     if (c->settings.verify_ms > 0 && !poller_is_set(&c->comparison.verify)) {
@@ -392,7 +394,7 @@ void comparison_judged(struct tidings_client *c)
 }
 
 /* The look that is under way is taken up again when the watch is accepted again. */
-static void cancel(struct tidings_client *c)
+static void comparison_cancel(struct tidings_client *c)
 {
     struct comparison *m = &c->comparison;
     if (m->request > 0) {
@@ -408,7 +410,7 @@ void comparison_lost(struct tidings_client *c)
     if (c->comparison.watch) {
         c->comparison.watch->broken_comparisons++;
     }
-    cancel(c);
+    comparison_cancel(c);
     poller_unset(&c->comparison.next);
     poller_unset(&c->comparison.quiet);
     poller_unset(&c->comparison.verify);
@@ -434,7 +436,7 @@ void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_s
     }
     if (is_deleted && e && !is_literal) {
         snapshot_remove(w->snapshot, uri);
-    } else if (!e && (is_literal || has_room(c, w->snapshot))) {
+    } else if (!e && (is_literal || comparison_has_room(c, w->snapshot))) {
         e = snapshot_add(w->snapshot, is_literal ? tidings_str(w->uri) : uri);
     }
     c->comparison.entries += w->snapshot->entries.count - before; /* modulo 2^64, so less as well */
@@ -446,7 +448,7 @@ void comparison_told(struct tidings_client *c, struct watch *w, struct tidings_s
 void comparison_forget(struct tidings_client *c, struct watch *w)
 {
     if (c->comparison.watch == w) {
-        cancel(c);
+        comparison_cancel(c);
         if (c->stage == STAGE_READY) {
             schedule(c);
         }
@@ -457,7 +459,7 @@ void comparison_forget(struct tidings_client *c, struct watch *w)
 
 void comparison_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->comparison.next, on_next, c);
-    poller_timer_init(&c->comparison.quiet, on_quiet, c);
+    poller_timer_init(&c->comparison.next, comparison_on_next, c);
+    poller_timer_init(&c->comparison.quiet, comparison_on_quiet, c);
     poller_timer_init(&c->comparison.verify, on_verify, c);
 }

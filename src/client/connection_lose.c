@@ -24,7 +24,7 @@ static bool is_between_tokens(const struct tidings_client *c, int code)
            c->has_watched;
 }
 
-static bool may_pass(int code)
+static bool connection_may_recover(int code)
 {
     return code == TIDINGS_E_IO || code == TIDINGS_E_TIMEOUT || code == TIDINGS_E_BUSY ||
            code == TIDINGS_E_CLOSED || code == TIDINGS_E_LIMIT;
@@ -39,7 +39,7 @@ static uint32_t next_pause(struct tidings_client *c)
     return own > told ? own : told;
 }
 
-static void on_retry(void *user)
+static void connection_on_retry(void *user)
 {
     struct tidings_client *c = user;
     if (c->stage == STAGE_PAUSED) {
@@ -49,7 +49,7 @@ static void on_retry(void *user)
 
 void connection_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->retry, on_retry, c);
+    poller_timer_init(&c->retry, connection_on_retry, c);
 }
 
 void connection_give_up(struct tidings_client *c, const struct tidings_error *why)
@@ -107,7 +107,7 @@ void connection_lose(struct tidings_client *c, const struct tidings_error *why)
     if (client_is_stopping(c) || c->stage != STAGE_IDLE) {
         return;
     }
-    if (!may_pass(reason.code) && !is_between_tokens(c, reason.code)) {
+    if (!connection_may_recover(reason.code) && !is_between_tokens(c, reason.code)) {
         c->era = 0;
         connection_give_up(c, &reason);
     } else if (subscriptions_wants(c) || c->is_eager) {

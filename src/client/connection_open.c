@@ -80,7 +80,7 @@ const struct tidings_client_info *tidings_client_info(const struct tidings_clien
     return c->info.public.transport ? &c->info.public : NULL;
 }
 
-static void publish(struct tidings_client *c)
+static void connection_publish_info(struct tidings_client *c)
 {
     struct client_info *i = &c->info;
     i->public = (struct tidings_client_info){
@@ -104,7 +104,7 @@ static void publish(struct tidings_client *c)
 static void ready(struct tidings_client *c)
 {
     c->stage = STAGE_READY;
-    publish(c);
+    connection_publish_info(c);
     if (!c->is_resumed) {
         events_put_state(c, &(struct tidings_client_event){.state = TIDINGS_CLIENT_CONNECTED});
     }
@@ -128,7 +128,7 @@ static bool has_version(struct json *list)
 }
 
 /* 1: modern, 0: legacy, else an error that neither would help against. */
-static int judge(const struct tidings_client *c, const struct response *a)
+static int connection_judge_era(const struct tidings_client *c, const struct response *a)
 {
     int64_t code = jv_int(jv_get(a->error, "code"));
     bool is_http = c->transport->ops->has_exchanges;
@@ -164,7 +164,7 @@ static void on_discovered(void *user, const struct response *a)
         return;
     }
     c->broken_probes = 0;
-    int verdict = judge(c, a);
+    int verdict = connection_judge_era(c, a);
     if (verdict == 0 && c->settings.version) {
         verdict = tidings_fail(&why, TIDINGS_E_UNSUPPORTED, "the server does not speak %s",
                                c->settings.version);

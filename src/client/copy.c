@@ -47,7 +47,7 @@ struct tidings_copy {
     bool is_ended; /* which frees it then */
 };
 
-static void destroy(struct tidings_copy *y)
+static void copy_destroy(struct tidings_copy *y)
 {
     jv_unref(y->value);
     mem_free(y->uri);
@@ -57,8 +57,8 @@ static void destroy(struct tidings_copy *y)
 /* ---- telling --------------------------------------------------------------------------------- */
 
 /* `text` is the value; `problem` NULL: there is none. */
-static void tell(struct tidings_copy *y, struct tidings_str text,
-                 const struct tidings_error *problem)
+static void copy_tell(struct tidings_copy *y, struct tidings_str text,
+                      const struct tidings_error *problem)
 {
     struct tidings_copy_state state = {
         .copy = y,
@@ -78,7 +78,7 @@ static void tell_again(struct tidings_copy *y, const struct tidings_error *probl
 {
     size_t len = 0;
     char *text = y->value ? json_text_of(y->client, y->value, &len) : NULL;
-    tell(y, tidings_strn(text ? text : "", len), problem);
+    copy_tell(y, tidings_strn(text ? text : "", len), problem);
     mem_free(text);
 }
 
@@ -138,7 +138,7 @@ static void move_to(struct tidings_copy *y, struct tidings_str from, struct json
         if (y->subscription) {
             tidings_subscription_set_options(y->subscription, options_of(y, options), NULL);
         }
-        tell(y, tidings_strn(text, len), NULL);
+        copy_tell(y, tidings_strn(text, len), NULL);
     }
     mem_free(text);
 }
@@ -154,7 +154,7 @@ static void take_deletion(struct tidings_copy *y)
 
 /* What the server says of a version: all of it, or the patch that leads there. False: something
  * before it is missing (LU-12). */
-static bool take(struct tidings_copy *y, struct json *told)
+static bool copy_take(struct tidings_copy *y, struct json *told)
 {
     struct tidings_str from = jv_str(jv_get(told, "validFrom"));
     struct json *patch = jv_get(told, "patch"), *value = jv_get(told, "value");
@@ -186,10 +186,10 @@ static bool take(struct tidings_copy *y, struct json *told)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
-                      struct tidings_str error);
-static void on_update(void *user, const struct tidings_client_update *u);
-static void on_state(void *user, const struct tidings_client_event *e);
+static void copy_on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                           struct tidings_str error);
+static void copy_on_update(void *user, const struct tidings_client_update *u);
+static void copy_on_state(void *user, const struct tidings_client_event *e);
 
 /* Something is to be tried again, not at once. */
 static void wait_for_next(struct tidings_copy *y)
@@ -217,7 +217,7 @@ static void read_it(struct tidings_copy *y)
     jw_end_object(&w);
     bool ok = !uri.failed && !params.failed;
     struct tidings_client_asking a = {
-        .method = "resources/read", .params = params.ptr, .on_answer = on_answer, .user = y};
+        .method = "resources/read", .params = params.ptr, .on_answer = copy_on_answer, .user = y};
     int64_t number = ok ? tidings_client_ask(y->client, &a, NULL) : TIDINGS_E_NOMEM;
     buf_deinit(&params);
     buf_deinit(&uri);
@@ -227,7 +227,7 @@ static void read_it(struct tidings_copy *y)
     }
 }
 
-static int subscribe(struct tidings_copy *y, struct tidings_error *err)
+static int copy_subscribe(struct tidings_copy *y, struct tidings_error *err)
 {
     char options[64];
     struct buf uri;
@@ -236,8 +236,10 @@ static int subscribe(struct tidings_copy *y, struct tidings_error *err)
     if (uri.failed) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    struct tidings_subscribing how = {
-        .fn = on_update, .on_state = on_state, .user = y, .options = options_of(y, options)};
+    struct tidings_subscribing how = {.fn = copy_on_update,
+                                      .on_state = copy_on_state,
+                                      .user = y,
+                                      .options = options_of(y, options)};
     bool is_shared = watch_find(y->client, buf_str(&uri)) != NULL;
     y->subscription = tidings_client_subscribe(y->client, uri.ptr, &how, err);
     buf_deinit(&uri);
@@ -257,37 +259,37 @@ static void on_next(void *user)
     struct tidings_copy *y = user;
     if (y->from[0] == '\0' || y->subscription) {
         read_it(y);
-    } else if (subscribe(y, NULL) < 0) {
+    } else if (copy_subscribe(y, NULL) < 0) {
         wait_for_next(y);
     }
 }
 
 /* ---- hearing --------------------------------------------------------------------------------- */
 
-static void leave(struct tidings_copy *y)
+static void copy_leave(struct tidings_copy *y)
 {
     y->is_busy = false;
     if (y->is_ended) {
-        destroy(y);
+        copy_destroy(y);
     }
 }
 
-static void on_update(void *user, const struct tidings_client_update *u)
+static void copy_on_update(void *user, const struct tidings_client_update *u)
 {
     struct tidings_copy *y = user;
     struct json *root = NULL;
     y->is_busy = true;
     (void)jv_parse(u->params, JSON_MAX_DEPTH, &root, NULL);
     struct json *told = jv_get(jv_get(root, "_meta"), "dev.tidings/data");
-    if (!told || !take(y, told)) {
+    if (!told || !copy_take(y, told)) {
         read_it(y);
     }
     jv_unref(root);
-    leave(y);
+    copy_leave(y);
 }
 
 /* What it says of the subscription. */
-static void on_state(void *user, const struct tidings_client_event *e)
+static void copy_on_state(void *user, const struct tidings_client_event *e)
 {
     struct tidings_copy *y = user;
     switch (e->state) {
@@ -312,15 +314,15 @@ static void on_state(void *user, const struct tidings_client_event *e)
 }
 
 /* The content of the answer: 0, or why there is none. */
-static int take_content(struct tidings_copy *y, struct tidings_str result,
-                        struct tidings_error *err)
+static int copy_take_content(struct tidings_copy *y, struct tidings_str result,
+                             struct tidings_error *err)
 {
     struct json *root = NULL, *told = NULL;
     bool is_whole = y->is_whole && y->from[0] == '\0';
     (void)jv_parse(result, JSON_MAX_DEPTH, &root, NULL);
     struct tidings_str text = jv_str(jv_get(jv_at(jv_get(root, "contents"), 0), "text"));
     int rc = jv_parse(text, JSON_MAX_DEPTH, &told, NULL);
-    if (rc < 0 || (!take(y, told) && is_whole)) {
+    if (rc < 0 || (!copy_take(y, told) && is_whole)) {
         rc = tidings_fail(err, TIDINGS_E_PARSE, "what '%.200s' reads as is no entity", y->uri);
     }
     jv_unref(told);
@@ -351,8 +353,8 @@ static void take_failure(struct tidings_copy *y, const struct tidings_error *err
     }
 }
 
-static void on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
-                      struct tidings_str error)
+static void copy_on_answer(void *user, struct tidings_str result, const struct tidings_error *err,
+                           struct tidings_str error)
 {
     struct tidings_copy *y = user;
     struct tidings_error why = {0};
@@ -361,7 +363,7 @@ static void on_answer(void *user, struct tidings_str result, const struct tiding
     y->reading = 0;
     if (err) {
         take_failure(y, err);
-    } else if (take_content(y, result, &why) < 0) {
+    } else if (copy_take_content(y, result, &why) < 0) {
         take_failure(y, &why);
     } else if (y->is_ended) {
         /* by the program, when it was told */
@@ -377,7 +379,7 @@ static void on_answer(void *user, struct tidings_str result, const struct tiding
         }
         wait_for_next(y);
     }
-    leave(y);
+    copy_leave(y);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -424,11 +426,11 @@ struct tidings_copy *tidings_copy_begin(struct tidings_client *c, const char *ur
         y->fn = how->fn;
         y->user = how->user;
         poller_timer_init(&y->next, on_next, y);
-        rc = y->from[0] != '\0' ? subscribe(y, err) : 0;
+        rc = y->from[0] != '\0' ? copy_subscribe(y, err) : 0;
     }
     if (rc < 0) {
         if (y) {
-            destroy(y);
+            copy_destroy(y);
         }
         return NULL;
     }
@@ -454,7 +456,7 @@ void tidings_copy_end(struct tidings_copy *y)
         tidings_client_cancel(y->client, y->reading);
     }
     if (!y->is_busy) {
-        destroy(y);
+        copy_destroy(y);
     }
 }
 

@@ -22,18 +22,18 @@ void events_release(struct event *e)
     mem_free(e);
 }
 
-static void out_of_memory(struct tidings_client *c)
+static void events_out_of_memory(struct tidings_client *c)
 {
     struct tidings_error why;
     tidings_fail(&why, TIDINGS_E_NOMEM, "out of memory");
     connection_give_up(c, &why);
 }
 
-static struct event *create(struct tidings_client *c, enum event_kind kind)
+static struct event *events_new(struct tidings_client *c, enum event_kind kind)
 {
     struct event *e = mem_zalloc(sizeof(*e));
     if (!e) {
-        out_of_memory(c);
+        events_out_of_memory(c);
         return NULL;
     }
     e->kind = kind;
@@ -41,7 +41,7 @@ static struct event *create(struct tidings_client *c, enum event_kind kind)
     return e;
 }
 
-static void append(struct tidings_client *c, struct event *e, size_t bytes)
+static void events_append(struct tidings_client *c, struct event *e, size_t bytes)
 {
     e->bytes = bytes + sizeof(*e);
     c->event_bytes += e->bytes;
@@ -73,7 +73,7 @@ void events_nudge(struct tidings_client *c)
 
 void events_put_state(struct tidings_client *c, const struct tidings_client_event *state)
 {
-    struct event *e = create(c, EVENT_STATE);
+    struct event *e = events_new(c, EVENT_STATE);
     if (!e) {
         return;
     }
@@ -82,13 +82,13 @@ void events_put_state(struct tidings_client *c, const struct tidings_client_even
     e->error = str_dup(state->reason);
     if (!e->text || !e->error) {
         events_release(e);
-        out_of_memory(c);
+        events_out_of_memory(c);
         return;
     }
     e->state.uri = tidings_str(e->text);
     e->state.reason = tidings_str(e->error);
     e->number = events_watch_number(c, state->uri);
-    append(c, e, state->uri.len + state->reason.len);
+    events_append(c, e, state->uri.len + state->reason.len);
 }
 
 void events_put_notification(struct tidings_client *c, struct json *root, size_t bytes)
@@ -99,26 +99,26 @@ void events_put_notification(struct tidings_client *c, struct json *root, size_t
         connection_lose(c, &why);
         return;
     }
-    struct event *e = create(c, EVENT_NOTIFICATION);
+    struct event *e = events_new(c, EVENT_NOTIFICATION);
     if (e) {
         e->root = jv_ref(root);
-        append(c, e, bytes);
+        events_append(c, e, bytes);
     }
 }
 
 void events_put_found(struct tidings_client *c, struct json *root, size_t bytes)
 {
-    struct event *e = create(c, EVENT_FOUND);
+    struct event *e = events_new(c, EVENT_FOUND);
     if (e) {
         e->root = jv_ref(root);
-        append(c, e, bytes);
+        events_append(c, e, bytes);
     }
 }
 
 void events_put_answer(struct tidings_client *c, const struct tidings_client_asking *asking,
                        const struct response *a)
 {
-    struct event *e = create(c, EVENT_ANSWER);
+    struct event *e = events_new(c, EVENT_ANSWER);
     size_t len = 0;
     if (!e) {
         return;
@@ -132,31 +132,32 @@ void events_put_answer(struct tidings_client *c, const struct tidings_client_ask
     if (a->error) {
         e->error = json_text_of(c, a->error, &len);
     }
-    append(c, e, len);
+    events_append(c, e, len);
 }
 
 void events_put_progress(struct tidings_client *c, int64_t number,
                          const struct tidings_client_asking *asking, struct json *params)
 {
-    struct event *e = c->event_count < CLIENT_MAX_EVENTS ? create(c, EVENT_PROGRESS) : NULL;
+    struct event *e = c->event_count < CLIENT_MAX_EVENTS ? events_new(c, EVENT_PROGRESS) : NULL;
     if (e) {
         e->number = number;
         e->asking = *asking;
         e->root = jv_ref(params);
-        append(c, e, 256);
+        events_append(c, e, 256);
     }
 }
 
 void events_put_stderr(struct tidings_client *c, struct tidings_str bytes)
 {
-    struct event *e = c->event_bytes / 4 < c->settings.max_bytes ? create(c, EVENT_STDERR) : NULL;
+    struct event *e =
+        c->event_bytes / 4 < c->settings.max_bytes ? events_new(c, EVENT_STDERR) : NULL;
     if (e && !(e->text = str_dup(bytes))) {
         events_release(e);
         e = NULL;
     }
     if (e) {
         e->number = (int64_t)bytes.len;
-        append(c, e, bytes.len);
+        events_append(c, e, bytes.len);
     }
 }
 

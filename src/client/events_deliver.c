@@ -66,7 +66,7 @@ static void deliver_state(struct tidings_client *c, const struct event *e)
     }
 }
 
-static void deliver(struct tidings_client *c, struct event *e)
+static void events_deliver_one(struct tidings_client *c, struct event *e)
 {
     struct tidings_str text = tidings_str(e->text ? e->text : "");
     switch (e->kind) {
@@ -98,7 +98,7 @@ void events_deliver(struct tidings_client *c)
     while (!list_empty(&c->events) && !client_is_stopping(c)) {
         struct event *e = list_entry(c->events.next, struct event, link);
         events_remove(c, e);
-        deliver(c, e);
+        events_deliver_one(c, e);
         events_release(e);
     }
     c->is_delivering = false;

@@ -21,7 +21,7 @@ uint64_t heartbeat_limit(const struct tidings_client *c)
 }
 
 /* What is heard often does not set the timer each time: it looks again when it is due. */
-static void arm(struct tidings_client *c)
+static void heartbeat_arm(struct tidings_client *c)
 {
     struct heartbeat *s = &c->heartbeat;
     uint64_t limit = heartbeat_limit(c);
@@ -31,7 +31,7 @@ static void arm(struct tidings_client *c)
     }
 }
 
-static void on_timer(void *user)
+static void heartbeat_on_timer(void *user)
 {
     struct tidings_client *c = user;
     struct heartbeat *s = &c->heartbeat;
@@ -41,7 +41,7 @@ static void on_timer(void *user)
         return;
     }
     if (clock_monotonic_ms() - s->heard_at < limit) {
-        arm(c);
+        heartbeat_arm(c);
         return;
     }
     tidings_fail(&why, TIDINGS_E_TIMEOUT, "nothing was heard of the server for %" PRIu64 " ms",
@@ -54,7 +54,7 @@ static void on_timer(void *user)
 
 void heartbeat_init(struct tidings_client *c)
 {
-    poller_timer_init(&c->heartbeat.timer, on_timer, c);
+    poller_timer_init(&c->heartbeat.timer, heartbeat_on_timer, c);
 }
 
 void heartbeat_begin(struct tidings_client *c)
@@ -63,7 +63,7 @@ void heartbeat_begin(struct tidings_client *c)
         c->heartbeat.is_listening = true;
         c->heartbeat.heard_at = clock_monotonic_ms();
     }
-    arm(c);
+    heartbeat_arm(c);
 }
 
 void heartbeat_end(struct tidings_client *c)
@@ -90,5 +90,5 @@ void heartbeat_heard(struct tidings_client *c, bool is_beat)
         c->info.public.beats = ++s->all;
         c->info.public.beat_ms = s->all_max;
     }
-    arm(c);
+    heartbeat_arm(c);
 }

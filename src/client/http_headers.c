@@ -8,7 +8,7 @@
 
 #define MAX_LINE 16384u
 
-static struct buf *next_line(struct header_lines *h)
+static struct buf *http_headers_next_line(struct header_lines *h)
 {
     struct buf *b = &h->lines[h->count++];
     buf_init(b, MAX_LINE);
@@ -16,7 +16,7 @@ static struct buf *next_line(struct header_lines *h)
 }
 
 /* Mcp-Name travels as it is when a header can carry it, else in base64 between markers. */
-static void put_name(struct buf *out, struct tidings_str name)
+static void http_headers_put_name(struct buf *out, struct tidings_str name)
 {
     bool is_plain = !str_starts(name, STR("=?base64?"));
     for (size_t i = 0; i < name.len; i++) {
@@ -34,12 +34,12 @@ static void put_name(struct buf *out, struct tidings_str name)
 
 static void put_modern(struct header_lines *h, const struct transport_message *m)
 {
-    buf_puts(next_line(h), STR("MCP-Protocol-Version: " CLIENT_MODERN));
+    buf_puts(http_headers_next_line(h), STR("MCP-Protocol-Version: " CLIENT_MODERN));
     if (m && m->method) {
-        buf_putf(next_line(h), "Mcp-Method: %s", m->method);
+        buf_putf(http_headers_next_line(h), "Mcp-Method: %s", m->method);
     }
     if (m && m->name.len > 0) {
-        put_name(next_line(h), m->name);
+        http_headers_put_name(http_headers_next_line(h), m->name);
     }
 }
 
@@ -47,13 +47,13 @@ static void put_legacy(struct header_lines *h, const struct tidings_client *c,
                        const struct header_state *state)
 {
     if (c->has_info) {
-        buf_putf(next_line(h), "MCP-Protocol-Version: %s", c->info.version);
+        buf_putf(http_headers_next_line(h), "MCP-Protocol-Version: %s", c->info.version);
     }
     if (state->session[0]) {
-        buf_putf(next_line(h), "Mcp-Session-Id: %s", state->session);
+        buf_putf(http_headers_next_line(h), "Mcp-Session-Id: %s", state->session);
     }
     if (state->last_event_id && state->last_event_id[0]) {
-        buf_putf(next_line(h), "Last-Event-ID: %s", state->last_event_id);
+        buf_putf(http_headers_next_line(h), "Last-Event-ID: %s", state->last_event_id);
     }
 }
 
@@ -62,11 +62,11 @@ int header_lines_init(struct header_lines *h, const struct tidings_client *c,
 {
     int rc = 0;
     h->count = 0;
-    buf_puts(next_line(h), m ? STR("Accept: application/json, text/event-stream")
-                             : STR("Accept: text/event-stream"));
-    buf_puts(next_line(h), STR("Expect:")); /* the library's own is not wanted */
+    buf_puts(http_headers_next_line(h), m ? STR("Accept: application/json, text/event-stream")
+                                          : STR("Accept: text/event-stream"));
+    buf_puts(http_headers_next_line(h), STR("Expect:")); /* the library's own is not wanted */
     if (m) {
-        buf_puts(next_line(h), STR("Content-Type: application/json"));
+        buf_puts(http_headers_next_line(h), STR("Content-Type: application/json"));
     }
     if (c->era == TIDINGS_ERA_LEGACY) {
         put_legacy(h, c, state);

@@ -19,7 +19,7 @@ struct raw {
     bool had_head, had_bytes, is_enough;
 };
 
-static void tell(struct raw *r, struct tidings_str bytes)
+static void http_raw_tell(struct raw *r, struct tidings_str bytes)
 {
     const struct tidings_client_http *q = r->request;
     if (q->on_bytes && !r->is_enough && !client_is_stopping(r->client)) {
@@ -31,20 +31,20 @@ static void tell_head(struct raw *r)
 {
     if (!r->had_head && fetch_status(r->transfer)->status > 0) {
         r->had_head = true;
-        tell(r, STR_EMPTY);
+        http_raw_tell(r, STR_EMPTY);
     }
 }
 
-static int on_bytes(void *user, struct tidings_str bytes)
+static int http_raw_on_bytes(void *user, struct tidings_str bytes)
 {
     struct raw *r = user;
     tell_head(r);
     r->had_bytes = true;
-    tell(r, bytes);
+    http_raw_tell(r, bytes);
     return 0;
 }
 
-static int step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_error *err)
+static int http_raw_step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_error *err)
 {
     uint64_t now = clock_monotonic_ms();
     if (now >= due) {
@@ -64,13 +64,13 @@ static int step(struct raw *r, struct fetch *f, uint64_t due, struct tidings_err
         now = clock_monotonic_ms();
     } while (now < until && !r->had_bytes && !r->is_enough && !fetch_status(r->transfer)->finished);
     if (!r->had_bytes && r->had_head && !fetch_status(r->transfer)->finished) {
-        tell(r, STR_EMPTY);
+        http_raw_tell(r, STR_EMPTY);
     }
     return 0;
 }
 
-static int finish(const struct raw *r, int rc, struct tidings_client_http_answer *ret,
-                  struct tidings_error *err)
+static int http_raw_finish(const struct raw *r, int rc, struct tidings_client_http_answer *ret,
+                           struct tidings_error *err)
 {
     const struct fetch_status *s = fetch_status(r->transfer);
     ret->status = s->status;
@@ -84,9 +84,9 @@ static int finish(const struct raw *r, int rc, struct tidings_client_http_answer
 }
 
 /* What goes out: the client's own headers, its token, those given. */
-static int fill(struct fetch_request *q, const struct tidings_client *c,
-                const struct tidings_client_http *request, const char *token,
-                struct tidings_error *err)
+static int http_raw_fill(struct fetch_request *q, const struct tidings_client *c,
+                         const struct tidings_client_http *request, const char *token,
+                         struct tidings_error *err)
 {
     size_t n = 0;
     q->headers[n++] = "Expect:"; /* the library's own is not wanted */
@@ -105,8 +105,8 @@ static int fill(struct fetch_request *q, const struct tidings_client *c,
     return 0;
 }
 
-static int run(struct raw *r, struct fetch *f, const struct fetch_request *q,
-               struct tidings_client_http_answer *ret, struct tidings_error *err)
+static int http_raw_run(struct raw *r, struct fetch *f, const struct fetch_request *q,
+                        struct tidings_client_http_answer *ret, struct tidings_error *err)
 {
     struct fetch_transfer *transfer = NULL;
     uint32_t ms =
@@ -118,9 +118,9 @@ static int run(struct raw *r, struct fetch *f, const struct fetch_request *q,
     }
     r->transfer = transfer;
     while (rc == 0 && !r->is_enough && !fetch_status(transfer)->finished) {
-        rc = step(r, f, due, err);
+        rc = http_raw_step(r, f, due, err);
     }
-    rc = finish(r, rc, ret, err);
+    rc = http_raw_finish(r, rc, ret, err);
     fetch_close(transfer);
     return rc;
 }
@@ -141,7 +141,7 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
                               .cert_file = c->settings.cert_file,
                               .key_file = c->settings.key_file,
                               .body = tidings_str(request->body),
-                              .on_bytes = on_bytes,
+                              .on_bytes = http_raw_on_bytes,
                               .user = &r};
     struct fetch *f = NULL;
     struct buf token;
@@ -149,12 +149,12 @@ int tidings_client_http(struct tidings_client *c, const struct tidings_client_ht
     settings_put_token(&c->settings, &token);
     buf_putc(&token, '\0');
     int rc = token.failed ? tidings_fail(err, token.failed, "the token is too long")
-                          : fill(&q, c, request, token.ptr, err);
+                          : http_raw_fill(&q, c, request, token.ptr, err);
     if (rc == 0) {
         rc = fetch_create(c->wake_fd, c->settings.max_bytes, &f, err);
     }
     if (rc == 0) {
-        rc = run(&r, f, &q, ret, err);
+        rc = http_raw_run(&r, f, &q, ret, err);
     }
     fetch_destroy(f);
     buf_deinit(&token);

@@ -17,7 +17,7 @@
 #define TEXT_MAX ((size_t)1 << 30)
 
 /* NULL: it is too long, or there is no memory. */
-static char *as_text(const struct json *value)
+static char *json_as_text(const struct json *value)
 {
     struct buf out;
     struct jw w;
@@ -38,7 +38,7 @@ char *tidings_json_get(struct tidings_str json, const char *pointer)
         return NULL;
     }
     const struct json *value = jv_point(root, tidings_str(pointer));
-    char *text = value ? as_text(value) : NULL;
+    char *text = value ? json_as_text(value) : NULL;
     jv_unref(root);
     return text;
 }
@@ -88,10 +88,10 @@ char *tidings_json_bytes(struct tidings_str json, const char *pointer, size_t *r
     return buf_detach(&out, ret_len);
 }
 
-static int tell(tidings_json_each_fn fn, void *user, struct tidings_str key,
-                const struct json *value)
+static int json_tell(tidings_json_each_fn fn, void *user, struct tidings_str key,
+                     const struct json *value)
 {
-    char *text = as_text(value);
+    char *text = json_as_text(value);
     if (!text) {
         return TIDINGS_E_NOMEM;
     }
@@ -113,11 +113,11 @@ int tidings_json_each(struct tidings_str json, const char *pointer, tidings_json
         struct tidings_str key;
         struct json *value;
         for (void *it = NULL; rc == 0 && (it = jv_next(at, it, &key, &value)) != NULL;) {
-            rc = tell(fn, user, key, value);
+            rc = json_tell(fn, user, key, value);
         }
     } else if (jv_is(at, JV_ARRAY)) {
         for (size_t i = 0; rc == 0 && i < jv_count(at); i++) {
-            rc = tell(fn, user, STR_EMPTY, jv_at(at, i));
+            rc = json_tell(fn, user, STR_EMPTY, jv_at(at, i));
         }
     } else {
         rc = TIDINGS_E_NOTFOUND;
@@ -167,7 +167,7 @@ char *tidings_json_compact(struct tidings_str text, struct tidings_error *err)
     } else {
         json_blank_commas(copy, text.len);
         if (jv_parse(tidings_strn(copy, text.len), JSON_MAX_DEPTH, &root, err) == 0) {
-            result = as_text(root);
+            result = json_as_text(root);
             if (!result) {
                 tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
             }
@@ -204,7 +204,7 @@ char *tidings_json_merge(struct tidings_str target, struct tidings_str patch,
         error_wrap(err, rc, "patch");
     } else {
         merged = merge_apply(a, b);
-        text = merged ? as_text(merged) : NULL;
+        text = merged ? json_as_text(merged) : NULL;
         if (!text) {
             tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         }

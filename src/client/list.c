@@ -95,7 +95,7 @@ static int next_page(struct listing *l, struct json *result, struct tidings_erro
 }
 
 /* May one more page be asked for? A server that is always just in time would else never end. */
-static int spend(struct listing *l, struct list_budget *b, struct tidings_error *err)
+static int list_spend_budget(struct listing *l, struct list_budget *b, struct tidings_error *err)
 {
     uint64_t answer_ms = l->client->settings.timeout_ms;
     if (b->left == 0) {
@@ -130,7 +130,7 @@ static int list_all(struct listing *l, struct tidings_error *err)
     int rc = 1;
     while (rc == 1) {
         struct tidings_error why = {0};
-        rc = spend(l, b, err);
+        rc = list_spend_budget(l, b, err);
         if (rc < 0) {
             break;
         }
@@ -232,7 +232,7 @@ struct search {
     char *found;
 };
 
-static int search(void *user, struct json *item)
+static int list_search_item(void *user, struct json *item)
 {
     struct search *s = user;
     if (!str_eq(jv_str(jv_get(item, "uri")), s->uri)) {
@@ -245,8 +245,11 @@ static int search(void *user, struct json *item)
 static char *search_list(struct tidings_client *c, const char *uri, struct tidings_error *err)
 {
     struct search s = {.client = c, .uri = tidings_str(uri)};
-    struct listing l = {
-        .client = c, .method = "resources/list", .member = "resources", .fn = search, .user = &s};
+    struct listing l = {.client = c,
+                        .method = "resources/list",
+                        .member = "resources",
+                        .fn = list_search_item,
+                        .user = &s};
     if (list_all(&l, err) >= 0 && !s.found) {
         tidings_fail(err, TIDINGS_E_NOTFOUND, "'%.80s' is not in the server's list", uri);
     }

@@ -86,7 +86,7 @@ void poller_remove(struct poller *p, struct poller_fd *f)
 /* ---- timers ---------------------------------------------------------------------------------- */
 
 /* The descriptor has to be readable when the first timer is due, also between turns. */
-static void arm(struct poller *p)
+static void poller_arm(struct poller *p)
 {
     if (list_empty(&p->timers)) {
         return; /* at worst it goes off for nothing */
@@ -120,7 +120,7 @@ void poller_set(struct poller *p, struct poller_timer *t, uint64_t ms)
         before = before->prev;
     }
     list_insert_between(&t->link, before, before->next);
-    arm(p);
+    poller_arm(p);
 }
 
 void poller_unset(struct poller_timer *t)
@@ -146,7 +146,7 @@ static bool run_timers(struct poller *p)
         any = true;
         t->fn(t->user);
     }
-    arm(p);
+    poller_arm(p);
     return any;
 }
 

@@ -34,36 +34,36 @@ struct request {
     bool is_stream, is_connecting, is_sent, is_retried;
 };
 
-static struct tidings_str key_of(const int64_t *id)
+static struct tidings_str requests_key_of(const int64_t *id)
 {
     return tidings_strn((const char *)id, sizeof(*id));
 }
 
-static struct request *find(const struct tidings_client *c, int64_t id)
+static struct request *requests_find(const struct tidings_client *c, int64_t id)
 {
-    return map_find(&c->requests, key_of(&id));
+    return map_find(&c->requests, requests_key_of(&id));
 }
 
 static void take_out(struct request *r)
 {
     poller_unset(&r->deadline);
     list_remove(&r->link);
-    map_remove(&r->client->requests, key_of(&r->id));
+    map_remove(&r->client->requests, requests_key_of(&r->id));
 }
 
-static void release(struct request *r)
+static void requests_request_free(struct request *r)
 {
     jv_unref(r->params);
     mem_free(r->method);
     mem_free(r);
 }
 
-static void finish(struct request *r, struct response *a)
+static void request_finish(struct request *r, struct response *a)
 {
     take_out(r);
     a->id = r->id;
     r->fn(r->user, a);
-    release(r);
+    requests_request_free(r);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static void put_client(struct jw *w, const struct tidings_client *c)
 }
 
 /* The members of `object` but the one named so. */
-static void put_members(struct jw *w, struct json *object, struct tidings_str but)
+static void requests_put_members(struct jw *w, struct json *object, struct tidings_str but)
 {
     struct tidings_str key;
     struct json *value;
@@ -93,7 +93,8 @@ static void put_members(struct jw *w, struct json *object, struct tidings_str bu
 }
 
 /* {"jsonrpc":"2.0","id":…,"method":…,"params":{"_meta":{…},…}}; `id` 0: a notification. */
-static void put_message(struct buf *out, const struct tidings_client *c, const struct request *r)
+static void requests_put_message(struct buf *out, const struct tidings_client *c,
+                                 const struct request *r)
 {
     struct json *meta = jv_get(r->params, "_meta");
     bool is_modern = c->era != TIDINGS_ERA_LEGACY;
@@ -116,16 +117,16 @@ static void put_message(struct buf *out, const struct tidings_client *c, const s
         if (r->on_progress) {
             jw_put_integer(&w, STR("progressToken"), r->id);
         }
-        put_members(&w, meta, r->on_progress ? STR("progressToken") : STR_EMPTY);
+        requests_put_members(&w, meta, r->on_progress ? STR("progressToken") : STR_EMPTY);
         jw_end_object(&w);
     }
-    put_members(&w, r->params, STR("_meta"));
+    requests_put_members(&w, r->params, STR("_meta"));
     jw_end_object(&w);
     jw_end_object(&w);
 }
 
 /* What modern servers on HTTP want in a header. */
-static struct tidings_str name_of(const struct request *r)
+static struct tidings_str requests_name_of(const struct request *r)
 {
     if (strcmp(r->method, "resources/read") == 0) {
         return jv_str(jv_get(r->params, "uri"));
@@ -140,11 +141,11 @@ static int transmit(struct tidings_client *c, const struct request *r, struct ti
 {
     struct buf text;
     buf_init(&text, 2 * c->settings.max_bytes);
-    put_message(&text, c, r);
+    requests_put_message(&text, c, r);
     struct transport_message m = {.text = buf_str(&text),
                                   .id = r->id,
                                   .method = r->method,
-                                  .name = name_of(r),
+                                  .name = requests_name_of(r),
                                   .is_stream = r->is_stream};
     int rc = text.failed ? tidings_fail(err, text.failed, "the request is too large")
                          : c->transport->ops->send(c->transport, &m, err);
@@ -199,7 +200,7 @@ void requests_send_reply(struct tidings_client *c, struct tidings_str method, co
 /* ---- starting -------------------------------------------------------------------------------- */
 
 /* The server need not work on it any more. What begins a session cannot be cancelled. */
-static void cancel(struct request *r)
+static void requests_tell_cancelled(struct request *r)
 {
     struct tidings_client *c = r->client;
     char params[64];
@@ -214,18 +215,18 @@ static void cancel(struct request *r)
     c->transport->ops->forget(c->transport, r->id, false);
 }
 
-static void on_deadline(void *user)
+static void requests_on_deadline(void *user)
 {
     struct request *r = user;
     struct response a = {0};
     tidings_fail(&a.why, TIDINGS_E_TIMEOUT, "no answer to %s within %u ms", r->method,
                  r->timeout_ms);
-    cancel(r);
-    finish(r, &a);
+    requests_tell_cancelled(r);
+    request_finish(r, &a);
 }
 
-static struct request *create(struct tidings_client *c, const struct request_options *a,
-                              struct tidings_error *err)
+static struct request *requests_create(struct tidings_client *c, const struct request_options *a,
+                                       struct tidings_error *err)
 {
     struct request *r = mem_zalloc(sizeof(*r));
     if (!r || !(r->method = str_dup(tidings_str(a->method)))) {
@@ -242,18 +243,18 @@ static struct request *create(struct tidings_client *c, const struct request_opt
     r->is_stream = a->is_stream;
     r->is_connecting = a->is_connecting;
     list_init(&r->link);
-    poller_timer_init(&r->deadline, on_deadline, r);
+    poller_timer_init(&r->deadline, requests_on_deadline, r);
     struct tidings_error why = {0};
     int rc = a->params.len > 0 ? jv_parse(a->params, JSON_MAX_DEPTH, &r->params, &why) : 0;
     if (rc < 0 || (r->params && !jv_is(r->params, JV_OBJECT))) {
         tidings_fail(err, TIDINGS_E_INVALID, "the parameters of %s are no JSON object%s%s",
                      a->method, rc < 0 ? ": " : "", why.text);
-    } else if (map_put(&c->requests, key_of(&r->id), r, NULL) < 0) {
+    } else if (map_put(&c->requests, requests_key_of(&r->id), r, NULL) < 0) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     } else {
         return r;
     }
-    release(r);
+    requests_request_free(r);
     return NULL;
 }
 
@@ -267,7 +268,7 @@ int64_t requests_start(struct tidings_client *c, const struct request_options *a
         return tidings_fail(err, TIDINGS_E_LIMIT, "%u requests are under way already",
                             CLIENT_MAX_REQUESTS);
     }
-    struct request *r = create(c, a, err);
+    struct request *r = requests_create(c, a, err);
     if (!r) {
         return err ? err->code : TIDINGS_E_INVALID;
     }
@@ -286,7 +287,7 @@ int64_t requests_start(struct tidings_client *c, const struct request_options *a
     int rc = transmit(c, r, err);
     if (rc < 0) {
         take_out(r);
-        release(r);
+        requests_request_free(r);
         return rc;
     }
     return id;
@@ -301,14 +302,14 @@ void requests_send_all(struct tidings_client *c)
         list_append(&c->in_flight, &r->link);
         r->is_sent = true;
         if (transmit(c, r, &a.why) < 0) {
-            finish(r, &a);
+            request_finish(r, &a);
         }
     }
 }
 
 bool requests_retry(struct tidings_client *c, int64_t id)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     if (!r || r->is_retried || r->is_connecting) {
         return false;
     }
@@ -323,37 +324,37 @@ bool requests_retry(struct tidings_client *c, int64_t id)
 
 void requests_cancel(struct tidings_client *c, int64_t id)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     if (r) {
-        cancel(r);
+        requests_tell_cancelled(r);
         take_out(r);
-        release(r);
+        requests_request_free(r);
     }
 }
 
 void requests_forget(struct tidings_client *c, int64_t id)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     if (r) {
         c->transport->ops->forget(c->transport, id, false);
         take_out(r);
-        release(r);
+        requests_request_free(r);
     }
 }
 
 void *requests_user(const struct tidings_client *c, int64_t id, response_fn fn)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     return r && r->fn == fn ? r->user : NULL;
 }
 
 void requests_fail(struct tidings_client *c, int64_t id, long status,
                    const struct tidings_error *why)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     struct response a = {.status = status, .why = *why};
     if (r) {
-        finish(r, &a);
+        request_finish(r, &a);
     }
 }
 
@@ -369,13 +370,13 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
         list_splice(&ending, &c->in_flight);
     }
     while (!list_empty(&ending)) { /* what ends may end others */
-        finish(list_entry(ending.next, struct request, link), &a);
+        request_finish(list_entry(ending.next, struct request, link), &a);
     }
 }
 
 bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status)
 {
-    struct request *r = find(c, id);
+    struct request *r = requests_find(c, id);
     if (!r || !r->is_sent) {
         return false;
     }
@@ -390,14 +391,14 @@ bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, 
         c->failures = r->is_connecting || r->is_stream ? c->failures : 0;
     }
     c->transport->ops->forget(c->transport, id, true);
-    finish(r, &a);
+    request_finish(r, &a);
     return true;
 }
 
 void requests_progressed(struct tidings_client *c, struct json *params)
 {
     struct json *token = jv_get(params, "progressToken");
-    struct request *r = jv_is(token, JV_INT) ? find(c, jv_int(token)) : NULL;
+    struct request *r = jv_is(token, JV_INT) ? requests_find(c, jv_int(token)) : NULL;
     if (!r || !r->on_progress) {
         return;
     }

@@ -26,7 +26,7 @@ void resume_init(struct resume *r)
     resume_interrupted(r);
 }
 
-static void drop(struct resume *r, struct seen *s)
+static void resume_drop(struct resume *r, struct seen *s)
 {
     map_remove(&r->seen, s->key);
     list_remove(&s->link);
@@ -36,7 +36,7 @@ static void drop(struct resume *r, struct seen *s)
 void resume_deinit(struct resume *r)
 {
     list_each (it, next, &r->order) {
-        drop(r, list_entry(it, struct seen, link));
+        resume_drop(r, list_entry(it, struct seen, link));
     }
     map_deinit(&r->seen);
 }
@@ -85,7 +85,7 @@ static bool read_mark(const struct resume *r, struct tidings_str text, struct ma
 /* ---- what was told --------------------------------------------------------------------------- */
 
 /* NULL: out of memory, which costs a repetition at worst. */
-static struct seen *create(struct tidings_str key, const struct mark *m)
+static struct seen *resume_create(struct tidings_str key, const struct mark *m)
 {
     struct seen *s = mem_alloc(sizeof(*s) + key.len + m->epoch.len);
     if (!s) {
@@ -99,9 +99,9 @@ static struct seen *create(struct tidings_str key, const struct mark *m)
     return s;
 }
 
-static void remember(struct resume *r, struct tidings_str key, const struct mark *m)
+static void resume_remember(struct resume *r, struct tidings_str key, const struct mark *m)
 {
-    struct seen *s = create(key, m);
+    struct seen *s = resume_create(key, m);
     void *old = NULL;
     if (!s) {
         return;
@@ -115,7 +115,7 @@ static void remember(struct resume *r, struct tidings_str key, const struct mark
         list_remove(&((struct seen *)old)->link);
         mem_free(old);
     } else if (r->seen.count > RESUME_MAX_SEEN) {
-        drop(r, list_entry(r->order.next, struct seen, link));
+        resume_drop(r, list_entry(r->order.next, struct seen, link));
     }
 }
 
@@ -139,7 +139,7 @@ bool resume_is_new(struct resume *r, uint64_t watch, struct tidings_str uri,
         is_new = m.number > s->number;
     }
     if (is_new && !key.failed) {
-        remember(r, buf_str(&key), &m);
+        resume_remember(r, buf_str(&key), &m);
     }
     buf_deinit(&key);
     return is_new;

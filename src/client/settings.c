@@ -13,7 +13,7 @@ static uint32_t or_default(uint32_t value, uint32_t preset)
 }
 
 /* False: out of memory. */
-static bool take(char **at, const char *text)
+static bool settings_take(char **at, const char *text)
 {
     *at = text ? str_dup(tidings_str(text)) : NULL;
     return !text || *at;
@@ -67,7 +67,7 @@ static bool is_header(const char *line)
     return ok;
 }
 
-static int check(const struct tidings_client_options *o, struct tidings_error *err)
+static int settings_check(const struct tidings_client_options *o, struct tidings_error *err)
 {
     static const char *const versions[] = {CLIENT_MODERN, CLIENT_LEGACY, "2025-06-18", "2025-03-26",
                                            "2024-11-05"};
@@ -129,14 +129,15 @@ int settings_init(struct client_settings *s, const struct tidings_client_options
         .silence_ms = o->silence_ms,
     };
     int rc = settings_check_room(o->reserved, sizeof(o->reserved) / sizeof(void *), err);
-    rc = rc == 0 ? check(o, err) : rc;
+    rc = rc == 0 ? settings_check(o, err) : rc;
     if (rc < 0) {
         return rc;
     }
-    bool ok = take(&s->name, o->name ? o->name : "tidings") && take(&s->token, o->token) &&
-              take(&s->version, o->version) && take(&s->directory, o->directory) &&
-              take(&s->ca_file, o->ca_file) && take(&s->cert_file, o->cert_file) &&
-              take(&s->key_file, o->key_file);
+    bool ok =
+        settings_take(&s->name, o->name ? o->name : "tidings") &&
+        settings_take(&s->token, o->token) && settings_take(&s->version, o->version) &&
+        settings_take(&s->directory, o->directory) && settings_take(&s->ca_file, o->ca_file) &&
+        settings_take(&s->cert_file, o->cert_file) && settings_take(&s->key_file, o->key_file);
     ok = ok && (!o->headers || (s->headers = settings_copy_list(o->headers)));
     ok = ok && (!o->env || (s->env = settings_copy_list(o->env)));
     return ok ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

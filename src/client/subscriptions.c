@@ -83,7 +83,8 @@ static int take_options(struct watch *w, const char *options, struct tidings_err
     return 0;
 }
 
-static struct watch *add_watch(struct tidings_client *c, const char *uri, struct tidings_error *err)
+static struct watch *subscriptions_add_watch(struct tidings_client *c, const char *uri,
+                                             struct tidings_error *err)
 {
     if (c->watch_count >= CLIENT_MAX_WATCHES) {
         tidings_fail(err, TIDINGS_E_LIMIT, "%u URIs are watched already", CLIENT_MAX_WATCHES);
@@ -143,7 +144,7 @@ struct tidings_subscription *tidings_client_subscribe(struct tidings_client *c, 
     struct watch *w = watch_find(c, tidings_str(uri));
     bool is_new = !w;
     if (is_new) {
-        w = add_watch(c, uri, err);
+        w = subscriptions_add_watch(c, uri, err);
     }
     struct tidings_subscription *s = w ? mem_zalloc(sizeof(*s)) : NULL;
     int rc = !w ? TIDINGS_E_LIMIT : !s ? tidings_fail(err, TIDINGS_E_NOMEM, "out of memory") : 0;
@@ -183,7 +184,7 @@ int tidings_subscription_set_options(struct tidings_subscription *s, const char 
     return take_options(s->watch, options, err);
 }
 
-static bool is_used(const struct watch *w)
+static bool subscriptions_is_used(const struct watch *w)
 {
     list_each (it, next, &w->subscriptions) {
         if (!list_entry(it, struct tidings_subscription, link)->is_ended) {
@@ -222,7 +223,7 @@ void tidings_subscription_end(struct tidings_subscription *s)
     struct watch *w = s->watch;
     s->is_ended = true;
     c->has_ended = true;
-    if (!is_used(w) && !w->is_ending) {
+    if (!subscriptions_is_used(w) && !w->is_ending) {
         w->is_ending = true;
         w->is_leaving = w->is_named;
         comparison_forget(c, w);
@@ -291,8 +292,8 @@ void subscriptions_lost(struct tidings_client *c)
     }
 }
 
-static void report(struct tidings_client *c, const struct watch *w, enum tidings_client_state state,
-                   struct tidings_str reason)
+static void subscriptions_report(struct tidings_client *c, const struct watch *w,
+                                 enum tidings_client_state state, struct tidings_str reason)
 {
     struct tidings_client_event e = {
         .state = state,
@@ -310,11 +311,11 @@ void subscriptions_judge(struct tidings_client *c, struct watch *w, bool is_acce
     w->is_accepted = is_accepted;
     w->is_judged = true;
     if (is_news) {
-        report(c, w,
-               is_accepted       ? TIDINGS_CLIENT_WATCHING
-               : w->was_accepted ? TIDINGS_CLIENT_LOST
-                                 : TIDINGS_CLIENT_REFUSED,
-               reason);
+        subscriptions_report(c, w,
+                             is_accepted       ? TIDINGS_CLIENT_WATCHING
+                             : w->was_accepted ? TIDINGS_CLIENT_LOST
+                                               : TIDINGS_CLIENT_REFUSED,
+                             reason);
     }
     w->was_accepted = w->was_accepted || is_accepted;
 }
@@ -365,8 +366,8 @@ void subscriptions_tell_state(struct tidings_client *c, struct watch *w,
 /* ---- routing --------------------------------------------------------------------------------- */
 
 /* What the server told before is not told again (ER-28). */
-static void tell(struct tidings_client *c, struct watch *w, struct tidings_client_update *u,
-                 bool is_guarded)
+static void subscriptions_tell(struct tidings_client *c, struct watch *w,
+                               struct tidings_client_update *u, bool is_guarded)
 {
     if (is_guarded && !resume_is_new(&c->resume, w->number, u->uri, u->version)) {
         return;
@@ -389,13 +390,13 @@ static void route(struct tidings_client *c, struct tidings_client_update *u, boo
     struct watch *w =
         u->subscribed_uri.len > 0 ? watch_find(c, u->subscribed_uri) : watch_find(c, u->uri);
     if (w && !w->is_ending) {
-        tell(c, w, u, is_guarded);
+        subscriptions_tell(c, w, u, is_guarded);
         legacy_told(c, w, u->cursor);
     } else if (u->subscribed_uri.len == 0) {
         list_each (it, next, &c->watches) {
             w = list_entry(it, struct watch, link);
             if (watch_covers(w, u->uri)) {
-                tell(c, w, u, is_guarded);
+                subscriptions_tell(c, w, u, is_guarded);
             }
         }
     }
@@ -424,7 +425,7 @@ static bool is_told_by_ours(const struct tidings_client *c, struct json *meta)
     return !jv_is(named, JV_INT) || jv_int(named) == c->told_by;
 }
 
-static void take_cursor(struct tidings_client *c, struct json *meta)
+static void subscriptions_take_cursor(struct tidings_client *c, struct json *meta)
 {
     struct tidings_str cursor = jv_str(jv_get(meta, "dev.tidings/cursor"));
     if (is_told_by_ours(c, meta) && resume_is_cursor(cursor)) {
@@ -435,7 +436,7 @@ static void take_cursor(struct tidings_client *c, struct json *meta)
 
 void subscriptions_bookmark(struct tidings_client *c, struct json *params)
 {
-    take_cursor(c, jv_get(params, "_meta"));
+    subscriptions_take_cursor(c, jv_get(params, "_meta"));
 }
 
 void subscriptions_updated(struct tidings_client *c, struct json *message, int64_t received_ms,
@@ -472,11 +473,12 @@ void subscriptions_updated(struct tidings_client *c, struct json *message, int64
     bool is_suspended = jv_is_true(jv_get(meta, "dev.tidings/suspended"));
     bool is_state = jv_is_true(jv_get(meta, "dev.tidings/initial"));
     route(c, &u, !is_suspended && !is_state && !u.truncated);
-    take_cursor(c, meta);
+    subscriptions_take_cursor(c, meta);
     struct watch *over = is_suspended ? watch_find(c, u.subscribed_uri) : NULL;
     if (over && over->is_accepted) {
         over->is_accepted = false;
-        report(c, over, TIDINGS_CLIENT_LOST, STR("the server ended the subscription"));
+        subscriptions_report(c, over, TIDINGS_CLIENT_LOST,
+                             STR("the server ended the subscription"));
     }
     buf_deinit(&text);
 }

@@ -97,8 +97,8 @@ void legacy_lost(struct tidings_client *c, struct watch *w)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void ask_about(struct tidings_client *c, struct watch *w, const char *method, response_fn fn,
-                      struct tidings_str options)
+static void legacy_send(struct tidings_client *c, struct watch *w, const char *method,
+                        response_fn fn, struct tidings_str options)
 {
     struct buf params;
     struct jw j;
@@ -125,7 +125,7 @@ static void ask_about(struct tidings_client *c, struct watch *w, const char *met
 }
 
 /* The server has it now, or not. */
-static void take_answer(struct watch *w, const struct response *a)
+static void legacy_take_answer(struct watch *w, const struct response *a)
 {
     w->is_accepted = a->result != NULL;
     w->accepted_at = w->is_accepted ? clock_monotonic_ms() : 0;
@@ -147,7 +147,7 @@ static void on_subscribed(void *user, const struct response *a)
         return;
     }
     if (!c->is_streaming) { /* told when the stream is back */
-        take_answer(w, a);
+        legacy_take_answer(w, a);
         c->has_watched = c->has_watched || w->is_accepted;
         return;
     }
@@ -157,7 +157,7 @@ static void on_subscribed(void *user, const struct response *a)
     }
     bool is_accepted = a->result != NULL;
     subscriptions_judge(c, w, is_accepted, tidings_str(a->why.text));
-    take_answer(w, a);
+    legacy_take_answer(w, a);
     if (!is_pending(c)) {
         subscriptions_judged(c);
     }
@@ -180,7 +180,7 @@ static void on_unsubscribed(void *user, const struct response *a)
     legacy_ask(c, w);
 }
 
-static void subscribe(struct tidings_client *c, struct watch *w)
+static void legacy_subscribe(struct tidings_client *c, struct watch *w)
 {
     struct buf options;
     buf_init(&options, c->settings.max_bytes);
@@ -191,7 +191,7 @@ static void subscribe(struct tidings_client *c, struct watch *w)
     } else {
         w->is_doubtful = w->is_named;
         w->is_named = true;
-        ask_about(c, w, "resources/subscribe", on_subscribed, buf_str(&options));
+        legacy_send(c, w, "resources/subscribe", on_subscribed, buf_str(&options));
     }
     buf_deinit(&options);
 }
@@ -202,9 +202,9 @@ void legacy_ask(struct tidings_client *c, struct watch *w)
         return;
     }
     if (w->is_leaving) {
-        ask_about(c, w, "resources/unsubscribe", on_unsubscribed, STR_EMPTY);
+        legacy_send(c, w, "resources/unsubscribe", on_unsubscribed, STR_EMPTY);
     } else if (!w->is_ending && !w->is_accepted && c->is_streaming) {
-        subscribe(c, w);
+        legacy_subscribe(c, w);
     }
 }
 

@@ -22,7 +22,7 @@ static void open_options(struct jw *j)
 }
 
 /* Those for all, and per URI, as far as there are any. */
-static void put_options(struct jw *j, const struct tidings_client *c)
+static void modern_put_options(struct jw *j, const struct tidings_client *c)
 {
     bool is_open = c->info.has_bookmarks, is_first = true;
     if (is_open) {
@@ -63,7 +63,7 @@ static void put_options(struct jw *j, const struct tidings_client *c)
 }
 
 /* How many URIs. */
-static size_t put_params(struct buf *out, const struct tidings_client *c)
+static size_t modern_put_params(struct buf *out, const struct tidings_client *c)
 {
     size_t count = 0;
     struct jw j;
@@ -91,14 +91,14 @@ static size_t put_params(struct buf *out, const struct tidings_client *c)
         jw_put_bool(&j, STR("promptsListChanged"), true);
     }
     jw_end_object(&j);
-    put_options(&j, c);
+    modern_put_options(&j, c);
     jw_end_object(&j);
     return count;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void drop(struct tidings_client *c, int64_t *listen)
+static void modern_drop_listen(struct tidings_client *c, int64_t *listen)
 {
     int64_t id = *listen;
     *listen = 0;
@@ -111,7 +111,7 @@ static void drop_fading(void *user)
 {
     struct tidings_client *c = user;
     for (size_t i = 0; i < CLIENT_MAX_FADING; i++) {
-        drop(c, &c->fading[i]);
+        modern_drop_listen(c, &c->fading[i]);
     }
 }
 
@@ -133,8 +133,8 @@ void modern_lost(struct tidings_client *c)
     poller_unset(&c->patience);
     poller_unset(&c->fade);
     c->is_stale = false;
-    drop(c, &c->coming);
-    drop(c, &c->listen);
+    modern_drop_listen(c, &c->coming);
+    modern_drop_listen(c, &c->listen);
     drop_fading(c);
 }
 
@@ -188,7 +188,7 @@ static void on_patience(void *user)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static void begin(void *user)
+static void modern_begin(void *user)
 {
     struct tidings_client *c = user;
     struct tidings_error err = {0};
@@ -201,9 +201,9 @@ static void begin(void *user)
         return;
     }
     buf_init(&params, c->settings.max_bytes);
-    if (put_params(&params, c) == 0 && !c->settings.list_changes) {
+    if (modern_put_params(&params, c) == 0 && !c->settings.list_changes) {
         buf_deinit(&params);
-        drop(c, &c->listen);
+        modern_drop_listen(c, &c->listen);
         return;
     }
     struct request_options a = {.method = "subscriptions/listen",
@@ -229,16 +229,16 @@ static void begin(void *user)
 
 /* The listen that `coming` replaces. With a cursor the new one begins where it was; else what it
  * still holds back is waited for. */
-static void replace(struct tidings_client *c)
+static void modern_replace_listen(struct tidings_client *c)
 {
     const size_t last = CLIENT_MAX_FADING - 1;
     if (c->resume.cursor[0] == '\0' && c->listen > 0) {
-        drop(c, &c->fading[last]);
+        modern_drop_listen(c, &c->fading[last]);
         memmove(&c->fading[1], &c->fading[0], last * sizeof(c->fading[0]));
         c->fading[0] = c->listen;
         poller_set(&c->poller, &c->fade, MODERN_FADE_MS);
     } else {
-        drop(c, &c->listen);
+        modern_drop_listen(c, &c->listen);
     }
     c->listen = c->told_by = c->coming;
     c->coming = 0;
@@ -247,7 +247,7 @@ static void replace(struct tidings_client *c)
 void modern_init(struct tidings_client *c)
 {
     poller_timer_init(&c->fade, drop_fading, c);
-    poller_timer_init(&c->change, begin, c);
+    poller_timer_init(&c->change, modern_begin, c);
     poller_timer_init(&c->patience, on_patience, c);
 }
 
@@ -298,7 +298,7 @@ void subscriptions_acknowledged(struct tidings_client *c, struct json *params, i
         return;
     }
     poller_unset(&c->patience);
-    replace(c);
+    modern_replace_listen(c);
     resume_take(&c->resume, jv_str(jv_get(meta, "dev.tidings/cursor")));
     list_each (it, next, &c->watches) {
         struct watch *w = list_entry(it, struct watch, link);

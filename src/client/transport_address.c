@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "client/state.h"
 
-static bool is_visible(struct tidings_str s)
+static bool transport_address_is_visible(struct tidings_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
         if ((unsigned char)s.ptr[i] <= ' ' || s.ptr[i] == 0x7f) {
@@ -15,7 +15,7 @@ static bool is_visible(struct tidings_str s)
     return s.len > 0 && s.len <= 4096;
 }
 
-static void refuse(const char *address, struct tidings_error *err)
+static void transport_address_refuse(const char *address, struct tidings_error *err)
 {
     tidings_fail(err, TIDINGS_E_INVALID,
                  "'%.60s' is not the address of a server (accepted: http://…, https://…, ws://…, "
@@ -60,7 +60,7 @@ static struct transport *lines(struct tidings_client *c, const char *address,
 {
     struct tidings_str authority = tidings_str(address + 6); /* tcp:// and tls:// */
     if (!is_authority(authority, true)) {
-        refuse(address, err);
+        transport_address_refuse(address, err);
         return NULL;
     }
     char *url = web_url(address[1] == 'l', authority);
@@ -84,7 +84,7 @@ static struct transport *websocket(struct tidings_client *c, const char *address
     struct tidings_str path = str_skip(rest, end);
     if (!is_authority(authority, false) || (path.len > 0 && path.ptr[0] != '/') ||
         str_find(path, '#') >= 0) {
-        refuse(address, err);
+        transport_address_refuse(address, err);
         return NULL;
     }
     char *url = web_url(is_secure, authority);
@@ -106,8 +106,8 @@ struct transport *transport_create(struct tidings_client *c, const char *address
     if (str_starts(s, STR("unix:")) && s.len > 5 && s.len < 4096) {
         return transport_lines_create(c, "http://localhost/", address + 5, err);
     }
-    if (!is_visible(s)) {
-        refuse(address, err);
+    if (!transport_address_is_visible(s)) {
+        transport_address_refuse(address, err);
         return NULL;
     }
     if (str_starts(s, STR("http://")) || str_starts(s, STR("https://"))) {
@@ -119,6 +119,6 @@ struct transport *transport_create(struct tidings_client *c, const char *address
     if (str_starts(s, STR("tcp://")) || str_starts(s, STR("tls://"))) {
         return lines(c, address, err);
     }
-    refuse(address, err);
+    transport_address_refuse(address, err);
     return NULL;
 }

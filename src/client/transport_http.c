@@ -175,7 +175,7 @@ static void http_destroy(struct transport *l)
     mem_free(h);
 }
 
-static void on_ready(void *user, uint32_t events)
+static void transport_http_on_ready(void *user, uint32_t events)
 {
     struct http_transport *h = user;
     struct tidings_error why = {0};
@@ -227,7 +227,7 @@ struct transport *transport_http_create(struct tidings_client *c, const char *ur
         return NULL;
     }
     h->base = (struct transport){.ops = &http_ops, .client = c};
-    h->fd = (struct poller_fd){.fd = -1, .fn = on_ready, .user = h};
+    h->fd = (struct poller_fd){.fd = -1, .fn = transport_http_on_ready, .user = h};
     h->retry_ms = -1;
     list_init(&h->exchanges);
     buf_init(&h->last_event_id, 4096);

@@ -39,7 +39,7 @@ void exchange_end(struct exchange *x)
     mem_free(x);
 }
 
-static void on_linger(void *user)
+static void exchange_on_linger(void *user)
 {
     exchange_end(user);
 }
@@ -47,7 +47,7 @@ static void on_linger(void *user)
 void exchange_linger(struct exchange *x, uint64_t ms)
 {
     poller_unset(&x->linger);
-    poller_timer_init(&x->linger, on_linger, x);
+    poller_timer_init(&x->linger, exchange_on_linger, x);
     poller_set(&x->http->base.client->poller, &x->linger, ms);
 }
 
@@ -83,7 +83,7 @@ static void on_endpoint(struct exchange *x, struct tidings_str where)
     transport_lost(&x->http->base, &why);
 }
 
-static void on_event(const struct sse_event *event, void *user)
+static void exchange_on_event(const struct sse_event *event, void *user)
 {
     struct exchange *x = user;
     struct http_transport *h = x->http;
@@ -106,11 +106,11 @@ static void on_event(const struct sse_event *event, void *user)
     }
 }
 
-static int on_bytes(void *user, struct tidings_str bytes)
+static int exchange_on_bytes(void *user, struct tidings_str bytes)
 {
     struct exchange *x = user;
     x->is_busy = true;
-    int rc = x->is_sse ? sse_parser_feed(&x->sse, bytes.ptr, bytes.len, on_event, x)
+    int rc = x->is_sse ? sse_parser_feed(&x->sse, bytes.ptr, bytes.len, exchange_on_event, x)
                        : buf_puts(&x->body, bytes);
     if (x->is_sse && bytes.len > 0) {
         transport_heard(&x->http->base, x->id, bytes.ptr[0] == ':'); /* a comment */
@@ -140,7 +140,7 @@ static bool is_session_lost(const struct exchange *x, long status)
 }
 
 /* Why there is no answer. */
-static void explain(const struct fetch_status *s, struct tidings_error *why)
+static void exchange_explain(const struct fetch_status *s, struct tidings_error *why)
 {
     if (s->error.code != 0) {
         *why = s->error;
@@ -201,7 +201,7 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
                          h->endpoint ? "the server ended the stream"
                                      : "the answer is not one of an MCP server (HTTP 200)");
         } else {
-            explain(s, &why);
+            exchange_explain(s, &why);
         }
         transport_lost(&x->http->base, &why);
         return;
@@ -219,7 +219,7 @@ static void stream_ended(struct exchange *x, const struct fetch_status *s)
     } else if (s->status == 200 && s->error.code == 0) {
         tidings_fail(&why, TIDINGS_E_CLOSED, "the server ended the stream");
     } else {
-        explain(s, &why);
+        exchange_explain(s, &why);
     }
     transport_lost(&x->http->base, &why);
 }
@@ -267,13 +267,13 @@ static bool finished(struct exchange *x, const struct fetch_status *s)
     if (x->is_tracked) {
         transport_delivered(&x->http->base, &s->error);
     } else if (x->id > 0 && (!x->http->is_sse || s->error.code < 0 || s->status >= 300)) {
-        explain(s, &why);
+        exchange_explain(s, &why);
         transport_unanswered(&x->http->base, x->id, s->status, &why);
     }
     return false;
 }
 
-static void on_change(void *user)
+static void exchange_on_change(void *user)
 {
     struct exchange *x = user;
     const struct fetch_status *s = fetch_status(x->transfer);
@@ -304,8 +304,8 @@ static void on_change(void *user)
 /* ---- out ------------------------------------------------------------------------------------- */
 
 /* `m` NULL: GET or DELETE without a message. */
-static int start(struct exchange *x, const char *method, const struct transport_message *m,
-                 struct tidings_error *err)
+static int exchange_start(struct exchange *x, const char *method, const struct transport_message *m,
+                          struct tidings_error *err)
 {
     struct http_transport *h = x->http;
     const struct client_settings *o = &client_of(x)->settings;
@@ -320,8 +320,8 @@ static int start(struct exchange *x, const char *method, const struct transport_
         .key_file = o->key_file,
         .body = m ? m->text : STR_EMPTY,
         .timeout_ms = is_stream ? 0 : o->timeout_ms,
-        .on_bytes = on_bytes,
-        .on_change = on_change,
+        .on_bytes = exchange_on_bytes,
+        .on_change = exchange_on_change,
         .user = x,
     };
     x->is_renewed = false;
@@ -368,9 +368,9 @@ struct exchange *exchange_begin(struct http_transport *h, const char *method,
     buf_init_secret(&x->token, CLIENT_MAX_TOKEN_LINE);
     buf_init(&x->last_event_id, 4096);
     sse_parser_init(&x->sse, max);
-    poller_timer_init(&x->linger, on_linger, x);
+    poller_timer_init(&x->linger, exchange_on_linger, x);
     list_append(&h->exchanges, &x->link);
-    if (start(x, method, m, err) < 0) {
+    if (exchange_start(x, method, m, err) < 0) {
         exchange_end(x);
         return NULL;
     }
@@ -381,7 +381,7 @@ static void on_resume(void *user)
 {
     struct exchange *x = user;
     struct tidings_error why = {0};
-    if (start(x, "GET", NULL, &why) < 0) {
+    if (exchange_start(x, "GET", NULL, &why) < 0) {
         transport_unanswered(&x->http->base, x->id, 0, &why);
         exchange_end(x);
     }

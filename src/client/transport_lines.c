@@ -21,13 +21,13 @@ static struct lines_transport *lines_of(struct transport *l)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void on_open(void *user)
+static void transport_lines_on_open(void *user)
 {
     struct lines_transport *l = user;
     transport_opened(&l->base);
 }
 
-static void fail(struct lines_transport *l, int code, const char *text)
+static void transport_lines_fail(struct lines_transport *l, int code, const char *text)
 {
     struct tidings_error why;
     tidings_fail(&why, code, "%s", text);
@@ -35,12 +35,12 @@ static void fail(struct lines_transport *l, int code, const char *text)
     transport_lost(&l->base, &why);
 }
 
-static void on_bytes(void *user, struct tidings_str bytes)
+static void transport_lines_on_bytes(void *user, struct tidings_str bytes)
 {
     struct lines_transport *l = user;
     struct tidings_str line;
     if (line_reader_feed(&l->reader, bytes.ptr, bytes.len) < 0) {
-        fail(l, TIDINGS_E_NOMEM, "out of memory");
+        transport_lines_fail(l, TIDINGS_E_NOMEM, "out of memory");
         return;
     }
     enum line_result result = LINE_READY;
@@ -48,12 +48,12 @@ static void on_bytes(void *user, struct tidings_str bytes)
         transport_received(&l->base, line, 0, 0);
     }
     if (l->stream->is_open && result == LINE_TOO_LONG) {
-        fail(l, TIDINGS_E_LIMIT, "a message of the server is too large");
+        transport_lines_fail(l, TIDINGS_E_LIMIT, "a message of the server is too large");
     }
     transport_heard(&l->base, 0, false);
 }
 
-static void on_end(void *user, const struct tidings_error *why)
+static void transport_lines_on_end(void *user, const struct tidings_error *why)
 {
     struct lines_transport *l = user;
     struct tidings_str line;
@@ -64,8 +64,9 @@ static void on_end(void *user, const struct tidings_error *why)
     transport_lost(&l->base, why);
 }
 
-static const struct byte_stream_events events = {
-    .on_open = on_open, .on_bytes = on_bytes, .on_end = on_end};
+static const struct byte_stream_events events = {.on_open = transport_lines_on_open,
+                                                 .on_bytes = transport_lines_on_bytes,
+                                                 .on_end = transport_lines_on_end};
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
@@ -123,8 +124,9 @@ static void lines_destroy(struct transport *base)
 static const struct transport_ops lines_ops = LINES_OPS("lines");
 static const struct transport_ops stdio_ops = LINES_OPS("stdio");
 
-static struct transport *create(struct byte_stream *stream, const struct transport_ops *ops,
-                                struct tidings_error *err)
+static struct transport *transport_lines_make(struct byte_stream *stream,
+                                              const struct transport_ops *ops,
+                                              struct tidings_error *err)
 {
     struct lines_transport *l = stream ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
@@ -146,11 +148,11 @@ struct transport *transport_lines_create(struct tidings_client *c, const char *u
                                          const char *unix_path, struct tidings_error *err)
 {
     struct byte_stream_address address = {.url = url, .unix_path = unix_path, .no_proxy = true};
-    return create(byte_stream_socket_create(c, &address, err), &lines_ops, err);
+    return transport_lines_make(byte_stream_socket_create(c, &address, err), &lines_ops, err);
 }
 
 struct transport *transport_child_create(struct tidings_client *c, char **argv,
                                          struct tidings_error *err)
 {
-    return create(byte_stream_process_create(c, argv, err), &stdio_ops, err);
+    return transport_lines_make(byte_stream_process_create(c, argv, err), &stdio_ops, err);
 }

@@ -28,7 +28,7 @@ static struct ws_transport *ws_of(struct transport *l)
 
 static int connect(struct ws_transport *l, struct tidings_error *err);
 
-static void fail(struct ws_transport *l, int code, struct tidings_str text)
+static void transport_ws_fail(struct ws_transport *l, int code, struct tidings_str text)
 {
     struct tidings_error why;
     tidings_fail(&why, code, "%.*s", STR_ARG(text));
@@ -65,10 +65,11 @@ static void closed_by_server(struct ws_transport *l, const struct ws_message *m)
              m->payload.len > 0 ? ": " : "", STR_ARG(m->payload));
     /* 1008: it does not want us, and says why; our servers, that the token has expired. */
     l->base.client->is_token_refused = m->code == WS_POLICY;
-    fail(l, m->code == WS_POLICY ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED, tidings_str(text));
+    transport_ws_fail(l, m->code == WS_POLICY ? TIDINGS_E_DENIED : TIDINGS_E_CLOSED,
+                      tidings_str(text));
 }
 
-static void hear(struct ws_transport *l, struct tidings_str bytes)
+static void transport_ws_hear(struct ws_transport *l, struct tidings_str bytes)
 {
     struct ws_message m;
     enum ws_event event = WS_TEXT;
@@ -83,7 +84,8 @@ static void hear(struct ws_transport *l, struct tidings_str bytes)
             closed_by_server(l, &m);
         } else if (event == WS_FAILED) {
             put_close(l, m.code);
-            fail(l, m.code == WS_TOO_BIG ? TIDINGS_E_LIMIT : TIDINGS_E_CLOSED, m.payload);
+            transport_ws_fail(l, m.code == WS_TOO_BIG ? TIDINGS_E_LIMIT : TIDINGS_E_CLOSED,
+                              m.payload);
         }
     }
     transport_heard(&l->base, 0, false);
@@ -102,14 +104,15 @@ static void refused(struct ws_transport *l, struct tidings_error *why)
             return;
         }
     }
-    fail(l, why->code, tidings_str(why->text));
+    transport_ws_fail(l, why->code, tidings_str(why->text));
 }
 
 static void shake_hands(struct ws_transport *l, struct tidings_str bytes)
 {
     struct tidings_error err = {0};
     if (buf_puts(&l->head, bytes) < 0) {
-        fail(l, l->head.failed, STR("the server's answer to the handshake is too long"));
+        transport_ws_fail(l, l->head.failed,
+                          STR("the server's answer to the handshake is too long"));
         return;
     }
     ptrdiff_t len = ws_client_check(buf_str(&l->head), l->key, &err);
@@ -128,16 +131,16 @@ static void shake_hands(struct ws_transport *l, struct tidings_str bytes)
     buf_consume(&rest, (size_t)len);
     transport_opened(&l->base);
     if (l->stream->is_open && rest.len > 0) {
-        hear(l, buf_str(&rest));
+        transport_ws_hear(l, buf_str(&rest));
     }
     buf_deinit(&rest);
 }
 
-static void on_bytes(void *user, struct tidings_str bytes)
+static void transport_ws_on_bytes(void *user, struct tidings_str bytes)
 {
     struct ws_transport *l = user;
     if (l->reader) {
-        hear(l, bytes);
+        transport_ws_hear(l, bytes);
     } else {
         shake_hands(l, bytes);
     }
@@ -176,12 +179,12 @@ static void on_open(void *user)
                          : byte_stream_send(l->stream, buf_str(&text), &err);
     buf_deinit(&text);
     if (rc < 0) {
-        fail(l, rc, tidings_str(err.text));
+        transport_ws_fail(l, rc, tidings_str(err.text));
     }
 }
 
 static const struct byte_stream_events events = {
-    .on_open = on_open, .on_bytes = on_bytes, .on_end = on_end};
+    .on_open = on_open, .on_bytes = transport_ws_on_bytes, .on_end = on_end};
 
 static void forget_connection(struct ws_transport *l)
 {

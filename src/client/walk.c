@@ -36,7 +36,7 @@ struct walk {
     struct tidings_error why;
 };
 
-static void release(struct walk_node *p)
+static void walk_node_free(struct walk_node *p)
 {
     mem_free(p->uri);
     mem_free(p->item);
@@ -44,11 +44,11 @@ static void release(struct walk_node *p)
     mem_free(p);
 }
 
-static void release_all(struct list *places)
+static void walk_free_all(struct list *places)
 {
     list_each (it, next, places) {
         list_remove(it);
-        release(list_entry(it, struct walk_node, link));
+        walk_node_free(list_entry(it, struct walk_node, link));
     }
 }
 
@@ -82,7 +82,7 @@ static int take_child(void *user, struct json *item)
     }
     if (!p || !p->uri || !p->item || !p->parent) {
         if (p) {
-            release(p);
+            walk_node_free(p);
         }
         return tidings_fail(&w->why, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -94,7 +94,7 @@ static int take_child(void *user, struct json *item)
 }
 
 /* Its children come next. */
-static int enter(struct walk *w, const char *uri, uint32_t depth)
+static int walk_enter(struct walk *w, const char *uri, uint32_t depth)
 {
     char *key = str_dup(tidings_str(uri));
     if (!key || map_put(&w->entered, tidings_str(key), key, NULL) < 0) {
@@ -124,7 +124,7 @@ static bool is_passable(const struct walk *w, int code)
 }
 
 /* 0, or what the walk ends with. */
-static int visit(struct walk *w, struct walk_node *p, tidings_walk_fn fn, void *user)
+static int walk_visit(struct walk *w, struct walk_node *p, tidings_walk_fn fn, void *user)
 {
     struct tidings_walk_entry e = {
         .uri = tidings_str(p->uri),
@@ -138,7 +138,7 @@ static int visit(struct walk *w, struct walk_node *p, tidings_walk_fn fn, void *
     struct tidings_error failure;
     w->told++;
     if (e.has_children && !e.is_repeated && !e.is_cut) {
-        int rc = enter(w, p->uri, p->depth + 1);
+        int rc = walk_enter(w, p->uri, p->depth + 1);
         if (rc < 0 && !is_passable(w, rc)) {
             return rc;
         }
@@ -161,16 +161,16 @@ int tidings_client_walk(struct tidings_client *c, const char *uri,
     list_init(&w.ahead);
     list_init(&w.children);
     map_init(&w.entered);
-    int rc = enter(&w, uri, 1);
+    int rc = walk_enter(&w, uri, 1);
     rc = rc > 0 ? 0 : rc;
     while (rc == 0 && !list_empty(&w.ahead)) {
         struct walk_node *p = list_entry(w.ahead.next, struct walk_node, link);
         list_remove(&p->link);
         w.ahead_count--;
-        rc = visit(&w, p, fn, user);
-        release(p);
+        rc = walk_visit(&w, p, fn, user);
+        walk_node_free(p);
     }
-    release_all(&w.ahead);
+    walk_free_all(&w.ahead);
     char *key;
     for (size_t at = 0; (key = map_next(&w.entered, &at)) != NULL;) {
         mem_free(key);
