@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Claims one by one. Whatever has a wrong type is refused, not passed over: a claim that cannot be
- * understood cannot be obeyed.
+ * Checking the claims of a token one by one. Whatever has a wrong type is refused, not passed over:
+ * a claim that cannot be understood cannot be obeyed.
  */
 #include "auth/claims.h"
 

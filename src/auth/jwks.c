@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a set, and finding the keys that come into question for a token.
+ * Reading a set of public keys, and finding those that may have signed a token.
  */
 #include "auth/jwks.h"
 

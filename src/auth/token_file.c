@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Digests stand one behind the other, so that all of them can be compared in one go; everything
- * else about a line is looked at only after it was found.
+ * Reading the file of tokens, and finding one in it. Digests stand one behind the other, so that
+ * all of them can be compared in one go; everything else about a line is looked at only after it
+ * was found.
  */
 #include "auth/token_file.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What connections and launched programs have in common: reading until nothing is there, keeping
- * what cannot be sent.
+ * What sockets and launched programs have in common as streams of bytes: reading until nothing is
+ * there, keeping what cannot be sent.
  */
 #include "client/byte_stream.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server that is launched, spoken to over its standard input and output. Its end is asked for by
- * closing its input, then demanded: SIGTERM, SIGKILL. It is always waited for.
+ * An MCP server that is launched, as a stream of bytes over its standard input and output. Its end
+ * is asked for by closing its input, then demanded: SIGTERM, SIGKILL. It is always waited for.
  *
  * When it ends by itself, there are two signs, in any order: the end of its output and that of the
  * process. Both are awaited for a moment, so that the message can tell how it ended, and nothing it

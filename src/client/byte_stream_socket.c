@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection that libcurl makes (names, TLS, proxies), and whose bytes are then ours.
+ * A stream of bytes over a connection that libcurl makes (names, TLS, proxies), and whose bytes are
+ * then ours.
  */
 #include "base/error.h"
 #include "base/mem.h"

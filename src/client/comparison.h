@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding out what a server did not tell: what is watched is read, or listed, and compared with how
- * it was before.
+ * Finding changes that a server did not tell: what is watched is read, or listed, and compared with
+ * how it was before.
  *
  * After an interruption that is done where the server cannot go on from where it was; every so
  * often, if the program asked for that (verify_ms). What has changed is told as an update of our

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From nothing to a server that answers, and back again when it is lost: opening the transport,
- * finding out the era, the pause before the next attempt.
+ * The connection to a server: opening the transport, finding out the era, and when it is lost the
+ * pause before the next attempt.
  */
 #ifndef CLIENT_CONNECTION_H
 #define CLIENT_CONNECTION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * From nothing to a server that answers: open the transport, find out the era, begin a session
- * where there are sessions.
+ * Connecting to a server: open the transport, find out the era, begin a session where there are
+ * sessions.
  *
  * The versioning page's rule: ask `server/discover`; its result, or an error only a modern server
  * gives, means modern, everything else `initialize`. What it was is remembered: a legacy server is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Counting the beats of a server, and the timer that ends a silent connection.
+ * Counting the comments and pings of a server, and the timer that ends a silent connection.
  */
 #include "client/heartbeat.h"
 

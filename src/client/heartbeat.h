@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A connection may be dead without anybody having said so. Servers that send comments or pings when
- * they have nothing to say are held to that: silence of three times the longest pause between them,
- * and five seconds more, is an end. Of a server that never sent any, silence says nothing, unless
- * the program says how long is too long (silence_ms).
+ * Noticing a connection that is dead without anybody having said so. Servers that send comments or
+ * pings when they have nothing to say are held to that: silence of three times the longest pause
+ * between them, and five seconds more, is an end. Of a server that never sent any, silence says
+ * nothing, unless the program says how long is too long (silence_ms).
  */
 #ifndef CLIENT_HEARTBEAT_H
 #define CLIENT_HEARTBEAT_H

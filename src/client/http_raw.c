@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tidings_client_http: one request on a connection of its own, waited for.
+ * One HTTP request as the program wrote it, on a connection of its own, waited for
+ * (tidings_client_http).
  */
 #include <stdio.h>
 

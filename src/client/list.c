@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists, all pages of them, and what a server says of one resource. Pages come from strangers:
- * their number and the time that is waited for all of them are bounded, that of pages in a row
- * which hold nothing more tightly, and a cursor that was given before ends the list as an error.
+ * Lists of resources, tools and prompts, all pages of them, and what a server says of one resource.
+ * Pages come from strangers: their number and the time that is waited for all of them are bounded,
+ * that of pages in a row which hold nothing more tightly, and a cursor that was given before ends
+ * the list as an error.
  */
 #include "client/list.h"
 

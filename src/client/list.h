@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lists as the files of the client use them: elements as values, not as text.
+ * Lists of a server as the other parts of the client use them: elements as values, not as text.
  */
 #ifndef CLIENT_LIST_H
 #define CLIENT_LIST_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * epoll, and a timerfd in it that is set to the first of the timers. Events are taken one at a
- * time: whoever is removed by one function cannot be called by what was fetched before.
+ * A client's event loop: epoll, and a timerfd in it that is set to the first of the timers. Events
+ * are taken one at a time: whoever is removed by one function cannot be called by what was fetched
+ * before.
  */
 #include "client/poller.h"
 

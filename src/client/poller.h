@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a client waits for, behind one descriptor: descriptors and timers with their functions.
+ * A client's event loop: the descriptors and timers it waits for, with their functions, behind one
+ * descriptor.
  *
  * A turn runs what is due and what is ready. Functions may add and remove anything, also
  * themselves, and may take another turn: none of them is entered twice by that unless it asks for

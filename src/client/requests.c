@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests: written in the form the era wants, numbered, and waiting for their answer, a deadline
- * or their cancellation. A request is in exactly one list: `unsent` until the client is ready,
- * `in_flight` from then on.
+ * JSON-RPC requests: written in the form the era wants, numbered, and waiting for their response, a
+ * deadline or their cancellation. A request is in exactly one list: `unsent` until the client is
+ * ready, `in_flight` from then on.
  */
 #include "client/requests.h"
 

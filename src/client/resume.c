@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cursors are texts without a meaning to us; versions are `epoch.number` or a number.
+ * Keeping the cursor of a stream and the versions that were told. Cursors are texts without a
+ * meaning to us; versions are `epoch.number` or a number.
  */
 #include "client/resume.h"
 

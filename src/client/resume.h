@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What lets a client go on where it was: the cursor of the stream, and which version of what was
- * told last.
+ * Resuming a stream of updates after a loss: its cursor, and which version of what was told last.
  *
  * A cursor is the server's word that everything up to there has been written to us; given back as
  * `since`, the server tells what came after. What it tells twice is found by its version: those of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The options of a client, as its files use them.
+ * The options of a client, checked, owned and with their defaults.
  */
 #ifndef CLIENT_SETTINGS_H
 #define CLIENT_SETTINGS_H
@@ -39,12 +39,12 @@ bool settings_renew_token(const struct client_settings *s, struct buf *line);
 /* TIDINGS_E_INVALID unless the room for members to come is zero: what a program does not know of
  * must be the default, and a struct that was never zeroed is found early. */
 int settings_check_room(void *const *reserved, size_t count, struct tidings_error *err);
-/* A copy of a list with NULL at its end; NULL: out of memory. */
 /* How long to wait before the next attempt, after so many in a row that failed. The first is soon,
  * anywhere within the shortest: an end may be no more than a server that moves its clients. Then
  * doubling up to the longest, the upper half by chance. So many clients do not come back in step.
  */
 uint32_t settings_pause(const struct client_settings *s, unsigned failures);
+/* A copy of a list with NULL at its end; NULL: out of memory. */
 char **settings_copy_list(const char *const *list);
 void settings_drop_list(char **list); /* NULL is fine */
 

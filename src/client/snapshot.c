@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * See view.h.
+ * Digests of resources, by URI.
  */
 #include "client/snapshot.h"
 

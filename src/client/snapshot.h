@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the resources of one watch were: a digest of each.
+ * How the resources under one watched URI were when they were last seen: a digest of each.
  */
 #ifndef CLIENT_SNAPSHOT_H
 #define CLIENT_SNAPSHOT_H
@@ -21,7 +21,7 @@ struct snapshot {
     struct map entries; /* by URI */
     uint64_t read_at;   /* clock_monotonic_ms */
     bool is_unsettled;  /* the connection was lost so soon after that, that a change may be in it
-                         * which  was not told yet */
+                         * which was not told yet */
 };
 
 struct snapshot *snapshot_create(void);    /* NULL: out of memory */

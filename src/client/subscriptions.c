@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is subscribed to: a watch per URI, a subscription per handler. Updates are routed here; how
- * a server is asked is in subscriptions_modern.c and subscriptions_legacy.c.
+ * The subscriptions of a program: a watch per URI, a subscription per handler. Updates are routed
+ * here; how a server is asked is in subscriptions_modern.c and subscriptions_legacy.c.
  *
  * A subscription that ends inside a callback is only marked: lists that are being walked stay as
  * they are until subscriptions_sweep.

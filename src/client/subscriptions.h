@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is subscribed to: kept through losses of the connection, asked for in the words of the era,
- * and updates routed to those whom they concern.
+ * The subscriptions of a program: kept through losses of the connection, asked for in the words of
+ * the era, and updates routed to those whom they concern.
  */
 #ifndef CLIENT_SUBSCRIPTIONS_H
 #define CLIENT_SUBSCRIPTIONS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the subscriptions of both eras share: a watch is judged, and how a server is asked.
+ * Between the files of subscriptions: whether a watch was accepted, and how a server is asked in
+ * each era.
  */
 #ifndef CLIENT_SUBSCRIPTIONS_PRIVATE_H
 #define CLIENT_SUBSCRIPTIONS_PRIVATE_H

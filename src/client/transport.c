@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a transport to its client.
+ * What a transport tells goes to the functions its client gave it.
  */
 #include "client/transport.h"
 

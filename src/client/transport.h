@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * How messages travel between the client and one server. A transport knows nothing of what they
- * mean: which answer belongs to which request, which era it is, who subscribed, is the business of
- * what is above it.
+ * mean: which answer belongs to which request, who subscribed, is the business of what is above it.
+ * HTTP alone asks which era it is, since its headers and streams differ.
  *
  *     client                             transport
  *       open ───────────────────────────────>
- *       <────────────────────────── transport_opened
+ *       <────────────────────────────── opened
  *       send (text) ────────────────────────>
- *       <───────────────────────── transport_received     an answer, a notification, a request
- *       <────────────────────── transport_unanswered     HTTP: the exchange ended without one
+ *       <──────────────────────────── received      an answer, a notification, a request
+ *       <────────────────────────── unanswered      HTTP: the exchange ended without one
  *       stream ─────────────────────────────>       legacy: hear what the server says by itself
- *       <─────────────────────── transport_streaming
- *       <──────────────────────────── transport_lost     HTTP: the stream alone
+ *       <─────────────────────────── streaming
+ *       <──────────────────────────────── lost      HTTP: the stream alone
  *
  * Everything happens inside turns of the client's poller, or inside the call that causes it.
  */

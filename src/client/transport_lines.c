@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A message per line, over any byte stream: TCP, TLS, Unix sockets, a launched program.
+ * MCP with a message per line, over any byte stream: TCP, TLS, Unix sockets, a launched program.
  */
 #include "base/error.h"
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * WebSocket: a connection, a handshake, then a message per text message.
+ * MCP over WebSocket: a connection, a handshake, then a message per text message.
  */
 #include <stdio.h>
 

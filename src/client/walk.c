@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Everything below a resource, without trust in its shape: the graph of a server may be infinite or
- * go in circles. Depth first, and the children of one resource are listed before it is told, so
- * that the program hears whether they could be, and may ask whatever it likes meanwhile.
+ * Listing everything below a resource (tidings_client_walk), without trust in its shape: the graph
+ * of a server may be infinite or go in circles. Depth first, and the children of one resource are
+ * listed before it is told, so that the program hears whether they could be, and may ask whatever
+ * it likes meanwhile.
  */
 #include "base/error.h"
 #include "base/mem.h"

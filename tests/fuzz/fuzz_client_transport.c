@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Our client, with a real link to it, and a server that says anything. The first byte chooses how
- * they meet: 0 lines on a Unix socket, else HTTP on one. Whenever the client has said something the
- * server says the next piece, up to a byte 0x1e, in which $I stands for the id it heard last.
+ * Our client, with a real transport to it, and a server that says anything. The first byte chooses
+ * how they meet: 0 lines on a Unix socket, else HTTP on one. Whenever the client has said something
+ * the server says the next piece, up to a byte 0x1e, in which $I stands for the id it heard last.
  * Everything asked is answered or failed exactly once, and what is told to the program is text.
  */
 #include <errno.h>
