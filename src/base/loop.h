@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * One thread's event loop: descriptors, timers, and the end of a turn.
+ * One thread's event loop: descriptors, timers, wake-ups by other threads, and the end of a turn.
  *
- * A *turn* is: run due timers, run turn-end hooks, wait for descriptors, run their callbacks, free
- * what was discarded. Turn-end hooks run right before the loop would block; that is where output
- * gathered during the turn is flushed. Nothing reachable from a callback is freed inside the turn:
- * loop_discard() queues it and frees it once no callback is on the stack.
+ * A *turn* is: run due timers, run turn-end hooks, wait for descriptors, run their callbacks and
+ * those of wake-ups, free what was discarded. Turn-end hooks run right before the loop would block;
+ * that is where output gathered during the turn is flushed. Nothing reachable from a callback is
+ * freed inside the turn: loop_discard() queues it and frees it once no callback is on the stack.
  *
  * All functions must be called on the loop's own thread (before the thread runs it, on the
- * creator's), except loop_stop().
+ * creator's), except loop_stop() and loop_wakeup_send().
  */
 #ifndef BASE_LOOP_H
 #define BASE_LOOP_H
+
+#include <stdatomic.h>
 
 #include "base/list.h"
 
@@ -20,13 +22,13 @@
 struct loop;
 
 struct loop *loop_create(struct tidings_error *err);
-/* All timers, polls and hooks must be gone already; runs pending closes and discards. */
+/* All timers, polls, wake-ups and hooks must be gone already; runs what was discarded. */
 void loop_destroy(struct loop *loop);
 
 void loop_run(struct loop *loop);  /* until loop_stop */
 void loop_stop(struct loop *loop); /* any thread, also from a signal handler */
 /* For host loops: a descriptor that is readable when there is something to do, how long until the
- * next timer (-1: none), and one non-blocking turn. */
+ * next timer (-1: none), and one non-blocking turn, which forgets a loop_stop. */
 int loop_fd(struct loop *loop);
 int loop_timeout_ms(struct loop *loop);
 void loop_turn(struct loop *loop);
@@ -84,8 +86,9 @@ void loop_poll_close(struct loop_poll *poll);
 struct loop_news;
 typedef void (*loop_news_fn)(void *user);
 
-/* A descriptor whose news come as POLLPRI and are taken by whoever asks for them (mountinfo). The
- * polls above are asked twice, and the second time there would be none. NULL on failure. */
+/* A descriptor whose news come as POLLPRI together with POLLERR, and are taken by whoever asks for
+ * them (mountinfo): a host that asks loop_fd() takes them, so there they may be missed. NULL on
+ * failure. */
 struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, void *user);
 void loop_news_close(struct loop_news *news); /* then close `fd`; NULL is fine */
 
@@ -94,8 +97,11 @@ void loop_news_close(struct loop_news *news); /* then close `fd`; NULL is fine *
 struct loop_timer;
 typedef void (*loop_timer_fn)(struct loop_timer *timer, void *user);
 
+/* NULL: out of memory. */
 struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user);
-/* Restarts when running. repeat_ms 0: once. */
+/* Counted from now, not from the start of the turn. Those due at the same time run in the order
+ * they were started; one started by a timer's callback not before the next turn. Restarts when
+ * running. repeat_ms 0: once. Needs no memory. */
 void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms);
 void loop_timer_stop(struct loop_timer *timer);
 bool loop_timer_is_running(const struct loop_timer *timer);
@@ -122,7 +128,26 @@ struct loop_discard {
 };
 void loop_discard(struct loop *loop, struct loop_discard *node, void (*fn)(void *), void *thing);
 
-/* The libuv loop, for base/mailbox and transports. */
-struct uv_loop_s *loop_uv(struct loop *loop);
+/* ---- wake-ups ------------------------------------------------------------------------------- */
+
+struct loop_wakeup;
+typedef void (*loop_wakeup_fn)(void *user);
+
+/* Calls fn(user) on the loop's thread after somebody asked for it: once for any number of times it
+ * was asked meanwhile. The fields are the loop's own. */
+struct loop_wakeup {
+    struct list link;
+    struct loop *loop;
+    loop_wakeup_fn fn;
+    void *user;
+    atomic_bool is_due;
+};
+
+/* In the caller's memory, which must not move. */
+void loop_wakeup_init(struct loop_wakeup *wakeup, struct loop *loop, loop_wakeup_fn fn, void *user);
+/* No callback after this, and nobody may be sending any more. */
+void loop_wakeup_deinit(struct loop_wakeup *wakeup);
+/* Any thread. A system call when the loop may be asleep; none on its own thread while it runs. */
+void loop_wakeup_send(struct loop_wakeup *wakeup);
 
 #endif

@@ -8,8 +8,8 @@
  * is woken only when the stack was empty: whoever finds it filled knows that somebody wakes it.
  *
  * `senders` counts those between the push and the end of the wake-up. Closing waits for them, after
- * CLOSED is in place: a sender can therefore never touch a libuv handle that is closing, nor memory
- * that is gone, although its letter may have been delivered before it is done.
+ * CLOSED is in place: a sender can therefore never touch a wake-up that is gone, nor memory that is
+ * gone, although its letter may have been delivered before it is done.
  *
  * Only blocking mailboxes have a lock: it guards `batch`, which several threads take from, and the
  * condition they wait for.
@@ -17,10 +17,11 @@
 #include "base/mailbox.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
-
-#include <uv.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -32,9 +33,9 @@ struct mailbox {
     atomic_uint refs;
     void *owner;
     struct list batch;
-    uv_async_t wakeup; /* those of a loop */
-    uv_mutex_t lock;   /* blocking ones */
-    uv_cond_t filled;
+    struct loop_wakeup wakeup; /* those of a loop */
+    pthread_mutex_t lock;      /* blocking ones */
+    pthread_cond_t filled;     /* by the monotonic clock */
 };
 
 static struct list closed_mark;
@@ -86,12 +87,12 @@ static size_t deliver_some(struct mailbox *m, size_t max)
     return delivered;
 }
 
-static void on_wakeup(uv_async_t *handle)
+static void on_wakeup(void *mailbox)
 {
-    struct mailbox *m = mailbox_ref(handle->data);
+    struct mailbox *m = mailbox_ref(mailbox);
     (void)deliver_some(m, MAILBOX_PER_TURN);
     if (!list_empty(&m->batch)) {
-        (void)uv_async_send(handle);
+        loop_wakeup_send(&m->wakeup);
     }
     mailbox_unref(m);
 }
@@ -113,17 +114,24 @@ static struct mailbox *create(void *owner, struct tidings_error *err)
 struct mailbox *mailbox_create(struct loop *loop, void *owner, struct tidings_error *err)
 {
     struct mailbox *m = create(owner, err);
-    if (!m) {
-        return NULL;
+    if (m) {
+        loop_wakeup_init(&m->wakeup, loop, on_wakeup, m);
     }
-    int rc = uv_async_init(loop_uv(loop), &m->wakeup, on_wakeup);
-    if (rc < 0) {
-        (void)error_errno(err, -rc, "create mailbox");
-        mem_free(m);
-        return NULL;
-    }
-    m->wakeup.data = m;
     return m;
+}
+
+/* Returns an errno value. */
+static int init_monotonic(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    int errnum = pthread_condattr_init(&attributes);
+    if (errnum) {
+        return errnum;
+    }
+    errnum = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    errnum = errnum ? errnum : pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return errnum;
 }
 
 struct mailbox *mailbox_create_blocking(void *owner, struct tidings_error *err)
@@ -132,28 +140,23 @@ struct mailbox *mailbox_create_blocking(void *owner, struct tidings_error *err)
     if (!m) {
         return NULL;
     }
-    int rc = uv_mutex_init(&m->lock);
-    if (rc < 0) {
+    int errnum = pthread_mutex_init(&m->lock, NULL);
+    if (errnum) {
         goto fail_memory;
     }
-    rc = uv_cond_init(&m->filled);
-    if (rc < 0) {
+    errnum = init_monotonic(&m->filled);
+    if (errnum) {
         goto fail_lock;
     }
     m->is_blocking = true;
     return m;
 
 fail_lock:
-    uv_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->lock);
 fail_memory:
-    (void)error_errno(err, -rc, "create mailbox");
+    (void)error_errno(err, errnum, "create mailbox");
     mem_free(m);
     return NULL;
-}
-
-static void on_wakeup_closed(uv_handle_t *handle)
-{
-    mailbox_unref(handle->data);
 }
 
 void mailbox_close(struct mailbox *m)
@@ -164,13 +167,13 @@ void mailbox_close(struct mailbox *m)
     struct list left;
     list_init(&left);
     if (m->is_blocking) {
-        uv_mutex_lock(&m->lock);
+        pthread_mutex_lock(&m->lock);
     }
     list_splice(&left, &m->batch); /* older than the others */
     collect(m, &left, CLOSED);
     if (m->is_blocking) {
-        uv_cond_broadcast(&m->filled);
-        uv_mutex_unlock(&m->lock);
+        pthread_cond_broadcast(&m->filled);
+        pthread_mutex_unlock(&m->lock);
     }
     while (atomic_load(&m->senders) > 0) {
         (void)poll(NULL, 0,
@@ -178,8 +181,7 @@ void mailbox_close(struct mailbox *m)
     }
     drop_all(&left);
     if (!m->is_blocking) {
-        mailbox_ref(m); /* for the handle, which closes at the end of the turn */
-        uv_close((uv_handle_t *)&m->wakeup, on_wakeup_closed);
+        loop_wakeup_deinit(&m->wakeup);
     }
 }
 
@@ -196,8 +198,8 @@ void mailbox_unref(struct mailbox *m)
     }
     assert(is_closed(m) && list_empty(&m->batch));
     if (m->is_blocking) {
-        uv_cond_destroy(&m->filled);
-        uv_mutex_destroy(&m->lock);
+        pthread_cond_destroy(&m->filled);
+        pthread_mutex_destroy(&m->lock);
     }
     mem_free(m);
 }
@@ -205,11 +207,11 @@ void mailbox_unref(struct mailbox *m)
 static void wake(struct mailbox *m, bool was_empty)
 {
     if (m->is_blocking) {
-        uv_mutex_lock(&m->lock);
-        uv_cond_signal(&m->filled);
-        uv_mutex_unlock(&m->lock);
+        pthread_mutex_lock(&m->lock);
+        pthread_cond_signal(&m->filled);
+        pthread_mutex_unlock(&m->lock);
     } else if (was_empty) {
-        (void)uv_async_send(&m->wakeup);
+        loop_wakeup_send(&m->wakeup);
     }
 }
 
@@ -241,23 +243,30 @@ size_t mailbox_drain(struct mailbox *m)
     return delivered;
 }
 
+static struct timespec later(int ms)
+{
+    struct timespec at = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    long ns = at.tv_nsec + ms % 1000 * 1000000L;
+    at.tv_sec += ms / 1000 + ns / 1000000000;
+    at.tv_nsec = ns % 1000000000;
+    return at;
+}
+
 /* With the lock held: until there is a letter, the mailbox closes, or time is up. */
 static void await_letter(struct mailbox *m, int timeout_ms)
 {
-    uint64_t now = uv_hrtime();
-    uint64_t deadline = now + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000u;
+    struct timespec deadline = later(timeout_ms < 0 ? 0 : timeout_ms);
+    bool is_over = timeout_ms == 0;
     while (list_empty(&m->batch) && !is_closed(m)) {
         collect(m, &m->batch, NULL);
-        if (!list_empty(&m->batch)) {
+        if (!list_empty(&m->batch) || is_over) {
             return;
         }
         if (timeout_ms < 0) {
-            uv_cond_wait(&m->filled, &m->lock);
-        } else if (now >= deadline) {
-            return;
+            pthread_cond_wait(&m->filled, &m->lock);
         } else {
-            (void)uv_cond_timedwait(&m->filled, &m->lock, deadline - now);
-            now = uv_hrtime();
+            is_over = pthread_cond_timedwait(&m->filled, &m->lock, &deadline) == ETIMEDOUT;
         }
     }
 }
@@ -266,14 +275,14 @@ bool mailbox_wait(struct mailbox *m, int timeout_ms)
 {
     assert(m->is_blocking);
     struct letter *letter = NULL;
-    uv_mutex_lock(&m->lock);
+    pthread_mutex_lock(&m->lock);
     await_letter(m, timeout_ms);
     bool is_open = !is_closed(m);
     if (!list_empty(&m->batch)) {
         letter = list_entry(m->batch.next, struct letter, link);
         list_remove(&letter->link);
     }
-    uv_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&m->lock);
     if (letter) {
         letter->deliver(letter, m->owner);
     }

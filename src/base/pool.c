@@ -13,8 +13,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include <uv.h>
-
 #include "base/error.h"
 #include "base/mailbox.h"
 #include "base/mem.h"
@@ -23,7 +21,7 @@
 
 struct pool_thread {
     struct letter last; /* sent when the pool goes; ends whichever thread gets it */
-    uv_thread_t id;
+    pthread_t id;
 };
 
 struct pool {
@@ -73,12 +71,13 @@ static void job_deliver(struct letter *letter, void *owner)
     run(argument);
 }
 
-static void thread_main(void *pool)
+static void *thread_main(void *pool)
 {
     struct pool *p = pool;
     got_last = false;
     while (!got_last && mailbox_wait(p->jobs, -1)) {
     }
+    return NULL;
 }
 
 struct pool *pool_create(unsigned threads, size_t max_waiting, struct tidings_error *err)
@@ -114,7 +113,7 @@ void pool_destroy(struct pool *p)
         mailbox_send(p->jobs, &p->threads[i].last);
     }
     for (unsigned i = 0; i < p->running; i++) {
-        (void)uv_thread_join(&p->threads[i].id);
+        (void)pthread_join(p->threads[i].id, NULL);
     }
     /* Jobs that other jobs slipped in behind the last letters, or that never got a thread. */
     while (mailbox_drain(p->jobs) > 0) {
@@ -136,16 +135,16 @@ static int start_threads(struct pool *p)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     unsigned running = 0;
-    int rc = 0;
-    while (running < p->wanted && rc == 0) {
-        rc = uv_thread_create(&p->threads[running].id, thread_main, p);
-        running += rc == 0;
+    int errnum = 0;
+    while (running < p->wanted && errnum == 0) {
+        errnum = pthread_create(&p->threads[running].id, NULL, thread_main, p);
+        running += errnum == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     p->running = running;
     if (running == 0) {
         atomic_store(&p->is_started, false);
-        return error_code_from_errno(-rc);
+        return error_code_from_errno(errnum);
     }
     return 0;
 }

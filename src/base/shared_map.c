@@ -5,16 +5,15 @@
  */
 #include "base/shared_map.h"
 
+#include <pthread.h>
 #include <string.h>
-
-#include <uv.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
 
 struct shared_map {
-    uv_mutex_t lock;
+    pthread_mutex_t lock;
     struct shared_value **values; /* by key, ascending */
     size_t count, cap;
 };
@@ -39,9 +38,9 @@ struct shared_map *shared_map_create(struct tidings_error *err)
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    int rc = uv_mutex_init(&s->lock);
-    if (rc < 0) {
-        error_errno(err, -rc, "create lock");
+    int errnum = pthread_mutex_init(&s->lock, NULL);
+    if (errnum) {
+        error_errno(err, errnum, "create lock");
         mem_free(s);
         return NULL;
     }
@@ -56,7 +55,7 @@ void shared_map_destroy(struct shared_map *s)
     for (size_t i = 0; i < s->count; i++) {
         shared_value_unref(s->values[i]);
     }
-    uv_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->lock);
     mem_free(s->values);
     mem_free(s);
 }
@@ -80,20 +79,20 @@ static size_t place_of(const struct shared_map *s, struct tidings_str key, bool 
 struct shared_value *shared_map_find(struct shared_map *s, struct tidings_str key)
 {
     bool found = false;
-    uv_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->lock);
     size_t at = place_of(s, key, &found);
     struct shared_value *value = found ? shared_value_ref(s->values[at]) : NULL;
-    uv_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->lock);
     return value;
 }
 
 struct shared_value *shared_map_next(struct shared_map *s, struct tidings_str after)
 {
     bool found = false;
-    uv_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->lock);
     size_t at = place_of(s, after, &found) + (found ? 1 : 0);
     struct shared_value *value = at < s->count ? shared_value_ref(s->values[at]) : NULL;
-    uv_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->lock);
     return value;
 }
 
@@ -117,7 +116,7 @@ int shared_map_update(struct shared_map *s, struct tidings_str key, struct share
 {
     bool found = false;
     struct shared_value *gone = NULL;
-    uv_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->lock);
     size_t at = place_of(s, key, &found);
     int rc = fresh && !found ? reserve_one(s) : 0;
     if (rc == 0) {
@@ -134,7 +133,7 @@ int shared_map_update(struct shared_map *s, struct tidings_str key, struct share
     } else if (gone) {
         memmove(s->values + at, s->values + at + 1, (--s->count - at) * sizeof(*s->values));
     }
-    uv_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->lock);
     shared_value_unref(gone);
     return rc;
 }

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The timers of an event loop: a binary heap of those that run, by the time they are due and, where
+ * that is the same, by the order in which they were started.
+ *
+ * Opening a timer makes room for it in the heap, so that starting one cannot fail. A timer knows
+ * its place there; stopping it, also from inside any callback, takes it out at once.
+ */
+#include <assert.h>
+#include <limits.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/loop_private.h"
+#include "base/mem.h"
+
+#define NOT_RUNNING SIZE_MAX
+
+struct loop_timer {
+    struct loop *loop;
+    loop_timer_fn fn;
+    void *user;
+    uint64_t due_ms;
+    uint64_t start; /* which start of the loop's timers it was */
+    uint64_t repeat_ms;
+    size_t place; /* in the heap, or NOT_RUNNING */
+    struct loop_discard discard;
+};
+
+static bool is_before(const struct loop_timer *a, const struct loop_timer *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
+}
+
+static void timer_put(struct loop_timers *t, size_t place, struct loop_timer *timer)
+{
+    t->heap[place] = timer;
+    timer->place = place;
+}
+
+/* `timer` belongs at `place` or above it. */
+static void sift_up(struct loop_timers *t, size_t place, struct loop_timer *timer)
+{
+    while (place > 0 && is_before(timer, t->heap[(place - 1) / 2])) {
+        timer_put(t, place, t->heap[(place - 1) / 2]);
+        place = (place - 1) / 2;
+    }
+    timer_put(t, place, timer);
+}
+
+/* `timer` belongs at `place` or below it. */
+static void sift_down(struct loop_timers *t, size_t place, struct loop_timer *timer)
+{
+    for (;;) {
+        size_t child = 2 * place + 1;
+        if (child >= t->count) {
+            break;
+        }
+        if (child + 1 < t->count && is_before(t->heap[child + 1], t->heap[child])) {
+            child++;
+        }
+        if (is_before(timer, t->heap[child])) {
+            break;
+        }
+        timer_put(t, place, t->heap[child]);
+        place = child;
+    }
+    timer_put(t, place, timer);
+}
+
+static void timer_start_at(struct loop_timer *timer, uint64_t due_ms)
+{
+    struct loop_timers *t = &timer->loop->timers;
+    assert(t->count < t->cap && timer->place == NOT_RUNNING);
+    timer->due_ms = due_ms;
+    timer->start = t->started++;
+    sift_up(t, t->count++, timer);
+}
+
+/* Room for one more. The heap only grows: what a loop once needed it may need again. */
+static bool timers_reserve(struct loop_timers *t)
+{
+    if (t->open < t->cap) {
+        return true;
+    }
+    size_t cap = t->cap ? t->cap * 2 : 16;
+    struct loop_timer **heap = mem_realloc(t->heap, cap * sizeof(struct loop_timer *));
+    if (!heap) {
+        return false;
+    }
+    t->heap = heap;
+    t->cap = cap;
+    return true;
+}
+
+struct loop_timer *loop_timer_open(struct loop *loop, loop_timer_fn fn, void *user)
+{
+    struct loop_timer *timer = mem_zalloc(sizeof *timer);
+    if (!timer || !timers_reserve(&loop->timers)) {
+        mem_free(timer);
+        return NULL;
+    }
+    loop->timers.open++;
+    timer->loop = loop;
+    timer->fn = fn;
+    timer->user = user;
+    timer->place = NOT_RUNNING;
+    return timer;
+}
+
+void loop_timer_start(struct loop_timer *timer, uint64_t after_ms, uint64_t repeat_ms)
+{
+    loop_timer_stop(timer);
+    uint64_t now = clock_monotonic_ms(); /* after a long turn more than the turn's own */
+    if (after_ms == 0 || now < timer->loop->now_ms) {
+        now = timer->loop->now_ms;
+    }
+    timer->repeat_ms = repeat_ms;
+    timer_start_at(timer, after_ms > UINT64_MAX - now ? UINT64_MAX : now + after_ms);
+}
+
+void loop_timer_stop(struct loop_timer *timer)
+{
+    struct loop_timers *t = &timer->loop->timers;
+    size_t place = timer->place;
+    if (place == NOT_RUNNING) {
+        return;
+    }
+    timer->place = NOT_RUNNING;
+    struct loop_timer *last = t->heap[--t->count];
+    if (last == timer) {
+        return;
+    }
+    if (place > 0 && is_before(last, t->heap[(place - 1) / 2])) {
+        sift_up(t, place, last);
+    } else {
+        sift_down(t, place, last);
+    }
+}
+
+bool loop_timer_is_running(const struct loop_timer *timer)
+{
+    return timer->place != NOT_RUNNING;
+}
+
+static void timer_free(void *timer)
+{
+    mem_free(timer);
+}
+
+void loop_timer_close(struct loop_timer *timer)
+{
+    if (timer) {
+        loop_timer_stop(timer);
+        timer->loop->timers.open--;
+        loop_discard(timer->loop, &timer->discard, timer_free, timer);
+    }
+}
+
+void loop_run_timers(struct loop *loop)
+{
+    struct loop_timers *t = &loop->timers;
+    /* What callbacks start waits for the next turn, else one could keep the others from theirs. It
+     * is behind all that is due now: not due earlier, and started later. */
+    uint64_t started = t->started;
+    while (t->count > 0 && t->heap[0]->due_ms <= loop->now_ms && t->heap[0]->start < started) {
+        struct loop_timer *timer = t->heap[0];
+        loop_timer_stop(timer);
+        if (timer->repeat_ms > 0) {
+            timer_start_at(timer, timer->repeat_ms > UINT64_MAX - loop->now_ms
+                                      ? UINT64_MAX
+                                      : loop->now_ms + timer->repeat_ms);
+        }
+        timer->fn(timer, timer->user);
+    }
+}
+
+int loop_timers_wait_ms(const struct loop *loop)
+{
+    const struct loop_timers *t = &loop->timers;
+    if (t->count == 0) {
+        return -1;
+    }
+    uint64_t due = t->heap[0]->due_ms, now = clock_monotonic_ms();
+    uint64_t wait = due > now ? due - now : 0;
+    return wait > INT_MAX ? INT_MAX : (int)wait;
+}
