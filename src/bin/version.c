@@ -63,7 +63,7 @@ static int version_run(struct cli *cli)
         printf("{\"version\":\"%s\",\"protocol\":[", tidings_version());
         put_revisions("\"", ",");
         putchar(']');
-        put_library("server", "libuv, jansson");
+        put_library("server", "jansson");
         put_library("websocket", TIDINGS_WEBSOCKET ? "wslay" : NULL);
         put_library("tls", tls);
         put_library("client", client);
@@ -72,7 +72,7 @@ static int version_run(struct cli *cli)
     } else {
         printf("tidings %s\n  protocol  ", tidings_version());
         put_revisions("", ", ");
-        printf("\n  server    libuv, jansson\n");
+        printf("\n  server    jansson\n");
         printf("  websocket %s\n", TIDINGS_WEBSOCKET
                                        ? "wslay, loaded when used"
                                        : "left out of this build (wslay was not there)");

@@ -415,8 +415,7 @@ export class World {
 
     /** A server that cannot start says so and ends by itself; one that can is ended. */
     async #startInTrouble() {
-        // libuv aborts when it has no memory or no pipe for its first loop.
-        const kinds = { ...this.draw(), descriptor: 0, memory: 0 };
+        const kinds = this.draw();
         this.phase += `, starting with ${JSON.stringify(kinds)}`;
         this.faults.on(kinds);
         const args = ['serve', '--http', '127.0.0.1:0', ...this.#args, this.tree.path];

@@ -405,7 +405,6 @@ int main(void)
     if (pthread_create(&first, NULL, nothing, NULL) != 0 || pthread_join(first, NULL) != 0) {
         return 1;
     }
-    tidings_server_destroy(tidings_server_create(NULL)); /* libuv keeps a pipe for the process */
     struct rlimit files; /* with room above it, which somebody might want to take */
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
         return 1;

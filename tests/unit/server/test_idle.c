@@ -21,7 +21,7 @@
 
 #define WARM_UP 200u
 #define LISTENS 2000u
-/* Four blocks of memory; with what the allocator, libuv and the page tables add, 1 KiB of resident
+/* Four blocks of memory; with what the allocator and the page tables add, 1 KiB of resident
  * memory (bench/fanout) is reached at about 870. */
 #define BYTES_PER_LISTEN 800u
 
