@@ -70,7 +70,7 @@ static void run_wakeups(struct loop *loop)
     }
 }
 
-static void on_wake(struct loop_poll *poll, int events, void *user)
+static void loop_on_wake(struct loop_poll *poll, int events, void *user)
 {
     (void)events;
     (void)user;
@@ -121,7 +121,7 @@ static void run_hooks(struct loop *loop)
     }
 }
 
-static void end_turn(struct loop *loop)
+static void loop_end_turn(struct loop *loop)
 {
     run_hooks(loop);
     run_discards(loop);
@@ -131,7 +131,7 @@ static void run_turn(struct loop *loop, bool may_wait)
 {
     loop->now_ms = clock_monotonic_ms();
     loop_run_timers(loop);
-    end_turn(loop);
+    loop_end_turn(loop);
     loop_wait(loop, may_wait && !loop->has_wakeups ? loop_timers_wait_ms(loop) : 0);
     if (loop->has_wakeups) {
         run_wakeups(loop);
@@ -147,7 +147,7 @@ void loop_run(struct loop *loop)
     do {
         run_turn(loop, true);
     } while (!atomic_exchange(&loop->is_stopping, false));
-    end_turn(loop); /* what the last callbacks put together still goes out */
+    loop_end_turn(loop); /* what the last callbacks put together still goes out */
     current = outer;
 }
 
@@ -157,7 +157,7 @@ void loop_turn(struct loop *loop)
     current = loop;
     run_turn(loop, false);
     atomic_store(&loop->is_stopping, false);
-    end_turn(loop); /* the host may wait for long now: not on the next turn's */
+    loop_end_turn(loop); /* the host may wait for long now: not on the next turn's */
     current = outer;
     if (loop->has_wakeups) {
         loop_wake(loop); /* the host looks at the descriptor */
@@ -219,8 +219,9 @@ struct loop *loop_create(struct tidings_error *err)
     loop->now_ms = clock_monotonic_ms();
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->wake_fd = loop->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int errnum =
-        loop->wake_fd < 0 ? errno : loop_poll_init_wake(&loop->wake, loop, loop->wake_fd, on_wake);
+    int errnum = loop->wake_fd < 0
+                     ? errno
+                     : loop_poll_init_wake(&loop->wake, loop, loop->wake_fd, loop_on_wake);
     if (errnum) {
         (void)error_errno(err, errnum, "create event loop");
         loop_free(loop);

@@ -240,7 +240,7 @@ struct loop_news {
     void *user;
 };
 
-static void on_news(struct loop_poll *poll, int events, void *user)
+static void loop_on_news(struct loop_poll *poll, int events, void *user)
 {
     struct loop_news *news = user;
     (void)poll;
@@ -257,7 +257,7 @@ struct loop_news *loop_news_open(struct loop *loop, int fd, loop_news_fn fn, voi
     news->fn = fn;
     news->user = user;
     news->poll = (struct loop_poll){
-        .loop = loop, .fn = on_news, .user = news, .fd = fd, .wanted = LOOP_NEWS};
+        .loop = loop, .fn = loop_on_news, .user = news, .fd = fd, .wanted = LOOP_NEWS};
     /* At once: asking the kernel twice would take what has happened since the file was opened. */
     if (poll_register(&news->poll, to_epoll(LOOP_NEWS)) != 0) {
         mem_free(news);

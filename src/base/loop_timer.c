@@ -27,7 +27,7 @@ struct loop_timer {
     struct loop_discard discard;
 };
 
-static bool is_before(const struct loop_timer *a, const struct loop_timer *b)
+static bool timer_is_before(const struct loop_timer *a, const struct loop_timer *b)
 {
     return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->start < b->start;
 }
@@ -39,9 +39,9 @@ static void timer_put(struct loop_timers *t, size_t place, struct loop_timer *ti
 }
 
 /* `timer` belongs at `place` or above it. */
-static void sift_up(struct loop_timers *t, size_t place, struct loop_timer *timer)
+static void timer_sift_up(struct loop_timers *t, size_t place, struct loop_timer *timer)
 {
-    while (place > 0 && is_before(timer, t->heap[(place - 1) / 2])) {
+    while (place > 0 && timer_is_before(timer, t->heap[(place - 1) / 2])) {
         timer_put(t, place, t->heap[(place - 1) / 2]);
         place = (place - 1) / 2;
     }
@@ -49,17 +49,17 @@ static void sift_up(struct loop_timers *t, size_t place, struct loop_timer *time
 }
 
 /* `timer` belongs at `place` or below it. */
-static void sift_down(struct loop_timers *t, size_t place, struct loop_timer *timer)
+static void timer_sift_down(struct loop_timers *t, size_t place, struct loop_timer *timer)
 {
     for (;;) {
         size_t child = 2 * place + 1;
         if (child >= t->count) {
             break;
         }
-        if (child + 1 < t->count && is_before(t->heap[child + 1], t->heap[child])) {
+        if (child + 1 < t->count && timer_is_before(t->heap[child + 1], t->heap[child])) {
             child++;
         }
-        if (is_before(timer, t->heap[child])) {
+        if (timer_is_before(timer, t->heap[child])) {
             break;
         }
         timer_put(t, place, t->heap[child]);
@@ -74,7 +74,7 @@ static void timer_start_at(struct loop_timer *timer, uint64_t due_ms)
     assert(t->count < t->cap && timer->place == NOT_RUNNING);
     timer->due_ms = due_ms;
     timer->start = t->started++;
-    sift_up(t, t->count++, timer);
+    timer_sift_up(t, t->count++, timer);
 }
 
 /* Room for one more. The heap only grows: what a loop once needed it may need again. */
@@ -131,10 +131,10 @@ void loop_timer_stop(struct loop_timer *timer)
     if (last == timer) {
         return;
     }
-    if (place > 0 && is_before(last, t->heap[(place - 1) / 2])) {
-        sift_up(t, place, last);
+    if (place > 0 && timer_is_before(last, t->heap[(place - 1) / 2])) {
+        timer_sift_up(t, place, last);
     } else {
-        sift_down(t, place, last);
+        timer_sift_down(t, place, last);
     }
 }
 

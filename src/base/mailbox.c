@@ -41,7 +41,7 @@ struct mailbox {
 static struct list closed_mark;
 #define CLOSED (&closed_mark)
 
-static void drop_all(struct list *letters)
+static void mailbox_drop_all(struct list *letters)
 {
     while (!list_empty(letters)) {
         struct letter *letter = list_entry(letters->next, struct letter, link);
@@ -51,7 +51,7 @@ static void drop_all(struct list *letters)
 }
 
 /* Put what was sent behind what `into` holds, oldest first. Leaves `left` behind in its place. */
-static void collect(struct mailbox *m, struct list *into, struct list *left)
+static void mailbox_collect(struct mailbox *m, struct list *into, struct list *left)
 {
     struct list *link = atomic_exchange(&m->newest, left);
     assert(link != CLOSED);
@@ -76,7 +76,7 @@ static size_t deliver_some(struct mailbox *m, size_t max)
 {
     size_t delivered = 0;
     if (!is_closed(m)) {
-        collect(m, &m->batch, NULL);
+        mailbox_collect(m, &m->batch, NULL);
     }
     while (delivered < max && !list_empty(&m->batch)) {
         struct letter *letter = list_entry(m->batch.next, struct letter, link);
@@ -98,7 +98,7 @@ static void on_wakeup(void *mailbox)
 }
 
 /* Everything but the part that differs; NULL on failure. */
-static struct mailbox *create(void *owner, struct tidings_error *err)
+static struct mailbox *mailbox_allocate(void *owner, struct tidings_error *err)
 {
     struct mailbox *m = mem_zalloc(sizeof *m);
     if (!m) {
@@ -113,7 +113,7 @@ static struct mailbox *create(void *owner, struct tidings_error *err)
 
 struct mailbox *mailbox_create(struct loop *loop, void *owner, struct tidings_error *err)
 {
-    struct mailbox *m = create(owner, err);
+    struct mailbox *m = mailbox_allocate(owner, err);
     if (m) {
         loop_wakeup_init(&m->wakeup, loop, on_wakeup, m);
     }
@@ -136,7 +136,7 @@ static int init_monotonic(pthread_cond_t *condition)
 
 struct mailbox *mailbox_create_blocking(void *owner, struct tidings_error *err)
 {
-    struct mailbox *m = create(owner, err);
+    struct mailbox *m = mailbox_allocate(owner, err);
     if (!m) {
         return NULL;
     }
@@ -170,7 +170,7 @@ void mailbox_close(struct mailbox *m)
         pthread_mutex_lock(&m->lock);
     }
     list_splice(&left, &m->batch); /* older than the others */
-    collect(m, &left, CLOSED);
+    mailbox_collect(m, &left, CLOSED);
     if (m->is_blocking) {
         pthread_cond_broadcast(&m->filled);
         pthread_mutex_unlock(&m->lock);
@@ -179,7 +179,7 @@ void mailbox_close(struct mailbox *m)
         (void)poll(NULL, 0,
                    1); /* a few instructions of another thread, unless it was interrupted */
     }
-    drop_all(&left);
+    mailbox_drop_all(&left);
     if (!m->is_blocking) {
         loop_wakeup_deinit(&m->wakeup);
     }
@@ -259,7 +259,7 @@ static void await_letter(struct mailbox *m, int timeout_ms)
     struct timespec deadline = later(timeout_ms < 0 ? 0 : timeout_ms);
     bool is_over = timeout_ms == 0;
     while (list_empty(&m->batch) && !is_closed(m)) {
-        collect(m, &m->batch, NULL);
+        mailbox_collect(m, &m->batch, NULL);
         if (!list_empty(&m->batch) || is_over) {
             return;
         }

@@ -55,12 +55,12 @@ static void last_drop(struct letter *letter)
     (void)letter; /* lies in the pool */
 }
 
-static void job_drop(struct letter *letter)
+static void pool_job_drop(struct letter *letter)
 {
     mem_free(list_entry(letter, struct job, letter));
 }
 
-static void job_deliver(struct letter *letter, void *owner)
+static void pool_job_deliver(struct letter *letter, void *owner)
 {
     struct pool *p = owner;
     struct job *job = list_entry(letter, struct job, letter);
@@ -168,8 +168,8 @@ int pool_submit(struct pool *p, void (*run)(void *job), void *job)
         mem_free(waiting);
         return rc;
     }
-    *waiting =
-        (struct job){.letter = {.deliver = job_deliver, .drop = job_drop}, .run = run, .job = job};
+    *waiting = (struct job){
+        .letter = {.deliver = pool_job_deliver, .drop = pool_job_drop}, .run = run, .job = job};
     mailbox_send(p->jobs, &waiting->letter);
     return 0;
 }
