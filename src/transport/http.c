@@ -38,7 +38,7 @@ void conn_want(struct http_conn *conn)
         events |= LOOP_READ;
     } else if (conn->state == CONN_RUNNING || conn->state == CONN_AWAITING) {
         /* Most clients wait for their answer: asking the kernel twice per request can be spared.
-         * Who sends more meanwhile ends it (on_event). */
+         * Who sends more meanwhile ends it (conn_on_event). */
         events |= conn->poll.wanted & LOOP_READ;
     }
     loop_poll_want(&conn->poll, events);
@@ -63,7 +63,7 @@ static void conn_free(void *thing)
     mem_free(conn);
 }
 
-static void check_drained(struct http_worker *hw)
+static void http_check_drained(struct http_worker *hw)
 {
     if (hw->draining && hw->drained && worker_inbox_count(&hw->inbox) == 0) {
         void (*drained)(void *) = hw->drained;
@@ -102,7 +102,7 @@ void conn_close(struct http_conn *conn, const char *reason)
         conn_forget_pending_token(conn);
     }
     loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
-    check_drained(hw);
+    http_check_drained(hw);
 }
 
 void conn_end(struct http_conn *conn)
@@ -133,7 +133,7 @@ void conn_move_to(struct http_conn *conn, struct http_worker *other)
         worker_inbox_send(&other->inbox, h);
     }
     loop_discard(hw->worker->loop, &conn->discard, conn_free, conn);
-    check_drained(hw);
+    http_check_drained(hw);
 }
 
 /* It stays one connection of the worker, and of its client. */
@@ -158,7 +158,7 @@ void conn_become_websocket(struct http_conn *conn, struct websocket *ws)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void read_input(struct http_conn *conn)
+static void conn_read_input(struct http_conn *conn)
 {
     struct http_worker *hw = conn->hw;
     for (size_t total = 0; total < READ_QUANTUM && !conn->eof;) {
@@ -178,16 +178,16 @@ static void read_input(struct http_conn *conn)
     }
 }
 
-static void discard_input(struct http_conn *conn)
+static void conn_discard_input(struct http_conn *conn)
 {
     if (conn_receive(conn) >= 0 && conn->eof) {
         conn_close(conn, "refused");
     }
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user);
+static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user);
 
-static void on_event(struct loop_poll *poll, int events, void *user)
+static void conn_on_event(struct loop_poll *poll, int events, void *user)
 {
     struct http_conn *conn = user;
     if (events & LOOP_ERROR) {
@@ -196,16 +196,16 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        on_flushed(&conn->out, sendq_flush(&conn->out), conn);
+        conn_on_flushed(&conn->out, sendq_flush(&conn->out), conn);
         if (conn->state == CONN_GONE) {
             return;
         }
     }
     if ((events & LOOP_READ) && (conn_is_reading(conn) || conn->state == CONN_HANDSHAKE)) {
-        read_input(conn);
+        conn_read_input(conn);
         conn_go_on(conn);
     } else if ((events & LOOP_READ) && conn->state == CONN_LINGER) {
-        discard_input(conn);
+        conn_discard_input(conn);
     } else if (events & LOOP_HANGUP) {
         conn_close(conn, "closed by the client"); /* cancels what was under way */
         return;
@@ -221,7 +221,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void begin_waiting(struct http_conn *conn)
+static void conn_begin_waiting(struct http_conn *conn)
 {
     if (conn->wait_since_ms == 0) {
         uint32_t now = (uint32_t)loop_now_ms(conn->hw->worker->loop);
@@ -232,7 +232,7 @@ static void begin_waiting(struct http_conn *conn)
     conn_want(conn);
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct http_conn *conn = user;
@@ -245,7 +245,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
         return;
     }
     if (state == SENDQ_WAITING) {
-        begin_waiting(conn);
+        conn_begin_waiting(conn);
         return;
     }
     list_remove(&conn->wait_link);
@@ -267,7 +267,7 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
     conn_want(conn);
 }
 
-static void flush_batch(void *user)
+static void http_flush_batch(void *user)
 {
     struct http_worker *hw = user;
     poll_flush(hw);
@@ -278,22 +278,22 @@ static void flush_batch(void *user)
 /* ---- the end of the server ------------------------------------------------------------------- */
 
 /* Is there no whole request? */
-static bool is_quiet(const struct http_conn *conn)
+static bool conn_is_quiet(const struct http_conn *conn)
 {
     return conn_is_reading(conn) || conn->state == CONN_HANDSHAKE;
 }
 
 /* While draining: a connection goes that has nothing to ask. A request half read is as good as
  * none. */
-static void end_if_quiet(struct http_conn *conn)
+static void conn_end_if_quiet(struct http_conn *conn)
 {
-    if (is_quiet(conn)) {
-        read_input(conn);
+    if (conn_is_quiet(conn)) {
+        conn_read_input(conn);
     }
-    if (is_quiet(conn)) {
+    if (conn_is_quiet(conn)) {
         conn_go_on(conn);
     }
-    if (is_quiet(conn)) {
+    if (conn_is_quiet(conn)) {
         conn_end(conn);
     }
     conn_want(conn);
@@ -307,17 +307,17 @@ void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void
     static const enum conn_state quiet[] = {CONN_HANDSHAKE, CONN_IDLE, CONN_HEAD, CONN_BODY};
     for (size_t i = 0; i < sizeof(quiet) / sizeof(quiet[0]); i++) {
         list_each (it, next, &hw->by_state[quiet[i]]) {
-            end_if_quiet(list_entry(it, struct http_conn, link));
+            conn_end_if_quiet(list_entry(it, struct http_conn, link));
         }
     }
     websocket_drain(hw->websockets);
     legacy_sse_drain(hw);
-    check_drained(hw);
+    http_check_drained(hw);
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void set_socket_options(const struct http_config *config, int fd)
+static void http_set_options(const struct http_config *config, int fd)
 {
     int one = 1;
     unsigned timeout = (unsigned)config->stall_timeout_ms;
@@ -325,18 +325,18 @@ static void set_socket_options(const struct http_config *config, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-static void adopt(struct letter *letter, void *owner)
+static void http_adopt(struct letter *letter, void *owner)
 {
     struct http_worker *hw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
     struct http_conn *conn = mem_zalloc(sizeof(*conn));
     struct http_reading *r = conn ? mem_zalloc(sizeof(*r)) : NULL;
-    if (!r || loop_poll_init(&conn->poll, hw->worker->loop, h->fd, on_event, conn, NULL) < 0) {
+    if (!r || loop_poll_init(&conn->poll, hw->worker->loop, h->fd, conn_on_event, conn, NULL) < 0) {
         mem_free(conn);
         mem_free(r);
         handover_destroy(h);
         worker_inbox_left(&hw->inbox);
-        check_drained(hw);
+        http_check_drained(hw);
         return;
     }
     http_start_tick(hw);
@@ -350,8 +350,8 @@ static void adopt(struct letter *letter, void *owner)
     conn->r->in.is_secret = hw->config->auth != NULL; /* there are tokens in it */
     list_init(&conn->link);
     list_init(&conn->wait_link);
-    set_socket_options(hw->config, h->fd);
-    sendq_init(&conn->out, &hw->worker->batch, h->fd, on_flushed, conn);
+    http_set_options(hw->config, h->fd);
+    sendq_init(&conn->out, &hw->worker->batch, h->fd, conn_on_flushed, conn);
     conn_start_state(conn, h->tls && !tls_session_is_ready(h->tls) ? CONN_HANDSHAKE : CONN_IDLE);
     int rc = h->tls ? sendq_use_tls(&conn->out, h->tls) : 0;
     mem_free(h);
@@ -361,24 +361,24 @@ static void adopt(struct letter *letter, void *owner)
     }
     conn_go_on(conn);
     if (hw->draining) {
-        end_if_quiet(conn);
+        conn_end_if_quiet(conn);
     }
     conn_want(conn);
 }
 
-static void review_tokens(void *user)
+static void http_on_review(void *user)
 {
     http_review_tokens(user);
 }
 
-static void make_room(void *user)
+static void http_make_room_for(void *user)
 {
     http_make_room(user);
 }
 
 static void websocket_left(void *user)
 {
-    check_drained(user);
+    http_check_drained(user);
 }
 
 static struct websocket_worker *create_websockets(struct http_worker *hw)
@@ -395,8 +395,8 @@ static struct websocket_worker *create_websockets(struct http_worker *hw)
         .inbox = &hw->inbox,
         .scratch = hw->scratch,
         .scratch_size = sizeof(hw->scratch),
-        .review = review_tokens,
-        .make_room = make_room,
+        .review = http_on_review,
+        .make_room = http_make_room_for,
         .left = websocket_left,
     };
     return websocket_worker_create(&config, &owner);
@@ -421,11 +421,11 @@ struct http_worker *http_worker_create(struct worker *worker, const struct http_
     list_init(&hw->waiting);
     map_init(&hw->sse_streams);
     buf_init(&hw->head, 2 * HTTP_MAX_HEAD); /* an echoed Origin is the longest thing in it */
-    loop_hook_add(worker->loop, &hw->flush_hook, flush_batch, hw);
+    loop_hook_add(worker->loop, &hw->flush_hook, http_flush_batch, hw);
     hw->tick = loop_timer_open(worker->loop, http_on_tick, hw);
     hw->next_turn = loop_timer_open(worker->loop, http_on_next_turn, hw);
     hw->inbox.book = worker->book;
-    hw->inbox.adopt = adopt;
+    hw->inbox.adopt = http_adopt;
     hw->inbox.mailbox = mailbox_create(worker->loop, hw, err);
     hw->websockets = create_websockets(hw);
     if (!hw->inbox.mailbox || !hw->tick || !hw->next_turn || !hw->websockets) {

@@ -12,8 +12,8 @@
 
 /* ---- refusing -------------------------------------------------------------------------------- */
 
-static void refuse(struct http_conn *conn, int status, const struct bearer_challenge *c,
-                   const char *text)
+static void http_auth_refuse(struct http_conn *conn, int status, const struct bearer_challenge *c,
+                             const char *text)
 {
     struct buf fields;
     buf_init(&fields, CHALLENGE_MAX);
@@ -30,7 +30,7 @@ static void refuse_unknown(struct http_conn *conn)
 {
     const struct http_auth *auth = conn->hw->config->auth;
     const struct bearer_challenge c = {.scope = auth->scope, .metadata = auth->metadata_url};
-    refuse(conn, 401, &c, "a bearer token is needed");
+    http_auth_refuse(conn, 401, &c, "a bearer token is needed");
 }
 
 /* `error` as RFC 6750 §3.1 has it. */
@@ -42,7 +42,7 @@ static void refuse_token(struct http_conn *conn, int status, struct tidings_str 
                                        .description = tidings_str(text),
                                        .scope = status == 400 ? STR_EMPTY : auth->scope,
                                        .metadata = auth->metadata_url};
-    refuse(conn, status, &c, text);
+    http_auth_refuse(conn, status, &c, text);
 }
 
 /* All that the operation needs: what every token does, too. */
@@ -67,7 +67,7 @@ void conn_put_insufficient(struct http_conn *conn, struct buf *head, struct tidi
 
 static void refuse_for_now(struct http_conn *conn, const char *text)
 {
-    refuse(conn, 503, NULL, text);
+    http_auth_refuse(conn, 503, NULL, text);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static bool let_in(struct http_conn *conn, struct auth_identity *identity)
 }
 
 /* true: it may go on. */
-static bool take_answer(struct http_conn *conn, const struct auth_answer *answer)
+static bool http_auth_take_verdict(struct http_conn *conn, const struct auth_answer *answer)
 {
     switch (answer->outcome) {
     case AUTH_OK:
@@ -151,11 +151,11 @@ static bool take_answer(struct http_conn *conn, const struct auth_answer *answer
     return false;
 }
 
-static void on_answer(void *user, const struct auth_answer *answer)
+static void http_auth_on_verdict(void *user, const struct auth_answer *answer)
 {
     struct http_conn *conn = user;
     conn->r->pending_token = NULL;
-    if (take_answer(conn, answer)) {
+    if (http_auth_take_verdict(conn, answer)) {
         conn_set_state(conn, CONN_HEAD);
         conn_go_on(conn);
     }
@@ -196,8 +196,9 @@ bool conn_authenticate(struct http_conn *conn, const struct http_request *req)
         return false;
     }
     http_review_tokens(conn->hw);
-    if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, on_answer, conn)) {
-        return take_answer(conn, &answer);
+    if (token_cache_ask(cache, token, &answer, &conn->r->pending_token, http_auth_on_verdict,
+                        conn)) {
+        return http_auth_take_verdict(conn, &answer);
     }
     conn_set_state(conn, CONN_AUTHENTICATING);
     return false;

@@ -12,8 +12,8 @@
 #define LINGER_MS 1000u
 #define TICK_MS 250u
 
-static void expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
-                   void (*act)(struct http_conn *conn))
+static void http_expire(struct http_worker *hw, enum conn_state state, uint64_t allowance,
+                        void (*act)(struct http_conn *conn))
 {
     uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
     list_each (it, next, &hw->by_state[state]) {
@@ -57,7 +57,7 @@ static void refuse_slow_body(struct http_conn *conn)
     conn_refuse_over(conn, LIMIT_BODY_TIME, 408, "the body did not arrive in time");
 }
 
-static void keep_alive(struct http_conn *conn)
+static void stream_keep_alive(struct http_conn *conn)
 {
     conn_set_state(conn, CONN_STREAM);
     if (conn->out.pending == 0) {
@@ -70,7 +70,7 @@ static void close_late(struct http_conn *conn)
     conn_close(conn, "the client does not read");
 }
 
-static void cut_stalled(struct http_worker *hw)
+static void http_cut_stalled(struct http_worker *hw)
 {
     uint32_t now = (uint32_t)loop_now_ms(hw->worker->loop);
     list_each (it, next, &hw->waiting) {
@@ -88,7 +88,7 @@ static void cut_stalled(struct http_worker *hw)
 
 /* Streams of HTTP+SSE whose token or certificate is over; listens and streams of sessions are the
  * affair of src/delivery. */
-static void expire_principals(struct http_worker *hw)
+static void http_expire_principals(struct http_worker *hw)
 {
     int64_t now = hw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
     if (hw->next_expiry_ms > 0 && now >= hw->next_expiry_ms) {
@@ -121,21 +121,21 @@ void http_on_tick(struct loop_timer *timer, void *user)
 {
     struct http_worker *hw = user;
     const struct http_config *config = hw->config;
-    expire(hw, CONN_HANDSHAKE, config->header_timeout_ms, close_unready);
-    expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
-    expire(hw, CONN_HEAD, config->header_timeout_ms, refuse_slow);
-    expire(hw, CONN_AUTHENTICATING, config->header_timeout_ms, conn_give_up_pending_token);
-    expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
+    http_expire(hw, CONN_HANDSHAKE, config->header_timeout_ms, close_unready);
+    http_expire(hw, CONN_IDLE, config->idle_timeout_ms, close_idle);
+    http_expire(hw, CONN_HEAD, config->header_timeout_ms, refuse_slow);
+    http_expire(hw, CONN_AUTHENTICATING, config->header_timeout_ms, conn_give_up_pending_token);
+    http_expire(hw, CONN_BODY, config->body_timeout_ms, refuse_slow_body);
     if (input_is_tight(hw->worker->book)) {
-        expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
+        http_expire(hw, CONN_BODY, INPUT_TIGHT_MS, conn_cut_input);
     }
-    expire(hw, CONN_STREAM, config->keepalive_ms, keep_alive);
-    expire(hw, CONN_POLL, config->keepalive_ms, poll_finish);
-    expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
-    expire(hw, CONN_REFUSED, config->stall_timeout_ms, close_late);
-    expire(hw, CONN_LINGER, LINGER_MS, close_late);
-    cut_stalled(hw);
-    expire_principals(hw);
+    http_expire(hw, CONN_STREAM, config->keepalive_ms, stream_keep_alive);
+    http_expire(hw, CONN_POLL, config->keepalive_ms, poll_finish);
+    http_expire(hw, CONN_CLOSING, config->stall_timeout_ms, close_late);
+    http_expire(hw, CONN_REFUSED, config->stall_timeout_ms, close_late);
+    http_expire(hw, CONN_LINGER, LINGER_MS, close_late);
+    http_cut_stalled(hw);
+    http_expire_principals(hw);
     http_review_tokens(hw);
     websocket_tick(hw->websockets);
     if (hw->draining) {

@@ -14,11 +14,6 @@
 #include "transport/http_private.h"
 #include "transport/message_conn.h"
 
-static struct http_conn *of_channel(struct channel *channel)
-{
-    return list_entry(channel, struct http_conn, channel);
-}
-
 /* An open stream, by its id. */
 struct sse_stream {
     struct http_conn *conn;
@@ -31,7 +26,7 @@ static void legacy_sse_answer(struct channel *channel, int status,
 {
     (void)status;
     (void)headers;
-    struct http_conn *conn = of_channel(channel);
+    struct http_conn *conn = conn_of_channel(channel);
     if (text->len > 0) { /* else there was no memory even for an error */
         sendq_puts(&conn->out, STR("event: message\ndata: "));
         message_conn_put(&conn->out, text);
@@ -42,7 +37,7 @@ static void legacy_sse_answer(struct channel *channel, int status,
 /* The first time the exchange becomes the stream; then it is there. */
 static struct sink *legacy_sse_stream(struct channel *channel, const struct answer_headers *headers)
 {
-    struct http_conn *conn = of_channel(channel);
+    struct http_conn *conn = conn_of_channel(channel);
     return conn->r ? http_channel_ops.stream(channel, headers) : &conn->sink;
 }
 

@@ -7,15 +7,10 @@
 #include "transport/http_private.h"
 #include "transport/message_conn.h"
 
-static struct http_conn *of_sink(const struct sink *sink)
-{
-    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
-}
-
 static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     (void)event_id;
-    struct http_conn *conn = of_sink(sink);
+    struct http_conn *conn = conn_of_sink(sink);
     bool is_first = conn->state == CONN_POLL;
     char *at = is_first || conn->state == CONN_POLLED ? sendq_room(&conn->out, 1 + len) : NULL;
     if (!at) {
@@ -30,17 +25,17 @@ static char *poll_room(struct sink *sink, struct tidings_str event_id, size_t le
 
 static size_t poll_pending(const struct sink *sink)
 {
-    return of_sink(sink)->out.pending;
+    return conn_of_sink(sink)->out.pending;
 }
 
 static void poll_end(struct sink *sink)
 {
-    poll_finish(of_sink(sink));
+    poll_finish(conn_of_sink(sink));
 }
 
 static void poll_cut(struct sink *sink, const char *reason)
 {
-    conn_close(of_sink(sink), reason);
+    conn_close(conn_of_sink(sink), reason);
 }
 
 static const struct sink_ops poll_sink_ops = {

@@ -168,6 +168,16 @@ struct http_worker {
 extern const struct channel_ops http_channel_ops;
 extern const struct sink_ops http_sink_ops;
 
+static inline struct http_conn *conn_of_channel(const struct channel *channel)
+{
+    return list_entry((struct channel *)(uintptr_t)channel, struct http_conn, channel);
+}
+
+static inline struct http_conn *conn_of_sink(const struct sink *sink)
+{
+    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
+}
+
 /* Does it read a request, or wait for one? */
 static inline bool conn_is_reading(const struct http_conn *conn)
 {

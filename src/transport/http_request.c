@@ -17,7 +17,7 @@
 /* ---- the head -------------------------------------------------------------------------------- */
 
 /* The head at the start of the input. 1: complete, 0: more is needed, -1: refused. */
-static int parse_head(struct http_conn *conn, struct http_request *req)
+static int request_parse_head(struct http_conn *conn, struct http_request *req)
 {
     struct http_fault fault;
     size_t again = 0;
@@ -39,7 +39,7 @@ static int parse_head(struct http_conn *conn, struct http_request *req)
 /* ---- which worker ---------------------------------------------------------------------------- */
 
 /* Which worker should have this connection; -1: any. */
-static int worker_of(struct http_conn *conn, const struct http_request *req)
+static int request_worker_of(struct http_conn *conn, const struct http_request *req)
 {
     const struct http_route *route = NULL;
     if (ws_is_upgrade(req)) {
@@ -62,9 +62,9 @@ static int worker_of(struct http_conn *conn, const struct http_request *req)
 
 /* At a request boundary: head parsed, nothing of it handled. true: it moved, or it will when the
  * answers before it are written. */
-static bool move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
+static bool request_move_if_elsewhere(struct http_conn *conn, const struct http_request *req)
 {
-    int index = worker_of(conn, req);
+    int index = request_worker_of(conn, req);
     struct http_worker *hw = conn->hw;
     struct http_worker *other = NULL;
     if (index >= 0 && (unsigned)index != hw->worker->index) {
@@ -83,7 +83,7 @@ static bool move_if_elsewhere(struct http_conn *conn, const struct http_request 
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-static void begin_body(struct http_reading *r, const struct http_request *req)
+static void request_begin_body(struct http_reading *r, const struct http_request *req)
 {
     r->body_need = (size_t)req->content_length;
     r->is_chunked = req->chunked;
@@ -93,7 +93,7 @@ static void begin_body(struct http_reading *r, const struct http_request *req)
 }
 
 /* Decode what has come of it; -1: it is bad, and was refused. */
-static int read_some_body(struct http_conn *conn)
+static int request_decode_body(struct http_conn *conn)
 {
     if (!conn->r->is_chunked) {
         size_t have = conn->r->in.len - conn->r->head_len;
@@ -126,9 +126,9 @@ static int read_some_body(struct http_conn *conn)
 
 /* The same, and for as long as it takes the body has a time of its own, which is counted anew with
  * every INPUT_STEP bytes: who sends a byte now and then does not stay. */
-static int read_body(struct http_conn *conn)
+static int request_read_body(struct http_conn *conn)
 {
-    int rc = read_some_body(conn);
+    int rc = request_decode_body(conn);
     if (rc == 0 && !conn->r->body_done &&
         (conn->state != CONN_BODY || conn->r->body_len - conn->r->body_mark >= INPUT_STEP)) {
         conn->r->body_mark = conn->r->body_len;
@@ -141,20 +141,20 @@ static int read_body(struct http_conn *conn)
 
 /* Read the request at the start of the input. true: it is here, it may be asked, and `req` is its
  * head. false: more of it is needed; or it was refused, has moved or waits. */
-static bool read_request(struct http_conn *conn, struct http_request *req)
+static bool request_read(struct http_conn *conn, struct http_request *req)
 {
     struct http_reading *r = conn->r;
     bool is_new = r->head_len == 0;
     if (conn->state == CONN_IDLE) {
         conn_set_state(conn, CONN_HEAD);
     }
-    if (r->is_accepted && !r->body_done && (read_body(conn) < 0 || !r->body_done)) {
+    if (r->is_accepted && !r->body_done && (request_read_body(conn) < 0 || !r->body_done)) {
         return false; /* more is needed; the head was looked at already */
     }
-    if (parse_head(conn, req) <= 0) {
+    if (request_parse_head(conn, req) <= 0) {
         return false;
     }
-    if (is_new && (move_if_elsewhere(conn, req) || !conn_check_head(conn, req))) {
+    if (is_new && (request_move_if_elsewhere(conn, req) || !conn_check_head(conn, req))) {
         return false;
     }
     if (r->is_accepted) {
@@ -163,8 +163,8 @@ static bool read_request(struct http_conn *conn, struct http_request *req)
     if (!conn_check_body(conn, req)) {
         return false;
     }
-    begin_body(r, req);
-    if (read_body(conn) < 0) {
+    request_begin_body(r, req);
+    if (request_read_body(conn) < 0) {
         return false;
     }
     r->is_accepted = true;
@@ -177,7 +177,7 @@ static bool read_request(struct http_conn *conn, struct http_request *req)
 /* ---- who handles it -------------------------------------------------------------------------- */
 
 /* Absent headers have ptr NULL; present and empty ones do not. */
-static void collect_headers(const struct http_request *req, struct dialect_headers *h)
+static void request_collect_headers(const struct http_request *req, struct dialect_headers *h)
 {
     h->all = req;
     h->protocol_version = http_header(req, "mcp-protocol-version", NULL);
@@ -188,15 +188,15 @@ static void collect_headers(const struct http_request *req, struct dialect_heade
 }
 
 /* Messages are counted one by one where they are read; what a browser asks for itself is not. */
-static bool is_counted(const struct http_conn *conn, const struct http_request *req)
+static bool request_is_counted(const struct http_conn *conn, const struct http_request *req)
 {
     bool has_messages =
         req->method == HTTP_POST && conn->r->path != PATH_ROUTE && conn->r->path != PATH_RESOURCE;
     return !has_messages && req->method != HTTP_OPTIONS;
 }
 
-static void run_get(struct http_conn *conn, const struct http_request *req,
-                    const struct dialect_headers *headers)
+static void request_run_get(struct http_conn *conn, const struct http_request *req,
+                            const struct dialect_headers *headers)
 {
     if (conn->r->path == PATH_METADATA) {
         conn_run_metadata(conn, req);
@@ -208,10 +208,10 @@ static void run_get(struct http_conn *conn, const struct http_request *req,
 }
 
 /* Messages, and the streams and ends of sessions. */
-static void run_message(struct http_conn *conn, const struct http_request *req)
+static void request_run_message(struct http_conn *conn, const struct http_request *req)
 {
     struct dialect_headers headers;
-    collect_headers(req, &headers);
+    request_collect_headers(req, &headers);
     struct tidings_str body = {conn->r->in.ptr + conn->r->head_len, conn->r->body_len};
     struct tidings_str named = path_session(conn->r->path, req);
     headers.session_id = headers.session_id.ptr ? headers.session_id : named;
@@ -224,7 +224,7 @@ static void run_message(struct http_conn *conn, const struct http_request *req)
         }
         break;
     case HTTP_GET:
-        run_get(conn, req, &headers);
+        request_run_get(conn, req, &headers);
         break;
     case HTTP_DELETE:
         inbound_delete(&conn->channel, &headers);
@@ -240,10 +240,10 @@ static void run_message(struct http_conn *conn, const struct http_request *req)
     }
 }
 
-static void run_request(struct http_conn *conn, const struct http_request *req)
+static void request_run(struct http_conn *conn, const struct http_request *req)
 {
     enum http_path path = conn->r->path;
-    if (is_counted(conn, req) && !conn_check_rate(conn)) {
+    if (request_is_counted(conn, req) && !conn_check_rate(conn)) {
         return;
     }
     if (path == PATH_ROUTE && req->method != HTTP_OPTIONS) {
@@ -253,7 +253,7 @@ static void run_request(struct http_conn *conn, const struct http_request *req)
     } else if (path == PATH_ENDPOINT && ws_is_upgrade(req)) {
         conn_run_upgrade(conn, req);
     } else {
-        run_message(conn, req);
+        request_run_message(conn, req);
     }
 }
 
@@ -292,11 +292,11 @@ void conn_go_on(struct http_conn *conn)
     struct http_request req;
     while (conn_is_reading(conn) && conn->r->in.len > 0 &&
            conn->out.pending < PIPELINE_HIGH_WATER) {
-        if (!read_request(conn, &req) || !conn_may_go_on(conn)) {
+        if (!request_read(conn, &req) || !conn_may_go_on(conn)) {
             break;
         }
         conn_set_state(conn, CONN_RUNNING);
-        run_request(conn, &req);
+        request_run(conn, &req);
         if (conn->state == CONN_RUNNING) {
             conn_set_state(conn, CONN_AWAITING);
         }

@@ -95,7 +95,7 @@ static void answer_failure(struct http_conn *conn, const struct failure *f)
     buf_deinit(&text);
 }
 
-static void refuse(struct http_conn *conn, int status, const char *text)
+static void resource_refuse(struct http_conn *conn, int status, const char *text)
 {
     struct failure f = {
         .status = status, .text = tidings_str(text), .size = -1, .allow = resource_allows(conn)};
@@ -115,15 +115,15 @@ bool resource_check_method(struct http_conn *conn, const struct http_request *re
         return true;
     }
     conn->r->after = AFTER_REFUSE; /* the body is not read */
-    refuse(conn, 405,
-           writes ? "resources are not written here; see --allow-write"
-                  : "use GET or HEAD to read a resource");
+    resource_refuse(conn, 405,
+                    writes ? "resources are not written here; see --allow-write"
+                           : "use GET or HEAD to read a resource");
     return false;
 }
 
 /* ---- what is asked --------------------------------------------------------------------------- */
 
-static void read_range(struct resource_io *p, const struct http_request *req)
+static void resource_read_range(struct resource_io *p, const struct http_request *req)
 {
     struct http_range range;
     unsigned count = 0;
@@ -135,7 +135,7 @@ static void read_range(struct resource_io *p, const struct http_request *req)
     }
 }
 
-static void read_conditions(struct http_exchange *ex, const struct http_request *req)
+static void resource_read_conditions(struct http_exchange *ex, const struct http_request *req)
 {
     struct read_options *o = &ex->plain.options;
     struct tidings_str list = http_header(req, "if-none-match", NULL), etag;
@@ -199,7 +199,7 @@ static const char *write_fields(struct http_exchange *ex, const struct http_requ
 /* ---- what is answered ------------------------------------------------------------------------ */
 
 /* Not later than now (RFC 9110 §8.8.2.1). */
-static void put_time(struct buf *out, int64_t ms)
+static void resource_put_time(struct buf *out, int64_t ms)
 {
     char text[40];
     struct tm tm;
@@ -219,7 +219,7 @@ static void put_fields(struct buf *out, const struct resource_io *p, int status)
     buf_puts(out, p->is_final ? STR("max-age=31536000, immutable\r\n") : STR("no-cache\r\n"));
     buf_puts(out, is_private ? STR("Vary: Accept, Authorization\r\n") : STR("Vary: Accept\r\n"));
     if (p->about) {
-        put_time(out, p->about->modified_ms);
+        resource_put_time(out, p->about->modified_ms);
     }
     if (status == 200 || status == 206) {
         buf_puts(out, STR("Accept-Ranges: bytes\r\n"
@@ -238,7 +238,7 @@ static void put_fields(struct buf *out, const struct resource_io *p, int status)
     }
 }
 
-static void put_type(struct buf *out, const struct resource_io *p)
+static void resource_put_type(struct buf *out, const struct resource_io *p)
 {
     struct tidings_str type = p->about->mime_type;
     if (!http_is_media_type(type)) {
@@ -265,7 +265,7 @@ static void answer_read(struct http_exchange *ex)
     buf_init(&type, FIELDS_MAX);
     put_fields(&fields, p, status);
     if (status != 304) {
-        put_type(&type, p);
+        resource_put_type(&type, p);
     }
     struct answer_headers headers = {.extra = buf_str(&fields)};
     conn_answer(ex->conn, status, &headers, buf_str(&type), &text);
@@ -332,7 +332,7 @@ static struct tidings_str allow_here(const struct resource_io *p)
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-static void exchange_free(struct http_exchange *ex)
+static void http_exchange_free(struct http_exchange *ex)
 {
     resource_io_deinit(&ex->plain);
     buf_deinit(&ex->uri);
@@ -355,17 +355,17 @@ static bool wants_whole(struct http_exchange *ex)
     return !holds && (p->code >= 0 || str_eq(p->reason, READ_OUT_OF_RANGE));
 }
 
-static void done(struct resource_io *p);
+static void http_exchange_done(struct resource_io *p);
 
 /* Ask once more: for everything, or for no byte of it, which tells how many there are. */
-static void read_again(struct http_exchange *ex, bool everything)
+static void http_exchange_read_again(struct http_exchange *ex, bool everything)
 {
     struct resource_io *p = &ex->plain;
     struct read_options options = p->options;
     options.has_range = !everything;
     options.range = (struct tidings_range){.unit = TIDINGS_UNIT_BYTES};
     resource_io_deinit(p);
-    resource_io_init(p, ex->conn->hw->worker, done, ex);
+    resource_io_init(p, ex->conn->hw->worker, http_exchange_done, ex);
     p->who = ex->conn->channel.who;
     p->spelled = buf_str(&ex->uri);
     p->after = buf_str(&ex->after);
@@ -373,18 +373,18 @@ static void read_again(struct http_exchange *ex, bool everything)
     resource_io_start(p, RESOURCE_IO_READ);
 }
 
-static void done(struct resource_io *p)
+static void http_exchange_done(struct resource_io *p)
 {
     struct http_exchange *ex = p->user;
     struct http_conn *conn = ex->conn;
     if (!conn) {
-        exchange_free(ex);
+        http_exchange_free(ex);
         return;
     }
     bool whole = wants_whole(ex);
     if (whole || (str_eq(p->reason, READ_OUT_OF_RANGE) && p->size < 0 && !ex->measured)) {
         ex->measured = true;
-        read_again(ex, whole);
+        http_exchange_read_again(ex, whole);
         return;
     }
     conn->r->exchange = NULL;
@@ -408,7 +408,7 @@ static void done(struct resource_io *p)
     } else {
         answer_write(ex);
     }
-    exchange_free(ex);
+    http_exchange_free(ex);
     conn_want(conn);
 }
 
@@ -449,19 +449,19 @@ static bool find_uri(struct http_exchange *ex, const struct http_request *req)
     }
     int after = http_query_get(req->query, AFTER, &ex->after);
     if (rc == TIDINGS_E_NOMEM || after == TIDINGS_E_NOMEM) {
-        refuse(ex->conn, 503, "out of memory");
+        resource_refuse(ex->conn, 503, "out of memory");
         return false;
     }
     if (after < 0) {
-        refuse(ex->conn, 400, "the parameter '" AFTER "' must come once, percent-encoded");
+        resource_refuse(ex->conn, 400, "the parameter '" AFTER "' must come once, percent-encoded");
         return false;
     }
     if (rc == 1 && ex->uri.len > 0 && !ex->uri.failed) {
         return true;
     }
-    refuse(ex->conn, 400,
-           rc < 0 ? "the parameter 'uri' must come once, percent-encoded"
-                  : "the parameter 'uri' is missing: /resource?uri=file%3A%2F%2F%2Fa.txt");
+    resource_refuse(ex->conn, 400,
+                    rc < 0 ? "the parameter 'uri' must come once, percent-encoded"
+                           : "the parameter 'uri' is missing: /resource?uri=file%3A%2F%2F%2Fa.txt");
     return false;
 }
 
@@ -469,7 +469,7 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
 {
     struct http_exchange *ex = mem_zalloc(sizeof(*ex));
     if (!ex) {
-        refuse(conn, 503, "out of memory");
+        resource_refuse(conn, 503, "out of memory");
         return;
     }
     struct resource_io *p = &ex->plain;
@@ -480,10 +480,10 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     buf_init(&ex->uri, HTTP_MAX_TARGET);
     buf_init(&ex->after, HTTP_MAX_TARGET);
     buf_init(&ex->request, 0);
-    resource_io_init(p, conn->hw->worker, done, ex);
+    resource_io_init(p, conn->hw->worker, http_exchange_done, ex);
     p->who = conn->channel.who;
     if (!find_uri(ex, req)) {
-        exchange_free(ex);
+        http_exchange_free(ex);
         return;
     }
     p->spelled = buf_str(&ex->uri);
@@ -491,8 +491,8 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
     if (writes) {
         wrong = write_fields(ex, req, &status);
     } else {
-        read_range(p, req);
-        read_conditions(ex, req);
+        resource_read_range(p, req);
+        resource_read_conditions(ex, req);
         p->options.format_count = http_parse_accept(http_header(req, "accept", NULL),
                                                     p->options.formats, READ_FORMATS_MAX);
     }
@@ -502,8 +502,8 @@ void conn_run_resource(struct http_conn *conn, const struct http_request *req)
         status = 503;
     }
     if (wrong) {
-        refuse(conn, status, wrong);
-        exchange_free(ex);
+        resource_refuse(conn, status, wrong);
+        http_exchange_free(ex);
         return;
     }
     conn->r->exchange = ex;

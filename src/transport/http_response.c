@@ -19,16 +19,6 @@
 #define STREAM_SNDBUF (32 * 1024)
 #define SSE_HEAD "event: message\n"
 
-static struct http_conn *of_channel(struct channel *channel)
-{
-    return list_entry(channel, struct http_conn, channel);
-}
-
-static struct http_conn *of_sink(const struct sink *sink)
-{
-    return list_entry((struct sink *)(uintptr_t)sink, struct http_conn, sink);
-}
-
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 static struct tidings_str date_now(struct http_worker *hw)
@@ -185,25 +175,25 @@ void conn_answer_preflight(struct http_conn *conn, const struct http_request *re
 
 /* ---- the channel ----------------------------------------------------------------------------- */
 
-static void answer(struct channel *channel, int status, const struct answer_headers *headers,
-                   struct buf *text)
+static void http_channel_answer(struct channel *channel, int status,
+                                const struct answer_headers *headers, struct buf *text)
 {
     status = headers->scope.len > 0 ? 403 : status;
-    conn_answer(of_channel(channel), status, headers, STR("application/json"), text);
-    conn_want(of_channel(channel));
+    conn_answer(conn_of_channel(channel), status, headers, STR("application/json"), text);
+    conn_want(conn_of_channel(channel));
 }
 
-static void accepted(struct channel *channel)
+static void http_channel_accepted(struct channel *channel)
 {
     static const struct answer_headers none;
     struct buf nothing;
     buf_init(&nothing, 0);
-    answer(channel, 202, &none, &nothing);
+    http_channel_answer(channel, 202, &none, &nothing);
 }
 
-static bool takes_stream(struct channel *channel)
+static bool http_channel_takes_stream(struct channel *channel)
 {
-    return of_channel(channel)->r->takes_events;
+    return conn_of_channel(channel)->r->takes_events;
 }
 
 /* What it may hold back in the kernel, now that it is to be told of changes. */
@@ -213,9 +203,10 @@ static void limit_kernel(struct http_conn *conn)
     setsockopt(conn->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
-static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+static struct sink *http_channel_stream(struct channel *channel,
+                                        const struct answer_headers *headers)
 {
-    struct http_conn *conn = of_channel(channel);
+    struct http_conn *conn = conn_of_channel(channel);
     struct buf *head = &conn->hw->head;
     buf_clear(head);
     put_common(conn, head, 200, headers);
@@ -238,27 +229,27 @@ static struct sink *stream(struct channel *channel, const struct answer_headers 
     return &conn->sink;
 }
 
-static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void http_channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    const struct http_conn *conn = of_channel((struct channel *)(uintptr_t)channel);
+    const struct http_conn *conn = conn_of_channel(channel);
     peer_identity_name(conn->out.fd, sendq_tls(&conn->out), out);
 }
 
 const struct channel_ops http_channel_ops = {
     .name = "http",
     .is_http = true,
-    .answer = answer,
-    .accepted = accepted,
-    .takes_stream = takes_stream,
-    .stream = stream,
-    .principal = principal,
+    .answer = http_channel_answer,
+    .accepted = http_channel_accepted,
+    .takes_stream = http_channel_takes_stream,
+    .stream = http_channel_stream,
+    .principal = http_channel_principal,
 };
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
+static char *http_stream_room(struct sink *sink, struct tidings_str event_id, size_t len)
 {
-    struct http_conn *conn = of_sink(sink);
+    struct http_conn *conn = conn_of_sink(sink);
     size_t head = sizeof(SSE_HEAD) - 1, id = event_id.len ? event_id.len + 5 : 0;
     char *at = conn->state == CONN_GONE ? NULL : sendq_room(&conn->out, head + id + 6 + len + 2);
     if (!at) {
@@ -279,9 +270,9 @@ static char *sink_room(struct sink *sink, struct tidings_str event_id, size_t le
     return at + 6;
 }
 
-static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
+static void http_stream_prime(struct sink *sink, struct tidings_str event_id, int64_t retry_ms)
 {
-    struct http_conn *conn = of_sink(sink);
+    struct http_conn *conn = conn_of_sink(sink);
     struct buf event;
     buf_init(&event, BODY_MAX);
     sse_put_priming(&event, event_id, retry_ms);
@@ -289,15 +280,15 @@ static void sink_prime(struct sink *sink, struct tidings_str event_id, int64_t r
     buf_deinit(&event);
 }
 
-static size_t sink_pending(const struct sink *sink)
+static size_t http_stream_pending(const struct sink *sink)
 {
-    return of_sink(sink)->out.pending;
+    return conn_of_sink(sink)->out.pending;
 }
 
 /* The last bytes go out with the turn's flush, which then closes. */
-static void sink_end(struct sink *sink)
+static void http_stream_end(struct sink *sink)
 {
-    struct http_conn *conn = of_sink(sink);
+    struct http_conn *conn = conn_of_sink(sink);
     if (conn->state == CONN_GONE || conn->state == CONN_CLOSING) {
         return;
     }
@@ -305,16 +296,16 @@ static void sink_end(struct sink *sink)
     sendq_put(&conn->out, ":\n\n", 3); /* so that there is something to flush */
 }
 
-static void sink_cut(struct sink *sink, const char *reason)
+static void http_stream_cut(struct sink *sink, const char *reason)
 {
-    conn_close(of_sink(sink), reason);
+    conn_close(conn_of_sink(sink), reason);
 }
 
 const struct sink_ops http_sink_ops = {
     .name = "sse",
-    .room = sink_room,
-    .prime = sink_prime,
-    .pending = sink_pending,
-    .end = sink_end,
-    .cut = sink_cut,
+    .room = http_stream_room,
+    .prime = http_stream_prime,
+    .pending = http_stream_pending,
+    .end = http_stream_end,
+    .cut = http_stream_cut,
 };

@@ -36,7 +36,7 @@ bool conn_may_move(enum conn_state from, enum conn_state to)
     return (moves[from] >> to & 1u) != 0;
 }
 
-static void enter(struct http_conn *conn, enum conn_state state)
+static void conn_enter(struct http_conn *conn, enum conn_state state)
 {
     list_remove(&conn->link);
     conn->state = state;
@@ -50,7 +50,7 @@ static void enter(struct http_conn *conn, enum conn_state state)
 void conn_start_state(struct http_conn *conn, enum conn_state first)
 {
     assert(first == CONN_HANDSHAKE || first == CONN_IDLE);
-    enter(conn, first);
+    conn_enter(conn, first);
 }
 
 void conn_set_state(struct http_conn *conn, enum conn_state state)
@@ -62,7 +62,7 @@ void conn_set_state(struct http_conn *conn, enum conn_state state)
         conn_close(conn, "internal: impossible state");
         return;
     }
-    enter(conn, state);
+    conn_enter(conn, state);
     if (conn->booked > 0) { /* what is handled within a turn is never booked */
         conn_book_input(conn);
     }

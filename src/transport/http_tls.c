@@ -8,14 +8,14 @@
 #include "transport/http_private.h"
 
 /* It speaks HTTP, and would not understand an alert. */
-static void refuse_plain(struct http_conn *conn)
+static void conn_refuse_plain(struct http_conn *conn)
 {
     tls_session_destroy(sendq_detach_tls(&conn->out));
     conn_refuse(conn, 400, "this port speaks TLS; use https://");
 }
 
 /* There may be an alert for it, which is read only when we do not close in its face. */
-static void refuse_tls(struct http_conn *conn)
+static void conn_refuse_tls(struct http_conn *conn)
 {
     log_debug("TLS failed", "reason=\"%s\" worker=%u", tls_session_reason(sendq_tls(&conn->out)),
               conn->hw->worker->index);
@@ -37,9 +37,9 @@ ssize_t conn_receive(struct http_conn *conn)
     ssize_t n = tls_recv(tls, conn->out.fd, hw->scratch, sizeof(hw->scratch), &ended);
     conn->eof = conn->eof || ended;
     if (n == -EPROTOTYPE) {
-        refuse_plain(conn);
+        conn_refuse_plain(conn);
     } else if (n < 0 && tls && tls_session_reason(tls)[0] != '\0') {
-        refuse_tls(conn);
+        conn_refuse_tls(conn);
     } else if (n < 0) {
         conn_close(conn, "reset");
     } else if (conn->state == CONN_HANDSHAKE && tls_session_is_ready(tls)) {

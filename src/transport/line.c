@@ -104,7 +104,7 @@ void line_flushed(struct line *line, enum sendq_state state)
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-static bool has_room(const struct line *line)
+static bool line_has_room(const struct line *line)
 {
     return !line->broken && !line->rests && message_conn_has_room(&line->channel, &line->out);
 }
@@ -164,7 +164,7 @@ void line_pump(struct line *line)
     enum line_result result = LINE_READY;
     bool was_finished = line->finished;
     while (!line->finished && (line_is_midway(line) || line->eof) && result != LINE_MORE &&
-           has_room(line)) {
+           line_has_room(line)) {
         line->rests = !channel_may_go_on(&line->channel);
         if (line->rests) {
             return;
@@ -189,7 +189,7 @@ bool line_is_midway(const struct line *line)
 
 bool line_reads(const struct line *line)
 {
-    return !line->eof && has_room(line);
+    return !line->eof && line_has_room(line);
 }
 
 bool line_is_done(const struct line *line)

@@ -55,7 +55,7 @@ static const struct worker_inboxes *least_loaded(const struct listener *l, size_
     return best;
 }
 
-static void reject(struct listener *l, int fd, const struct refusal *why)
+static void listener_reject(struct listener *l, int fd, const struct refusal *why)
 {
     const struct listener_protocol *protocol = l->options.protocol;
     reject_connection(l->options.rejects, fd, protocol->tls ? LISTENER_KINDS : protocol->kind, why,
@@ -73,14 +73,14 @@ static void hand_over(struct listener *l, int fd, const struct sockaddr *from)
     if (total >= most) {
         why = limit_refusal(LIMIT_CONNECTIONS, most, false);
         limit_hit(inboxes->by_kind[protocol->kind]->book, LIMIT_CONNECTIONS);
-        reject(l, fd, &why);
+        listener_reject(l, fd, &why);
         return;
     }
     bool is_near = peer_identity_quota_name(fd, from, name);
     int rc = quotas_enter(l->options.quotas, tidings_str(name), is_near, loop_now_ms(l->loop),
                           &quota, &why);
     if (rc == TIDINGS_E_LIMIT) {
-        reject(l, fd, &why);
+        listener_reject(l, fd, &why);
         return;
     }
     struct tls_session *tls = NULL;
@@ -130,11 +130,11 @@ static bool reject_next(struct listener *l)
     const struct worker_inboxes *inboxes = least_loaded(l, &total);
     struct refusal why = limit_refusal(LIMIT_CONNECTIONS, total, false);
     limit_hit(inboxes->by_kind[l->options.protocol->kind]->book, LIMIT_CONNECTIONS);
-    reject(l, fd, &why);
+    listener_reject(l, fd, &why);
     return true;
 }
 
-static void on_ready(struct loop_poll *poll, int events, void *user)
+static void listener_on_ready(struct loop_poll *poll, int events, void *user)
 {
     (void)events;
     struct listener *l = user;
@@ -196,7 +196,7 @@ struct listener *listener_open(struct loop *loop, const struct listener_options 
         return NULL;
     }
     l->pause = loop_timer_open(loop, resume, l);
-    l->poll = loop_poll_open(loop, l->endpoint.fd, on_ready, l, err);
+    l->poll = loop_poll_open(loop, l->endpoint.fd, listener_on_ready, l, err);
     if (!l->pause || write_url(l) < 0) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         listener_close(l);

@@ -33,7 +33,7 @@ struct reject_list {
 };
 
 /* false: the client is done with it too. */
-static bool discard(int fd)
+static bool reject_discard(int fd)
 {
     char scratch[16384];
     ssize_t n = 1;
@@ -45,7 +45,7 @@ static bool discard(int fd)
 
 /* Its place becomes the spare one, if that was given back: in one step, so that no other thread
  * gets it. */
-static void release(struct reject_list *r, int fd)
+static void reject_release(struct reject_list *r, int fd)
 {
     if (r->spare < 0 && r->null >= 0 && dup3(r->null, fd, O_CLOEXEC) == fd) {
         r->spare = fd;
@@ -75,16 +75,16 @@ bool reject_free_descriptor(struct reject_list *r)
     return fd >= 0;
 }
 
-static void look(struct loop_timer *timer, void *user)
+static void reject_check(struct loop_timer *timer, void *user)
 {
     struct reject_list *r = user;
     uint64_t now = loop_now_ms(r->loop);
     for (size_t i = 0; i < r->count; i++) {
-        (void)discard(r->waiting[(r->first + i) % REJECT_MAX].fd);
+        (void)reject_discard(r->waiting[(r->first + i) % REJECT_MAX].fd);
     }
-    while (r->count > 0 &&
-           (now - r->waiting[r->first].since_ms >= STAY_MS || !discard(r->waiting[r->first].fd))) {
-        release(r, take_first(r));
+    while (r->count > 0 && (now - r->waiting[r->first].since_ms >= STAY_MS ||
+                            !reject_discard(r->waiting[r->first].fd))) {
+        reject_release(r, take_first(r));
     }
     if (r->count == 0) {
         loop_timer_stop(timer);
@@ -115,7 +115,7 @@ struct reject_list *reject_list_create(struct loop *loop)
         r->loop = loop;
         r->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r->spare = r->null < 0 ? -1 : fcntl(r->null, F_DUPFD_CLOEXEC, 0);
-        r->timer = loop_timer_open(loop, look, r);
+        r->timer = loop_timer_open(loop, reject_check, r);
     }
     if (r && !r->timer) {
         close_kept(r);
@@ -154,7 +154,8 @@ void reject_log(struct reject_list *r, const char *reason, const char *url)
  * handshake. */
 static const char alert[] = {21, 3, 3, 0, 2, 2, 80};
 
-static void say(int fd, enum listener_kind kind, const struct refusal *why, const char *sentence)
+static void reject_say(int fd, enum listener_kind kind, const struct refusal *why,
+                       const char *sentence)
 {
     char data[REFUSAL_JSON], body[512], text[SAID_MAX];
     struct tidings_str json = refusal_json(why, data);
@@ -187,14 +188,14 @@ void reject_connection(struct reject_list *r, int fd, enum listener_kind kind,
         (void)!send(fd, alert, sizeof(alert), MSG_DONTWAIT | MSG_NOSIGNAL);
         shutdown(fd, SHUT_WR);
     } else {
-        say(fd, kind, why, sentence);
+        reject_say(fd, kind, why, sentence);
     }
-    if (!discard(fd)) {
-        release(r, fd);
+    if (!reject_discard(fd)) {
+        reject_release(r, fd);
         return;
     }
     if (r->count == REJECT_MAX) {
-        release(r, take_first(r));
+        reject_release(r, take_first(r));
     }
     size_t at = (r->first + r->count++) % REJECT_MAX;
     r->waiting[at].fd = fd;

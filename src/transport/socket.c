@@ -45,7 +45,7 @@ void line_conn_stir(struct line *line)
     }
 }
 
-static void want(struct line_conn *conn)
+static void line_conn_want(struct line_conn *conn)
 {
     if (conn->gone) {
         return;
@@ -110,7 +110,7 @@ static void linger(struct line_conn *conn)
     sendq_end(&conn->line.out);
     channel_deinit(&conn->line.channel); /* what it had subscribed goes now */
     line_conn_set_state(conn, LINE_LINGER);
-    want(conn);
+    line_conn_want(conn);
 }
 
 /* ---- reading and writing --------------------------------------------------------------------- */
@@ -154,7 +154,7 @@ static void on_tls_failed(struct line_conn *conn, ssize_t why)
     }
 }
 
-static void read_input(struct line_conn *conn)
+static void line_conn_read(struct line_conn *conn)
 {
     struct socket_worker *sw = conn->sw;
     struct tls_session *tls = sendq_tls(&conn->line.out);
@@ -189,7 +189,7 @@ static void read_input(struct line_conn *conn)
     }
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void line_conn_on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct line_conn *conn = user;
@@ -205,10 +205,10 @@ static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
         conn->waits = false;
     }
     line_flushed(&conn->line, state);
-    want(conn);
+    line_conn_want(conn);
 }
 
-static void on_event(struct loop_poll *poll, int events, void *user)
+static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
 {
     (void)poll;
     struct line_conn *conn = user;
@@ -218,12 +218,12 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        on_flushed(&conn->line.out, sendq_flush(&conn->line.out), conn);
+        line_conn_on_flushed(&conn->line.out, sendq_flush(&conn->line.out), conn);
     }
     if ((events & LOOP_READ) && (conn->state == LINE_LINGER || line_reads(&conn->line))) {
-        read_input(conn);
+        line_conn_read(conn);
     }
-    want(conn);
+    line_conn_want(conn);
     if (conn->booked > 0) {
         socket_make_room(conn->sw);
     }
@@ -238,7 +238,7 @@ static bool has_come_to_its_end(const struct line_conn *conn)
            worker_is_done_with(conn->sw->worker, &conn->line.channel);
 }
 
-static void change_query_at(struct line_conn *conn);
+static void line_conn_review(struct line_conn *conn);
 
 /* Another turn: those that had used theirs up go on. */
 static void on_rested(struct loop_timer *timer, void *user)
@@ -252,11 +252,11 @@ static void on_rested(struct loop_timer *timer, void *user)
         struct line_conn *conn = list_entry(now.next, struct line_conn, rest_link);
         list_remove(&conn->rest_link);
         conn->line.rests = false;
-        change_query_at(conn);
+        line_conn_review(conn);
     }
 }
 
-static void change_query_at(struct line_conn *conn)
+static void line_conn_review(struct line_conn *conn)
 {
     struct line *line = &conn->line;
     if (conn->state == LINE_LINGER) {
@@ -264,7 +264,7 @@ static void change_query_at(struct line_conn *conn)
     }
     line_pump(line);
     if (has_come_to_its_end(conn)) {
-        read_input(conn); /* whatever has come is still answered */
+        line_conn_read(conn); /* whatever has come is still answered */
     }
     if (conn->gone || conn->state == LINE_LINGER) {
         return;
@@ -278,12 +278,12 @@ static void change_query_at(struct line_conn *conn)
     } else if (line_is_done(line)) {
         linger(conn);
     } else {
-        want(conn);
+        line_conn_want(conn);
     }
 }
 
 /* The end of a turn: write, then look at what was stirred, which may write more. */
-static void end_turn(void *user)
+static void socket_end_turn(void *user)
 {
     struct socket_worker *sw = user;
     sendq_batch_flush(&sw->worker->batch);
@@ -294,7 +294,7 @@ static void end_turn(void *user)
         while (!list_empty(&now)) {
             struct line_conn *conn = list_entry(now.next, struct line_conn, stir_link);
             list_remove(&conn->stir_link);
-            change_query_at(conn);
+            line_conn_review(conn);
         }
         sendq_batch_flush(&sw->worker->batch);
     }
@@ -307,14 +307,15 @@ static void end_turn(void *user)
 /* ---- the channel ----------------------------------------------------------------------------- */
 
 /* It will be told of changes from now on. */
-static struct sink *stream(struct channel *channel, const struct answer_headers *headers)
+static struct sink *socket_channel_stream(struct channel *channel,
+                                          const struct answer_headers *headers)
 {
     int size = STREAM_SNDBUF;
     setsockopt(of_line(line_of(channel))->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     return line_stream(channel, headers);
 }
 
-static void principal(const struct channel *channel, char out[PRINCIPAL_MAX])
+static void socket_channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
     const struct line_conn *conn = of_line(line_of(channel));
     peer_identity_name(conn->fd, sendq_tls(&conn->line.out), out);
@@ -325,14 +326,14 @@ static const struct channel_ops socket_channel_ops = {
     .is_http = false,
     .answer = line_answer,
     .accepted = line_accepted,
-    .stream = stream,
-    .principal = principal,
+    .stream = socket_channel_stream,
+    .principal = socket_channel_principal,
 };
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
 /* On a Unix socket none of them means anything. */
-static void set_socket_options(const struct socket_config *config, int fd)
+static void socket_set_options(const struct socket_config *config, int fd)
 {
     int one = 1, probes = PROBES;
     int idle = (int)(config->keepalive_ms / 1000), between = idle / PROBES;
@@ -352,7 +353,8 @@ static void adopt(struct letter *letter, void *owner)
     struct socket_worker *sw = owner;
     struct handover *h = list_entry(letter, struct handover, letter);
     struct line_conn *conn = mem_zalloc(sizeof(*conn));
-    if (!conn || loop_poll_init(&conn->poll, sw->worker->loop, h->fd, on_event, conn, NULL) < 0) {
+    if (!conn ||
+        loop_poll_init(&conn->poll, sw->worker->loop, h->fd, line_conn_on_event, conn, NULL) < 0) {
         mem_free(conn);
         handover_destroy(h);
         worker_inbox_left(&sw->inbox);
@@ -369,8 +371,8 @@ static void adopt(struct letter *letter, void *owner)
     line_init(&conn->line, &socket_channel_ops, sw->worker, sw->config->max_line);
     conn->line.stirred = line_conn_stir;
     conn->line.channel.quota = h->quota;
-    sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, on_flushed, conn);
-    set_socket_options(sw->config, conn->fd);
+    sendq_init(&conn->line.out, &sw->worker->batch, conn->fd, line_conn_on_flushed, conn);
+    socket_set_options(sw->config, conn->fd);
     line_conn_set_state(conn, h->tls ? LINE_SHAKING : LINE_FRESH);
     int rc = h->tls ? sendq_use_tls(&conn->line.out, h->tls) : 0;
     mem_free(h);
@@ -379,7 +381,7 @@ static void adopt(struct letter *letter, void *owner)
     } else if (sw->draining) {
         line_conn_stir(&conn->line);
     }
-    want(conn);
+    line_conn_want(conn);
 }
 
 struct socket_worker *socket_worker_create(struct worker *worker,
@@ -399,7 +401,7 @@ struct socket_worker *socket_worker_create(struct worker *worker,
     list_init(&sw->waiting);
     list_init(&sw->stirred);
     list_init(&sw->resting);
-    loop_hook_add(worker->loop, &sw->end_hook, end_turn, sw);
+    loop_hook_add(worker->loop, &sw->end_hook, socket_end_turn, sw);
     sw->tick = loop_timer_open(worker->loop, socket_on_tick, sw);
     sw->rested = loop_timer_open(worker->loop, on_rested, sw);
     sw->inbox.book = worker->book;

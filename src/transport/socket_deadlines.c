@@ -12,7 +12,7 @@
 #define LINGER_MS 1000u
 #define TICK_MS 250u
 
-static bool is_used(const struct line_conn *conn)
+static bool line_conn_is_used(const struct line_conn *conn)
 {
     const struct channel *channel = &conn->line.channel;
     const struct subscriber *peer = channel->subscriber;
@@ -20,7 +20,7 @@ static bool is_used(const struct line_conn *conn)
            (peer && (peer->subscription_count > 0 || peer->listen_count > 0));
 }
 
-static void expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
+static void socket_expire(struct socket_worker *sw, enum line_state state, uint64_t allowance)
 {
     uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
     list_each (it, next, &sw->by_state[state]) {
@@ -30,7 +30,7 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
         }
         if (state == LINE_LINGER) {
             line_conn_close(conn, "done");
-        } else if (!line_reads(&conn->line) || (state == LINE_OPEN && is_used(conn))) {
+        } else if (!line_reads(&conn->line) || (state == LINE_OPEN && line_conn_is_used(conn))) {
             line_conn_set_state(conn, state); /* it waits for us, not we for it */
         } else if (state == LINE_MIDLINE) {
             limit_hit(sw->worker->book, LIMIT_BODY_TIME);
@@ -44,7 +44,7 @@ static void expire(struct socket_worker *sw, enum line_state state, uint64_t all
     }
 }
 
-static void cut_stalled(struct socket_worker *sw)
+static void socket_cut_stalled(struct socket_worker *sw)
 {
     uint32_t now = (uint32_t)loop_now_ms(sw->worker->loop);
     list_each (it, next, &sw->waiting) {
@@ -104,7 +104,7 @@ void line_conn_note_expiry(struct line_conn *conn)
 }
 
 /* Those whose certificate is over end, after what is under way. */
-static void expire_principals(struct socket_worker *sw)
+static void socket_expire_principals(struct socket_worker *sw)
 {
     static const enum line_state open_states[] = {LINE_FRESH, LINE_MIDLINE, LINE_OPEN};
     int64_t now = sw->next_expiry_ms > 0 ? clock_wall_ms() : 0;
@@ -126,7 +126,7 @@ static void expire_principals(struct socket_worker *sw)
     }
 }
 
-static bool has_any(const struct socket_worker *sw)
+static bool socket_has_any(const struct socket_worker *sw)
 {
     for (size_t i = 0; i < LINE_STATES; i++) {
         if (!list_empty(&sw->by_state[i])) {
@@ -147,22 +147,22 @@ void socket_on_tick(struct loop_timer *timer, void *user)
 {
     struct socket_worker *sw = user;
     const struct socket_config *config = sw->config;
-    expire(sw, LINE_SHAKING, config->header_timeout_ms);
-    expire(sw, LINE_FRESH, config->idle_timeout_ms);
-    expire(sw, LINE_MIDLINE, config->body_timeout_ms);
+    socket_expire(sw, LINE_SHAKING, config->header_timeout_ms);
+    socket_expire(sw, LINE_FRESH, config->idle_timeout_ms);
+    socket_expire(sw, LINE_MIDLINE, config->body_timeout_ms);
     if (input_is_tight(sw->worker->book)) {
         while (cut_first(sw, INPUT_TIGHT_MS)) {
         }
     }
-    expire(sw, LINE_OPEN, config->session_timeout_ms);
-    expire(sw, LINE_LINGER, LINGER_MS);
-    cut_stalled(sw);
-    expire_principals(sw);
+    socket_expire(sw, LINE_OPEN, config->session_timeout_ms);
+    socket_expire(sw, LINE_LINGER, LINGER_MS);
+    socket_cut_stalled(sw);
+    socket_expire_principals(sw);
     stir_all(sw, LINE_ENDING);
     if (sw->draining) {
         socket_stir_open(sw);
     }
-    if (!has_any(sw)) {
+    if (!socket_has_any(sw)) {
         loop_timer_stop(timer); /* until somebody comes */
     }
 }

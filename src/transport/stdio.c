@@ -29,7 +29,7 @@ static const struct channel_ops stdio_channel_ops = {
     .stream = line_stream,
 };
 
-static void want(struct stdio *s)
+static void stdio_want(struct stdio *s)
 {
     bool reads = line_reads(&s->line);
     if (s->poll_in) {
@@ -43,7 +43,7 @@ static void want(struct stdio *s)
     }
 }
 
-static void read_input(struct stdio *s)
+static void stdio_read(struct stdio *s)
 {
     if (!line_reads(&s->line)) {
         return;
@@ -65,8 +65,8 @@ static void on_readable(struct loop_poll *poll, int events, void *user)
     (void)poll;
     (void)events;
     struct stdio *s = user;
-    read_input(s);
-    want(s);
+    stdio_read(s);
+    stdio_want(s);
 }
 
 static void on_pump(struct loop_timer *timer, void *user)
@@ -76,17 +76,17 @@ static void on_pump(struct loop_timer *timer, void *user)
     s->line.rests = false; /* it is another turn */
     line_pump(&s->line);
     if (!s->poll_in) { /* else reading might wait: the descriptor is not ours to change */
-        read_input(s);
+        stdio_read(s);
     }
-    want(s);
+    stdio_want(s);
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void stdio_on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct stdio *s = user;
     line_flushed(&s->line, state);
-    want(s);
+    stdio_want(s);
 }
 
 static void on_writable(struct loop_poll *poll, int events, void *user)
@@ -94,13 +94,13 @@ static void on_writable(struct loop_poll *poll, int events, void *user)
     (void)poll;
     (void)events;
     struct stdio *s = user;
-    on_flushed(&s->line.out, sendq_flush(&s->line.out), s);
+    stdio_on_flushed(&s->line.out, sendq_flush(&s->line.out), s);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
 /* The end of a turn: write; is there anything left to wait for? */
-static void end_turn(void *user)
+static void stdio_end_turn(void *user)
 {
     struct stdio *s = user;
     sendq_batch_flush(&s->line.channel.worker->batch);
@@ -119,7 +119,7 @@ static void end_turn(void *user)
         s->ended = true;
         s->options.ended(s->options.user);
     }
-    want(s);
+    stdio_want(s);
     if (s->line.rests) {
         loop_timer_start(s->pump, 0, 0); /* so that there is another turn */
     }
@@ -135,8 +135,8 @@ struct stdio *stdio_open(struct worker *worker, const struct stdio_options *opti
     }
     s->options = *options;
     line_init(&s->line, &stdio_channel_ops, worker, options->max_line);
-    sendq_init(&s->line.out, &worker->batch, options->out, on_flushed, s);
-    loop_hook_add(worker->loop, &s->end_hook, end_turn, s);
+    sendq_init(&s->line.out, &worker->batch, options->out, stdio_on_flushed, s);
+    loop_hook_add(worker->loop, &s->end_hook, stdio_end_turn, s);
     s->pump = loop_timer_open(worker->loop, on_pump, s);
     s->poll_in = loop_poll_open_shared(worker->loop, options->in, on_readable, s, NULL);
     s->poll_out = loop_poll_open_shared(worker->loop, options->out, on_writable, s, NULL);
@@ -145,7 +145,7 @@ struct stdio *stdio_open(struct worker *worker, const struct stdio_options *opti
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    want(s);
+    stdio_want(s);
     return s;
 }
 

@@ -42,7 +42,7 @@ bool websocket_may_move(enum websocket_state from, enum websocket_state to)
     return (moves[from] >> to & 1u) != 0;
 }
 
-static void enter(struct websocket *ws, enum websocket_state state)
+static void websocket_enter(struct websocket *ws, enum websocket_state state)
 {
     list_remove(&ws->link);
     list_append(&ws->ww->by_state[state], &ws->link);
@@ -59,7 +59,7 @@ void websocket_set_state(struct websocket *ws, enum websocket_state state)
         websocket_close(ws, "internal: impossible state");
         return;
     }
-    enter(ws, state);
+    websocket_enter(ws, state);
     if (ws->booked > 0) { /* what is handled within a turn is never booked */
         websocket_book_input(ws);
     }
@@ -202,9 +202,9 @@ void websocket_read(struct websocket *ws)
     }
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user);
+static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *user);
 
-static void on_event(struct loop_poll *poll, int events, void *user)
+static void websocket_on_event(struct loop_poll *poll, int events, void *user)
 {
     (void)poll;
     struct websocket *ws = user;
@@ -215,7 +215,7 @@ static void on_event(struct loop_poll *poll, int events, void *user)
         return;
     }
     if (events & LOOP_WRITE) {
-        on_flushed(&ws->out, sendq_flush(&ws->out), ws);
+        websocket_on_flushed(&ws->out, sendq_flush(&ws->out), ws);
         if (ws->state == WEBSOCKET_GONE) {
             return;
         }
@@ -263,7 +263,7 @@ static void begin_waiting(struct websocket *ws)
     websocket_want(ws);
 }
 
-static void on_flushed(struct sendq *q, enum sendq_state state, void *user)
+static void websocket_on_flushed(struct sendq *q, enum sendq_state state, void *user)
 {
     (void)q;
     struct websocket *ws = user;
@@ -319,9 +319,9 @@ void websocket_open(struct websocket *ws, const struct websocket_start *start)
     ws->channel.quota = start->quota;
     ws->sink.ops = &websocket_sink_ops;
     ws->eof = start->eof;
-    sendq_move(&ws->out, start->out, on_flushed, ws);
-    enter(ws, WEBSOCKET_OPEN);
-    if (loop_poll_init(&ws->poll, ww->worker->loop, ws->out.fd, on_event, ws, NULL) < 0) {
+    sendq_move(&ws->out, start->out, websocket_on_flushed, ws);
+    websocket_enter(ws, WEBSOCKET_OPEN);
+    if (loop_poll_init(&ws->poll, ww->worker->loop, ws->out.fd, websocket_on_event, ws, NULL) < 0) {
         websocket_close(ws, "out of memory");
         return;
     }

@@ -48,7 +48,7 @@ static bool may_be_silent(const struct websocket *ws)
 }
 
 /* Nothing was heard from it: ask whether it is there. */
-static void ping(struct websocket *ws)
+static void websocket_ping(struct websocket *ws)
 {
     if (may_be_silent(ws)) {
         websocket_set_state(ws, WEBSOCKET_OPEN);
@@ -59,7 +59,7 @@ static void ping(struct websocket *ws)
 }
 
 /* It did not say so. */
-static void give_up(struct websocket *ws)
+static void websocket_give_up(struct websocket *ws)
 {
     if (may_be_silent(ws)) {
         websocket_set_state(ws, WEBSOCKET_PINGED);
@@ -233,8 +233,8 @@ void websocket_tick(struct websocket_worker *ww)
     if (input_is_tight(ww->worker->book)) {
         websocket_expire(ww, WEBSOCKET_MIDWAY, INPUT_TIGHT_MS, cut_input);
     }
-    websocket_expire(ww, WEBSOCKET_OPEN, config->keepalive_ms, ping);
-    websocket_expire(ww, WEBSOCKET_PINGED, config->stall_timeout_ms, give_up);
+    websocket_expire(ww, WEBSOCKET_OPEN, config->keepalive_ms, websocket_ping);
+    websocket_expire(ww, WEBSOCKET_PINGED, config->stall_timeout_ms, websocket_give_up);
     websocket_expire(ww, WEBSOCKET_CLOSING, config->stall_timeout_ms, close_unread);
     websocket_expire(ww, WEBSOCKET_LEAVING, config->stall_timeout_ms, close_unread);
     websocket_expire(ww, WEBSOCKET_REFUSED, config->stall_timeout_ms, close_unread);

@@ -27,7 +27,8 @@
 /* ---- frames out ------------------------------------------------------------------------------ */
 
 /* Room for the beginning of a message of `len` bytes of which the first `here` follow it. */
-static char *begin_message(struct websocket *ws, size_t len, size_t here, bool is_enveloped)
+static char *websocket_begin_message(struct websocket *ws, size_t len, size_t here,
+                                     bool is_enveloped)
 {
     size_t payload = len + (is_enveloped ? ENVELOPE_BEGIN + ENVELOPE_END : 0);
     size_t head = ws_header_len(payload) + (is_enveloped ? ENVELOPE_BEGIN : 0);
@@ -66,12 +67,12 @@ void websocket_say_close(struct websocket *ws, unsigned code, struct tidings_str
 
 /* ---- the channel and the sink ---------------------------------------------------------------- */
 
-static struct websocket *of_channel(const struct channel *channel)
+static struct websocket *websocket_of_channel(const struct channel *channel)
 {
     return list_entry((struct channel *)(uintptr_t)channel, struct websocket, channel);
 }
 
-static struct websocket *of_sink(const struct sink *sink)
+static struct websocket *websocket_of_sink(const struct sink *sink)
 {
     return list_entry((struct sink *)(uintptr_t)sink, struct websocket, sink);
 }
@@ -81,9 +82,9 @@ static void websocket_answer(struct channel *channel, int status,
 {
     (void)status;
     (void)headers;
-    struct websocket *ws = of_channel(channel);
+    struct websocket *ws = websocket_of_channel(channel);
     bool is_enveloped = ws->was_enveloped;
-    if (text->len == 0 || !begin_message(ws, text->len, 0, is_enveloped)) {
+    if (text->len == 0 || !websocket_begin_message(ws, text->len, 0, is_enveloped)) {
         return; /* out of memory even for an error; or broken, which its flush will find */
     }
     message_conn_put(&ws->out, text);
@@ -96,7 +97,7 @@ static void websocket_answer(struct channel *channel, int status,
 static struct sink *websocket_stream(struct channel *channel, const struct answer_headers *headers)
 {
     (void)headers;
-    struct websocket *ws = of_channel(channel);
+    struct websocket *ws = websocket_of_channel(channel);
     int size = STREAM_SNDBUF;
     setsockopt(ws->out.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     return &ws->sink;
@@ -104,7 +105,7 @@ static struct sink *websocket_stream(struct channel *channel, const struct answe
 
 static void websocket_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
 {
-    const struct websocket *ws = of_channel(channel);
+    const struct websocket *ws = websocket_of_channel(channel);
     peer_identity_name(ws->out.fd, sendq_tls(&ws->out), out);
 }
 
@@ -120,9 +121,10 @@ const struct channel_ops websocket_channel_ops = {
 static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id, size_t len)
 {
     (void)event_id;
-    struct websocket *ws = of_sink(sink);
+    struct websocket *ws = websocket_of_sink(sink);
     bool is_enveloped = ws->uses_envelopes;
-    char *at = begin_message(ws, len, len + (is_enveloped ? ENVELOPE_END : 0), is_enveloped);
+    char *at =
+        websocket_begin_message(ws, len, len + (is_enveloped ? ENVELOPE_END : 0), is_enveloped);
     if (at && is_enveloped) {
         at[len] = '}';
     }
@@ -131,12 +133,12 @@ static char *websocket_sink_room(struct sink *sink, struct tidings_str event_id,
 
 static size_t websocket_sink_pending(const struct sink *sink)
 {
-    return of_sink(sink)->out.pending;
+    return websocket_of_sink(sink)->out.pending;
 }
 
 static void websocket_sink_cut(struct sink *sink, const char *reason)
 {
-    websocket_close(of_sink(sink), reason);
+    websocket_close(websocket_of_sink(sink), reason);
 }
 
 const struct sink_ops websocket_sink_ops = {
@@ -151,7 +153,7 @@ const struct sink_ops websocket_sink_ops = {
 /* ---- messages in ----------------------------------------------------------------------------- */
 
 /* What is in the envelope, if `text` is one, into `out`. */
-static bool unwrap(struct websocket *ws, struct tidings_str text, struct buf *out)
+static bool websocket_unwrap(struct websocket *ws, struct tidings_str text, struct buf *out)
 {
     struct json *root = NULL;
     struct tidings_error err;
@@ -168,12 +170,12 @@ static bool unwrap(struct websocket *ws, struct tidings_str text, struct buf *ou
     return out->len > 0 && !out->failed;
 }
 
-static void on_text(struct websocket *ws, struct tidings_str text)
+static void websocket_on_text(struct websocket *ws, struct tidings_str text)
 {
     struct buf inner;
     buf_init(&inner, 2 * text.len + 64);
     ws->was_enveloped =
-        dialect_does(ws->ww->worker->self, PROFILE_ENVELOPE) && unwrap(ws, text, &inner);
+        dialect_does(ws->ww->worker->self, PROFILE_ENVELOPE) && websocket_unwrap(ws, text, &inner);
     ws->uses_envelopes = ws->uses_envelopes || ws->was_enveloped;
     inbound_text(&ws->channel, ws->was_enveloped ? buf_str(&inner) : text, NULL);
     buf_deinit(&inner);
@@ -200,13 +202,14 @@ static bool is_somebody(struct websocket *ws)
     return websocket_is_open(ws) && !websocket_end_if_expired(ws, clock_wall_ms());
 }
 
-static void on_message(struct websocket *ws, enum ws_event event, const struct ws_message *m)
+static void websocket_on_message(struct websocket *ws, enum ws_event event,
+                                 const struct ws_message *m)
 {
     bool is_over = ws->state == WEBSOCKET_AWAITING_CLOSE; /* we have said our close */
     switch (event) {
     case WS_TEXT:
         if (!is_over && is_somebody(ws)) {
-            on_text(ws, m->payload);
+            websocket_on_text(ws, m->payload);
         }
         break;
     case WS_PING:
@@ -310,7 +313,7 @@ static void keep_time(struct websocket *ws, bool was_heard)
 }
 
 /* Handle what was read, as far as there is room for it. */
-static void handle_frames(struct websocket *ws)
+static void websocket_handle_frames(struct websocket *ws)
 {
     struct ws_message m;
     enum ws_event event = WS_PONG;
@@ -319,7 +322,7 @@ static void handle_frames(struct websocket *ws)
            ((may_take_more(ws) && may_go_on(ws)) || ws->state == WEBSOCKET_AWAITING_CLOSE)) {
         event = ws_reader_next(ws->reader, &m);
         was_heard = was_heard || event == WS_TEXT;
-        on_message(ws, event, &m);
+        websocket_on_message(ws, event, &m);
     }
     if (!websocket_is_open(ws) && ws->state != WEBSOCKET_AWAITING_CLOSE) {
         return;
@@ -348,12 +351,12 @@ void websocket_hear(struct websocket *ws, const char *bytes, size_t len)
         return;
     }
     ws_reader_feed(ws->reader, bytes, len);
-    handle_frames(ws);
+    websocket_handle_frames(ws);
 }
 
 void websocket_go_on(struct websocket *ws)
 {
     if (ws->has_rest) {
-        handle_frames(ws);
+        websocket_handle_frames(ws);
     }
 }

@@ -17,7 +17,7 @@ void handover_destroy(struct handover *h)
     mem_free(h);
 }
 
-static void drop(struct letter *letter)
+static void worker_inbox_drop(struct letter *letter)
 {
     handover_destroy(list_entry(letter, struct handover, letter));
 }
@@ -30,7 +30,7 @@ struct handover *handover_create(int fd, struct tls_session *tls)
         close(fd);
         return NULL;
     }
-    h->letter.drop = drop;
+    h->letter.drop = worker_inbox_drop;
     h->tls = tls;
     h->fd = fd;
     buf_init(&h->in, 0);
