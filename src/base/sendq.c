@@ -3,11 +3,11 @@
  * Send queues.
  *
  * Invariant: `pending` is the sum of what the pieces hold, those to be encrypted among them, no
- * piece is empty, and a broken queue
- * (error != 0) has none. A queue is in its batch's dirty list when it has something to say that no
- * flush has dealt with: bytes the kernel was not offered yet, or that it broke. An idle queue owns
- * no memory: a piece leaves it as soon as it is written. Chunks of the first size then go to the
- * batch, which keeps some of them, so that a turn of many small writes need not allocate.
+ * piece is empty, and a broken queue (error != 0) has none. A queue is in its batch's dirty list
+ * when it has something to say that no flush has dealt with: bytes the kernel was not offered yet,
+ * or that it broke. An idle queue owns no memory: a piece leaves it as soon as it is written.
+ * Chunks of the first size then go to the batch, which keeps some of them, so that a turn of many
+ * small writes need not allocate.
  *
  * Deliberately knows neither loops nor timers: the owner waits for writability and keeps the
  * deadline of a stalled reader.
@@ -29,7 +29,7 @@
 #define MAX_CHUNK 65536u  /* copies go on in the same piece up to here, its header included */
 #define FIRST_CHUNK 1024u /* one event, most of the time */
 
-enum piece_kind { PIECE_COPIED, PIECE_TAKEN, PIECE_SHARED };
+enum piece_kind { PIECE_COPIED, PIECE_TAKEN };
 
 /* A run of bytes that waits. Pieces of a queue form a ring without a head. */
 struct sendq_piece {
@@ -39,40 +39,10 @@ struct sendq_piece {
     union {
         const char *end; /* copied: the bytes follow the struct, and the room for more ends here */
         char *taken;
-        struct shared_bytes *shared;
     } memory;
     enum piece_kind kind;
     char bytes[];
 };
-
-/* ---- shared bytes --------------------------------------------------------------------------- */
-
-struct shared_bytes *shared_bytes_take(char *memory, size_t len)
-{
-    struct shared_bytes *s = mem_alloc(sizeof *s);
-    if (!s) {
-        mem_free(memory);
-        return NULL;
-    }
-    s->bytes = tidings_strn(memory, len);
-    s->memory = memory;
-    atomic_init(&s->refs, 1);
-    return s;
-}
-
-struct shared_bytes *shared_bytes_ref(struct shared_bytes *s)
-{
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
-    return s;
-}
-
-void shared_bytes_unref(struct shared_bytes *s)
-{
-    if (s && atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
-        mem_free(s->memory);
-        mem_free(s);
-    }
-}
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
@@ -126,17 +96,11 @@ static void drop_first(struct sendq *q, struct sendq_piece **ring)
 {
     struct sendq_piece *piece = *ring;
     unlink_piece(ring, piece);
-    switch (piece->kind) {
-    case PIECE_COPIED:
+    if (piece->kind == PIECE_COPIED) {
         chunk_free(q->batch, piece);
         return;
-    case PIECE_TAKEN:
-        mem_free(piece->memory.taken);
-        break;
-    case PIECE_SHARED:
-        shared_bytes_unref(piece->memory.shared);
-        break;
     }
+    mem_free(piece->memory.taken);
     mem_free(piece);
 }
 
@@ -368,7 +332,7 @@ int sendq_puts(struct sendq *q, struct tidings_str s)
 
 int sendq_take(struct sendq *q, char *memory, size_t len)
 {
-    if (q->error || len <= SENDQ_SHARE) {
+    if (q->error || len <= SENDQ_LARGE) {
         int rc = sendq_put(q, memory, len);
         mem_free(memory);
         return rc;
@@ -380,20 +344,6 @@ int sendq_take(struct sendq *q, char *memory, size_t len)
     }
     piece->memory.taken = memory;
     added(q, inlet(q), piece, len);
-    return 0;
-}
-
-int sendq_share(struct sendq *q, struct shared_bytes *s)
-{
-    if (q->error || s->bytes.len <= SENDQ_SHARE) {
-        return sendq_puts(q, s->bytes);
-    }
-    struct sendq_piece *piece = piece_create(inlet(q), PIECE_SHARED, s->bytes.ptr);
-    if (!piece) {
-        return out_of_memory(q);
-    }
-    piece->memory.shared = shared_bytes_ref(s);
-    added(q, inlet(q), piece, s->bytes.len);
     return 0;
 }
 

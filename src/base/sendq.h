@@ -2,12 +2,12 @@
  *
  * What waits to be written to one socket, and the one place that writes to sockets.
  *
- * Small pieces are copied into one buffer; large ones (> SENDQ_SHARE) may be handed over or shared
- * by reference. A sendq never writes by itself: it is *dirty* until its batch is flushed at the end
- * of the turn, with everything it holds in as few writes as possible. What the kernel does not take
- * stays, and the owner is asked to wait for writability; until it flushes then, the batch leaves
- * the queue alone. A queue whose socket failed, or that ran out of memory, is *broken*: it forgets
- * what it held and refuses more.
+ * Small pieces are copied into one buffer; large ones (> SENDQ_LARGE) may be handed over. A sendq
+ * never writes by itself: it is *dirty* until its batch is flushed at the end of the turn, with
+ * everything it holds in as few writes as possible. What the kernel does not take stays, and the
+ * owner is asked to wait for writability; until it flushes then, the batch leaves the queue alone.
+ * A queue whose socket failed, or that ran out of memory, is *broken*: it forgets what it held and
+ * refuses more.
  *
  * A queue may have a TLS session: what is put in is then encrypted when it is flushed, all that
  * waits in as few records as possible, and travels as the rest.
@@ -19,25 +19,11 @@
 #ifndef BASE_SENDQ_H
 #define BASE_SENDQ_H
 
-#include <stdatomic.h>
-
 #include "base/list.h"
 #include "base/str.h"
 #include "base/tls.h"
 
-#define SENDQ_SHARE 2048u
-
-/* Immutable bytes shared by many queues and threads. */
-struct shared_bytes {
-    struct tidings_str bytes;
-    /* private */
-    char *memory;
-    atomic_uint refs;
-};
-/* Takes `memory` (mem_alloc family), also on failure. One reference. */
-struct shared_bytes *shared_bytes_take(char *memory, size_t len);
-struct shared_bytes *shared_bytes_ref(struct shared_bytes *s);
-void shared_bytes_unref(struct shared_bytes *s);
+#define SENDQ_LARGE 2048u
 
 /* One per loop. */
 struct sendq_batch {
@@ -122,7 +108,6 @@ int sendq_put(struct sendq *q, const void *bytes, size_t len); /* copies */
 int sendq_puts(struct sendq *q, struct tidings_str s);
 int sendq_take(struct sendq *q, char *memory,
                size_t len); /* takes mem_alloc memory, also on failure */
-int sendq_share(struct sendq *q, struct shared_bytes *s); /* adds a reference */
 /* Room for exactly `len` bytes to be filled in by the caller before the next call; NULL on
  * failure. */
 char *sendq_room(struct sendq *q, size_t len);

@@ -485,11 +485,6 @@ struct catalog *hub_catalog(struct hub *hub)
     return catalog_ref(hub->catalog);
 }
 
-struct pool *hub_pool(struct hub *hub)
-{
-    return hub->pool;
-}
-
 int hub_attach(struct hub *hub, struct worker *worker)
 {
     struct worker **cores =

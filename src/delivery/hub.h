@@ -55,7 +55,6 @@ bool hub_resume(const struct hub *hub, const struct log_cursor *cursor, uint64_t
 struct mailbox *hub_mailbox(struct hub *hub);
 /* A new reference to the newest snapshot; hub thread, or before threads start. */
 struct catalog *hub_catalog(struct hub *hub);
-struct pool *hub_pool(struct hub *hub);
 /* For handlers that block: apart from the other, which reads must not wait for. */
 struct pool *hub_handlers(struct hub *hub);
 /* How long one list_changed is after the other at least. */

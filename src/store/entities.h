@@ -76,9 +76,6 @@ int entities_add_type(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err);
 /* By name, then by version, oldest first. */
 void entities_each_type(struct entities *e, entity_type_fn fn, void *user);
-/* The newest version of a type; empty when it has none. */
-struct tidings_str entities_newest_version(struct entities *e, struct tidings_str name);
-bool entities_has_type(struct entities *e, struct tidings_str name, struct tidings_str version);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

@@ -293,17 +293,6 @@ struct entity_type *entity_types_newest(struct entities *e, struct tidings_str n
     return map_find(&e->newest, name);
 }
 
-struct tidings_str entities_newest_version(struct entities *e, struct tidings_str name)
-{
-    const struct entity_type *t = entity_types_newest(e, name);
-    return t ? t->row.version : STR_EMPTY;
-}
-
-bool entities_has_type(struct entities *e, struct tidings_str name, struct tidings_str version)
-{
-    return entity_types_find(e, name, version) != NULL;
-}
-
 static int check_spec(struct entities *e, const struct entity_type_spec *spec,
                       struct tidings_error *err)
 {

@@ -141,17 +141,3 @@ int timeline_next(int64_t newest, int64_t wanted, int64_t *ret_ms, struct tiding
     *ret_ms = next;
     return 0;
 }
-
-ptrdiff_t timeline_find(const int64_t *starts, size_t count, int64_t at)
-{
-    size_t low = 0, high = count; /* starts[0, low) <= at < starts[high, count) */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (starts[middle] <= at) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return (ptrdiff_t)low - 1;
-}

@@ -25,7 +25,4 @@ struct tidings_str timeline_text(int64_t ms, char out[TIMELINE_TEXT]);
  * (LU-17). `newest` may be TIMELINE_NEVER. TIDINGS_E_LIMIT at the end of time. */
 int timeline_next(int64_t newest, int64_t wanted, int64_t *ret_ms, struct tidings_error *err);
 
-/* The version valid at `at`, of `count` starts; -1: it is before the first. */
-ptrdiff_t timeline_find(const int64_t *starts, size_t count, int64_t at);
-
 #endif

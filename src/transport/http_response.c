@@ -91,7 +91,7 @@ void conn_answer(struct http_conn *conn, int status, const struct answer_headers
         buf_clear(text);
     }
     worker_trim_later(conn->hw->worker, text->len);
-    if (text->len > SENDQ_SHARE) {
+    if (text->len > SENDQ_LARGE) {
         size_t len = 0;
         char *memory = buf_detach(text, &len);
         sendq_take(&conn->out, memory, len);

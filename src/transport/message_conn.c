@@ -20,7 +20,7 @@ bool message_conn_has_room(const struct channel *channel, const struct sendq *ou
 
 void message_conn_put(struct sendq *out, struct buf *text)
 {
-    if (text->len > SENDQ_SHARE) {
+    if (text->len > SENDQ_LARGE) {
         size_t len = 0;
         char *memory = buf_detach(text, &len);
         sendq_take(out, memory, len);

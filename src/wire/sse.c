@@ -2,36 +2,15 @@
  *
  * Server-sent events, as in the WHATWG HTML standard ("event stream interpretation").
  *
- * Out: one reservation and one copy per event, because this is the hot path of a fan-out. In: lines
- * ending in LF, CR or CRLF, gathered across feeds only when a feed ends inside one. Bytes are not
- * checked to be UTF-8: what they mean is judged where they are parsed.
+ * Lines ending in LF, CR or CRLF are gathered across feeds only when a feed ends inside one. Bytes
+ * are not checked to be UTF-8: what they mean is judged where they are parsed. The events of a
+ * stream are written by transport/http_response.c; here is only the one that begins a stream.
  */
 #include "wire/sse.h"
 
 static bool has_line_break(struct tidings_str s)
 {
     return s.len > 0 && (memchr(s.ptr, '\n', s.len) || memchr(s.ptr, '\r', s.len));
-}
-
-int sse_put(struct buf *out, struct tidings_str id, struct tidings_str data)
-{
-    if (has_line_break(id) || has_line_break(data)) {
-        return TIDINGS_E_INVALID;
-    }
-    size_t id_line = id.len > 0 ? id.len + sizeof "id: \n" - 1 : 0;
-    int rc = buf_reserve(out, id_line + data.len + sizeof "event: message\ndata: \n\n" - 1);
-    if (rc < 0) {
-        return rc;
-    }
-    buf_puts(out, STR("event: message\n"));
-    if (id.len > 0) {
-        buf_puts(out, STR("id: "));
-        buf_puts(out, id);
-        buf_putc(out, '\n');
-    }
-    buf_puts(out, STR("data: "));
-    buf_puts(out, data);
-    return buf_put(out, "\n\n", 2);
 }
 
 int sse_put_priming(struct buf *out, struct tidings_str id, int64_t retry_ms)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Server-sent events (WHATWG): frames out, events in.
+ * Server-sent events (WHATWG): a parser, and the event that begins a stream.
  */
 #ifndef WIRE_SSE_H
 #define WIRE_SSE_H
@@ -9,10 +9,8 @@
 
 #define SSE_COMMENT ":\n\n" /* keep-alive */
 
-/* "event: message\nid: …\ndata: …\n\n"; `id` empty: no id line. A line break in `data` or `id` is
- * refused (TIDINGS_E_INVALID): JSON text and our ids hold none. On failure nothing is written. */
-int sse_put(struct buf *out, struct tidings_str id, struct tidings_str data);
-/* "id: …\nretry: …\ndata:\n\n": the priming event of 2025-11-25. retry_ms < 0: no retry line. */
+/* "id: …\nretry: …\ndata:\n\n": the priming event of 2025-11-25. retry_ms < 0: no retry line. A
+ * line break in `id` is refused (TIDINGS_E_INVALID). On failure nothing is written. */
 int sse_put_priming(struct buf *out, struct tidings_str id, int64_t retry_ms);
 
 struct sse_event {

@@ -66,9 +66,9 @@ static size_t put_safe(FILE *out, struct tidings_str s, bool keeps_lines)
                      (unsigned)c);
         }
         size_t step = n > 0 ? n : 1;
-        if (out && escape[0]) {
+        if (escape[0]) {
             fputs(escape, out);
-        } else if (out) {
+        } else {
             fwrite(s.ptr, 1, step, out);
         }
         columns += escape[0] ? strlen(escape) : 1;
@@ -97,11 +97,6 @@ bool is_text(struct tidings_str s)
         }
     }
     return true;
-}
-
-size_t text_columns(struct tidings_str text)
-{
-    return put_safe(NULL, text, false);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */

@@ -46,8 +46,6 @@ const char *size_text(uint64_t bytes, char out[SIZE_TEXT_MAX]);
 
 /* Can these bytes be told as text: UTF-8 without NUL? */
 bool is_text(struct tidings_str bytes);
-/* How many columns put_text will take. */
-size_t text_columns(struct tidings_str text);
 
 enum style {
     STYLE_PLAIN,

@@ -155,9 +155,7 @@ static void a_turns_output_is_one_write(void **state)
     char *room = sendq_room(&w.q, 6);
     memcpy(room, "data: ", 6);
     assert_non_null(sendq_room(&w.q, 0));
-    struct shared_bytes *small = shared_bytes_take(pattern(10, 'a'), 10);
-    assert_int_equal(sendq_share(&w.q, small), 0);
-    shared_bytes_unref(small);
+    assert_int_equal(sendq_take(&w.q, pattern(10, 'a'), 10), 0); /* small: copied */
     assert_int_equal(sendq_take(&w.q, pattern(3000, 'A'), 3000), 0);
     assert_int_equal(sendq_put(&w.q, "\n\n", 2), 0);
     assert_int_equal(sendq_put(&w.q, NULL, 0), 0);
@@ -225,7 +223,7 @@ static void an_idle_queue_owns_no_memory(void **state)
     fail_alloc_end();
 }
 
-static void shared_bytes_live_until_the_last_queue_wrote_them(void **state)
+static void bytes_that_were_handed_over_live_until_they_are_written(void **state)
 {
     enum path path = path_of(state);
     struct wire a, b;
@@ -234,11 +232,9 @@ static void shared_bytes_live_until_the_last_queue_wrote_them(void **state)
     buf_init(&got, 100000);
     wire_open(&a, path, SOCK_STREAM);
     wire_open(&b, path, SOCK_STREAM);
-    struct shared_bytes *s = shared_bytes_take(pattern(5000, 'a'), 5000);
-    assert_int_equal(sendq_share(&a.q, s), 0);
-    assert_int_equal(sendq_share(&b.q, s), 0);
-    assert_int_equal(sendq_share(&b.q, s), 0);
-    shared_bytes_unref(s);
+    assert_int_equal(sendq_take(&a.q, pattern(5000, 'a'), 5000), 0);
+    assert_int_equal(sendq_take(&b.q, pattern(5000, 'a'), 5000), 0);
+    assert_int_equal(sendq_take(&b.q, pattern(5000, 'a'), 5000), 0);
     turn(&a);
     read_all(&a, &got);
     assert_int_equal(got.len, 5000);
@@ -247,7 +243,6 @@ static void shared_bytes_live_until_the_last_queue_wrote_them(void **state)
     assert_int_equal(got.len, 15000);
     assert_memory_equal(got.ptr + 10000, got.ptr, 5000);
     buf_deinit(&got);
-    shared_bytes_unref(NULL);
     wire_close(&a);
     wire_close(&b);
     assert_int_equal(fail_alloc_live(), 0);
@@ -262,14 +257,9 @@ static void put_random(struct sendq *q, struct buf *want, unsigned random)
     assert_int_equal(buf_put(want, bytes, len), 0);
     switch (random >> 6 & 3) {
     case 0:
+    case 1:
         assert_int_equal(sendq_take(q, bytes, len), 0);
         return;
-    case 1: {
-        struct shared_bytes *s = shared_bytes_take(bytes, len);
-        assert_int_equal(sendq_share(q, s), 0);
-        shared_bytes_unref(s);
-        return;
-    }
     case 2:
         assert_int_equal(sendq_put(q, bytes, len), 0);
         break;
@@ -387,9 +377,9 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
         char *a = pattern(3000, 'a');
         char *b = pattern(3000, 'b');
         fail_alloc_start(n);
-        struct shared_bytes *s = shared_bytes_take(b, 3000);
-        int rc = s ? sendq_puts(&w.q, STR("x")) : 0;
-        rc = rc < 0 || !s ? rc : sendq_share(&w.q, s);
+        int rc = sendq_puts(&w.q, STR("x"));
+        int first = sendq_take(&w.q, b, 3000);
+        rc = rc < 0 ? rc : first;
         rc = rc < 0 ? rc : sendq_puts(&w.q, STR("x"));
         char *room = rc < 0 ? NULL : sendq_room(&w.q, 4000);
         if (room) {
@@ -399,20 +389,17 @@ static void any_failed_allocation_breaks_the_queue_and_is_told(void **state)
         int taken = sendq_take(&w.q, a, 3000);
         reached = fail_alloc_stop();
         bool is_broken = rc < 0 || taken < 0;
-        if (s) { /* otherwise the queue had nothing to do with it */
-            assert_true(reached || !is_broken);
-            assert_int_equal(w.q.error, is_broken ? ENOMEM : 0);
-            turn(&w);
-            assert_int_equal(w.calls, 1);
-            assert_int_equal(w.last, is_broken ? SENDQ_BROKEN : SENDQ_EMPTY);
-            broken += is_broken;
-        }
-        shared_bytes_unref(s);
+        assert_true(reached || !is_broken);
+        assert_int_equal(w.q.error, is_broken ? ENOMEM : 0);
+        turn(&w);
+        assert_int_equal(w.calls, 1);
+        assert_int_equal(w.last, is_broken ? SENDQ_BROKEN : SENDQ_EMPTY);
+        broken += is_broken;
         wire_close(&w);
         assert_int_equal(fail_alloc_live(), 0);
         assert_true(n < 100);
     }
-    /* copy, shared, copy, taken; a chunk that cannot grow is followed by another one */
+    /* copy, taken, copy, taken; a chunk that cannot grow is followed by another one */
     assert_int_equal(broken, 4);
     fail_alloc_end();
 }
@@ -425,14 +412,13 @@ static void more_pieces_than_fit_one_send_all_arrive(void **state)
     wire_open(&w, path, SOCK_STREAM);
     buf_init(&want, 1 << 20);
     buf_init(&got, 1 << 20);
-    struct shared_bytes *s = shared_bytes_take(pattern(2049, 'a'), 2049);
     for (int i = 0; i < 40; i++) { /* two pieces each */
-        assert_int_equal(sendq_share(&w.q, s), 0);
+        char *bytes = pattern(2049, 'a');
+        assert_int_equal(buf_put(&want, bytes, 2049), 0);
+        assert_int_equal(sendq_take(&w.q, bytes, 2049), 0);
         assert_int_equal(sendq_put(&w.q, &"0123456789"[i % 10], 1), 0);
-        assert_int_equal(buf_puts(&want, s->bytes), 0);
         assert_int_equal(buf_putc(&want, "0123456789"[i % 10]), 0);
     }
-    shared_bytes_unref(s);
     turn(&w);
     assert_int_equal(w.calls, 1);
     assert_int_equal(w.last, SENDQ_EMPTY);
@@ -457,7 +443,7 @@ int main(void)
         BOTH(a_turns_output_is_one_write),
         BOTH(a_queue_that_moved_writes_what_it_held_and_what_came_since),
         BOTH(an_idle_queue_owns_no_memory),
-        BOTH(shared_bytes_live_until_the_last_queue_wrote_them),
+        BOTH(bytes_that_were_handed_over_live_until_they_are_written),
         BOTH(a_slow_reader_gets_every_byte_in_order),
         BOTH(a_blocking_pipe_is_never_blocked_on),
         BOTH(a_file_takes_everything),

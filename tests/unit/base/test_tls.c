@@ -151,9 +151,7 @@ static void a_large_answer_waits_for_a_slow_reader_and_is_not_encrypted_ahead(vo
     char *text = pattern(LARGE), *got = calloc(1, LARGE), *copy = mem_alloc(LARGE);
     shaken(&w, TLS1_3_VERSION);
     memcpy(copy, text, LARGE);
-    struct shared_bytes *shared = shared_bytes_take(copy, LARGE);
-    assert_int_equal(sendq_share(&w.q, shared), 0);
-    shared_bytes_unref(shared);
+    assert_int_equal(sendq_take(&w.q, copy, LARGE), 0);
     sendq_batch_flush(&w.batch);
     assert_int_equal(w.last, SENDQ_WAITING);
     assert_true(w.q.pending < LARGE + 2000); /* records are larger than what is in them */

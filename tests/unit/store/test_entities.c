@@ -14,6 +14,7 @@
 
 #include "base/str.h"
 #include "store/entities.h"
+#include "store/entities_private.h"
 #include "support/fail_alloc.h"
 
 static struct entities *e;
@@ -257,7 +258,7 @@ static void types_are_checked_when_they_are_added(void **state)
     assert_int_equal(add_type("a", "1", "{}", "{\"histroy\":false}"), TIDINGS_E_INVALID);
     assert_non_null(strstr(err.text, "histroy"));
     assert_int_equal(add_type("a", "1", "{}", "{\"maxAgeMs\":-1}"), TIDINGS_E_INVALID);
-    assert_false(entities_has_type(e, STR("a"), STR("1")));
+    assert_null(entity_types_find(e, STR("a"), STR("1")));
 }
 
 static bool put_label(void *user, const struct entity_type_row *row)
@@ -276,7 +277,7 @@ static void versions_of_types_are_ordered_by_their_numbers(void **state)
     entities_each_type(e, put_label, &out);
     assert_string_equal(out.ptr, "Axe@2 User@1.0 User@1.9 User@1.10 ");
     buf_deinit(&out);
-    assert_true(str_eq(entities_newest_version(e, STR("User")), STR("1.10")));
+    assert_true(str_eq(entity_types_newest(e, STR("User"))->row.version, STR("1.10")));
     static const char *const rising[] = {"0.9", "1", "1.0", "1.a", "2", "10", "a"};
     for (size_t i = 0; i < 7; i++) {
         for (size_t j = 0; j < 7; j++) {
@@ -510,7 +511,7 @@ static void whatever_allocation_fails_nothing_is_half_written(void **state)
             entities_rollback(own);
             struct entity_version v;
             assert_int_equal(entities_find(own, STR("a"), TIMELINE_FOREVER, &mine, &v, &err), 0);
-            assert_false(entities_has_type(own, STR("User"), STR("1.0")));
+            assert_null(entity_types_find(own, STR("User"), STR("1.0")));
         }
         assert_true(rc == 0 || reached);
         entities_close(own);

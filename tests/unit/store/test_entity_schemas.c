@@ -15,6 +15,7 @@
 
 #include "base/str.h"
 #include "store/entities.h"
+#include "store/entities_private.h"
 
 static struct entities *e;
 static struct arena arena;
@@ -289,7 +290,7 @@ static void assert_unusable(int rc)
 static void what_has_a_type_that_cannot_be_used_is_read_and_not_written(void **state)
 {
     (void)state;
-    assert_true(entities_has_type(e, STR("Note"), STR("1")));
+    assert_non_null(entity_types_find(e, STR("Note"), STR("1")));
     assert_stored("{\"text\":\"aa\"}", false);
     assert_unusable(upsert("{\"text\":\"aa\"}"));
     assert_unusable(write_it(ENTITY_UPSERT, NULL, parse("{\"text\":\"b\"}")));

@@ -107,28 +107,6 @@ static void versions_rise_by_at_least_a_millisecond(void **state)
     assert_int_equal(timeline_next(TIMELINE_FOREVER - 1, 3, &next, NULL), TIDINGS_E_LIMIT);
 }
 
-static void each_instant_belongs_to_one_version(void **state)
-{
-    (void)state;
-    uint64_t seed = 7;
-    for (unsigned round = 0; round < 500; round++) {
-        int64_t starts[20], at = -30;
-        size_t count = round % 20;
-        for (size_t i = 0; i < count; i++) {
-            seed = seed * 6364136223846793005u + 1442695040888963407u;
-            at += 1 + (int64_t)(seed >> 61);
-            starts[i] = at;
-        }
-        for (int64_t t = -40; t < 150; t++) {
-            ptrdiff_t expected = -1;
-            for (size_t i = 0; i < count; i++) {
-                expected = starts[i] <= t ? (ptrdiff_t)i : expected;
-            }
-            assert_int_equal(timeline_find(starts, count, t), expected);
-        }
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,7 +114,6 @@ int main(void)
         cmocka_unit_test(what_is_no_instant_is_refused),
         cmocka_unit_test(every_day_of_eight_centuries_reads_back),
         cmocka_unit_test(versions_rise_by_at_least_a_millisecond),
-        cmocka_unit_test(each_instant_belongs_to_one_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
