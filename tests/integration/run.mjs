@@ -21,7 +21,7 @@ const CORE = [
 ];
 
 // One thread, but strangers' messages.
-const CLIENT = ['cli-client', 'cli-watch', 'cli-sync', 'cli-write', 'client-faithful', 'client-links', 'mirror'];
+const CLIENT = ['cli-client', 'cli-watch', 'cli-sync', 'cli-write', 'client-faithful', 'client-transports', 'mirror'];
 
 // What the thread of the turns does: watching directories is another's, signals are the program's.
 const STEPPED = CORE.filter((name) => !['watch', 'schemas', 'tls', 'auth'].includes(name));
