@@ -46,10 +46,10 @@ static void put_row(struct sqlite *db, struct sqlite3_stmt *insert, unsigned lon
     struct tidings_error err;
     snprintf(id, sizeof(id), "e%lu", i % entities);
     bare_value(value, sizeof(value), i, value_bytes);
-    sqlite_bind_str(db, insert, 1, tidings_str(id));
-    sqlite_bind_int(db, insert, 2, (int64_t)i);
-    sqlite_bind_str(db, insert, 3, STR("[{\"userId\":\"bench\"}]"));
-    sqlite_bind_str(db, insert, 4, tidings_str(value));
+    sqlite_bind_str(insert, 1, tidings_str(id));
+    sqlite_bind_int(insert, 2, (int64_t)i);
+    sqlite_bind_str(insert, 3, STR("[{\"userId\":\"bench\"}]"));
+    sqlite_bind_str(insert, 4, tidings_str(value));
     if (sqlite_run(db, insert, &err) < 0) {
         bench_die("%s", err.text);
     }
@@ -87,7 +87,7 @@ struct bare_cost bare_rows(unsigned long count, unsigned long per_commit, unsign
         .wall_us = (now_us(CLOCK_MONOTONIC) - wall) / (double)count,
         .cpu_us = (now_us(CLOCK_THREAD_CPUTIME_ID) - cpu) / (double)count,
     };
-    sqlite_finalize(db, insert);
+    sqlite_finalize(insert);
     sqlite_close(db);
     unlink(path);
     return cost;

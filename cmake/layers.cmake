@@ -1,11 +1,8 @@
 # A layer is a folder of src/ built as an OBJECT library. Objects do not travel transitively: whoever
 # links names every layer it uses, so a call to a layer above fails at link time.
 function(tidings_layer name)
-  cmake_parse_arguments(ARG "" "" "LIBS;DEFINES;WITHOUT" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.c)
-  foreach(file ${ARG_WITHOUT})
-    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file})
-  endforeach()
   if(NOT sources)
     add_library(layer_${name} INTERFACE)
     return()
@@ -13,7 +10,6 @@ function(tidings_layer name)
   add_library(layer_${name} OBJECT ${sources})
   target_include_directories(layer_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
                              ${PROJECT_SOURCE_DIR}/src)
-  target_compile_definitions(layer_${name} PRIVATE ${ARG_DEFINES})
   target_link_libraries(layer_${name} PRIVATE tidings_warnings ${ARG_LIBS})
 endfunction()
 

@@ -126,7 +126,7 @@ struct tidings_client_options {
  *     http+unix:PATH                       Streamable HTTP on one, at /mcp
  *
  * `options` may be NULL. Nothing is sent yet. NULL on failure; TIDINGS_E_INVALID: no such address;
- * TIDINGS_E_UNSUPPORTED: libcurl cannot be loaded, or this build has no WebSocket. */
+ * TIDINGS_E_UNSUPPORTED: libcurl, or for ws: wslay, cannot be loaded. */
 TIDINGS_API struct tidings_client *
 tidings_client_create(const char *address, const struct tidings_client_options *options,
                       struct tidings_error *err);

@@ -378,9 +378,10 @@ struct tidings_sandbox {
 /* What this kernel, and this build, have for it. */
 TIDINGS_API void tidings_sandbox_probe(struct tidings_sandbox *ret);
 
-/* The library behind TLS, as "OpenSSL 3.0.11 19 Sep 2023"; loads it. NULL: it cannot be loaded, or
- * was left out of this build. */
+/* The library behind TLS ("OpenSSL 3.0.11 19 Sep 2023") or WebSocket ("wslay"); loads it. NULL: it
+ * cannot be loaded. */
 TIDINGS_API const char *tidings_tls_library(void);
+TIDINGS_API const char *tidings_websocket_library(void);
 
 /* Make a bearer token of 256 random bits for `name`, with `scopes` (blanks between them): the token
  * itself, which is kept nowhere, and the line for the file of the row "auth-tokens", which holds

@@ -47,10 +47,10 @@ void sendq_batch_open_ring(struct sendq_batch *batch);
 void sendq_batch_deinit(struct sendq_batch *batch);
 
 /* From now on a turn's writes to several sockets go out in one system call. Fails with a sentence
- * when io_uring is forbidden here or left out of this build. The ring is made when a flush first
- * has use for it; should that fail then, or the kernel refuse it again and again, writes stay plain
- * ones. What arrives is the same either way, except that a queue which the callback of another one
- * closes may have been written already in the same flush. */
+ * when io_uring is forbidden here. The ring is made when a flush first has use for it; should that
+ * fail then, or the kernel refuse it again and again, writes stay plain ones. What arrives is the
+ * same either way, except that a queue which the callback of another one closes may have been
+ * written already in the same flush. */
 int sendq_batch_use_uring(struct sendq_batch *batch, struct tidings_error *err);
 
 /* Are several writes made in one system call, so that waiting for more of them pays? */

@@ -64,8 +64,7 @@ struct tls_options {
 struct tls_context;
 
 /* Reads and checks all files. Errors name the file and what is wrong with it. TIDINGS_E_NOTFOUND,
- * TIDINGS_E_DENIED, TIDINGS_E_INVALID; TIDINGS_E_UNSUPPORTED when OpenSSL is missing or was left
- * out of this build. */
+ * TIDINGS_E_DENIED, TIDINGS_E_INVALID; TIDINGS_E_UNSUPPORTED when OpenSSL is missing. */
 int tls_context_open(struct tls_context **ret, const struct tls_options *options,
                      struct tidings_error *err);
 struct tls_context *tls_context_ref(struct tls_context *c);

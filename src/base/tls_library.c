@@ -4,54 +4,30 @@
  */
 #include "base/tls_library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
+#include "base/library.h"
 #include "base/tls.h"
-
-#define LIBRARY "libssl.so.3"
 
 struct tls_api tls_api;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there;          /* the library */
-static const char *is_lacking; /* the first function it does not have */
+static struct library library = {.file = "libssl.so.3", .package = "libssl3"};
 
 static void load(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    is_there = library != NULL;
-    if (!library) {
-        return;
-    }
-    const struct {
-        const char *name;
-        void *at;
-    } wanted[] = {
+    const struct library_function wanted[] = {
 #define ROW(name) {#name, &tls_api.name},
         TLS_FUNCTIONS(ROW)
 #undef ROW
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted && !is_lacking; i++) {
-        /* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes
-         * equal. */
-        void *found = dlsym(library, wanted[i].name);
-        memcpy(wanted[i].at, &found, sizeof found);
-        is_lacking = found ? NULL : wanted[i].name;
-    }
+    library_open(&library, wanted, sizeof wanted / sizeof *wanted);
 }
 
 int tls_api_load(struct tidings_error *err)
 {
     pthread_once(&once, load);
-    if (!is_there) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            LIBRARY " cannot be loaded; install it (Debian: libssl3)");
-    }
-    if (is_lacking) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " has no %s", is_lacking);
-    }
-    return 0;
+    return library_check(&library, err);
 }
 
 const char *tls_api_reason(void)

@@ -2,7 +2,7 @@
  *
  * Rings over liburing, whose shared library is loaded when the first ring is made: a program that
  * never writes to many sockets does not pay for it, and runs where it is not installed. Of the
- * headers only inline functions are used besides the three in struct uring.
+ * headers only inline functions are used besides the three in `api`.
  *
  * Invariant: between calls of uring_send the submission queue is empty and every completion has
  * been taken, or the call has failed and the ring is only waiting to be destroyed.
@@ -10,8 +10,8 @@
 #include "base/uring.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,16 +20,19 @@
 #include <liburing.h>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/mem.h"
 
-#define LIBRARY "liburing.so.2"
-
-struct uring {
-    struct io_uring ring;
-    void *library;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct library library = {.file = "liburing.so.2", .package = "liburing2"};
+static struct {
     int (*init)(unsigned entries, struct io_uring *ring, struct io_uring_params *params);
     int (*submit_and_wait)(struct io_uring *ring, unsigned wait_for);
     void (*exit)(struct io_uring *ring);
+} api;
+
+struct uring {
+    struct io_uring ring;
     unsigned max_sends;
     struct msghdr messages[]; /* for the sends of several pieces */
 };
@@ -45,27 +48,14 @@ int uring_probe(struct tidings_error *err)
     return errno == EFAULT || errno == EINVAL ? 0 : error_errno(err, errno, "io_uring");
 }
 
-/* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
-static bool find(void *library, const char *symbol, void *at)
+static void load(void)
 {
-    void *found = dlsym(library, symbol);
-    memcpy(at, &found, sizeof found);
-    return found != NULL;
-}
-
-static int load(struct uring *u, struct tidings_error *err)
-{
-    u->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!u->library) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            LIBRARY " cannot be loaded; install it (Debian: liburing2)");
-    }
-    if (!find(u->library, "io_uring_queue_init_params", &u->init) ||
-        !find(u->library, "io_uring_submit_and_wait", &u->submit_and_wait) ||
-        !find(u->library, "io_uring_queue_exit", &u->exit)) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " lacks what is needed");
-    }
-    return 0;
+    const struct library_function wanted[] = {
+        {"io_uring_queue_init_params", &api.init},
+        {"io_uring_submit_and_wait", &api.submit_and_wait},
+        {"io_uring_queue_exit", &api.exit},
+    };
+    library_open(&library, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
 /* The ring is for sending and for nothing else, whoever has it: what it does passes by lists of
@@ -95,11 +85,11 @@ static int open_ring(struct uring *u, struct tidings_error *err)
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof flags / sizeof flags[0] && rc == -EINVAL; i++) {
         params = (struct io_uring_params){.flags = flags[i]};
-        rc = u->init(u->max_sends, &u->ring, &params);
+        rc = api.init(u->max_sends, &u->ring, &params);
         if (rc == 0 && flags[i] != 0) {
             rc = restrict_ring(u->ring.ring_fd);
             if (rc < 0) {
-                u->exit(&u->ring);
+                api.exit(&u->ring);
             }
         }
     }
@@ -107,7 +97,7 @@ static int open_ring(struct uring *u, struct tidings_error *err)
         return error_errno(err, -rc, "io_uring");
     }
     if (!(params.features & IORING_FEAT_FAST_POLL)) { /* 5.7; the send operation came with 5.6 */
-        u->exit(&u->ring);
+        api.exit(&u->ring);
         return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "io_uring: Linux 5.7 or newer is needed");
     }
     return 0;
@@ -120,14 +110,12 @@ int uring_create(struct uring **ret_uring, unsigned max_sends, struct tidings_er
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
     u->max_sends = max_sends;
-    int rc = load(u, err);
+    pthread_once(&once, load);
+    int rc = library_check(&library, err);
     if (rc == 0) {
         rc = open_ring(u, err);
     }
     if (rc < 0) {
-        if (u->library) {
-            (void)dlclose(u->library);
-        }
         mem_free(u);
         return rc;
     }
@@ -138,8 +126,7 @@ int uring_create(struct uring **ret_uring, unsigned max_sends, struct tidings_er
 void uring_destroy(struct uring *u)
 {
     if (u) {
-        u->exit(&u->ring);
-        (void)dlclose(u->library);
+        api.exit(&u->ring);
         mem_free(u);
     }
 }
@@ -186,7 +173,7 @@ int uring_send(struct uring *u, struct uring_send *sends, unsigned count)
     prepare(u, sends, count);
     while (done < count && rc >= 0) {
         /* The wait is over when the call has submitted all, see the header. */
-        rc = u->submit_and_wait(&u->ring, count - done);
+        rc = api.submit_and_wait(&u->ring, count - done);
         calls++;
         submitted += rc > 0 ? (unsigned)rc : 0;
         done += take(u, sends);

@@ -8,8 +8,8 @@
  * another thread. So nothing is in flight between calls: buffers may be reused and descriptors
  * closed at once.
  *
- * Containers often forbid io_uring, and it may have been left out of this build; then uring_probe
- * and uring_create fail with a sentence that says why, and the caller writes by itself.
+ * Containers often forbid io_uring, and its library may not be installed; then uring_probe and
+ * uring_create fail with a sentence that says why, and the caller writes by itself.
  *
  * Not thread-safe: one thread at a time uses a ring.
  */

@@ -58,13 +58,13 @@ static void put_sandbox(bool is_json)
 static int version_run(struct cli *cli)
 {
     char *client = tidings_client_library();
-    const char *tls = tidings_tls_library();
+    const char *tls = tidings_tls_library(), *websocket = tidings_websocket_library();
     if (cli->json) {
         printf("{\"version\":\"%s\",\"protocol\":[", tidings_version());
         put_revisions("\"", ",");
         putchar(']');
         put_library("server", "jansson");
-        put_library("websocket", TIDINGS_WEBSOCKET ? "wslay" : NULL);
+        put_library("websocket", websocket);
         put_library("tls", tls);
         put_library("client", client);
         put_sandbox(true);
@@ -73,9 +73,8 @@ static int version_run(struct cli *cli)
         printf("tidings %s\n  protocol  ", tidings_version());
         put_revisions("", ", ");
         printf("\n  server    jansson\n");
-        printf("  websocket %s\n", TIDINGS_WEBSOCKET
-                                       ? "wslay, loaded when used"
-                                       : "left out of this build (wslay was not there)");
+        printf("  websocket %s\n",
+               websocket ? websocket : "not available (wslay cannot be loaded)");
         printf("  TLS       %s\n", tls ? tls : "not available (OpenSSL 3 cannot be loaded)");
         printf("  client    %s\n", client ? client : "not available (libcurl cannot be loaded)");
         put_sandbox(false);

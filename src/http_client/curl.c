@@ -1,57 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * Load libcurl. Each table holds its own reference to the library; the library counts them and its
- * global initialisation, so clients need not know of each other. The library stays in memory after
- * the last one (its TLS library cannot be unloaded safely).
+ * Load libcurl, once. The library counts who has initialised it, so that clients need not know of
+ * each other; it stays in memory after the last one (its TLS library cannot be unloaded safely).
  */
 #include "http_client/curl.h"
 
-#ifdef TIDINGS_HAVE_CURL
+#include <pthread.h>
 
-#include <dlfcn.h>
+#include "base/library.h"
 
 /* The same interface under both names; Debian has one per TLS library. */
-static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+static struct library library = {
+    .file = "libcurl.so.4", .other = "libcurl-gnutls.so.4", .package = "libcurl4"};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct curl_api loaded;
 
-/* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
-static bool curl_find(void *library, const char *symbol, void *at)
+static void curl_open(void)
 {
-    void *found = dlsym(library, symbol);
-    memcpy(at, &found, sizeof(found));
-    return found != NULL;
+    const struct library_function wanted[] = {
+#define CURL_FUNCTION_ROW(field, symbol) {#symbol, &loaded.field},
+        CURL_FUNCTIONS(CURL_FUNCTION_ROW)
+#undef CURL_FUNCTION_ROW
+    };
+    library_open(&library, wanted, sizeof(wanted) / sizeof(wanted[0]));
 }
 
 int curl_load(struct curl_api *api, struct tidings_error *err)
 {
-    struct curl_api a = {0};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !a.library; i++) {
-        a.library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    pthread_once(&once, curl_open);
+    int rc = library_check(&library, err);
+    if (rc == 0 && loaded.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        rc = tidings_fail(err, TIDINGS_E_UNSUPPORTED, "libcurl cannot start");
     }
-    if (!a.library) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "libcurl.so.4 cannot be loaded; install it (Debian: libcurl4)");
+    if (rc == 0) {
+        *api = loaded;
     }
-    bool complete = true;
-#define CURL_FUNCTION_FIND(field, symbol)                                                          \
-    complete = curl_find(a.library, #symbol, &a.field) && complete;
-    CURL_FUNCTIONS(CURL_FUNCTION_FIND)
-#undef CURL_FUNCTION_FIND
-    if (!complete || a.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        dlclose(a.library);
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "libcurl is too old or cannot start (needed: 7.66 or newer)");
-    }
-    *api = a;
-    return 0;
+    return rc;
 }
 
 void curl_unload(struct curl_api *api)
 {
-    if (api->library) {
+    if (api->global_cleanup) {
         api->global_cleanup();
-        dlclose(api->library);
     }
     *api = (struct curl_api){0};
 }
-
-#endif

@@ -8,8 +8,6 @@
 
 #include <tidings/types.h>
 
-#ifdef TIDINGS_HAVE_CURL
-
 #include <curl/curl.h>
 
 /* Name in the table, name in the library. */
@@ -37,7 +35,6 @@
     X(multi_strerror, curl_multi_strerror)
 
 struct curl_api {
-    void *library;
 #define CURL_FUNCTION_FIELD(field, symbol) __typeof__(&symbol) field;
     CURL_FUNCTIONS(CURL_FUNCTION_FIELD)
 #undef CURL_FUNCTION_FIELD
@@ -46,7 +43,5 @@ struct curl_api {
 /* TIDINGS_E_UNSUPPORTED when the library is not there or lacks something. */
 int curl_load(struct curl_api *api, struct tidings_error *err);
 void curl_unload(struct curl_api *api); /* also of one that was never loaded (zeroed) */
-
-#endif
 
 #endif

@@ -7,8 +7,6 @@
  */
 #include "http_client/fetch.h"
 
-#ifdef TIDINGS_HAVE_CURL
-
 #include <errno.h>
 #include <stdio.h>
 #include <strings.h>
@@ -588,5 +586,3 @@ int fetch_step(struct fetch *f, int timeout_ms, struct tidings_error *err)
     hand_over_all(f);
     return 0;
 }
-
-#endif

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "wire/ws.h"
 
 static void on_warning(void *user, const char *file, const char *what)
 {
@@ -19,6 +20,11 @@ static void on_warning(void *user, const char *file, const char *what)
 const char *tidings_tls_library(void)
 {
     return tls_library();
+}
+
+const char *tidings_websocket_library(void)
+{
+    return ws_library();
 }
 
 int secure_open(struct tls_context **ret, const struct config *c, struct tidings_error *err)

@@ -7,10 +7,10 @@
  */
 #include "store/sqlite.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +20,10 @@
 #include <sqlite3.h>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/mem.h"
 #include "base/str.h"
 
-#define LIBRARY "libsqlite3.so.0"
 #define LOG_SUFFIX "-wal"
 
 #define FUNCTIONS(X)                                                                               \
@@ -54,47 +54,35 @@ struct place {
 };
 
 struct sqlite {
-    void *library;
     sqlite3 *handle;
     struct place file, log;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct library library = {.file = "libsqlite3.so.0", .package = "libsqlite3-0"};
+static struct {
 #define FIELD(name) __typeof__(&sqlite3_##name) name;
     FUNCTIONS(FIELD)
 #undef FIELD
-};
+} api;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int load(struct sqlite *db, struct tidings_error *err)
+static void load(void)
 {
-    db->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!db->library) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            "keeping things in a file needs SQLite (Debian: libsqlite3-0): %s",
-                            dlerror());
-    }
-    const struct {
-        const char *name;
-        void *at;
-    } wanted[] = {
-#define ROW(name) {"sqlite3_" #name, &db->name},
+    const struct library_function wanted[] = {
+#define ROW(name) {"sqlite3_" #name, &api.name},
         FUNCTIONS(ROW)
 #undef ROW
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        void *found = dlsym(db->library, wanted[i].name);
-        if (!found) {
-            return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " has no %s", wanted[i].name);
-        }
-        memcpy(wanted[i].at, &found, sizeof found);
-    }
-    return 0;
+    library_open(&library, wanted, sizeof wanted / sizeof *wanted);
 }
 
 /* What SQLite says, in our codes. */
 static int failed(struct sqlite *db, struct tidings_error *err)
 {
-    int code = db->handle ? db->extended_errcode(db->handle) : SQLITE_NOMEM;
-    const char *text = db->handle ? db->errmsg(db->handle) : "out of memory";
+    int code = db->handle ? api.extended_errcode(db->handle) : SQLITE_NOMEM;
+    const char *text = db->handle ? api.errmsg(db->handle) : "out of memory";
     static const struct {
         int sqlite, code;
     } map[] = {
@@ -164,7 +152,7 @@ static int cannot_open(const char *path, int code, struct tidings_error *err)
 /* What can be done about a file that is no store of ours. */
 static int advise(struct sqlite *db, const char *path, int code, struct tidings_error *err)
 {
-    switch (db->handle ? db->extended_errcode(db->handle) & 0xff : SQLITE_OK) {
+    switch (db->handle ? api.extended_errcode(db->handle) & 0xff : SQLITE_OK) {
     case SQLITE_CANTOPEN:
     case SQLITE_IOERR:
         return cannot_open(path, code, err);
@@ -237,8 +225,9 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
     if (!db) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    int rc = load(db, err);
-    if (rc == 0 && db->open_v2(path, &db->handle,
+    pthread_once(&once, load);
+    int rc = library_check(&library, err);
+    if (rc == 0 && api.open_v2(path, &db->handle,
                                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                                NULL) != SQLITE_OK) {
         rc = failed(db, err);
@@ -264,10 +253,7 @@ void sqlite_close(struct sqlite *db)
         return;
     }
     if (db->handle) {
-        db->close_v2(db->handle);
-    }
-    if (db->library) {
-        dlclose(db->library);
+        api.close_v2(db->handle);
     }
     mem_free(db);
 }
@@ -276,17 +262,17 @@ void sqlite_close(struct sqlite *db)
 
 int sqlite_exec(struct sqlite *db, const char *sql, struct tidings_error *err)
 {
-    return db->exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, err);
+    return api.exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : failed(db, err);
 }
 
 bool sqlite_in_transaction(struct sqlite *db)
 {
-    return !db->get_autocommit(db->handle);
+    return !api.get_autocommit(db->handle);
 }
 
 bool sqlite_has_not_written(struct sqlite *db)
 {
-    int code = db->extended_errcode(db->handle);
+    int code = api.extended_errcode(db->handle);
     return code == SQLITE_FULL || code == SQLITE_IOERR_WRITE;
 }
 
@@ -295,79 +281,77 @@ int sqlite_cut_log(struct sqlite *db, struct tidings_error *err)
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(db, "PRAGMA wal_checkpoint(TRUNCATE)", &st, err);
     rc = rc == 0 ? sqlite_step(db, st, err) : rc;
-    bool is_busy = rc == 1 && sqlite_int(db, st, 0) != 0;
-    sqlite_finalize(db, st);
+    bool is_busy = rc == 1 && sqlite_int(st, 0) != 0;
+    sqlite_finalize(st);
     return rc < 0 ? rc : is_busy ? tidings_fail(err, TIDINGS_E_BUSY, "the database is busy") : 0;
 }
 
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
                    struct tidings_error *err)
 {
-    int rc = db->prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
+    int rc = api.prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL);
     return rc == SQLITE_OK ? 0 : failed(db, err);
 }
 
-void sqlite_finalize(struct sqlite *db, struct sqlite3_stmt *st)
+void sqlite_finalize(struct sqlite3_stmt *st)
 {
-    db->finalize(st);
+    api.finalize(st);
 }
 
-void sqlite_bind_int(struct sqlite *db, struct sqlite3_stmt *st, int parameter, int64_t n)
+void sqlite_bind_int(struct sqlite3_stmt *st, int parameter, int64_t n)
 {
-    db->bind_int64(st, parameter, n);
+    api.bind_int64(st, parameter, n);
 }
 
-void sqlite_bind_str(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
-                     struct tidings_str s)
+void sqlite_bind_str(struct sqlite3_stmt *st, int parameter, struct tidings_str s)
 {
-    db->bind_text(st, parameter, s.len > 0 ? s.ptr : "", (int)s.len, SQLITE_STATIC);
+    api.bind_text(st, parameter, s.len > 0 ? s.ptr : "", (int)s.len, SQLITE_STATIC);
 }
 
-void sqlite_bind_bytes(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
-                       const struct tidings_str *bytes)
+void sqlite_bind_bytes(struct sqlite3_stmt *st, int parameter, const struct tidings_str *bytes)
 {
     if (!bytes) {
-        db->bind_null(st, parameter);
+        api.bind_null(st, parameter);
         return;
     }
-    db->bind_blob(st, parameter, bytes->len > 0 ? bytes->ptr : "", (int)bytes->len, SQLITE_STATIC);
+    api.bind_blob(st, parameter, bytes->len > 0 ? bytes->ptr : "", (int)bytes->len, SQLITE_STATIC);
 }
 
-int64_t sqlite_int(struct sqlite *db, struct sqlite3_stmt *st, int column)
+int64_t sqlite_int(struct sqlite3_stmt *st, int column)
 {
-    return db->column_int64(st, column);
+    return api.column_int64(st, column);
 }
 
-struct tidings_str sqlite_str(struct sqlite *db, struct sqlite3_stmt *st, int column)
+struct tidings_str sqlite_str(struct sqlite3_stmt *st, int column)
 {
-    const unsigned char *text = db->column_text(st, column);
+    const unsigned char *text = api.column_text(st, column);
     if (!text) {
         return STR_EMPTY;
     }
-    return tidings_strn((const char *)text, (size_t)db->column_bytes(st, column));
+    return tidings_strn((const char *)text, (size_t)api.column_bytes(st, column));
 }
 
-struct tidings_str sqlite_bytes(struct sqlite *db, struct sqlite3_stmt *st, int column)
+struct tidings_str sqlite_bytes(struct sqlite3_stmt *st, int column)
 {
-    const void *bytes = db->column_blob(st, column);
-    return bytes ? tidings_strn(bytes, (size_t)db->column_bytes(st, column)) : STR_EMPTY;
+    const void *bytes = api.column_blob(st, column);
+    return bytes ? tidings_strn(bytes, (size_t)api.column_bytes(st, column)) : STR_EMPTY;
 }
 
 int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)
 {
-    int rc = db->step(st);
+    int rc = api.step(st);
     return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : failed(db, err);
 }
 
-void sqlite_reset(struct sqlite *db, struct sqlite3_stmt *st)
+void sqlite_reset(struct sqlite3_stmt *st)
 {
-    db->reset(st);
+    api.reset(st);
 }
 
 int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err)
 {
     int rc = sqlite_step(db, st, err);
-    sqlite_reset(db, st);
+    sqlite_reset(st);
     return rc < 0 ? rc : 0;
 }
 
@@ -379,9 +363,9 @@ static int read_version(struct sqlite *db, int64_t *ret, struct tidings_error *e
     int rc = sqlite_prepare(db, "PRAGMA user_version", &st, err);
     if (rc == 0) {
         rc = sqlite_step(db, st, err);
-        *ret = rc == 1 ? sqlite_int(db, st, 0) : 0;
+        *ret = rc == 1 ? sqlite_int(st, 0) : 0;
     }
-    sqlite_finalize(db, st);
+    sqlite_finalize(st);
     return rc < 0 ? rc : 0;
 }
 

@@ -42,21 +42,19 @@ int sqlite_check_place(struct sqlite *db, struct tidings_error *err);
 
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
                    struct tidings_error *err);
-void sqlite_finalize(struct sqlite *db, struct sqlite3_stmt *st); /* NULL is fine */
+void sqlite_finalize(struct sqlite3_stmt *st); /* NULL is fine */
 
 /* Parameters count from 1, columns from 0. */
-void sqlite_bind_int(struct sqlite *db, struct sqlite3_stmt *st, int parameter, int64_t n);
-void sqlite_bind_str(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
-                     struct tidings_str s);
+void sqlite_bind_int(struct sqlite3_stmt *st, int parameter, int64_t n);
+void sqlite_bind_str(struct sqlite3_stmt *st, int parameter, struct tidings_str s);
 /* NULL: no value. */
-void sqlite_bind_bytes(struct sqlite *db, struct sqlite3_stmt *st, int parameter,
-                       const struct tidings_str *bytes);
-int64_t sqlite_int(struct sqlite *db, struct sqlite3_stmt *st, int column);
-struct tidings_str sqlite_str(struct sqlite *db, struct sqlite3_stmt *st, int column);
-struct tidings_str sqlite_bytes(struct sqlite *db, struct sqlite3_stmt *st, int column);
+void sqlite_bind_bytes(struct sqlite3_stmt *st, int parameter, const struct tidings_str *bytes);
+int64_t sqlite_int(struct sqlite3_stmt *st, int column);
+struct tidings_str sqlite_str(struct sqlite3_stmt *st, int column);
+struct tidings_str sqlite_bytes(struct sqlite3_stmt *st, int column);
 /* 1: a row, valid until the next step or reset. 0: no more. A failure: the sentence is SQLite's. */
 int sqlite_step(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err);
-void sqlite_reset(struct sqlite *db, struct sqlite3_stmt *st);
+void sqlite_reset(struct sqlite3_stmt *st);
 /* Step and reset a statement without results. */
 int sqlite_run(struct sqlite *db, struct sqlite3_stmt *st, struct tidings_error *err);
 

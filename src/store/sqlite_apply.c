@@ -37,10 +37,10 @@ int sqlite_apply(struct sqlite_entities *s, struct tidings_error *err)
     struct sqlite3_stmt *st = NULL;
     rc = rc == 0 ? sqlite_prepare(s->db, "UPDATE main.state SET applied=?1", &st, err) : rc;
     if (rc == 0) {
-        sqlite_bind_int(s->db, st, 1, s->last_seq);
+        sqlite_bind_int(st, 1, s->last_seq);
         rc = sqlite_run(s->db, st, err);
     }
-    sqlite_finalize(s->db, st);
+    sqlite_finalize(st);
     rc = rc == 0 ? sqlite_exec(s->db, "COMMIT", err) : rc;
     if (rc < 0) {
         if (sqlite_in_transaction(s->db)) {
@@ -58,8 +58,8 @@ int sqlite_entities_number(struct sqlite_entities *s, const char *sql, int64_t *
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, sql, &st, err);
     rc = rc == 0 ? sqlite_step(s->db, st, err) : rc;
-    *ret = rc == 1 ? sqlite_int(s->db, st, 0) : 0;
-    sqlite_finalize(s->db, st);
+    *ret = rc == 1 ? sqlite_int(st, 0) : 0;
+    sqlite_finalize(st);
     return rc < 0 ? rc : 0;
 }
 
@@ -81,14 +81,14 @@ int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err
                  : rc;
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
         const struct sqlite_placed place = {
-            .id = sqlite_str(s->db, st, 0),
-            .from = sqlite_int(s->db, st, 1),
-            .seq = sqlite_int(s->db, st, 2),
-            .replaces = sqlite_int(s->db, st, 3),
-            .forget = sqlite_int(s->db, st, 4),
+            .id = sqlite_str(st, 0),
+            .from = sqlite_int(st, 1),
+            .seq = sqlite_int(st, 2),
+            .replaces = sqlite_int(st, 3),
+            .forget = sqlite_int(st, 4),
         };
         rc = sqlite_entities_place(s, &place, err);
     }
-    sqlite_finalize(s->db, st);
+    sqlite_finalize(st);
     return rc;
 }

@@ -133,10 +133,10 @@ static int run(struct sqlite_entities *s, const char *sql, int64_t parameter,
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_prepare(s->db, sql, &st, err);
     if (rc == 0) {
-        sqlite_bind_int(s->db, st, 1, parameter);
+        sqlite_bind_int(st, 1, parameter);
         rc = sqlite_run(s->db, st, err);
     }
-    sqlite_finalize(s->db, st);
+    sqlite_finalize(st);
     return rc;
 }
 
@@ -167,10 +167,10 @@ static int read_past(struct sqlite_entities *s, struct durable *d, size_t room,
                             &st, err);
     while (rc == 0 && d->count < room && (rc = sqlite_step(s->db, st, err)) == 1) {
         d->past[d->count++] =
-            (struct past){(uint64_t)sqlite_int(s->db, st, 0), (uint64_t)sqlite_int(s->db, st, 1)};
+            (struct past){(uint64_t)sqlite_int(st, 0), (uint64_t)sqlite_int(st, 1)};
         rc = 0;
     }
-    sqlite_finalize(s->db, st);
+    sqlite_finalize(st);
     return rc;
 }
 
@@ -217,31 +217,31 @@ static const char changes[] =
     " UNION ALL SELECT 3, seq, uri, modified, '', '', '', content IS NULL, created, '', '', etag,"
     " size, at, '' FROM main.published WHERE seq>?1 ORDER BY 2";
 
-static void read_change(struct sqlite *db, struct sqlite3_stmt *st, struct kept_change *c)
+static void read_change(struct sqlite3_stmt *st, struct kept_change *c)
 {
     *c = (struct kept_change){
-        .kind = (enum kept_kind)sqlite_int(db, st, 0),
-        .position = (uint64_t)sqlite_int(db, st, 1),
-        .uri = sqlite_str(db, st, 2),
-        .modified_ms = sqlite_int(db, st, 3),
-        .removed = sqlite_int(db, st, 7) != 0,
-        .created = sqlite_int(db, st, 8) != 0,
-        .was = sqlite_str(db, st, 10),
-        .etag = sqlite_str(db, st, 11),
-        .size = sqlite_int(db, st, 12),
-        .at_ms = sqlite_int(db, st, 13),
+        .kind = (enum kept_kind)sqlite_int(st, 0),
+        .position = (uint64_t)sqlite_int(st, 1),
+        .uri = sqlite_str(st, 2),
+        .modified_ms = sqlite_int(st, 3),
+        .removed = sqlite_int(st, 7) != 0,
+        .created = sqlite_int(st, 8) != 0,
+        .was = sqlite_str(st, 10),
+        .etag = sqlite_str(st, 11),
+        .size = sqlite_int(st, 12),
+        .at_ms = sqlite_int(st, 13),
     };
     c->version = (struct entity_version){
         .id = c->uri,
         .from = c->modified_ms,
         .to = TIMELINE_FOREVER,
-        .type = sqlite_str(db, st, 4),
-        .type_version = sqlite_str(db, st, 5),
-        .parent = sqlite_str(db, st, 6),
+        .type = sqlite_str(st, 4),
+        .type_version = sqlite_str(st, 5),
+        .parent = sqlite_str(st, 6),
         .deleted = c->removed,
         .created = c->created,
-        .changed_by = sqlite_str(db, st, 9),
-        .principal = sqlite_str(db, st, 14),
+        .changed_by = sqlite_str(st, 9),
+        .principal = sqlite_str(st, 14),
     };
 }
 
@@ -258,17 +258,17 @@ int sqlite_changes_each(struct entity_rows *rows, size_t max, uint64_t *ret_floo
     }
     rc = rc == 0 ? sqlite_prepare(s->db, changes, &st, err) : rc;
     if (rc == 0) {
-        sqlite_bind_int(s->db, st, 1, floor);
-        sqlite_bind_int(s->db, st, 2, TIMELINE_NEVER);
+        sqlite_bind_int(st, 1, floor);
+        sqlite_bind_int(st, 2, TIMELINE_NEVER);
     }
     bool more = true;
     while (rc == 0 && more && (rc = sqlite_step(s->db, st, err)) == 1) {
         struct kept_change change;
-        read_change(s->db, st, &change);
+        read_change(st, &change);
         more = fn(user, &change);
         rc = 0;
     }
-    sqlite_finalize(s->db, st);
+    sqlite_finalize(st);
     *ret_floor = (uint64_t)floor;
     return rc;
 }

@@ -36,7 +36,7 @@ struct sqlite_entities *sqlite_entities_of(struct entity_rows *rows)
 void sqlite_entities_release(struct sqlite_entities *s)
 {
     if (s->handed_out) {
-        sqlite_reset(s->db, s->handed_out);
+        sqlite_reset(s->handed_out);
         s->handed_out = NULL;
     }
 }
@@ -62,13 +62,13 @@ static int find_place(struct sqlite_entities *s, enum statement which, struct ti
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, id);
-    sqlite_bind_int(s->db, st, 2, at);
+    sqlite_bind_str(st, 1, id);
+    sqlite_bind_int(st, 2, at);
     rc = sqlite_step(s->db, st, err);
     if (rc == 1) {
-        *ret = (struct place){sqlite_int(s->db, st, 0), sqlite_int(s->db, st, 1)};
+        *ret = (struct place){sqlite_int(st, 0), sqlite_int(st, 1)};
     }
-    sqlite_reset(s->db, st);
+    sqlite_reset(st);
     return rc;
 }
 
@@ -88,22 +88,22 @@ static int find_next(struct sqlite_entities *s, struct tidings_str id, int64_t f
     return rc != 0 ? rc : find_place(s, FRESH_AFTER, id, from, ret, err);
 }
 
-static void read_row(struct sqlite_entities *s, struct sqlite3_stmt *st, struct entity_version *v)
+static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
 {
     *v = (struct entity_version){
-        .id = sqlite_str(s->db, st, 0),
-        .from = sqlite_int(s->db, st, 1),
+        .id = sqlite_str(st, 0),
+        .from = sqlite_int(st, 1),
         .to = TIMELINE_FOREVER,
-        .type = sqlite_str(s->db, st, 2),
-        .type_version = sqlite_str(s->db, st, 3),
-        .parent = sqlite_str(s->db, st, 4),
-        .deleted = sqlite_int(s->db, st, 5) != 0,
-        .changed_by = sqlite_str(s->db, st, 6),
-        .previous = sqlite_str(s->db, st, 7),
-        .value = sqlite_str(s->db, st, 8),
-        .created = sqlite_int(s->db, st, 9) != 0,
-        .since = sqlite_int(s->db, st, 10),
-        .principal = sqlite_str(s->db, st, 11),
+        .type = sqlite_str(st, 2),
+        .type_version = sqlite_str(st, 3),
+        .parent = sqlite_str(st, 4),
+        .deleted = sqlite_int(st, 5) != 0,
+        .changed_by = sqlite_str(st, 6),
+        .previous = sqlite_str(st, 7),
+        .value = sqlite_str(st, 8),
+        .created = sqlite_int(st, 9) != 0,
+        .since = sqlite_int(st, 10),
+        .principal = sqlite_str(st, 11),
     };
 }
 
@@ -116,17 +116,17 @@ static int fetch(struct sqlite_entities *s, int64_t seq, struct entity_version *
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(s->db, st, 1, seq);
+    sqlite_bind_int(st, 1, seq);
     rc = sqlite_step(s->db, st, err);
     if (rc != 1) {
-        sqlite_reset(s->db, st);
+        sqlite_reset(st);
         return rc < 0 ? rc
                       : tidings_fail(err, TIDINGS_E_INTERNAL, "the log has no row %lld",
                                      (long long)seq);
     }
-    read_row(s, st, ret);
+    read_row(st, ret);
     s->handed_out = st;
-    if (!sqlite_version_is_whole(ret, sqlite_int(s->db, st, 12))) {
+    if (!sqlite_version_is_whole(ret, sqlite_int(st, 12))) {
         return tidings_fail(err, TIDINGS_E_INTERNAL,
                             "what is stored of '%.*s' is damaged: put a copy of the store in its "
                             "place",
@@ -204,23 +204,23 @@ static int append(struct sqlite_entities *s, const struct entity_version *v, int
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
-    sqlite_bind_str(s->db, st, 2, v->id);
-    sqlite_bind_int(s->db, st, 3, v->from);
-    sqlite_bind_int(s->db, st, 4, replaces);
-    sqlite_bind_int(s->db, st, 5, forget);
-    sqlite_bind_str(s->db, st, 6, v->type);
-    sqlite_bind_str(s->db, st, 7, v->type_version);
-    sqlite_bind_str(s->db, st, 8, v->parent);
-    sqlite_bind_int(s->db, st, 9, v->deleted);
-    sqlite_bind_str(s->db, st, 10, v->changed_by);
-    sqlite_bind_str(s->db, st, 11, v->previous);
-    sqlite_bind_str(s->db, st, 12, v->value);
-    sqlite_bind_int(s->db, st, 13, v->created);
-    sqlite_bind_int(s->db, st, 14, s->now_ms);
-    sqlite_bind_int(s->db, st, 15, v->since);
-    sqlite_bind_str(s->db, st, 16, v->principal);
-    sqlite_bind_int(s->db, st, 17, sqlite_version_sum(v));
+    sqlite_bind_int(st, 1, s->last_seq + 1);
+    sqlite_bind_str(st, 2, v->id);
+    sqlite_bind_int(st, 3, v->from);
+    sqlite_bind_int(st, 4, replaces);
+    sqlite_bind_int(st, 5, forget);
+    sqlite_bind_str(st, 6, v->type);
+    sqlite_bind_str(st, 7, v->type_version);
+    sqlite_bind_str(st, 8, v->parent);
+    sqlite_bind_int(st, 9, v->deleted);
+    sqlite_bind_str(st, 10, v->changed_by);
+    sqlite_bind_str(st, 11, v->previous);
+    sqlite_bind_str(st, 12, v->value);
+    sqlite_bind_int(st, 13, v->created);
+    sqlite_bind_int(st, 14, s->now_ms);
+    sqlite_bind_int(st, 15, v->since);
+    sqlite_bind_str(st, 16, v->principal);
+    sqlite_bind_int(st, 17, sqlite_version_sum(v));
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -236,8 +236,8 @@ static int hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
         struct sqlite3_stmt *st = NULL;
         rc = sqlite_statement(s, both[i], &st, err);
         if (rc == 0) {
-            sqlite_bind_str(s->db, st, 1, id);
-            sqlite_bind_int(s->db, st, 2, from);
+            sqlite_bind_str(st, 1, id);
+            sqlite_bind_int(st, 2, from);
             rc = sqlite_run(s->db, st, err);
         }
     }
@@ -257,9 +257,9 @@ int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed 
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, p->id);
-    sqlite_bind_int(s->db, st, 2, p->from);
-    sqlite_bind_int(s->db, st, 3, p->seq);
+    sqlite_bind_str(st, 1, p->id);
+    sqlite_bind_int(st, 2, p->from);
+    sqlite_bind_int(st, 3, p->seq);
     return sqlite_run(s->db, st, err);
 }
 
@@ -272,10 +272,10 @@ static int leave(struct sqlite_entities *s, const struct entity_version *v,
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
-    sqlite_bind_str(s->db, st, 2, v->id);
-    sqlite_bind_str(s->db, st, 3, v->type);
-    sqlite_bind_str(s->db, st, 4, v->was);
+    sqlite_bind_int(st, 1, s->last_seq + 1);
+    sqlite_bind_str(st, 2, v->id);
+    sqlite_bind_str(st, 3, v->type);
+    sqlite_bind_str(st, 4, v->was);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -341,26 +341,26 @@ static int sqlite_list(struct entity_rows *rows, const struct entity_scope *scop
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, after);
-    sqlite_bind_int(s->db, st, 2, scope->deleted);
+    sqlite_bind_str(st, 1, after);
+    sqlite_bind_int(st, 2, scope->deleted);
     if (scope->type.len > 0) {
-        sqlite_bind_str(s->db, st, 3, scope->type);
+        sqlite_bind_str(st, 3, scope->type);
     }
     if (scope->type.len > 0 && scope->type_version.len > 0) {
-        sqlite_bind_str(s->db, st, 4, scope->type_version);
+        sqlite_bind_str(st, 4, scope->type_version);
     }
     if (scope->by_parent) {
-        sqlite_bind_str(s->db, st, 5, scope->parent);
+        sqlite_bind_str(st, 5, scope->parent);
     }
     while ((rc = sqlite_step(s->db, st, err)) == 1) {
         struct entity_version v;
-        read_row(s, st, &v);
+        read_row(st, &v);
         if (!fn(user, &v)) {
             rc = 0;
             break;
         }
     }
-    sqlite_reset(s->db, st);
+    sqlite_reset(st);
     return rc;
 }
 
@@ -380,7 +380,7 @@ static void sqlite_destroy(struct entity_rows *rows)
     }
     struct sqlite_entities *s = sqlite_entities_of(rows);
     for (size_t i = 0; i < STATEMENTS; i++) {
-        sqlite_finalize(s->db, s->statements[i]);
+        sqlite_finalize(s->statements[i]);
     }
     heads_clear(&s->heads);
     sqlite_close(s->db);

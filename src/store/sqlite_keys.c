@@ -14,7 +14,7 @@ static int drop_aged(struct sqlite_entities *s, int64_t now, struct tidings_erro
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(s->db, st, 1, now - ENTITY_KEY_AGE_MS);
+    sqlite_bind_int(st, 1, now - ENTITY_KEY_AGE_MS);
     return sqlite_run(s->db, st, err);
 }
 
@@ -27,8 +27,8 @@ static int drop_but(struct sqlite_entities *s, struct tidings_str owner, int64_t
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, owner);
-    sqlite_bind_int(s->db, st, 2, newest);
+    sqlite_bind_str(st, 1, owner);
+    sqlite_bind_int(st, 2, newest);
     return sqlite_run(s->db, st, err);
 }
 
@@ -38,10 +38,10 @@ static int count_keys(struct sqlite_entities *s, struct tidings_error *err)
     int rc = sqlite_statement(s, KEY_COUNT, &st, err);
     rc = rc == 0 ? sqlite_step(s->db, st, err) : rc;
     if (rc == 1) {
-        s->max_keys = (size_t)sqlite_int(s->db, st, 0);
+        s->max_keys = (size_t)sqlite_int(st, 0);
     }
     if (st) {
-        sqlite_reset(s->db, st);
+        sqlite_reset(st);
     }
     return rc < 0 ? rc : 0;
 }
@@ -52,11 +52,11 @@ static int drop_of_largest(struct sqlite_entities *s, struct tidings_error *err)
     int rc = sqlite_statement(s, MOST_KEYS, &st, err);
     rc = rc == 0 ? sqlite_step(s->db, st, err) : rc;
     if (rc == 1) {
-        int64_t count = sqlite_int(s->db, st, 1);
-        rc = drop_but(s, sqlite_str(s->db, st, 0), count - ENTITY_KEYS_DROPPED(count), err);
+        int64_t count = sqlite_int(st, 1);
+        rc = drop_but(s, sqlite_str(st, 0), count - ENTITY_KEYS_DROPPED(count), err);
     }
     if (st) {
-        sqlite_reset(s->db, st);
+        sqlite_reset(st);
     }
     return rc;
 }
@@ -72,11 +72,11 @@ int sqlite_entities_put_key(struct entity_rows *rows, const struct entity_key *k
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, put, 1, key->owner);
-    sqlite_bind_str(s->db, put, 2, key->key);
-    sqlite_bind_int(s->db, put, 3, key->at);
-    sqlite_bind_str(s->db, put, 4, key->digest);
-    sqlite_bind_str(s->db, put, 5, key->text);
+    sqlite_bind_str(put, 1, key->owner);
+    sqlite_bind_str(put, 2, key->key);
+    sqlite_bind_int(put, 3, key->at);
+    sqlite_bind_str(put, 4, key->digest);
+    sqlite_bind_str(put, 5, key->text);
     rc = sqlite_run(s->db, put, err);
     rc = rc == 0 ? drop_aged(s, key->at, err) : rc;
     rc = rc == 0 ? drop_but(s, key->owner, ENTITY_KEYS_OF_ONE, err) : rc;
@@ -101,20 +101,20 @@ int sqlite_entities_find_key(struct entity_rows *rows, struct tidings_str owner,
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, owner);
-    sqlite_bind_str(s->db, st, 2, key);
+    sqlite_bind_str(st, 1, owner);
+    sqlite_bind_str(st, 2, key);
     rc = sqlite_step(s->db, st, err);
     if (rc == 1) {
         *ret = (struct entity_key){
-            .owner = sqlite_str(s->db, st, 0),
-            .key = sqlite_str(s->db, st, 1),
-            .at = sqlite_int(s->db, st, 2),
-            .digest = sqlite_str(s->db, st, 3),
-            .text = sqlite_str(s->db, st, 4),
+            .owner = sqlite_str(st, 0),
+            .key = sqlite_str(st, 1),
+            .at = sqlite_int(st, 2),
+            .digest = sqlite_str(st, 3),
+            .text = sqlite_str(st, 4),
         };
         s->handed_out = st;
     } else {
-        sqlite_reset(s->db, st);
+        sqlite_reset(st);
     }
     return rc;
 }

@@ -39,19 +39,19 @@ static int put(struct sqlite_entities *s, const struct published_row *row,
     }
     const struct tidings_str texts[] = {about->name,      about->title, about->description,
                                         about->mime_type, about->icons, about->audience};
-    sqlite_bind_int(s->db, st, 1, s->last_seq + 1);
-    sqlite_bind_str(s->db, st, 2, about->uri);
-    sqlite_bind_int(s->db, st, 3, row->created);
-    sqlite_bind_str(s->db, st, 4, about->etag);
-    sqlite_bind_int(s->db, st, 5, about->size);
-    sqlite_bind_int(s->db, st, 6, about->modified_ms);
+    sqlite_bind_int(st, 1, s->last_seq + 1);
+    sqlite_bind_str(st, 2, about->uri);
+    sqlite_bind_int(st, 3, row->created);
+    sqlite_bind_str(st, 4, about->etag);
+    sqlite_bind_int(st, 5, about->size);
+    sqlite_bind_int(st, 6, about->modified_ms);
     for (int i = 0; i < 6; i++) {
-        sqlite_bind_str(s->db, st, 7 + i, texts[i]);
+        sqlite_bind_str(st, 7 + i, texts[i]);
     }
-    sqlite_bind_int(s->db, st, 13, bits_of(about->priority));
-    sqlite_bind_int(s->db, st, 14, about->subscribable);
-    sqlite_bind_int(s->db, st, 15, s->now_ms);
-    sqlite_bind_bytes(s->db, st, 16, content);
+    sqlite_bind_int(st, 13, bits_of(about->priority));
+    sqlite_bind_int(st, 14, about->subscribable);
+    sqlite_bind_int(st, 15, s->now_ms);
+    sqlite_bind_bytes(st, 16, content);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     return rc;
@@ -76,14 +76,14 @@ static int forget_removed(struct sqlite_entities *s, struct tidings_error *err)
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_int(s->db, st, 1, SQLITE_MAX_REMOVED);
+    sqlite_bind_int(st, 1, SQLITE_MAX_REMOVED);
     rc = sqlite_step(s->db, st, err);
-    int64_t oldest = rc == 1 ? sqlite_int(s->db, st, 0) : 0;
-    sqlite_reset(s->db, st);
+    int64_t oldest = rc == 1 ? sqlite_int(st, 0) : 0;
+    sqlite_reset(st);
     for (size_t i = 0; rc == 1 && i < 2; i++) {
         int made = sqlite_statement(s, both[i], &st, err);
         if (made == 0) {
-            sqlite_bind_int(s->db, st, 1, oldest);
+            sqlite_bind_int(st, 1, oldest);
             made = sqlite_run(s->db, st, err);
         }
         rc = made < 0 ? made : 1;
@@ -120,24 +120,24 @@ int sqlite_published_each(struct entity_rows *rows, published_row_fn fn, void *u
         const struct published_row row = {
             .about =
                 {
-                    .uri = sqlite_str(db, st, 0),
-                    .etag = sqlite_str(db, st, 1),
-                    .size = sqlite_int(db, st, 2),
-                    .modified_ms = sqlite_int(db, st, 3),
-                    .name = sqlite_str(db, st, 4),
-                    .title = sqlite_str(db, st, 5),
-                    .description = sqlite_str(db, st, 6),
-                    .mime_type = sqlite_str(db, st, 7),
-                    .icons = sqlite_str(db, st, 8),
-                    .audience = sqlite_str(db, st, 9),
-                    .priority = double_of(sqlite_int(db, st, 10)),
-                    .subscribable = sqlite_int(db, st, 11) != 0,
+                    .uri = sqlite_str(st, 0),
+                    .etag = sqlite_str(st, 1),
+                    .size = sqlite_int(st, 2),
+                    .modified_ms = sqlite_int(st, 3),
+                    .name = sqlite_str(st, 4),
+                    .title = sqlite_str(st, 5),
+                    .description = sqlite_str(st, 6),
+                    .mime_type = sqlite_str(st, 7),
+                    .icons = sqlite_str(st, 8),
+                    .audience = sqlite_str(st, 9),
+                    .priority = double_of(sqlite_int(st, 10)),
+                    .subscribable = sqlite_int(st, 11) != 0,
                 },
-            .content = sqlite_bytes(db, st, 12),
+            .content = sqlite_bytes(st, 12),
         };
         rc = fn(user, &row, err);
         rc = rc < 0 ? rc : 0;
     }
-    sqlite_finalize(db, st);
+    sqlite_finalize(st);
     return rc < 0 ? rc : 0;
 }

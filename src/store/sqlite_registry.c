@@ -15,12 +15,12 @@ int sqlite_entities_put_type(struct entity_rows *rows, const struct entity_type_
     if (rc < 0) {
         return rc;
     }
-    sqlite_bind_str(s->db, st, 1, row->name);
-    sqlite_bind_str(s->db, st, 2, row->version);
-    sqlite_bind_str(s->db, st, 3, row->schema);
-    sqlite_bind_str(s->db, st, 4, row->description);
-    sqlite_bind_str(s->db, st, 5, row->options);
-    sqlite_bind_int(s->db, st, 6, s->last_seq + 1);
+    sqlite_bind_str(st, 1, row->name);
+    sqlite_bind_str(st, 2, row->version);
+    sqlite_bind_str(st, 3, row->schema);
+    sqlite_bind_str(st, 4, row->description);
+    sqlite_bind_str(st, 5, row->options);
+    sqlite_bind_int(st, 6, s->last_seq + 1);
     rc = sqlite_run(s->db, st, err);
     s->last_seq += rc == 0;
     if (rc == TIDINGS_E_EXISTS) {
@@ -42,17 +42,17 @@ int sqlite_entities_types(struct entity_rows *rows, entity_type_fn fn, void *use
     }
     while ((rc = sqlite_step(s->db, st, err)) == 1) {
         const struct entity_type_row row = {
-            .name = sqlite_str(s->db, st, 0),
-            .version = sqlite_str(s->db, st, 1),
-            .schema = sqlite_str(s->db, st, 2),
-            .description = sqlite_str(s->db, st, 3),
-            .options = sqlite_str(s->db, st, 4),
+            .name = sqlite_str(st, 0),
+            .version = sqlite_str(st, 1),
+            .schema = sqlite_str(st, 2),
+            .description = sqlite_str(st, 3),
+            .options = sqlite_str(st, 4),
         };
         if (!fn(user, &row)) {
             rc = 0;
             break;
         }
     }
-    sqlite_reset(s->db, st);
+    sqlite_reset(st);
     return rc;
 }

@@ -3,9 +3,10 @@
  * WebSocket (RFC 6455) without I/O: the handshake, frames out, messages in. What is only a client's
  * is in ws_client.h.
  *
- * What comes in is read with wslay, a frame at a time; a build without it can do the rest and says
- * so when a reader is asked for. What goes out is a header of 2, 4 or 10 bytes, written by whoever
- * has room for the message. No extension is ever agreed to, so reserved bits are an error.
+ * What comes in is read with wslay, a frame at a time; where it is not installed the rest can be
+ * done, and a reader that is asked for says so. What goes out is a header of 2, 4 or 10 bytes,
+ * written by whoever has room for the message. No extension is ever agreed to, so reserved bits are
+ * an error.
  */
 #ifndef WIRE_WS_H
 #define WIRE_WS_H
@@ -81,6 +82,9 @@ struct ws_message {
     struct tidings_str payload; /* until the next call */
     unsigned code;
 };
+
+/* "wslay", loading it. NULL: it cannot be loaded. */
+const char *ws_library(void);
 
 /* The library is loaded with the first one. NULL with err. */
 struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err);

@@ -2,33 +2,36 @@
  *
  * Messages in, over wslay's reader of frames: it knows headers, lengths and masks; what may follow
  * what, and which sizes, codes and texts are right, is decided here. Its shared library is loaded
- * by each reader, which is cheap from the second on: a server that nobody speaks WebSocket to does
- * without it.
+ * with the first reader: a server that nobody speaks WebSocket to does without it.
  *
  * Invariant: `held` is how many of the bytes that wslay has taken belong to no frame that was seen
  * yet. Of its two ways in, the event interface keeps 8.8 KB for a connection and queues answers of
  * its own; this one keeps 4.3 KB, and nothing that could not be thrown away between two messages.
  */
 #include <assert.h>
-#include <dlfcn.h>
+#include <pthread.h>
 
 #include <wslay/wslay.h>
 
 #include "base/error.h"
+#include "base/library.h"
 #include "base/mem.h"
 #include "wire/ws.h"
 
-#define LIBRARY "libwslay.so.1"
 #define WSLAY_BYTES 4096u                /* what wslay itself keeps, about */
 #define HEADER_BYTES (WS_MAX_HEADER + 4) /* with a mask */
 
-struct ws_reader {
-    wslay_frame_context_ptr frames;
-    void *library;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct library library = {.file = "libwslay.so.1", .package = "libwslay1"};
+static struct {
     int (*context_init)(wslay_frame_context_ptr *ctx, const struct wslay_frame_callbacks *callbacks,
                         void *user_data);
     void (*context_free)(wslay_frame_context_ptr ctx);
     ssize_t (*recv)(wslay_frame_context_ptr ctx, struct wslay_frame_iocb *iocb);
+} api;
+
+struct ws_reader {
+    wslay_frame_context_ptr frames;
     const char *bytes; /* given, and not taken by wslay yet */
     size_t len;
     struct buf rest; /* where they lie when they were kept */
@@ -50,27 +53,20 @@ struct ws_reader {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes equal. */
-static bool find(void *library, const char *symbol, void *at)
+static void load(void)
 {
-    void *found = dlsym(library, symbol);
-    memcpy(at, &found, sizeof(found));
-    return found != NULL;
+    const struct library_function wanted[] = {
+        {"wslay_frame_context_init", &api.context_init},
+        {"wslay_frame_context_free", &api.context_free},
+        {"wslay_frame_recv", &api.recv},
+    };
+    library_open(&library, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
-static int load(struct ws_reader *r, struct tidings_error *err)
+const char *ws_library(void)
 {
-    r->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!r->library) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
-                            LIBRARY " cannot be loaded; install it (Debian: libwslay1)");
-    }
-    if (!find(r->library, "wslay_frame_context_init", &r->context_init) ||
-        !find(r->library, "wslay_frame_context_free", &r->context_free) ||
-        !find(r->library, "wslay_frame_recv", &r->recv)) {
-        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, LIBRARY " lacks what is needed");
-    }
-    return 0;
+    pthread_once(&once, load);
+    return library_check(&library, NULL) < 0 ? NULL : "wslay";
 }
 
 static void remember(struct ws_reader *r, const char *bytes, size_t len)
@@ -98,17 +94,17 @@ static ssize_t give_bytes(uint8_t *out, size_t len, int flags, void *user)
 
 struct ws_reader *ws_reader_create(size_t max_message, struct tidings_error *err)
 {
+    pthread_once(&once, load);
+    if (library_check(&library, err) < 0) {
+        return NULL;
+    }
     struct ws_reader *r = mem_zalloc(sizeof(*r));
     if (!r) {
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
         return NULL;
     }
-    if (load(r, err) < 0) {
-        ws_reader_destroy(r);
-        return NULL;
-    }
     const struct wslay_frame_callbacks callbacks = {.recv_callback = give_bytes};
-    if (r->context_init(&r->frames, &callbacks, r) != 0) {
+    if (api.context_init(&r->frames, &callbacks, r) != 0) {
         r->frames = NULL;
         ws_reader_destroy(r);
         tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -135,10 +131,7 @@ void ws_reader_destroy(struct ws_reader *r)
         return;
     }
     if (r->frames) {
-        r->context_free(r->frames);
-    }
-    if (r->library) {
-        dlclose(r->library);
+        api.context_free(r->frames);
     }
     buf_deinit(&r->message);
     buf_deinit(&r->rest);
@@ -336,7 +329,7 @@ enum ws_event ws_reader_next(struct ws_reader *r, struct ws_message *ret)
     enum ws_event event = r->outcome;
     while (event == WS_MORE) {
         struct wslay_frame_iocb f = {0};
-        ssize_t n = r->recv(r->frames, &f);
+        ssize_t n = api.recv(r->frames, &f);
         if (n == WSLAY_ERR_WANT_READ && announces_too_much(r)) {
             event = fail_size(r);
             break;

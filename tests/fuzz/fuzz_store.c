@@ -98,7 +98,7 @@ static void leave(void)
     buf_deinit(&good);
 }
 
-/* false: this build has no SQLite. */
+/* false: SQLite cannot be loaded. */
 static bool make_good(void)
 {
     struct entity_rows *r = NULL;

@@ -67,7 +67,7 @@ void served_announce(const char *uri, const char *metadata, enum tidings_change_
 const char *served_http(const char *head, const char *body);
 /* A stream of the modern era that listens to one URI: the socket, behind the acknowledgement. */
 int served_listen(const char *uri);
-/* The same over WebSocket; -1: left out of this build. */
+/* The same over WebSocket; -1: wslay cannot be loaded. */
 int served_listen_websocket(const char *uri);
 /* Only ask: the connection, to be closed by the caller. */
 int served_ask(const char *head, const char *body);

@@ -480,7 +480,7 @@ int main(void)
     (void)snprintf(path, sizeof path, "%s/db", directory);
     struct entity_rows *rows = NULL;
     if (entity_sqlite_open(":memory:", &rows, NULL) == TIDINGS_E_UNSUPPORTED) {
-        return 77; /* built without SQLite */
+        return 77; /* it cannot be loaded */
     }
     rows->ops->destroy(rows);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

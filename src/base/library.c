@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loading shared libraries that are optional, by dlopen.
+ */
+#include "base/library.h"
+
+#include <dlfcn.h>
+
+#define FLAGS (RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
+
+void library_open(struct library *library, const struct library_function *wanted, size_t count)
+{
+    library->handle = dlopen(library->file, FLAGS);
+    if (!library->handle && library->other) {
+        library->handle = dlopen(library->other, FLAGS);
+    }
+    for (size_t i = 0; library->handle && !library->lacks && i < count; i++) {
+        /* ISO C has no cast from an object pointer to a function pointer; POSIX makes the bytes
+         * equal. */
+        void *found = dlsym(library->handle, wanted[i].name);
+        memcpy(wanted[i].at, &found, sizeof found);
+        library->lacks = found ? NULL : wanted[i].name;
+    }
+}
+
+int library_check(const struct library *library, struct tidings_error *err)
+{
+    if (!library->handle) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED,
+                            "%s cannot be loaded; install it (Debian: %s)", library->file,
+                            library->package);
+    }
+    if (library->lacks) {
+        return tidings_fail(err, TIDINGS_E_UNSUPPORTED, "%s has no %s", library->file,
+                            library->lacks);
+    }
+    return 0;
+}

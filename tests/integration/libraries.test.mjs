@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// Libraries that are optional, hidden from the program as if they were not installed: what needs one says
+// so in a sentence that names it and its package, and everything else works.
+
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+
+import { Certificates } from './lib/certs.mjs';
+import { defer } from './lib/cleanup.mjs';
+import { Connection } from './lib/http.mjs';
+import { call, listen } from './lib/rpc.mjs';
+import { run, serve } from './lib/server.mjs';
+import { isUpdate } from './lib/subscriber.mjs';
+import { Tree } from './lib/tree.mjs';
+import { upgradeRequest } from './lib/websocket.mjs';
+
+const OPENSSL = ['libssl.so.3'];
+const WSLAY = ['libwslay.so.1'];
+const SQLITE = ['libsqlite3.so.0'];
+const CURL = ['libcurl.so.4', 'libcurl-gnutls.so.4'];
+const URING = ['liburing.so.2'];
+const ALL = [...OPENSSL, ...WSLAY, ...SQLITE, ...CURL, ...URING];
+
+/** The environment of a program whose loader finds an empty file in place of each of these libraries. */
+function without(t, names) {
+    const dir = mkdtempSync(path.join(tmpdir(), 'tidings-hidden-'));
+    defer(t, () => rmSync(dir, { recursive: true }));
+    names.forEach((name) => writeFileSync(path.join(dir, name), ''));
+    return { LD_LIBRARY_PATH: dir };
+}
+
+test('without any of them a directory is served, read and watched', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, env: without(t, ALL) });
+    const wanted = { resourceSubscriptions: [server.uri('a.txt')] };
+    const streams = await Promise.all(Array.from({ length: 8 }, () => listen(server, wanted)));
+    server.tree.replace('a.txt', '2');
+    await Promise.all(streams.map(({ events }) => events.message(isUpdate, 'the change')));
+    const { contents } = await call(server, 'resources/read', { uri: server.uri('a.txt') });
+    assert.equal(contents[0].text, '2');
+});
+
+test('the version says which are not there', async (t) => {
+    const shown = async (env) => JSON.parse((await run(t, ['version', '--json'], { env })).stdout);
+    const there = await shown({});
+    const hidden = await shown(without(t, ALL));
+    for (const name of ['websocket', 'tls', 'client']) {
+        assert.equal(typeof there[name], 'string', name);
+        assert.equal(hidden[name], null, name);
+    }
+    const { stdout } = await run(t, ['version'], { env: without(t, ALL) });
+    assert.equal(stdout.match(/not available/g).length, 3, stdout);
+});
+
+test('a server that needs one does not start without it, and says why', async (t) => {
+    const certs = new Certificates(t).make('server');
+    const tree = new Tree(t, { 'a.txt': '1' });
+    const rows = [
+        [OPENSSL, certs.args('server'), /libssl\.so\.3 cannot be loaded.*libssl3/],
+        [OPENSSL, ['--access', '{"allow":["read"]}'], /access rules.*libssl\.so\.3 cannot be loaded.*libssl3/],
+        [SQLITE, ['--store', tree.at('db')], /db.*libsqlite3\.so\.0 cannot be loaded.*libsqlite3-0/],
+    ];
+    for (const [names, args, said] of rows) {
+        const env = without(t, names);
+        const end = await run(t, ['serve', '--http', '127.0.0.1:0', ...args, tree.path], { env });
+        assert.notEqual(end.code, 0, args[0]);
+        assert.match(end.stderr, said);
+    }
+});
+
+test('an upgrade to WebSocket is refused without wslay', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' }, env: without(t, WSLAY) });
+    const connection = await Connection.open(server);
+    await connection.send(upgradeRequest(server.port));
+    const response = await connection.readResponse('GET');
+    assert.equal(response.status, 501);
+    assert.match(response.text, /libwslay\.so\.1 cannot be loaded.*libwslay1/);
+    connection.close();
+});
+
+test('a client that has to connect says that it needs libcurl', async (t) => {
+    const server = await serve(t, { files: { 'a.txt': '1' } });
+    const end = await run(t, ['read', '-t', server.url, server.uri('a.txt')], { env: without(t, CURL) });
+    assert.notEqual(end.code, 0);
+    assert.match(end.stderr, /libcurl\.so\.4 cannot be loaded.*libcurl4/);
+});
