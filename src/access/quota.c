@@ -129,6 +129,14 @@ static struct quota *create(struct quotas *quotas, struct tidings_str name, bool
     return q;
 }
 
+static struct quota *quota_ref(struct quota *q)
+{
+    if (q) {
+        shared_value_ref(&q->value);
+    }
+    return q;
+}
+
 struct placing {
     struct quotas *quotas;
     struct quota *fresh;
@@ -177,14 +185,6 @@ struct quota *quotas_find(struct quotas *quotas, struct tidings_str name, uint64
 {
     int code = 0;
     return find(quotas, name, false, now, &code);
-}
-
-struct quota *quota_ref(struct quota *q)
-{
-    if (q) {
-        shared_value_ref(&q->value);
-    }
-    return q;
 }
 
 void quota_release(struct quota *q)

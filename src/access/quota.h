@@ -50,7 +50,6 @@ void quota_leave(struct quota *quota); /* NULL is fine, here and below */
 /* The quota of somebody who has shown who it is, wherever it comes from (so the rules for other
  * machines hold); to be released. NULL: nothing limits it, or there is no room for it. */
 struct quota *quotas_find(struct quotas *quotas, struct tidings_str name, uint64_t now_ms);
-struct quota *quota_ref(struct quota *quota);
 void quota_release(struct quota *quota);
 
 /* May it do this now? If not, `why` says so. */

@@ -62,10 +62,9 @@ size_t regex_bytes(const struct regex *r);
 enum regex_result regex_search(const struct regex *r, struct regex_table *table,
                                struct tidings_str text, uint64_t *steps);
 
-/* NULL: out of memory, or of no use for this regex (regex_takes_table). */
+/* NULL: out of memory, or of no use for this regex. */
 struct regex_table *regex_table_create(const struct regex *r);
 void regex_table_destroy(struct regex_table *table);       /* NULL is fine */
 size_t regex_table_bytes(const struct regex_table *table); /* NULL: 0 */
-bool regex_takes_table(const struct regex *r);
 
 #endif

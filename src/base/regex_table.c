@@ -41,7 +41,7 @@ struct regex_table {
     uint16_t *places;
 };
 
-bool regex_takes_table(const struct regex *r)
+static bool regex_takes_table(const struct regex *r)
 {
     return r->is_plain && r->n_columns <= MAX_COLUMNS;
 }

@@ -153,8 +153,9 @@ static int transmit(struct tidings_client *c, const struct request *r, struct ti
     return rc;
 }
 
-int requests_send_notification(struct tidings_client *c, const char *method,
-                               struct tidings_str params, struct tidings_error *err)
+/* A message that wants no response. `params` is a JSON object, empty: none. */
+static int requests_send_notification(struct tidings_client *c, const char *method,
+                                      struct tidings_str params, struct tidings_error *err)
 {
     struct request r = {.client = c, .method = str_dup(tidings_str(method))};
     int rc = r.method ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");

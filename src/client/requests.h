@@ -60,9 +60,6 @@ void requests_fail_all(struct tidings_client *c, const struct tidings_error *why
 bool requests_answered(struct tidings_client *c, int64_t id, struct json *root, long status);
 void requests_progressed(struct tidings_client *c, struct json *params);
 
-/* A message that wants no response. `params` is a JSON object, empty: none. */
-int requests_send_notification(struct tidings_client *c, const char *method,
-                               struct tidings_str params, struct tidings_error *err);
 /* Respond to a request of the server. */
 void requests_send_reply(struct tidings_client *c, struct tidings_str method,
                          const struct json *id);

@@ -188,9 +188,11 @@ static void ask(struct value *e)
     job_read(&e->read, &hit);
 }
 
-enum change_content_state change_content_get(struct worker *worker, const struct principal *who,
-                                             const struct change *change,
-                                             struct tidings_str *ret_json)
+/* The content of what changed; asks for it when nobody has. */
+static enum change_content_state change_content_get(struct worker *worker,
+                                                    const struct principal *who,
+                                                    const struct change *change,
+                                                    struct tidings_str *ret_json)
 {
     *ret_json = STR_EMPTY;
     if (change->kind == TIDINGS_CHANGE_DELETED) {
@@ -313,7 +315,10 @@ static enum change_content_state make_patch(struct worker *worker, const struct 
     return e->state;
 }
 
-enum change_content_state
+/* What became of it since `from` (NULL: everything), as an object (delivery/patches.h, or what the
+ * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
+ * NULL: nothing that a patch can begin at. */
+static enum change_content_state
 change_content_get_patch(struct worker *worker, const struct principal *who,
                          const struct change *change, struct baseline *from,
                          struct tidings_str *ret_json, struct baseline **ret_to)

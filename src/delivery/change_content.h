@@ -32,17 +32,6 @@ enum change_content_state {
     CHANGE_CONTENT_READY,   /* *ret_json is an array of content elements */
     CHANGE_CONTENT_NONE,    /* gone, unreadable or too large: tell without it */
 };
-/* The content of what changed; asks for it when nobody has. */
-enum change_content_state change_content_get(struct worker *worker, const struct principal *who,
-                                             const struct change *change,
-                                             struct tidings_str *ret_json);
-/* What became of it since `from` (NULL: everything), as an object (delivery/patches.h, or what the
- * provider says). *ret_to, unless it is being read: what has been told once this is; borrowed,
- * NULL: nothing that a patch can begin at. */
-enum change_content_state
-change_content_get_patch(struct worker *worker, const struct principal *who,
-                         const struct change *change, struct baseline *from,
-                         struct tidings_str *ret_json, struct baseline **ret_to);
 
 /* ---- for subscriptions ----------------------------------------------------------------------- */
 

@@ -173,7 +173,8 @@ static void on_cancel(struct job *r)
     }
 }
 
-void call_cancel(struct tidings_call *h)
+/* Nobody waits for it any more. Home thread. */
+static void call_cancel(struct tidings_call *h)
 {
     job_cancel(&h->base);
 }

@@ -122,9 +122,6 @@ void call_run(struct request *request, const struct call_kind *kind);
 void call_list(struct request *request, enum feature_kind kind, struct tidings_str key,
                char source);
 
-/* Nobody waits for it any more. Home thread. */
-void call_cancel(struct tidings_call *h);
-
 /* Finished well, like tidings_call_done, but what there is to say is given by `fn`, on the worker's
  * own thread: for handlers that finish many calls on one thread others wait for. It comes exactly
  * once, also when nobody waits for the answer; a failure is the request's. */
@@ -136,10 +133,6 @@ void call_refuse_limit(struct tidings_call *h, const struct refusal *why);
 /* call_content.c: structured content by one of our own handlers, taken as it is: compact JSON
  * of an object that obeys the output schema. `json` is empty afterwards. */
 int call_take_structured(struct tidings_call *h, struct buf *json, struct tidings_error *err);
-/* One block, written through h->w between these. `bytes` of content are counted
- * against the limit. */
-int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err);
-int call_end_block(struct tidings_call *h, struct tidings_error *err);
 
 /* call_ask.c */
 #define CALL_MAX_STATE (64u * 1024u)

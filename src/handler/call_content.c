@@ -112,7 +112,9 @@ struct tidings_str tidings_call_json(struct tidings_call *h, const char *name)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err)
+/* One block, written through h->w between these. `bytes` of content are counted against the limit.
+ */
+static int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error *err)
 {
     size_t max = h->base.worker->limits->max_read_bytes;
     if (bytes > max - h->bytes) {
@@ -129,7 +131,7 @@ int call_begin_block(struct tidings_call *h, size_t bytes, struct tidings_error 
     return 0;
 }
 
-int call_end_block(struct tidings_call *h, struct tidings_error *err)
+static int call_end_block(struct tidings_call *h, struct tidings_error *err)
 {
     jw_end_object(&h->w);
     h->kind->end_block(h);

@@ -75,16 +75,13 @@ void schema_destroy(struct json_schema *s); /* NULL is fine */
 bool schema_validate(const struct json_schema *s, struct json *instance,
                      struct schema_error *ret_error);
 
-/* The same where a judgement that was given up (a limit, no memory) is not a no. */
+/* The same where a judgement that was given up (a limit, no memory) is not a no, with *steps
+ * instead of max_steps, of which what is left remains: 0 after giving up for want of them. */
 enum schema_verdict {
     SCHEMA_VALID,
     SCHEMA_NOT_VALID,
     SCHEMA_GAVE_UP,
 };
-enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
-                                 struct schema_error *ret_error);
-/* … with *steps instead of max_steps, of which what is left remains: 0 after giving up for want of
- * them. */
 enum schema_verdict schema_judge_within(const struct json_schema *s, struct json *instance,
                                         struct schema_error *ret_error, uint64_t *steps);
 uint64_t schema_max_steps(const struct json_schema *s);

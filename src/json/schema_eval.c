@@ -247,13 +247,6 @@ enum schema_verdict schema_judge_within(const struct json_schema *s, struct json
     return e.is_over ? SCHEMA_GAVE_UP : valid ? SCHEMA_VALID : SCHEMA_NOT_VALID;
 }
 
-enum schema_verdict schema_judge(const struct json_schema *s, struct json *instance,
-                                 struct schema_error *ret_error)
-{
-    uint64_t steps = s->limits.max_steps;
-    return schema_judge_within(s, instance, ret_error, &steps);
-}
-
 uint64_t schema_max_steps(const struct json_schema *s)
 {
     return s->limits.max_steps;
@@ -262,5 +255,6 @@ uint64_t schema_max_steps(const struct json_schema *s)
 bool schema_validate(const struct json_schema *s, struct json *instance,
                      struct schema_error *ret_error)
 {
-    return schema_judge(s, instance, ret_error) == SCHEMA_VALID;
+    uint64_t steps = s->limits.max_steps;
+    return schema_judge_within(s, instance, ret_error, &steps) == SCHEMA_VALID;
 }

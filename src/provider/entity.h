@@ -32,8 +32,6 @@ struct keeper *entity_keeper(struct tidings_provider *provider);
 
 /* The members that describe a version, without its value, inside an object. */
 void entity_put_version(struct jw *w, const struct entity_version *version);
-/* The members of a type, as an object. */
-void entity_put_type(struct jw *w, const struct entity_type_row *row);
 
 /* Tell that a write was committed: nothing when it changed nothing. From `done` of the job.
  * `origin` may be empty. */

@@ -50,8 +50,5 @@ void entity_release(struct tidings_provider *provider, void *held);
 /* The version a URI means, which exists, is of that type and not deleted. */
 int entity_look_up(struct entity_request *r, struct entities *entities, int64_t at,
                    struct entity_version *ret, struct tidings_error *err);
-/* Is `version` what the URI says it is? */
-int entity_check(struct entity_request *r, const struct entity_version *version,
-                 struct tidings_error *err);
 
 #endif

@@ -37,7 +37,8 @@ void entity_put_version(struct jw *w, const struct entity_version *v)
     jw_put_string(w, STR("entityTypeVersion"), v->type_version);
 }
 
-void entity_put_type(struct jw *w, const struct entity_type_row *row)
+/* The members of a type, as an object. */
+static void entity_put_type(struct jw *w, const struct entity_type_row *row)
 {
     jw_begin_object(w);
     jw_put_string(w, STR("name"), row->name);
@@ -97,8 +98,9 @@ static int check_type(struct entity_request *r, const struct entity_version *v,
     return 0;
 }
 
-int entity_check(struct entity_request *r, const struct entity_version *v,
-                 struct tidings_error *err)
+/* Is it what the URI says it is? */
+static int entity_check(struct entity_request *r, const struct entity_version *v,
+                        struct tidings_error *err)
 {
     int rc = check_type(r, v, err);
     if (rc == 0 && v->deleted) {

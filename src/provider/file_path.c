@@ -73,6 +73,17 @@ static int check_spelling(struct tidings_str encoded, struct tidings_str path,
     return rc;
 }
 
+/* Is the path hidden, or a directory above it? */
+static bool file_is_excluded_below(const struct file_root *root, struct tidings_str path)
+{
+    for (size_t i = 0; i < path.len; i++) {
+        if (path.ptr[i] == '/' && file_is_excluded(root, tidings_strn(path.ptr, i))) {
+            return true;
+        }
+    }
+    return path.len > 0 && file_is_excluded(root, path);
+}
+
 int file_path_from_uri(const struct file_root *root, struct tidings_str uri, struct buf *path,
                        bool *ret_slash, struct tidings_error *err)
 {
@@ -135,16 +146,6 @@ bool file_is_excluded(const struct file_root *root, struct tidings_str path)
         }
     }
     return false;
-}
-
-bool file_is_excluded_below(const struct file_root *root, struct tidings_str path)
-{
-    for (size_t i = 0; i < path.len; i++) {
-        if (path.ptr[i] == '/' && file_is_excluded(root, tidings_strn(path.ptr, i))) {
-            return true;
-        }
-    }
-    return path.len > 0 && file_is_excluded(root, path);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

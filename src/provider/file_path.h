@@ -82,8 +82,6 @@ void file_path_to_uri(const struct file_root *root, struct tidings_str path, boo
 
 /* Is this path hidden, given that its parent is not? */
 bool file_is_excluded(const struct file_root *root, struct tidings_str path);
-/* The same for the path and every directory above it. */
-bool file_is_excluded_below(const struct file_root *root, struct tidings_str path);
 
 /* Open `path` ("" is the directory itself) below `dir`, which is the root or below it. Links are
  * followed as far as they stay in there, and not to what is excluded under its own name: that is

@@ -60,9 +60,6 @@ struct bench {
     bool is_calling; /* the tool is */
 };
 
-uint64_t bench_now(void); /* monotonic, us */
-/* Open `count` clients and let the loop hear them. */
-int bench_open(struct bench *b, size_t count, struct tidings_error *err);
 void bench_close(struct bench *b);
 int bench_requests(struct bench *b, struct tidings_error *err);
 int bench_fanout(struct bench *b, struct tidings_error *err);

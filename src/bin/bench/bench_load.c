@@ -24,7 +24,8 @@
 
 extern char **environ;
 
-uint64_t bench_now(void)
+/* Monotonic, us. */
+static uint64_t bench_now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -49,7 +50,8 @@ static void bench_load_remember(struct measured *m, const char *why)
 /* ---- clients ----------------------------------------------------------------------------------
  */
 
-int bench_open(struct bench *b, size_t count, struct tidings_error *err)
+/* Open `count` clients and let the loop hear them. */
+static int bench_open(struct bench *b, size_t count, struct tidings_error *err)
 {
     b->epoll = epoll_create1(EPOLL_CLOEXEC);
     b->clients = calloc(count, sizeof(*b->clients));

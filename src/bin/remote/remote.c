@@ -30,8 +30,9 @@ static const char *hint(const struct cli *cli, struct tidings_client *client, in
     }
 }
 
-int remote_tell(const struct cli *cli, struct tidings_client *client,
-                const struct tidings_error *err)
+/* Tell a failure without ending: its exit status. */
+static int remote_tell(const struct cli *cli, struct tidings_client *client,
+                       const struct tidings_error *err)
 {
     return command_fail(cli->command->name, err, hint(cli, client, err->code));
 }

@@ -17,10 +17,6 @@ typedef int (*remote_fn)(struct cli *cli, struct tidings_client *client, struct 
 /* Do it with the command's target, tell what failed, write out what is left: the exit status. */
 int remote_run(struct cli *cli, remote_fn fn);
 
-/* Tell a failure of one of several things without ending: its exit status. */
-int remote_tell(const struct cli *cli, struct tidings_client *client,
-                const struct tidings_error *err);
-
 /* Say of which resource it was that the server refused something; returns the code. */
 int remote_about(struct tidings_client *client, const char *uri, struct tidings_error *err);
 
