@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The life of a WebSocket over a socket pair, from the upgrade of its HTTP connection on: which
+ * state each thing that happens to it leads to, and what the client hears. Deadlines are met by
+ * making connections older.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "support/bench_core.h"
+#include "support/bench_provider.h"
+#include "support/http_wire.h"
+#include "transport/websocket_private.h"
+
+#define TEXT 0x81u
+#define FIRST_PART 0x01u
+#define LAST_PART 0x80u
+#define CLOSE 0x88u
+#define PING 0x89u
+#define PONG 0x8au
+#define LINGER_MS 1000u
+
+static struct wire w;
+
+static int setup(void **state)
+{
+    (void)state;
+    wire_start(&w);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    wire_stop(&w);
+    return 0;
+}
+
+static void assert_has(const char *text, const char *what)
+{
+    if (!strstr(text, what)) {
+        fail_msg("no '%s' in: %s", what, text);
+    }
+}
+
+/* The only WebSocket of the first worker; NULL: there is none. */
+static struct websocket *find(void)
+{
+    struct websocket *found = NULL;
+    for (unsigned i = 0; i < WEBSOCKET_STATES; i++) {
+        list_each (it, next, &w.hw[0]->websockets->by_state[i]) {
+            assert_null(found);
+            found = list_entry(it, struct websocket, link);
+            assert_int_equal(found->state, i);
+        }
+    }
+    return found;
+}
+
+static enum websocket_state state_now(void)
+{
+    const struct websocket *ws = find();
+    return ws ? ws->state : WEBSOCKET_GONE;
+}
+
+static size_t connections(void)
+{
+    return worker_inbox_count(http_worker_inbox(w.hw[0]));
+}
+
+static void age(enum websocket_state state, uint64_t ms)
+{
+    struct websocket *ws = find();
+    if (ws && ws->state == state) {
+        ws->since_ms -= (uint32_t)ms;
+        ws->listed_ms -= (uint32_t)ms;
+    }
+    http_on_tick(w.hw[0]->tick, w.hw[0]);
+    wire_turn(&w);
+}
+
+static struct wire_client *open_one(void)
+{
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, wire_upgrade);
+    const char *heard = wire_heard(c);
+    if (strstr(heard, "HTTP/1.1 501")) {
+        wire_leave(c);
+        skip(); /* a build without the library */
+    }
+    assert_has(heard, "HTTP/1.1 101");
+    return c;
+}
+
+static void say_frame(struct wire_client *c, unsigned first_byte, const char *payload)
+{
+    char frame[8192];
+    wire_say_bytes(c, frame, wire_frame(frame, first_byte, payload, strlen(payload)));
+}
+
+/* A close frame with this code is what was heard last. */
+static void assert_close(struct wire_client *c, unsigned code)
+{
+    assert_true(c->heard.len >= 4);
+    const unsigned char *at = (const unsigned char *)c->heard.ptr;
+    assert_int_equal(at[0], CLOSE);
+    assert_int_equal(at[2] << 8 | at[3], code);
+    buf_clear(&c->heard);
+}
+
+#define ASK "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}"
+
+/* ---- the upgrade ----------------------------------------------------------------------------- */
+
+static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    assert_int_equal(wire_state(&w, 0), CONN_GONE);
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+    assert_int_equal(connections(), 1); /* still one */
+    assert_non_null(find()->channel.who);
+    say_frame(c, TEXT, ASK);
+    assert_has(wire_heard(c), "\"id\":7");
+    wire_leave(c);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(connections(), 0);
+}
+
+static void what_came_before_and_behind_the_upgrade_is_answered_in_order(void **state)
+{
+    (void)state;
+    char text[1024];
+    wire_leave(open_one());
+    struct wire_client *c = wire_connect(&w, 0);
+    int n = snprintf(text, sizeof(text), "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n%s",
+                     wire_upgrade);
+    size_t len = (size_t)n + wire_frame(text + n, TEXT, ASK, strlen(ASK));
+    wire_say_bytes(c, text, len);
+    const char *heard = wire_heard(c);
+    assert_has(heard, "pongHTTP/1.1 101");
+    assert_has(strstr(heard, "HTTP/1.1 101"), "\"id\":7");
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+}
+
+static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
+{
+    (void)state;
+    wire_leave(open_one());
+    struct wire_client *c = wire_connect(&w, 0);
+    w.fake.content_bytes = 60000;
+    c->deaf = true;
+    for (int i = 0; i < 6; i++) {
+        wire_say(c, "GET /resource?uri=mem%3A%2F%2Fx%2Fa HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    }
+    wire_say(c, wire_upgrade);
+    struct websocket *ws = find();
+    assert_non_null(ws);
+    assert_true(ws->out.pending > 0 && ws->wait_since_ms != 0);
+    c->deaf = false;
+    wire_turn(&w);
+    const char *heard = wire_heard(c);
+    size_t answers = 0;
+    for (const char *at = heard; (at = strstr(at, "HTTP/1.1 200")) != NULL; at++) {
+        answers++;
+    }
+    assert_int_equal(answers, 6);
+    assert_has(heard, "HTTP/1.1 101");
+    assert_int_equal(ws->wait_since_ms, 0);
+    say_frame(c, TEXT, ASK);
+    assert_has(wire_heard(c), "\"id\":7");
+}
+
+static void an_upgrade_that_cannot_be_is_refused_over_http(void **state)
+{
+    (void)state;
+    struct wire_client *c = wire_connect(&w, 0);
+    wire_say(c, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Version: 12\r\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+    const char *heard = wire_heard(c);
+    assert_has(heard, "HTTP/1.1 426");
+    assert_has(heard, "Sec-WebSocket-Version: 13");
+    assert_int_equal(wire_state(&w, 0), CONN_LINGER);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+}
+
+static void who_goes_with_the_upgrade_is_gone(void **state)
+{
+    (void)state;
+    wire_leave(open_one());
+    struct wire_client *c = wire_connect(&w, 0);
+    assert_int_equal(send(c->fd, wire_upgrade, strlen(wire_upgrade), MSG_NOSIGNAL),
+                     strlen(wire_upgrade));
+    wire_half_close(c);
+    assert_true(c->over);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(connections(), 0);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void a_message_in_parts_is_midway_until_it_is_whole(void **state)
+{
+    (void)state;
+    char frame[256];
+    struct wire_client *c = open_one();
+    size_t len = wire_frame(frame, TEXT, ASK, strlen(ASK));
+    for (size_t i = 0; i < len; i++) {
+        wire_say_bytes(c, frame + i, 1);
+        assert_int_equal(state_now(), i + 1 < len ? WEBSOCKET_MIDWAY : WEBSOCKET_OPEN);
+        assert_true((find()->reader != NULL) == (i + 1 < len)); /* an idle one has none */
+    }
+    assert_has(wire_heard(c), "\"id\":7");
+    say_frame(c, FIRST_PART, "{\"jsonrpc\":\"2.0\",");
+    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
+    say_frame(c, PING, "?"); /* between two parts */
+    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
+    assert_has(wire_heard(c), "?");
+    say_frame(c, LAST_PART, "\"id\":8,\"method\":\"ping\"}");
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+    assert_has(wire_heard(c), "\"id\":8");
+}
+
+static void who_says_too_much_at_once_goes_on_in_the_next_turn(void **state)
+{
+    (void)state;
+    char text[8192];
+    size_t len = 0, answers = 0;
+    struct wire_client *c = open_one();
+    for (unsigned i = 0; i < 2 * CHANNEL_QUANTUM; i++) {
+        len += wire_frame(text + len, TEXT, ASK, strlen(ASK));
+    }
+    assert_int_equal(send(c->fd, text, len, MSG_NOSIGNAL), len);
+    for (int i = 0; i < 100 && state_now() != WEBSOCKET_YIELDED; i++) {
+        loop_turn(w.b.loop);
+    }
+    assert_int_equal(state_now(), WEBSOCKET_YIELDED);
+    wire_turn(&w);
+    for (const char *at = wire_heard(c); (at = strstr(at, "\"id\":7")) != NULL; at++) {
+        answers++;
+    }
+    assert_int_equal(answers, 2 * CHANNEL_QUANTUM);
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+}
+
+static void a_listen_ends_with_its_client(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    say_frame(c, TEXT, strstr(wire_listen("mem://x/a"), "{\"jsonrpc\""));
+    assert_has(wire_heard(c), "subscriptions/acknowledged");
+    assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
+    bench_update(&w.b, "mem://x/a");
+    wire_turn(&w);
+    assert_has(wire_heard(c), "notifications/resources/updated");
+    wire_leave(c);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(w.b.worker[0].stats.subscriptions, 0);
+}
+
+/* ---- silence and deadlines ------------------------------------------------------------------- */
+
+static void a_silent_one_is_asked_and_stays_when_it_answers(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    age(WEBSOCKET_OPEN, w.config.keepalive_ms / 2);
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+    age(WEBSOCKET_OPEN, w.config.keepalive_ms / 2);
+    assert_int_equal(state_now(), WEBSOCKET_PINGED);
+    assert_int_equal((unsigned char)c->heard.ptr[0], PING);
+    buf_clear(&c->heard);
+    say_frame(c, PONG, "");
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+    age(WEBSOCKET_OPEN, w.config.keepalive_ms);
+    assert_int_equal(state_now(), WEBSOCKET_PINGED);
+    age(WEBSOCKET_PINGED, w.config.stall_timeout_ms);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_true(c->over);
+    assert_int_equal(w.b.worker[0].stats.cut, 1);
+}
+
+/* It was refused: its input is thrown away until a second went by. */
+static void assert_lingers(struct wire_client *c)
+{
+    assert_int_equal(state_now(), WEBSOCKET_LINGER);
+    assert_true(c->over); /* nothing more will be said */
+    assert_int_equal(send(c->fd, "more", 4, MSG_NOSIGNAL), 4);
+    wire_turn(&w);
+    assert_int_equal(state_now(), WEBSOCKET_LINGER);
+    age(WEBSOCKET_LINGER, LINGER_MS);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(limit_in_use(w.b.worker[0].book, LIMIT_INPUT), 0);
+}
+
+static void a_message_that_drips_is_refused_in_time(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    say_frame(c, FIRST_PART, "{\"jsonrpc\"");
+    age(WEBSOCKET_MIDWAY, w.config.body_timeout_ms / 2);
+    say_frame(c, 0, ":"); /* another part, and no progress that counts */
+    assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
+    age(WEBSOCKET_MIDWAY, w.config.body_timeout_ms / 2);
+    assert_close(c, WS_POLICY);
+    assert_lingers(c);
+}
+
+static void half_a_message_goes_when_all_hold_too_much(void **state)
+{
+    (void)state;
+    struct limit_book *book = w.b.worker[0].book;
+    struct wire_client *c = open_one();
+    say_frame(c, FIRST_PART, "{\"jsonrpc\"");
+    uint64_t held = limit_in_use(book, LIMIT_INPUT);
+    assert_true(held > 0);
+    book->values[LIMIT_INPUT] = held - 1;
+    say_frame(c, 0, ":");
+    assert_close(c, WS_TRY_AGAIN);
+    assert_lingers(c);
+}
+
+static void one_that_takes_nothing_is_cut(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    w.fake.content_bytes = 60000;
+    c->deaf = true;
+    for (int i = 0; i < 20; i++) {
+        say_frame(c, TEXT,
+                  "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":"
+                  "\"mem://x/a\",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":"
+                  "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+    }
+    struct websocket *ws = find();
+    assert_true(ws->wait_since_ms != 0);
+    ws->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    age(WEBSOCKET_GONE, 0);
+    assert_ptr_equal(find(), ws);
+    ws->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
+    age(WEBSOCKET_GONE, 0);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(w.b.worker[0].stats.cut, 1);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+static void a_close_is_answered_and_is_the_end(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    say_frame(c, CLOSE, "\x03\xe8");
+    assert_close(c, WS_NORMAL);
+    assert_true(c->over);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+}
+
+static void a_frame_against_the_rules_is_refused(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    wire_say_bytes(c, "\x81\x02{}", 4); /* not masked */
+    assert_close(c, WS_PROTOCOL_ERROR);
+    assert_lingers(c);
+}
+
+static void a_message_that_is_too_large_is_refused(void **state)
+{
+    (void)state;
+    static char large[WIRE_MAX_BODY + 2];
+    struct wire_client *c = open_one();
+    memset(large, 'x', sizeof(large) - 1);
+    say_frame(c, TEXT, large);
+    assert_close(c, WS_TOO_BIG);
+    assert_lingers(c);
+}
+
+static void draining_says_goodbye_and_awaits_the_clients(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    wire_drain(&w, 0);
+    assert_close(c, WS_GOING_AWAY);
+    assert_int_equal(state_now(), WEBSOCKET_AWAITING_CLOSE);
+    assert_false(c->over);
+    assert_int_equal(w.drained, 0);
+    say_frame(c, TEXT, ASK); /* too late */
+    assert_string_equal(wire_heard(c), "");
+    say_frame(c, CLOSE, "\x03\xe9");
+    assert_true(c->over);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(w.drained, 1);
+}
+
+static void draining_answers_first_what_is_under_way(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    w.fake.holds_reads = true;
+    say_frame(c, TEXT,
+              "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":"
+              "\"mem://x/a\",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":"
+              "\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
+    wire_drain(&w, 0);
+    assert_int_equal(state_now(), WEBSOCKET_OPEN);
+    fake_finish_reads(&w.fake);
+    wire_turn(&w);
+    assert_has(wire_heard(c), "content of mem://x/a");
+    age(WEBSOCKET_GONE, 0); /* the tick after */
+    assert_close(c, WS_GOING_AWAY);
+    age(WEBSOCKET_AWAITING_CLOSE, LINGER_MS);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+    assert_int_equal(w.drained, 1);
+}
+
+static bool is_everybody(void *user, const struct principal *who)
+{
+    (void)user;
+    return who != NULL;
+}
+
+static void who_is_nobody_any_more_is_told_so(void **state)
+{
+    (void)state;
+    struct wire_client *c = open_one();
+    websocket_dismiss(w.hw[0]->websockets, is_everybody, NULL);
+    assert_int_equal(state_now(), WEBSOCKET_LEAVING);
+    wire_turn(&w);
+    assert_close(c, WS_POLICY);
+    assert_int_equal(state_now(), WEBSOCKET_AWAITING_CLOSE);
+    wire_leave(c);
+    assert_int_equal(state_now(), WEBSOCKET_GONE);
+}
+
+#define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(an_upgrade_ends_the_http_connection_and_keeps_the_socket),
+        CASE(what_came_before_and_behind_the_upgrade_is_answered_in_order),
+        CASE(answers_that_are_not_written_yet_go_with_the_socket),
+        CASE(an_upgrade_that_cannot_be_is_refused_over_http),
+        CASE(who_goes_with_the_upgrade_is_gone),
+        CASE(a_message_in_parts_is_midway_until_it_is_whole),
+        CASE(who_says_too_much_at_once_goes_on_in_the_next_turn),
+        CASE(a_listen_ends_with_its_client),
+        CASE(a_silent_one_is_asked_and_stays_when_it_answers),
+        CASE(a_message_that_drips_is_refused_in_time),
+        CASE(half_a_message_goes_when_all_hold_too_much),
+        CASE(one_that_takes_nothing_is_cut),
+        CASE(a_close_is_answered_and_is_the_end),
+        CASE(a_frame_against_the_rules_is_refused),
+        CASE(a_message_that_is_too_large_is_refused),
+        CASE(draining_says_goodbye_and_awaits_the_clients),
+        CASE(draining_answers_first_what_is_under_way),
+        CASE(who_is_nobody_any_more_is_told_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
