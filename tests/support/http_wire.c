@@ -164,6 +164,11 @@ enum conn_state wire_state(struct wire *w, unsigned worker)
     return conn ? conn->state : CONN_GONE;
 }
 
+size_t wire_connections(struct wire *w, unsigned worker)
+{
+    return worker_inbox_count(http_worker_inbox(w->hw[worker]));
+}
+
 /* ---- clients --------------------------------------------------------------------------------- */
 
 struct wire_client *wire_connect(struct wire *w, unsigned worker)
@@ -221,6 +226,22 @@ const char *wire_heard(struct wire_client *c)
     text[c->heard.len] = '\0';
     buf_clear(&c->heard);
     return text;
+}
+
+size_t wire_count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what)) {
+        n++;
+    }
+    return n;
+}
+
+void wire_assert_has(const char *text, const char *what)
+{
+    if (!strstr(text, what)) {
+        fail_msg("no '%s' in: %s", what, text);
+    }
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */

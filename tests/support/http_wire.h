@@ -56,6 +56,8 @@ void wire_drain(struct wire *w, unsigned worker);
 /* The state of the only HTTP connection of a worker; CONN_GONE: there is none. */
 enum conn_state wire_state(struct wire *w, unsigned worker);
 struct http_conn *wire_conn(struct wire *w, unsigned worker); /* … itself */
+/* Connections of a worker, of either kind. */
+size_t wire_connections(struct wire *w, unsigned worker);
 
 struct wire_client *wire_connect(struct wire *w, unsigned worker);
 void wire_say(struct wire_client *c, const char *text); /* and turns */
@@ -64,6 +66,10 @@ void wire_half_close(struct wire_client *c);
 void wire_leave(struct wire_client *c);
 /* What it heard since it was last asked (zero bytes read as blanks). */
 const char *wire_heard(struct wire_client *c);
+
+/* It must be in there; how often it is. */
+void wire_assert_has(const char *text, const char *what);
+size_t wire_count(const char *text, const char *what);
 
 /* Texts to say: a listen of the modern era, an upgrade; a frame as a client sends it. */
 const char *wire_listen(const char *uri);

@@ -37,27 +37,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static size_t count_of(const char *text, const char *what)
-{
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, what)) != NULL; at += strlen(what)) {
-        n++;
-    }
-    return n;
-}
-
-static void assert_has(const char *text, const char *what)
-{
-    if (!strstr(text, what)) {
-        fail_msg("no '%s' in: %s", what, text);
-    }
-}
-
-static size_t connections(unsigned worker)
-{
-    return worker_inbox_count(http_worker_inbox(w.hw[worker]));
-}
-
 /* ---- one request after the other ------------------------------------------------------------- */
 
 static void a_connection_is_kept_for_the_next_request(void **state)
@@ -67,15 +46,15 @@ static void a_connection_is_kept_for_the_next_request(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
     for (int i = 0; i < 3; i++) {
         wire_say(c, PING);
-        assert_has(wire_heard(c), "\r\n\r\npong");
+        wire_assert_has(wire_heard(c), "\r\n\r\npong");
         assert_int_equal(wire_state(&w, 0), CONN_IDLE);
         assert_null(wire_conn(&w, 0)->r->in.ptr); /* an idle one holds no buffer */
     }
     wire_say(c, "GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    assert_has(wire_heard(c), "Connection: close\r\n");
+    wire_assert_has(wire_heard(c), "Connection: close\r\n");
     assert_true(c->over);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(connections(0), 0);
+    assert_int_equal(wire_connections(&w, 0), 0);
 }
 
 static void http_1_0_is_kept_only_when_it_asks_for_it(void **state)
@@ -83,10 +62,10 @@ static void http_1_0_is_kept_only_when_it_asks_for_it(void **state)
     (void)state;
     struct wire_client *kept = wire_connect(&w, 0), *closed = wire_connect(&w, 1);
     wire_say(kept, "GET /ping HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
-    assert_has(wire_heard(kept), "Connection: keep-alive\r\n");
+    wire_assert_has(wire_heard(kept), "Connection: keep-alive\r\n");
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
     wire_say(closed, "GET /ping HTTP/1.0\r\nHost: localhost\r\n\r\n");
-    assert_has(wire_heard(closed), "Connection: close\r\n");
+    wire_assert_has(wire_heard(closed), "Connection: close\r\n");
     assert_true(closed->over);
     assert_false(kept->over);
 }
@@ -105,8 +84,8 @@ static void a_request_may_come_in_any_pieces(void **state)
         assert_true(s == CONN_HEAD || s == CONN_BODY || s == CONN_IDLE);
     }
     const char *heard = wire_heard(c);
-    assert_has(heard, "\r\n\r\nabcdHTTP/1.1 200");
-    assert_has(heard, "\r\n\r\nefgh");
+    wire_assert_has(heard, "\r\n\r\nabcdHTTP/1.1 200");
+    wire_assert_has(heard, "\r\n\r\nefgh");
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
@@ -122,11 +101,11 @@ static void what_is_pipelined_is_answered_in_order(void **state)
     }
     wire_say(c, text);
     const char *at = wire_heard(c);
-    assert_int_equal(count_of(at, "HTTP/1.1 200"), 20);
+    assert_int_equal(wire_count(at, "HTTP/1.1 200"), 20);
     for (int i = 0; i < 20; i++) {
         char body[16];
         snprintf(body, sizeof(body), "\r\n\r\n%02d", i);
-        assert_has(at, body);
+        wire_assert_has(at, body);
         at = strstr(at, body);
     }
 }
@@ -146,7 +125,7 @@ static void who_asks_too_much_at_once_goes_on_in_the_next_turn(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_YIELDED);
     assert_true(w.b.worker[0].stats.pauses > 0);
     wire_turn(&w);
-    assert_int_equal(count_of(wire_heard(c), "pong"), 2 * CHANNEL_QUANTUM);
+    assert_int_equal(wire_count(wire_heard(c), "pong"), 2 * CHANNEL_QUANTUM);
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
@@ -162,8 +141,8 @@ static void what_follows_waits_for_an_answer_that_comes_later(void **state)
     fake_finish_reads(&w.fake);
     wire_turn(&w);
     const char *heard = wire_heard(c);
-    assert_has(heard, "content of mem://x/aHTTP/1.1 200");
-    assert_int_equal(count_of(heard, "pong"), 2);
+    wire_assert_has(heard, "content of mem://x/aHTTP/1.1 200");
+    assert_int_equal(wire_count(heard, "pong"), 2);
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
 
@@ -183,7 +162,7 @@ static void unread_answers_hold_back_what_is_pipelined(void **state)
     c->deaf = false;
     wire_turn(&w);
     assert_int_equal(w.fake.reads, 40);
-    assert_int_equal(count_of(wire_heard(c), "HTTP/1.1 200"), 40);
+    assert_int_equal(wire_count(wire_heard(c), "HTTP/1.1 200"), 40);
     assert_int_equal(conn->wait_since_ms, 0);
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
 }
@@ -196,7 +175,7 @@ static void what_was_asked_before_a_half_close_is_answered(void **state)
     struct wire_client *c = wire_connect(&w, 0);
     assert_int_equal(send(c->fd, PING PING, 2 * (sizeof(PING) - 1), 0), 2 * (sizeof(PING) - 1));
     wire_half_close(c);
-    assert_int_equal(count_of(wire_heard(c), "pong"), 2);
+    assert_int_equal(wire_count(wire_heard(c), "pong"), 2);
     assert_true(c->over);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
 }
@@ -225,7 +204,7 @@ static void who_goes_while_it_waits_cancels_what_it_asked(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_AWAITING);
     wire_leave(c);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(connections(0), 0);
+    assert_int_equal(wire_connections(&w, 0), 0);
     fake_finish_reads(&w.fake);
     wire_turn(&w);
     assert_true(w.fake.saw_cancel);
@@ -237,8 +216,8 @@ static void who_goes_while_it_waits_cancels_what_it_asked(void **state)
 static void assert_refused(struct wire_client *c, const char *status)
 {
     const char *heard = wire_heard(c);
-    assert_has(heard, status);
-    assert_has(heard, "Connection: close\r\n");
+    wire_assert_has(heard, status);
+    wire_assert_has(heard, "Connection: close\r\n");
     assert_int_equal(wire_state(&w, 0), CONN_LINGER);
     assert_int_equal(send(c->fd, "more", 4, MSG_NOSIGNAL), 4);
     wire_turn(&w);
@@ -298,7 +277,7 @@ static void a_body_that_comes_on_has_its_time_anew(void **state)
     wire_age(&w, 0, CONN_BODY, w.config.body_timeout_ms / 2);
     assert_int_equal(wire_state(&w, 0), CONN_BODY);
     wire_say_bytes(c, half, sizeof(half));
-    assert_has(wire_heard(c), "HTTP/1.1 200");
+    wire_assert_has(wire_heard(c), "HTTP/1.1 200");
 }
 
 static void who_takes_nothing_is_cut(void **state)
@@ -385,9 +364,9 @@ static void the_slowest_is_cut_when_all_hold_too_much(void **state)
     }
     wire_say(quick, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3004\r\n\r\n1");
     wire_say_bytes(quick, part, sizeof(part));
-    assert_has(wire_heard(slow), "HTTP/1.1 503");
+    wire_assert_has(wire_heard(slow), "HTTP/1.1 503");
     wire_say(quick, "234");
-    assert_has(wire_heard(quick), "HTTP/1.1 200");
+    wire_assert_has(wire_heard(quick), "HTTP/1.1 200");
     assert_int_equal(limit_in_use(book, LIMIT_INPUT), 0);
 }
 
@@ -399,8 +378,8 @@ static void a_mistake_is_answered_and_nothing_behind_it(void **state)
     struct wire_client *c = wire_connect(&w, 0);
     wire_say(c, "GET /ping HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" PING);
     const char *heard = wire_heard(c);
-    assert_has(heard, "HTTP/1.1 400");
-    assert_int_equal(count_of(heard, "HTTP/1.1"), 1);
+    wire_assert_has(heard, "HTTP/1.1 400");
+    assert_int_equal(wire_count(heard, "HTTP/1.1"), 1);
     assert_int_equal(wire_state(&w, 0), CONN_LINGER);
     wire_half_close(c); /* it has read it */
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
@@ -412,12 +391,12 @@ static void a_refusal_after_a_head_request_has_its_text(void **state)
     struct wire_client *c = wire_connect(&w, 0);
     wire_say(c, "HEAD /resource?uri=mem%3A%2F%2Fx%2Fa HTTP/1.1\r\nHost: localhost\r\n\r\n");
     const char *heard = wire_heard(c);
-    assert_has(heard, "HTTP/1.1 200");
+    wire_assert_has(heard, "HTTP/1.1 200");
     assert_null(strstr(heard, "content of"));
     wire_say(c, "nonsense\r\n\r\n");
     heard = wire_heard(c);
-    assert_has(heard, "HTTP/1.1 400");
-    assert_has(heard, "\r\n\r\n{\"error\"");
+    wire_assert_has(heard, "HTTP/1.1 400");
+    wire_assert_has(heard, "\r\n\r\n{\"error\"");
 }
 
 static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
@@ -431,7 +410,7 @@ static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
     wire_say(c, "ab");
     assert_string_equal(wire_heard(c), "");
     wire_say(c, "cd");
-    assert_has(wire_heard(c), "\r\n\r\nabcd");
+    wire_assert_has(wire_heard(c), "\r\n\r\nabcd");
     /* What has come already is not asked for, and what is refused is not either. */
     wire_say(c, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
                 "Expect: 100-continue\r\n\r\nef");
@@ -439,171 +418,8 @@ static void who_expects_to_be_told_to_go_on_is_told_once(void **state)
     wire_say(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
                 "Expect: 100-continue\r\n\r\n");
     const char *heard = wire_heard(c);
-    assert_has(heard, "HTTP/1.1 415");
+    wire_assert_has(heard, "HTTP/1.1 415");
     assert_null(strstr(heard, "100 Continue"));
-}
-
-/* ---- streams --------------------------------------------------------------------------------- */
-
-static void a_listen_is_a_stream_until_its_client_goes(void **state)
-{
-    (void)state;
-    struct wire_client *c = wire_connect(&w, 0);
-    wire_say(c, wire_listen("mem://x/a"));
-    assert_has(wire_heard(c), "subscriptions/acknowledged");
-    assert_int_equal(wire_state(&w, 0), CONN_STREAM);
-    assert_null(wire_conn(&w, 0)->r); /* it holds nothing to read with */
-    bench_update(&w.b, "mem://x/a");
-    wire_turn(&w);
-    assert_has(wire_heard(c), "notifications/resources/updated");
-    wire_age(&w, 0, CONN_STREAM, w.config.keepalive_ms / 2);
-    assert_string_equal(wire_heard(c), "");
-    wire_age(&w, 0, CONN_STREAM, w.config.keepalive_ms / 2);
-    assert_string_equal(wire_heard(c), ":\n\n");
-    assert_int_equal(wire_state(&w, 0), CONN_STREAM);
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
-    wire_leave(c);
-    assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 0);
-}
-
-static const char *initialize(struct wire_client *c, char id[128])
-{
-    static const char body[] =
-        "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":"
-        "\"2025-06-18\",\"capabilities\":{},\"clientInfo\":{\"name\":\"t\",\"version\":\"1\"}}}";
-    char text[1024];
-    snprintf(text, sizeof(text),
-             "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-             "Accept: application/json, text/event-stream\r\nContent-Length: %zu\r\n\r\n%s",
-             sizeof(body) - 1, body);
-    wire_say(c, text);
-    const char *heard = wire_heard(c), *at = strstr(heard, "Mcp-Session-Id: ");
-    assert_non_null(at);
-    assert_int_equal(sscanf(at, "Mcp-Session-Id: %127s", id), 1);
-    return id;
-}
-
-static void say_in_session(struct wire_client *c, const char *id, const char *body)
-{
-    char text[2048];
-    snprintf(text, sizeof(text),
-             "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-             "Accept: application/json, text/event-stream\r\nMcp-Session-Id: %s\r\n"
-             "MCP-Protocol-Version: 2025-06-18\r\nContent-Length: %zu\r\n\r\n%s",
-             id, strlen(body), body);
-    wire_say(c, text);
-}
-
-static void a_long_poll_ends_with_what_there_is_to_say(void **state)
-{
-    (void)state;
-    char id[128], text[512];
-    struct wire_client *c = wire_connect(&w, 0);
-    initialize(c, id);
-    say_in_session(c, id, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
-    say_in_session(c, id,
-                   "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/subscribe\",\"params\":{"
-                   "\"uri\":\"mem://x/a\"}}");
-    wire_leave(c);
-    snprintf(text, sizeof(text),
-             "GET /events?sessionId=%s HTTP/1.1\r\nHost: localhost\r\n"
-             "Accept: application/json\r\n\r\n",
-             id);
-    c = wire_connect(&w, 0);
-    wire_say(c, text);
-    assert_int_equal(wire_state(&w, 0), CONN_POLL);
-    (void)wire_heard(c);
-    bench_update(&w.b, "mem://x/a");
-    wire_turn(&w);
-    const char *heard = wire_heard(c);
-    assert_int_equal(heard[0], '[');
-    assert_has(heard, "notifications/resources/updated");
-    assert_has(heard, "}]\n");
-    assert_true(c->over);
-    assert_int_equal(wire_state(&w, 0), CONN_GONE);
-
-    c = wire_connect(&w, 0); /* nothing to say */
-    wire_say(c, text);
-    assert_int_equal(wire_state(&w, 0), CONN_POLL);
-    (void)wire_heard(c);
-    wire_age(&w, 0, CONN_POLL, w.config.keepalive_ms);
-    assert_string_equal(wire_heard(c), "[]\n");
-    assert_true(c->over);
-}
-
-static void a_legacy_stream_answers_what_is_posted_elsewhere(void **state)
-{
-    (void)state;
-    char id[128], text[512];
-    struct wire_client *stream = wire_connect(&w, 0), *poster = wire_connect(&w, 1);
-    wire_say(stream, "GET /sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
-    const char *at = strstr(wire_heard(stream), "/messages?sessionId=");
-    assert_non_null(at);
-    assert_int_equal(sscanf(at, "/messages?sessionId=%127s", id), 1);
-    assert_int_equal(wire_state(&w, 0), CONN_STREAM);
-    snprintf(text, sizeof(text),
-             "POST /messages?sessionId=%s HTTP/1.1\r\nHost: localhost\r\n"
-             "Content-Type: application/json\r\nContent-Length: 40\r\n\r\n"
-             "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}",
-             id);
-    wire_say(poster, text); /* which moves to the worker of the stream */
-    assert_has(wire_heard(poster), "HTTP/1.1 202");
-    assert_has(wire_heard(stream), "\"id\":1");
-    assert_int_equal(connections(0), 2);
-    assert_int_equal(connections(1), 0);
-    wire_leave(stream);
-    wire_say(poster, text);
-    assert_has(wire_heard(poster), "HTTP/1.1 404");
-}
-
-/* ---- to another worker ----------------------------------------------------------------------- */
-
-static void a_connection_moves_to_the_worker_of_its_session(void **state)
-{
-    (void)state;
-    char id[128], text[1024];
-    struct wire_client *c = wire_connect(&w, 1);
-    initialize(c, id);
-    wire_leave(c);
-    c = wire_connect(&w, 0);
-    snprintf(text, sizeof(text),
-             PING "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n" PING, id);
-    wire_say(c, text); /* the answers before it are written first, what follows goes with it */
-    const char *heard = wire_heard(c);
-    assert_int_equal(count_of(heard, "HTTP/1.1 200"), 2 + (strstr(heard, "HTTP/1.1 204") == NULL));
-    assert_int_equal(count_of(heard, "pong"), 2);
-    assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(connections(0), 0);
-    assert_int_equal(wire_state(&w, 1), CONN_IDLE);
-    assert_int_equal(connections(1), 1);
-    wire_say(c, PING);
-    assert_has(wire_heard(c), "pong");
-}
-
-/* ---- the end of the server ------------------------------------------------------------------- */
-
-static void draining_ends_who_asks_nothing_and_answers_who_waits(void **state)
-{
-    (void)state;
-    struct wire_client *idle = wire_connect(&w, 0), *half = wire_connect(&w, 0),
-                       *waiting = wire_connect(&w, 0);
-    w.fake.holds_reads = true;
-    wire_say(half, "GET /pi");
-    wire_say(waiting, READ);
-    wire_drain(&w, 0);
-    assert_true(idle->over);
-    assert_true(half->over);
-    assert_false(waiting->over);
-    assert_int_equal(wire_state(&w, 0), CONN_AWAITING);
-    assert_int_equal(w.drained, 0);
-    fake_finish_reads(&w.fake);
-    wire_turn(&w);
-    const char *heard = wire_heard(waiting);
-    assert_has(heard, "content of mem://x/a");
-    assert_has(heard, "Connection: close\r\n");
-    assert_true(waiting->over);
-    assert_int_equal(w.drained, 1);
 }
 
 #define CASE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -633,11 +449,6 @@ int main(void)
         CASE(a_mistake_is_answered_and_nothing_behind_it),
         CASE(a_refusal_after_a_head_request_has_its_text),
         CASE(who_expects_to_be_told_to_go_on_is_told_once),
-        CASE(a_listen_is_a_stream_until_its_client_goes),
-        CASE(a_long_poll_ends_with_what_there_is_to_say),
-        CASE(a_legacy_stream_answers_what_is_posted_elsewhere),
-        CASE(a_connection_moves_to_the_worker_of_its_session),
-        CASE(draining_ends_who_asks_nothing_and_answers_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

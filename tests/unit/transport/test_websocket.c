@@ -43,13 +43,6 @@ static int teardown(void **state)
     return 0;
 }
 
-static void assert_has(const char *text, const char *what)
-{
-    if (!strstr(text, what)) {
-        fail_msg("no '%s' in: %s", what, text);
-    }
-}
-
 /* The only WebSocket of the first worker; NULL: there is none. */
 static struct websocket *find(void)
 {
@@ -68,11 +61,6 @@ static enum websocket_state state_now(void)
 {
     const struct websocket *ws = find();
     return ws ? ws->state : WEBSOCKET_GONE;
-}
-
-static size_t connections(void)
-{
-    return worker_inbox_count(http_worker_inbox(w.hw[0]));
 }
 
 static void age(enum websocket_state state, uint64_t ms)
@@ -95,7 +83,7 @@ static struct wire_client *open_one(void)
         wire_leave(c);
         skip(); /* a build without the library */
     }
-    assert_has(heard, "HTTP/1.1 101");
+    wire_assert_has(heard, "HTTP/1.1 101");
     return c;
 }
 
@@ -125,13 +113,13 @@ static void an_upgrade_ends_the_http_connection_and_keeps_the_socket(void **stat
     struct wire_client *c = open_one();
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
-    assert_int_equal(connections(), 1); /* still one */
+    assert_int_equal(wire_connections(&w, 0), 1); /* still one */
     assert_non_null(find()->channel.who);
     say_frame(c, TEXT, ASK);
-    assert_has(wire_heard(c), "\"id\":7");
+    wire_assert_has(wire_heard(c), "\"id\":7");
     wire_leave(c);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(connections(), 0);
+    assert_int_equal(wire_connections(&w, 0), 0);
 }
 
 static void what_came_before_and_behind_the_upgrade_is_answered_in_order(void **state)
@@ -145,8 +133,8 @@ static void what_came_before_and_behind_the_upgrade_is_answered_in_order(void **
     size_t len = (size_t)n + wire_frame(text + n, TEXT, ASK, strlen(ASK));
     wire_say_bytes(c, text, len);
     const char *heard = wire_heard(c);
-    assert_has(heard, "pongHTTP/1.1 101");
-    assert_has(strstr(heard, "HTTP/1.1 101"), "\"id\":7");
+    wire_assert_has(heard, "pongHTTP/1.1 101");
+    wire_assert_has(strstr(heard, "HTTP/1.1 101"), "\"id\":7");
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
 }
 
@@ -167,15 +155,11 @@ static void answers_that_are_not_written_yet_go_with_the_socket(void **state)
     c->deaf = false;
     wire_turn(&w);
     const char *heard = wire_heard(c);
-    size_t answers = 0;
-    for (const char *at = heard; (at = strstr(at, "HTTP/1.1 200")) != NULL; at++) {
-        answers++;
-    }
-    assert_int_equal(answers, 6);
-    assert_has(heard, "HTTP/1.1 101");
+    assert_int_equal(wire_count(heard, "HTTP/1.1 200"), 6);
+    wire_assert_has(heard, "HTTP/1.1 101");
     assert_int_equal(ws->wait_since_ms, 0);
     say_frame(c, TEXT, ASK);
-    assert_has(wire_heard(c), "\"id\":7");
+    wire_assert_has(wire_heard(c), "\"id\":7");
 }
 
 static void an_upgrade_that_cannot_be_is_refused_over_http(void **state)
@@ -186,8 +170,8 @@ static void an_upgrade_that_cannot_be_is_refused_over_http(void **state)
                 "Connection: Upgrade\r\nSec-WebSocket-Version: 12\r\n"
                 "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
     const char *heard = wire_heard(c);
-    assert_has(heard, "HTTP/1.1 426");
-    assert_has(heard, "Sec-WebSocket-Version: 13");
+    wire_assert_has(heard, "HTTP/1.1 426");
+    wire_assert_has(heard, "Sec-WebSocket-Version: 13");
     assert_int_equal(wire_state(&w, 0), CONN_LINGER);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
 }
@@ -202,7 +186,7 @@ static void who_goes_with_the_upgrade_is_gone(void **state)
     wire_half_close(c);
     assert_true(c->over);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(connections(), 0);
+    assert_int_equal(wire_connections(&w, 0), 0);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -218,22 +202,22 @@ static void a_message_in_parts_is_midway_until_it_is_whole(void **state)
         assert_int_equal(state_now(), i + 1 < len ? WEBSOCKET_MIDWAY : WEBSOCKET_OPEN);
         assert_true((find()->reader != NULL) == (i + 1 < len)); /* an idle one has none */
     }
-    assert_has(wire_heard(c), "\"id\":7");
+    wire_assert_has(wire_heard(c), "\"id\":7");
     say_frame(c, FIRST_PART, "{\"jsonrpc\":\"2.0\",");
     assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
     say_frame(c, PING, "?"); /* between two parts */
     assert_int_equal(state_now(), WEBSOCKET_MIDWAY);
-    assert_has(wire_heard(c), "?");
+    wire_assert_has(wire_heard(c), "?");
     say_frame(c, LAST_PART, "\"id\":8,\"method\":\"ping\"}");
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
-    assert_has(wire_heard(c), "\"id\":8");
+    wire_assert_has(wire_heard(c), "\"id\":8");
 }
 
 static void who_says_too_much_at_once_goes_on_in_the_next_turn(void **state)
 {
     (void)state;
     char text[8192];
-    size_t len = 0, answers = 0;
+    size_t len = 0;
     struct wire_client *c = open_one();
     for (unsigned i = 0; i < 2 * CHANNEL_QUANTUM; i++) {
         len += wire_frame(text + len, TEXT, ASK, strlen(ASK));
@@ -244,10 +228,7 @@ static void who_says_too_much_at_once_goes_on_in_the_next_turn(void **state)
     }
     assert_int_equal(state_now(), WEBSOCKET_YIELDED);
     wire_turn(&w);
-    for (const char *at = wire_heard(c); (at = strstr(at, "\"id\":7")) != NULL; at++) {
-        answers++;
-    }
-    assert_int_equal(answers, 2 * CHANNEL_QUANTUM);
+    assert_int_equal(wire_count(wire_heard(c), "\"id\":7"), 2 * CHANNEL_QUANTUM);
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
 }
 
@@ -256,11 +237,11 @@ static void a_listen_ends_with_its_client(void **state)
     (void)state;
     struct wire_client *c = open_one();
     say_frame(c, TEXT, strstr(wire_listen("mem://x/a"), "{\"jsonrpc\""));
-    assert_has(wire_heard(c), "subscriptions/acknowledged");
+    wire_assert_has(wire_heard(c), "subscriptions/acknowledged");
     assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
     bench_update(&w.b, "mem://x/a");
     wire_turn(&w);
-    assert_has(wire_heard(c), "notifications/resources/updated");
+    wire_assert_has(wire_heard(c), "notifications/resources/updated");
     wire_leave(c);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
     assert_int_equal(w.b.worker[0].stats.subscriptions, 0);
@@ -413,7 +394,7 @@ static void draining_answers_first_what_is_under_way(void **state)
     assert_int_equal(state_now(), WEBSOCKET_OPEN);
     fake_finish_reads(&w.fake);
     wire_turn(&w);
-    assert_has(wire_heard(c), "content of mem://x/a");
+    wire_assert_has(wire_heard(c), "content of mem://x/a");
     age(WEBSOCKET_GONE, 0); /* the tick after */
     assert_close(c, WS_GOING_AWAY);
     age(WEBSOCKET_AWAITING_CLOSE, LINGER_MS);
