@@ -26,6 +26,6 @@ function(tidings_link_layers target)
   target_link_libraries(${target} PRIVATE PkgConfig::JANSSON Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-set(TIDINGS_LAYERS base json wire uri store match access catalog dialect request handler delivery protocol
+set(TIDINGS_LAYERS base json wire uri store worker match access catalog dialect request handler delivery protocol core
     provider http_client client auth
     transport server)

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "store/change.h"
 
 #define SEEING (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
@@ -67,7 +67,7 @@ static bool is_class_of(const struct access_class *class, const struct access_ru
 
 static struct access_class *create(struct worker *worker, const struct principal *p)
 {
-    struct access_rules *rules = worker->access;
+    struct access_rules *rules = worker->principals->rules;
     size_t count = 0;
     for (size_t i = 0; i < rules->count; i++) {
         count += holds(&rules->at[i], p);
@@ -86,9 +86,9 @@ static struct access_class *create(struct worker *worker, const struct principal
     }
     class->is_full = (everywhere & SEEING) == SEEING;
     class->rules = access_rules_ref(rules);
-    class->all = &worker->principals;
+    class->all = worker->principals;
     class->refs = 1;
-    list_append(&worker->principals.classes, &class->link);
+    list_append(&worker->principals->classes, &class->link);
     return class;
 }
 
@@ -96,12 +96,12 @@ int access_class_of(const struct principal *p, struct access_class **ret)
 {
     struct worker *worker = p->worker;
     *ret = NULL;
-    if (!worker->access) {
+    if (!worker->principals->rules) {
         return 0;
     }
-    list_each (it, next, &worker->principals.classes) {
+    list_each (it, next, &worker->principals->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
-        if (is_class_of(class, worker->access, p)) {
+        if (is_class_of(class, worker->principals->rules, p)) {
             class->refs++;
             *ret = class;
             return 0;

@@ -7,7 +7,7 @@
  * Without rules everybody may do everything. A set of rules is immutable and counted, because all
  * threads read it; which of them hold for a principal is settled when it is interned, and
  * principals for whom the same hold are one class. Changing the rules makes new principals
- * (worker_set_access).
+ * (access_enforce_rules).
  */
 #ifndef ACCESS_ACCESS_H
 #define ACCESS_ACCESS_H

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
 #include "json/write.h"
 
@@ -139,7 +139,7 @@ static struct quota *find_quota(struct worker *worker, const struct principal_sp
     buf_puts(&name, spec->kind == PRINCIPAL_TOKEN ? STR("token ") : STR("certificate "));
     buf_puts(&name, spec->name);
     if (is_shown && !name.failed) {
-        quota = quotas_find(hub_quotas(worker->hub), buf_str(&name), loop_now_ms(worker->loop));
+        quota = quotas_find(worker->quotas, buf_str(&name), loop_now_ms(worker->loop));
     }
     buf_deinit(&name);
     return quota;
@@ -172,13 +172,13 @@ static struct principal *create(struct worker *worker, const struct principal_sp
     }
     p->name = str_place(&at, spec->name);
     if (access_class_of(p, &p->class) < 0 ||
-        map_put(&worker->principals.by_key, p->key, p, NULL) < 0) {
+        map_put(&worker->principals->by_key, p->key, p, NULL) < 0) {
         access_class_unref(p->class);
         mem_free(p);
         return NULL;
     }
     p->quota = find_quota(worker, spec);
-    expect(&worker->principals, p, 0);
+    expect(worker->principals, p, 0);
     return p;
 }
 
@@ -207,7 +207,7 @@ int principal_intern(struct worker *worker, const struct principal_spec *spec,
     struct buf key;
     buf_init(&key, KEY_MAX);
     put_key(&key, &sorted);
-    struct principal *p = map_find(&worker->principals.by_key, buf_str(&key));
+    struct principal *p = map_find(&worker->principals->by_key, buf_str(&key));
     if (p) {
         p->refs++;
     } else {
@@ -232,7 +232,7 @@ void principal_unref(const struct principal *p)
     struct principal *counted = (struct principal *)(uintptr_t)p;
     if (counted && --counted->refs == 0) {
         if (counted->worker) {
-            map_remove(&counted->worker->principals.by_key, counted->key);
+            map_remove(&counted->worker->principals->by_key, counted->key);
         }
         quota_release(counted->quota);
         access_class_unref(counted->class);

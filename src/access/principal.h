@@ -41,6 +41,7 @@
 #define PRINCIPAL_SCOPE_MAX 256u /* … bytes of each */
 
 struct access_class;
+struct access_rules;
 struct buf;
 struct worker;
 struct jw;
@@ -107,6 +108,7 @@ bool principal_is_expired(const struct principal *p, int64_t now_ms);
 
 /* The table of a worker. */
 struct principals {
+    struct access_rules *rules; /* a reference; NULL: everybody may do everything */
     struct map by_key;
     struct list classes;    /* struct access_class (access/access.h) */
     int64_t next_expiry_ms; /* nobody expires before; 0: nobody ever */

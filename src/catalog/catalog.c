@@ -12,6 +12,9 @@
 #include "base/str.h"
 #include "catalog/resource.h"
 #include "uri/uri.h"
+#include "worker/worker.h"
+
+struct worker;
 
 struct catalog_entry *catalog_entry_create(const struct tidings_resource *about, bool is_template,
                                            tidings_read_fn read, void *user,
@@ -264,4 +267,10 @@ bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme)
         }
     }
     return any_has_scheme(&c->resources, scheme) || any_has_scheme(&c->templates, scheme);
+}
+
+void catalog_set_current(struct worker *worker, struct catalog *catalog)
+{
+    catalog_unref(worker->catalog);
+    worker->catalog = catalog;
 }

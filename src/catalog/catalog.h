@@ -17,6 +17,8 @@
 #include "catalog/watch_hook.h"
 #include "uri/template.h"
 
+struct worker;
+
 /* A registered resource or template. */
 struct catalog_entry {
     struct tidings_resource *about;
@@ -79,5 +81,8 @@ struct tidings_provider *catalog_mount(const struct catalog *c, struct tidings_s
 struct catalog_entry *catalog_find_template(const struct catalog *c, struct tidings_str text);
 /* Does any source serve that scheme? */
 bool catalog_has_scheme(const struct catalog *c, struct tidings_str scheme);
+
+/* From now on this is the worker's snapshot; takes the reference. */
+void catalog_set_current(struct worker *worker, struct catalog *catalog);
 
 #endif

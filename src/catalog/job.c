@@ -10,7 +10,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 
 #define DETAILS_MAX (4u << 20)
 
@@ -58,7 +58,7 @@ void job_explain(struct job *r, struct tidings_str object)
 static void end(struct job *r)
 {
     char *details = r->keeps_details ? NULL : r->details;
-    r->worker->outstanding--;
+    r->worker->jobs--;
     r->done(r);
     mem_free(details);
 }
@@ -115,9 +115,9 @@ void job_start(struct job *r, struct tidings_provider *p, void (*run)(struct job
 {
     r->provider = p;
     r->run = run;
-    r->worker->outstanding++;
+    r->worker->jobs++;
     if (p && (p->ops->flags & TIDINGS_PROVIDER_BLOCKING)) {
-        int rc = pool_submit(p->pool, run_job, r);
+        int rc = pool_submit(p->host->pool, run_job, r);
         if (rc < 0) {
             struct tidings_error err;
             tidings_fail(&err, rc, "too many requests are waiting; try again later");
@@ -246,7 +246,7 @@ static void lookup_done(struct job *job)
                : l->failed   ? TIDINGS_E_NOMEM
                : l->found    ? 0
                              : TIDINGS_E_NOTFOUND;
-    l->stat->base.worker->outstanding++;
+    l->stat->base.worker->jobs++;
     tidings_stat_done(l->stat, code, l->found, job->code < 0 ? &err : NULL);
     mem_free(l->found);
     mem_free(l);
@@ -256,7 +256,7 @@ static void change_query_up(struct tidings_stat *stat, struct tidings_provider *
 {
     struct lookup *l = mem_zalloc(sizeof(*l));
     if (!l) {
-        stat->base.worker->outstanding++;
+        stat->base.worker->jobs++;
         tidings_stat_done(stat, TIDINGS_E_NOMEM, NULL, NULL);
         return;
     }
@@ -272,7 +272,7 @@ void job_stat(struct tidings_stat *stat, const struct catalog_hit *hit)
     if (hit->entry) {
         struct tidings_resource about = *hit->entry->about;
         about.uri = stat->base.uri;
-        stat->base.worker->outstanding++;
+        stat->base.worker->jobs++;
         tidings_stat_done(stat, 0, &about, NULL);
         return;
     }

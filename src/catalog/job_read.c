@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 
 #define ETAG_SIZE 33u
 

@@ -10,8 +10,6 @@
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/hub.h"
-#include "delivery/hub_private.h"
 
 void *tidings_provider_state(struct tidings_provider *p)
 {
@@ -29,12 +27,12 @@ int tidings_provider_changed(struct tidings_provider *p, const struct tidings_ch
     if (!p || !change || change->uri.len == 0) {
         return tidings_fail(err, TIDINGS_E_INVALID, "a change needs the URI of what changed");
     }
-    return hub_announce(p->hub, change, err);
+    return p->host->changed(p->host, change, err);
 }
 
 void tidings_provider_missed(struct tidings_provider *p)
 {
-    hub_announce_missed(p->hub, p->prefix);
+    p->host->missed(p->host, p->prefix);
 }
 
 /* The bytes of a table by its `abi`: each version of TIDINGS_PROVIDER_ABI adds a row, and the row
@@ -71,7 +69,7 @@ int tidings_provider_every(struct tidings_provider *p, uint64_t ms,
         return 0;
     }
     if (!p->timer) {
-        p->timer = loop_timer_open(p->hub->loop, on_timer, p);
+        p->timer = loop_timer_open(p->host->loop, on_timer, p);
     }
     if (!p->timer) {
         return TIDINGS_E_NOMEM;
@@ -109,7 +107,7 @@ static int check_slots(const struct tidings_provider_ops *ops, struct tidings_er
 }
 
 /* NOLINTNEXTLINE(readability-function-size): six, and `err` */
-int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+int provider_create(const struct tidings_provider_ops *ops, const struct provider_host *host,
                     struct tidings_str prefix, struct tidings_str config,
                     struct tidings_provider **ret, struct tidings_error *err)
 {
@@ -131,8 +129,7 @@ int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, str
     }
     char *copy = (char *)(p + 1);
     memcpy(copy, prefix.ptr, prefix.len);
-    p->hub = hub;
-    p->pool = pool;
+    p->host = host;
     p->prefix = tidings_strn(copy, prefix.len);
     p->state = (char *)p + text;
     rc = ops->open(p, config, err);

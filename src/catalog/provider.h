@@ -9,15 +9,24 @@
 
 #include <tidings/provider.h>
 
-struct hub;
+struct loop;
 struct loop_timer;
 struct pool;
+
+/* Who opened it: gets what providers announce, from any thread. */
+struct provider_host {
+    int (*changed)(const struct provider_host *host, const struct tidings_change *change,
+                   struct tidings_error *err);
+    /* Something below `prefix` may have changed, and nobody knows what. */
+    void (*missed)(const struct provider_host *host, struct tidings_str prefix);
+    struct loop *loop; /* for tidings_provider_every */
+    struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
+};
 
 struct tidings_provider {
     const struct tidings_provider_ops *ops;
     struct tidings_provider_ops older; /* what `ops` is for a table of an earlier version */
-    struct hub *hub;
-    struct pool *pool; /* for TIDINGS_PROVIDER_BLOCKING */
+    const struct provider_host *host;
     struct tidings_str prefix;
     bool is_durable;          /* the server's store keeps what it serves, and when it changed */
     struct loop_timer *timer; /* tidings_provider_every; NULL until it is first asked for */
@@ -32,7 +41,7 @@ struct tidings_provider {
 const struct tidings_provider_ops *provider_table(const struct tidings_provider_ops *ops,
                                                   size_t bytes, struct tidings_provider_ops *room);
 /* Check the table (required slots, abi) and open. The error is wrapped with the provider's name. */
-int provider_create(const struct tidings_provider_ops *ops, struct hub *hub, struct pool *pool,
+int provider_create(const struct tidings_provider_ops *ops, const struct provider_host *host,
                     struct tidings_str prefix, struct tidings_str config,
                     struct tidings_provider **ret, struct tidings_error *err);
 void provider_destroy(struct tidings_provider *p); /* closes; NULL is fine */

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "uri/uri.h"
 
 #define ARENA_MAX (1u << 16)

@@ -3,7 +3,9 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "catalog/catalog.h"
+#include "catalog/provider.h"
+#include "delivery/delivery.h"
 
 /* ---- baselines ------------------------------------------------------------------------------- */
 

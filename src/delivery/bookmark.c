@@ -8,8 +8,10 @@
  * has not moved; but who may not see everything would learn from that, so it gets one each time.
  */
 #include "base/mem.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/hub.h"
 #include "delivery/subscriber.h"
+#include "dialect/dialect.h"
 
 static void bookmark_tell(struct listen_bookmarks *b, struct buf *message)
 {
@@ -38,11 +40,11 @@ void bookmarks_on_period(struct loop_timer *timer, void *user)
     struct worker *worker = user;
     struct buf message;
     buf_init(&message, 16u * 1024u); /* an id of a kilobyte may escape to six */
-    list_each (it, next, &worker->bookmarked) {
+    list_each (it, next, &worker->delivery->bookmarked) {
         bookmark_tell(list_entry(it, struct listen_bookmarks, link), &message);
     }
     buf_deinit(&message);
-    if (!list_empty(&worker->bookmarked)) {
+    if (!list_empty(&worker->delivery->bookmarked)) {
         loop_timer_start(timer, worker->limits->bookmark_ms, 0);
     }
 }
@@ -58,13 +60,13 @@ bool subscription_want_bookmarks(struct subscription *sub)
         }
         b->listen = sub->listen;
         b->seq = worker->last_seq; /* what it is told now */
-        list_append(&worker->bookmarked, &b->link);
+        list_append(&worker->delivery->bookmarked, &b->link);
         sub->listen->bookmarks = b;
     }
     b->count++;
     sub->bookmarks = true;
-    if (!loop_timer_is_running(worker->bookmark_timer)) {
-        loop_timer_start(worker->bookmark_timer, worker->limits->bookmark_ms, 0);
+    if (!loop_timer_is_running(worker->delivery->bookmark_timer)) {
+        loop_timer_start(worker->delivery->bookmark_timer, worker->limits->bookmark_ms, 0);
     }
     return true;
 }

@@ -8,6 +8,7 @@
 #include "delivery/hub.h"
 #include "delivery/lookup.h"
 #include "delivery/subscriber.h"
+#include "dialect/dialect.h"
 #include "store/change.h"
 
 struct finder {
@@ -88,7 +89,7 @@ static void replay(struct subscriber *subscriber, const struct hub_catchup *c)
         struct finder f = {.subscriber = subscriber, .row = &c->changes[i], .since = c->since};
         static const struct lookup_calls calls = {is_ours, offer_if_ours};
         lookup_find(subscriber->worker, change, &calls, &f);
-        worker_find_covered(subscriber->worker, change->uri, offer_if_ours, &f);
+        delivery_find_covered(subscriber->worker, change->uri, offer_if_ours, &f);
     }
 }
 

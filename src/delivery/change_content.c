@@ -12,6 +12,7 @@
 #include "catalog/job_read.h"
 #include "delivery/patches.h"
 #include "delivery/subscriber.h"
+#include "dialect/dialect.h"
 #include "store/change.h"
 
 #define VALUES_MAX 256u
@@ -115,7 +116,7 @@ static const struct access_class *class_of(const struct principal *who)
 static struct value *add(struct worker *worker, const struct principal *who,
                          const struct change *change, struct value_key key)
 {
-    struct change_contents *v = &worker->values;
+    struct change_contents *v = &worker->delivery->contents;
     struct value *e = mem_zalloc(sizeof(*e));
     if (!e) {
         return NULL;
@@ -142,20 +143,20 @@ static void conclude(struct value *e, bool is_ready)
     if (e->state == CHANGE_CONTENT_NONE) {
         buf_deinit(&e->out);
     }
-    e->worker->values.count++;
-    e->worker->values.bytes += e->out.len;
+    e->worker->delivery->contents.count++;
+    e->worker->delivery->contents.bytes += e->out.len;
 }
 
 static void wake_waiting(struct worker *worker)
 {
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber->waits_value) {
             subscriber->waits_value = false;
             subscriber_mark_dirty(subscriber);
         }
     }
-    trim(&worker->values);
+    trim(&worker->delivery->contents);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -199,9 +200,9 @@ static enum change_content_state change_content_get(struct worker *worker,
         return CHANGE_CONTENT_NONE;
     }
     struct value_key key = {.change = change, .class = class_of(who)};
-    struct value *e = find(&worker->values, key);
+    struct value *e = find(&worker->delivery->contents, key);
     if (!e) {
-        trim(&worker->values);
+        trim(&worker->delivery->contents);
         e = add(worker, who, change, key);
         if (!e) {
             return CHANGE_CONTENT_NONE;
@@ -246,7 +247,7 @@ static void ask_patch(struct value *e);
 static void patch_read(struct job *job)
 {
     struct value *e = job->user;
-    struct change_contents *v = &e->worker->values;
+    struct change_contents *v = &e->worker->delivery->contents;
     bool is_told = job->code >= 0;
     if (job->code == TIDINGS_E_INVALID && e->from && !e->is_whole) {
         e->is_whole = true; /* that version is gone */
@@ -307,9 +308,10 @@ static enum change_content_state make_patch(struct worker *worker, const struct 
         patch_write_deleted(&e->out, change, from);
         e->to = baseline_ref(from);
     } else {
-        patch_write(&e->out, &worker->values.baselines, change->uri, from, contents, &e->to);
+        patch_write(&e->out, &worker->delivery->contents.baselines, change->uri, from, contents,
+                    &e->to);
     }
-    worker->values.patches++;
+    worker->delivery->contents.patches++;
     conclude(e, true);
     *ret = e;
     return e->state;
@@ -325,11 +327,11 @@ change_content_get_patch(struct worker *worker, const struct principal *who,
 {
     struct value_key key = {
         .change = change, .from = from, .shape = SHAPE_PATCH, .class = class_of(who)};
-    struct value *e = find(&worker->values, key);
+    struct value *e = find(&worker->delivery->contents, key);
     *ret_json = STR_EMPTY;
     *ret_to = NULL;
     if (!e) {
-        trim(&worker->values);
+        trim(&worker->delivery->contents);
         if (!find_patching(worker, change->uri)) {
             enum change_content_state state = make_patch(worker, who, change, key, from, &e);
             if (!e) {
@@ -370,9 +372,9 @@ static enum change_content_state say(struct worker *worker, const struct princip
                                      const struct change *change, struct value_key key,
                                      struct tidings_str *json)
 {
-    struct value *e = find(&worker->values, key);
+    struct value *e = find(&worker->delivery->contents, key);
     if (!e) {
-        trim(&worker->values);
+        trim(&worker->delivery->contents);
         e = add(worker, who, change, key);
         if (!e) {
             *json = STR_EMPTY;
@@ -383,8 +385,8 @@ static enum change_content_state say(struct worker *worker, const struct princip
             dialect_put_data(&e->out, *json);
         } else { /* gone: all that is known of it */
             buf_puts(&e->out, STR("\"data\":{\"deleted\":true,"));
-            buf_puts(&e->out, worker->access ? change_metadata_without_version(change)
-                                             : change->metadata_json);
+            buf_puts(&e->out, worker->principals->rules ? change_metadata_without_version(change)
+                                                        : change->metadata_json);
             buf_putc(&e->out, '}');
         }
         conclude(e, true);
@@ -436,8 +438,8 @@ void subscription_left_out(const struct subscription *sub, const struct change *
     if (!find_patching(worker, change->uri) || change->etag.len == 0) {
         chain_move(chain, change->uri, NULL);
     } else if (!at || str_cmp(baseline_etag(at), change->etag) < 0) { /* never back */
-        struct baseline *own =
-            baseline_get(&worker->values.baselines, change->uri, change->etag, STR_EMPTY);
+        struct baseline *own = baseline_get(&worker->delivery->contents.baselines, change->uri,
+                                            change->etag, STR_EMPTY);
         chain_move(chain, change->uri, own);
         baseline_unref(own);
     }

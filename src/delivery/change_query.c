@@ -59,7 +59,7 @@ static void finish(struct change_query *look, const struct log_cursor *cursor, b
 
 static void finish_here(struct change_query *look, bool more)
 {
-    struct log_cursor cursor = worker_cursor(worker_of(look), look->upto);
+    struct log_cursor cursor = delivery_cursor(worker_of(look), look->upto);
     finish(look, &cursor, more);
 }
 

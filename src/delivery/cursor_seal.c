@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "delivery/cursor_seal.h"
 
+#include "access/access.h"
 #include "base/mem.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 
 _Static_assert(CURSOR_TEXT > 68, "the longest is 67 bytes");
 
@@ -51,7 +52,7 @@ static size_t seal(struct worker *worker, const struct log_cursor *cursor, char 
     char plain[CURSOR_TEXT];
     struct tidings_str text = cursor_print(cursor, plain);
     memset(plain + text.len, ' ', PADDED - text.len);
-    struct buf *sealed = &worker->shown->sealed;
+    struct buf *sealed = &worker->delivery->seals->sealed;
     buf_clear(sealed);
     if (seal_put(&worker->sealer, sealed, PURPOSE, tidings_strn(plain, PADDED)) < 0) {
         return 0;
@@ -66,14 +67,14 @@ struct tidings_str cursor_seal_make(struct worker *worker, const struct principa
     if (access_is_full(who)) {
         return STR_EMPTY;
     }
-    if (!worker->shown) {
-        worker->shown = mem_zalloc(sizeof(*worker->shown));
-        if (worker->shown) {
-            buf_init(&worker->shown->sealed, CURSOR_SEALED);
-            cursor_seal_end_turn(worker->shown); /* nothing is from this one yet */
+    if (!worker->delivery->seals) {
+        worker->delivery->seals = mem_zalloc(sizeof(*worker->delivery->seals));
+        if (worker->delivery->seals) {
+            buf_init(&worker->delivery->seals->sealed, CURSOR_SEALED);
+            cursor_seal_end_turn(worker->delivery->seals); /* nothing is from this one yet */
         }
     }
-    struct cursor_seals *all = worker->shown;
+    struct cursor_seals *all = worker->delivery->seals;
     if (!all) {
         return NONE;
     }

@@ -218,7 +218,7 @@ static bool judge(struct subscription *sub, struct json *subject, enum schema_ve
     }
     *ret = schema_judge_within(sub->extra->schema->schema, subject, NULL, &steps);
     allowance_spend(client, FILTER_MAX_STEPS - steps, now);
-    worker->filters.judged++;
+    worker->delivery->filters.judged++;
     return true;
 }
 
@@ -227,7 +227,7 @@ static bool satisfies(struct subscription *sub, const struct change *change)
     struct worker *worker = sub->subscriber->worker;
     struct filter *f = sub->extra->schema;
     if (f->judged_seq != change->seq) {
-        struct json *subject = worker_subject(worker, change);
+        struct json *subject = delivery_subject(worker, change);
         f->verdict = SCHEMA_VALID;
         if (subject && !judge(sub, subject, &f->verdict)) {
             return true; /* others may be able to pay */
@@ -254,7 +254,7 @@ static bool all_hold(const struct subscription_extra *x, struct json *subject)
 static bool pass_without_from(struct subscription *sub, const struct change *change)
 {
     const struct subscription_extra *x = sub->extra;
-    struct json *subject = worker_make_subject(sub->subscriber->worker, change, true);
+    struct json *subject = delivery_make_subject(sub->subscriber->worker, change, true);
     enum schema_verdict verdict = SCHEMA_VALID;
     bool passes = !subject || all_hold(x, subject);
     if (subject && passes && x->schema) {
@@ -288,7 +288,7 @@ bool filters_pass(struct subscription *sub, const struct change *change, bool al
     if (!access_shows_from(subscriber->who, change)) {
         return pass_without_from(sub, change);
     }
-    if (x->condition_count > 0 && !all_hold(x, worker_subject(subscriber->worker, change))) {
+    if (x->condition_count > 0 && !all_hold(x, delivery_subject(subscriber->worker, change))) {
         return false;
     }
     if (x->schema && !satisfies(sub, change)) {

@@ -13,8 +13,9 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub_private.h"
+#include "delivery/options.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
 
@@ -51,7 +52,7 @@ static struct rate_letter *rate_create(struct tidings_str uri, uint64_t ms,
 static void rate_on_worker(struct letter *letter, void *owner)
 {
     struct rate_letter *l = list_entry(letter, struct rate_letter, letter);
-    worker_set_rate(owner, l->uri, l->ms);
+    delivery_set_rate(owner, l->uri, l->ms);
     mem_free(l);
 }
 
@@ -62,7 +63,7 @@ static void rate_on_hub(struct letter *letter, void *owner)
     for (size_t i = 0; i < hub->worker_count; i++) {
         struct rate_letter *copy = rate_create(l->uri, l->ms, rate_on_worker);
         if (copy) {
-            mailbox_send(hub->cores[i]->mailbox, &copy->letter);
+            mailbox_send(hub->workers[i]->mailbox, &copy->letter);
         }
     }
     mem_free(l);
@@ -95,7 +96,7 @@ static void rules_drop(struct letter *letter)
 static void rules_deliver(struct letter *letter, void *owner)
 {
     struct rules_letter *l = list_entry(letter, struct rules_letter, letter);
-    worker_set_rules(owner, option_rules_ref(l->rules));
+    delivery_set_rules(owner, option_rules_ref(l->rules));
     rules_drop(letter);
 }
 
@@ -111,7 +112,7 @@ int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_er
         l->letter.deliver = rules_deliver;
         l->letter.drop = rules_drop;
         l->rules = option_rules_ref(rules);
-        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+        mailbox_send(hub->workers[i]->mailbox, &l->letter);
     }
     return rc;
 }
@@ -128,7 +129,7 @@ struct catalog_letter {
 static void catalog_deliver(struct letter *letter, void *owner)
 {
     struct catalog_letter *l = list_entry(letter, struct catalog_letter, letter);
-    worker_set_catalog(owner, l->catalog);
+    catalog_set_current(owner, l->catalog);
     if (l->len > 0) {
         list_changed_touch(owner, tidings_strn(l->uri, l->len), STR_EMPTY);
     }
@@ -159,7 +160,7 @@ static void swap_catalog(struct hub *hub, struct catalog *next, struct tidings_s
         if (uri.len > 0) {
             memcpy(l->uri, uri.ptr, uri.len);
         }
-        mailbox_send(hub->cores[i]->mailbox, &l->letter);
+        mailbox_send(hub->workers[i]->mailbox, &l->letter);
     }
 }
 
@@ -251,7 +252,7 @@ int hub_mount(struct hub *hub, const struct tidings_provider_ops *ops, struct ti
         }
     }
     struct tidings_provider *p = NULL;
-    int rc = provider_create(ops, hub, hub->pool, prefix, config, &p, err);
+    int rc = provider_create(ops, &hub->host, prefix, config, &p, err);
     if (rc < 0) {
         return rc;
     }
@@ -379,6 +380,26 @@ void hub_catchup_free(struct hub_catchup *c)
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
+/* ---- what providers announce ----------------------------------------------------------------- */
+
+static struct hub *host_hub(const struct provider_host *host)
+{
+    return (struct hub *)((uintptr_t)host - offsetof(struct hub, host));
+}
+
+static int host_changed(const struct provider_host *host, const struct tidings_change *change,
+                        struct tidings_error *err)
+{
+    return hub_announce(host_hub(host), change, err);
+}
+
+static void host_missed(const struct provider_host *host, struct tidings_str prefix)
+{
+    hub_announce_missed(host_hub(host), prefix);
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
 struct hub *hub_create(struct loop *loop, struct tidings_error *err)
 {
     struct hub *hub = mem_zalloc(sizeof(*hub));
@@ -394,6 +415,7 @@ struct hub *hub_create(struct loop *loop, struct tidings_error *err)
     hub->allowances = allowances_create();
     hub->mailbox = mailbox_create(loop, hub, err);
     hub->pool = pool_create(POOL_THREADS, POOL_WAITING, err);
+    hub->host = (struct provider_host){host_changed, host_missed, loop, hub->pool};
     bool has_lists = hub_lists_open(hub);
     hub->watch_timer = loop_timer_open(loop, hub_watch_timer, hub);
     list_init(&hub->arming);
@@ -446,7 +468,7 @@ void hub_destroy(struct hub *hub)
     quotas_destroy(hub->quotas);
     allowances_destroy(hub->allowances);
     explicit_bzero(&hub->seal, sizeof(hub->seal));
-    mem_free(hub->cores);
+    mem_free(hub->workers);
     mem_free(hub);
 }
 
@@ -487,14 +509,24 @@ struct catalog *hub_catalog(struct hub *hub)
 
 int hub_attach(struct hub *hub, struct worker *worker)
 {
-    struct worker **cores =
-        mem_realloc(hub->cores, (hub->worker_count + 1) * sizeof(struct worker *));
-    if (!cores) {
+    struct worker **workers =
+        mem_realloc(hub->workers, (hub->worker_count + 1) * sizeof(struct worker *));
+    if (!workers) {
         return TIDINGS_E_NOMEM;
     }
-    hub->cores = cores;
-    hub->cores[hub->worker_count++] = worker;
+    hub->workers = workers;
+    hub->workers[hub->worker_count++] = worker;
     return 0;
+}
+
+size_t hub_worker_count(const struct hub *hub)
+{
+    return hub->worker_count;
+}
+
+struct worker *hub_worker(const struct hub *hub, size_t index)
+{
+    return hub->workers[index];
 }
 
 void hub_detach_all(struct hub *hub)
@@ -505,7 +537,7 @@ void hub_detach_all(struct hub *hub)
 void hub_forward(struct hub *hub, struct letter *letter)
 {
     if (hub->worker_count > 0) {
-        mailbox_send(hub->cores[0]->mailbox, letter);
+        mailbox_send(hub->workers[0]->mailbox, letter);
     } else {
         letter->drop(letter);
     }

@@ -73,9 +73,9 @@ int hub_attach(struct hub *hub, struct worker *worker);
 /* Hub thread: rules of subscriptions to come, on every worker. The reference stays the caller's.
  * TIDINGS_E_NOMEM: some have the old ones still. */
 int hub_set_rules(struct hub *hub, struct option_rules *rules, struct tidings_error *err);
-/* Likewise what everybody may do (NULL: everything): on all workers, or with TIDINGS_E_NOMEM on
- * none. They narrow what goes on. */
-int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_error *err);
+/* Hub thread: how many workers take part, and each of them. */
+size_t hub_worker_count(const struct hub *hub);
+struct worker *hub_worker(const struct hub *hub, size_t index);
 /* Hub thread: to the first worker's mailbox; dropped when there is none. */
 void hub_forward(struct hub *hub, struct letter *letter);
 void hub_detach_all(struct hub *hub);

@@ -6,13 +6,13 @@
  * Both stretches are bounded in bytes. Who announces beyond the bound is told so, and a letter that
  * needs no memory makes everybody look again once the hub has caught up: `is_lost` is cleared
  * before that is numbered, so a refusal that comes later sends it anew. A worker that is behind by
- * as much gets no more changes but such a letter of its own (worker_lose).
+ * as much gets no more changes but such a letter of its own (delivery_lose).
  */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub_private.h"
 
 /* ---- to the workers -------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ struct change_letter {
 static void change_drop(struct letter *letter)
 {
     struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    __atomic_sub_fetch(&l->worker->announced, change_bytes(l->change), __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&l->worker->delivery->announced, change_bytes(l->change), __ATOMIC_RELAXED);
     change_unref(l->change);
     mem_free(l);
 }
@@ -34,19 +34,19 @@ static void change_drop(struct letter *letter)
 static void change_deliver(struct letter *letter, void *owner)
 {
     struct change_letter *l = list_entry(letter, struct change_letter, letter);
-    worker_on_change(owner, l->change);
+    delivery_on_change(owner, l->change);
     change_drop(letter);
 }
 
 static void tell(struct hub *hub, struct worker *worker, const struct change *change)
 {
     size_t bytes = change_bytes(change);
-    size_t before = __atomic_fetch_add(&worker->announced, bytes, __ATOMIC_RELAXED);
+    size_t before = __atomic_fetch_add(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
     bool fits = before == 0 || before + bytes <= hub->max_announced;
     struct change_letter *l = fits ? mem_zalloc(sizeof(*l)) : NULL;
     if (!l) {
-        __atomic_sub_fetch(&worker->announced, bytes, __ATOMIC_RELAXED);
-        worker_lose(worker);
+        __atomic_sub_fetch(&worker->delivery->announced, bytes, __ATOMIC_RELAXED);
+        delivery_lose(worker);
         return;
     }
     l->letter.deliver = change_deliver;
@@ -68,9 +68,9 @@ static void publish_made(struct hub *hub, struct change *c, uint64_t seq, struct
     }
     for (size_t i = 0; i < hub->worker_count; i++) {
         if (c) {
-            tell(hub, hub->cores[i], c);
+            tell(hub, hub->workers[i], c);
         } else {
-            worker_lose(hub->cores[i]);
+            delivery_lose(hub->workers[i]);
         }
     }
     change_unref(c);

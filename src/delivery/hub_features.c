@@ -6,8 +6,9 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub_private.h"
+#include "handler/handlers.h"
 
 #define HANDLER_THREADS 4u
 #define HANDLERS_WAITING 100000u /* --max-calls allows fewer */
@@ -79,7 +80,7 @@ struct features_letter {
 static void features_deliver(struct letter *letter, void *owner)
 {
     struct features_letter *l = list_entry(letter, struct features_letter, letter);
-    worker_set_features(owner, l->kind, l->list);
+    handlers_set_features(owner, l->kind, l->list);
     mem_free(l);
 }
 
@@ -113,7 +114,7 @@ static int swap_features(struct hub *hub, enum feature_kind kind, struct feature
         struct letter *letter = list_entry(it, struct letter, link);
         list_remove(it);
         if (good) {
-            mailbox_send(hub->cores[i++]->mailbox, letter);
+            mailbox_send(hub->workers[i++]->mailbox, letter);
         } else {
             features_drop(letter);
         }

@@ -28,8 +28,9 @@ struct hub {
     struct hub_options options;
     struct changelog *log;
     struct pool *pool;
+    struct provider_host host; /* of the providers it mounts */
     struct catalog *catalog;
-    struct worker **cores;
+    struct worker **workers;
     size_t worker_count;
     struct map watches; /* by scope */
     struct list arming; /* watches that somebody waits for */

@@ -8,7 +8,7 @@
  * sent to a hub that has looked for the last time.
  */
 #include "base/error.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub_private.h"
 
 /* ---- the token ------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@
  */
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub_private.h"
 #include "uri/uri.h"
 

@@ -70,7 +70,7 @@ static void replay_missed(struct listen *listen, const struct missed *m,
         } else if (change->lists == 0) {
             static const struct lookup_calls calls = {waits_for_it, offer_missed};
             lookup_find(worker, change, &calls, &f);
-            worker_find_covered(worker, change->uri, offer_missed, &f);
+            delivery_find_covered(worker, change->uri, offer_missed, &f);
         }
     }
 }

@@ -7,12 +7,13 @@
 #include "base/str.h"
 #include "delivery/hub.h"
 #include "delivery/subscriber.h"
+#include "dialect/dialect.h"
 #include "store/change.h"
 
 void listen_want_lists(struct listen *listen, unsigned lists)
 {
     if (listen->wants_lists == 0 && lists != 0) {
-        list_append(&listen->subscriber->worker->list_watchers, &listen->list_link);
+        list_append(&listen->subscriber->worker->delivery->list_watchers, &listen->list_link);
     }
     listen->wants_lists |= (unsigned char)lists;
 }
@@ -33,7 +34,7 @@ void subscriber_owe_lists(struct subscriber *subscriber, struct listen *listen, 
 
 void list_changed_offer(struct worker *worker, unsigned lists)
 {
-    list_each (it, next, &worker->list_watchers) {
+    list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
         unsigned seen = lists & ~(access_is_full(listen->subscriber->who) ? 0u : LIST_RESOURCES);
         if (listen->live && listen->subscriber->sink && !listen->subscriber->catchup) {
@@ -49,7 +50,7 @@ static void tell_class(struct worker *worker, struct access_class *class, uint64
 {
     class->told_ms = now;
     class->owes_list = false;
-    list_each (it, next, &worker->list_watchers) {
+    list_each (it, next, &worker->delivery->list_watchers) {
         struct listen *listen = list_entry(it, struct listen, list_link);
         if (listen->subscriber->who && listen->subscriber->who->class == class) {
             subscriber_owe_lists(listen->subscriber, listen, LIST_RESOURCES, worker->last_seq);
@@ -68,7 +69,7 @@ static bool class_lists(const struct access_class *class, struct tidings_str uri
 void list_changed_touch(struct worker *worker, struct tidings_str uri, struct tidings_str target)
 {
     uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop);
-    list_each (it, next, &worker->principals.classes) {
+    list_each (it, next, &worker->principals->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
         if (class->is_full || !class_lists(class, uri, target)) {
             continue;
@@ -77,8 +78,8 @@ void list_changed_touch(struct worker *worker, struct tidings_str uri, struct ti
             tell_class(worker, class, now);
         } else if (!class->owes_list) {
             class->owes_list = true;
-            if (!loop_timer_is_running(worker->list_timer)) {
-                loop_timer_start(worker->list_timer, class->told_ms + period - now, 0);
+            if (!loop_timer_is_running(worker->delivery->list_timer)) {
+                loop_timer_start(worker->delivery->list_timer, class->told_ms + period - now, 0);
             }
         }
     }
@@ -88,7 +89,7 @@ void list_changed_on_period(struct loop_timer *timer, void *user)
 {
     struct worker *worker = user;
     uint64_t period = hub_list_period(worker->hub), now = loop_now_ms(worker->loop), wait = 0;
-    list_each (it, next, &worker->principals.classes) {
+    list_each (it, next, &worker->principals->classes) {
         struct access_class *class = list_entry(it, struct access_class, link);
         uint64_t due = class->told_ms + period;
         if (class->owes_list && due <= now) {

@@ -3,9 +3,11 @@
  * Groups of subscriptions. A subscription is in the match index exactly as long as it exists, and
  * holds one need of its scope at the hub.
  */
+#include "access/limit.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/hub.h"
+#include "delivery/options.h"
 #include "delivery/subscribe.h"
 #include "delivery/subscriber.h"
 
@@ -81,7 +83,7 @@ void subscription_set_extra(struct subscription *sub, struct subscription_extra 
     extra->sub = sub;
     list_init(&extra->covers_link);
     if (extra->covering) {
-        list_append(&sub->listen->subscriber->worker->covering, &extra->covers_link);
+        list_append(&sub->listen->subscriber->worker->delivery->covering, &extra->covers_link);
     }
 }
 
@@ -132,12 +134,12 @@ struct subscription *subscription_create(struct listen *listen, struct tidings_s
     sub->kind = kind;
     sub->is_literal = kind == MATCH_LITERAL;
     bool is_legacy = listen->id_len == 0;
-    int rc = match_add_for(&worker->match, &sub->node, kind, subscription_uri(sub),
+    int rc = match_add_for(&worker->delivery->match, &sub->node, kind, subscription_uri(sub),
                            listen->subscriber->allowance, err);
     if (rc == 0 && is_legacy &&
         map_put(listen->by_spelling, subscription_spelled(sub), sub, NULL) < 0) {
         rc = tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
-        match_remove(&worker->match, &sub->node);
+        match_remove(&worker->delivery->match, &sub->node);
     }
     if (rc < 0) {
         limit_leave(worker->book, LIMIT_ALL_SUBSCRIPTIONS);
@@ -188,14 +190,14 @@ void subscription_set_rate(struct subscription *sub, uint64_t ms)
     sub->rate_ms = ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
     uint32_t period = sub->asked_ms > sub->rate_ms ? sub->asked_ms : sub->rate_ms;
     struct worker *worker = sub->listen->subscriber->worker;
-    window_set_period(&worker->windows, &sub->window, loop_now_ms(worker->loop), period);
+    window_set_period(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), period);
 }
 
 void subscription_set_period(struct subscription *sub, const struct options *o)
 {
     uint64_t period = o->window_ms > o->rate_ms ? o->window_ms : o->rate_ms;
     sub->asked_ms = period > UINT32_MAX ? UINT32_MAX : (uint32_t)period;
-    subscription_set_rate(sub, worker_rate(sub->listen->subscriber->worker, sub));
+    subscription_set_rate(sub, delivery_rate(sub->listen->subscriber->worker, sub));
 }
 
 void subscription_destroy(struct subscription *sub)
@@ -205,11 +207,11 @@ void subscription_destroy(struct subscription *sub)
     subscriber->held_count -= sub->window.held != NULL;
     subscription_caught_up(sub, 0);
     subscription_leave_bookmarks(sub);
-    window_clear(&subscriber->worker->windows, &sub->window);
+    window_clear(&subscriber->worker->delivery->windows, &sub->window);
     if (sub->queued > 0) {
         outbox_remove(&subscriber->outbox, sub);
     }
-    match_remove(&subscriber->worker->match, &sub->node);
+    match_remove(&subscriber->worker->delivery->match, &sub->node);
     if (listen->id_len == 0) {
         map_remove(listen->by_spelling, subscription_spelled(sub));
     }

@@ -62,7 +62,7 @@ void lookup_find(struct worker *worker, const struct change *change,
 {
     static const struct match_calls with_price = {found, may_pay, paid, unsure};
     struct paid_lookup l = {worker, change, calls, user};
-    match_find_paid(&worker->match, change->uri, &with_price, &l);
+    match_find_paid(&worker->delivery->match, change->uri, &with_price, &l);
 }
 
 enum lookup_answer lookup_ask(struct subscription *sub, struct tidings_str uri)

@@ -12,7 +12,10 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "catalog/provider.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/subscriber.h"
+#include "dialect/dialect.h"
 
 void subscriber_owe_truncated(struct subscriber *subscriber, struct subscription *sub, uint64_t seq)
 {
@@ -120,12 +123,14 @@ static uint32_t mark_of(const struct subscriber *subscriber, const struct log_cu
     if (first < CURSOR_ALL_TOLD) {
         return first;
     }
-    return subscriber->was_lost && at->seq < subscriber->worker->marks.first ? CURSOR_ALL_TOLD : 0;
+    return subscriber->was_lost && at->seq < subscriber->worker->delivery->marks.first
+               ? CURSOR_ALL_TOLD
+               : 0;
 }
 
 struct log_cursor subscriber_place_at(const struct subscriber *subscriber, uint64_t seq)
 {
-    struct log_cursor at = worker_cursor(subscriber->worker, seq);
+    struct log_cursor at = delivery_cursor(subscriber->worker, seq);
     uint32_t first = CURSOR_ALL_TOLD;
     if (subscriber->has_truncated) {
         (void)find_marked(subscriber, NULL, &first);
@@ -144,7 +149,7 @@ static bool write_truncated(struct subscriber *subscriber, struct subscription *
     }
     bool was_lost = subscriber->was_lost;
     subscriber->was_lost = true;
-    struct log_cursor cursor = worker_cursor(subscriber->worker, subscriber_told(subscriber));
+    struct log_cursor cursor = delivery_cursor(subscriber->worker, subscriber_told(subscriber));
     cursor.lost = mark_of(subscriber, &cursor, first);
     struct dialect_updated u = {
         .kind = TIDINGS_CHANGE_UPDATED,

@@ -11,6 +11,7 @@
 #include "access/allowance.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/hub.h"
 #include "delivery/subscribe_batch.h"
 #include "protocol/method.h"
@@ -28,7 +29,7 @@ struct subscribe_batch *subscribe_batch_create(struct listen *listen, size_t cou
     }
     s->worker = listen->subscriber->worker;
     s->who = principal_ref(listen->subscriber->who);
-    s->rules = option_rules_ref(s->worker->rules);
+    s->rules = option_rules_ref(s->worker->delivery->rules);
     s->count = count;
     arena_init(&s->arena, (count + 1) * ARENA_PER_WISH);
     s->pending.listen = listen;
@@ -59,9 +60,9 @@ bool subscribe_batch_set_channel(struct subscribe_batch *s, const struct channel
     s->share = arena_dup(&s->arena, tidings_str(text));
     struct subscriber *subscriber = s->pending.listen->subscriber;
     if (!subscriber->allowance) {
-        subscriber->allowance = allowances_find(hub_allowances(s->worker->hub),
-                                                tidings_str(text + sizeof(HUB_SHARE) - 1),
-                                                loop_now_ms(s->worker->loop));
+        subscriber->allowance =
+            allowances_find(s->worker->allowances, tidings_str(text + sizeof(HUB_SHARE) - 1),
+                            loop_now_ms(s->worker->loop));
     }
     return s->share.ptr != NULL && subscriber->allowance != NULL;
 }
@@ -370,7 +371,7 @@ static struct log_cursor standing(const struct subscribe_batch *s, uint64_t seq)
         }
         at = since < at ? since : at;
     }
-    return subscriber ? subscriber_place_at(subscriber, at) : worker_cursor(s->worker, at);
+    return subscriber ? subscriber_place_at(subscriber, at) : delivery_cursor(s->worker, at);
 }
 
 static void finish(struct subscribe_batch *s, const struct hub_arm *arm)

@@ -142,7 +142,7 @@ bool subscribe_item_ask_baseline(struct subscribe_item *w, void (*done)(struct s
 
 struct chain *subscribe_item_begin_chain(const struct subscribe_item *w)
 {
-    struct baselines *all = &w->owner->worker->values.baselines;
+    struct baselines *all = &w->owner->worker->delivery->contents.baselines;
     struct chain *chain = chain_create();
     if (chain && w->options.given & OPTION_BASELINE) {
         struct baseline *first = baseline_get(all, w->uri, w->options.baseline, STR_EMPTY);

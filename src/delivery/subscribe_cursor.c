@@ -2,6 +2,7 @@
  *
  * What a cursor that a client comes back with is worth to one of its subscriptions.
  */
+#include "delivery/cursor_seal.h"
 #include "delivery/hub.h"
 #include "delivery/subscribe_batch.h"
 
@@ -51,7 +52,7 @@ uint64_t subscribe_item_since(const struct subscribe_item *w, uint64_t seq)
     uint64_t since = c->seq;
     bool is_ours = c->epoch == worker->epoch;
     bool is_known = is_ours ? since <= seq : c->has_position && hub_resume(worker->hub, c, &since);
-    if (is_known && (!is_ours || (since < worker->marks.first && c->lost == 0))) {
+    if (is_known && (!is_ours || (since < worker->delivery->marks.first && c->lost == 0))) {
         is_known = is_durable(worker->catalog, w->kind, w->uri);
     }
     return is_known ? since : SINCE_UNKNOWN;

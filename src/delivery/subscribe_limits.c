@@ -53,7 +53,7 @@ struct subscription *subscribe_item_make_sub(struct subscribe_batch *s,
                                              struct tidings_error *err)
 {
     struct listen *listen = s->pending.listen;
-    const struct match_regexes *regexes = &s->worker->match.regexes;
+    const struct match_regexes *regexes = &s->worker->delivery->match.regexes;
     uint64_t before = regexes->compiled;
     struct subscription *sub = subscription_create(listen, w->spelled, w->uri, w->kind, since, err);
     if (regexes->compiled != before) {
@@ -69,7 +69,7 @@ void subscribe_batch_compile_filters(struct subscribe_batch *s)
         struct subscribe_item *w = &s->items[i];
         struct tidings_error err;
         if (!w->refused && w->options.filter &&
-            filter_acquire(&s->worker->filters, w->options.filter,
+            filter_acquire(&s->worker->delivery->filters, w->options.filter,
                            s->pending.listen ? s->pending.listen->subscriber->allowance : NULL,
                            &w->filter, &err) < 0) {
             subscribe_item_refuse(w, err.code, "%s", err.text);

@@ -538,7 +538,7 @@ static bool apply_rules(struct subscribe_item *w)
         fixed = has_any(fixed, wild) ? fixed_prefix(fixed, wild) : fixed;
     }
     const struct option_rules *rules = w->owner->rules;
-    struct option_limits limits = w->owner->worker->limits->options;
+    struct option_limits limits = *w->owner->worker->limits->options;
     limits.rules = rules ? rules->at : limits.rules;
     limits.rule_count = rules ? rules->count : limits.rule_count;
     if (w->owner->request) { /* what comes in the legacy way */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "catalog/provider.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/hub.h"
 #include "request/channel.h"
 #include "store/change.h"
@@ -25,11 +26,11 @@ struct subscriber *subscriber_create(struct worker *worker, const struct princip
     subscriber->worker = worker;
     subscriber->who = principal_ref(who);
     subscriber->cursor = worker->last_seq;
-    subscriber->number = ++worker->peers_made;
+    subscriber->number = ++worker->delivery->subscribers_made;
     outbox_init(&subscriber->outbox);
     list_init(&subscriber->listens);
     list_init(&subscriber->dirty_link);
-    list_append(&worker->subscribers, &subscriber->link);
+    list_append(&worker->delivery->subscribers, &subscriber->link);
     worker->stats.subscribers++;
     return subscriber;
 }
@@ -89,7 +90,7 @@ void subscriber_destroy(struct subscriber *subscriber)
 void subscriber_mark_dirty(struct subscriber *subscriber)
 {
     if (list_empty(&subscriber->dirty_link)) {
-        list_append(&subscriber->worker->dirty, &subscriber->dirty_link);
+        list_append(&subscriber->worker->delivery->dirty, &subscriber->dirty_link);
     }
 }
 
@@ -158,7 +159,7 @@ static void forget_waiting(struct subscriber *subscriber)
                 sub->since = SINCE_UNKNOWN;
             }
             sub->truncated = false;
-            window_clear(&subscriber->worker->windows, &sub->window);
+            window_clear(&subscriber->worker->delivery->windows, &sub->window);
         }
     }
     subscriber->held_count = 0;
@@ -327,8 +328,8 @@ static void offer(struct subscriber *subscriber, struct subscription *sub,
     bool held_before = sub->window.held != NULL;
     struct tidings_str value;
     struct baseline *to;
-    switch (window_offer(&worker->windows, &sub->window, loop_now_ms(worker->loop), sub, change,
-                         kind, worker->limits->outbox_max)) {
+    switch (window_offer(&worker->delivery->windows, &sub->window, loop_now_ms(worker->loop), sub,
+                         change, kind, worker->limits->outbox_max)) {
     case WINDOW_PASS:
         if (sub->wants_value) {
             (void)subscription_value(sub, change, &value,
@@ -343,7 +344,7 @@ static void offer(struct subscriber *subscriber, struct subscription *sub,
         subscriber->held_count -= held_before;
         subscriber_owe_truncated(subscriber, sub,
                                  held_before ? window_first_seq(&sub->window) : change->seq);
-        window_clear(&worker->windows, &sub->window);
+        window_clear(&worker->delivery->windows, &sub->window);
         break;
     }
 }

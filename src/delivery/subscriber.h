@@ -14,7 +14,7 @@
 #define DELIVERY_SUBSCRIBER_H
 
 #include "access/access.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/outbox.h"
 #include "delivery/window.h"
 #include "request/sink.h"
@@ -22,6 +22,8 @@
 #define SUBSCRIBER_MAX_SKIPS 8u
 #define EVENT_ID_MAX (64u + CURSOR_SEALED)
 
+struct options;
+struct dialect_updated;
 struct allowance;
 struct changelog_row;
 struct channel;
@@ -47,7 +49,7 @@ struct subscription_extra {
     subscription_filter_fn filter;
     void *filter_user;
     struct tidings_provider *covering; /* its `covers` is asked; NULL: none */
-    struct list covers_link;           /* in worker->covering */
+    struct list covers_link;           /* in worker->delivery->covering */
     struct subscription *sub;
     struct tidings_str *scopes; /* armed for a pattern, in one block with their text */
     size_t scope_count;
@@ -117,8 +119,9 @@ struct listen_pending {
 };
 
 struct listen {
-    struct list link;      /* in subscriber->listens */
-    struct list list_link; /* in worker->list_watchers when it wants to hear of any list */
+    struct list link; /* in subscriber->listens */
+    struct list
+        list_link; /* in worker->delivery->list_watchers when it wants to hear of any list */
     struct subscriber *subscriber;
     struct list subs;
     struct map *by_spelling; /* legacy only: subs by what the client wrote */
@@ -136,7 +139,7 @@ struct listen {
 /* While subscriptions of a listen want the newest cursor from time to time (delivery/bookmark.c).
  */
 struct listen_bookmarks {
-    struct list link; /* in worker->bookmarked */
+    struct list link; /* in worker->delivery->bookmarked */
     struct listen *listen;
     uint64_t seq;   /* the newest number it was told that way */
     uint32_t count; /* of its subscriptions that want them */
@@ -188,8 +191,8 @@ struct subscriber_ops {
 struct subscriber {
     union {
         struct {
-            struct list link;       /* in worker->subscribers */
-            struct list dirty_link; /* in worker->dirty */
+            struct list link;       /* in worker->delivery->subscribers */
+            struct list dirty_link; /* in worker->delivery->dirty */
         };
         struct loop_discard discard; /* once it is destroyed */
     };
@@ -230,6 +233,9 @@ void subscriber_destroy(struct subscriber *subscriber);
 
 /* Names it among the subscribers of all workers, also those that are gone; ascending per worker. */
 uint64_t subscriber_id(const struct subscriber *subscriber);
+/* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
+ * subscribed in the legacy way on a pipe, which stays open, ends too and is told. */
+void subscriber_end(struct subscriber *subscriber, bool withdraws);
 /* Everything it has subscribed ends, and its stream; a pipe stays open. */
 void subscriber_disconnect(struct subscriber *subscriber);
 

@@ -13,6 +13,8 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "delivery/hub.h"
+#include "delivery/options.h"
+#include "handler/handlers.h"
 #include "protocol/method.h"
 #include "request/request.h"
 
@@ -196,16 +198,16 @@ void tidings_call_on_cancel(struct tidings_call *h, tidings_call_fn fn, void *us
     }
 }
 
-void handler_calls_cancel(struct worker *worker)
+void calls_cancel(struct worker *worker)
 {
-    struct list *at = &worker->handlings.all;
-    while (at->next != &worker->handlings.all) {
+    struct list *at = &worker->handlers->calls;
+    while (at->next != &worker->handlers->calls) {
         struct tidings_call *h = list_entry(at->next, struct tidings_call, link);
         if (tidings_call_cancelled(h)) {
             at = at->next;
         } else {
             call_cancel(h); /* which may finish others: begin again */
-            at = &worker->handlings.all;
+            at = &worker->handlers->calls;
         }
     }
 }
@@ -214,7 +216,7 @@ void handler_calls_cancel(struct worker *worker)
 
 static void set_timer(struct worker *worker, uint64_t due_ms)
 {
-    struct handler_calls *all = &worker->handlings;
+    struct handlers *all = worker->handlers;
     if (due_ms > 0 && (all->due_ms == 0 || due_ms < all->due_ms)) {
         uint64_t now = loop_now_ms(worker->loop);
         all->due_ms = due_ms;
@@ -247,7 +249,7 @@ static void give_up(struct tidings_call *h)
 static struct tidings_call *first_due(struct worker *worker)
 {
     struct tidings_call *first = NULL;
-    list_each (it, next, &worker->handlings.all) {
+    list_each (it, next, &worker->handlers->calls) {
         struct tidings_call *h = list_entry(it, struct tidings_call, link);
         if (h->request && h->deadline_ms > 0 && (!first || h->deadline_ms < first->deadline_ms)) {
             first = h;
@@ -261,7 +263,7 @@ static void on_deadline(struct loop_timer *timer, void *user)
     (void)timer;
     struct worker *worker = user;
     struct tidings_call *h;
-    worker->handlings.due_ms = 0;
+    worker->handlers->due_ms = 0;
     /* Giving up on one may finish others: begin again each time. */
     while ((h = first_due(worker)) != NULL && h->deadline_ms <= loop_now_ms(worker->loop)) {
         give_up(h);
@@ -269,17 +271,17 @@ static void on_deadline(struct loop_timer *timer, void *user)
     set_timer(worker, h ? h->deadline_ms : 0);
 }
 
-bool handler_calls_open(struct worker *worker)
+bool calls_open(struct worker *worker)
 {
-    list_init(&worker->handlings.all);
-    worker->handlings.due_ms = 0;
-    worker->handlings.timer = loop_timer_open(worker->loop, on_deadline, worker);
-    return worker->handlings.timer != NULL;
+    list_init(&worker->handlers->calls);
+    worker->handlers->due_ms = 0;
+    worker->handlers->timer = loop_timer_open(worker->loop, on_deadline, worker);
+    return worker->handlers->timer != NULL;
 }
 
-void handler_calls_close(struct worker *worker)
+void calls_close(struct worker *worker)
 {
-    loop_timer_close(worker->handlings.timer);
+    loop_timer_close(worker->handlers->timer);
 }
 
 /* ---- begin ----------------------------------------------------------------------------------- */
@@ -314,7 +316,7 @@ static struct tidings_call *call_create(struct request *request, const struct ca
     buf_init(&h->structured, max);
     uint64_t allowed = f->timeout_ms ? f->timeout_ms : worker->limits->call_timeout_ms;
     h->deadline_ms = allowed > 0 ? loop_now_ms(worker->loop) + allowed : 0;
-    list_append(&worker->handlings.all, &h->link);
+    list_append(&worker->handlers->calls, &h->link);
     call_read_wishes(h);
     return h;
 }
@@ -387,8 +389,8 @@ static void start(struct tidings_call *h)
         job_start(&h->base, NULL, run_handler);
         return;
     }
-    worker->outstanding++;
-    int rc = pool_submit(hub_handlers(worker->hub), run_job, &h->base);
+    worker->jobs++;
+    int rc = pool_submit(worker->handlers->pool, run_job, &h->base);
     if (rc < 0) {
         struct tidings_error err;
         tidings_fail(&err, rc, "too many requests are waiting; try again later");
@@ -430,7 +432,7 @@ void call_run(struct request *request, const struct call_kind *kind)
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "params.name must be a string");
         return;
     }
-    struct feature *f = feature_find(worker->features[kind->feature], jv_str(name));
+    struct feature *f = feature_find(worker->handlers->features[kind->feature], jv_str(name));
     if (!f) {
         struct tidings_str n = jv_str(name);
         request_fail(request, TIDINGS_E_INVALID, STR_EMPTY, "unknown %s '%.*s'", kind->what,
@@ -455,7 +457,7 @@ void call_list(struct request *request, enum feature_kind kind, struct tidings_s
     if (wanted == 0 || !method_read_cursor(request, sources, &after)) {
         return;
     }
-    const struct feature_list *list = request->worker->features[kind];
+    const struct feature_list *list = request->worker->handlers->features[kind];
     size_t count = list ? list->count : 0, at = feature_list_after(list, after);
     size_t end = count - at < wanted ? count : at + wanted;
     request_begin(request);

@@ -69,7 +69,7 @@ struct call_ask {
 
 struct tidings_call {
     struct job base;         /* .done comes home; .cancelled; .err */
-    struct list link;        /* in worker->handlings.all */
+    struct list link;        /* in worker->handlers->calls.all */
     struct request *request; /* NULL once the client has an answer */
     const struct call_kind *kind;
     const struct principal *who; /* a reference: on whose behalf, … */
@@ -106,15 +106,10 @@ struct tidings_call {
 };
 
 /* All handlings of a worker, and the timer of their deadlines. Begin and end of worker. */
-struct handler_calls {
-    struct list all;
-    struct loop_timer *timer;
-    uint64_t due_ms; /* when it will run; 0: it does not */
-};
-bool handler_calls_open(struct worker *worker); /* false: out of memory */
-void handler_calls_close(struct worker *worker);
+bool calls_open(struct worker *worker); /* false: out of memory */
+void calls_close(struct worker *worker);
 /* The worker ends: every handler is told that nobody waits any more. */
-void handler_calls_cancel(struct worker *worker);
+void calls_cancel(struct worker *worker);
 
 /* Run what is registered under params.name; answers the request in every case. */
 void call_run(struct request *request, const struct call_kind *kind);

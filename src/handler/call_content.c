@@ -5,7 +5,7 @@
  */
 #include "base/str.h"
 #include "catalog/resource.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "handler/call.h"
 #include "uri/uri.h"
 #include "json/pointer.h"

@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * What somebody may do changes while it is being told things: the rules were replaced, the time its
- * principal had is over, or its token was taken back. Then its subscriptions are narrowed to what
- * is left: one that names a resource it may not hear of any more ends, which its client is told as
- * of any that ends; a pattern stays and covers less; what waits to be told is looked through again.
- * Who may nothing at all, or is nobody any more, has its streams ended. A session stays: whoever
- * comes back with a good token finds it.
- *
- * Requests under way are answered by the rules they began with.
+ * Narrowing and ending what subscribers have open.
  */
+#include "protocol/access_enforce.h"
+
+#include "access/access.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "delivery/core.h"
-#include "delivery/hub_private.h"
+#include "delivery/delivery.h"
+#include "delivery/hub.h"
 #include "delivery/subscriber.h"
 #include "protocol/session.h"
 
@@ -56,7 +52,7 @@ static void narrow(struct subscriber *subscriber)
                 outbox_filter(sub->window.held, may_hear, who);
             }
             if (sub->window.held && sub->window.held->count == 0) {
-                window_clear(&subscriber->worker->windows, &sub->window);
+                window_clear(&subscriber->worker->delivery->windows, &sub->window);
                 subscriber->held_count--;
             }
         }
@@ -73,18 +69,18 @@ static bool renew(struct worker *worker, struct subscriber *subscriber)
     return good;
 }
 
-void worker_set_access(struct worker *worker, struct access_rules *rules)
+void access_enforce_rules(struct worker *worker, struct access_rules *rules)
 {
-    access_rules_unref(worker->access);
-    worker->access = rules;
-    principals_forget(&worker->principals);
-    list_each (sit, snext, &worker->session_list) {
+    access_rules_unref(worker->principals->rules);
+    worker->principals->rules = rules;
+    principals_forget(worker->principals);
+    list_each (sit, snext, &worker->sessions->all) {
         struct session *session = list_entry(sit, struct session, link);
         if (principal_renew(worker, &session->who) < 0) {
             session_destroy(session);
         }
     }
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         bool is_renewed = renew(worker, subscriber);
         const struct access_class *class = subscriber->who ? subscriber->who->class : NULL;
@@ -96,14 +92,14 @@ void worker_set_access(struct worker *worker, struct access_rules *rules)
     }
 }
 
-void worker_expire_principals(struct worker *worker)
+void access_enforce_expiry(struct worker *worker)
 {
-    struct principals *all = &worker->principals;
+    struct principals *all = worker->principals;
     int64_t now = all->next_expiry_ms > 0 ? clock_wall_ms() : 0;
     if (all->next_expiry_ms == 0 || now < all->next_expiry_ms) {
         return;
     }
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (principal_is_expired(subscriber->who, now)) {
             end_streams(subscriber);
@@ -112,9 +108,9 @@ void worker_expire_principals(struct worker *worker)
     principals_find_expiry(all, now);
 }
 
-void worker_revoke(struct worker *worker, principal_test_fn is_gone, void *user)
+void access_enforce_revocation(struct worker *worker, principal_test_fn is_gone, void *user)
 {
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber->who && is_gone(user, subscriber->who)) {
             end_streams(subscriber);
@@ -139,16 +135,17 @@ static void access_drop(struct letter *letter)
 static void access_deliver(struct letter *letter, void *owner)
 {
     struct access_letter *l = list_entry(letter, struct access_letter, letter);
-    worker_set_access(owner, access_rules_ref(l->rules));
+    access_enforce_rules(owner, access_rules_ref(l->rules));
     access_drop(letter);
 }
 
-int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_error *err)
+int access_enforce_everywhere(struct hub *hub, struct access_rules *rules,
+                              struct tidings_error *err)
 {
     struct list letters;
     list_init(&letters);
     size_t made = 0;
-    for (; made < hub->worker_count; made++) {
+    for (; made < hub_worker_count(hub); made++) {
         struct access_letter *l = mem_zalloc(sizeof(*l));
         if (!l) {
             break;
@@ -158,13 +155,13 @@ int hub_set_access(struct hub *hub, struct access_rules *rules, struct tidings_e
         l->rules = access_rules_ref(rules);
         list_append(&letters, &l->letter.link);
     }
-    bool good = made == hub->worker_count;
+    bool good = made == hub_worker_count(hub);
     size_t i = 0;
     list_each (it, next, &letters) {
         struct letter *letter = list_entry(it, struct letter, link);
         list_remove(it);
         if (good) {
-            mailbox_send(hub->cores[i++]->mailbox, letter);
+            mailbox_send(hub_worker(hub, i++)->mailbox, letter);
         } else {
             access_drop(letter);
         }

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "delivery/subscribe.h"
+#include "handler/feature.h"
+#include "handler/handlers.h"
 #include "handler/header_params.h"
 #include "protocol/method.h"
 #include "protocol/session.h"
@@ -255,7 +257,7 @@ static void check_mirrored(const struct worker *worker, const struct dialect_hea
         return;
     }
     const struct feature *f =
-        feature_find(worker->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
+        feature_find(worker->handlers->features[FEATURE_TOOL], jv_str(jv_get(msg->params, "name")));
     if (f &&
         !header_params_holds(f->mirror, jv_get(msg->params, "arguments"), headers->all, &v->text)) {
         v->status = 400;

@@ -4,8 +4,10 @@
  */
 #include "protocol/method.h"
 
+#include "access/limit.h"
 #include "base/str.h"
 #include "delivery/subscribe.h"
+#include "handler/handlers.h"
 #include "protocol/session.h"
 #include "store/change.h"
 
@@ -20,7 +22,7 @@ static void method_initialize(struct request *request)
     const struct server_identity *self = request->worker->self;
     const struct revision *rev = dialect_negotiate(jv_str(asked), self->ceiling, self->profile);
     struct channel *channel = request->channel;
-    unsigned offers = worker_offers(request->worker);
+    unsigned offers = handlers_offers(request->worker);
     unsigned promised = self->list_changed ? offers & (LIST_TOOLS | LIST_PROMPTS) : 0;
     if (request->batch) {
         request_fail_rpc(request, RPC_INVALID_REQUEST, STR_EMPTY,
@@ -55,7 +57,7 @@ static void method_initialize(struct request *request)
 static void method_discover(struct request *request)
 {
     request_begin(request);
-    dialect_write_discover(&request->w, request->worker->self, worker_offers(request->worker));
+    dialect_write_discover(&request->w, request->worker->self, handlers_offers(request->worker));
     request_end(request, CACHE_HOUR);
 }
 
@@ -148,7 +150,7 @@ static const struct method {
     struct tidings_str name;
     void (*run)(struct request *request);
     unsigned eras;
-    unsigned offer; /* of worker_offers: exists only when that is offered; 0: always */
+    unsigned offer; /* of handlers_offers: exists only when that is offered; 0: always */
 } methods[] = {
     {{"resources/read", 14}, method_resources_read, IN_BOTH, 0},
     {{"resources/list", 14}, method_resources_list, IN_BOTH, 0},
@@ -178,7 +180,7 @@ void method_run(struct request *request)
         if (!(m->eras & era) || !str_eq(m->name, request->msg.method)) {
             continue;
         }
-        if (m->offer == 0 || (m->offer & worker_offers(request->worker))) {
+        if (m->offer == 0 || (m->offer & handlers_offers(request->worker))) {
             m->run(request);
             return;
         }

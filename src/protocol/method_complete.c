@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "catalog/job.h"
 #include "handler/completion.h"
+#include "handler/handlers.h"
 #include "protocol/method.h"
 
 #define MAX_VALUES 100u /* the protocol's */
@@ -79,7 +80,7 @@ static void ask_registered(struct completing *c, const char *what, struct tiding
     struct buf key;
     buf_init(&key, COMPLETE_KEY_MAX);
     complete_put_key(&key, what, name);
-    const struct feature_list *all = request->worker->features[FEATURE_COMPLETION];
+    const struct feature_list *all = request->worker->handlers->features[FEATURE_COMPLETION];
     struct feature *f = key.failed ? NULL : feature_find(all, buf_str(&key));
     int failed = key.failed == TIDINGS_E_NOMEM;
     buf_deinit(&key);
@@ -108,7 +109,8 @@ static bool has_argument(const struct json *prompt, struct tidings_str name)
 static void complete_prompt(struct completing *c, struct tidings_str prompt)
 {
     struct tidings_str name = c->complete.name;
-    const struct feature *f = feature_find(c->request->worker->features[FEATURE_PROMPT], prompt);
+    const struct feature *f =
+        feature_find(c->request->worker->handlers->features[FEATURE_PROMPT], prompt);
     struct json *row = NULL;
     if (!f) {
         request_fail(c->request, TIDINGS_E_INVALID, STR_EMPTY, "unknown prompt '%.*s'",

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "delivery/subscribe.h"
 #include "delivery/subscribe_batch.h"
+#include "handler/handlers.h"
 #include "store/change.h"
 #include "uri/uri.h"
 
@@ -223,7 +224,7 @@ void subscribe_listen(struct request *request)
     }
     s->acknowledge = true;
     if (request->worker->self->list_changed) {
-        unsigned offers = worker_offers(request->worker);
+        unsigned offers = handlers_offers(request->worker);
         s->wants_list = jv_is_true(jv_get(wanted, "resourcesListChanged"));
         listen_want_lists(
             listen,

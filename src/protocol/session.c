@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "delivery/cursor_seal.h"
 #include "delivery/subscribe.h"
 #include "request/request.h"
 
@@ -121,7 +122,7 @@ static void touch(struct session *session)
 {
     session->active_ms = loop_now_ms(session->worker->loop);
     list_remove(&session->link);
-    list_append(&session->worker->session_list, &session->link);
+    list_append(&session->worker->sessions->all, &session->link);
 }
 
 /* The stream in front stops being written to: remember what it carried. */
@@ -170,7 +171,7 @@ static void rest(struct session *session)
     if (session->listen->list_scopes) {
         session->rest_ms = loop_now_ms(session->worker->loop);
         list_remove(&session->rest_link);
-        list_append(&session->worker->resting, &session->rest_link);
+        list_append(&session->worker->sessions->resting, &session->rest_link);
     }
 }
 
@@ -272,8 +273,8 @@ static int create(struct worker *worker, const struct revision *revision,
     int rc = session_make_id(worker, session->id);
     session->subscriber = rc < 0 ? NULL : subscriber_create(worker, who);
     session->listen = session->subscriber ? listen_create(session->subscriber, STR_EMPTY) : NULL;
-    if (!session->listen ||
-        map_put(&worker->sessions, tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
+    if (!session->listen || map_put(&worker->sessions->by_id,
+                                    tidings_strn(session->id, SESSION_ID_LEN), session, NULL) < 0) {
         subscriber_destroy(session->subscriber);
         principal_unref(session->who);
         mem_free(session);
@@ -287,7 +288,7 @@ static int create(struct worker *worker, const struct revision *revision,
     session->subscriber->owner = session;
     session->subscriber->skips = &session->skips;
     session->subscriber->ops = &session_peer_ops;
-    list_append(&worker->session_list, &session->link);
+    list_append(&worker->sessions->all, &session->link);
     worker->stats.sessions++;
     *ret = session;
     return 0;
@@ -338,7 +339,7 @@ void session_destroy(struct session *session)
 {
     struct worker *worker = session->worker;
     session_left(worker, session->quota);
-    map_remove(&worker->sessions, tidings_strn(session->id, SESSION_ID_LEN));
+    map_remove(&worker->sessions->by_id, tidings_strn(session->id, SESSION_ID_LEN));
     list_remove(&session->link);
     list_remove(&session->rest_link);
     worker->stats.sessions--;
@@ -365,7 +366,7 @@ void session_destroy(struct session *session)
 struct session *session_find(struct worker *worker, struct tidings_str id,
                              const struct principal *who)
 {
-    struct session *session = map_find(&worker->sessions, id);
+    struct session *session = map_find(&worker->sessions->by_id, id);
     if (!session || !principal_is_same(session->who, who)) {
         return NULL;
     }
@@ -395,7 +396,7 @@ int session_worker(struct tidings_str id)
 void session_sweep(struct worker *worker)
 {
     uint64_t now = loop_now_ms(worker->loop);
-    list_each (rit, rnext, &worker->resting) {
+    list_each (rit, rnext, &worker->sessions->resting) {
         struct session *session = list_entry(rit, struct session, rest_link);
         if (session->rest_ms + worker->limits->list_linger_ms > now) {
             break; /* the rest ended later */
@@ -403,7 +404,7 @@ void session_sweep(struct worker *worker)
         list_remove(rit);
         subscribe_list_end(session->listen);
     }
-    list_each (it, next, &worker->session_list) {
+    list_each (it, next, &worker->sessions->all) {
         struct session *session = list_entry(it, struct session, link);
         if (session->active_ms + worker->limits->session_timeout_ms > now) {
             break; /* the rest was active later */
@@ -575,4 +576,19 @@ int session_open_stream(struct session *session, struct channel *channel,
     list_remove(&session->rest_link);
     subscribe_list(session->listen);
     return 0;
+}
+
+void sessions_init(struct sessions *sessions)
+{
+    map_init(&sessions->by_id);
+    list_init(&sessions->all);
+    list_init(&sessions->resting);
+}
+
+void sessions_deinit(struct worker *worker)
+{
+    list_each (it, next, &worker->sessions->all) {
+        session_destroy(list_entry(it, struct session, link));
+    }
+    map_deinit(&worker->sessions->by_id);
 }

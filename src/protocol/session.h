@@ -18,14 +18,25 @@
 #include "delivery/subscriber.h"
 #include "request/channel.h"
 
+struct refusal;
+
 #define SESSION_ID_LEN 35u /* ww-32 hex digits */
 #define SESSION_MAX_STREAMS 4u
 #define SESSION_PAST_STREAMS 8u
 #define SESSION_REWINDS 4u
 #define SESSION_TAG_LEN 9u /* 8 hex digits and a '-' */
 
+/* Those of one worker. */
+struct sessions {
+    struct map by_id;
+    struct list all;     /* least recently active first */
+    struct list resting; /* without a stream, whose lists are watched still */
+};
+void sessions_init(struct sessions *sessions);
+void sessions_deinit(struct worker *worker); /* ends them */
+
 struct session {
-    struct list link; /* in worker->session_list */
+    struct list link; /* in worker->sessions->all */
     struct worker *worker;
     const struct revision *revision;
     const struct principal *who; /* a reference: of the newest request */
@@ -34,7 +45,7 @@ struct session {
     struct listen *listen; /* everything subscribed in this session */
     struct list requests;  /* requests under way */
     struct list streams;   /* newest first */
-    struct list rest_link; /* in worker->resting … */
+    struct list rest_link; /* in worker->sessions->resting … */
     uint64_t rest_ms;      /* … since then */
     unsigned stream_count, next_stream;
     uint64_t next_event;

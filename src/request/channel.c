@@ -9,7 +9,7 @@
 
 #include "access/allowance.h"
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/hub.h"
 
 void channel_principal(const struct channel *channel, char out[PRINCIPAL_MAX])
@@ -26,8 +26,8 @@ struct allowance *channel_allowance(struct channel *channel)
     if (!channel->allowance) {
         char name[PRINCIPAL_MAX];
         channel_principal(channel, name);
-        channel->allowance = allowances_find(hub_allowances(channel->worker->hub),
-                                             tidings_str(name), loop_now_ms(channel->worker->loop));
+        channel->allowance = allowances_find(channel->worker->allowances, tidings_str(name),
+                                             loop_now_ms(channel->worker->loop));
     }
     return allowance_ref(channel->allowance);
 }

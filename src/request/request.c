@@ -360,7 +360,7 @@ void request_asks(struct request *request, struct job *job)
     request->job = job;
     request->asked_ms = loop_now_ms(request->worker->loop);
     list_remove(&request->asked_link);
-    list_append(&request->worker->asked, &request->asked_link);
+    list_append(&request->worker->requests->asked, &request->asked_link);
 }
 
 void request_asked(struct request *request)
@@ -398,8 +398,9 @@ static void expire(struct request *request, uint64_t allowed_ms)
 void requests_expire(struct worker *worker)
 {
     uint64_t allowed = worker->limits->call_timeout_ms, now = loop_now_ms(worker->loop);
-    while (allowed > 0 && !list_empty(&worker->asked)) {
-        struct request *oldest = list_entry(worker->asked.next, struct request, asked_link);
+    while (allowed > 0 && !list_empty(&worker->requests->asked)) {
+        struct request *oldest =
+            list_entry(worker->requests->asked.next, struct request, asked_link);
         if (oldest->asked_ms + allowed > now) {
             break;
         }

@@ -9,12 +9,22 @@
 #define REQUEST_REQUEST_H
 
 #include "base/arena.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "request/channel.h"
 
+struct refusal;
 struct batch;
 struct job;
 struct session;
+
+/* Those of one worker. */
+struct requests {
+    struct list asked; /* that wait for a provider, longest first */
+};
+static inline void requests_init(struct requests *requests)
+{
+    list_init(&requests->asked);
+}
 
 struct request {
     struct list link;         /* in channel->requests */
@@ -36,7 +46,7 @@ struct request {
     bool cancelled;
     struct sink *sink;      /* HTTP: the exchange became a stream, which its answer ends */
     struct job *job;        /* asked of a provider, told when nobody waits any more */
-    struct list asked_link; /* in worker->asked while a provider has it */
+    struct list asked_link; /* in worker->requests->asked while a provider has it */
     uint64_t asked_ms;
 };
 

@@ -5,6 +5,7 @@
  * the rules, the URI and the token alone, and so says nothing of what is there.
  */
 #include "access/access.h"
+#include "catalog/catalog.h"
 #include "request/request.h"
 #include "uri/uri.h"
 

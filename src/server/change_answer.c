@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "delivery/core.h"
 #include "delivery/cursor_seal.h"
+#include "delivery/delivery.h"
 #include "server/change_call.h"
 #include "store/change.h"
 
@@ -58,7 +58,7 @@ static void write_metadata(struct jw *w, const struct change *change, struct jso
 static void begin_row(struct change_call *c, const struct change_row *row)
 {
     const struct change *change = row->change;
-    struct json *metadata = jv_get(worker_subject(c->worker, change), "metadata");
+    struct json *metadata = jv_get(delivery_subject(c->worker, change), "metadata");
     struct json *at = jv_get(metadata, "updated_at");
     enum tidings_change_kind kind = change_kind_of(change, row->kind);
     if (kind == TIDINGS_CHANGE_MOVED && !access_shows_from(c->call->who, change)) {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "delivery/options.h"
 
 #define ARENA_MAX (64u << 20)

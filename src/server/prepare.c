@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "protocol/access_enforce.h"
 #include "server/access.h"
 #include "server/builtin.h"
 #include "server/change_tools.h"
@@ -67,6 +68,14 @@ static void build_identity(struct tidings_server *s)
 static void freeze_limits(struct tidings_server *s)
 {
     const struct config *c = &s->config;
+    s->option_limits = (struct option_limits){
+        .window_ms = c->window_ms,
+        .rate_ms = c->rate_ms,
+        .max_window_ms = c->max_window_ms,
+        .max_rate_ms = c->max_rate_ms,
+        .rules = s->rules.at,
+        .rule_count = s->rules.count,
+    };
     s->limits = (struct worker_limits){
         .page_size = c->page_size,
         .max_page_size = 1000,
@@ -82,15 +91,7 @@ static void freeze_limits(struct tidings_server *s)
         .max_value_bytes = c->max_value,
         .max_calls = c->max_calls,
         .call_timeout_ms = c->call_timeout_ms,
-        .options =
-            {
-                .window_ms = c->window_ms,
-                .rate_ms = c->rate_ms,
-                .max_window_ms = c->max_window_ms,
-                .max_rate_ms = c->max_rate_ms,
-                .rules = s->rules.at,
-                .rule_count = s->rules.count,
-            },
+        .options = &s->option_limits,
         .session_timeout_ms = c->session_timeout_ms,
         .io_uring = c->io_uring == 0,
         .retry_ms = RETRY_MS,
@@ -161,8 +162,8 @@ static int build_workers(struct tidings_server *s, struct tidings_error *err)
             return TIDINGS_E_NOMEM;
         }
         worker_thread_get_inboxes(s->workers[i], &s->inboxes[i]);
-        s->cores[i] = &s->workers[i]->worker;
-        worker_set_access(s->cores[i], access_rules_ref(s->access));
+        s->cores[i] = &s->workers[i]->core.worker;
+        access_enforce_rules(s->cores[i], access_rules_ref(s->access));
         if (s->sandbox.is_entered && (o.http || o.sockets)) {
             sendq_batch_open_ring(&s->cores[i]->batch); /* none can be made later */
         }

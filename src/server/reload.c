@@ -8,6 +8,7 @@
  */
 #include "base/log.h"
 #include "delivery/hub_private.h"
+#include "protocol/access_enforce.h"
 #include "server/access.h"
 #include "server/secure.h"
 #include "server/server_private.h"
@@ -84,7 +85,7 @@ static int load_access(struct tidings_server *s, void **ret, struct tidings_erro
 
 static int tell_workers(struct hub *hub, void *rules, struct tidings_error *err)
 {
-    return hub_set_access(hub, rules, err);
+    return access_enforce_everywhere(hub, rules, err);
 }
 
 static void put_access(struct tidings_server *s, void *fresh)

@@ -367,7 +367,7 @@ static int self_open(struct tidings_provider *p, struct tidings_str config,
     struct self *self = tidings_provider_state(p);
     self->all = p->ops == &provider_self_ops;
     self->provider = p;
-    self->timer = loop_timer_open(p->hub->loop, announce, self);
+    self->timer = loop_timer_open(p->host->loop, announce, self);
     return self->timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 

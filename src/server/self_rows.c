@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "access/limit.h"
 #include "auth/auth.h"
 #include "base/str.h"
 #include "delivery/subscriber.h"
@@ -57,10 +58,10 @@ static void write_stats(struct page *p, const struct worker *worker)
     put_count(w, "peers", s->subscribers);
     put_count(w, "sessions", s->sessions);
     put_count(w, "lastChange", worker->last_seq);
-    put_count(w, "indexBytes", match_bytes(&worker->match));
-    put_count(w, "filters", worker->filters.by_text.count);
-    put_count(w, "filterJudgements", worker->filters.judged);
-    put_count(w, "patches", worker->values.patches);
+    put_count(w, "indexBytes", match_bytes(&worker->delivery->match));
+    put_count(w, "filters", worker->delivery->filters.by_text.count);
+    put_count(w, "filterJudgements", worker->delivery->filters.judged);
+    put_count(w, "patches", worker->delivery->contents.patches);
     put_count(w, "pauses", s->pauses);
     put_count(w, "mostPerTurn", s->most_per_turn);
     jw_end_object(w);
@@ -134,7 +135,7 @@ static bool write_subscriptions(struct page *p, const struct subscriber *subscri
 
 static bool write_peers(struct page *p, const struct worker *worker, bool subscriptions)
 {
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber_id(subscriber) < p->after.subscriber ||
             (!subscriptions && subscriber_id(subscriber) == p->after.subscriber)) {

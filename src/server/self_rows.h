@@ -9,7 +9,7 @@
 #ifndef SERVER_SELF_ROWS_H
 #define SERVER_SELF_ROWS_H
 
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 
 #define SELF_PAGE_ROWS 1000u
 #define SELF_PAGE_BYTES (1u << 20)

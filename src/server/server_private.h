@@ -55,7 +55,8 @@ struct tidings_server {
     struct server_socket passed[SERVER_DOORS_MAX]; /* until doors are made of them */
     size_t passed_count;
     struct worker_limits limits;
-    struct rules rules;          /* behind limits.options */
+    struct option_limits option_limits; /* behind limits.options */
+    struct rules rules;                 /* behind option_limits */
     struct access_rules *access; /* the workers begin with; NULL: everybody may do everything */
     struct map live_rules;       /* struct live_rule by prefix; whoever is or holds the hub */
     struct authority authority;  /* behind http.auth */

@@ -102,7 +102,7 @@ static void collect_peer(struct part *part, const struct subscriber *subscriber)
 
 static struct subscriber *find_peer(struct worker *worker, uint64_t id)
 {
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (subscriber_id(subscriber) == id) {
             return subscriber;
@@ -116,11 +116,11 @@ static void answer_subscribers(struct part *part, struct worker *worker)
     const struct question *q = part->question;
     struct tidings_str uri = tidings_strn(q->uri, q->uri_len);
     if (uri.len > 0) {
-        match_find(&worker->match, uri, collect_match, part);
-        worker_find_covered(worker, uri, collect_match, part);
+        match_find(&worker->delivery->match, uri, collect_match, part);
+        delivery_find_covered(worker, uri, collect_match, part);
         return;
     }
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         if (q->subscriber == 0 || subscriber_id(subscriber) == q->subscriber) {
             collect_peer(part, subscriber);
@@ -241,7 +241,7 @@ static void on_hub(struct letter *letter, void *owner)
     }
     q->left = count;
     for (size_t i = 0; i < count; i++) {
-        mailbox_send(hub->cores[i]->mailbox, &q->parts[i].letter);
+        mailbox_send(hub->workers[i]->mailbox, &q->parts[i].letter);
     }
 }
 
@@ -287,15 +287,15 @@ static int ask_here(struct tidings_server *s, struct question *q, struct tidings
         mailbox_send(hub->mailbox, &q->letter);
         return 1;
     }
-    if (!hub_is_here(hub) || hub->worker_count != 1 || hub->cores[0]->loop != hub->loop ||
-        match_is_busy(&hub->cores[0]->match)) {
+    if (!hub_is_here(hub) || hub->worker_count != 1 || hub->workers[0]->loop != hub->loop ||
+        match_is_busy(&hub->workers[0]->delivery->match)) {
         return tidings_fail(err, TIDINGS_E_BUSY,
                             "this waits for every worker: call it on a thread of the program");
     }
     if (!make_parts(q, 1)) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    fill(&q->parts[0], hub->cores[0]);
+    fill(&q->parts[0], hub->workers[0]);
     return 0;
 }
 

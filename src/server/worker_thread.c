@@ -74,7 +74,7 @@ static void stop_deliver(struct letter *letter, void *owner)
     w->http_done = !w->http;
     w->sockets_done = !w->sockets;
     w->stdio_done = w->stdio_done || !w->stdio;
-    worker_stop(&w->worker, w->drain_ms / 4 * 3); /* the rest is for answers */
+    drain_begin(&w->core.worker, w->drain_ms / 4 * 3); /* the rest is for answers */
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w);
     }
@@ -96,7 +96,7 @@ static void hurry_deliver(struct letter *letter, void *owner)
 {
     (void)owner;
     struct worker_thread *w = list_entry(letter, struct worker_thread, hurry);
-    worker_stop(&w->worker, 0);
+    drain_begin(&w->core.worker, 0);
     if (w->http) {
         http_worker_drain(w->http, on_http_drained, w); /* those whose end has come now */
     }
@@ -117,15 +117,15 @@ struct worker_thread *worker_thread_create(const struct worker_thread_options *o
         mem_free(w);
         return NULL;
     }
-    w->worker.limits = o->limits;
-    w->worker.self = o->self;
-    int rc = worker_init(&w->worker, w->loop, o->hub, o->index, err);
+    w->core.worker.limits = o->limits;
+    w->core.worker.self = o->self;
+    int rc = core_init(&w->core, w->loop, o->hub, o->index, err);
     w->deadline = rc < 0 ? NULL : loop_timer_open(w->loop, on_deadline, w);
     if (w->deadline && o->http) {
-        w->http = http_worker_create(&w->worker, o->http, o->find, o->find_user, err);
+        w->http = http_worker_create(&w->core.worker, o->http, o->find, o->find_user, err);
     }
     if (w->deadline && o->sockets) {
-        w->sockets = socket_worker_create(&w->worker, o->sockets, err);
+        w->sockets = socket_worker_create(&w->core.worker, o->sockets, err);
     }
     if (rc < 0 || !w->deadline || (o->http && !w->http) || (o->sockets && !w->sockets)) {
         worker_thread_destroy(w);
@@ -142,7 +142,7 @@ void worker_thread_begin_settling(struct worker_thread *w)
 
 bool worker_thread_is_settled(const struct worker_thread *w)
 {
-    return w->worker.outstanding == 0 || !loop_timer_is_running(w->deadline);
+    return w->core.worker.jobs == 0 || !loop_timer_is_running(w->deadline);
 }
 
 bool worker_thread_destroy(struct worker_thread *w)
@@ -153,11 +153,11 @@ bool worker_thread_destroy(struct worker_thread *w)
     stdio_close(w->stdio);
     http_worker_destroy(w->http);
     socket_worker_destroy(w->sockets);
-    if (!worker_settle(&w->worker, w->has_settled ? 0 : SETTLE_MS)) {
-        log_error("a provider does not finish", "requests=%zu", w->worker.outstanding);
+    if (!core_await_jobs(&w->core, w->has_settled ? 0 : SETTLE_MS)) {
+        log_error("a provider does not finish", "requests=%zu", w->core.worker.jobs);
         return false; /* it may still write into memory of ours: leave it */
     }
-    worker_deinit(&w->worker);
+    core_deinit(&w->core);
     loop_timer_close(w->deadline);
     if (w->owns_loop) {
         loop_destroy(w->loop);
@@ -171,7 +171,7 @@ int worker_thread_open_stdio(struct worker_thread *w, int in, int out, size_t ma
 {
     struct stdio_options options = {
         .in = in, .out = out, .max_line = max_line, .ended = on_stdio_ended, .user = w};
-    w->stdio = stdio_open(&w->worker, &options, err);
+    w->stdio = stdio_open(&w->core.worker, &options, err);
     return w->stdio ? 0 : TIDINGS_E_NOMEM;
 }
 
@@ -185,7 +185,7 @@ void worker_thread_get_inboxes(struct worker_thread *w, struct worker_inboxes *r
 static void *run(void *arg)
 {
     struct worker_thread *w = arg;
-    hub_adopt_thread(w->worker.hub);
+    hub_adopt_thread(w->core.worker.hub);
     loop_run(w->loop);
     return NULL;
 }
@@ -199,7 +199,7 @@ int worker_thread_start(struct worker_thread *w, struct tidings_error *err)
     int rc = pthread_create(&w->thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
-        return error_errno(err, rc, "start worker %u", w->worker.index);
+        return error_errno(err, rc, "start worker %u", w->core.worker.index);
     }
     w->running = true;
     return 0;
@@ -224,7 +224,7 @@ void worker_thread_stop(struct worker_thread *w, uint64_t drain_ms,
         finish(w); /* its thread could not be started */
         return;
     }
-    mailbox_send(w->worker.mailbox, &w->stop);
+    mailbox_send(w->core.worker.mailbox, &w->stop);
 }
 
 void worker_thread_hurry(struct worker_thread *w)
@@ -233,5 +233,5 @@ void worker_thread_hurry(struct worker_thread *w)
         return; /* its thread could not be started */
     }
     w->hurry = (struct letter){.deliver = hurry_deliver, .drop = stop_drop};
-    mailbox_send(w->worker.mailbox, &w->hurry);
+    mailbox_send(w->core.worker.mailbox, &w->hurry);
 }

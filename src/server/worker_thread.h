@@ -8,13 +8,13 @@
 
 #include <pthread.h>
 
-#include "delivery/core.h"
+#include "core/core.h"
 #include "transport/http.h"
 #include "transport/socket.h"
 #include "transport/stdio.h"
 
 struct worker_thread {
-    struct worker worker;
+    struct core core;
     struct loop *loop;
     struct http_worker *http;      /* NULL: none */
     struct socket_worker *sockets; /* NULL: none */

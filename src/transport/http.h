@@ -11,7 +11,7 @@
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H
 
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "transport/guard.h"
 #include "transport/worker_inbox.h"
 
@@ -51,7 +51,7 @@ struct http_worker *http_worker_create(struct worker *worker, const struct http_
 void http_worker_destroy(struct http_worker *hw);
 /* What connections are sent to. */
 struct worker_inbox *http_worker_inbox(struct http_worker *hw);
-/* After worker_stop: every answer is the last of its connection; calls `drained` once the last of
+/* After drain_begin: every answer is the last of its connection; calls `drained` once the last of
  * them is gone. Again after another one: those go too whose end has come since. */
 void http_worker_drain(struct http_worker *hw, void (*drained)(void *user), void *user);
 

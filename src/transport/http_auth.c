@@ -4,6 +4,7 @@
  */
 #include "transport/http_auth.h"
 
+#include "protocol/access_enforce.h"
 #include "transport/http_private.h"
 #include "wire/bearer.h"
 
@@ -220,7 +221,7 @@ void conn_give_up_pending_token(struct http_conn *conn)
 
 static void dismiss(struct http_worker *hw, principal_test_fn is_gone, void *user)
 {
-    worker_revoke(hw->worker, is_gone, user);
+    access_enforce_revocation(hw->worker, is_gone, user);
     websocket_dismiss(hw->websockets, is_gone, user);
     legacy_sse_dismiss(hw, is_gone, user);
 }

@@ -8,6 +8,7 @@
  */
 #include "base/mem.h"
 #include "delivery/subscriber.h"
+#include "protocol/drain.h"
 #include "protocol/inbound.h"
 #include "protocol/session.h"
 #include "request/request.h"
@@ -178,7 +179,7 @@ void legacy_sse_drain(struct http_worker *hw)
     size_t pos = 0;
     struct sse_stream *s;
     while ((s = map_next(&hw->sse_streams, &pos)) != NULL) {
-        if (worker_is_done_with(hw->worker, &s->conn->channel)) {
+        if (drain_is_done_with(hw->worker, &s->conn->channel)) {
             http_sink_ops.end(&s->conn->sink);
         }
     }

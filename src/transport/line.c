@@ -4,6 +4,7 @@
  */
 #include "transport/line.h"
 
+#include "access/limit.h"
 #include "base/mem.h"
 #include "protocol/inbound.h"
 #include "transport/message_conn.h"

@@ -12,7 +12,7 @@
 #define TRANSPORT_LINE_H
 
 #include "base/sendq.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "request/channel.h"
 #include "wire/line.h"
 

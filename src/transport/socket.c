@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "delivery/subscriber.h"
+#include "protocol/drain.h"
 #include "protocol/inbound.h"
 #include "transport/input_budget.h"
 #include "transport/peer_identity.h"
@@ -235,7 +236,7 @@ static void line_conn_on_event(struct loop_poll *poll, int events, void *user)
 static bool has_come_to_its_end(const struct line_conn *conn)
 {
     return conn->sw->draining && conn->state < LINE_ENDING && line_reads(&conn->line) &&
-           worker_is_done_with(conn->sw->worker, &conn->line.channel);
+           drain_is_done_with(conn->sw->worker, &conn->line.channel);
 }
 
 static void line_conn_review(struct line_conn *conn);

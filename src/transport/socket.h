@@ -14,7 +14,7 @@
 #ifndef TRANSPORT_SOCKET_H
 #define TRANSPORT_SOCKET_H
 
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "transport/worker_inbox.h"
 
 /* Frozen while the server runs. */
@@ -33,7 +33,7 @@ struct socket_worker *socket_worker_create(struct worker *worker,
 void socket_worker_destroy(struct socket_worker *sw);
 /* What connections are sent to. */
 struct worker_inbox *socket_worker_inbox(struct socket_worker *sw);
-/* After worker_stop: a connection ends when its turn has come and what is under way is answered;
+/* After drain_begin: a connection ends when its turn has come and what is under way is answered;
  * calls `drained` once the last one is gone. */
 void socket_worker_drain(struct socket_worker *sw, void (*drained)(void *user), void *user);
 

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "protocol/drain.h"
 #include "transport/line.h"
 
 struct stdio {
@@ -104,7 +105,7 @@ static void stdio_end_turn(void *user)
 {
     struct stdio *s = user;
     sendq_batch_flush(&s->line.channel.worker->batch);
-    if (s->draining && worker_is_done_with(s->line.channel.worker, &s->line.channel)) {
+    if (s->draining && drain_is_done_with(s->line.channel.worker, &s->line.channel)) {
         s->line.eof = true;
     }
     line_pump(&s->line);

@@ -9,7 +9,7 @@
 #ifndef TRANSPORT_STDIO_H
 #define TRANSPORT_STDIO_H
 
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 
 struct stdio;
 
@@ -22,7 +22,7 @@ struct stdio_options {
 
 struct stdio *stdio_open(struct worker *worker, const struct stdio_options *options,
                          struct tidings_error *err);
-/* After worker_stop: when its turn has come and what is under way is answered, `ended`. */
+/* After drain_begin: when its turn has come and what is under way is answered, `ended`. */
 void stdio_drain(struct stdio *s);
 void stdio_close(struct stdio *s); /* NULL is fine; closes no descriptor */
 

@@ -14,7 +14,7 @@
 
 #include "access/principal.h"
 #include "base/sendq.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "transport/worker_inbox.h"
 
 struct websocket;

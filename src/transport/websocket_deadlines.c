@@ -5,6 +5,7 @@
  * member of a list has the same allowance.
  */
 #include "base/clock.h"
+#include "protocol/drain.h"
 #include "transport/input_budget.h"
 #include "transport/websocket_private.h"
 
@@ -183,7 +184,7 @@ static void websocket_expire_principals(struct websocket_worker *ww)
 static bool is_done_with(const struct websocket *ws)
 {
     return websocket_is_open(ws) && !ws->has_rest &&
-           worker_is_done_with(ws->ww->worker, &ws->channel);
+           drain_is_done_with(ws->ww->worker, &ws->channel);
 }
 
 void websocket_drain(struct websocket_worker *ww)

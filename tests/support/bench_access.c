@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "delivery/hub_private.h"
+#include "protocol/access_enforce.h"
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 
@@ -45,7 +46,7 @@ static void destroy(struct access_rules *base)
 
 static int set_now(struct hub *hub, void *rules, struct tidings_error *err)
 {
-    return hub_set_access(hub, rules, err);
+    return access_enforce_everywhere(hub, rules, err);
 }
 
 void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count)

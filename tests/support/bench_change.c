@@ -54,8 +54,8 @@ int changes_begin_with_a_long_log(void **state)
 int changes_end(void **state)
 {
     (void)state;
-    assert_int_equal(bench_changes.worker[0].stats.subscribers, 0);
-    assert_int_equal(bench_changes.worker[0].stats.subscriptions, 0);
+    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 0);
+    assert_int_equal(bench_changes.worker[0]->stats.subscriptions, 0);
     bench_stop_handled(&bench_changes);
     return 0;
 }

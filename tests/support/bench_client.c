@@ -212,7 +212,7 @@ static struct client *client_open(struct bench *b, size_t worker, const struct c
     assert_non_null(c);
     c->bench = b;
     c->sink.ops = &sink_ops;
-    channel_init(&c->channel, ops, &b->worker[worker]);
+    channel_init(&c->channel, ops, b->worker[worker]);
     if (b->who.name) {
         client_is(c, b->who.kind, b->who.name, b->who.scopes ? b->who.scopes : "",
                   b->who.expires_ms);

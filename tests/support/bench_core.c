@@ -34,7 +34,6 @@ void bench_init(struct bench *b)
         .outbox_max = 64,
         .max_broad = 100,
         .max_value_bytes = 65536,
-        .options = {.max_window_ms = 60000, .max_rate_ms = 60000},
         .session_timeout_ms = 60000,
         .max_calls = 16,
         .call_timeout_ms = 60000,
@@ -48,6 +47,7 @@ void bench_init(struct bench *b)
         .ceiling = STR_EMPTY,
         .list_changed = true,
     };
+    b->option_limits = (struct option_limits){.max_window_ms = 60000, .max_rate_ms = 60000};
     b->options = (struct hub_options){
         .log = {.max_entries = 1000, .max_bytes = 1u << 20},
         .list_changed_ms = 20,
@@ -65,16 +65,18 @@ void bench_start(struct bench *b)
     assert_int_equal(hub_start(b->hub, &b->options, &err), 0);
     hub_set_running(b->hub, true);
     for (size_t i = 0; i < b->worker_count; i++) {
-        b->worker[i].limits = &b->limits;
-        b->worker[i].self = &b->self;
-        assert_int_equal(worker_init(&b->worker[i], b->loop, b->hub, (unsigned)i, &err), 0);
+        b->worker[i] = &b->core[i].worker;
+        b->limits.options = &b->option_limits;
+        b->worker[i]->limits = &b->limits;
+        b->worker[i]->self = &b->self;
+        assert_int_equal(core_init(&b->core[i], b->loop, b->hub, (unsigned)i, &err), 0);
     }
 }
 
 void bench_stop_cores(struct bench *b)
 {
     for (size_t i = 0; i < b->worker_count; i++) {
-        worker_deinit(&b->worker[i]);
+        core_deinit(&b->core[i]);
     }
     hub_detach_all(b->hub);
     for (int i = 0; i < 3; i++) {
@@ -101,7 +103,8 @@ static bool is_idle(struct bench *b)
         return false;
     }
     for (size_t i = 0; i < b->worker_count; i++) {
-        if (!mailbox_is_empty(b->worker[i].mailbox) || !list_empty(&b->worker[i].dirty)) {
+        if (!mailbox_is_empty(b->worker[i]->mailbox) ||
+            !list_empty(&b->worker[i]->delivery->dirty)) {
             return false;
         }
     }

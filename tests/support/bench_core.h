@@ -16,19 +16,22 @@
 #ifndef SUPPORT_BENCH_CORE_H
 #define SUPPORT_BENCH_CORE_H
 
-#include "delivery/core.h"
+#include "core/core.h"
 #include "delivery/hub.h"
+#include "delivery/options.h"
 
 #define BENCH_CORES 2u
 
 struct bench {
     struct worker_limits limits;
+    struct option_limits option_limits; /* behind limits.options */
     struct server_identity self;
     struct hub_options options;
     size_t worker_count;
     struct loop *loop;
     struct hub *hub;
-    struct worker worker[BENCH_CORES];
+    struct core core[BENCH_CORES];
+    struct worker *worker[BENCH_CORES]; /* of each */
     struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */
         enum principal_kind kind;
         const char *name, *scopes;

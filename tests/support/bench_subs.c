@@ -150,7 +150,7 @@ uint64_t version_of(const char *update)
 void bench_end_windows(struct bench *b)
 {
     for (size_t i = 0; i < b->worker_count; i++) {
-        struct windows *all = &b->worker[i].windows;
+        struct windows *all = &b->worker[i]->delivery->windows;
         while (all->count > 0) {
             struct window *w = windows_due(all, windows_next(all));
             assert_non_null(w);
@@ -163,7 +163,7 @@ void bench_end_windows(struct bench *b)
 static bool no_window_holds(void *user)
 {
     struct bench *b = user;
-    return b->worker[0].windows.count == 0 && b->worker[1].windows.count == 0;
+    return b->core[0].delivery.windows.count == 0 && b->core[1].delivery.windows.count == 0;
 }
 
 void bench_await_windows(struct bench *b)

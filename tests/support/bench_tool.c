@@ -60,8 +60,8 @@ void bench_remove_tool(struct bench *b, const char *name)
 void bench_stop_handled(struct bench *b)
 {
     bench_settle(b);
-    assert_int_equal(b->worker[0].outstanding, 0);
-    assert_true(list_empty(&b->worker[0].handlings.all));
+    assert_int_equal(b->worker[0]->jobs, 0);
+    assert_true(list_empty(&b->worker[0]->handlers->calls));
     bench_stop(b);
 }
 

@@ -81,7 +81,7 @@ static bool may(const char *name, enum principal_kind kind, const char *scope, e
                                   .scopes = &scopes,
                                   .scope_count = scope[0] != '\0'};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&b.worker[0], &spec, &p, NULL), 0);
+    assert_int_equal(principal_intern(b.worker[0], &spec, &p, NULL), 0);
     bool yes = access_allows(p, op, tidings_str(uri));
     principal_unref(p);
     return yes;
@@ -154,7 +154,7 @@ static void principals_with_the_same_rules_are_one_class(void **state)
     client_free(one);
     client_free(two);
     client_free(other);
-    assert_true(list_empty(&b.worker[0].principals.classes)); /* nobody is left */
+    assert_true(list_empty(&b.worker[0]->principals->classes)); /* nobody is left */
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -468,8 +468,8 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
     assert_no_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated");
     client_free(c);
     /* Numbers that are true, too high, and a seal that somebody changed: all are unknown. */
-    const char *tried[] = {text_of("%llx.1", (unsigned long long)b.worker[0].epoch),
-                           text_of("%llx.99", (unsigned long long)b.worker[0].epoch), cursor};
+    const char *tried[] = {text_of("%llx.1", (unsigned long long)b.worker[0]->epoch),
+                           text_of("%llx.99", (unsigned long long)b.worker[0]->epoch), cursor};
     cursor[20] = cursor[20] == 'A' ? 'B' : 'A';
     for (size_t i = 0; i < COUNT(tried); i++) {
         c = listen_with(&b, "[\"mem://x/**\"]", text_of("{\"since\":\"%s\"}", tried[i]));

@@ -42,7 +42,7 @@ static const struct principal *make(enum principal_kind kind, const char *name, 
                                   .scope_count = 3,
                                   .expires_ms = expires_ms};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&b.worker[0], &spec, &p, NULL), 0);
+    assert_int_equal(principal_intern(b.worker[0], &spec, &p, NULL), 0);
     return p;
 }
 
@@ -55,10 +55,10 @@ static void equal_ones_are_one(void **state)
     assert_int_equal(one->scope_count, 2);
     assert_true(principal_has_scope(one, STR("a")) && principal_has_scope(one, STR("b")));
     assert_false(principal_has_scope(one, STR("")) || principal_has_scope(one, STR("c")));
-    assert_int_equal(b.worker[0].principals.by_key.count, 1);
+    assert_int_equal(b.worker[0]->principals->by_key.count, 1);
     principal_unref(one);
     principal_unref(again);
-    assert_int_equal(b.worker[0].principals.by_key.count, 0);
+    assert_int_equal(b.worker[0]->principals->by_key.count, 0);
 }
 
 static void a_newer_token_is_the_same_somebody_and_another_kind_is_not(void **state)
@@ -101,7 +101,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
         struct principal_spec spec = {.kind = rows[i].kind, .name = tidings_str(rows[i].name)};
         const struct principal *p = NULL;
         struct tidings_error err;
-        assert_int_equal(principal_intern(&b.worker[0], &spec, &p, &err), rows[i].code);
+        assert_int_equal(principal_intern(b.worker[0], &spec, &p, &err), rows[i].code);
         assert_null(p);
     }
     static struct tidings_str many[PRINCIPAL_MAX_SCOPES + 1];
@@ -110,7 +110,7 @@ static void what_nobody_may_be_called_is_refused(void **state)
                                   .scopes = many,
                                   .scope_count = PRINCIPAL_MAX_SCOPES + 1};
     const struct principal *p = NULL;
-    assert_int_equal(principal_intern(&b.worker[0], &spec, &p, NULL), TIDINGS_E_LIMIT);
+    assert_int_equal(principal_intern(b.worker[0], &spec, &p, NULL), TIDINGS_E_LIMIT);
 }
 
 static void they_go_with_whoever_held_them(void **state)
@@ -130,8 +130,8 @@ static void they_go_with_whoever_held_them(void **state)
         client_free(c);
     }
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.sessions, 100);
-    assert_int_equal(b.worker[0].principals.by_key.count, 100); /* the sessions' */
+    assert_int_equal(b.worker[0]->stats.sessions, 100);
+    assert_int_equal(b.worker[0]->principals->by_key.count, 100); /* the sessions' */
 }
 
 int main(void)

@@ -63,7 +63,7 @@ static int create(const struct tidings_provider_ops *ops, const char *config,
 {
     struct tidings_provider *p = NULL;
     opened = closed = 0;
-    int rc = provider_create(ops, NULL, NULL, STR("mine:///"), tidings_str(config), &p, err);
+    int rc = provider_create(ops, NULL, STR("mine:///"), tidings_str(config), &p, err);
     provider_destroy(p);
     assert_int_equal(opened, closed);
     return rc;
@@ -158,7 +158,7 @@ static void what_begins_with_an_alias_lies_below_the_prefix(void **state)
     struct tidings_provider_ops ops = table();
     struct tidings_provider *p = NULL;
     ops.alias = "/mine/";
-    assert_int_equal(provider_create(&ops, NULL, NULL, STR("mine:///"), STR_EMPTY, &p, NULL), 0);
+    assert_int_equal(provider_create(&ops, NULL, STR("mine:///"), STR_EMPTY, &p, NULL), 0);
     struct catalog *c = catalog_derive(NULL, NULL, p, STR_EMPTY);
     assert_non_null(c);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

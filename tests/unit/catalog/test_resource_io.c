@@ -142,7 +142,7 @@ static void on_done(struct resource_io *p)
 static void begin(struct resource_io *p, const char *uri)
 {
     finished = 0;
-    resource_io_init(p, &b.worker[0], on_done, NULL);
+    resource_io_init(p, b.worker[0], on_done, NULL);
     p->spelled = tidings_str(uri);
 }
 

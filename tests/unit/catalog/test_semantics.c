@@ -92,7 +92,7 @@ static void derive(struct made *m, struct catalog_entry *add, struct tidings_pro
 static void mount(struct made *m, const struct tidings_provider_ops *ops, const char *prefix)
 {
     struct tidings_provider **p = &m->mounts[m->count++];
-    assert_int_equal(provider_create(ops, NULL, NULL, tidings_str(prefix), STR_EMPTY, p, NULL), 0);
+    assert_int_equal(provider_create(ops, NULL, tidings_str(prefix), STR_EMPTY, p, NULL), 0);
     derive(m, NULL, *p);
 }
 

@@ -40,7 +40,7 @@ static int begin(void **state)
     memset(&told, 0, sizeof(told));
     bench_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    b.limits.options.window_ms = 0;
+    b.option_limits.window_ms = 0;
     bench_start(&b);
     return 0;
 }

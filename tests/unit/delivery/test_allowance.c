@@ -149,7 +149,7 @@ static struct client *listen_as(const char *name, const char *uri, const char *o
 
 static uint64_t left_of(const char *name)
 {
-    uint64_t now = loop_now_ms(b.worker[0].loop);
+    uint64_t now = loop_now_ms(b.worker[0]->loop);
     char who[64];
     snprintf(who, sizeof(who), "%s", name);
     struct allowance *a = allowances_find(hub_allowances(b.hub), tidings_str(who), now);
@@ -164,11 +164,11 @@ static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(v
     bench_rules(&b, rules, COUNT(rules));
     struct client *ada = listen_as("ada", REGEX, AS_REGEX);
     struct client *bob = listen_as("bob", "mem://x/", "{\"windowMs\":0}");
-    uint64_t before = b.worker[0].book->hits[LIMIT_PATTERN_STEPS];
+    uint64_t before = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
     update(long_uri("open"));
     assert_int_equal(update_count(ada, REGEX), 1);
     assert_json(update_nth(ada, REGEX, 0), TRUNCATED, "true");
-    assert_int_equal(b.worker[0].book->hits[LIMIT_PATTERN_STEPS], before + 1);
+    assert_int_equal(b.worker[0]->book->hits[LIMIT_PATTERN_STEPS], before + 1);
     assert_int_equal(update_count(bob, "mem://x/"), 1);
     client_free(ada);
     client_free(bob);
@@ -233,9 +233,9 @@ static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
                  i);
         all[i] = listen_as("ada", "mem://x/open/**", options);
     }
-    uint64_t judged = b.worker[0].filters.judged;
+    uint64_t judged = b.worker[0]->delivery->filters.judged;
     update(long_uri("open"));
-    judged = b.worker[0].filters.judged - judged;
+    judged = b.worker[0]->delivery->filters.judged - judged;
     assert_true(judged > 10 && judged < FILTERS);
     unsigned told = 0;
     for (unsigned i = 0; i < FILTERS; i++) {
@@ -313,9 +313,9 @@ static struct client *listen_to_many(const char *end)
 /* Once what a client has at once is used up, it is told so; others have theirs. */
 static void assert_paid_for(const char *end, unsigned nth)
 {
-    uint64_t compiled = b.worker[0].match.regexes.compiled;
+    uint64_t compiled = b.worker[0]->delivery->match.regexes.compiled;
     struct client *ada = listen_to_many(end);
-    compiled = b.worker[0].match.regexes.compiled - compiled;
+    compiled = b.worker[0]->delivery->match.regexes.compiled - compiled;
     assert_in_range(compiled, ALLOWANCE_BURST, ALLOWANCE_BURST + ALLOWANCE_BURST / 10);
     const char *ack = client_nth(ada, SAID_ACK, 0);
     assert_json(ack, text_of("params|_meta|dev.tidings/refused|%u|data|limit", nth),
@@ -371,7 +371,8 @@ static void echo(void *user, struct tidings_call *call)
 
 static struct allowance *allowance_of(const char *name)
 {
-    return allowances_find(hub_allowances(b.hub), tidings_str(name), loop_now_ms(b.worker[0].loop));
+    return allowances_find(hub_allowances(b.hub), tidings_str(name),
+                           loop_now_ms(b.worker[0]->loop));
 }
 
 /* So that it has nothing for a minute, or again. */
@@ -381,7 +382,7 @@ static void use_up(const char *name, bool is_over)
     if (is_over) {
         allowance_refund(a, 60ull * ALLOWANCE_STEPS);
     } else {
-        allowance_spend(a, 60ull * ALLOWANCE_STEPS, loop_now_ms(b.worker[0].loop));
+        allowance_spend(a, 60ull * ALLOWANCE_STEPS, loop_now_ms(b.worker[0]->loop));
     }
     allowance_release(a);
 }
@@ -412,8 +413,8 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
         &b, &(struct bench_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
     bench_settle(&b);
-    uint64_t before = loop_now_ms(b.worker[0].loop),
-             hits = b.worker[0].book->hits[LIMIT_PATTERN_STEPS];
+    uint64_t before = loop_now_ms(b.worker[0]->loop),
+             hits = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
     struct allowance *ada = allowance_of("ada");
     struct client *c = call_as("ada", "t", "\"arguments\":{\"s\":\"ab\"}");
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
@@ -429,7 +430,7 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
     assert_refused(c);
     client_free(c);
     assert_int_equal(called, 2);
-    assert_int_equal(b.worker[0].book->hits[LIMIT_PATTERN_STEPS], hits + 1);
+    assert_int_equal(b.worker[0]->book->hits[LIMIT_PATTERN_STEPS], hits + 1);
     c = call_as("bob", "t", costly_arguments());
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
@@ -489,7 +490,7 @@ static void results_of_tools_are_judged_at_the_expense_of_the_client(void **stat
     bench_rules(&b, rules, COUNT(rules));
     bench_add_tool(&b, &(struct bench_tool){.name = "t", .output = COSTLY_SCHEMA, .handler = echo});
     bench_settle(&b);
-    uint64_t before = loop_now_ms(b.worker[0].loop);
+    uint64_t before = loop_now_ms(b.worker[0]->loop);
     struct client *c = call_as("ada", "t", costly_arguments());
     assert_no_json(client_answer(c)->text, "result|isError");
     client_free(c);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "access/limit.h"
 #include "base/str.h"
 #include "support/bench_client.h"
 #include "support/bench_core.h"
@@ -66,7 +67,7 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
         assert_int_equal(err.code, TIDINGS_E_BUSY);
         assert_non_null(strstr(err.text, "more changes than can be told"));
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
-        assert_int_equal(b.worker[0].book->hits[LIMIT_ANNOUNCED], 2 * round);
+        assert_int_equal(b.worker[0]->book->hits[LIMIT_ANNOUNCED], 2 * round);
         bench_settle(&b);
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
@@ -96,7 +97,7 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
 {
     (void)state;
     struct client *c = listener();
-    size_t *waiting = &b.worker[0].announced;
+    size_t *waiting = &b.worker[0]->delivery->announced;
     *waiting += BOUND; /* as if that much were under way */
     bench_update(&b, "mem://x/elsewhere");
     bench_update(&b, "mem://x/elsewhere");

@@ -43,7 +43,7 @@ static int end(void **state)
     (void)state;
     b.who.name = NULL;
     bench_settle(&b);
-    assert_true(list_empty(&b.worker[0].bookmarked));
+    assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
     bench_stop(&b);
     return 0;
 }
@@ -52,7 +52,7 @@ static int end(void **state)
 static void pass(void)
 {
     bench_settle(&b);
-    bookmarks_on_period(b.worker[0].bookmark_timer, &b.worker[0]);
+    bookmarks_on_period(b.worker[0]->delivery->bookmark_timer, b.worker[0]);
     bench_settle(&b);
 }
 
@@ -69,7 +69,7 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
     (void)state;
     struct client *asked = listen_with(&b, "[\"mem://x/a\"]", ASKED);
     struct client *other = listen_with(&b, "[\"mem://x/a\"]", NULL);
-    assert_true(loop_timer_is_running(b.worker[0].bookmark_timer));
+    assert_true(loop_timer_is_running(b.worker[0]->delivery->bookmark_timer));
     pass();
     assert_int_equal(client_count(asked, SAID_BOOKMARK), 0);
     change_others();
@@ -78,13 +78,13 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
     assert_int_equal(client_count(asked, SAID_BOOKMARK), 1);
     assert_int_equal(client_count(other, SAID_BOOKMARK), 0);
     const char *text = client_nth(asked, SAID_BOOKMARK, 0);
-    assert_int_equal(cursor_of(text), b.worker[0].last_seq);
+    assert_int_equal(cursor_of(text), b.worker[0]->last_seq);
     assert_json(text, "params|_meta|io.modelcontextprotocol/subscriptionId", "1");
     client_free(asked);
     client_free(other);
     bench_settle(&b);
     pass();
-    assert_true(list_empty(&b.worker[0].bookmarked));
+    assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
 }
 
 /* What the client learns when it comes back with that cursor. */

@@ -183,7 +183,7 @@ static void what_changes_while_it_is_read_is_read_again(void **state)
     assert_int_equal(fake.reads, 2);
     size_t n = update_count(c, NULL);
     assert_true(n >= 1);
-    assert_int_equal(version_of(update_nth(c, NULL, n - 1)), b.worker[0].last_seq);
+    assert_int_equal(version_of(update_nth(c, NULL, n - 1)), b.worker[0]->last_seq);
     assert_json(update_nth(c, NULL, n - 1), DATA "|0|text", "content of mem://x/a");
     client_free(c);
 }
@@ -239,12 +239,12 @@ static void what_is_kept_is_bounded(void **state)
     fake.content_bytes = 60000;
     for (unsigned i = 0; i < 600; i++) {
         update(i % 2 ? "mem://x/a" : "mem://x/gone");
-        assert_true(b.worker[0].values.count <= 257);
-        assert_true(b.worker[0].values.bytes <= (8u << 20) + 65536 * 6 + 4096);
+        assert_true(b.worker[0]->delivery->contents.count <= 257);
+        assert_true(b.worker[0]->delivery->contents.bytes <= (8u << 20) + 65536 * 6 + 4096);
     }
     client_free(c);
     bench_settle(&b);
-    assert_true(b.worker[0].values.count <= 257);
+    assert_true(b.worker[0]->delivery->contents.count <= 257);
 }
 
 static void so_is_what_nobody_can_read(void **state)
@@ -257,7 +257,7 @@ static void so_is_what_nobody_can_read(void **state)
         bench_settle(&b);
     }
     assert_int_equal(update_count(c, NULL), 600);
-    assert_true(b.worker[0].values.count <= 257);
+    assert_true(b.worker[0]->delivery->contents.count <= 257);
     client_free(c);
 }
 

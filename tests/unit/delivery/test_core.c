@@ -75,7 +75,7 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     bench_update(&b, "mem://x/b");
     loop_turn(b.loop);
     loop_turn(b.loop);
-    worker_stop(&b.worker[0], 0);
+    drain_begin(b.worker[0], 0);
     static const char *const id = "result|_meta|io.modelcontextprotocol/subscriptionId";
     assert_int_equal(client_count(http, SAID_UPDATED), 1);
     const struct utterance *result = &http->said[http->count - 2];
@@ -91,12 +91,12 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     assert_int_equal(client_count(stream, SAID_UPDATED), 1);
     assert_int_equal(client_count_kind(stream, SAID_END), 1);
     assert_int_equal(client_count_kind(arming, SAID_END), 1);
-    assert_int_equal(b.worker[0].stats.sessions, 0);
+    assert_int_equal(b.worker[0]->stats.sessions, 0);
     bench_settle(&b);
     fake_finish_watches(&fake, 0, NULL);
     bench_settle(&b);
     assert_int_equal(fake.armed, 0);
-    assert_int_equal(b.worker[0].match.count, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
     /* No new ones. */
     struct client *late = client_http(&b);
     client_listen(late, "9", "[\"mem://x/a\"]");
@@ -134,19 +134,19 @@ static void many_listens_do_not_end_all_at_once(void **state)
     struct bench_session s; /* without a stream: nobody to be told */
     bench_session(&b, "2025-11-25", &s);
     bench_settle(&b);
-    worker_stop(&b.worker[0], 3600 * 1000);
+    drain_begin(b.worker[0], 3600 * 1000);
     loop_turn(b.loop);
     loop_turn(b.loop);
     assert_in_range(ended_of(crowd), 0, 1);
-    assert_int_equal(b.worker[0].stats.sessions, 1);
+    assert_int_equal(b.worker[0]->stats.sessions, 1);
     update("mem://x/a"); /* the others are there as before */
     assert_int_equal(client_count(crowd[CROWD - 1], SAID_UPDATED), 1);
-    assert_false(worker_is_done_with(&b.worker[0], &pipe->channel));
-    worker_stop(&b.worker[0], 0);
-    assert_true(worker_is_done_with(&b.worker[0], &pipe->channel));
+    assert_false(drain_is_done_with(b.worker[0], &pipe->channel));
+    drain_begin(b.worker[0], 0);
+    assert_true(drain_is_done_with(b.worker[0], &pipe->channel));
     client_free(pipe);
     assert_int_equal(ended_of(crowd), CROWD);
-    assert_int_equal(b.worker[0].stats.sessions, 0);
+    assert_int_equal(b.worker[0]->stats.sessions, 0);
     for (size_t i = 0; i < CROWD; i++) {
         assert_json(crowd[i]->said[crowd[i]->count - 2].text, "result|resultType", "complete");
         client_free(crowd[i]);
@@ -173,7 +173,7 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     client_free(pipe);
     client_free(late);
     client_free(stream);
-    worker_deinit(&b.worker[0]);
+    core_deinit(&b.core[0]);
     hub_detach_all(b.hub);
     loop_turn(b.loop);
     bench_stop_hub(&b);
@@ -214,13 +214,13 @@ static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
     }
     bench_settle(&b);
     assert_int_equal(fail_alloc_live(), before);
-    assert_int_equal(b.worker[0].match.count, 0);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 1); /* the pipe's */
-    assert_int_equal(b.worker[0].outstanding, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 1); /* the pipe's */
+    assert_int_equal(b.worker[0]->jobs, 0);
     client_free(pipe);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(fake.armed, 0);
 }
 
@@ -247,8 +247,8 @@ static void nothing_is_left_of_a_thousand_sessions(void **state)
     }
     bench_settle(&b);
     assert_int_equal(fail_alloc_live(), before);
-    assert_int_equal(b.worker[0].stats.sessions + b.worker[0].stats.subscribers, 0);
-    assert_int_equal(b.worker[0].match.count, 0);
+    assert_int_equal(b.worker[0]->stats.sessions + b.worker[0]->stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(fake.armed, 0);
 }
 

@@ -135,12 +135,12 @@ static void the_server_has_a_default_and_a_mount_may_have_another(void **state)
 {
     (void)state;
     static struct place other;
-    b.limits.options.window_ms = 60000;
+    b.option_limits.window_ms = 60000;
     place_mount(&other, &b, "mem://y/", 0);
     place_add(&other, "mem://y/a", false);
     struct option_rule rule = {.prefix = STR("mem://y/"), .defaults = {.given = OPTION_WINDOW}};
-    b.limits.options.rules = &rule;
-    b.limits.options.rule_count = 1;
+    b.option_limits.rules = &rule;
+    b.option_limits.rule_count = 1;
     struct client *c = listen_with(
         &b, "[\"mem://x/a\",\"mem://y/a\",\"mem://y/*\",\"mem://x/b\"]",
         "{\"uris\":{\"mem://x/b\":{\"windowMs\":0},\"mem://y/*\":{\"windowMs\":60000}}}");
@@ -187,10 +187,10 @@ static void a_vanished_client_leaves_no_window_behind(void **state)
     struct client *c = listen_with(&b, "[\"mem://x/a\",\"mem://x/\"]", LONG_WINDOW);
     update("mem://x/a");
     update("mem://x/a");
-    assert_int_equal(b.worker[0].windows.count, 2);
+    assert_int_equal(b.worker[0]->delivery->windows.count, 2);
     client_free(c);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].windows.count, 0);
+    assert_int_equal(b.worker[0]->delivery->windows.count, 0);
 }
 
 static void the_end_of_the_server_tells_what_is_held(void **state)
@@ -200,7 +200,7 @@ static void the_end_of_the_server_tells_what_is_held(void **state)
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
-    worker_stop(&b.worker[0], 0);
+    drain_begin(b.worker[0], 0);
     assert_int_equal(update_count(c, NULL), 2); /* before the graceful result */
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     client_free(c);
@@ -222,11 +222,11 @@ static void a_cursor_is_never_above_what_is_held(void **state)
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 1)), 1);
     /* Nor may a notice that stands for everything jump over it. */
     struct subscription *sub = NULL;
-    list_each (it, next, &b.worker[0].subscribers) {
+    list_each (it, next, &b.worker[0]->delivery->subscribers) {
         struct subscriber *subscriber = list_entry(it, struct subscriber, link);
         struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
         sub = list_entry(listen->subs.prev, struct subscription, link);
-        subscriber_owe_truncated(subscriber, sub, b.worker[0].last_seq);
+        subscriber_owe_truncated(subscriber, sub, b.worker[0]->last_seq);
     }
     bench_settle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");
@@ -338,7 +338,7 @@ static void a_rate_does_not_shorten_what_the_client_asked_for(void **state)
     update("mem://x/a");
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
-    assert_true(windows_next(&b.worker[0].windows) > loop_now_ms(b.loop) + 50000);
+    assert_true(windows_next(&b.worker[0]->delivery->windows) > loop_now_ms(b.loop) + 50000);
     client_free(c);
 }
 
@@ -433,7 +433,7 @@ static void subscribe_batch_again_replaces_the_options(void **state)
     update("mem://x/a");
     assert_int_equal(update_count(pipe, NULL), 2);
     assert_json(update_nth(pipe, NULL, 1), "params|metadata|change_type", "updated");
-    assert_int_equal(b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     assert_int_equal(place_watched(&place, "mem://x/a"), 1);
     /* Another kind of the same spelling. */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", "{\"match\":\"container\"}"));

@@ -74,7 +74,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     bench_init(&b);
     b.worker_count = 1;
     bench_start(&b);
-    struct worker *worker = &b.worker[0];
+    struct worker *worker = b.worker[0];
     for (int i = 0; i < PEERS; i++) {
         char id[16];
         snprintf(id, sizeof(id), "%d", i);
@@ -90,11 +90,11 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     struct change *change = change_create(&from, worker->epoch, worker->last_seq + 1);
     tidings_set_allocator(count_alloc, count_resize, free);
     allocations = 0;
-    worker_on_change(worker, change);
+    delivery_on_change(worker, change);
     for (int i = 0; i < PEERS; i++) {
         assert_int_equal(streams[i].messages, 0); /* told at the end of the turn */
     }
-    worker->flush_hook.fn(worker->flush_hook.user);
+    worker->delivery->flush_hook.fn(worker->delivery->flush_hook.user);
     size_t allocated = allocations;
     tidings_set_allocator(NULL, NULL, NULL);
     assert_int_equal(allocated, 0);
@@ -108,7 +108,7 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
         jv_unref(message);
     }
     change_unref(change);
-    list_each (it, next, &worker->subscribers) {
+    list_each (it, next, &worker->delivery->subscribers) {
         subscriber_destroy(list_entry(it, struct subscriber, link));
     }
     bench_settle(&b);

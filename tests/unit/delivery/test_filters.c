@@ -39,7 +39,7 @@ static int begin(void **state)
     (void)state;
     bench_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    b.limits.options.window_ms = 0;
+    b.option_limits.window_ms = 0;
     bench_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
@@ -189,7 +189,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
     (void)state;
     enum { CLIENTS = 1000 };
     static struct client *clients[CLIENTS];
-    const struct filters *filters = &b.worker[0].filters;
+    const struct filters *filters = &b.worker[0]->delivery->filters;
     for (size_t i = 0; i < CLIENTS; i++) {
         const char *schema = i % 2 ? ERRORS : "{\"required\":[\"uri\"]}";
         clients[i] = client_http(&b);
@@ -241,7 +241,7 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
         }
         client_free(c);
     }
-    assert_int_equal(b.worker[0].filters.by_text.count, 0);
+    assert_int_equal(b.worker[0]->delivery->filters.by_text.count, 0);
     assert_int_equal(place_watched_all(&place), 0); /* nothing was armed for it */
 }
 
@@ -262,7 +262,7 @@ static void length_and_number_of_filters_are_bounded(void **state)
         }
         client_free(c);
     }
-    struct filters *all = &b.worker[0].filters;
+    struct filters *all = &b.worker[0]->delivery->filters;
     static struct filter *held[FILTERS_MAX];
     struct tidings_error err = {0};
     struct json *schema = NULL;
@@ -305,11 +305,11 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
     assert_json(update_nth(c, NULL, FILTER_GIVE_UPS - 1), SUSPENDED, "true");
     assert_json(update_nth(pipe, NULL, FILTER_GIVE_UPS - 1), SUSPENDED, "true");
     assert_int_equal(client_count(pipe, SAID_LOG), 1);
-    uint64_t judged = b.worker[0].filters.judged;
+    uint64_t judged = b.worker[0]->delivery->filters.judged;
     assert_int_equal(judged, FILTER_GIVE_UPS);
     announce("mem://x/a", metadata);
     assert_int_equal(update_count(c, NULL), FILTER_GIVE_UPS);
-    assert_int_equal(b.worker[0].filters.judged, judged);
+    assert_int_equal(b.worker[0]->delivery->filters.judged, judged);
     assert_int_equal(update_count(other, NULL), FILTER_GIVE_UPS + 1);
     /* That is this client's affair: whoever comes with the same begins anew. */
     struct client *late = client_http(&b);
@@ -329,7 +329,7 @@ static void without_memory_a_filter_is_refused_and_nothing_is_left(void **state)
     (void)state;
     struct json *schema = NULL;
     assert_int_equal(jv_parse(STR(ERRORS), JSON_MAX_DEPTH, &schema, NULL), 0);
-    struct filters *all = &b.worker[0].filters;
+    struct filters *all = &b.worker[0]->delivery->filters;
     bool reached = true;
     for (long n = 1; reached; n++) {
         struct filter *f = NULL;

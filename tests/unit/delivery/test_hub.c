@@ -120,7 +120,7 @@ static void registering_from_another_thread_waits_for_the_outcome(void **state)
     assert_int_equal(outcome.removed, 0);
     assert_int_equal(outcome.missing, TIDINGS_E_NOTFOUND);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(b.worker[i].catalog->resources.count, 2);
+        assert_int_equal(b.worker[i]->catalog->resources.count, 2);
     }
 }
 
@@ -137,7 +137,7 @@ static void *announce_many(void *arg)
 static bool has_all(void *user)
 {
     (void)user;
-    return b.worker[0].last_seq == 400 && b.worker[1].last_seq == 400;
+    return b.worker[0]->last_seq == 400 && b.worker[1]->last_seq == 400;
 }
 
 static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **state)

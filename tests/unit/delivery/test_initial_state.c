@@ -64,7 +64,7 @@ static int end(void **state)
 
 static const char *cursor_text(uint64_t seq)
 {
-    return text_of("%llx.%llu", (unsigned long long)b.worker[0].epoch, (unsigned long long)seq);
+    return text_of("%llx.%llu", (unsigned long long)b.worker[0]->epoch, (unsigned long long)seq);
 }
 
 static struct client *listen_since(const char *uri, uint64_t seq)
@@ -221,7 +221,7 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
         bench_settle(&b);
         client_drain(c);
         bench_settle(&b);
-        uint64_t newest = b.worker[0].last_seq, last = 0;
+        uint64_t newest = b.worker[0]->last_seq, last = 0;
         bool told = false;
         for (size_t i = 0; i < update_count(c, NULL); i++) {
             const char *text = update_nth(c, NULL, i);
@@ -409,14 +409,14 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
         assert_json(update_nth(c, "mem://x/a", 0), "params|uri", "mem://x/a");
         assert_json(update_nth(c, "mem://x/*", 0), TRUNCATED, "true");
         assert_json(update_nth(c, "mem://x/*", 0), "params|uri", "mem://x/*");
-        uint64_t newest = b.worker[0].last_seq;
+        uint64_t newest = b.worker[0]->last_seq;
         assert_int_equal(cursor_of(update_nth(c, NULL, 1)), newest);
         /* Until then the client stands where it stood: an acknowledgement that arrives alone must
          * not let it skip the reading. */
         struct log_cursor at = {0};
         const char *ack = json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor");
         assert_true(!ack || (cursor_parse(tidings_str(ack), &at) &&
-                             (at.epoch != b.worker[0].epoch || at.seq > newest || at.seq == 0)));
+                             (at.epoch != b.worker[0]->epoch || at.seq > newest || at.seq == 0)));
         update("mem://x/b");
         assert_int_equal(update_count(c, NULL), 3);
         client_free(c);
@@ -473,7 +473,7 @@ static void what_changes_while_the_log_is_asked_is_told_once(void **state)
     /* However the change falls between the request, the arming, the question and its answer. */
     for (unsigned turns = 0; turns < 12; turns++) {
         update("mem://x/a");
-        uint64_t before = b.worker[0].last_seq;
+        uint64_t before = b.worker[0]->last_seq;
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/a\",\"mem://x/b\"]",
                            text_of("{\"since\":\"%s\"}", cursor_text(before - 1)));

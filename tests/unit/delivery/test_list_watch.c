@@ -74,7 +74,7 @@ static void let_linger_pass(void)
 {
     uint64_t before = b.limits.list_linger_ms;
     b.limits.list_linger_ms = 0;
-    session_sweep(&b.worker[0]);
+    session_sweep(b.worker[0]);
     b.limits.list_linger_ms = before;
     bench_settle(&b);
 }
@@ -105,7 +105,7 @@ static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
     list();
     go(stream());
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
-    session_sweep(&b.worker[0]);
+    session_sweep(b.worker[0]);
     bench_settle(&b);
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
     struct client *c = stream();

@@ -65,7 +65,7 @@ static void check(const struct row *r)
     client_free(c);
     bench_settle(&b);
     assert_int_equal(place_watched_all(&files), 0);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
 
 static void a_rule_says_which_kinds_there_are_and_what_they_may_ask_for(void **state)
@@ -95,8 +95,8 @@ static void a_rule_says_which_kinds_there_are_and_what_they_may_ask_for(void **s
         {"weather://**", NULL, "kind glob; accepted", NULL, NULL},
         {"weather://city/rome", NULL, NULL, "weather://city/rome", "weather://city/bonn"},
     };
-    b.limits.options.rules = set;
-    b.limits.options.rule_count = COUNT(set);
+    b.option_limits.rules = set;
+    b.option_limits.rule_count = COUNT(set);
     for (size_t i = 0; i < COUNT(table); i++) {
         check(&table[i]);
     }
@@ -116,8 +116,8 @@ static void defaults_of_a_rule_are_those_of_the_subscription(void **state)
                 .echo = false,
             },
     };
-    b.limits.options.rules = &rule;
-    b.limits.options.rule_count = 1;
+    b.option_limits.rules = &rule;
+    b.option_limits.rule_count = 1;
     struct bench_session s;
     bench_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);

@@ -243,11 +243,11 @@ static void one_patch_serves_all_who_are_at_the_same_version(void **state)
     for (unsigned i = 0; i < MANY; i++) {
         clients[i] = listen_with(&b, ON_A, PATCH);
     }
-    uint64_t before = b.worker[0].values.patches;
+    uint64_t before = b.worker[0]->delivery->contents.patches;
     put(A, "{\"n\":2}");
-    assert_int_equal(b.worker[0].values.patches - before, 1);
+    assert_int_equal(b.worker[0]->delivery->contents.patches - before, 1);
     put(A, "{\"n\":3}");
-    assert_int_equal(b.worker[0].values.patches - before, 2);
+    assert_int_equal(b.worker[0]->delivery->contents.patches - before, 2);
     for (unsigned i = 0; i < MANY; i++) {
         assert_json(nth(clients[i], 2), DATA "|patch", "{\"n\":3}");
         client_free(clients[i]);
@@ -266,10 +266,10 @@ static void as_many_patches_as_there_are_versions_told(void **state)
         /* The first change passes, those who come later are at another version. */
         put(A, text_of("{\"n\":%u}", 10 + k));
     }
-    uint64_t before = b.worker[0].values.patches;
+    uint64_t before = b.worker[0]->delivery->contents.patches;
     put(A, "{\"n\":99}");
     bench_end_windows(&b);
-    assert_int_equal(b.worker[0].values.patches - before, K);
+    assert_int_equal(b.worker[0]->delivery->contents.patches - before, K);
     for (unsigned k = 0; k < K; k++) {
         for (unsigned i = 0; i < MANY / K; i++) {
             assert_json(nth(clients[k][i], 2), DATA "|baseline", text_of("v%04u", k + 2));
@@ -396,7 +396,7 @@ static void a_chain_remembers_so_many_resources_and_no_more(void **state)
     client_free(c);
     bench_settle(&b);
     /* Only what the newest changes need is kept. */
-    assert_true(b.worker[0].values.baselines.by_name.count <= 12);
+    assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 12);
 }
 
 static void what_is_no_json_comes_as_it_is(void **state)

@@ -75,8 +75,8 @@ static void patches_of_another_resource_need_a_baseline(void **state)
     assert_string_equal(refused_reason(c, "doc:///b/patch"), "resource not found");
     client_free(c);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_true(b.worker[0].values.baselines.by_name.count <= 2);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 2);
 
     c = listen_with(&b, "[\"" A "/patch\",\"" A "\"]",
                     "{\"initial\":true,\"windowMs\":0,\"uris\":{\"" A
@@ -116,7 +116,7 @@ static void a_session_may_name_it_beside_the_uri(void **state)
         if (rows[i].said) {
             assert_json(client_answer(c)->text, "error|code", "-32602");
             assert_non_null(strstr(json_at(client_answer(c)->text, "error|message"), rows[i].said));
-            assert_int_equal(b.worker[0].stats.subscriptions, 0);
+            assert_int_equal(b.worker[0]->stats.subscriptions, 0);
         } else {
             assert_empty_result(client_answer(c)->text);
         }

@@ -21,7 +21,8 @@
 
 static struct loop *loop;
 static struct hub *hub;
-static struct worker worker; /* only what is looked at */
+static struct delivery delivery; /* only what is looked at … */
+static struct worker worker;     /* … of both */
 static struct changelog *kept_log;
 static const struct changelog_ops *real;
 static struct changelog_ops ops;
@@ -101,9 +102,11 @@ static int begin(void **state)
     mount("file:///", false);
     add("kept:///own/x");
     memset(&worker, 0, sizeof(worker));
+    memset(&delivery, 0, sizeof(delivery));
+    worker.delivery = &delivery;
     worker.hub = hub;
     worker.epoch = hub_epoch(hub);
-    worker.marks.first = FIRST;
+    worker.delivery->marks.first = FIRST;
     worker.catalog = hub_catalog(hub);
     /* From here on only `resume` is asked. */
     ops = *real;

@@ -103,7 +103,7 @@ static void check(const struct row *r)
                      reason ? reason : "honoured");
         }
         assert_int_equal(watched(), 0);
-        assert_int_equal(b.worker[0].stats.subscriptions, 0);
+        assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     } else {
         if (reason || !is_honoured(c, r->spelled)) {
             fail_msg("'%s' with %s: %s", r->spelled, r->options ? r->options : "nothing",
@@ -118,7 +118,7 @@ static void check(const struct row *r)
     client_free(c);
     bench_settle(&b);
     assert_int_equal(watched(), 0);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
 
 static void check_all(const struct row *table, size_t count)
@@ -567,8 +567,8 @@ static void random_comings_and_goings_leave_nothing_watched(void **state)
     }
     bench_settle(&b);
     assert_int_equal(watched(), 0);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
 }
 
 int main(void)

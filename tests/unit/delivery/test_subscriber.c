@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "access/limit.h"
 #include "base/str.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
@@ -86,7 +87,7 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     assert_json(first, META_U "change", "updated"); /* deleted and created again */
     assert_json(second, "params|uri", "mem://x/1");
     assert_json(second, META_U "merged", "2");
-    assert_int_equal(b.worker[0].stats.coalesced, 3);
+    assert_int_equal(b.worker[0]->stats.coalesced, 3);
     client_drain(c); /* nothing waits: nothing happens */
     bench_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
@@ -101,8 +102,8 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     for (unsigned i = 0; i < 4; i++) {
         update(i);
     }
-    assert_int_equal(b.worker[0].book->hits[LIMIT_OUTBOX], 1);
-    uint64_t last = b.worker[0].last_seq;
+    assert_int_equal(b.worker[0]->book->hits[LIMIT_OUTBOX], 1);
+    uint64_t last = b.worker[0]->last_seq;
     client_drain(c);
     bench_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2); /* mem://x/5 has not changed */
@@ -175,7 +176,7 @@ static void a_stream_without_room_is_not_written_to_in_part(void **state)
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_vanish(c);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
     client_free(c);
 }
 
@@ -212,8 +213,8 @@ static void peers_of_two_workers_hear_the_same(void **state)
 static void lose_a_change(void)
 {
     struct tidings_change from = {.uri = STR("mem://x/5")};
-    struct change *c = change_create(&from, b.worker[0].epoch, b.worker[0].last_seq + 2);
-    worker_on_change(&b.worker[0], c);
+    struct change *c = change_create(&from, b.worker[0]->epoch, b.worker[0]->last_seq + 2);
+    delivery_on_change(b.worker[0], c);
     change_unref(c);
     bench_settle(&b);
 }
@@ -348,7 +349,7 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
         }
         client_drain(c);
         bench_settle(&b);
-        assert_int_equal(b.worker[0].last_seq, count);
+        assert_int_equal(b.worker[0]->last_seq, count);
         check_cursors(c, changed, count);
         client_free(c);
         bench_settle(&b);

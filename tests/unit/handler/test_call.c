@@ -116,7 +116,7 @@ static bool all_threads_wait(void *user)
 static bool nothing_is_under_way(void *user)
 {
     (void)user;
-    return list_empty(&b.worker[0].handlings.all);
+    return list_empty(&b.worker[0]->handlers->calls);
 }
 
 static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **state)
@@ -326,7 +326,7 @@ static void a_core_that_ends_tells_every_handler(void **state)
     (void)session_delete(&s);
     told = 0;
     tidings_call_on_cancel(held, count_and_finish, NULL);
-    assert_true(worker_settle(&b.worker[0], 5000));
+    assert_true(core_await_jobs(&b.core[0], 5000));
     assert_int_equal(told, 1);
 }
 

@@ -98,7 +98,7 @@ static int teardown(void **state)
     (void)state;
     client_free(asker);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].outstanding, 0);
+    assert_int_equal(b.worker[0]->jobs, 0);
     bench_stop(&b);
     return 0;
 }

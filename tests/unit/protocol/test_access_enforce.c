@@ -88,7 +88,7 @@ static void new_rules_narrow_what_goes_on(void **state)
     assert_non_null(strstr(client_nth_kind(c, SAID_EVENT, c->count - 2)->text, "\"result\""));
     client_free(c);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].principals.by_key.count, 0);
+    assert_int_equal(b.worker[0]->principals->by_key.count, 0);
 }
 
 static void new_rules_hold_for_whoever_is_connected_already(void **state)
@@ -125,7 +125,7 @@ static void streams_end_when_the_time_is_over_and_the_session_stays(void **state
     bench_until(&b, has_ended, listen);
     bench_until(&b, has_ended, stream);
     assert_non_null(strstr(client_nth_kind(listen, SAID_EVENT, 1)->text, "\"result\""));
-    assert_int_equal(b.worker[0].stats.sessions, 1);
+    assert_int_equal(b.worker[0]->stats.sessions, 1);
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_kind(stream, SAID_PRIME, 0)->id);
     client_free(listen);

@@ -98,14 +98,14 @@ static void one_session(void)
 static void nothing_is_left(long before)
 {
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
-    assert_int_equal(b.worker[0].stats.sessions, 0);
-    assert_int_equal(b.worker[0].match.count, 0);
-    assert_int_equal(b.worker[0].windows.count, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.sessions, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
+    assert_int_equal(b.worker[0]->delivery->windows.count, 0);
     assert_int_equal(place_watched_all(&place), 0);
     /* Values of the last changes are kept, up to a number; nothing else. */
-    long values = (long)b.worker[0].values.count;
+    long values = (long)b.worker[0]->delivery->contents.count;
     if (before > 0 && fail_alloc_live() > before + 8 * values) {
         fail_msg("%ld allocations more than %u cycles before", fail_alloc_live() - before, CYCLES);
     }
@@ -119,12 +119,12 @@ static void ten_thousand_listens_leave_nothing(void **state)
     }
     nothing_is_left(0);
     long before = fail_alloc_live();
-    size_t index = match_bytes(&b.worker[0].match);
+    size_t index = match_bytes(&b.worker[0]->delivery->match);
     for (unsigned i = 0; i < CYCLES; i++) {
         one_listen(i);
     }
     nothing_is_left(before);
-    assert_int_equal(match_bytes(&b.worker[0].match), index);
+    assert_int_equal(match_bytes(&b.worker[0]->delivery->match), index);
 }
 
 static void nor_do_sessions(void **state)

@@ -145,7 +145,7 @@ static void a_stop(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\"]");
     bench_settle(&b);
-    worker_stop(&b.worker[0], 0);
+    drain_begin(b.worker[0], 0);
     bench_settle(&b);
 }
 
@@ -154,8 +154,8 @@ static void check_listen(const struct client *c)
 {
     bool is_cut = client_count_kind(c, SAID_CUT) > 0 || c->is_gone;
     bool is_over = is_cut || client_count_kind(c, SAID_END) > 0;
-    if (b.worker[0].stats.subscribers > 0 && !is_over) {
-        list_each (it, next, &b.worker[0].subscribers) {
+    if (b.worker[0]->stats.subscribers > 0 && !is_over) {
+        list_each (it, next, &b.worker[0]->delivery->subscribers) {
             const struct subscriber *subscriber = list_entry(it, struct subscriber, link);
             if (subscriber->listen_count > 0 && client_count(c, SAID_ACK) == 0 &&
                 subscriber->sink == &c->sink) {
@@ -185,9 +185,9 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
         }
         client_free(c);
         bench_settle(&b);
-        assert_int_equal(b.worker[0].match.count, 0);
-        assert_int_equal(b.worker[0].stats.subscriptions, 0);
-        assert_int_equal(b.worker[0].outstanding, 0);
+        assert_int_equal(b.worker[0]->delivery->match.count, 0);
+        assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+        assert_int_equal(b.worker[0]->jobs, 0);
         end();
         assert_true(n < 10000);
     }

@@ -45,9 +45,9 @@ static void begin(void)
 static void end(unsigned forgotten)
 {
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
-    assert_int_equal(b.worker[0].windows.count, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->delivery->windows.count, 0);
     assert_true(place_watched_all(&place) <= forgotten);
     bench_stop(&b);
     assert_int_equal(fail_alloc_live(), live_before);
@@ -91,7 +91,7 @@ static bool live(const struct life *l, long n)
     const char *mark = strstr(l->options, "EPOCH");
     begin();
     snprintf(options, sizeof(options), "%.*s%llx%s", mark ? (int)(mark - l->options) : 0,
-             l->options, (unsigned long long)b.worker[0].epoch, mark ? mark + 5 : "");
+             l->options, (unsigned long long)b.worker[0]->epoch, mark ? mark + 5 : "");
     struct client *c = client_http(&b);
     fail_alloc_start(n);
     client_listen_with(c, "1", l->uris, mark ? options : l->options);
@@ -108,9 +108,9 @@ static bool live(const struct life *l, long n)
     bench_settle(&b);
     bench_end_windows(&b);
     bool promised = !c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, "mem://x/a");
-    if (promised && !knows(c, b.worker[0].last_seq)) {
+    if (promised && !knows(c, b.worker[0]->last_seq)) {
         fail_msg("with %s, allocation %ld: change %llu was lost in silence", l->options, n,
-                 (unsigned long long)b.worker[0].last_seq);
+                 (unsigned long long)b.worker[0]->last_seq);
     }
     client_free(c);
     end(0);

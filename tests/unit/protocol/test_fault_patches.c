@@ -40,7 +40,7 @@ static void begin(unsigned flags)
 static void end(void)
 {
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     docs_end(&docs);
     assert_int_equal(fail_alloc_live(), live_before);
 }
@@ -128,13 +128,13 @@ static long tell(unsigned flags, unsigned count, uint64_t *ret_patches)
     }
     docs_put(&docs, A, "{\"n\":2}", NULL);
     bench_settle(&b);
-    uint64_t before = b.worker[0].values.patches;
+    uint64_t before = b.worker[0]->delivery->contents.patches;
     fail_alloc_start(FAR);
     docs_put(&docs, A, "{\"n\":3}", NULL);
     bench_settle(&b);
     long allocations = FAR - fail_alloc.until_failure;
     assert_false(fail_alloc_stop());
-    *ret_patches = b.worker[0].values.patches - before;
+    *ret_patches = b.worker[0]->delivery->contents.patches - before;
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(update_count(clients[i], NULL), 3);
         assert_json(update_nth(clients[i], NULL, 2), DATA "|patch", "{\"n\":3}");

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "access/limit.h"
 #include "base/str.h"
 #include "delivery/subscriber.h"
 #include "support/bench_client.h"
@@ -42,7 +43,7 @@ static int teardown(void **state)
 {
     (void)state;
     bench_settle(&b);
-    assert_int_equal(b.worker[0].outstanding, 0);
+    assert_int_equal(b.worker[0]->jobs, 0);
     bench_stop(&b);
     return 0;
 }
@@ -268,7 +269,7 @@ static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **
     assert_json(text, "6|id", "r");
     assert_json(text, "6|result|contents|0|text", "content of mem://x/a");
     assert_no_json(text, "7");
-    assert_int_equal(b.worker[0].stats.sessions, 1);
+    assert_int_equal(b.worker[0]->stats.sessions, 1);
     client_free(c);
 }
 
@@ -436,7 +437,7 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
             assert_json(client_answer(c)->text, "id", "7");
             assert_json(client_answer(c)->text, "error|message",
                         "whoever provides this did not answer within 5 ms (--call-timeout)");
-            assert_int_equal(b.worker[0].book->hits[LIMIT_CALL_TIME],
+            assert_int_equal(b.worker[0]->book->hits[LIMIT_CALL_TIME],
                              (uint64_t)(2 * on_thread + is_pipe + 1));
             fake_finish_reads(&fake); /* accepted, thrown away */
             bench_settle(&b);

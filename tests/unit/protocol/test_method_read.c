@@ -124,8 +124,8 @@ static void every_read_says_how_new_it_is_and_has_an_etag(void **state)
     must_add(&s);
     const char *text = read_with("app:a", NULL);
     char version[48];
-    snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)b.worker[0].epoch,
-             (unsigned long long)b.worker[0].last_seq);
+    snprintf(version, sizeof(version), "%llx.%llu", (unsigned long long)b.worker[0]->epoch,
+             (unsigned long long)b.worker[0]->last_seq);
     assert_json(text, "result|_meta|" META "version", version);
     const char *etag = json_at(text, "result|contents|0|_meta|" META "etag");
     assert_int_equal(strlen(etag), 32);

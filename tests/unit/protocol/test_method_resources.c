@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "delivery/core.h"
+#include "delivery/delivery.h"
 #include "support/bench_client.h"
 #include "support/bench_core.h"
 #include "support/bench_json.h"
@@ -48,8 +48,8 @@ static int teardown(void **state)
 {
     (void)state;
     bench_settle(&b);
-    assert_int_equal(b.worker[0].outstanding, 0);
-    assert_int_equal(b.worker[0].match.count, 0);
+    assert_int_equal(b.worker[0]->jobs, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
     bench_stop(&b);
     assert_int_equal(fake.outstanding_at_close, 0);
     return 0;
@@ -298,10 +298,10 @@ static void a_client_may_leave_while_the_pool_works_for_it(void **state)
     client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_free(c);
     bench_settle(&b);
-    assert_int_equal(b.worker[0].outstanding, 1);
-    assert_false(worker_settle(&b.worker[0], 20)); /* it still works on it */
+    assert_int_equal(b.worker[0]->jobs, 1);
+    assert_false(core_await_jobs(&b.core[0], 20)); /* it still works on it */
     sem_post(&fake.gate);
-    assert_true(worker_settle(&b.worker[0], 10000));
+    assert_true(core_await_jobs(&b.core[0], 10000));
     assert_int_equal(fake.reads, 1);
 }
 

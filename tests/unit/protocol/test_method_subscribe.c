@@ -44,8 +44,8 @@ static int teardown(void **state)
 {
     (void)state;
     bench_settle(&b);
-    assert_int_equal(b.worker[0].match.count, 0);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     bench_stop(&b);
     assert_int_equal(fake.closes, 1);
     return 0;
@@ -156,7 +156,7 @@ static void what_is_refused_is_left_out_and_explained(void **state)
         assert_non_null(reason);
         assert_true(reason[0] != '\0');
     }
-    assert_int_equal(b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     assert_int_equal(fake.unwatches, 0);
     update("app:one");
     update("mem://x/a");
@@ -212,7 +212,7 @@ static void a_listen_closed_while_arming_releases_its_watches(void **state)
     assert_int_equal(fake.watches, 2);
     assert_int_equal(fake.unwatches, 2);
     assert_int_equal(fake.armed, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(c->count, 0);
     client_free(c);
 }

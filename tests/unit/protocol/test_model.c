@@ -129,10 +129,10 @@ static void subscribe_in_session(struct who *w, struct model_sub *s, const char 
     if (!cursor) {
         fail_msg("seed %u: subscribing gave %s", truth.seed, answer);
     }
-    model_promise(s, b.worker[0].last_seq);
+    model_promise(s, b.worker[0]->last_seq);
     if (!w->model.cursor[0]) {
         char text[512];
-        struct utterance u = {.seq = b.worker[0].last_seq, .text = text};
+        struct utterance u = {.seq = b.worker[0]->last_seq, .text = text};
         snprintf(text, sizeof(text), "%s", answer);
         model_take_cursor(&w->model, cursor, &u);
     }
@@ -210,7 +210,7 @@ static void open_pipe(struct who *w)
         if (w->sort == PIPE_LEGACY) {
             const char *answer = pipe_subscribe_with(w->line, "3", spelled, options);
             assert_non_null(json_at(answer, "result|_meta|dev.tidings/cursor"));
-            model_promise(s, b.worker[0].last_seq);
+            model_promise(s, b.worker[0]->last_seq);
         } else {
             client_listen_with(w->line, text_of("%u", k), text_of("[\"%s\"]", spelled), options);
             bench_settle(&b);
@@ -322,8 +322,8 @@ static void step(void)
         bury(w);
         break;
     case 11:
-        if (b.worker[0].windows.count > 0) { /* the next period ends */
-            struct windows *all = &b.worker[0].windows;
+        if (b.worker[0]->delivery->windows.count > 0) { /* the next period ends */
+            struct windows *all = &b.worker[0]->delivery->windows;
             struct window *due = windows_due(all, windows_next(all));
             subscriber_release_held(list_entry(due, struct subscription, window));
         }
@@ -381,7 +381,7 @@ static void run(unsigned seed, size_t log_entries)
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = log_entries;
     bench_start(&b);
-    truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.worker[0].epoch);
+    truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.worker[0]->epoch);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < MODEL_URIS; i++) {
         place_add(&place, model_uri(i), false);
@@ -394,7 +394,7 @@ static void run(unsigned seed, size_t log_entries)
         step();
     }
     finish();
-    assert_int_equal(b.worker[0].last_seq, truth.seq);
+    assert_int_equal(b.worker[0]->last_seq, truth.seq);
     for (unsigned p = 0; p < PEERS; p++) {
         model_check(&subscribers[p].model);
         client_free(subscribers[p].line);
@@ -403,8 +403,8 @@ static void run(unsigned seed, size_t log_entries)
         }
     }
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(place_watched_all(&place), 0);
     bench_stop(&b);
 }

@@ -87,7 +87,7 @@ static void run(unsigned seed, size_t log_entries)
         step();
     }
     torn_mend(&t);
-    assert_int_equal(b.worker[0].last_seq, t.seq);
+    assert_int_equal(b.worker[0]->last_seq, t.seq);
     const char *lost = torn_missing(&t);
     if (lost) {
         fail_msg("seed %u: %s", seed, lost);

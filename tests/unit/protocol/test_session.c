@@ -69,8 +69,8 @@ static void ids_are_visible_long_and_never_the_same(void **state)
         snprintf(seen[i], sizeof(seen[i]), "%s", s.id);
         assert_int_equal(session_delete(&s), 204);
     }
-    assert_int_equal(b.worker[0].stats.sessions, 0);
-    assert_int_equal(b.worker[0].stats.subscribers, 0);
+    assert_int_equal(b.worker[0]->stats.sessions, 0);
+    assert_int_equal(b.worker[0]->stats.subscribers, 0);
 }
 
 static void an_id_names_its_worker_or_is_not_one_of_ours(void **state)
@@ -147,7 +147,7 @@ static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
     assert_int_equal(client_count_kind(one, SAID_END), 1);
     assert_int_equal(client_count_kind(two, SAID_END), 1);
     assert_int_equal(fake.armed, 0);
-    assert_int_equal(b.worker[0].match.count, 0);
+    assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(session_delete(&s), 404);
     struct client *c = session_request(&s, "1", "ping", NULL);
     assert_int_equal(client_answer(c)->status, 404);
@@ -213,7 +213,7 @@ static void sweep_between(uint64_t old, uint64_t young)
 {
     uint64_t before = b.limits.session_timeout_ms;
     b.limits.session_timeout_ms = loop_now_ms(b.loop) - (old + young) / 2;
-    session_sweep(&b.worker[0]);
+    session_sweep(b.worker[0]);
     b.limits.session_timeout_ms = before;
 }
 
@@ -232,7 +232,7 @@ static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
     uint64_t later = loop_now_ms(b.loop);
     bench_session(&b, "2025-11-25", &fresh);
     sweep_between(began, later);
-    assert_int_equal(b.worker[0].stats.sessions, 3);
+    assert_int_equal(b.worker[0]->stats.sessions, 3);
     assert_int_equal(session_delete(&idle), 404);
     /* A stream that ends starts the clock. */
     client_vanish(stream);
@@ -240,12 +240,12 @@ static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
     uint64_t vanished = loop_now_ms(b.loop);
     pass(GAP_MS);
     sweep_between(began, later);
-    assert_int_equal(b.worker[0].stats.sessions, 3);
+    assert_int_equal(b.worker[0]->stats.sessions, 3);
     later = loop_now_ms(b.loop);
     struct client *c = session_request(&fresh, "1", "ping", NULL); /* activity */
     client_free(c);
     sweep_between(vanished, later);
-    assert_int_equal(b.worker[0].stats.sessions, 1);
+    assert_int_equal(b.worker[0]->stats.sessions, 1);
     assert_int_equal(session_delete(&fresh), 204);
     client_free(stream);
     client_free(read);
@@ -270,7 +270,7 @@ static void a_session_that_lost_its_stream_does_not_shield_older_ones(void **sta
 static bool has_no_session(void *user)
 {
     (void)user;
-    return b.worker[0].stats.sessions == 0;
+    return b.worker[0]->stats.sessions == 0;
 }
 
 static void the_tick_ends_idle_sessions(void **state)
@@ -278,7 +278,7 @@ static void the_tick_ends_idle_sessions(void **state)
     (void)state;
     struct bench_session s;
     bench_session(&b, "2025-11-25", &s);
-    assert_int_equal(b.worker[0].stats.sessions, 1);
+    assert_int_equal(b.worker[0]->stats.sessions, 1);
     b.limits.session_timeout_ms = 1;
     bench_until(&b, has_no_session, NULL);
 }

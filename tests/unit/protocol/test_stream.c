@@ -215,7 +215,7 @@ static void event_ids_are_unique_and_name_stream_number_and_cursor(void **state)
             assert_int_equal(sscanf(id, "%x.%llu.%llu", &stream, &number, &cursor), 3);
             assert_true(number > last_number);
             last_number = number;
-            assert_true(cursor <= b.worker[0].last_seq);
+            assert_true(cursor <= b.worker[0]->last_seq);
             for (size_t j = 0; j < count; j++) {
                 assert_string_not_equal(seen[j], id);
             }

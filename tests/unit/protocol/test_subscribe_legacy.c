@@ -45,7 +45,7 @@ static int teardown(void **state)
 {
     (void)state;
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscribers, b.worker[0].stats.sessions);
+    assert_int_equal(b.worker[0]->stats.subscribers, b.worker[0]->stats.sessions);
     bench_stop(&b);
     return 0;
 }
@@ -132,7 +132,7 @@ static void refusals_are_errors_with_the_uri(void **state)
     assert_json(last_said(c)->text, "error|message", "no more watches");
     client_legacy(c, NULL, "4", "resources/subscribe", "\"uri\":7");
     assert_json(last_said(c)->text, "error|code", "-32602");
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     client_free(c);
 }
 
@@ -146,12 +146,12 @@ static void subscribe_batch_twice_is_subscribing_once(void **state)
     bench_settle(&b);
     assert_empty_result(last_said(c)->text);
     assert_json(last_said(c)->text, "id", "2");
-    assert_int_equal(b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "3", "mem://x/a");
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     unsubscribe(c, "4", "mem://x/a"); /* not there any more: success all the same */
     assert_empty_result(last_said(c)->text);
     client_free(c);
@@ -168,14 +168,14 @@ static void subscribe_batch_twice_at_once_is_subscribing_once(void **state)
     bench_settle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 3);
     assert_empty_result(last_said(c)->text);
-    assert_int_equal(b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "9", "mem://x/a");
     bench_settle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
-    assert_int_equal(b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(fake.armed, armed);
     client_free(c);
 }
@@ -255,7 +255,7 @@ static void a_peer_has_at_most_so_many_subscriptions(void **state)
         subscribe(c, text_of("%zu", i), uris[i]); /* all at once */
     }
     bench_settle(&b);
-    assert_int_equal(b.worker[0].stats.subscriptions, 3);
+    assert_int_equal(b.worker[0]->stats.subscriptions, 3);
     size_t refused = 0;
     for (size_t i = 0; i < c->count; i++) {
         const char *code = json_at(c->said[i].text, "error|code");

@@ -31,7 +31,7 @@ static void a_wait_ends_with_the_first_change(void **state)
     bench_update(&bench_changes, "mem:///a");
     bench_settle(&bench_changes);
     assert_true(c->is_waiting);
-    assert_int_equal(bench_changes.worker[0].stats.subscribers, 1);
+    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 1);
     bench_change(&bench_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
     bench_settle(&bench_changes);
     const char *text = end_call(c);
@@ -105,10 +105,10 @@ static void a_client_that_goes_is_forgotten(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "");
-    assert_int_equal(bench_changes.worker[0].stats.subscribers, 1);
+    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 1);
     client_free(c);
     bench_settle(&bench_changes);
-    assert_int_equal(bench_changes.worker[0].stats.subscribers, 0);
+    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 0);
     c = client_http(&bench_changes); /* and one that goes before it is settled */
     client_call(c, "1", "wait", "\"arguments\":{}", NULL);
     client_free(c);
@@ -119,14 +119,14 @@ static void a_client_that_goes_is_forgotten(void **state)
     bench_settle(&bench_changes);
     client_notify(pipe, NULL, "notifications/cancelled", "\"requestId\":7");
     bench_settle(&bench_changes);
-    assert_true(list_empty(&bench_changes.worker[0].handlings.all));
+    assert_true(list_empty(&bench_changes.worker[0]->handlers->calls));
     client_free(pipe);
 }
 
 static bool has_no_handlings(void *user)
 {
     (void)user;
-    return list_empty(&bench_changes.worker[0].handlings.all);
+    return list_empty(&bench_changes.worker[0]->handlers->calls);
 }
 
 static void a_lost_connection_of_a_session_ends_its_wait(void **state)
@@ -146,7 +146,7 @@ static void stopping_ends_a_wait_with_its_cursor(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
-    worker_stop(&bench_changes.worker[0], 10000);
+    drain_begin(bench_changes.worker[0], 10000);
     bench_settle(&bench_changes);
     const char *text = end_call(c);
     assert_json(text, FOUND "timedOut", "true");
@@ -159,7 +159,7 @@ static void the_application_may_end_a_wait(void **state)
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     subscriber_disconnect(
-        list_entry(bench_changes.worker[0].subscribers.next, struct subscriber, link));
+        list_entry(bench_changes.worker[0]->delivery->subscribers.next, struct subscriber, link));
     bench_settle(&bench_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
@@ -168,8 +168,9 @@ static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\",\"mem:///b\"]");
-    struct worker *worker = &bench_changes.worker[0];
-    struct subscriber *subscriber = list_entry(worker->subscribers.next, struct subscriber, link);
+    struct worker *worker = bench_changes.worker[0];
+    struct subscriber *subscriber =
+        list_entry(worker->delivery->subscribers.next, struct subscriber, link);
     struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
     bench_settle(&bench_changes);
@@ -193,13 +194,13 @@ static void lost_letters_make_it_look_again(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
-    worker_lose(&bench_changes.worker[0]);
+    delivery_lose(bench_changes.worker[0]);
     bench_settle(&bench_changes);
     assert_true(c->is_waiting); /* the log has nothing */
     change_in_the_log_alone("mem:///a");
     bench_settle(&bench_changes);
     assert_true(c->is_waiting);
-    worker_lose(&bench_changes.worker[0]);
+    delivery_lose(bench_changes.worker[0]);
     bench_settle(&bench_changes);
     const char *text = end_call(c);
     assert_count(text, 1);

@@ -173,7 +173,7 @@ static void fail_each_allocation(const struct fault *f)
         /* It works again, and nothing is half there: the same once more is what there is. */
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
-        assert_int_equal(b.worker[0].outstanding, 0);
+        assert_int_equal(b.worker[0]->jobs, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
@@ -223,7 +223,7 @@ static int over_http(enum resource_io_op op, const char *uri, const char *body,
                      const char *if_match)
 {
     http.over = false;
-    resource_io_init(&http.plain, &b.worker[0], on_http, NULL);
+    resource_io_init(&http.plain, b.worker[0], on_http, NULL);
     http.plain.spelled = tidings_str(uri);
     http.plain.bytes = tidings_str(body);
     http.plain.query = STR("changedBy=%5B%7B%22userId%22%3A%22u%22%7D%5D&origin=me");
@@ -263,7 +263,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
                          http.answer);
             }
             bench_settle(&b);
-            assert_int_equal(b.worker[0].outstanding, 0);
+            assert_int_equal(b.worker[0]->jobs, 0);
             finish();
             assert_int_equal(fail_alloc_live(), before);
             assert_true(n < 10000);
@@ -323,7 +323,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
         }
         client_free(listener);
         bench_settle(&b);
-        assert_int_equal(b.worker[0].outstanding, 0);
+        assert_int_equal(b.worker[0]->jobs, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Delivery on one worker: its subscribers and their subscriptions, the index that finds those a
+ * change concerns, what waits to be told, and the road of a change from the hub to the outboxes.
+ */
+#ifndef DELIVERY_DELIVERY_H
+#define DELIVERY_DELIVERY_H
+
+#include "base/loop.h"
+#include "base/mailbox.h"
+#include "delivery/change_content.h"
+#include "delivery/filters.h"
+#include "delivery/window.h"
+#include "dialect/cursor.h"
+#include "match/match.h"
+#include "worker/worker.h"
+
+struct change;
+struct cursor_seals;
+struct option_rules;
+struct subscription;
+
+struct delivery {
+    struct match match;
+    struct list subscribers;
+    struct list dirty;           /* subscribers with something to flush */
+    uint32_t subscribers_made;   /* so far */
+    struct list list_watchers;   /* listens that want list_changed */
+    struct list bookmarked;      /* listens that want bookmarks */
+    struct list covering;        /* subscriptions a provider's own relation may concern */
+    struct windows windows;      /* that hold something back */
+    struct cursor_marks marks;   /* where numbers stand in the store */
+    struct cursor_seals *seals;  /* NULL: none yet */
+    struct filters filters;      /* schemas that subscriptions filter with */
+    const struct change *parsed; /* whose `subject` it is */
+    struct json *subject;
+    struct change_contents contents; /* for subscriptions that asked for them */
+    struct map rates;                /* URI -> struct delivery_rate: limits set at run time */
+    struct option_rules *rules;      /* a reference: set at run time; NULL: those of the limits */
+    struct loop_hook flush_hook;
+    struct loop_timer *window_timer;
+    uint64_t window_due_ms; /* when it will run; 0: it does not */
+    struct loop_timer *bookmark_timer;
+    struct loop_timer *list_timer; /* of classes that are owed a list_changed */
+    bool is_resynced;              /* told everybody of what is missing before the next change */
+    size_t announced;              /* atomic: bytes of changes on their way here */
+    struct letter lost;            /* on its way while is_lost */
+    bool is_lost;                  /* atomic */
+};
+
+/* Takes part in what the hub announces from now on. TIDINGS_E_NOMEM. */
+int delivery_init(struct worker *worker, struct tidings_error *err);
+/* Ends all subscribers, and then forgets what was kept for them. */
+void delivery_end_subscribers(struct worker *worker);
+void delivery_deinit(struct worker *worker);
+
+/* Beyond the index: subscriptions whose provider knows a relation of its own. */
+void delivery_find_covered(struct worker *worker, struct tidings_str uri, match_fn fn, void *user);
+/* What filters judge, {"uri": …, "metadata": {…}} with change_type; made once per change. NULL: out
+ * of memory. */
+struct json *delivery_subject(struct worker *worker, const struct change *change);
+/* The same for those who may not know that it was moved; a reference. */
+struct json *delivery_make_subject(const struct worker *worker, const struct change *change,
+                                   bool hides_from);
+/* At most one notification per `ms` from now on for every subscription that matches `uri`, those to
+ * come too. 0: as they asked. */
+void delivery_set_rate(struct worker *worker, struct tidings_str uri, uint64_t ms);
+/* The longest pause set for anything `sub` matches. */
+uint64_t delivery_rate(const struct worker *worker, const struct subscription *sub);
+/* From now on new subscriptions follow these rules. Takes the reference. */
+void delivery_set_rules(struct worker *worker, struct option_rules *rules);
+/* The cursor of one who has heard of everything up to that number. */
+struct log_cursor delivery_cursor(const struct worker *worker, uint64_t seq);
+/* A change arrived from the hub. */
+void delivery_on_change(struct worker *worker, const struct change *change);
+/* From the hub, any thread: a change will not come, for want of room or memory. Everybody is told
+ * once to look again. Needs no memory itself. */
+void delivery_lose(struct worker *worker);
+
+#endif

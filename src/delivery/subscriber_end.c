@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Ending one subscriber: its session, or its listens with their results, and its stream.
+ */
+#include "delivery/subscriber.h"
+
+#include "dialect/dialect.h"
+
+static void end_listen(struct listen *listen, struct worker *worker)
+{
+    struct buf result;
+    buf_init(&result, 64u * 1024u);
+    dialect_put_listen_result(&result, listen_id(listen), worker->self);
+    if (!result.failed) { /* else the end of the stream says it */
+        subscriber_send(listen->subscriber, &result);
+    }
+    buf_deinit(&result);
+    listen_destroy(listen);
+}
+
+/* Its session ends, or its listens with their results; and its stream. `withdraws`: what it has
+ * subscribed in the legacy way on a pipe, which stays open, ends too and is told. */
+void subscriber_end(struct subscriber *subscriber, bool withdraws)
+{
+    if (subscriber->ops && subscriber->ops->disconnect) {
+        subscriber->ops->disconnect(subscriber);
+        return;
+    }
+    subscriber_flush(subscriber);
+    list_each (lit, lnext, &subscriber->listens) {
+        struct listen *listen = list_entry(lit, struct listen, link);
+        if (listen->id_len > 0) {
+            end_listen(listen, subscriber->worker);
+            continue;
+        }
+        list_each (it, next, &listen->subs) {
+            if (withdraws) {
+                subscription_withdraw(list_entry(it, struct subscription, link));
+            }
+        }
+    }
+    if (subscriber->sink) {
+        subscriber->sink->ops->end(subscriber->sink);
+    }
+}
+
+void subscriber_disconnect(struct subscriber *subscriber)
+{
+    subscriber_end(subscriber, true);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What one worker has of the tools, prompts and completions that the program registered, and the
+ * calls of their handlers that are under way.
+ */
+#ifndef HANDLER_HANDLERS_H
+#define HANDLER_HANDLERS_H
+
+#include "base/list.h"
+#include "handler/feature.h"
+#include "worker/worker.h"
+
+struct pool;
+
+struct handlers {
+    struct feature_list *features[FEATURE_KINDS]; /* references; NULL: none */
+    struct pool *pool;                            /* for handlers that block; the hub's */
+    struct list calls;                            /* struct tidings_call under way */
+    struct loop_timer *timer;                     /* of their deadlines */
+    uint64_t due_ms;                              /* when it will run; 0: it does not */
+};
+
+/* From now on these are all features of that kind. Takes the reference. */
+void handlers_set_features(struct worker *worker, enum feature_kind kind,
+                           struct feature_list *list);
+/* LIST_TOOLS and LIST_PROMPTS as far as there are any, or were declared; OFFER_COMPLETIONS and
+ * OFFER_SUBSCRIPTIONS. */
+unsigned handlers_offers(const struct worker *worker);
+void handlers_deinit(struct worker *worker); /* no call is under way any more */
+
+#endif

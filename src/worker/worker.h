@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A worker: one thread's share of the server. It has what every part of the server needs (loop,
+ * mailbox, limits) and knows the state that each folder keeps for it; what is in that state only
+ * the folder's own header says. Everything belongs to the worker's thread; other threads reach it
+ * through its mailbox, whose letters get the worker as their owner.
+ *
+ * core/core.h makes a worker with all of its parts.
+ */
+#ifndef WORKER_WORKER_H
+#define WORKER_WORKER_H
+
+#include <tidings/types.h>
+
+#include "base/seal.h"
+#include "base/sendq.h"
+
+struct allowances;
+struct catalog;
+struct delivery;
+struct drain;
+struct handlers;
+struct hub;
+struct limit_book;
+struct loop;
+struct loop_timer;
+struct mailbox;
+struct option_limits;
+struct principals;
+struct quotas;
+struct requests;
+struct server_identity;
+struct sessions;
+
+/* Frozen while the server runs. */
+struct worker_limits {
+    size_t page_size, max_page_size;
+    size_t max_read_bytes;
+    unsigned max_depth;
+    size_t max_sessions; /* on all workers */
+    size_t max_listens;  /* per pipe */
+    size_t max_uris_per_listen;
+    size_t max_subscriptions;     /* per subscriber */
+    size_t max_all_subscriptions; /* on all workers; 0: any number */
+    size_t outbox_max;            /* notifications waiting per subscriber */
+    size_t max_broad;         /* subscriptions per principal that cover a whole mount or scheme */
+    size_t max_value_bytes;   /* content that may ride in a notification */
+    size_t max_calls;         /* handlers of tools and prompts under way, on all workers */
+    uint64_t call_timeout_ms; /* for each of them */
+    const struct option_limits *options; /* of subscriptions (delivery/options.h) */
+    bool io_uring;                       /* try to gather writes */
+    uint64_t session_timeout_ms;
+    uint64_t bookmark_ms;    /* how often those who asked get the newest cursor */
+    int64_t retry_ms;        /* told to clients of resumable streams */
+    uint64_t list_linger_ms; /* a session's lists are watched for after its last stream ended */
+};
+
+struct worker_stats {
+    uint64_t requests, deliveries, coalesced, truncated, cut;
+    uint64_t pauses;        /* connections that had used up their turn */
+    uint64_t most_per_turn; /* messages handled for one of them */
+    size_t subscriptions, subscribers, sessions;
+};
+
+struct worker {
+    struct loop *loop;
+    struct mailbox *mailbox;
+    unsigned index; /* this worker among the others; part of session ids */
+    const struct worker_limits *limits;
+    const struct server_identity *self; /* dialect/dialect.h */
+    struct hub *hub;                    /* delivery/hub.h */
+    /* Of the whole server, used from any thread: */
+    struct limit_book *book;       /* access/limit.h */
+    struct quotas *quotas;         /* access/quota.h */
+    struct allowances *allowances; /* access/allowance.h */
+    /* The state of each part: */
+    struct principals *principals; /* access/principal.h */
+    struct catalog *catalog;       /* catalog/catalog.h: a reference to the newest snapshot */
+    struct requests *requests;     /* request/request.h */
+    struct handlers *handlers;     /* handler/handlers.h */
+    struct delivery *delivery;     /* delivery/delivery.h */
+    struct sessions *sessions;     /* protocol/session.h */
+    struct drain *drain;           /* protocol/drain.h */
+
+    uint64_t epoch;           /* of the change log */
+    uint64_t last_seq;        /* the number of the newest change seen */
+    size_t jobs;              /* that providers and handlers have not finished */
+    bool stopping;            /* nothing new is begun (protocol/drain.h) */
+    struct sendq_batch batch; /* gathers what is written in a turn */
+    struct sealer sealer;     /* of cursors and states that clients keep; with the hub's key */
+    struct loop_timer *trim;  /* runs when much was let go: worker_trim_later */
+    struct worker_stats stats;
+};
+
+/* So many bytes were handled, and will be free in a moment. When they are many (a message of some
+ * MiB becomes a tree of a hundred), memory is given back to the system a second later. */
+#define WORKER_TRIM_BYTES (256u * 1024u)
+#define WORKER_TRIM_MS 1000u
+void worker_trim_later(struct worker *worker, size_t bytes);
+
+/* Its own part alone: loop, hub, limits and identity are set. TIDINGS_E_NOMEM. */
+int worker_init(struct worker *worker, const struct seal_key *key, struct tidings_error *err);
+void worker_deinit(struct worker *worker); /* also half made */
+
+#endif
