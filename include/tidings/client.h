@@ -344,10 +344,10 @@ enum tidings_listing {
     TIDINGS_LISTING_TOOLS = 2,
     TIDINGS_LISTING_PROMPTS = 3,
 };
-/* One element, JSON text, borrowed for the call. Not 0: no more of them. */
+/* One element, JSON text, borrowed for the call. 0: the next one, please. */
 typedef int (*tidings_client_item_fn)(void *user, struct tidings_str item);
 
-/* All of a list, page by page. How many there were, or what `fn` returned. TIDINGS_E_LIMIT after
+/* All of a list, page by page: 0, or what `fn` returned when that was not 0. TIDINGS_E_LIMIT after
  * 10,000 pages, 100 in a row that hold nothing, 1,000,000 elements, or a cursor above 64 KiB;
  * TIDINGS_E_PARSE when the pages go in a circle; TIDINGS_E_TIMEOUT when all together were waited
  * for ten times as long as one may be (timeout_ms); `fn` has had what came before. */
@@ -377,13 +377,13 @@ struct tidings_walk_entry {
      * need not be all. */
     const struct tidings_error *failure;
 };
-/* Not 0: end the walk. */
+/* 0: go on. */
 typedef int (*tidings_walk_fn)(void *user, const struct tidings_walk_entry *entry);
 /* Everything below a resource; no resource is entered twice, so that cycles end. What the server
  * refuses to list on the way is told with its `failure`, and the walk goes on; it fails where the
- * first resource cannot be listed, or the server cannot be asked any more. How many entries were
- * told, or what `fn` returned; TIDINGS_E_LIMIT: there are more entries than allowed;
- * TIDINGS_E_TIMEOUT: its lists took longer than ten answers may, and a tenth of one for each. */
+ * first resource cannot be listed, or the server cannot be asked any more. 0, or what `fn` returned
+ * when that was not 0; TIDINGS_E_LIMIT: there are more entries than allowed; TIDINGS_E_TIMEOUT: its
+ * lists took longer than ten answers may, and a tenth of one for each. */
 TIDINGS_API int tidings_client_walk(struct tidings_client *client, const char *uri,
                                     const struct tidings_walk_limits *limits, tidings_walk_fn fn,
                                     void *user, struct tidings_error *err);

@@ -38,8 +38,8 @@ TIDINGS_API char *tidings_json_bytes(struct tidings_str json, const char *pointe
 
 /* Call `fn` for each member of the object, or element of the array (`key` is empty then), that is
  * at `pointer`, in their order, until it returns something other than 0. Both slices are borrowed
- * for the call and end with a NUL; `value` is compact JSON text. What `fn` returned last; 0 without
- * members; TIDINGS_E_NOTFOUND: there is no object and no array; TIDINGS_E_NOMEM. */
+ * for the call and end with a NUL; `value` is compact JSON text. 0, or what `fn` returned when
+ * that was not 0; TIDINGS_E_NOTFOUND: there is no object and no array; TIDINGS_E_NOMEM. */
 typedef int (*tidings_json_each_fn)(void *user, struct tidings_str key, struct tidings_str value);
 TIDINGS_API int tidings_json_each(struct tidings_str json, const char *pointer,
                                   tidings_json_each_fn fn, void *user);

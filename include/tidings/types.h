@@ -7,6 +7,10 @@
  *     `TIDINGS_E_*` code on failure; or a pointer, NULL on failure. Its last parameter is
  *     `struct tidings_error *err`: it may be NULL, is untouched on success, and on failure holds
  *     the code and a sentence for a person.
+ *   - A callback that is called for each of several things, and returns `int`, is called as long as
+ *     it returns 0. Whoever calls it returns 0 after the last of them, otherwise what the callback
+ *     returned, or a code of its own; never how many there were. One that returns `bool` only says
+ *     whether to go on.
  *   - Parameters are borrowed for the duration of the call unless the text says otherwise. A
  *     pointer may be NULL only where the text says so.
  *   - Strings are slices with a length; they need no terminating NUL. Where a parameter is a

@@ -173,7 +173,7 @@ static int list_texts(struct listing *l, tidings_client_item_fn fn, void *user,
     l->fn = give_text;
     l->user = &t;
     int rc = list_all(l, err);
-    return t.ended != 0 ? t.ended : rc < 0 ? rc : (int)l->items;
+    return t.ended != 0 ? t.ended : rc < 0 ? rc : 0;
 }
 
 int tidings_client_list(struct tidings_client *c, enum tidings_listing list,

@@ -180,5 +180,5 @@ int tidings_client_walk(struct tidings_client *c, const char *uri,
     if (rc < 0 && w.why.code == rc) {
         tidings_fail(err, rc, "%s", w.why.text);
     }
-    return rc != 0 ? rc : (int)w.told;
+    return rc;
 }

@@ -101,7 +101,7 @@ static bool live(fake_fn server, bool is_modern)
     bool ok = tidings_client_subscribe(h.client, "x:/a/", &on, &err) != NULL;
     ok = tidings_client_list(h.client, TIDINGS_LISTING_TOOLS, pass, NULL, &err) >= -100 && ok;
     if (is_modern) {
-        ok = tidings_client_walk(h.client, "x:/a/", NULL, pass_entry, NULL, &err) > 0 && ok;
+        ok = tidings_client_walk(h.client, "x:/a/", NULL, pass_entry, NULL, &err) == 0 && ok;
         char *text = tidings_client_metadata(h.client, "x:/a/b", &err);
         ok = text && ok;
         tidings_free(text);
