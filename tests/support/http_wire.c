@@ -42,16 +42,16 @@ static void echo(void *user, const struct tidings_http_request *request,
 static struct http_worker *find_worker(void *user, unsigned index)
 {
     struct wire *w = user;
-    return index < BENCH_CORES ? w->hw[index] : NULL;
+    return index < HARNESS_CORES ? w->hw[index] : NULL;
 }
 
 void wire_start(struct wire *w)
 {
     struct tidings_error err = {0};
     memset(w, 0, sizeof(*w));
-    bench_init(&w->b);
-    w->b.worker_count = BENCH_CORES;
-    bench_start(&w->b);
+    harness_init(&w->b);
+    w->b.worker_count = HARNESS_CORES;
+    harness_start(&w->b);
     fake_mount(&w->fake, &w->b);
     fake_add(&w->fake, "mem://x/a");
     w->routes[0] = (struct http_route){.path = "/ping", .fn = ping};
@@ -68,7 +68,7 @@ void wire_start(struct wire *w)
         .idle_timeout_ms = 60000,
         .stall_timeout_ms = 30000,
     };
-    for (unsigned i = 0; i < BENCH_CORES; i++) {
+    for (unsigned i = 0; i < HARNESS_CORES; i++) {
         w->hw[i] = http_worker_create(&w->b.worker[i], &w->config, find_worker, w, &err);
         assert_non_null(w->hw[i]);
     }
@@ -80,12 +80,12 @@ void wire_stop(struct wire *w)
         wire_leave(&w->clients[i]);
         buf_deinit(&w->clients[i].heard);
     }
-    for (unsigned i = 0; i < BENCH_CORES; i++) {
+    for (unsigned i = 0; i < HARNESS_CORES; i++) {
         /* Nobody is forgotten: whoever is counted is there, and whoever left is not. */
         assert_int_equal(worker_inbox_count(&w->hw[i]->inbox), 0);
         http_worker_destroy(w->hw[i]);
     }
-    bench_stop(&w->b);
+    harness_stop(&w->b);
 }
 
 /* Take what has come. false: nothing has. */
@@ -111,7 +111,7 @@ void wire_turn(struct wire *w)
     for (int i = 0; quiet < QUIET_TURNS; i++) {
         assert_true(i < MAX_TURNS);
         loop_turn(w->b.loop);
-        bench_settle(&w->b);
+        harness_settle(&w->b);
         bool any = false;
         for (size_t k = 0; k < w->client_count; k++) {
             any = hear(&w->clients[k]) || any;

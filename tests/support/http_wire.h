@@ -12,13 +12,13 @@
  *     wire_stop(&w);
  *
  * There are the page /ping, which says "pong", /echo, which says what it was sent, and the provider
- * of support/bench_provider.h with mem://x/a.
+ * of support/harness_provider.h with mem://x/a.
  */
 #ifndef SUPPORT_HTTP_WIRE_H
 #define SUPPORT_HTTP_WIRE_H
 
-#include "support/bench_core.h"
-#include "support/bench_provider.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
 #include "transport/http_private.h"
 
 #define WIRE_CLIENTS 8u
@@ -34,11 +34,11 @@ struct wire_client {
 };
 
 struct wire {
-    struct bench b;
+    struct harness b;
     struct fake fake;
     struct http_config config;
     struct http_route routes[2];
-    struct http_worker *hw[BENCH_CORES];
+    struct http_worker *hw[HARNESS_CORES];
     struct wire_client clients[WIRE_CLIENTS];
     size_t client_count;
     unsigned drained; /* workers that said so */

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 const struct model_pattern model_patterns[MODEL_PATTERNS] = {
     {"mem://x/a/0", "auto", 0x01},   {"mem://x/a/", "auto", 0x0f},

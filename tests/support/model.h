@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-#include "support/bench_client.h"
+#include "support/harness_client.h"
 
 #define MODEL_URIS 8u
 #define MODEL_SUBS 3u

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_subs.h"
+#include "support/harness_subs.h"
 
 /* ---- chance ---------------------------------------------------------------------------------- */
 
@@ -32,7 +32,7 @@ unsigned torn_roll(struct torn_client *t, unsigned n)
 
 void torn_change(struct torn_client *t, unsigned uri)
 {
-    bench_update(t->bench, text_of("mem://x/%u", uri));
+    harness_update(t->bench, text_of("mem://x/%u", uri));
     t->changed[uri] = ++t->seq;
 }
 
@@ -165,7 +165,7 @@ void torn_bury(struct torn_client *t)
 
 void torn_mend(struct torn_client *t)
 {
-    bench_settle(t->bench);
+    harness_settle(t->bench);
     for (unsigned i = 0; i < t->deads; i++) {
         bury(t, i);
     }
@@ -178,7 +178,7 @@ void torn_mend(struct torn_client *t)
                 reconnect(t, l);
             }
             assert_non_null(l->client);
-            bench_settle(t->bench);
+            harness_settle(t->bench);
             see(t, l, 0);
         }
     }

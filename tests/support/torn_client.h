@@ -8,7 +8,7 @@
 #ifndef SUPPORT_TORN_CLIENT_H
 #define SUPPORT_TORN_CLIENT_H
 
-#include "support/bench_client.h"
+#include "support/harness_client.h"
 
 #define TORN_URIS 5u
 #define TORN_SUBS 3u
@@ -23,8 +23,8 @@ struct torn_line {
 };
 
 struct torn_client {
-    struct bench *bench;
-    struct bench_session *session;
+    struct harness *bench;
+    struct harness_session *session;
     unsigned uris;
     const char *const *subscribed; /* URIs; with a slash at the end: all below it */
     unsigned subs;

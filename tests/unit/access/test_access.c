@@ -16,47 +16,47 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
-#include "support/bench_tool.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/harness_tool.h"
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 #undef malloc
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_access_start(&b, &place);
+    harness_access_start(&b, &place);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 /* ada sees what is open, bob everything, nobody else anything. */
-static const struct bench_rule usual[] = {
-    {"ada", NULL, "mem://x/open/**", BENCH_SEE},
-    {"ada", NULL, "mem://x/a", BENCH_SEE},
-    {"bob", NULL, "", BENCH_ALL},
-    {"cleo", "res:read", "mem://x/open/**", BENCH_SEE},
+static const struct harness_rule usual[] = {
+    {"ada", NULL, "mem://x/open/**", HARNESS_SEE},
+    {"ada", NULL, "mem://x/a", HARNESS_SEE},
+    {"bob", NULL, "", HARNESS_ALL},
+    {"cleo", "res:read", "mem://x/open/**", HARNESS_SEE},
     {"cleo", "res:write", "mem://x/open/**", 1u << ACCESS_WRITE},
 };
 
 static void set_usual(void)
 {
-    bench_rules(&b, usual, COUNT(usual));
+    harness_rules(&b, usual, COUNT(usual));
 }
 
 static const char *ask(const char *method, const char *params)
@@ -64,7 +64,7 @@ static const char *ask(const char *method, const char *params)
     static char text[65536];
     struct client *c = client_http(&b);
     client_modern(c, "1", method, params);
-    bench_settle(&b);
+    harness_settle(&b);
     snprintf(text, sizeof(text), "%s", client_answer(c)->text);
     client_free(c);
     return text;
@@ -102,13 +102,13 @@ static void what_no_rule_allows_is_denied(void **state)
     assert_false(may("cleo", PRINCIPAL_TOKEN, "res:write", ACCESS_READ, "mem://x/open/d"));
     assert_true(may("cleo", PRINCIPAL_TOKEN, "res:read", ACCESS_READ, "mem://x/open/d"));
     assert_true(access_allows(NULL, ACCESS_WRITE, STR("mem://x/hidden/b"))); /* the program */
-    static const struct bench_rule mixed[] = {{"", NULL, "mem://x/open/", 1u << ACCESS_READ},
-                                              {"*", NULL, "mem://x/a", 1u << ACCESS_LIST}};
-    bench_rules(&b, mixed, COUNT(mixed));
+    static const struct harness_rule mixed[] = {{"", NULL, "mem://x/open/", 1u << ACCESS_READ},
+                                                {"*", NULL, "mem://x/a", 1u << ACCESS_LIST}};
+    harness_rules(&b, mixed, COUNT(mixed));
     assert_true(may("", PRINCIPAL_ANONYMOUS, "", ACCESS_READ, "mem://x/open/d"));
     assert_false(may("ada", PRINCIPAL_TOKEN, "", ACCESS_READ, "mem://x/open/d"));
     assert_true(may("ada", PRINCIPAL_TOKEN, "", ACCESS_LIST, "mem://x/a"));
-    bench_rules(&b, NULL, 0);
+    harness_rules(&b, NULL, 0);
     assert_false(may("bob", PRINCIPAL_TOKEN, "", ACCESS_LIST, "mem://x/a"));
 }
 
@@ -162,17 +162,17 @@ static void principals_with_the_same_rules_are_one_class(void **state)
 static void lists_hold_what_one_may_list_and_tell_of_nothing_else(void **state)
 {
     (void)state;
-    bench_add(&b, "app:///shown");
-    bench_add(&b, "app:///secret");
-    bench_add_template(&b, "app:///secret/{id}");
-    bench_settle(&b);
-    static const struct bench_rule rules[] = {
-        {"ada", NULL, "mem://x/a", BENCH_SEE},
-        {"ada", NULL, "app:///shown", BENCH_SEE},
-        {"ada", NULL, "app:///secre", BENCH_SEE}, /* one URI: nothing that begins like it */
+    harness_add(&b, "app:///shown");
+    harness_add(&b, "app:///secret");
+    harness_add_template(&b, "app:///secret/{id}");
+    harness_settle(&b);
+    static const struct harness_rule rules[] = {
+        {"ada", NULL, "mem://x/a", HARNESS_SEE},
+        {"ada", NULL, "app:///shown", HARNESS_SEE},
+        {"ada", NULL, "app:///secre", HARNESS_SEE}, /* one URI: nothing that begins like it */
     };
-    bench_rules(&b, rules, COUNT(rules));
-    bench_is(&b, "ada", "");
+    harness_rules(&b, rules, COUNT(rules));
+    harness_is(&b, "ada", "");
     const char *text = ask("resources/list", NULL);
     assert_json(text, "result|resources|0|uri", "app:///shown");
     assert_json(text, "result|resources|1|uri", "mem://x/a");
@@ -191,7 +191,7 @@ static void denied_is_answered_like_absent(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     static const char *const methods[] = {"resources/read", "resources/metadata", "resources/list",
                                           "resources/directory/read"};
     for (size_t i = 0; i < COUNT(methods); i++) {
@@ -211,7 +211,7 @@ static void denied_is_answered_like_absent(void **state)
                        "[\"mem://x/hidden/b\",\"mem://x/hidden/z\",\"mem://x/open/z\","
                        "\"mem://x/open/d\"]",
                        NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_string_equal(refused_reason(c, "mem://x/hidden/b"),
                         refused_reason(c, "mem://x/hidden/z"));
     assert_string_equal(refused_reason(c, "mem://x/hidden/b"), refused_reason(c, "mem://x/open/z"));
@@ -223,13 +223,13 @@ static void a_read_tells_no_number_to_who_may_not_see_everything(void **state)
 {
     (void)state;
     set_usual();
-    bench_add(&b, "mem://x/open/reg"); /* shadows nothing */
-    bench_settle(&b);
-    bench_is(&b, "ada", "");
+    harness_add(&b, "mem://x/open/reg"); /* shadows nothing */
+    harness_settle(&b);
+    harness_is(&b, "ada", "");
     const char *text = ask("resources/read", "\"uri\":\"mem://x/open/reg\"");
     assert_non_null(json_at(text, "result|contents|0|text"));
     assert_no_json(text, "result|_meta|dev.tidings/version");
-    bench_is(&b, "bob", "");
+    harness_is(&b, "bob", "");
     text = ask("resources/read", "\"uri\":\"mem://x/open/reg\"");
     assert_non_null(json_at(text, "result|_meta|dev.tidings/version"));
 }
@@ -252,18 +252,18 @@ static void ask_what_it_may(void *user, struct tidings_call *h)
 static void a_handler_can_ask_who_calls_and_what_it_may(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {
+    static const struct harness_rule rules[] = {
         {"ada", NULL, "mem://x/open/**", 1u << ACCESS_LIST | 1u << ACCESS_WRITE},
-        {"cleo", NULL, "mem://x/open/**", BENCH_ALL}};
-    bench_rules(&b, rules, COUNT(rules));
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = ask_what_it_may});
-    bench_settle(&b);
+        {"cleo", NULL, "mem://x/open/**", HARNESS_ALL}};
+    harness_rules(&b, rules, COUNT(rules));
+    harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = ask_what_it_may});
+    harness_settle(&b);
     static const char *const rows[][2] = {{"ada", "ada100000000000"},
                                           {"cleo", "cleo111100000000"},
                                           {"", "000000000000"},
                                           {NULL, "111111110000"}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        bench_is(&b, rows[i][0], "");
+        harness_is(&b, rows[i][0], "");
         assert_json(ask("tools/call", "\"name\":\"t\",\"arguments\":{}"), "result|content|0|text",
                     rows[i][1]);
     }
@@ -277,13 +277,13 @@ static void a_pattern_brings_what_one_may_hear_of(void **state)
     set_usual();
     static const char *const uris[] = {"mem://x/**", "mem://x/", "mem://x/?pattern=**"};
     for (size_t i = 0; i < COUNT(uris); i++) {
-        bench_is(&b, "ada", "");
+        harness_is(&b, "ada", "");
         struct client *ada = listen_with(&b, text_of("[\"%s\"]", uris[i]), "{\"windowMs\":0}");
-        bench_is(&b, "bob", "");
+        harness_is(&b, "bob", "");
         struct client *bob = listen_with(&b, text_of("[\"%s\"]", uris[i]), "{\"windowMs\":0}");
-        bench_update(&b, "mem://x/hidden/b");
-        bench_update(&b, "mem://x/open/d");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/hidden/b");
+        harness_update(&b, "mem://x/open/d");
+        harness_settle(&b);
         if (strcmp(uris[i], "mem://x/") == 0) { /* it names something she may not have */
             assert_non_null(refused_reason(ada, uris[i]));
         } else {
@@ -300,17 +300,17 @@ static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *ada = listen_with(&b, "[\"mem://x/**\"]", "{\"windowMs\":0}");
-    bench_is(&b, "bob", "");
+    harness_is(&b, "bob", "");
     struct client *bob = listen_with(&b, "[\"mem://x/**\"]", "{\"windowMs\":0}");
-    bench_announce(&b, &(struct tidings_change){.uri = STR("mem://x/open/n"),
-                                                .from = STR("mem://x/hidden/b"),
-                                                .kind = TIDINGS_CHANGE_MOVED});
-    bench_announce(&b, &(struct tidings_change){.uri = STR("mem://x/open/m"),
-                                                .from = STR("mem://x/open/d"),
-                                                .kind = TIDINGS_CHANGE_MOVED});
-    bench_settle(&b);
+    harness_announce(&b, &(struct tidings_change){.uri = STR("mem://x/open/n"),
+                                                  .from = STR("mem://x/hidden/b"),
+                                                  .kind = TIDINGS_CHANGE_MOVED});
+    harness_announce(&b, &(struct tidings_change){.uri = STR("mem://x/open/m"),
+                                                  .from = STR("mem://x/open/d"),
+                                                  .kind = TIDINGS_CHANGE_MOVED});
+    harness_settle(&b);
     const char *text = update_nth(ada, NULL, 0);
     assert_json(text, "params|uri", "mem://x/open/n");
     assert_null(strstr(text, "hidden"));
@@ -324,78 +324,78 @@ static void where_it_moved_from_is_told_to_those_who_may_know(void **state)
 /* What a watcher sees and does, with hidden things going on around it or not. */
 static char *run_listen(bool hidden)
 {
-    bench_access_start(&b, &place);
+    harness_access_start(&b, &place);
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *c = client_http(&b);
     client_listen_with(c, "1",
                        "[\"mem://x/**\",\"mem://x/a\",\"mem://x/open/d\"],"
                        "\"resourcesListChanged\":true",
                        "{\"windowMs\":0,\"initial\":true,\"include\":\"metadata\"}");
-    bench_settle(&b);
+    harness_settle(&b);
     for (int i = 0; i < 4; i++) {
         if (hidden) {
-            bench_update(&b, "mem://x/hidden/b");
-            bench_change(&b, text_of("mem://x/hidden/new%d", i), TIDINGS_CHANGE_CREATED);
-            bench_change(&b, "mem://x/hidden/c", TIDINGS_CHANGE_DELETED);
-            bench_add(&b, text_of("mem://x/hidden/reg%d", i));
-            bench_settle(&b);
+            harness_update(&b, "mem://x/hidden/b");
+            harness_change(&b, text_of("mem://x/hidden/new%d", i), TIDINGS_CHANGE_CREATED);
+            harness_change(&b, "mem://x/hidden/c", TIDINGS_CHANGE_DELETED);
+            harness_add(&b, text_of("mem://x/hidden/reg%d", i));
+            harness_settle(&b);
         }
-        bench_update(&b, "mem://x/open/d");
+        harness_update(&b, "mem://x/open/d");
         if (hidden) {
-            bench_announce(&b, &(struct tidings_change){.uri = STR("mem://x/hidden/z"),
-                                                        .from = STR("mem://x/hidden/y"),
-                                                        .kind = TIDINGS_CHANGE_MOVED});
+            harness_announce(&b, &(struct tidings_change){.uri = STR("mem://x/hidden/z"),
+                                                          .from = STR("mem://x/hidden/y"),
+                                                          .kind = TIDINGS_CHANGE_MOVED});
         }
-        bench_update(&b, "mem://x/a");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/a");
+        harness_settle(&b);
         if (i == 2) {
-            bench_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
-            bench_settle(&b);
+            harness_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
+            harness_settle(&b);
         }
     }
     char *transcript = client_transcript(c);
     client_free(c);
-    bench_stop(&b);
+    harness_stop(&b);
     return transcript;
 }
 
 static char *run_session(bool hidden)
 {
-    bench_access_start(&b, &place);
+    harness_access_start(&b, &place);
     set_usual();
-    bench_is(&b, "ada", "");
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    harness_is(&b, "ada", "");
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     (void)session_subscribe_with(&s, "mem://x/**", "{\"windowMs\":0}");
     session_subscribe(&s, "mem://x/a");
     struct client *first = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     if (hidden) {
-        bench_update(&b, "mem://x/hidden/b");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/hidden/b");
+        harness_settle(&b);
     }
-    bench_update(&b, "mem://x/open/d");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/open/d");
+    harness_settle(&b);
     char *before = client_transcript(first);
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_said(first, SAID_UPDATED, 0)->id);
     client_free(first);
     if (hidden) {
-        bench_update(&b, "mem://x/hidden/c");
-        bench_change(&b, "mem://x/hidden/n", TIDINGS_CHANGE_CREATED);
+        harness_update(&b, "mem://x/hidden/c");
+        harness_change(&b, "mem://x/hidden/n", TIDINGS_CHANGE_CREATED);
     }
-    bench_update(&b, "mem://x/a");
-    bench_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_change(&b, "mem://x/open/n", TIDINGS_CHANGE_CREATED);
+    harness_settle(&b);
     struct client *second = session_stream(&s, id);
-    bench_settle(&b);
+    harness_settle(&b);
     if (hidden) {
-        bench_update(&b, "mem://x/hidden/b");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/hidden/b");
+        harness_settle(&b);
     }
-    bench_update(&b, "mem://x/open/e");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/open/e");
+    harness_settle(&b);
     assert_true(update_count(second, NULL) >= 3);
     char *after = client_transcript(second), *all = NULL;
     client_free(second);
@@ -404,7 +404,7 @@ static char *run_session(bool hidden)
     snprintf(all, size, "%s|%s", before, after);
     free(before);
     free(after);
-    bench_stop(&b);
+    harness_stop(&b);
     return all;
 }
 
@@ -432,7 +432,7 @@ static void cursors_differ_whether_something_happened_or_not(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     char seen[3][256];
     for (int i = 0; i < 3; i++) {
         struct client *c = listen_with(&b, "[\"mem://x/a\"]", NULL);
@@ -440,7 +440,7 @@ static void cursors_differ_whether_something_happened_or_not(void **state)
                  json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
         client_free(c);
         if (i == 1) {
-            bench_update(&b, "mem://x/hidden/b");
+            harness_update(&b, "mem://x/hidden/b");
         }
     }
     assert_string_not_equal(seen[0], seen[1]);
@@ -452,17 +452,17 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *c = listen_with(&b, "[\"mem://x/**\"]", NULL);
     char cursor[256];
     snprintf(cursor, sizeof(cursor), "%s",
              json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
     client_free(c);
-    bench_update(&b, "mem://x/hidden/b");
-    bench_update(&b, "mem://x/open/d");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/hidden/b");
+    harness_update(&b, "mem://x/open/d");
+    harness_settle(&b);
     c = listen_with(&b, "[\"mem://x/**\"]", text_of("{\"since\":\"%s\"}", cursor));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/open/d");
     assert_no_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated");
@@ -473,7 +473,7 @@ static void one_comes_back_with_a_seal_and_not_with_a_number(void **state)
     cursor[20] = cursor[20] == 'A' ? 'B' : 'A';
     for (size_t i = 0; i < COUNT(tried); i++) {
         c = listen_with(&b, "[\"mem://x/**\"]", text_of("{\"since\":\"%s\"}", tried[i]));
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         assert_json(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated", "true");
         client_free(c);
@@ -484,12 +484,12 @@ static void a_filter_cannot_ask_for_the_number(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *c = listen_with(
         &b, "[\"mem://x/**\"]",
         "{\"windowMs\":0,\"filter\":{\"properties\":{\"metadata\":{\"required\":[\"version\"]}}}}");
-    bench_update(&b, "mem://x/open/d");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/open/d");
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 0);
     client_free(c);
 }

@@ -12,24 +12,24 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
 
-static struct bench b;
+static struct harness b;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -126,10 +126,10 @@ static void they_go_with_whoever_held_them(void **state)
                           "\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},"
                           "\"clientInfo\":{\"name\":\"x\",\"version\":\"1\"}");
         }
-        bench_settle(&b);
+        harness_settle(&b);
         client_free(c);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.sessions, 100);
     assert_int_equal(b.worker[0]->principals->by_key.count, 100); /* the sessions' */
 }

@@ -15,12 +15,12 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "support/bench_core.h"
 #include "support/fail_alloc.h"
+#include "support/harness_core.h"
 
 #define GREETING "gr\xc3\xbc\xc3\x9f"
 
-static struct bench b;
+static struct harness b;
 
 /* ---- a provider that is read and written ----------------------------------------------------- */
 
@@ -111,21 +111,21 @@ static int setup(void **state)
     (void)state;
     struct tidings_error err = {0};
     memset(&told, 0, sizeof(told));
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_read_bytes = 1000;
-    bench_start(&b);
-    bench_add(&b, "mem:///registered");
+    harness_start(&b);
+    harness_add(&b, "mem:///registered");
     assert_int_equal(hub_mount(b.hub, &ops, STR("mem:///"), STR_EMPTY, NULL, &err), 0);
     assert_int_equal(hub_mount(b.hub, &read_only, STR("fixed:///"), STR_EMPTY, NULL, &err), 0);
-    bench_settle(&b);
+    harness_settle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 

@@ -14,11 +14,11 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define CALLS 64u
 
@@ -32,23 +32,23 @@ static struct told {
     size_t waiting_count;
 } told;
 
-static struct bench b;
+static struct harness b;
 
 static int begin(void **state)
 {
     (void)state;
     memset(&told, 0, sizeof(told));
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.option_limits.window_ms = 0;
-    bench_start(&b);
+    harness_start(&b);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -88,19 +88,19 @@ static void answer(int code)
         tidings_watch_done(told.waiting[i], code, code < 0 ? &err : NULL);
     }
     told.waiting_count = 0;
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void set_hook(const char *text)
 {
     struct watch_hook *hook = watch_hook_create(tidings_str(text), on_watch, on_unwatch, &told);
     assert_int_equal(hub_set_hook(b.hub, tidings_str(text), hook, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void add(const char *uri)
 {
-    bench_add(&b, uri);
+    harness_add(&b, uri);
     set_hook(uri);
 }
 
@@ -108,7 +108,7 @@ static struct client *listen_to(const char *uris)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", uris);
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -122,7 +122,7 @@ static struct client *pipe_open(void)
 static void leave(struct client *c)
 {
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 /* ---- first and last -------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ static void the_first_and_the_last_are_told(void **state)
 {
     (void)state;
     add("app:a");
-    bench_add(&b, "app:b");
+    harness_add(&b, "app:b");
     struct client *one = listen_to("[\"app:a\",\"app:b\"]"), *two = listen_to("[\"app:a\"]");
     struct client *pipe = pipe_open();
     assert_empty_result(pipe_subscribe_with(pipe, "7", "app:a", NULL));
@@ -141,7 +141,7 @@ static void the_first_and_the_last_are_told(void **state)
     leave(two);
     assert_int_equal(told.off_count, 0);
     client_legacy(pipe, NULL, "8", "resources/unsubscribe", "\"uri\":\"app:a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(told.off_count, 1);
     assert_string_equal(told.off[0], "app:a");
     leave(listen_to("[\"app:a\"]"));
@@ -153,7 +153,7 @@ static void the_first_and_the_last_are_told(void **state)
 static void a_template_is_told_of_uris_and_of_patterns(void **state)
 {
     (void)state;
-    bench_add_template(&b, "weather://city/{name}");
+    harness_add_template(&b, "weather://city/{name}");
     set_hook("weather://city/{name}");
     add("weather://sky/");
     static const struct {
@@ -197,8 +197,8 @@ static void a_name_and_a_pattern_need_a_resource_once(void **state)
     assert_int_equal(told.on_count, 1);
     leave(named);
     assert_int_equal(told.off_count, 0);
-    bench_update(&b, "app:///a");
-    bench_settle(&b);
+    harness_update(&b, "app:///a");
+    harness_settle(&b);
     assert_int_equal(update_count(pattern, NULL), 1);
     leave(pattern);
     assert_int_equal(told.off_count, 1);
@@ -208,20 +208,20 @@ static void a_hook_comes_before_or_after_its_resource_and_goes_with_it(void **st
 {
     (void)state;
     set_hook("app:a");
-    bench_add(&b, "app:a");
+    harness_add(&b, "app:a");
     struct client *c = listen_to("[\"app:a\"]");
     assert_int_equal(told.on_count, 1);
-    bench_remove(&b, "app:a");
-    bench_settle(&b);
+    harness_remove(&b, "app:a");
+    harness_settle(&b);
     assert_int_equal(told.off_count, 0); /* still subscribed */
     leave(c);
     assert_int_equal(told.off_count, 1);
-    bench_add(&b, "app:a");
+    harness_add(&b, "app:a");
     leave(listen_to("[\"app:a\"]"));
     assert_int_equal(told.on_count, 1);
     set_hook("app:a");
     assert_int_equal(hub_set_hook(b.hub, STR("app:a"), NULL, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
     leave(listen_to("[\"app:a\"]"));
     assert_int_equal(told.on_count, 1);
 }
@@ -233,7 +233,7 @@ static void a_refusal_is_told_instead_of_an_acknowledgement(void **state)
     (void)state;
     add("app:///a");
     add("app:///b");
-    bench_add(&b, "app:///c");
+    harness_add(&b, "app:///c");
     told.refuses = "app:///b";
     struct client *c = listen_to("[\"app:///a\",\"app:///b\",\"app:///c\"]"), *pipe = pipe_open();
     assert_true(is_honoured(c, "app:///a") && is_honoured(c, "app:///c"));
@@ -259,7 +259,7 @@ static void nobody_is_told_before_a_late_answer(void **state)
     struct client *one = listen_to("[\"app:a\"]"), *two = listen_to("[\"app:a\"]");
     struct client *pipe = pipe_open();
     client_legacy(pipe, NULL, "7", "resources/subscribe", "\"uri\":\"app:a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(told.on_count, 1);
     assert_int_equal(client_count(one, SAID_ACK) + client_count(two, SAID_ACK), 0);
     size_t said = pipe->count;
@@ -300,8 +300,8 @@ static void who_leaves_while_the_answer_is_awaited_is_forgotten(void **state)
     answer(0);
     assert_int_equal(told.on_count, 1);
     assert_int_equal(told.off_count, 1); /* accepted, and needed by nobody */
-    bench_update(&b, "app:a");
-    bench_settle(&b);
+    harness_update(&b, "app:a");
+    harness_settle(&b);
     assert_int_equal(client_count(pipe, SAID_UPDATED), 0);
     leave(pipe);
     /* And one that stays while another leaves. */
@@ -322,7 +322,7 @@ static void stopping_while_the_answer_is_awaited_leaks_nothing(void **state)
     struct client *c = listen_to("[\"app:a\"]"), *pipe = pipe_open();
     client_legacy(pipe, NULL, "7", "resources/subscribe",
                   "\"uri\":\"app:a\",\"_meta\":{\"dev.tidings/options\":{\"filter\":{}}}");
-    bench_settle(&b);
+    harness_settle(&b);
     client_free(c);
     client_free(pipe); /* the rest is the end of the test */
 }
@@ -333,10 +333,10 @@ static int begin_impatient(void **state)
 {
     (void)state;
     memset(&told, 0, sizeof(told));
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.options.watch_timeout_ms = 20;
-    bench_start(&b);
+    harness_start(&b);
     return 0;
 }
 
@@ -359,8 +359,8 @@ static void who_waits_for_ever_is_refused_in_time(void **state)
     told.holds = true;
     struct client *c = listen_to("[\"app:a\"]"), *pipe = pipe_open();
     client_legacy(pipe, NULL, "7", "resources/subscribe", "\"uri\":\"app:a\"");
-    bench_until(&b, is_acknowledged, c);
-    bench_until(&b, is_answered, pipe);
+    harness_until(&b, is_acknowledged, c);
+    harness_until(&b, is_answered, pipe);
     assert_non_null(strstr(refused_reason(c, "app:a"), "20 ms"));
     assert_non_null(strstr(pipe->said[pipe->count - 1].text, "20 ms"));
     leave(c);
@@ -384,14 +384,14 @@ static void a_late_answer_that_nobody_waits_for_is_released(void **state)
     add("app:a");
     told.holds = true;
     struct client *c = listen_to("[\"app:a\"]");
-    bench_until(&b, is_acknowledged, c);
+    harness_until(&b, is_acknowledged, c);
     assert_int_equal(told.off_count, 0);
     answer(0);
     assert_int_equal(told.off_count, 1);
     leave(c);
     c = listen_to("[\"app:a\"]"); /* begins anew */
     assert_int_equal(told.on_count, 2);
-    bench_until(&b, is_acknowledged, c);
+    harness_until(&b, is_acknowledged, c);
     answer(TIDINGS_E_BUSY);
     assert_int_equal(told.off_count, 1);
     leave(c);
@@ -402,7 +402,7 @@ static void a_late_answer_that_nobody_waits_for_is_released(void **state)
 static void without_memory_a_hook_is_not_set(void **state)
 {
     (void)state;
-    bench_add(&b, "app:a");
+    harness_add(&b, "app:a");
     set_hook("app:z");
     long n = 1;
     for (bool reached = true; reached; n++) {
@@ -419,7 +419,7 @@ static void without_memory_a_hook_is_not_set(void **state)
         }
     }
     assert_true(n > 1); /* it failed at least once */
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 int main(void)

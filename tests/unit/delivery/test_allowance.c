@@ -18,12 +18,12 @@
 
 #include "base/str.h"
 #include "delivery/filters.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
-#include "support/bench_tool.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/harness_tool.h"
 
 #undef free /* what open_memstream gives is not cmocka's */
 
@@ -99,26 +99,26 @@ static void things_are_counted_and_given_back(void **state)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_access_start(&b, &place);
+    harness_access_start(&b, &place);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
-static const struct bench_rule rules[] = {
-    {"ada", NULL, "mem://x/open/**", BENCH_SEE},
-    {"bob", NULL, "", BENCH_ALL},
+static const struct harness_rule rules[] = {
+    {"ada", NULL, "mem://x/open/**", HARNESS_SEE},
+    {"bob", NULL, "", HARNESS_ALL},
 };
 
 /* A URI on which the regex above costs more than a client has at once. */
@@ -133,15 +133,15 @@ static const char *long_uri(const char *folder)
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 static struct client *listen_as(const char *name, const char *uri, const char *options)
 {
     char uris[256];
     snprintf(uris, sizeof(uris), "[\"%s\"]", uri);
-    bench_is(&b, name, "");
+    harness_is(&b, name, "");
     return listen_with(&b, uris, options);
 }
 
@@ -161,7 +161,7 @@ static uint64_t left_of(const char *name)
 static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     struct client *ada = listen_as("ada", REGEX, AS_REGEX);
     struct client *bob = listen_as("bob", "mem://x/", "{\"windowMs\":0}");
     uint64_t before = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
@@ -179,7 +179,7 @@ static void a_regex_that_costs_too_much_is_told_to_look_again_and_others_go_on(v
 static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     struct client *ada = listen_as("ada", REGEX, AS_REGEX);
     struct client *bob = listen_as("bob", REGEX, AS_REGEX);
     for (int i = 0; i < 5; i++) {
@@ -203,7 +203,7 @@ static void what_is_hidden_costs_nothing_and_says_nothing(void **state)
 static void a_filter_is_suspended_for_what_its_client_heard_of(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     struct client *ada = listen_as("ada", "mem://x/**", COSTLY_FILTER);
     struct client *bob = listen_as("bob", "mem://x/**", COSTLY_FILTER);
     for (unsigned i = 0; i < FILTER_GIVE_UPS; i++) {
@@ -222,7 +222,7 @@ static void a_filter_is_suspended_for_what_its_client_heard_of(void **state)
 static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     enum { FILTERS = 60 };
     struct client *all[FILTERS];
     for (unsigned i = 0; i < FILTERS; i++) {
@@ -248,16 +248,16 @@ static void filters_of_a_client_that_has_nothing_left_let_pass(void **state)
 static void a_client_has_so_many_filters_and_others_theirs(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     static struct client *all[ALLOWANCE_MAX_FILTERS];
     for (unsigned i = 0; i <= ALLOWANCE_MAX_FILTERS; i++) {
         char options[96];
         snprintf(options, sizeof(options), "{\"filter\":{\"maxProperties\":%u}}", 100 + i);
         if (i == ALLOWANCE_MAX_FILTERS) {
-            bench_is(&b, "ada", "");
+            harness_is(&b, "ada", "");
             struct client *c = client_http(&b);
             client_listen_with(c, "1", "[\"mem://x/open/**\"]", options);
-            bench_settle(&b);
+            harness_settle(&b);
             assert_non_null(strstr(refused_reason(c, "mem://x/open/**"), "of one client"));
             client_free(c);
             struct client *bob = listen_as("bob", "mem://x/open/**", options);
@@ -302,10 +302,10 @@ static struct client *listen_to_many(const char *end)
         .protocol_version = STR("2026-07-28"),
         .method = STR("subscriptions/listen"),
     };
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *c = client_http(&b);
     client_say(c, &headers, text.ptr);
-    bench_settle(&b);
+    harness_settle(&b);
     buf_deinit(&text);
     return c;
 }
@@ -329,14 +329,14 @@ static void assert_paid_for(const char *end, unsigned nth)
 static void compiling_the_regexes_of_a_listen_is_paid_for(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     assert_paid_for("", 0);
 }
 
 static void compiling_regexes_that_are_refused_is_paid_for(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
+    harness_rules(&b, rules, COUNT(rules));
     assert_paid_for("(", MANY - 1);
 }
 
@@ -389,10 +389,10 @@ static void use_up(const char *name, bool is_over)
 
 static struct client *call_as(const char *name, const char *tool, const char *params)
 {
-    bench_is(&b, name, "");
+    harness_is(&b, name, "");
     struct client *c = client_http(&b);
     client_call(c, "1", tool, params, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -408,11 +408,11 @@ static void arguments_of_tools_are_judged_at_the_expense_of_the_client(void **st
 {
     (void)state;
     unsigned called = 0;
-    bench_rules(&b, rules, COUNT(rules));
-    bench_add_tool(
-        &b, &(struct bench_tool){
+    harness_rules(&b, rules, COUNT(rules));
+    harness_add_tool(
+        &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    bench_settle(&b);
+    harness_settle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop),
              hits = b.worker[0]->book->hits[LIMIT_PATTERN_STEPS];
     struct allowance *ada = allowance_of("ada");
@@ -445,17 +445,17 @@ static void a_legacy_client_is_refused_likewise(void **state)
 {
     (void)state;
     unsigned called = 0;
-    bench_rules(&b, rules, COUNT(rules));
-    bench_add_tool(
-        &b, &(struct bench_tool){
+    harness_rules(&b, rules, COUNT(rules));
+    harness_add_tool(
+        &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    bench_settle(&b);
-    bench_is(&b, "ada", "");
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    harness_settle(&b);
+    harness_is(&b, "ada", "");
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     use_up("ada", false);
     struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"t\",\"arguments\":{}");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_refused(c);
     client_free(c);
     assert_int_equal(called, 0);
@@ -466,18 +466,18 @@ static void whoever_shows_another_name_on_a_connection_has_another_account(void 
 {
     (void)state;
     unsigned called = 0;
-    bench_rules(&b, rules, COUNT(rules));
-    bench_add_tool(
-        &b, &(struct bench_tool){
+    harness_rules(&b, rules, COUNT(rules));
+    harness_add_tool(
+        &b, &(struct harness_tool){
                 .name = "t", .input = COSTLY_SCHEMA, .handler = count_call, .user = &called});
-    bench_settle(&b);
+    harness_settle(&b);
     static const char *const names[] = {"bob", "ada", "bob", "ada"};
     use_up("ada", false);
     struct client *c = client_pipe(&b);
     for (unsigned i = 0; i < COUNT(names); i++) {
         client_is(c, PRINCIPAL_TOKEN, names[i], "", 0);
         client_call(c, "1", "t", "\"arguments\":{}", NULL);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(called, i / 2 + 1);
     }
     client_free(c);
@@ -487,9 +487,10 @@ static void whoever_shows_another_name_on_a_connection_has_another_account(void 
 static void results_of_tools_are_judged_at_the_expense_of_the_client(void **state)
 {
     (void)state;
-    bench_rules(&b, rules, COUNT(rules));
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .output = COSTLY_SCHEMA, .handler = echo});
-    bench_settle(&b);
+    harness_rules(&b, rules, COUNT(rules));
+    harness_add_tool(&b,
+                     &(struct harness_tool){.name = "t", .output = COSTLY_SCHEMA, .handler = echo});
+    harness_settle(&b);
     uint64_t before = loop_now_ms(b.worker[0]->loop);
     struct client *c = call_as("ada", "t", costly_arguments());
     assert_no_json(client_answer(c)->text, "result|isError");

@@ -12,30 +12,30 @@
 
 #include "access/limit.h"
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
 
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 #define BOUND (64u << 10)
 
-static struct bench b;
+static struct harness b;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.options.max_announced = BOUND;
-    bench_start(&b);
-    bench_add(&b, "mem://x/0");
+    harness_start(&b);
+    harness_add(&b, "mem://x/0");
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -43,7 +43,7 @@ static struct client *listener(void)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"mem://x/0\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -68,12 +68,12 @@ static void what_does_not_fit_is_refused_and_everybody_looks_again_once(void **s
         assert_non_null(strstr(err.text, "more changes than can be told"));
         assert_int_equal(announce("mem://x/elsewhere", NULL), TIDINGS_E_BUSY);
         assert_int_equal(b.worker[0]->book->hits[LIMIT_ANNOUNCED], 2 * round);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(client_count(c, SAID_UPDATED), round);
         assert_json(client_nth(c, SAID_UPDATED, (size_t)round - 1), TRUNCATED, "true");
     }
     assert_int_equal(announce("mem://x/0", NULL), 0); /* as if nothing had been */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     assert_no_json(client_nth(c, SAID_UPDATED, 2), TRUNCATED);
     client_free(c);
@@ -87,7 +87,7 @@ static void a_change_without_memory_makes_everybody_look_again(void **state)
     fail_alloc_start(1);
     assert_int_equal(announce("mem://x/elsewhere", &err), TIDINGS_E_NOMEM);
     assert_true(fail_alloc_stop());
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
     client_free(c);
@@ -99,15 +99,15 @@ static void a_worker_that_is_behind_looks_again_once_and_loses_nothing_else(void
     struct client *c = listener();
     size_t *waiting = &b.worker[0]->delivery->announced;
     *waiting += BOUND; /* as if that much were under way */
-    bench_update(&b, "mem://x/elsewhere");
-    bench_update(&b, "mem://x/elsewhere");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/elsewhere");
+    harness_update(&b, "mem://x/elsewhere");
+    harness_settle(&b);
     *waiting -= BOUND;
     assert_int_equal(*waiting, 0);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), TRUNCATED, "true");
-    bench_update(&b, "mem://x/0"); /* its number shows the gap: that is known already */
-    bench_settle(&b);
+    harness_update(&b, "mem://x/0"); /* its number shows the gap: that is known already */
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     assert_no_json(client_nth(c, SAID_UPDATED, 1), TRUNCATED);
     client_free(c);

@@ -13,25 +13,25 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define SAID_BOOKMARK "notifications/dev.tidings/bookmark"
 #define CURSOR "params|_meta|dev.tidings/cursor"
 #define ASKED "{\"bookmarks\":true}"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.options.log.max_entries = 3;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/b", false);
@@ -42,26 +42,26 @@ static int end(void **state)
 {
     (void)state;
     b.who.name = NULL;
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 /* It is time. */
 static void pass(void)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     bookmarks_on_period(b.worker[0]->delivery->bookmark_timer, b.worker[0]);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void change_others(void)
 {
     for (unsigned i = 0; i < 10; i++) {
-        bench_change(&b, text_of("mem://x/other%u", i), TIDINGS_CHANGE_UPDATED);
+        harness_change(&b, text_of("mem://x/other%u", i), TIDINGS_CHANGE_UPDATED);
     }
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state)
@@ -82,7 +82,7 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
     assert_json(text, "params|_meta|io.modelcontextprotocol/subscriptionId", "1");
     client_free(asked);
     client_free(other);
-    bench_settle(&b);
+    harness_settle(&b);
     pass();
     assert_true(list_empty(&b.worker[0]->delivery->bookmarked));
 }
@@ -91,7 +91,7 @@ static void who_asked_gets_the_newest_cursor_and_only_when_it_moved(void **state
 static bool must_look_again(const char *cursor)
 {
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", text_of("{\"since\":\"%s\"}", cursor));
-    bench_settle(&b);
+    harness_settle(&b);
     bool must = update_count(c, NULL) > 0;
     assert_true(!must || json_at(update_nth(c, NULL, 0), "params|_meta|dev.tidings/truncated"));
     client_free(c);
@@ -116,10 +116,10 @@ static void it_says_nothing_above_what_is_held_back(void **state)
 {
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", "{\"bookmarks\":true,\"windowMs\":60000}");
-    bench_update(&b, "mem://x/a");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_settle(&b);
     uint64_t told = cursor_of(client_nth(c, SAID_UPDATED, 0));
-    bench_update(&b, "mem://x/b");
+    harness_update(&b, "mem://x/b");
     change_others();
     pass();
     assert_int_equal(cursor_of(client_nth(c, SAID_BOOKMARK, 0)), told);
@@ -143,9 +143,9 @@ static void a_stream_that_is_backed_up_gets_none(void **state)
 static void who_may_not_see_everything_learns_nothing_from_when_they_come(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/a", BENCH_SEE}};
-    bench_rules(&b, rules, 1);
-    bench_is(&b, "reader", "");
+    static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/a", HARNESS_SEE}};
+    harness_rules(&b, rules, 1);
+    harness_is(&b, "reader", "");
     struct client *c = listen_with(&b, "[\"mem://x/a\"]", ASKED);
     pass();
     change_others();
@@ -162,8 +162,8 @@ static void who_may_not_see_everything_learns_nothing_from_when_they_come(void *
 static void a_session_gets_it_as_an_event_to_come_back_with(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     assert_non_null(json_at(session_subscribe_with(&s, "mem://x/a", ASKED), "result"));
     pass(); /* without a stream there is nobody to tell */
     struct client *c = session_stream(&s, NULL);
@@ -175,9 +175,9 @@ static void a_session_gets_it_as_an_event_to_come_back_with(void **state)
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_said(c, SAID_BOOKMARK, 0)->id);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     c = session_stream(&s, id);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 0); /* nothing was missed */
     session_unsubscribe(&s, "mem://x/a");
     change_others();

@@ -14,25 +14,25 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
+#include "support/harness_subs.h"
 
 #define DATA "params|_meta|dev.tidings/data"
 #define VALUE "{\"include\":\"value\"}"
 #define MANY 20u
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
@@ -43,14 +43,14 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 static void what_rides_along_is_what_was_asked_for(void **state)
@@ -112,8 +112,8 @@ static void what_is_deleted_or_unreadable_is_told_without(void **state)
     (void)state;
     struct client *c = listen_with(&b, "[\"mem://x/\"]", VALUE);
     fake.reads = 0;
-    bench_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
-    bench_settle(&b);
+    harness_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
+    harness_settle(&b);
     assert_int_equal(fake.reads, 0);
     update("mem://x/gone"); /* announced, but not there */
     assert_int_equal(update_count(c, NULL), 2);
@@ -149,13 +149,14 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
         struct client *plain = listen_with(&b, "[\"mem://x/\"]", NULL);
         update("mem://x/a");
         update("mem://x/b");
-        bench_change(&b, "mem://x/c", TIDINGS_CHANGE_DELETED); /* needs no reading, but its turn */
-        bench_settle(&b);
+        harness_change(&b, "mem://x/c",
+                       TIDINGS_CHANGE_DELETED); /* needs no reading, but its turn */
+        harness_settle(&b);
         assert_int_equal(update_count(c, NULL), 0);
         assert_int_equal(update_count(plain, NULL), 3); /* nobody else waits */
         fake.holds_reads = false;
         fake_finish_reads(&fake);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(update_count(c, NULL), 3);
         assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
         assert_json(update_nth(c, NULL, 1), DATA "|0|text", "content of mem://x/b");
@@ -163,7 +164,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
         assert_true(version_of(update_nth(c, NULL, 0)) < version_of(update_nth(c, NULL, 1)));
         client_free(c);
         client_free(plain);
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -177,9 +178,9 @@ static void what_changes_while_it_is_read_is_read_again(void **state)
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 0);
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.reads, 2);
     size_t n = update_count(c, NULL);
     assert_true(n >= 1);
@@ -196,9 +197,9 @@ static void a_client_that_goes_while_it_waits_harms_nothing(void **state)
     fake.holds_reads = true;
     update("mem://x/a");
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(update_nth(other, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(other);
 }
@@ -214,7 +215,7 @@ static void a_window_carries_the_value_of_its_end(void **state)
         update("mem://x/a");
     }
     assert_int_equal(fake.reads, 1);
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(fake.reads, 2);
     assert_int_equal(update_count(c, NULL), 2);
     assert_json(update_nth(c, NULL, 1), "params|_meta|dev.tidings/merged", "10");
@@ -243,18 +244,18 @@ static void what_is_kept_is_bounded(void **state)
         assert_true(b.worker[0]->delivery->contents.bytes <= (8u << 20) + 65536 * 6 + 4096);
     }
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(b.worker[0]->delivery->contents.count <= 257);
 }
 
 static void so_is_what_nobody_can_read(void **state)
 {
     (void)state;
-    bench_add(&b, "app:///one");
+    harness_add(&b, "app:///one");
     struct client *c = listen_with(&b, "[\"app:///\"]", VALUE);
     for (unsigned i = 0; i < 600; i++) {
-        bench_update(&b, text_of("app:///%u", i)); /* announced, never registered */
-        bench_settle(&b);
+        harness_update(&b, text_of("app:///%u", i)); /* announced, never registered */
+        harness_settle(&b);
     }
     assert_int_equal(update_count(c, NULL), 600);
     assert_true(b.worker[0]->delivery->contents.count <= 257);
@@ -277,17 +278,17 @@ static void one_larger_than_all_that_may_be_kept_is_told_all_the_same(void **sta
 static void a_session_gets_it_on_its_stream(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-06-18", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-06-18", &s);
     assert_empty_result(session_subscribe_with(&s, "mem://x/a", VALUE));
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a");
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(c);
     update("mem://x/a"); /* and what it missed */
     c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(update_nth(c, NULL, 0), DATA "|0|text", "content of mem://x/a");
     client_free(c);
     assert_int_equal(session_delete(&s), 204);

@@ -15,23 +15,23 @@
 #include "base/str.h"
 #include "delivery/subscriber.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define CYCLES 10000
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
     fail_alloc_start(0);
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
@@ -41,16 +41,16 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     assert_int_equal(fail_alloc_live(), 0);
     return 0;
 }
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 /* ---- stopping
@@ -62,17 +62,17 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     struct client *http = client_http(&b), *pipe = client_pipe(&b), *arming = client_http(&b);
     client_listen(http, "7", "[\"mem://x/a\"]");
     client_listen(pipe, "\"p\"", "[\"mem://x/a\"]");
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/b");
     struct client *stream = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     fake.holds_watches = true;
     fake_add(&fake, "mem://x/c");
     client_listen(arming, "8", "[\"mem://x/c\"]");
-    bench_settle(&b);
-    bench_update(&b, "mem://x/a"); /* what is known goes out before the end */
-    bench_update(&b, "mem://x/b");
+    harness_settle(&b);
+    harness_update(&b, "mem://x/a"); /* what is known goes out before the end */
+    harness_update(&b, "mem://x/b");
     loop_turn(b.loop);
     loop_turn(b.loop);
     drain_begin(b.worker[0], 0);
@@ -92,9 +92,9 @@ static void stopping_gives_listens_their_result_and_ends_sessions(void **state)
     assert_int_equal(client_count_kind(stream, SAID_END), 1);
     assert_int_equal(client_count_kind(arming, SAID_END), 1);
     assert_int_equal(b.worker[0]->stats.sessions, 0);
-    bench_settle(&b);
+    harness_settle(&b);
     fake_finish_watches(&fake, 0, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.armed, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     /* No new ones. */
@@ -131,9 +131,9 @@ static void many_listens_do_not_end_all_at_once(void **state)
     }
     struct client *pipe = client_pipe(&b);
     client_listen(pipe, "1", "[\"mem://x/a\"]");
-    struct bench_session s; /* without a stream: nobody to be told */
-    bench_session(&b, "2025-11-25", &s);
-    bench_settle(&b);
+    struct harness_session s; /* without a stream: nobody to be told */
+    harness_session(&b, "2025-11-25", &s);
+    harness_settle(&b);
     drain_begin(b.worker[0], 3600 * 1000);
     loop_turn(b.loop);
     loop_turn(b.loop);
@@ -161,14 +161,14 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     client_listen(listen, "1", "[\"mem://x/a\",\"mem://x/b\"]");
     client_handshake(pipe, "2025-06-18");
     client_legacy(pipe, NULL, "2", "resources/subscribe", "\"uri\":\"mem://x/a\"");
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     /* One more that has not even reached the hub. */
     struct client *late = client_http(&b);
     client_listen(late, "3", "[\"mem://x/a\"]");
-    bench_update(&b, "mem://x/a");
+    harness_update(&b, "mem://x/a");
     client_free(listen);
     client_free(pipe);
     client_free(late);
@@ -176,7 +176,7 @@ static void leaving_while_things_are_under_way_leaks_nothing(void **state)
     core_deinit(&b.core[0]);
     hub_detach_all(b.hub);
     loop_turn(b.loop);
-    bench_stop_hub(&b);
+    harness_stop_hub(&b);
     assert_int_equal(fail_alloc_live(), 0);
 }
 
@@ -189,21 +189,21 @@ static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
     (void)state;
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-06-18");
-    bench_settle(&b);
+    harness_settle(&b);
     long before = 0;
     for (int i = 0; i < CYCLES + 10; i++) {
         if (i == 10) {
-            bench_settle(&b);
+            harness_settle(&b);
             before = fail_alloc_live();
         }
         client_legacy(pipe, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/a\"");
         struct client *c = client_http(&b);
         client_listen(c, "1", i % 2 ? "[\"mem://x/a\",\"mem://x/d/\"]" : "[\"mem://x/b\"]");
         if (i % 3) {
-            bench_settle(&b);
+            harness_settle(&b);
         }
         if (i % 5 == 0) {
-            bench_update(&b, "mem://x/a");
+            harness_update(&b, "mem://x/a");
         }
         client_legacy(pipe, NULL, "2", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
         client_free(c);
@@ -212,14 +212,14 @@ static void nothing_is_left_of_ten_thousand_who_came_and_went(void **state)
         }
         pipe->count = 0;
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fail_alloc_live(), before);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 1); /* the pipe's */
     assert_int_equal(b.worker[0]->jobs, 0);
     client_free(pipe);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(fake.armed, 0);
 }
@@ -230,11 +230,11 @@ static void nothing_is_left_of_a_thousand_sessions(void **state)
     long before = 0;
     for (int i = 0; i < 1010; i++) {
         if (i == 10) {
-            bench_settle(&b);
+            harness_settle(&b);
             before = fail_alloc_live();
         }
-        struct bench_session s;
-        bench_session(&b, i % 2 ? "2025-11-25" : "2025-03-26", &s);
+        struct harness_session s;
+        harness_session(&b, i % 2 ? "2025-11-25" : "2025-03-26", &s);
         session_subscribe(&s, "mem://x/a");
         struct client *one = session_stream(&s, NULL), *two = session_stream(&s, "1.1.0");
         update("mem://x/a");
@@ -245,7 +245,7 @@ static void nothing_is_left_of_a_thousand_sessions(void **state)
         client_free(one);
         client_free(two);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fail_alloc_live(), before);
     assert_int_equal(b.worker[0]->stats.sessions + b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);

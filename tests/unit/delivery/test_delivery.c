@@ -15,24 +15,24 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 #define MERGED "params|_meta|dev.tidings/merged"
 #define LONG_WINDOW "{\"windowMs\":60000}"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/b", false);
@@ -43,14 +43,14 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 static struct client *pipe_open(void)
@@ -63,7 +63,7 @@ static struct client *pipe_open(void)
 static void set_rate(const char *uri, uint64_t ms)
 {
     assert_int_equal(hub_set_rate(b.hub, tidings_str(uri), ms, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -75,12 +75,12 @@ static void the_first_is_told_at_once_and_the_rest_at_the_end(void **state)
     update("mem://x/a");
     assert_int_equal(update_count(c, NULL), 1);
     assert_no_json(update_nth(c, NULL, 0), MERGED);
-    bench_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
-    bench_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED);
-    bench_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
-    bench_update(&b, "mem://x/b");
-    bench_settle(&b);
-    bench_await_windows(&b); /* by the clock */
+    harness_change(&b, "mem://x/a", TIDINGS_CHANGE_DELETED);
+    harness_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED);
+    harness_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
+    harness_update(&b, "mem://x/b");
+    harness_settle(&b);
+    harness_await_windows(&b); /* by the clock */
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(update_nth(c, NULL, 1), "params|uri", "mem://x/a");
     assert_json(update_nth(c, NULL, 1), MERGED, "2");
@@ -103,7 +103,7 @@ static void subscriptions_have_windows_of_their_own(void **state)
     }
     assert_int_equal(update_count(c, "mem://x/a"), 5);
     assert_int_equal(update_count(c, "mem://x/"), 1);
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, "mem://x/"), 2);
     assert_json(update_nth(c, "mem://x/", 1), MERGED, "4");
     client_free(c);
@@ -125,7 +125,7 @@ static void the_longer_of_window_and_rate_counts(void **state)
         update("mem://x/a");
         update("mem://x/a");
         assert_int_equal(update_count(c, NULL), table[i].holds ? 1 : 2);
-        bench_end_windows(&b);
+        harness_end_windows(&b);
         assert_int_equal(update_count(c, NULL), 2);
         client_free(c);
     }
@@ -172,7 +172,7 @@ static void what_a_window_cannot_hold_becomes_read_again(void **state)
     for (unsigned i = 0; i < 10; i++) {
         update(text_of("mem://x/n%u", i));
     }
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     bool told = false;
     for (size_t i = 0; i < update_count(c, NULL); i++) {
         told = told || json_at(update_nth(c, NULL, i), TRUNCATED);
@@ -189,7 +189,7 @@ static void a_vanished_client_leaves_no_window_behind(void **state)
     update("mem://x/a");
     assert_int_equal(b.worker[0]->delivery->windows.count, 2);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
 }
 
@@ -228,10 +228,10 @@ static void a_cursor_is_never_above_what_is_held(void **state)
         sub = list_entry(listen->subs.prev, struct subscription, link);
         subscriber_owe_truncated(subscriber, sub, b.worker[0]->last_seq);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(update_nth(c, "mem://x/b", 2), TRUNCATED, "true");
     assert_int_equal(cursor_of(update_nth(c, "mem://x/b", 2)), 1);
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(version_of(update_nth(c, "mem://x/a", 1)), 2);
     assert_int_equal(cursor_of(update_nth(c, "mem://x/a", 1)), 4);
     client_free(c);
@@ -248,7 +248,7 @@ static void windows_that_end_together_do_not_run_ahead_of_each_other(void **stat
     update("mem://x/b"); /* 3: held, and due later … */
     update("mem://x/a"); /* 4: … than this … */
     update("mem://x/c"); /* 5: … and this */
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 5);
     uint64_t untold[] = {3, 4, 5};
     for (size_t i = 2; i < 5; i++) {
@@ -276,11 +276,11 @@ static void a_result_does_not_claim_what_others_still_hold(void **state)
     /* The same with listens that share a pipe. */
     pipe = client_pipe(&b);
     client_listen_with(pipe, "1", "[\"mem://x/a\"]", LONG_WINDOW);
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a"); /* 3 */
     update("mem://x/a"); /* 4: held */
     client_listen_with(pipe, "2", "[\"mem://x/b\"]", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(cursor_of(client_nth(pipe, SAID_ACK, 1)) <= 3);
     client_free(pipe);
 }
@@ -302,7 +302,7 @@ static void a_rate_holds_for_all_that_match_now_and_later(void **state)
     assert_int_equal(update_count(after, "mem://x/a"), 1);
     assert_int_equal(update_count(after, "mem://x/*"), 1);
     assert_int_equal(update_count(after, "mem://x/b"), 4);
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_json(update_nth(before, "mem://x/a", 1), MERGED, "3");
     client_free(before);
     client_free(after);
@@ -316,8 +316,8 @@ static void a_rate_that_is_lifted_lets_what_was_held_go_first(void **state)
     update("mem://x/a"); /* 1 */
     update("mem://x/a"); /* 2: held */
     set_rate("mem://x/a", 0);
-    update("mem://x/a");     /* 3 */
-    bench_await_windows(&b); /* nothing waits for the period that is over */
+    update("mem://x/a");       /* 3 */
+    harness_await_windows(&b); /* nothing waits for the period that is over */
     uint64_t last = 0;
     for (size_t i = 0; i < update_count(c, NULL); i++) {
         assert_true(version_of(update_nth(c, NULL, i)) > last);
@@ -347,8 +347,8 @@ static void a_rate_does_not_shorten_what_the_client_asked_for(void **state)
 static void announce_as(const char *uri, const char *origin)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .origin = tidings_str(origin)};
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
 }
 
 static void own_changes_are_left_out_when_asked(void **state)
@@ -388,7 +388,7 @@ static void an_own_change_does_not_hide_anothers(void **state)
     announce_as("mem://x/a", "you"); /* 1: passes */
     announce_as("mem://x/a", "you"); /* 2: held */
     announce_as("mem://x/a", "me");  /* left out before anything is merged */
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 2);
     assert_int_equal(version_of(update_nth(c, NULL, 1)), 2);
     assert_no_json(update_nth(c, NULL, 1), MERGED);
@@ -407,7 +407,7 @@ static void everything_is_one_update_for_each_subscription(void **state)
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(hub_announce_everything(b.hub, NULL), 0);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 4);
     assert_int_equal(update_count(pipe, NULL), 1);
     for (size_t i = 0; i < 4; i++) {
@@ -442,7 +442,7 @@ static void subscribe_batch_again_replaces_the_options(void **state)
     update("mem://x/a/below");
     assert_int_equal(update_count(pipe, NULL), 3);
     client_free(pipe);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched_all(&place), 0);
 }
 
@@ -459,8 +459,8 @@ static void subscribe_batch_again_does_not_lose_what_was_held(void **state)
     update("mem://x/a"); /* 3: waits for room */
     assert_empty_result(pipe_subscribe_with(pipe, "3", "mem://x/a", LONG_WINDOW));
     client_drain(pipe);
-    bench_settle(&b);
-    bench_end_windows(&b);
+    harness_settle(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(pipe, NULL), 3);
     client_free(pipe);
 }

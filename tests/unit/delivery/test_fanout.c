@@ -14,7 +14,7 @@
 
 #include "delivery/subscriber.h"
 #include "store/change.h"
-#include "support/bench_core.h"
+#include "support/harness_core.h"
 #include "json/json.h"
 
 /* cmocka puts its own in front of these; here libc's are meant. */
@@ -70,10 +70,10 @@ static struct stream streams[PEERS];
 static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void **state)
 {
     (void)state;
-    struct bench b;
-    bench_init(&b);
+    struct harness b;
+    harness_init(&b);
     b.worker_count = 1;
-    bench_start(&b);
+    harness_start(&b);
     struct worker *worker = b.worker[0];
     for (int i = 0; i < PEERS; i++) {
         char id[16];
@@ -111,8 +111,8 @@ static void one_change_for_a_thousand_is_encoded_once_and_allocates_nothing(void
     list_each (it, next, &worker->delivery->subscribers) {
         subscriber_destroy(list_entry(it, struct subscriber, link));
     }
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
 }
 
 int main(void)

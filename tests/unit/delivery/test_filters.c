@@ -14,11 +14,11 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SUSPENDED "params|_meta|dev.tidings/suspended"
@@ -31,16 +31,16 @@
     "{\"properties\":{\"metadata\":{\"properties\":{\"text\":{\"pattern\":"                        \
     "\"(a{1,99}){1,20}b\"}}}}}"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.option_limits.window_ms = 0;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/b", false);
@@ -50,15 +50,15 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void announce(const char *uri, const char *metadata)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .metadata = tidings_str(metadata)};
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
 }
 
 static const char *with_filter(const char *schema)
@@ -102,8 +102,8 @@ static void the_schema_sees_the_uri_and_all_the_metadata(void **state)
         c[i] = listen_with(&b, "[\"mem://x/\"]", with_filter(schemas[i]));
     }
     announce("mem://x/a", "{}");
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
     for (size_t i = 0; i < COUNT(schemas); i++) {
         assert_int_equal(update_count(c[i], NULL), 1);
         assert_json(update_nth(c[i], NULL, 0), "params|uri", "mem://x/b");
@@ -122,7 +122,7 @@ static void what_is_filtered_out_opens_no_window_and_merges_with_nothing(void **
     announce("mem://x/a", "{\"level\":\"info\"}");
     announce("mem://x/a", "{\"level\":\"error\"}");
     announce("mem://x/a", "{\"level\":\"error\"}");
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 2);
     assert_json(update_nth(c, NULL, 1), MERGED, "2");
     client_free(c);
@@ -131,8 +131,8 @@ static void what_is_filtered_out_opens_no_window_and_merges_with_nothing(void **
 static void sessions_and_pipes_have_filters_too(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-06-18");
@@ -176,7 +176,7 @@ static void catching_up_asks_the_filter_unless_a_change_stands_for_others(void *
     announce("mem://x/b", "{\"level\":\"info\"}"); /* hides an error */
     c = listen_with(&b, "[\"mem://x/\"]",
                     text_of("{\"since\":\"%s\",\"filter\":%s}", since, ERRORS));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/b");
     client_free(c);
@@ -195,7 +195,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
         clients[i] = client_http(&b);
         client_listen_with(clients[i], "1", "[\"mem://x/a\"]", with_filter(schema));
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(filters->by_text.count, 2);
     assert_int_equal(filters->judged, 0);
     for (unsigned n = 1; n <= 3; n++) {
@@ -208,7 +208,7 @@ static void a_filter_is_asked_once_per_change_whoever_shares_it(void **state)
         assert_int_equal(update_count(clients[i], NULL), i % 2 ? 1 : 3);
         client_free(clients[i]);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(filters->by_text.count, 0);
 }
 
@@ -226,12 +226,12 @@ static void a_bad_schema_is_refused_with_the_place_in_it(void **state)
          {"/properties/uri/pattern", "option 'filter'"}},
         {"{\"$ref\":\"http://elsewhere.test/x\"}", {"/$ref", "option 'filter'"}},
     };
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/a\"]", with_filter(rows[i].schema));
-        bench_settle(&b);
+        harness_settle(&b);
         const char *reason = refused_reason(c, "mem://x/a");
         const char *answer = session_subscribe_with(&s, "mem://x/a", with_filter(rows[i].schema));
         assert_json(answer, "error|code", "-32602");
@@ -255,7 +255,7 @@ static void length_and_number_of_filters_are_bounded(void **state)
         snprintf(options, sizeof(options), "{\"filter\":%s}", text);
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/a\"]", options);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(is_honoured(c, "mem://x/a"), more == 0);
         if (more) {
             assert_non_null(strstr(refused_reason(c, "mem://x/a"), "8192 bytes"));
@@ -314,7 +314,7 @@ static void a_filter_that_costs_too_much_is_suspended_and_its_clients_told(void 
     /* That is this client's affair: whoever comes with the same begins anew. */
     struct client *late = client_http(&b);
     client_listen_with(late, "1", "[\"mem://x/a\"]", with_filter(COSTLY));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(is_honoured(late, "mem://x/a"));
     client_free(late);
     client_free(c);

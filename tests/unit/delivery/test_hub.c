@@ -15,31 +15,31 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static struct bench b;
+static struct harness b;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.worker_count = 2;
     b.options.list_changed = false; /* so that the numbers are those of the changes */
-    bench_start(&b);
+    harness_start(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -110,9 +110,9 @@ static void registering_from_another_thread_waits_for_the_outcome(void **state)
     memset(&outcome, 0, sizeof(outcome));
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, register_things, NULL), 0);
-    bench_until(&b, is_done, NULL);
+    harness_until(&b, is_done, NULL);
     pthread_join(thread, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(outcome.added[0], 0);
     assert_int_equal(outcome.added[1], 0);
     assert_int_equal(outcome.added[2], TIDINGS_E_EXISTS);
@@ -143,14 +143,14 @@ static bool has_all(void *user)
 static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **state)
 {
     (void)state;
-    bench_add(&b, "app:1");
-    bench_add(&b, "app:2");
+    harness_add(&b, "app:1");
+    harness_add(&b, "app:2");
     struct client *c[2];
     for (size_t i = 0; i < 2; i++) {
         c[i] = client_http_at(&b, i);
         client_listen(c[i], "1", "[\"app:1\",\"app:2\"]");
     }
-    bench_settle(&b);
+    harness_settle(&b);
     char uris[2][8] = {"app:1", "app:2"};
     pthread_t threads[2];
     for (size_t i = 0; i < 2; i++) {
@@ -159,8 +159,8 @@ static void changes_from_two_threads_are_numbered_once_and_alike_for_all(void **
     for (size_t i = 0; i < 2; i++) {
         pthread_join(threads[i], NULL);
     }
-    bench_until(&b, has_all, NULL);
-    bench_settle(&b);
+    harness_until(&b, has_all, NULL);
+    harness_settle(&b);
     for (size_t i = 0; i < 2; i++) {
         uint64_t last = 0;
         for (size_t k = 0; k < client_count(c[i], SAID_UPDATED); k++) {
@@ -277,9 +277,9 @@ static void the_longest_prefix_wins_and_registered_uris_come_first(void **state)
     }
     assert_int_equal(hub_mount(b.hub, &good_ops, STR("p:///"), STR("cfg"), NULL, &err),
                      TIDINGS_E_EXISTS);
-    bench_add(&b, "p:///a/b/one");
-    bench_add_template(&b, "p:///{x}");
-    bench_add_template(&b, "q:///{x}/y");
+    harness_add(&b, "p:///a/b/one");
+    harness_add_template(&b, "p:///{x}");
+    harness_add_template(&b, "q:///{x}/y");
     static const struct {
         const char *uri, *prefix; /* prefix NULL: an entry; "": nowhere */
     } rows[] = {
@@ -318,10 +318,10 @@ static void the_longest_prefix_wins_and_registered_uris_come_first(void **state)
 static void an_old_snapshot_stays_as_it_was(void **state)
 {
     (void)state;
-    bench_add(&b, "app:1");
+    harness_add(&b, "app:1");
     struct catalog *before = hub_catalog(b.hub);
-    bench_remove(&b, "app:1");
-    bench_add(&b, "app:2");
+    harness_remove(&b, "app:1");
+    harness_add(&b, "app:2");
     assert_non_null(entries_find(&before->resources, STR("app:1")));
     assert_null(entries_find(&before->resources, STR("app:2")));
     assert_int_equal(before->resources.count, 1);
@@ -335,8 +335,8 @@ static void registering_survives_any_failed_allocation(void **state)
     for (long n = 1; reached; n++) {
         fail_alloc_start(0);
         long before = fail_alloc_live();
-        bench_init(&b);
-        bench_start(&b);
+        harness_init(&b);
+        harness_start(&b);
         struct tidings_error err = {0};
         fail_alloc_start(n);
         struct catalog_entry *e = entry("t://{x}/y", true, &err);
@@ -346,8 +346,8 @@ static void registering_survives_any_failed_allocation(void **state)
         struct catalog *c = hub_catalog(b.hub);
         assert_int_equal(c->templates.count, rc == 0);
         catalog_unref(c);
-        bench_settle(&b);
-        bench_stop(&b);
+        harness_settle(&b);
+        harness_stop(&b);
         assert_int_equal(fail_alloc_live(), before);
     }
 }

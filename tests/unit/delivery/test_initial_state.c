@@ -14,24 +14,24 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define INITIAL "params|_meta|dev.tidings/initial"
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static void start(size_t log_entries)
 {
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.limits.outbox_max = 1000;
     b.options.log.max_entries = log_entries;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/b", false);
@@ -58,7 +58,7 @@ static int begin_short(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -75,8 +75,8 @@ static struct client *listen_since(const char *uri, uint64_t seq)
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 static void expect(const struct client *c, size_t n, const char *uri, uint64_t version)
@@ -137,8 +137,8 @@ static void a_container_and_a_pattern_are_told_what_exists(void **state)
 static void registered_resources_are_among_them(void **state)
 {
     (void)state;
-    bench_add(&b, "app:///one");
-    bench_add(&b, "app:///two");
+    harness_add(&b, "app:///one");
+    harness_add(&b, "app:///two");
     struct client *c = listen_with(&b, "[\"app:///\"]", "{\"initial\":true}");
     assert_int_equal(update_count(c, NULL), 2);
     client_free(c);
@@ -167,9 +167,9 @@ static void state_that_does_not_fit_becomes_one_truncated_update(void **state)
     struct client *c = client_http(&b);
     c->pending = 1u << 20; /* nothing can be written but the acknowledgement */
     client_listen_with(c, "1", "[\"mem://x/z*\"]", "{\"initial\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     client_drain(c);
-    bench_settle(&b);
+    harness_settle(&b);
     size_t n = update_count(c, NULL);
     assert_true(n >= 1 && n <= 11);
     assert_json(update_nth(c, NULL, n - 1), TRUNCATED, "true");
@@ -213,14 +213,14 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
         place.holds_lists = true;
         struct client *c = client_http(&b);
         client_listen_with(c, "1", "[\"mem://x/dir/\"]", "{\"initial\":true}");
-        bench_settle(&b);
+        harness_settle(&b);
         assert_non_null(place.waiting);
         c->pending = stalls ? 1u << 20 : 0;
         update("mem://x/dir/c");
         place_finish_list(&place);
-        bench_settle(&b);
+        harness_settle(&b);
         client_drain(c);
-        bench_settle(&b);
+        harness_settle(&b);
         uint64_t newest = b.worker[0]->last_seq, last = 0;
         bool told = false;
         for (size_t i = 0; i < update_count(c, NULL); i++) {
@@ -234,7 +234,7 @@ static void a_change_while_the_state_is_listed_is_told_and_versions_do_not_fall(
         assert_int_equal(last, newest);
         assert_true(told);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -244,12 +244,12 @@ static void a_listen_that_goes_while_its_state_is_listed_harms_nothing(void **st
     place.holds_lists = true;
     struct client *c = client_http(&b);
     client_listen_with(c, "1", "[\"mem://x/dir/\"]", "{\"initial\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(place.waiting);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     place_finish_list(&place);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched_all(&place), 0);
 }
 
@@ -263,7 +263,7 @@ static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
     assert_non_null(place.waiting);
     client_legacy(pipe, NULL, "2", "resources/unsubscribe", "\"uri\":\"mem://x/dir/\"");
     place_finish_list(&place);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(pipe, NULL), 0);
     client_free(pipe);
 }
@@ -271,16 +271,16 @@ static void unsubscribing_while_the_state_is_listed_silences_it(void **state)
 static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
 {
     (void)state;
-    struct bench_session s;
+    struct harness_session s;
     update("mem://x/a");
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     const char *cursor = cursor_text(0);
     assert_empty_result(session_subscribe_with(&s, "mem://x/b", "{\"initial\":true}"));
     assert_empty_result(
         session_subscribe_with(&s, "mem://x/a", text_of("{\"since\":\"%s\"}", cursor)));
     assert_empty_result(session_subscribe_with(&s, "mem://x/e", "{\"since\":\"1.1\"}"));
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(update_nth(c, "mem://x/b", 0), INITIAL, "true");
     assert_int_equal(version_of(update_nth(c, "mem://x/a", 0)), 1);
@@ -293,17 +293,17 @@ static void a_session_without_a_stream_is_told_when_it_opens_one(void **state)
 static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that_too(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     assert_empty_result(session_subscribe_with(&s, "mem://x/dir/", "{\"initial\":true}"));
     place.holds_lists = true;
     struct client *c = session_stream(&s, "nothing.7.1");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(place.waiting);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");
     place_finish_list(&place);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     client_free(c);
     assert_int_equal(session_delete(&s), 204);
@@ -312,15 +312,15 @@ static void who_is_told_to_read_again_while_its_state_is_listed_is_not_told_that
 static void what_a_session_and_its_subscription_missed_is_told_once(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     update("mem://x/a"); /* 1: missed by both */
     assert_empty_result(session_subscribe_with(
         &s, "mem://x/*", text_of("{\"since\":\"%s\",\"windowMs\":60000}", cursor_text(0))));
     update("mem://x/b"); /* 2 */
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
-    bench_end_windows(&b);
+    harness_settle(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 2);
     expect(c, 0, "mem://x/a", 1);
     expect(c, 1, "mem://x/b", 2);
@@ -381,9 +381,9 @@ static void each_uri_may_have_a_cursor_of_its_own(void **state)
 static void created_is_told_to_those_who_did_not_know_it(void **state)
 {
     (void)state;
-    bench_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED); /* 1 */
-    bench_update(&b, "mem://x/a");                         /* 2 */
-    bench_settle(&b);
+    harness_change(&b, "mem://x/a", TIDINGS_CHANGE_CREATED); /* 1 */
+    harness_update(&b, "mem://x/a");                         /* 2 */
+    harness_settle(&b);
     char one[64];
     snprintf(one, sizeof(one), "%s", cursor_text(1));
     struct client *c =
@@ -420,7 +420,7 @@ static void a_cursor_that_says_nothing_here_means_read_again(void **state)
         update("mem://x/b");
         assert_int_equal(update_count(c, NULL), 3);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -480,15 +480,15 @@ static void what_changes_while_the_log_is_asked_is_told_once(void **state)
         for (unsigned i = 0; i < turns; i++) {
             loop_turn(b.loop);
         }
-        bench_update(&b, "mem://x/b");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/b");
+        harness_settle(&b);
         assert_int_equal(update_count(c, "mem://x/a"), 1);
         assert_int_equal(version_of(update_nth(c, "mem://x/a", 0)), before);
         assert_int_equal(update_count(c, "mem://x/b"), 1);
         assert_int_equal(version_of(update_nth(c, "mem://x/b", 0)), before + 1);
         assert_no_json(update_nth(c, "mem://x/b", 0), "params|_meta|dev.tidings/merged");
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -504,7 +504,7 @@ static void two_that_ask_the_log_at_once_hear_their_own_only(void **state)
                   text_of("\"uri\":\"mem://x/*\",\"_meta\":{\"dev.tidings/options\":%s}", options));
     client_legacy(pipe, NULL, "2", "resources/subscribe",
                   text_of("\"uri\":\"mem://x/\",\"_meta\":{\"dev.tidings/options\":%s}", options));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(pipe, "mem://x/*"), 2);
     assert_int_equal(update_count(pipe, "mem://x/"), 2);
     for (size_t i = 0; i < 4; i++) {
@@ -518,7 +518,7 @@ static void everything_is_in_the_log_too(void **state)
     (void)state;
     update("mem://x/a");                                       /* 1 */
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0); /* 2 */
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/b"); /* 3 */
     struct client *c = listen_since("mem://x/e", 1);
     assert_int_equal(update_count(c, NULL), 1);
@@ -529,13 +529,13 @@ static void everything_is_in_the_log_too(void **state)
     assert_int_equal(update_count(c, NULL), 1);
     expect(c, 0, "mem://x/b", 3);
     client_free(c);
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/e");
     assert_int_equal(hub_announce_everything(b.hub, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
     c = session_stream(&s, NULL); /* it happened while there was none */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), TRUNCATED, "true");
     client_free(c);
@@ -548,10 +548,10 @@ static void a_newer_change_does_not_hide_one_that_would_have_passed(void **state
     struct tidings_change error = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":\"error\"}")};
     struct tidings_change info = {.uri = STR("mem://x/a"), .metadata = STR("{\"t\":\"info\"}")};
     struct tidings_change other = {.uri = STR("mem://x/b"), .metadata = STR("{\"t\":\"info\"}")};
-    bench_announce(&b, &error); /* 1 */
-    bench_announce(&b, &info);  /* 2 */
-    bench_announce(&b, &other); /* 3 */
-    bench_settle(&b);
+    harness_announce(&b, &error); /* 1 */
+    harness_announce(&b, &info);  /* 2 */
+    harness_announce(&b, &other); /* 3 */
+    harness_settle(&b);
     struct client *c = listen_since("mem://x/?t=error", 0);
     assert_int_equal(update_count(c, NULL), 1); /* about a: it may have been an error */
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/a");

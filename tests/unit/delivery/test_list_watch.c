@@ -12,26 +12,26 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
-static struct bench b;
+static struct harness b;
 static struct place place, fixed;
-static struct bench_session s;
+static struct harness_session s;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.options.list_changed_ms = 0;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_mount(&fixed, &b, "mem://y/", PLACE_FIXED);
     place_add(&place, "mem://x/a", false);
     place_add(&fixed, "mem://y/a", false);
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     return 0;
 }
 
@@ -41,17 +41,17 @@ static int end(void **state)
     if (s.id[0]) {
         assert_int_equal(session_delete(&s), 204);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched_all(&place), 0);
     assert_int_equal(place_watched_all(&fixed), 0);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void list(void)
 {
     struct client *c = session_request(&s, "9", "resources/list", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(json_at(client_answer(c)->text, "result|resources|0"));
     client_free(c);
 }
@@ -59,14 +59,14 @@ static void list(void)
 static struct client *stream(void)
 {
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
 static void go(struct client *c)
 {
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 /* The time passes for which it might come back at once. */
@@ -76,7 +76,7 @@ static void let_linger_pass(void)
     b.limits.list_linger_ms = 0;
     session_sweep(b.worker[0]);
     b.limits.list_linger_ms = before;
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void nothing_is_watched_for_a_session_without_a_stream(void **state)
@@ -93,8 +93,8 @@ static void with_a_stream_what_lists_need_is_watched(void **state)
     struct client *c = stream();
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
     assert_int_equal(place_watched_all(&fixed), 0);
-    bench_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
-    bench_settle(&b);
+    harness_change(&b, "mem://x/b", TIDINGS_CHANGE_CREATED);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_LIST), 1);
     go(c);
 }
@@ -106,7 +106,7 @@ static void a_stream_that_comes_back_at_once_finds_it_watched(void **state)
     go(stream());
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
     session_sweep(b.worker[0]);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
     struct client *c = stream();
     let_linger_pass();
@@ -150,7 +150,7 @@ static void a_stream_that_goes_while_it_is_armed_leaves_nothing(void **state)
 {
     (void)state;
     client_free(session_stream(&s, NULL));
-    bench_settle(&b);
+    harness_settle(&b);
     let_linger_pass();
     assert_int_equal(place_watched_all(&place), 0);
 }
@@ -171,7 +171,7 @@ static void a_listen_for_the_list_needs_no_more(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
     assert_int_equal(place_watched(&place, "mem://x/"), 1);
     assert_int_equal(place_watched_all(&fixed), 0);

@@ -11,34 +11,34 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static struct bench b;
+static struct harness b;
 static struct place files;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&files, &b, "mem://x/", PLACE_QUERY);
     place_add(&files, "mem://x/a", false);
     place_add(&files, "mem://x/dir/", true);
     place_add(&files, "mem://x/dir/one", false);
-    bench_add_template(&b, "weather://city/{location}");
+    harness_add_template(&b, "weather://city/{location}");
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -56,14 +56,14 @@ static void check(const struct row *r)
         fail_msg("'%s': %s", r->spelled, reason ? reason : "honoured");
     }
     if (r->hears) {
-        bench_update(&b, r->deaf);
-        bench_update(&b, r->hears);
-        bench_settle(&b);
+        harness_update(&b, r->deaf);
+        harness_update(&b, r->hears);
+        harness_settle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         assert_json(update_nth(c, r->spelled, 0), "params|uri", r->hears);
     }
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched_all(&files), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
@@ -118,17 +118,17 @@ static void defaults_of_a_rule_are_those_of_the_subscription(void **state)
     };
     b.option_limits.rules = &rule;
     b.option_limits.rule_count = 1;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
     const char *answer = session_subscribe_with(&s, "mem://x/a", NULL);
     assert_non_null(strstr(answer, "\"result\""));
     struct client *listens[2] = {listen_with(&b, "[\"mem://x/a\"]", NULL), stream};
     struct tidings_change change = {.uri = STR("mem://x/a"), .origin = STR("batch")};
-    bench_announce(&b, &change);
+    harness_announce(&b, &change);
     change.origin = STR("somebody");
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
     for (size_t i = 0; i < COUNT(listens); i++) {
         assert_int_equal(update_count(listens[i], NULL), 2);
         assert_json(update_nth(listens[i], NULL, 0), "params|_meta|dev.tidings/initial", "true");

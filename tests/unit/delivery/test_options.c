@@ -14,7 +14,7 @@
 
 #include "base/str.h"
 #include "delivery/options.h"
-#include "support/bench_json.h"
+#include "support/harness_json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -15,11 +15,11 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_docs.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_docs.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 #include "json/merge_patch.h"
 
 #define DATA "params|_meta|dev.tidings/data"
@@ -28,7 +28,7 @@
 #define A "doc:///a"
 #define ON_A "[\"" A "\"]"
 
-static struct bench b;
+static struct harness b;
 static struct docs docs;
 
 /* The flags of the provider are the state of the test. */
@@ -49,7 +49,7 @@ static int end(void **state)
 static void put_by(const char *uri, const char *text, const char *origin)
 {
     docs_put(&docs, uri, text, origin);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void put(const char *uri, const char *text)
@@ -163,7 +163,7 @@ static void a_window_is_one_patch_from_what_was_told_last(void **state)
     put(A, "{\"n\":2}");
     put(A, "{\"n\":3}");
     put(A, "{\"n\":4}");
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 3);
     assert_json(nth(c, 1), DATA "|baseline", "v0001");
     assert_json(nth(c, 2), "params|_meta|dev.tidings/merged", "2");
@@ -209,7 +209,7 @@ static void what_is_gone_before_it_is_read_is_told_without(void **state)
     struct client *c = listen_with(&b, ON_A, PATCH);
     docs_put(&docs, A, "{\"n\":2}", NULL);
     docs_write(&docs, A, NULL); /* not announced yet */
-    bench_settle(&b);
+    harness_settle(&b);
     put(A, "{\"n\":3}");
     if (*state) { /* which told the deletion in its place */
         assert_json(nth(c, 1), DATA "|deleted", "true");
@@ -227,7 +227,7 @@ static void nothing_is_told_twice_or_backwards(void **state)
     struct client *c = listen_with(&b, ON_A, PATCH);
     docs_put(&docs, A, "{\"n\":2}", NULL);
     docs_put(&docs, A, "{\"n\":3}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_told_all(c, A);
     client_free(c);
 }
@@ -268,7 +268,7 @@ static void as_many_patches_as_there_are_versions_told(void **state)
     }
     uint64_t before = b.worker[0]->delivery->contents.patches;
     put(A, "{\"n\":99}");
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     assert_int_equal(b.worker[0]->delivery->contents.patches - before, K);
     for (unsigned k = 0; k < K; k++) {
         for (unsigned i = 0; i < MANY / K; i++) {
@@ -302,8 +302,8 @@ static void announce(const char *etag, const char *origin)
 {
     struct tidings_change change = {
         .uri = STR(A), .etag = tidings_str(etag), .origin = tidings_str(origin)};
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
 }
 
 static void one_s_own_write_never_leads_back(void **state)
@@ -394,7 +394,7 @@ static void a_chain_remembers_so_many_resources_and_no_more(void **state)
         assert_json(nth(c, 2 * i + 1), DATA "|patch", "{\"n\":2}");
     }
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     /* Only what the newest changes need is kept. */
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 12);
 }
@@ -415,17 +415,17 @@ static void what_is_no_json_comes_as_it_is(void **state)
 static void a_session_that_was_away_goes_on_from_what_it_was_told(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-06-18", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-06-18", &s);
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(session_subscribe_with(&s, A, PATCH));
     assert_json(nth(c, 0), DATA "|full", "true");
     client_free(c);
     put(A, "{\"n\":2}");
     put(A, "{\"n\":3}");
     c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(nth(c, 0), DATA "|baseline", "v0001");
     assert_json(nth(c, 0), DATA "|etag", "v0003");
@@ -445,7 +445,7 @@ static void a_provider_that_takes_its_time_keeps_the_order(void **state)
     client_free(gone);
     while (docs.held_count > 0) {
         docs_release(&docs);
-        bench_settle(&b);
+        harness_settle(&b);
     }
     assert_told_all(c, A);
     client_free(c);
@@ -489,7 +489,7 @@ enum { FOLLOWERS = 7, WRITER = 6 };
 /* It has what it wrote from the answer, and does not hear of it. */
 static void write_own(struct follower *f, const struct client *c)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     follow(f, c, NULL);
     put_by(A, any_value(), "me");
     jv_unref(f->value);
@@ -524,10 +524,10 @@ static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
             if (chance(6) == 0) {
                 write_own(&f[WRITER], clients[WRITER]);
             } else if (chance(2)) {
-                bench_settle(&b);
+                harness_settle(&b);
             }
             if (chance(8) == 0) {
-                bench_end_windows(&b);
+                harness_end_windows(&b);
             }
             for (unsigned i = 0; i < FOLLOWERS; i++) {
                 clients[i]->pending = chance(5) ? 0 : 1u << 20; /* it may be slow */
@@ -537,9 +537,9 @@ static void who_applies_what_it_is_told_ends_with_what_is_there(void **state)
         for (unsigned i = 0; i < FOLLOWERS; i++) {
             client_drain(clients[i]);
         }
-        bench_settle(&b);
-        bench_end_windows(&b);
-        bench_settle(&b);
+        harness_settle(&b);
+        harness_end_windows(&b);
+        harness_settle(&b);
         for (unsigned i = 0; i < FOLLOWERS; i++) {
             follow(&f[i], clients[i], NULL);
             assert_follows(&f[i], A);

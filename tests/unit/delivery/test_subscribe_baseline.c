@@ -14,17 +14,17 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_docs.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_docs.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define DATA "params|_meta|dev.tidings/data"
 #define A "doc:///a"
 #define ON_A "[\"" A "\"]"
 
-static struct bench b;
+static struct harness b;
 static struct docs docs;
 
 /* The flags of the provider are the state of the test. */
@@ -45,7 +45,7 @@ static int end(void **state)
 static void put(const char *uri, const char *text)
 {
     docs_put(&docs, uri, text, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static const char *nth(const struct client *c, size_t n)
@@ -74,7 +74,7 @@ static void patches_of_another_resource_need_a_baseline(void **state)
     c = listen_with(&b, "[\"doc:///b/patch\"]", "{\"baseline\":\"v0001\"}");
     assert_string_equal(refused_reason(c, "doc:///b/patch"), "resource not found");
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_true(b.worker[0]->delivery->contents.baselines.by_name.count <= 2);
 
@@ -94,8 +94,8 @@ static void patches_of_another_resource_need_a_baseline(void **state)
 static void a_session_may_name_it_beside_the_uri(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-06-18", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-06-18", &s);
     struct client *stream = session_stream(&s, NULL);
     static const struct {
         const char *params, *said;
@@ -112,7 +112,7 @@ static void a_session_may_name_it_beside_the_uri(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct client *c = session_request(&s, "7", "resources/subscribe",
                                            text_of("\"uri\":\"" A "/patch\",%s", rows[i].params));
-        bench_settle(&b);
+        harness_settle(&b);
         if (rows[i].said) {
             assert_json(client_answer(c)->text, "error|code", "-32602");
             assert_non_null(strstr(json_at(client_answer(c)->text, "error|message"), rows[i].said));

@@ -14,22 +14,22 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static struct bench b;
+static struct harness b;
 static struct place files, rows, api;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&files, &b, "mem://x/", PLACE_QUERY);
     place_add(&files, "mem://x/a", false);
     place_add(&files, "mem://x/dir/", true);
@@ -40,15 +40,15 @@ static int begin(void **state)
     place_add(&rows, "row:///t/group:red", false);
     place_mount(&api, &b, "api:///", 0);
     place_add(&api, "api:///events", false);
-    bench_add_template(&b, "weather://city/{location}");
-    bench_add(&b, "app:one");
+    harness_add_template(&b, "weather://city/{location}");
+    harness_add(&b, "app:one");
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -73,15 +73,15 @@ struct row {
 static void check_hearing(struct client *c, const struct row *r)
 {
     for (size_t i = 0; i < 4 && r->deaf[i]; i++) {
-        bench_update(&b, r->deaf[i]);
+        harness_update(&b, r->deaf[i]);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     if (update_count(c, NULL) > 0) {
         fail_msg("'%s' heard %s", r->spelled, update_nth(c, NULL, 0));
     }
     for (size_t i = 0; i < 4 && r->hears[i]; i++) {
-        bench_update(&b, r->hears[i]);
-        bench_settle(&b);
+        harness_update(&b, r->hears[i]);
+        harness_settle(&b);
         if (update_count(c, NULL) != i + 1) {
             fail_msg("'%s' was told %zu times after %s", r->spelled, update_count(c, NULL),
                      r->hears[i]);
@@ -116,7 +116,7 @@ static void check(const struct row *r)
         check_hearing(c, r);
     }
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
 }
@@ -183,7 +183,7 @@ static void a_container_above_mounts_watches_each(void **state)
     assert_int_equal(watched_at("row:///t/"), 1);
     assert_int_equal(watched_at("api:///"), 1);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -310,9 +310,9 @@ static void a_regex_is_found_anywhere_in_the_canonical_uri(void **state)
     struct client *c = listen_with(&b, "[\"/dir/o.e$\"]", "{\"match\":\"regex\"}");
     static const char *const changes[] = {"mem://x/dir/one", "mem://x/dir/ones", "api:///dir/ore"};
     for (size_t i = 0; i < COUNT(changes); i++) {
-        bench_update(&b, changes[i]);
+        harness_update(&b, changes[i]);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, "/dir/o.e$"), 2);
     assert_json(update_nth(c, NULL, 0), "params|uri", "mem://x/dir/one");
     assert_json(update_nth(c, NULL, 1), "params|uri", "api:///dir/ore");
@@ -349,9 +349,9 @@ static void a_relation_that_repeats_a_container_tells_once(void **state)
     check(&row);
     /* With a window the second copy would be held and told later. */
     struct client *c = listen_with(&b, "[\"row:///t/k/\"]", "{\"windowMs\":10000}");
-    bench_update(&b, "row:///t/k/1");
-    bench_settle(&b);
-    bench_end_windows(&b);
+    harness_update(&b, "row:///t/k/1");
+    harness_settle(&b);
+    harness_end_windows(&b);
     assert_int_equal(update_count(c, NULL), 1);
     client_free(c);
 }
@@ -378,8 +378,8 @@ static void announce(const char *uri, const char *metadata, enum tidings_change_
 {
     struct tidings_change change = {
         .uri = tidings_str(uri), .metadata = tidings_str(metadata), .kind = kind};
-    bench_announce(&b, &change);
-    bench_settle(&b);
+    harness_announce(&b, &change);
+    harness_settle(&b);
 }
 
 static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
@@ -425,7 +425,7 @@ static void attributes_of_a_query_are_compared_with_the_metadata(void **state)
                      update_count(c, NULL));
         }
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(watched(), 0);
     }
 }
@@ -441,7 +441,7 @@ static void a_query_covers_the_rows_of_a_collection(void **state)
     assert_int_equal(update_count(c, NULL), 1);
     assert_json(update_nth(c, NULL, 0), "params|uri", "api:///events/7");
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -462,7 +462,7 @@ static void broad_ones_are_bounded(void **state)
     assert_non_null(strstr(reason, "at most 1 "));
     assert_int_equal(watched(), 3);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
 
     /* Giving one up makes room for another. */
@@ -471,12 +471,12 @@ static void broad_ones_are_bounded(void **state)
     assert_empty_result(pipe_subscribe_with(pipe, "1", "row:///", NULL));
     assert_json(pipe_subscribe_with(pipe, "2", "row:///**", NULL), "error|data|uri", "row:///**");
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"row:///\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(pipe_subscribe_with(pipe, "4", "row:///**", NULL));
     /* And asking again for the same is not another. */
     assert_empty_result(pipe_subscribe_with(pipe, "5", "row:///**", "{\"windowMs\":5}"));
     client_free(pipe);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -500,13 +500,13 @@ static void subscribers_of_one_scope_share_its_watch(void **state)
     struct client *two = listen_with(&b, "[\"mem://x/dir/\",\"mem://x/dir/{n}\"]", NULL);
     assert_int_equal(watched_at("mem://x/dir/"), 1);
     client_free(one);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched_at("mem://x/dir/"), 1);
-    bench_update(&b, "mem://x/dir/one");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/dir/one");
+    harness_settle(&b);
     assert_int_equal(update_count(two, NULL), 2); /* one for each that matches */
     client_free(two);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
 }
 
@@ -523,11 +523,11 @@ static void a_mount_inside_another_is_watched_by_what_covers_both(void **state)
         if (place_watched_all(&inner) != 1) {
             fail_msg("'%s' does not watch the mount inside", spelled[i]);
         }
-        bench_update(&b, "mem://x/dir/inner/z");
-        bench_settle(&b);
+        harness_update(&b, "mem://x/dir/inner/z");
+        harness_settle(&b);
         assert_int_equal(update_count(c, NULL), 1);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(place_watched_all(&inner) + watched(), 0);
     }
 }
@@ -565,7 +565,7 @@ static void random_comings_and_goings_leave_nothing_watched(void **state)
             client_free(clients[i]);
         }
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(watched(), 0);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);

@@ -16,26 +16,26 @@
 #include "base/str.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define META_U "params|_meta|dev.tidings/"
 #define BACKED_UP (1u << 20)
 #define URIS 6u
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.outbox_max = 4;
     b.options.list_changed_ms = 1;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     for (unsigned i = 0; i < URIS; i++) {
         fake_add(&fake, text_of("mem://x/%u", i));
@@ -46,22 +46,22 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void update(unsigned i)
 {
-    bench_update(&b, text_of("mem://x/%u", i));
-    bench_settle(&b);
+    harness_update(&b, text_of("mem://x/%u", i));
+    harness_settle(&b);
 }
 
 static struct client *listener(const char *uris)
 {
     struct client *c = client_http(&b);
     client_listen(c, "1", uris);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
     return c;
 }
@@ -73,13 +73,13 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     c->pending = BACKED_UP;
     update(0);
     update(1);
-    bench_change(&b, "mem://x/0", TIDINGS_CHANGE_DELETED);
+    harness_change(&b, "mem://x/0", TIDINGS_CHANGE_DELETED);
     update(1);
-    bench_change(&b, "mem://x/0", TIDINGS_CHANGE_CREATED);
-    bench_settle(&b);
+    harness_change(&b, "mem://x/0", TIDINGS_CHANGE_CREATED);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_drain(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     const char *first = client_nth(c, SAID_UPDATED, 0), *second = client_nth(c, SAID_UPDATED, 1);
     assert_json(first, "params|uri", "mem://x/0");
@@ -89,7 +89,7 @@ static void a_stream_that_is_backed_up_gets_merged_updates_when_it_drains(void *
     assert_json(second, META_U "merged", "2");
     assert_int_equal(b.worker[0]->stats.coalesced, 3);
     client_drain(c); /* nothing waits: nothing happens */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     client_free(c);
 }
@@ -105,7 +105,7 @@ static void an_overflow_becomes_one_mark_per_subscription(void **state)
     assert_int_equal(b.worker[0]->book->hits[LIMIT_OUTBOX], 1);
     uint64_t last = b.worker[0]->last_seq;
     client_drain(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 2); /* mem://x/5 has not changed */
     const char *uris[] = {"mem://x/", "mem://x/0"};
     if (cursor_order(tidings_str(uris[0])) > cursor_order(tidings_str(uris[1]))) {
@@ -154,13 +154,13 @@ static void unsubscribing_forgets_what_waits(void **state)
     client_handshake(c, "2025-06-18");
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/0\"");
     client_legacy(c, NULL, "2", "resources/subscribe", "\"uri\":\"mem://x/1\"");
-    bench_settle(&b);
+    harness_settle(&b);
     c->pending = BACKED_UP;
     update(0);
     update(1);
     client_legacy(c, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/0\"");
     client_drain(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_json(client_nth(c, SAID_UPDATED, 0), "params|uri", "mem://x/1");
     client_free(c);
@@ -175,7 +175,7 @@ static void a_stream_without_room_is_not_written_to_in_part(void **state)
     update(1);
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     client_vanish(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     client_free(c);
 }
@@ -183,10 +183,10 @@ static void a_stream_without_room_is_not_written_to_in_part(void **state)
 static void peers_of_two_workers_hear_the_same(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     b.worker_count = 2;
     memset(b.worker, 0, sizeof(b.worker));
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/0");
     struct client *c[2];
@@ -194,16 +194,16 @@ static void peers_of_two_workers_hear_the_same(void **state)
         c[i] = client_http_at(&b, i);
         client_listen(c[i], "1", "[\"mem://x/0\"]");
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.watches, 1);
     update(0);
     assert_int_equal(client_count(c[0], SAID_UPDATED), 1);
     assert_string_equal(client_nth(c[0], SAID_UPDATED, 0), client_nth(c[1], SAID_UPDATED, 0));
     client_free(c[0]);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.unwatches, 0);
     client_free(c[1]);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.unwatches, 1);
 }
 
@@ -216,7 +216,7 @@ static void lose_a_change(void)
     struct change *c = change_create(&from, b.worker[0]->epoch, b.worker[0]->last_seq + 2);
     delivery_on_change(b.worker[0], c);
     change_unref(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void **state)
@@ -226,7 +226,7 @@ static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void
     struct client *arming = client_http(&b);
     fake.holds_watches = true;
     client_listen(arming, "2", "[\"mem://x/2\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     lose_a_change();
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     assert_json(client_nth(c, SAID_UPDATED, 0), META_U "truncated", "true");
@@ -234,7 +234,7 @@ static void a_lost_change_makes_modern_clients_re_read_without_log_messages(void
     assert_int_equal(client_count(c, SAID_LOG), 0);
     assert_int_equal(arming->count, 0); /* nothing before its acknowledgement */
     fake_finish_watches(&fake, 0, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(arming->said[0].text, "method", SAID_ACK);
     client_free(c);
     client_free(arming);
@@ -246,7 +246,7 @@ static void a_lost_change_is_explained_to_legacy_clients(void **state)
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/0\"");
-    bench_settle(&b);
+    harness_settle(&b);
     lose_a_change();
     assert_int_equal(client_count(c, SAID_LOG), 1);
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
@@ -316,10 +316,10 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
 {
     (void)state;
     for (unsigned round = 0; round < 40; round++) {
-        bench_init(&b);
+        harness_init(&b);
         b.limits.outbox_max = 4;
         b.options.list_changed = false; /* so that the numbers are those of the changes */
-        bench_start(&b);
+        harness_start(&b);
         fake_mount(&fake, &b);
         fake_add(&fake, "mem://x/0");
         fake_add(&fake, "mem://x/1");
@@ -332,8 +332,8 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
             switch (roll(4)) {
             case 0:
             case 1:
-                bench_change(&b, u < URIS ? text_of("mem://x/%u", u) : "mem://y/0",
-                             (enum tidings_change_kind)roll(3));
+                harness_change(&b, u < URIS ? text_of("mem://x/%u", u) : "mem://y/0",
+                               (enum tidings_change_kind)roll(3));
                 changed[++count] = u;
                 break;
             case 2:
@@ -344,16 +344,16 @@ static void a_cursor_is_never_above_a_matching_change_that_was_not_told(void **s
                 }
                 break;
             default:
-                bench_settle(&b);
+                harness_settle(&b);
             }
         }
         client_drain(c);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(b.worker[0]->last_seq, count);
         check_cursors(c, changed, count);
         client_free(c);
-        bench_settle(&b);
-        bench_stop(&b);
+        harness_settle(&b);
+        harness_stop(&b);
     }
 }
 

@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "dialect/dialect.h"
 #include "store/change.h"
-#include "support/bench_json.h"
+#include "support/harness_json.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define U "params|_meta|dev.tidings/"

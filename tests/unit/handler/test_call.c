@@ -14,36 +14,38 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
 #define SAID_PROGRESS "notifications/progress"
 #define LEVEL "\"io.modelcontextprotocol/logLevel\":"
 
-static struct bench b;
+static struct harness b;
 static struct tidings_call *held;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_calls = 2;
-    bench_start(&b);
+    harness_start(&b);
     held = NULL;
-    bench_add_tool(&b, &(struct bench_tool){.name = "hold", .handler = tool_hold, .user = &held});
-    bench_add_tool(&b, &(struct bench_tool){.name = "hello", .handler = tool_hello});
-    bench_add_tool(&b, &(struct bench_tool){
-                           .name = "brief", .handler = tool_hold, .user = &held, .timeout_ms = 5});
-    bench_settle(&b);
+    harness_add_tool(&b,
+                     &(struct harness_tool){.name = "hold", .handler = tool_hold, .user = &held});
+    harness_add_tool(&b, &(struct harness_tool){.name = "hello", .handler = tool_hello});
+    harness_add_tool(&b,
+                     &(struct harness_tool){
+                         .name = "brief", .handler = tool_hold, .user = &held, .timeout_ms = 5});
+    harness_settle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_stop_handled(&b);
+    harness_stop_handled(&b);
     return 0;
 }
 
@@ -70,7 +72,7 @@ static void an_answer_may_come_later_from_another_thread(void **state)
     assert_int_equal(c->count, 0);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, held), 0);
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     pthread_join(thread, NULL);
     assert_json(client_answer(c)->text, "result|content|0|text", "from another thread");
     client_free(c);
@@ -79,13 +81,13 @@ static void an_answer_may_come_later_from_another_thread(void **state)
 static void a_blocking_handler_runs_on_another_thread(void **state)
 {
     (void)state;
-    bench_add_tool(
-        &b, &(struct bench_tool){.name = "slow", .handler = tool_hello, .is_blocking = true});
-    bench_settle(&b);
+    harness_add_tool(
+        &b, &(struct harness_tool){.name = "slow", .handler = tool_hello, .is_blocking = true});
+    harness_settle(&b);
     struct client *c = client_http(&b);
     client_call(c, "1", "slow", NULL, NULL);
     assert_int_equal(c->count, 0);
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     client_free(c);
 }
@@ -125,23 +127,23 @@ static void what_was_cancelled_while_it_waited_for_a_thread_does_not_run(void **
     b.limits.max_calls = 16;
     waiting = ran = 0;
     assert_int_equal(sem_init(&gate, 0, 0), 0);
-    struct bench_tool tool = {.name = "gate", .handler = wait_at_gate, .is_blocking = true};
-    bench_add_tool(&b, &tool);
+    struct harness_tool tool = {.name = "gate", .handler = wait_at_gate, .is_blocking = true};
+    harness_add_tool(&b, &tool);
     tool.name = "ran";
     tool.handler = note_that_it_ran;
-    bench_add_tool(&b, &tool);
-    bench_settle(&b);
+    harness_add_tool(&b, &tool);
+    harness_settle(&b);
     struct client *c[5];
     for (size_t i = 0; i < 5; i++) {
         c[i] = client_http(&b);
         client_call(c[i], "1", i < 4 ? "gate" : "ran", NULL, NULL);
     }
-    bench_until(&b, all_threads_wait, NULL);
+    harness_until(&b, all_threads_wait, NULL);
     client_vanish(c[4]);
     for (size_t i = 0; i < 4; i++) {
         sem_post(&gate);
     }
-    bench_until(&b, nothing_is_under_way, NULL);
+    harness_until(&b, nothing_is_under_way, NULL);
     assert_int_equal(ran, 0);
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(c[i]->count, i < 4);
@@ -155,8 +157,8 @@ static void a_tool_that_was_removed_finishes_what_it_began(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_call(c, "1", "hold", NULL, NULL);
-    bench_remove_tool(&b, "hold");
-    bench_settle(&b);
+    harness_remove_tool(&b, "hold");
+    harness_settle(&b);
     finish(held, "still");
     assert_json(client_answer(c)->text, "result|content|0|text", "still");
     client_free(c);
@@ -195,13 +197,13 @@ static void after_the_deadline_the_client_has_an_answer_and_the_handler_is_told(
     struct client *c = client_http(&b);
     client_call(c, "1", "brief", NULL, NULL);
     assert_false(tidings_call_cancelled(held));
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|isError", "true");
     assert_json(client_answer(c)->text, "result|content|0|text",
                 "the tool 'brief' did not finish within 5 ms (its own limit)");
     assert_true(tidings_call_cancelled(held));
     finish(held, "too late"); /* accepted, thrown away */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(c->count, 1);
     client_free(c);
 }
@@ -212,7 +214,7 @@ static void the_servers_deadline_holds_where_a_tool_has_none(void **state)
     b.limits.call_timeout_ms = 7;
     struct client *c = client_http(&b);
     client_call(c, "1", "hold", NULL, NULL);
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|content|0|text",
                 "the tool 'hold' did not finish within 7 ms (--call-timeout)");
     finish(held, "too late");
@@ -259,7 +261,7 @@ static void a_handler_may_finish_inside_the_callback(void **state)
     tidings_call_on_cancel(held, count_and_finish, NULL);
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
     assert_int_equal(told, 1);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 0); /* after cancelling, nothing is said */
     client_free(c);
 }
@@ -280,8 +282,8 @@ static void whoever_listens_too_late_is_told_at_once(void **state)
 static void a_legacy_client_that_loses_its_connection_has_not_cancelled(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
     client_vanish(c);
     assert_false(tidings_call_cancelled(held));
@@ -302,8 +304,8 @@ static void a_legacy_client_that_loses_its_connection_has_not_cancelled(void **s
 static void a_legacy_client_cancels_with_a_notification(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-06-18", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-06-18", &s);
     struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
     struct client *other = client_http(&b);
     client_notify(other, s.id, "notifications/cancelled", "\"requestId\":7");
@@ -319,8 +321,8 @@ static void a_legacy_client_cancels_with_a_notification(void **state)
 static void a_core_that_ends_tells_every_handler(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "7", "tools/call", "\"name\":\"hold\"");
     client_free(c);
     (void)session_delete(&s);
@@ -424,7 +426,7 @@ static void reports_from_another_thread_come_in_order_and_are_bounded(void **sta
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, report_much, held), 0);
     pthread_join(thread, NULL); /* nothing was delivered meanwhile */
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_int_equal(c->said[c->count - 1].kind, SAID_ANSWER);
     assert_in_range(client_count(c, SAID_LOG) + client_count(c, SAID_PROGRESS), 1, 64);
     client_free(c);
@@ -465,8 +467,8 @@ static void a_modern_request_hears_what_it_asked_for(void **state)
 static void a_legacy_session_hears_what_it_set(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     client_free(session_request(&s, "1", "logging/setLevel", "\"level\":\"critical\""));
     struct client *c = session_request(&s, "2", "tools/call", "\"name\":\"hold\"");
     log_all(held);
@@ -480,8 +482,8 @@ static void a_legacy_session_hears_what_it_set(void **state)
 static void a_cancelled_stream_ends_without_another_word(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "2", "tools/call", "\"name\":\"hold\"");
     tidings_call_log(held, TIDINGS_LOG_ERROR, NULL, STR("one"));
     struct client *other = client_http(&b);

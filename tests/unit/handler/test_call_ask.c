@@ -13,14 +13,14 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
 #define CAN(what) "\"io.modelcontextprotocol/clientCapabilities\":{" what "}"
 
-static struct bench b;
+static struct harness b;
 
 /* Asks for a name, keeps a state, greets. */
 static void greet(void *user, struct tidings_call *h)
@@ -82,23 +82,23 @@ static int setup(void **state)
 {
     (void)state;
     static char kept[] = "kept \x01\xff";
-    bench_init(&b);
+    harness_init(&b);
     b.worker_count = 2;
-    bench_start(&b);
-    bench_add_tool(&b, &(struct bench_tool){.name = "greet", .handler = greet, .user = kept});
-    bench_add_tool(&b, &(struct bench_tool){.name = "other", .handler = greet, .user = kept});
-    bench_add_tool(&b, &(struct bench_tool){.name = "badly", .handler = ask_badly});
-    bench_add_tool(&b, &(struct bench_tool){.name = "much", .handler = ask_much});
-    bench_add_tool(&b, &(struct bench_tool){.name = "keep", .handler = keep_only});
-    bench_settle(&b);
+    harness_start(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "greet", .handler = greet, .user = kept});
+    harness_add_tool(&b, &(struct harness_tool){.name = "other", .handler = greet, .user = kept});
+    harness_add_tool(&b, &(struct harness_tool){.name = "badly", .handler = ask_badly});
+    harness_add_tool(&b, &(struct harness_tool){.name = "much", .handler = ask_much});
+    harness_add_tool(&b, &(struct harness_tool){.name = "keep", .handler = keep_only});
+    harness_settle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -227,8 +227,8 @@ static void who_cannot_be_asked_is_told_what_is_missing(void **state)
     assert_json(u.text, "error|code", "-32021");
     assert_json(u.text, "error|data|requiredCapabilities|elicitation", "{}");
     /* The legacy era has no such error, and no questions. */
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "5", "tools/call", "\"name\":\"greet\"");
     assert_json(client_answer(c)->text, "result|isError", "true");
     client_free(c);

@@ -12,29 +12,30 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
-static struct bench b;
+static struct harness b;
 static struct tidings_call *held;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     held = NULL;
-    bench_add_tool(&b, &(struct bench_tool){.name = "hold", .handler = tool_hold, .user = &held});
-    bench_settle(&b);
+    harness_add_tool(&b,
+                     &(struct harness_tool){.name = "hold", .handler = tool_hold, .user = &held});
+    harness_settle(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_stop_handled(&b);
+    harness_stop_handled(&b);
     return 0;
 }
 
@@ -82,7 +83,7 @@ static void what_is_given_at_home_is_made_on_the_thread_of_the_worker(void **sta
     at_home = (struct home){.code = 0};
     hold_and_finish_at_home(c);
     assert_int_equal(at_home.comes, 0);
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_int_equal(at_home.comes, 1);
     assert_true(pthread_equal(at_home.thread, pthread_self()));
     assert_json(client_answer(c)->text, "result|structuredContent|n", "1");
@@ -96,7 +97,7 @@ static void what_fails_at_home_is_a_result_that_says_so(void **state)
     struct client *c = client_http(&b);
     at_home = (struct home){.code = TIDINGS_E_IO};
     hold_and_finish_at_home(c);
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "result|isError", "true");
     assert_json(client_answer(c)->text, "result|content|0|text", "it went wrong at home");
     client_free(c);
@@ -114,7 +115,7 @@ static void it_comes_home_also_when_nobody_waits(void **state)
     at_home = (struct home){.code = 0};
     hold_and_finish_at_home(c);
     client_free(c);
-    bench_until(&b, came_home, &at_home);
+    harness_until(&b, came_home, &at_home);
     assert_int_equal(at_home.comes, 1);
 }
 

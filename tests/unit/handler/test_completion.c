@@ -15,19 +15,19 @@
 
 #include "base/str.h"
 #include "handler/completion.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_prompt.h"
-#include "support/bench_tool.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_prompt.h"
+#include "support/harness_tool.h"
 
 #define TEMPLATE "weather://{country}/{city}"
 #define OF_TEMPLATE "\"ref\":{\"type\":\"ref/resource\",\"uri\":\"" TEMPLATE "\"}"
 #define OF_PROMPT "\"ref\":{\"type\":\"ref/prompt\",\"name\":\"review\"}"
 #define ARGUMENT(name, value) ",\"argument\":{\"name\":\"" name "\",\"value\":\"" value "\"}"
 
-static struct bench b;
+static struct harness b;
 static struct client *asker;
 static struct tidings_complete *held;
 
@@ -87,8 +87,8 @@ static int setup(void **state)
 {
     (void)state;
     held = NULL;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     asker = client_pipe(&b);
     return 0;
 }
@@ -97,9 +97,9 @@ static int teardown(void **state)
 {
     (void)state;
     client_free(asker);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -108,7 +108,7 @@ static const char *ask(const char *method, const char *params)
     static unsigned id;
     size_t before = client_count_kind(asker, SAID_ANSWER);
     client_modern(asker, text_of("%u", ++id), method, params);
-    bench_settle(&b);
+    harness_settle(&b);
     return client_nth_kind(asker, SAID_ANSWER, before)->text;
 }
 
@@ -172,12 +172,12 @@ static void hold(void *user, struct tidings_complete *c)
 static void it_is_offered_where_somebody_completes(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_settle(&b);
     assert_json(complete(OF_TEMPLATE ARGUMENT("city", "")), "error|code", "-32601");
     assert_no_json(ask("server/discover", NULL), "result|capabilities|completions");
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    bench_settle(&b);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
+    harness_settle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|completions", "{}");
     assert_no_json(ask("server/discover", NULL), "result|capabilities|logging");
     struct client *legacy = client_pipe(&b);
@@ -188,19 +188,19 @@ static void it_is_offered_where_somebody_completes(void **state)
     client_free(legacy);
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_COMPLETION, STR("template " TEMPLATE), NULL),
                      0);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(complete(OF_TEMPLATE ARGUMENT("city", "")), "error|code", "-32601");
     assert_int_equal(hub_mount(b.hub, &completing, STR("dir:///"), STR_EMPTY, NULL, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|completions", "{}");
 }
 
 static void a_variable_of_a_template_is_completed_in_context(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
+    harness_settle(&b);
     const char *text = complete(OF_TEMPLATE ARGUMENT("city", "Pa"));
     assert_json(text, "result|completion|values", "[\"Paris\",\"Pau\",\"Parma\"]");
     assert_json(text, "result|completion|total", "3");
@@ -218,13 +218,13 @@ static void a_variable_of_a_template_is_completed_in_context(void **state)
 static void an_argument_of_a_prompt_is_completed(void **state)
 {
     (void)state;
-    bench_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
-    bench_settle(&b);
+    harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
+    harness_settle(&b);
     assert_json(complete(OF_PROMPT ARGUMENT("style", "")), "error|message",
                 "unknown prompt 'review'");
-    bench_add_prompt(&b, "review", NULL, tool_hello, NULL); /* after its completion */
-    bench_add_prompt(&b, "other", NULL, tool_hello, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "review", NULL, tool_hello, NULL); /* after its completion */
+    harness_add_prompt(&b, "other", NULL, tool_hello, NULL);
+    harness_settle(&b);
     assert_json(complete(OF_PROMPT ARGUMENT("style", "Pi")), "result|completion|values",
                 "[\"Pisa\"]");
     assert_json(complete(OF_PROMPT ARGUMENT("none", "")), "error|message",
@@ -243,9 +243,9 @@ static void a_hundred_values_are_enough(void **state)
         const char *count, *total, *more;
     } rows[] = {{100, "99", "100", "false"}, {101, "99", NULL, "true"}, {250, "99", NULL, "true"}};
     size_t many = 0;
-    bench_add_prompt(&b, "review", NULL, tool_hello, NULL);
-    bench_add_completion(&b, COMPLETE_PROMPT, "review", suggest_many, &many);
-    bench_settle(&b);
+    harness_add_prompt(&b, "review", NULL, tool_hello, NULL);
+    harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_many, &many);
+    harness_settle(&b);
     for (size_t i = 0; i < 3; i++) {
         many = rows[i].many;
         const char *text = complete(OF_PROMPT ARGUMENT("code", ""));
@@ -264,9 +264,9 @@ static void whoever_completes_may_know_how_many_there_are(void **state)
 {
     (void)state;
     size_t total = 7000;
-    bench_add_prompt(&b, "review", NULL, tool_hello, NULL);
-    bench_add_completion(&b, COMPLETE_PROMPT, "review", say_total, &total);
-    bench_settle(&b);
+    harness_add_prompt(&b, "review", NULL, tool_hello, NULL);
+    harness_add_completion(&b, COMPLETE_PROMPT, "review", say_total, &total);
+    harness_settle(&b);
     const char *text = complete(OF_PROMPT ARGUMENT("code", ""));
     assert_json(text, "result|completion|total", "7000");
     assert_json(text, "result|completion|hasMore", "true");
@@ -281,7 +281,7 @@ static void a_mount_completes_its_own_templates(void **state)
     (void)state;
     assert_int_equal(hub_mount(b.hub, &completing, STR("dir:///"), STR_EMPTY, NULL, NULL), 0);
     assert_int_equal(hub_mount(b.hub, &silent, STR("dir:///mute/"), STR_EMPTY, NULL, NULL), 0);
-    bench_settle(&b);
+    harness_settle(&b);
     const char *text = complete(
         "\"ref\":{\"type\":\"ref/resource\",\"uri\":\"dir:///{+path}\"}" ARGUMENT("path", "a/b"));
     assert_json(text, "result|completion|values", "[\"dir:///{+path}\",\"path\",\"a/b\"]");
@@ -295,9 +295,9 @@ static void a_mount_completes_its_own_templates(void **state)
 static void what_makes_no_sense_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
+    harness_settle(&b);
     static const char *const rows[][2] = {
         {NULL, "params.ref.type must be 'ref/prompt' or 'ref/resource'"},
         {"\"ref\":{\"type\":\"ref/tool\",\"name\":\"a\"}" ARGUMENT("a", ""),
@@ -330,9 +330,9 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
 static void a_failure_is_told(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, fail_it, NULL);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, fail_it, NULL);
+    harness_settle(&b);
     const char *text = complete(OF_TEMPLATE ARGUMENT("city", ""));
     assert_json(text, "error|message", "not now");
     assert_json(text, "error|code", "-32603");
@@ -352,20 +352,20 @@ static bool is_answered(void *user)
 static void change_content_may_come_later_from_any_thread(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
+    harness_settle(&b);
     client_modern(asker, "1", "completion/complete", OF_TEMPLATE ARGUMENT("city", "Pi"));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(held);
     /* It stays although what it belongs to goes. */
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_COMPLETION, STR("template " TEMPLATE), NULL),
                      0);
-    bench_settle(&b);
+    harness_settle(&b);
     pthread_t thread;
     size_t one = 1;
     assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, held), 0);
-    bench_until(&b, is_answered, &one);
+    harness_until(&b, is_answered, &one);
     pthread_join(thread, NULL);
     assert_json(client_answer(asker)->text, "result|completion|values", "[\"Pisa\"]");
 }
@@ -373,17 +373,17 @@ static void change_content_may_come_later_from_any_thread(void **state)
 static void who_cancelled_gets_nothing(void **state)
 {
     (void)state;
-    bench_add_template(&b, TEMPLATE);
-    bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
-    bench_settle(&b);
+    harness_add_template(&b, TEMPLATE);
+    harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, hold, NULL);
+    harness_settle(&b);
     client_modern(asker, "1", "completion/complete", OF_TEMPLATE ARGUMENT("city", "Pi"));
-    bench_settle(&b);
+    harness_settle(&b);
     assert_false(tidings_complete_cancelled(held));
     client_notify(asker, NULL, "notifications/cancelled", "\"requestId\":1");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(tidings_complete_cancelled(held));
     suggest_cities(NULL, held);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), 0);
 }
 
@@ -403,16 +403,16 @@ static void whatever_allocation_fails_the_client_is_told_and_nothing_leaks(void 
             fail_alloc_start(0);
             long before = fail_alloc_live();
             setup(NULL);
-            bench_add_template(&b, TEMPLATE);
-            bench_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
-            bench_add_prompt(&b, "review", "{\"required\":[\"code\"]}", tool_hello, NULL);
-            bench_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
-            bench_settle(&b);
+            harness_add_template(&b, TEMPLATE);
+            harness_add_completion(&b, COMPLETE_TEMPLATE, TEMPLATE, suggest_cities, NULL);
+            harness_add_prompt(&b, "review", "{\"required\":[\"code\"]}", tool_hello, NULL);
+            harness_add_completion(&b, COMPLETE_PROMPT, "review", suggest_cities, NULL);
+            harness_settle(&b);
             fail_alloc_start(n);
             client_modern(asker, "1", lives[i][0], lives[i][1]);
-            bench_settle(&b);
+            harness_settle(&b);
             bool reached = fail_alloc_stop();
-            bench_settle(&b);
+            harness_settle(&b);
             size_t told = client_count_kind(asker, SAID_ANSWER) +
                           client_count_kind(asker, SAID_CUT) + client_count_kind(asker, SAID_END);
             assert_int_equal(told, 1);

@@ -15,40 +15,40 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_access_start(&b, &place);
+    harness_access_start(&b, &place);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 /* ada sees what is open. */
-static const struct bench_rule usual[] = {
-    {"ada", NULL, "mem://x/open/**", BENCH_SEE},
-    {"ada", NULL, "mem://x/a", BENCH_SEE},
+static const struct harness_rule usual[] = {
+    {"ada", NULL, "mem://x/open/**", HARNESS_SEE},
+    {"ada", NULL, "mem://x/a", HARNESS_SEE},
 };
 
 static void set_usual(void)
 {
-    bench_rules(&b, usual, COUNT(usual));
+    harness_rules(&b, usual, COUNT(usual));
 }
 
 /* ---- other rules, and the end of time -------------------------------------------------------- */
@@ -57,37 +57,37 @@ static void new_rules_narrow_what_goes_on(void **state)
 {
     (void)state;
     set_usual();
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     struct client *c = client_http(&b);
     client_listen_with(c, "1", "[\"mem://x/a\",\"mem://x/open/d\",\"mem://x/**\"]",
                        "{\"windowMs\":0}");
-    bench_settle(&b);
+    harness_settle(&b);
     c->pending = 1u << 20; /* it takes nothing: what is told waits */
-    bench_update(&b, "mem://x/a");
-    bench_update(&b, "mem://x/open/d");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_update(&b, "mem://x/open/d");
+    harness_settle(&b);
     assert_int_equal(update_count(c, NULL), 0);
     c->pending = 0;
-    static const struct bench_rule fewer[] = {{"ada", NULL, "mem://x/open/**", BENCH_SEE}};
-    bench_rules(&b, fewer, COUNT(fewer));
+    static const struct harness_rule fewer[] = {{"ada", NULL, "mem://x/open/**", HARNESS_SEE}};
+    harness_rules(&b, fewer, COUNT(fewer));
     client_drain(c);
-    bench_settle(&b);
+    harness_settle(&b);
     /* The one she named has ended, and she knows; what waited of it is not told. */
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/suspended", "true");
     assert_int_equal(update_count(c, "mem://x/open/d"), 1);
     assert_int_equal(update_count(c, "mem://x/**"), 1);
-    bench_update(&b, "mem://x/a");
-    bench_update(&b, "mem://x/open/e");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_update(&b, "mem://x/open/e");
+    harness_settle(&b);
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_int_equal(update_count(c, "mem://x/**"), 2);
     /* Nothing is left: the stream ends with its result. */
-    bench_rules(&b, NULL, 0);
+    harness_rules(&b, NULL, 0);
     assert_int_equal(client_count_kind(c, SAID_END), 1);
     assert_non_null(strstr(client_nth_kind(c, SAID_EVENT, c->count - 2)->text, "\"result\""));
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->principals->by_key.count, 0);
 }
 
@@ -98,8 +98,8 @@ static void new_rules_hold_for_whoever_is_connected_already(void **state)
     client_is(pipe, PRINCIPAL_USER, "uid:1", "", 0);
     client_handshake(pipe, "2025-11-25");
     assert_empty_result(pipe_subscribe_with(pipe, "2", "mem://x/a", NULL));
-    static const struct bench_rule other[] = {{"uid:1", NULL, "mem://x/open/**", BENCH_SEE}};
-    bench_rules(&b, other, COUNT(other));
+    static const struct harness_rule other[] = {{"uid:1", NULL, "mem://x/open/**", HARNESS_SEE}};
+    harness_rules(&b, other, COUNT(other));
     assert_int_equal(update_count(pipe, "mem://x/a"), 1); /* it ended */
     assert_json(pipe_subscribe_with(pipe, "3", "mem://x/a", NULL), "error|message",
                 "resource not found");
@@ -115,27 +115,27 @@ static bool has_ended(void *c)
 static void streams_end_when_the_time_is_over_and_the_session_stays(void **state)
 {
     (void)state;
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     b.who.expires_ms = clock_wall_ms() + 30;
     struct client *listen = listen_with(&b, "[\"mem://x/a\"]", NULL);
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/a");
     struct client *stream = session_stream(&s, NULL);
-    bench_until(&b, has_ended, listen);
-    bench_until(&b, has_ended, stream);
+    harness_until(&b, has_ended, listen);
+    harness_until(&b, has_ended, stream);
     assert_non_null(strstr(client_nth_kind(listen, SAID_EVENT, 1)->text, "\"result\""));
     assert_int_equal(b.worker[0]->stats.sessions, 1);
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_kind(stream, SAID_PRIME, 0)->id);
     client_free(listen);
     client_free(stream);
-    bench_update(&b, "mem://x/a");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_settle(&b);
     /* A newer token of the same one goes on where the stream ended. */
     b.who.expires_ms = clock_wall_ms() + 1000000;
     stream = session_stream(&s, id);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(stream, "mem://x/a"), 1);
     client_free(stream);
 }
@@ -149,7 +149,7 @@ static int get(const char *session, const char *last_event_id)
                                 .last_event_id = tidings_str(last_event_id)};
     c->is_waiting = true;
     inbound_get(&c->channel, &h);
-    bench_settle(&b);
+    harness_settle(&b);
     int status = c->is_streaming ? 200 : client_answer(c)->status;
     client_free(c);
     return status;
@@ -158,14 +158,14 @@ static int get(const char *session, const char *last_event_id)
 static void sessions_and_events_of_another_are_not_found(void **state)
 {
     (void)state;
-    bench_is(&b, "ada", "");
-    struct bench_session s, own;
-    bench_session(&b, "2025-11-25", &s);
+    harness_is(&b, "ada", "");
+    struct harness_session s, own;
+    harness_session(&b, "2025-11-25", &s);
     struct client *stream = session_stream(&s, NULL);
     char id[256];
     snprintf(id, sizeof(id), "%s", client_nth_kind(stream, SAID_PRIME, 0)->id);
-    bench_is(&b, "eve", "");
-    bench_session(&b, "2025-11-25", &own);
+    harness_is(&b, "eve", "");
+    harness_session(&b, "2025-11-25", &own);
     struct client *c = client_http(&b);
     client_legacy(c, s.id, "1", "ping", NULL);
     assert_int_equal(client_answer(c)->status, 404);
@@ -179,11 +179,11 @@ static void sessions_and_events_of_another_are_not_found(void **state)
     b.who.kind = PRINCIPAL_CERTIFICATE; /* the same name, otherwise proved */
     b.who.name = "ada";
     assert_int_equal(get(s.id, ""), 404);
-    bench_is(&b, "", ""); /* nobody known, in a session of nobody known */
-    bench_session(&b, "2025-11-25", &own);
+    harness_is(&b, "", ""); /* nobody known, in a session of nobody known */
+    harness_session(&b, "2025-11-25", &own);
     assert_int_equal(get(own.id, id), 404);
     assert_int_equal(get(own.id, "nonsense-1.1"), 200); /* merely unknown: told to read again */
-    bench_is(&b, "ada", "");
+    harness_is(&b, "ada", "");
     assert_int_equal(get(s.id, id), 200);
     client_free(stream);
 }

@@ -11,22 +11,22 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.worker_count = 2;
     b.self.list_changed = b.options.list_changed = false;
     b.limits.max_broad = 2;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_add(&place, "mem://x/a", false);
     return 0;
@@ -35,7 +35,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -44,7 +44,7 @@ static struct client *listen_as(const char *who, size_t worker, const char *uri)
     struct client *c = client_http_at(&b, worker);
     c->principal = who;
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -68,7 +68,7 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
 
     /* Gone on one worker is room on the other. */
     client_free(two);
-    bench_settle(&b);
+    harness_settle(&b);
     struct client *four = listen_as("ada", 0, "mem://*/a");
     assert_true(is_honoured(four, "mem://*/a"));
     client_free(one);
@@ -76,7 +76,7 @@ static void connections_of_one_principal_share_what_it_may_have(void **state)
     client_free(narrow);
     client_free(other);
     client_free(four);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(place_watched_all(&place), 0);
 }
 
@@ -92,7 +92,7 @@ static void what_is_refused_for_another_reason_takes_no_share(void **state)
                     "error|data|uri", "mem:///");
     }
     client_legacy(pipe, NULL, "3", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(pipe_subscribe_with(pipe, "4", "mem:///", NULL));
     client_free(pipe);
 }

@@ -13,26 +13,26 @@
 #include <cmocka.h>
 
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define CYCLES 10000u
 #define WARM 500u
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 static int begin(void **state)
 {
     (void)state;
     fail_alloc_start(0);
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = 4; /* so that it is full before the counting begins */
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", PLACE_QUERY);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/dir/", true);
@@ -43,7 +43,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    bench_stop(&b);
+    harness_stop(&b);
     assert_int_equal(fail_alloc_live(), 0);
     fail_alloc_end();
     return 0;
@@ -72,32 +72,32 @@ static void one_listen(unsigned i)
     for (unsigned turn = 0; turn < i % 7; turn++) {
         loop_turn(b.loop);
     }
-    bench_update(&b, i % 2 ? "mem://x/a" : "mem://x/dir/b");
+    harness_update(&b, i % 2 ? "mem://x/a" : "mem://x/dir/b");
     if (i % 3 == 0) {
-        bench_settle(&b);
-        bench_update(&b, "mem://x/a");
-        bench_settle(&b);
+        harness_settle(&b);
+        harness_update(&b, "mem://x/a");
+        harness_settle(&b);
     }
     client_free(c);
 }
 
 static void one_session(void)
 {
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     (void)session_subscribe_with(&s, "mem://x/a", "{\"windowMs\":60000}");
     (void)session_subscribe_with(&s, "mem://x/dir/", "{\"initial\":true}");
     struct client *c = session_stream(&s, NULL);
-    bench_update(&b, "mem://x/a");
-    bench_update(&b, "mem://x/a");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a");
+    harness_update(&b, "mem://x/a");
+    harness_settle(&b);
     assert_int_equal(session_delete(&s), 204);
     client_free(c);
 }
 
 static void nothing_is_left(long before)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->stats.sessions, 0);

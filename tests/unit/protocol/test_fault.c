@@ -15,13 +15,13 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 static long live_before;
 
@@ -29,8 +29,8 @@ static void begin(void)
 {
     fail_alloc_start(0);
     live_before = fail_alloc_live();
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
@@ -38,8 +38,8 @@ static void begin(void)
 
 static void end(void)
 {
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     assert_int_equal(fail_alloc_live(), live_before);
 }
 
@@ -54,44 +54,44 @@ static int announce(const char *uri, enum tidings_change_kind kind)
 static void a_listen(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\",\"mem://x/b\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_list_listen(struct client *c)
 {
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_CREATED);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_legacy_life(struct client *c)
 {
     client_handshake(c, "2025-06-18");
-    bench_settle(&b);
+    harness_settle(&b);
     client_legacy(c, NULL, "1", "resources/subscribe", "\"uri\":\"mem://x/a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-    bench_settle(&b);
+    harness_settle(&b);
     if (!c->is_gone) {
         client_legacy(c, NULL, "2", "resources/unsubscribe", "\"uri\":\"mem://x/a\"");
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
 static void a_read(struct client *c)
 {
     client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_walk(struct client *c)
 {
     client_modern(c, "1", "resources/list", "\"pageSize\":1");
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_batch(struct client *c)
@@ -101,25 +101,25 @@ static void a_batch(struct client *c)
                "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"},7,"
                "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"resources/read\","
                "\"params\":{\"uri\":\"mem://x/a\"}}]");
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_session(struct client *c)
 {
     client_legacy(c, NULL, "1", "initialize", "\"protocolVersion\":\"2025-11-25\"");
-    bench_settle(&b);
+    harness_settle(&b);
     if (c->count == 1 && c->said[0].session[0]) {
-        struct bench_session s = {.bench = &b};
+        struct harness_session s = {.bench = &b};
         snprintf(s.id, sizeof(s.id), "%s", c->said[0].session);
         client_free(session_request(&s, "1", "resources/subscribe", "\"uri\":\"mem://x/a\""));
-        bench_settle(&b);
+        harness_settle(&b);
         struct client *stream = session_stream(&s, NULL);
         announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-        bench_settle(&b);
+        harness_settle(&b);
         client_free(stream);
-        bench_settle(&b);
+        harness_settle(&b);
         stream = session_stream(&s, "9.9.9");
-        bench_settle(&b);
+        harness_settle(&b);
         client_free(stream);
         (void)session_delete(&s);
     }
@@ -131,22 +131,22 @@ static void a_refusal(struct client *c)
                "{\"jsonrpc\":\"2.0\",\"id\":\"an id of some length\",\"method\":\"x\","
                "\"params\":{\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":"
                "\"v999.999.999\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}");
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_failed_read(struct client *c)
 {
     client_modern(c, "\"an id of some length\"", "resources/read",
                   "\"uri\":\"mem://x/a-rather-long-name-for-something-that-is-not-there\"");
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_stop(struct client *c)
 {
     client_listen(c, "1", "[\"mem://x/a\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     drain_begin(b.worker[0], 0);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 /* A listen that is open was acknowledged; one that is not was answered or cut. */
@@ -176,7 +176,7 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
         life(c);
         reached = fail_alloc_stop();
-        bench_settle(&b);
+        harness_settle(&b);
         check_listen(c);
         if (!is_pipe) {
             /* A clear outcome: an answer, or a stream that lives or was cut. */
@@ -184,7 +184,7 @@ static void every_allocation_may_fail(void (*life)(struct client *), bool is_pip
             assert_true(c->count > 0 || c->is_streaming);
         }
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(b.worker[0]->delivery->match.count, 0);
         assert_int_equal(b.worker[0]->stats.subscriptions, 0);
         assert_int_equal(b.worker[0]->jobs, 0);
@@ -222,13 +222,13 @@ static void no_change_is_lost_in_silence(void **state)
         begin();
         struct client *c = client_http(&b);
         client_listen(c, "1", "[\"mem://x/a\",\"mem://x/b\"]");
-        bench_settle(&b);
+        harness_settle(&b);
         fail_alloc_start(n);
         int rc = announce("mem://x/a", TIDINGS_CHANGE_UPDATED);
-        bench_settle(&b);
+        harness_settle(&b);
         reached = fail_alloc_stop();
         announce("mem://x/b", TIDINGS_CHANGE_UPDATED);
-        bench_settle(&b);
+        harness_settle(&b);
         if (rc == 0 && !c->is_gone) { /* a cut stream speaks for itself */
             size_t about_a = 0;
             for (size_t i = 0; i < client_count(c, SAID_UPDATED); i++) {

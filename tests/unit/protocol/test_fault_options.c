@@ -15,13 +15,13 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 static long live_before;
 
@@ -29,27 +29,27 @@ static void begin(void)
 {
     fail_alloc_start(0);
     live_before = fail_alloc_live();
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", PLACE_QUERY);
     place_add(&place, "mem://x/a", false);
     place_add(&place, "mem://x/b", false);
     place_add(&place, "mem://x/dir/", true);
-    bench_update(&b, "mem://x/a"); /* 1: something to have missed */
-    bench_update(&b, "mem://x/b");
-    bench_settle(&b);
+    harness_update(&b, "mem://x/a"); /* 1: something to have missed */
+    harness_update(&b, "mem://x/b");
+    harness_settle(&b);
 }
 
 /* `forgotten`: a watch that could not be released for want of memory stays; it loses nothing. */
 static void end(unsigned forgotten)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(b.worker[0]->delivery->windows.count, 0);
     assert_true(place_watched_all(&place) <= forgotten);
-    bench_stop(&b);
+    harness_stop(&b);
     assert_int_equal(fail_alloc_live(), live_before);
 }
 
@@ -95,18 +95,18 @@ static bool live(const struct life *l, long n)
     struct client *c = client_http(&b);
     fail_alloc_start(n);
     client_listen_with(c, "1", l->uris, mark ? options : l->options);
-    bench_settle(&b);
+    harness_settle(&b);
     for (unsigned i = 0; i < 3; i++) {
         struct tidings_change change = {.uri = STR("mem://x/a"), .metadata = STR("{\"n\":1}")};
         (void)hub_announce(b.hub, &change, NULL);
-        bench_settle(&b);
+        harness_settle(&b);
     }
-    bench_end_windows(&b);
+    harness_end_windows(&b);
     bool reached = fail_alloc_stop();
     /* With memory again, one more: a number that was lost shows as a gap. */
-    bench_update(&b, "mem://x/a");
-    bench_settle(&b);
-    bench_end_windows(&b);
+    harness_update(&b, "mem://x/a");
+    harness_settle(&b);
+    harness_end_windows(&b);
     bool promised = !c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, "mem://x/a");
     if (promised && !knows(c, b.worker[0]->last_seq)) {
         fail_msg("with %s, allocation %ld: change %llu was lost in silence", l->options, n,
@@ -136,19 +136,19 @@ static bool live_on_a_pipe(long n)
     begin();
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    bench_settle(&b);
+    harness_settle(&b);
     fail_alloc_start(n);
     for (size_t i = 0; i < 3; i++) {
         client_legacy(pipe, NULL, "5", "resources/subscribe",
                       text_of("\"uri\":\"mem://x/a\",\"_meta\":{\"dev.tidings/options\":%s}",
                               lives[i].options));
-        bench_settle(&b);
+        harness_settle(&b);
         struct tidings_change change = {.uri = STR("mem://x/a")};
         (void)hub_announce(b.hub, &change, NULL);
         (void)hub_set_rate(b.hub, STR("mem://x/a"), 5 * i, NULL);
         (void)hub_announce(b.hub, &change, NULL);
         (void)hub_announce_everything(b.hub, NULL);
-        bench_settle(&b);
+        harness_settle(&b);
     }
     bool reached = fail_alloc_stop();
     client_free(pipe);

@@ -15,17 +15,17 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_docs.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_docs.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define DATA "params|_meta|dev.tidings/data"
 #define A "doc:///a"
 
-static struct bench b;
+static struct harness b;
 static struct docs docs;
 static long live_before;
 
@@ -39,7 +39,7 @@ static void begin(unsigned flags)
 
 static void end(void)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     docs_end(&docs);
     assert_int_equal(fail_alloc_live(), live_before);
@@ -70,18 +70,18 @@ static bool live(unsigned flags, const char *uri, const char *options, long n)
     struct client *c = client_http(&b);
     fail_alloc_start(n);
     client_listen_with(c, "1", text_of("[\"%s\"]", uri), options);
-    bench_settle(&b);
+    harness_settle(&b);
     docs_put(&docs, A, "{\"n\":2}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     docs_put(&docs, A, "{\"n\":3,\"s\":[1]}", "me");
-    bench_settle(&b);
+    harness_settle(&b);
     docs_put(&docs, A, NULL, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     docs_put(&docs, A, "{\"n\":null}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     bool reached = fail_alloc_stop();
     docs_put(&docs, A, "{\"n\":5}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     if (!c->is_gone && client_count(c, SAID_ACK) == 1 && is_honoured(c, uri)) {
         /* One that was left out is known to whoever made it, which nobody is here. */
         check_chain(c, uri, "v0001");
@@ -127,11 +127,11 @@ static long tell(unsigned flags, unsigned count, uint64_t *ret_patches)
                                  "{\"include\":\"patch\",\"initial\":true,\"windowMs\":0}");
     }
     docs_put(&docs, A, "{\"n\":2}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     uint64_t before = b.worker[0]->delivery->contents.patches;
     fail_alloc_start(FAR);
     docs_put(&docs, A, "{\"n\":3}", NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     long allocations = FAR - fail_alloc.until_failure;
     assert_false(fail_alloc_stop());
     *ret_patches = b.worker[0]->delivery->contents.patches - before;
@@ -171,7 +171,7 @@ static void many_that_wait_at_once_are_told_one_after_the_other(void **state)
     assert_int_equal(docs.held_count, WAITING);
     for (unsigned i = 0; i < WAITING; i++) {
         docs_release_one(&docs);
-        bench_settle(&b);
+        harness_settle(&b);
     }
     assert_int_equal(docs.held_count, 0);
     for (unsigned i = 0; i < WAITING; i++) {

@@ -13,15 +13,15 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
 #define CAN_ASK "\"io.modelcontextprotocol/clientCapabilities\":{\"elicitation\":{}}"
 
-static struct bench b;
+static struct harness b;
 
 /* Does everything a handler can do. */
 static void do_all(void *user, struct tidings_call *h)
@@ -54,16 +54,16 @@ static void ask(void *user, struct tidings_call *h)
 static void begin(void)
 {
     fail_alloc_start(0);
-    bench_init(&b);
-    bench_start(&b);
-    bench_add_tool(&b, &(struct bench_tool){
-                           .name = "all",
-                           .handler = do_all,
-                           .input = "{\"type\":\"object\",\"required\":[\"a\"]}",
-                           .output = "{\"type\":\"object\",\"required\":[\"a\"]}",
-                       });
-    bench_add_tool(&b, &(struct bench_tool){.name = "ask", .handler = ask});
-    bench_settle(&b);
+    harness_init(&b);
+    harness_start(&b);
+    harness_add_tool(&b, &(struct harness_tool){
+                             .name = "all",
+                             .handler = do_all,
+                             .input = "{\"type\":\"object\",\"required\":[\"a\"]}",
+                             .output = "{\"type\":\"object\",\"required\":[\"a\"]}",
+                         });
+    harness_add_tool(&b, &(struct harness_tool){.name = "ask", .handler = ask});
+    harness_settle(&b);
 }
 
 static void a_call(struct client *c)
@@ -95,13 +95,13 @@ static void a_list(struct client *c)
 static void a_registration(struct client *c)
 {
     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{\"toolsListChanged\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     struct feature *f = feature_create(FEATURE_TOOL, STR("new"), STR("{\"name\":\"new\"}"));
     if (f) {
         (void)hub_add_feature(b.hub, f, NULL);
     }
     (void)hub_remove_feature(b.hub, FEATURE_TOOL, STR("new"), NULL);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void every_allocation_may_fail(void (*life)(struct client *))
@@ -113,12 +113,12 @@ static void every_allocation_may_fail(void (*life)(struct client *))
         struct client *c = client_http(&b);
         fail_alloc_start(n);
         life(c);
-        bench_settle(&b);
+        harness_settle(&b);
         reached = fail_alloc_stop();
         assert_false(c->is_waiting);
         assert_true(c->count > 0 || c->is_streaming);
         client_free(c);
-        bench_stop_handled(&b);
+        harness_stop_handled(&b);
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
     }
@@ -147,17 +147,17 @@ static void ten_thousand_of_everything_leave_no_trace(void **state)
         if (i == 10) { /* the first ones may leave buffers that are used again */
             before = fail_alloc_live();
         }
-        bench_add_tool(&b, &(struct bench_tool){.name = "more", .handler = tool_hello});
-        bench_settle(&b);
+        harness_add_tool(&b, &(struct harness_tool){.name = "more", .handler = tool_hello});
+        harness_settle(&b);
         struct client *c = client_http(&b);
         client_call(c, "1", i % 2 ? "all" : "more", "\"arguments\":{\"a\":1}", NULL);
         assert_json(client_answer(c)->text, "result|resultType", "complete");
         client_free(c);
-        bench_remove_tool(&b, "more");
-        bench_settle(&b);
+        harness_remove_tool(&b, "more");
+        harness_settle(&b);
     }
     assert_int_equal(fail_alloc_live(), before);
-    bench_stop(&b);
+    harness_stop(&b);
 }
 
 int main(void)

@@ -16,24 +16,24 @@
 #include "access/limit.h"
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define READ_A "\"method\":\"resources/read\",\"params\":{\"uri\":\"mem://x/a\"}"
 #define PING(id) "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"ping\"}"
 #define NOTE "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}"
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     return 0;
@@ -42,9 +42,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -86,7 +86,7 @@ static void texts_that_are_not_messages_are_answered_with_what_is_wrong(void **s
     };
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    bench_settle(&b);
+    harness_settle(&b);
     for (size_t i = 0; i < 2 * COUNT(rows); i++) {
         struct client *c = i % 2 ? pipe : client_http(&b);
         size_t before = c->count;
@@ -109,8 +109,8 @@ static void texts_that_are_not_messages_are_answered_with_what_is_wrong(void **s
 static void notifications_and_responses_are_accepted_without_a_word(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     static const char *const texts[] = {
         NOTE,
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/unheard_of\",\"params\":{}}",
@@ -125,7 +125,7 @@ static void notifications_and_responses_are_accepted_without_a_word(void **state
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
     struct client *pipe = client_pipe(&b);
     client_handshake(pipe, "2025-11-25");
-    bench_settle(&b);
+    harness_settle(&b);
     for (size_t i = 0; i < COUNT(texts); i++) {
         struct client *c = client_http(&b);
         client_say(c, &headers, texts[i]);
@@ -192,7 +192,7 @@ static const char *batch(struct client *c, const char *session, const char *text
         headers.session_id = tidings_str(session);
     }
     client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
-    bench_settle(&b);
+    harness_settle(&b);
     return last_text(c);
 }
 
@@ -205,8 +205,8 @@ static void batches_exist_in_one_revision_only(void **state)
     } rows[] = {
         {"2024-11-05", false}, {"2025-03-26", true}, {"2025-06-18", false}, {"2025-11-25", false}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct bench_session s;
-        bench_session(&b, rows[i].revision, &s);
+        struct harness_session s;
+        harness_session(&b, rows[i].revision, &s);
         struct client *http = client_http(&b), *pipe = client_pipe(&b);
         client_handshake(pipe, rows[i].revision);
         const char *texts[] = {batch(http, s.id, "[" PING("1") "]"),
@@ -235,8 +235,8 @@ static void batches_exist_in_one_revision_only(void **state)
 static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     struct client *c = client_http(&b);
     fake.holds_reads = true;
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
@@ -250,10 +250,10 @@ static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **
                              "list\",\"params\":{\"_meta\":{"
                              "\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\","
                              "\"io.modelcontextprotocol/clientCapabilities\":{}}}}]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(c->count, 0);
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     const char *text = client_answer(c)->text;
     assert_int_equal(client_answer(c)->status, 200);
     assert_json(text, "0|id", "1");
@@ -276,8 +276,8 @@ static void a_mixed_batch_is_answered_as_one_array_when_the_last_is_done(void **
 static void a_batch_of_notifications_is_accepted_and_a_bad_element_is_not_passed_over(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
     struct client *c = client_http(&b);
     client_say(c, &headers, "[" NOTE "," NOTE "]");
@@ -291,8 +291,8 @@ static void a_batch_of_notifications_is_accepted_and_a_bad_element_is_not_passed
 static void a_batch_holds_one_to_a_hundred_messages(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     for (size_t n = 100; n <= 101; n++) {
         char text[101 * 64] = "[";
         size_t len = 1;
@@ -318,8 +318,8 @@ static void a_batch_holds_one_to_a_hundred_messages(void **state)
 static void a_batch_whose_answers_do_not_fit_is_told_so(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     fake.content_bytes = 60u * 1024u;
     char text[101 * 128] = "[";
     size_t len = 1;
@@ -340,8 +340,8 @@ static void a_batch_whose_answers_do_not_fit_is_told_so(void **state)
 static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     for (int on_thread = 0; on_thread < 2; on_thread++) {
         fake.holds_reads = true;
         struct client *read =
@@ -356,7 +356,7 @@ static void a_cancelled_read_ends_its_exchange_and_is_dropped_when_done(void **s
         fake.on_thread = on_thread;
         fake.saw_cancel = false;
         fake_finish_reads(&fake);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_true(fake.saw_cancel);
         assert_int_equal(read->count, 2);
         client_free(read);
@@ -373,7 +373,7 @@ static void a_cancelled_read_on_a_pipe_is_not_answered(void **state)
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":\"2\""); /* another id */
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_answer(c)->text, "id", "2");
     client_free(c);
 }
@@ -389,9 +389,9 @@ static void a_read_outlives_its_client(void **state)
             fake.saw_cancel = false;
             client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
             client_free(c);
-            bench_settle(&b);
+            harness_settle(&b);
             fake_finish_reads(&fake);
-            bench_settle(&b);
+            harness_settle(&b);
             assert_true(fake.saw_cancel);
         }
     }
@@ -400,8 +400,8 @@ static void a_read_outlives_its_client(void **state)
 static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
     for (int vanishes = 0; vanishes < 2; vanishes++) {
         fake.holds_reads = true;
@@ -413,7 +413,7 @@ static void a_batch_outlives_its_client_and_its_cancelled_calls(void **state)
             client_vanish(c); /* nothing may be said to it any more: the bench looks */
         }
         fake_finish_reads(&fake);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(client_count_kind(c, SAID_ACCEPTED), vanishes ? 0 : 1);
         client_free(c);
         client_free(other);
@@ -433,19 +433,19 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
             fake.on_thread = on_thread;
             fake.saw_cancel = false;
             client_modern(c, "7", "resources/read", "\"uri\":\"mem://x/a\"");
-            bench_until(&b, client_has_answer, c);
+            harness_until(&b, client_has_answer, c);
             assert_json(client_answer(c)->text, "id", "7");
             assert_json(client_answer(c)->text, "error|message",
                         "whoever provides this did not answer within 5 ms (--call-timeout)");
             assert_int_equal(b.worker[0]->book->hits[LIMIT_CALL_TIME],
                              (uint64_t)(2 * on_thread + is_pipe + 1));
             fake_finish_reads(&fake); /* accepted, thrown away */
-            bench_settle(&b);
+            harness_settle(&b);
             assert_true(fake.saw_cancel);
             assert_int_equal(client_count_kind(c, SAID_ANSWER), 1);
             fake.holds_reads = false; /* the connection is as good as before */
             client_modern(c, "8", "resources/read", "\"uri\":\"mem://x/a\"");
-            bench_settle(&b);
+            harness_settle(&b);
             assert_json(last_text(c), "id", "8");
             assert_json(last_text(c), "result|contents|0|uri", "mem://x/a");
             client_free(c);
@@ -456,19 +456,19 @@ static void a_provider_that_does_not_answer_in_time_is_told_of(void **state)
 static void in_a_batch_the_others_are_answered_with_it(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-03-26", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-03-26", &s);
     b.limits.call_timeout_ms = 5;
     struct dialect_headers headers = {.session_id = tidings_str(s.id)};
     struct client *c = client_http(&b);
     fake.holds_reads = true;
     client_say(c, &headers, "[" PING("1") ",{\"jsonrpc\":\"2.0\",\"id\":2," READ_A "}]");
-    bench_until(&b, client_has_answer, c);
+    harness_until(&b, client_has_answer, c);
     assert_json(client_answer(c)->text, "0|id", "1");
     assert_json(client_answer(c)->text, "1|id", "2");
     assert_non_null(strstr(client_answer(c)->text, "--call-timeout"));
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     client_free(c);
 }
 
@@ -481,9 +481,9 @@ static void who_left_before_the_deadline_is_not_answered(void **state)
     client_modern(gone, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_free(gone);
     client_modern(waits, "2", "resources/read", "\"uri\":\"mem://x/a\"");
-    bench_until(&b, client_has_answer, waits);
+    harness_until(&b, client_has_answer, waits);
     fake_finish_reads(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     client_free(waits);
 }
 

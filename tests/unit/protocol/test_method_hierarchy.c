@@ -14,26 +14,26 @@
 
 #include "base/str.h"
 #include "catalog/catalog.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
 
-static struct bench b;
+static struct harness b;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -59,7 +59,7 @@ static int add_with(const char *uri, unsigned capabilities, bool is_template, co
     about.subscribable = capabilities & SUBSCRIBE;
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_nothing, NULL, err);
     int rc = e ? hub_add_entry(b.hub, e, err) : TIDINGS_E_NOMEM;
-    bench_settle(&b);
+    harness_settle(&b);
     return rc;
 }
 
@@ -79,7 +79,7 @@ static const char *ask(const char *method, const char *params)
     static char answer[4096];
     struct client *c = client_http(&b);
     client_modern(c, "1", method, params);
-    bench_settle(&b);
+    harness_settle(&b);
     snprintf(answer, sizeof(answer), "%s", client_answer(c)->text);
     client_free(c);
     return answer;
@@ -220,7 +220,7 @@ static void whatever_allocation_fails_it_is_said_and_nothing_leaks(void **state)
         fail_alloc_start(n);
         client_modern(list, "1", "resources/list", "\"uri\":\"app:///d/\",\"pageSize\":1");
         client_modern(about, "2", "resources/metadata", "\"uri\":\"app:///d/a\"");
-        bench_settle(&b);
+        harness_settle(&b);
         reached = fail_alloc_stop();
         if (list->count == 1 && list->said[0].text && !strstr(list->said[0].text, "\"error\"")) {
             assert_json(list->said[0].text, "result|resources|0|uri", "app:///d/a");

@@ -14,25 +14,25 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_prompt.h"
-#include "support/bench_tool.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_prompt.h"
+#include "support/harness_tool.h"
 
 #define SAID_PROMPTS "notifications/prompts/list_changed"
 
-static struct bench b;
+static struct harness b;
 static struct client *asker;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_read_bytes = 1000;
     b.options.list_changed = true;
     b.self.list_changed = true;
-    bench_start(&b);
+    harness_start(&b);
     asker = client_pipe(&b);
     return 0;
 }
@@ -41,9 +41,9 @@ static int teardown(void **state)
 {
     (void)state;
     client_free(asker);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -53,7 +53,7 @@ static const char *ask(const char *method, const char *params)
     static unsigned id;
     size_t before = client_count_kind(asker, SAID_ANSWER);
     client_modern(asker, text_of("%u", ++id), method, params);
-    bench_settle(&b);
+    harness_settle(&b);
     return client_nth_kind(asker, SAID_ANSWER, before)->text;
 }
 
@@ -70,9 +70,9 @@ static void prompts_are_offered_once_there_is_one(void **state)
     assert_json(ask("prompts/list", NULL), "error|code", "-32601");
     assert_json(ask("prompts/get", "\"name\":\"a\""), "error|code", "-32601");
     assert_no_json(ask("server/discover", NULL), "result|capabilities|prompts");
-    bench_add_prompt(&b, "b", NULL, tool_hello, NULL);
-    bench_add_prompt(&b, "a", NULL, tool_hello, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "b", NULL, tool_hello, NULL);
+    harness_add_prompt(&b, "a", NULL, tool_hello, NULL);
+    harness_settle(&b);
     assert_json(ask("server/discover", NULL), "result|capabilities|prompts|listChanged", "true");
     const char *text = ask("prompts/list", NULL);
     assert_json(text, "result|prompts|0|name", "a");
@@ -103,8 +103,8 @@ static void all_kinds(void *user, struct tidings_call *call)
 static void each_block_is_a_message_with_a_role(void **state)
 {
     (void)state;
-    bench_add_prompt(&b, "a", NULL, all_kinds, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "a", NULL, all_kinds, NULL);
+    harness_settle(&b);
     const char *text = get("a", NULL);
     static const char *const expected[][3] = {
         {"user", "text", "result|messages|0|content|text"},
@@ -127,10 +127,10 @@ static void each_block_is_a_message_with_a_role(void **state)
 static void arguments_are_strings_and_the_required_ones_are_there(void **state)
 {
     (void)state;
-    bench_add_prompt(&b, "a",
-                     "{\"additionalProperties\":{\"type\":\"string\"},\"required\":[\"code\"]}",
-                     tool_hello, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "a",
+                       "{\"additionalProperties\":{\"type\":\"string\"},\"required\":[\"code\"]}",
+                       tool_hello, NULL);
+    harness_settle(&b);
     static const char *const bad[] = {
         NULL, "{}",   "{\"cod\":\"x\"}", "{\"code\":1}", "{\"code\":\"x\",\"more\":null}",
         "[]", "\"x\""};
@@ -174,10 +174,10 @@ static void say_too_much(void *user, struct tidings_call *call)
 static void a_failure_is_an_error_of_the_protocol(void **state)
 {
     (void)state;
-    bench_add_prompt(&b, "io", NULL, fail_it, NULL);
-    bench_add_prompt(&b, "none", NULL, say_nothing, NULL);
-    bench_add_prompt(&b, "much", NULL, say_too_much, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "io", NULL, fail_it, NULL);
+    harness_add_prompt(&b, "none", NULL, say_nothing, NULL);
+    harness_add_prompt(&b, "much", NULL, say_too_much, NULL);
+    harness_settle(&b);
     const char *text = get("io", NULL);
     assert_json(text, "error|code", "-32603");
     assert_json(text, "error|message", "the disk is gone");
@@ -200,16 +200,16 @@ static void a_handler_may_answer_later_from_any_thread(void **state)
 {
     (void)state;
     struct tidings_call *held = NULL;
-    bench_add_prompt(&b, "a", NULL, tool_hold, &held);
-    bench_settle(&b);
+    harness_add_prompt(&b, "a", NULL, tool_hold, &held);
+    harness_settle(&b);
     size_t answers = client_count_kind(asker, SAID_ANSWER) + 1;
     client_modern(asker, "\"later\"", "prompts/get", "\"name\":\"a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(held);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), answers - 1);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, finish_elsewhere, &held), 0);
-    bench_until(&b, is_answered, &answers);
+    harness_until(&b, is_answered, &answers);
     pthread_join(thread, NULL);
     const char *text = client_nth_kind(asker, SAID_ANSWER, answers - 1)->text;
     assert_json(text, "id", "later");
@@ -217,12 +217,12 @@ static void a_handler_may_answer_later_from_any_thread(void **state)
     /* One that is cancelled is not answered. */
     held = NULL;
     client_modern(asker, "\"gone\"", "prompts/get", "\"name\":\"a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     client_notify(asker, NULL, "notifications/cancelled", "\"requestId\":\"gone\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(tidings_call_cancelled(held));
     tool_hello(NULL, held);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(asker, SAID_ANSWER), answers);
 }
 
@@ -234,21 +234,21 @@ static bool is_told(void *user)
 static void clients_of_both_eras_hear_that_the_list_changed(void **state)
 {
     (void)state;
-    bench_add_prompt(&b, "a", NULL, tool_hello, NULL);
-    bench_settle(&b);
+    harness_add_prompt(&b, "a", NULL, tool_hello, NULL);
+    harness_settle(&b);
     struct client *legacy = client_pipe(&b), *modern = client_pipe(&b), *other = client_pipe(&b);
     client_handshake(legacy, "2025-06-18");
     client_modern(modern, "7", "subscriptions/listen",
                   "\"notifications\":{\"promptsListChanged\":true}");
     client_modern(other, "8", "subscriptions/listen",
                   "\"notifications\":{\"toolsListChanged\":true,\"resourcesListChanged\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_nth(modern, SAID_ACK, 0), "params|notifications|promptsListChanged", "true");
     for (unsigned i = 0; i < 50; i++) { /* a burst is told once or, at the end, twice */
-        bench_add_prompt(&b, text_of("p%u", i), NULL, tool_hello, NULL);
+        harness_add_prompt(&b, text_of("p%u", i), NULL, tool_hello, NULL);
     }
-    bench_until(&b, is_told, legacy);
-    bench_until(&b, is_told, modern);
+    harness_until(&b, is_told, legacy);
+    harness_until(&b, is_told, modern);
     assert_in_range(client_count(modern, SAID_PROMPTS), 1, 2);
     assert_in_range(client_count(legacy, SAID_PROMPTS), 1, 2);
     assert_json(client_nth(modern, SAID_PROMPTS, 0),
@@ -257,7 +257,7 @@ static void clients_of_both_eras_hear_that_the_list_changed(void **state)
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_PROMPT, STR("p7"), NULL), 0);
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_PROMPT, STR("p7"), NULL),
                      TIDINGS_E_NOTFOUND);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(get("p7", NULL), "error|code", "-32602");
     client_free(legacy);
     client_free(modern);

@@ -14,21 +14,21 @@
 
 #include "base/str.h"
 #include "delivery/delivery.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     return 0;
 }
@@ -36,8 +36,8 @@ static int setup(void **state)
 static int setup_blocking(void **state)
 {
     (void)state;
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     fake_mount_blocking(&fake, &b);
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
@@ -47,10 +47,10 @@ static int setup_blocking(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
     assert_int_equal(b.worker[0]->delivery->match.count, 0);
-    bench_stop(&b);
+    harness_stop(&b);
     assert_int_equal(fake.outstanding_at_close, 0);
     return 0;
 }
@@ -67,7 +67,7 @@ static const char *walk(const char *method, const char *rows, const char *uri_ke
         client_modern(c, "1", method,
                       cursor ? text_of("\"pageSize\":%u,\"cursor\":\"%s\"", page, cursor)
                              : text_of("\"pageSize\":%u", page));
-        bench_settle(&b);
+        harness_settle(&b);
         const char *text = client_answer(c)->text;
         assert_json(text, "result|ttlMs", "0");
         unsigned n = 0;
@@ -89,9 +89,9 @@ static const char *walk(const char *method, const char *rows, const char *uri_ke
 static void the_list_is_the_same_whatever_the_page_size(void **state)
 {
     (void)state;
-    bench_add(&b, "app:2");
-    bench_add(&b, "app:1");
-    bench_add(&b, "app:3");
+    harness_add(&b, "app:2");
+    harness_add(&b, "app:1");
+    harness_add(&b, "app:3");
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
     for (unsigned page = 1; page <= 7; page++) {
@@ -106,8 +106,8 @@ static void the_list_is_the_same_whatever_the_page_size(void **state)
 static void templates_are_paged_and_mounts_are_templates_too(void **state)
 {
     (void)state;
-    bench_add_template(&b, "b://{x}");
-    bench_add_template(&b, "a://{x}");
+    harness_add_template(&b, "b://{x}");
+    harness_add_template(&b, "a://{x}");
     assert_string_equal(walk("resources/templates/list", "resourceTemplates", "uriTemplate", 100),
                         "a://{x} b://{x} mem://x/{+path}");
 }
@@ -126,7 +126,7 @@ static void cursors_that_are_not_ours_are_refused(void **state)
         "\"dGE6Ly8\"" /* a cursor of the other list */,
         "\"cv8\"" /* not UTF-8 */,
     };
-    bench_add(&b, "app:1");
+    harness_add(&b, "app:1");
     for (size_t i = 0; i < COUNT(cursors); i++) {
         struct client *c = client_http(&b);
         client_modern(c, "1", "resources/list", text_of("\"cursor\":%s", cursors[i]));
@@ -171,8 +171,8 @@ static void what_cannot_be_read_is_said_by_era(void **state)
         {"\"not a uri\"", "-32602", "-32602"},
         {"7", "-32602", "-32602"},
     };
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *pipe = client_pipe(&b);
     for (size_t i = 0; i < COUNT(rows); i++) {
         const char *params = text_of("\"uri\":%s", rows[i].uri);
@@ -218,13 +218,13 @@ static void answers_come_later_and_from_other_threads(void **state)
         struct client *read = client_http(&b), *list = client_http(&b), *listen = client_http(&b);
         client_modern(list, "1", "resources/list", NULL);
         client_modern(read, "2", "resources/read", "\"uri\":\"mem://x/a\"");
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(read->count + list->count, 0);
         fake_finish_reads(&fake);
         fake_finish_lists(&fake);
         client_listen(listen, "3", "[\"mem://x/a\"]");
         fake_finish_stats(&fake);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_json(client_answer(read)->text, "result|contents|0|text", "content of mem://x/a");
         assert_json(client_answer(list)->text, "result|resources|0|uri", "mem://x/a");
         assert_int_equal(client_count(listen, SAID_ACK), 1);
@@ -262,11 +262,11 @@ static void children_whose_client_left_meanwhile_are_no_trouble(void **state)
     fake.holds_stats = true;
     struct client *c = client_http(&b);
     client_modern(c, "1", "resources/list", "\"uri\":\"mem://x/dir/\"");
-    bench_settle(&b);
+    harness_settle(&b);
     client_vanish(c);
     fake.holds_stats = false;
     fake_finish_stats(&fake);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(c->count, 0);
     client_free(c);
 }
@@ -281,7 +281,7 @@ static void blocking_providers_work_on_the_pool(void **state)
     client_listen(all[2], "3", "[\"mem://x/b\"]");
     assert_int_equal(all[0]->count, 0);
     sem_post(&fake.gate);
-    bench_until(&b, is_answered, all);
+    harness_until(&b, is_answered, all);
     assert_json(client_answer(all[0])->text, "result|contents|0|text", "content of mem://x/a");
     assert_json(client_answer(all[1])->text, "result|resources|1|uri", "mem://x/b");
     assert_int_equal(client_count(all[2], SAID_ACK), 1);
@@ -297,7 +297,7 @@ static void a_client_may_leave_while_the_pool_works_for_it(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 1);
     assert_false(core_await_jobs(&b.core[0], 20)); /* it still works on it */
     sem_post(&fake.gate);

@@ -12,28 +12,28 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
-static struct bench b;
+static struct harness b;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_read_bytes = 1000;
-    bench_start(&b);
+    harness_start(&b);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->jobs, 0);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -66,8 +66,8 @@ static void tools_are_offered_once_there_is_one(void **state)
     assert_json(client_answer(c)->text, "error|code", "-32601");
     assert_int_equal(client_answer(c)->status, 404);
     client_free(c);
-    bench_add_tool(&b, &(struct bench_tool){.name = "a", .handler = tool_hello});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "a", .handler = tool_hello});
+    harness_settle(&b);
     c = client_http(&b);
     client_modern(c, "1", "tools/list", NULL);
     assert_json(client_answer(c)->text, "result|tools|0|name", "a");
@@ -86,9 +86,9 @@ static void the_list_is_ordered_by_name_and_paged(void **state)
     static const char *const names[] = {"m", "z", "a", "b.c", "B"};
     static const char *const ordered[] = {"B", "a", "b.c", "m", "z"};
     for (size_t i = 0; i < 5; i++) {
-        bench_add_tool(&b, &(struct bench_tool){.name = names[i], .handler = tool_hello});
+        harness_add_tool(&b, &(struct harness_tool){.name = names[i], .handler = tool_hello});
     }
-    bench_settle(&b);
+    harness_settle(&b);
     char cursor[256] = "";
     for (size_t seen = 0; seen < 5;) {
         struct client *c = client_http(&b);
@@ -113,15 +113,15 @@ static void the_list_is_ordered_by_name_and_paged(void **state)
 static void a_name_is_taken_once_and_gone_when_removed(void **state)
 {
     (void)state;
-    struct bench_tool a = {.name = "a", .handler = tool_hello};
-    bench_add_tool(&b, &a);
-    assert_int_equal(bench_try_tool(&b, &a), TIDINGS_E_EXISTS);
-    bench_settle(&b);
+    struct harness_tool a = {.name = "a", .handler = tool_hello};
+    harness_add_tool(&b, &a);
+    assert_int_equal(harness_try_tool(&b, &a), TIDINGS_E_EXISTS);
+    harness_settle(&b);
     assert_json(call("a", NULL), "result|content|0|text", "hello");
-    bench_remove_tool(&b, "a");
+    harness_remove_tool(&b, "a");
     assert_int_equal(hub_remove_feature(b.hub, FEATURE_TOOL, STR("a"), NULL), TIDINGS_E_NOTFOUND);
-    bench_add_tool(&b, &(struct bench_tool){.name = "b", .handler = tool_hello});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "b", .handler = tool_hello});
+    harness_settle(&b);
     const char *text = call("a", NULL);
     assert_json(text, "error|code", "-32602");
     assert_json(text, "error|message", "unknown tool 'a'");
@@ -151,8 +151,8 @@ static void tell_arguments(void *user, struct tidings_call *h)
 static void arguments_are_reached_by_name_and_by_pointer(void **state)
 {
     (void)state;
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = tell_arguments});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = tell_arguments});
+    harness_settle(&b);
     const char *text =
         call("t", "\"arguments\":{\"s\":\"x\",\"n\":1.5,\"i\":7.0,\"b\":true,\"o\":{\"l\":[0,"
                   "{\"a/b\":\"deep\"}]}}");
@@ -169,13 +169,13 @@ static void arguments_are_reached_by_name_and_by_pointer(void **state)
 static void arguments_the_schema_forbids_never_reach_the_handler(void **state)
 {
     (void)state;
-    bench_add_tool(&b,
-                   &(struct bench_tool){
-                       .name = "t",
-                       .handler = tool_hello,
-                       .input = "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{"
-                                "\"type\":\"integer\",\"minimum\":3}}}"});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){
+                             .name = "t",
+                             .handler = tool_hello,
+                             .input =
+                                 "{\"type\":\"object\",\"required\":[\"n\"],\"properties\":{\"n\":{"
+                                 "\"type\":\"integer\",\"minimum\":3}}}"});
+    harness_settle(&b);
     const char *text = call("t", "\"arguments\":{\"n\":2}");
     assert_json(text, "result|isError", "true");
     assert_json(text, "result|resultType", "complete");
@@ -214,8 +214,8 @@ static void give_everything(void *user, struct tidings_call *h)
 static void a_result_may_hold_every_kind_of_content(void **state)
 {
     (void)state;
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = give_everything});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_everything});
+    harness_settle(&b);
     const char *text = call("t", NULL);
     assert_json(text, "result|content|0|text", "one");
     assert_json(text, "result|content|1|type", "image");
@@ -249,8 +249,8 @@ static void give_too_much(void *user, struct tidings_call *h)
 static void a_failure_is_a_result_the_model_can_read(void **state)
 {
     (void)state;
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = give_too_much});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = give_too_much});
+    harness_settle(&b);
     const char *text = call("t", NULL);
     assert_json(text, "result|isError", "true");
     assert_json(text, "result|content|0|text",
@@ -276,9 +276,9 @@ static void mark(void *user, struct tidings_call *h)
 static void a_handler_may_refuse_and_may_describe_its_failure(void **state)
 {
     (void)state;
-    bench_add_tool(&b, &(struct bench_tool){.name = "refuse", .handler = refuse});
-    bench_add_tool(&b, &(struct bench_tool){.name = "mark", .handler = mark});
-    bench_settle(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "refuse", .handler = refuse});
+    harness_add_tool(&b, &(struct harness_tool){.name = "mark", .handler = mark});
+    harness_settle(&b);
     const char *text = call("refuse", NULL);
     assert_json(text, "error|code", "-32602");
     assert_json(text, "error|message", "not here");
@@ -303,19 +303,19 @@ static void structured_content_obeys_its_schema_and_is_told_as_text(void **state
     static const char schema[] =
         "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{\"type\":\"integer\"}}}";
     static char good[] = "{\"a\": 1}", bad[] = "{\"a\":\"x\"}", list[] = "[1]";
-    struct bench_tool t = {.name = "good", .handler = give_structured, .output = schema};
+    struct harness_tool t = {.name = "good", .handler = give_structured, .output = schema};
     t.user = good;
-    bench_add_tool(&b, &t);
+    harness_add_tool(&b, &t);
     t.name = "bad";
     t.user = bad;
-    bench_add_tool(&b, &t);
+    harness_add_tool(&b, &t);
     t.name = "none";
     t.user = NULL;
-    bench_add_tool(&b, &t);
+    harness_add_tool(&b, &t);
     t.name = "list";
     t.user = list;
-    bench_add_tool(&b, &t);
-    bench_settle(&b);
+    harness_add_tool(&b, &t);
+    harness_settle(&b);
     const char *text = call("good", NULL);
     assert_json(text, "result|structuredContent|a", "1");
     assert_json(text, "result|content|0|text", "{\"a\":1}");
@@ -333,10 +333,10 @@ static void structured_content_obeys_its_schema_and_is_told_as_text(void **state
 static void legacy_clients_call_tools_too(void **state)
 {
     (void)state;
-    bench_add_tool(&b, &(struct bench_tool){.name = "t", .handler = tool_hello});
-    bench_settle(&b);
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    harness_add_tool(&b, &(struct harness_tool){.name = "t", .handler = tool_hello});
+    harness_settle(&b);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = session_request(&s, "5", "tools/call", "\"name\":\"t\"");
     assert_json(client_answer(c)->text, "result|content|0|text", "hello");
     assert_no_json(client_answer(c)->text, "result|resultType");

@@ -26,16 +26,16 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 #include "support/model.h"
 
 #define PEERS 4u
 #define STEPS 90u
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 enum sort { SESSION, LISTEN, PIPE_LEGACY, PIPE_MODERN, SORTS };
@@ -45,7 +45,7 @@ struct who {
     struct model_client model;
     struct client *line; /* NULL: broken */
     struct client *dead; /* gone for the client, not for the server */
-    struct bench_session session;
+    struct harness_session session;
     size_t seen;
     size_t cursor_from; /* messages before this one say nothing about all subscriptions */
 };
@@ -179,7 +179,7 @@ static void renew_session(struct who *w)
     if (w->session.id[0]) {
         assert_int_equal(session_delete(&w->session), 204);
     }
-    bench_session(&b, "2025-11-25", &w->session);
+    harness_session(&b, "2025-11-25", &w->session);
     w->model.last_id[0] = '\0';
     if (stream_first) {
         open_stream(w);
@@ -213,7 +213,7 @@ static void open_pipe(struct who *w)
             model_promise(s, b.worker[0]->last_seq);
         } else {
             client_listen_with(w->line, text_of("%u", k), text_of("[\"%s\"]", spelled), options);
-            bench_settle(&b);
+            harness_settle(&b);
         }
     }
 }
@@ -300,7 +300,7 @@ static void step(void)
     case 2:
     case 3:
     case 4:
-        bench_change(&b, model_uri(i), (enum tidings_change_kind)roll(3));
+        harness_change(&b, model_uri(i), (enum tidings_change_kind)roll(3));
         truth_changed(i);
         break;
     case 5:
@@ -345,13 +345,13 @@ static void step(void)
         loop_turn(b.loop);
         break;
     default:
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
 static void finish(void)
 {
-    bench_settle(&b);
+    harness_settle(&b);
     for (unsigned p = 0; p < PEERS; p++) {
         bury(&subscribers[p]);
     }
@@ -364,8 +364,8 @@ static void finish(void)
             w->line->pending = 0;
             client_drain(w->line);
         }
-        bench_settle(&b);
-        bench_end_windows(&b);
+        harness_settle(&b);
+        harness_end_windows(&b);
         for (unsigned p = 0; p < PEERS; p++) {
             see(&subscribers[p], 0);
         }
@@ -376,11 +376,11 @@ static void run(unsigned seed, size_t log_entries)
 {
     memset(subscribers, 0, sizeof(subscribers));
     random_state = 88172645463325252ull + seed * 7919u;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.outbox_max = roll(2) ? 3 : 64;
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = log_entries;
-    bench_start(&b);
+    harness_start(&b);
     truth_begin(seed, getenv("TIDINGS_SEED") != NULL, b.worker[0]->epoch);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < MODEL_URIS; i++) {
@@ -402,11 +402,11 @@ static void run(unsigned seed, size_t log_entries)
             assert_int_equal(session_delete(&subscribers[p].session), 204);
         }
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     assert_int_equal(b.worker[0]->stats.subscribers, 0);
     assert_int_equal(place_watched_all(&place), 0);
-    bench_stop(&b);
+    harness_stop(&b);
 }
 
 static void run_many(size_t log_entries)

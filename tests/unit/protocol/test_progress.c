@@ -19,18 +19,18 @@
 #include "base/str.h"
 #include "protocol/session.h"
 #include "store/change.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
 #include "support/earlier_log.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 
 #define CHANGES 20u
 #define FIRST 100u           /* the newest position when the epoch of a store began */
 #define EARLIER "ea.7000.60" /* a cursor of an earlier one (support/earlier_log.h) */
 
-static struct bench b;
+static struct harness b;
 static struct place place;
 
 /* ---- what the client knows ------------------------------------------------------------------- */
@@ -116,9 +116,9 @@ typedef struct client *(*connect_fn)(struct reader *r);
 
 static struct client *settled(struct client *c)
 {
-    bench_settle(&b);
-    bench_end_windows(&b);
-    bench_settle(&b);
+    harness_settle(&b);
+    harness_end_windows(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -133,7 +133,7 @@ static struct client *connect_listen(struct reader *r)
     return settled(c);
 }
 
-static struct bench_session session;
+static struct harness_session session;
 
 static struct client *connect_stream(struct reader *r)
 {
@@ -148,7 +148,7 @@ static void read_all(struct reader *r, connect_fn connect)
         struct client *c = connect(r);
         receive(r, c);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
         if (r->known == before) {
             fail_msg("with %zu bytes a connection: nothing new after %zu of %u, at '%s' '%s'",
                      r->budget, before, CHANGES, r->cursor, r->id);
@@ -167,7 +167,7 @@ static void with_every_budget(struct reader (*fresh)(void), connect_fn connect)
     size_t one = largest(c, true), rest = largest(c, false);
     assert_true(one > 0);
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     /* Digits become more as numbers grow. */
     for (size_t extra = 24; extra < 3 * one; extra += extra < 32 ? 1 : 97) {
         r = fresh();
@@ -186,9 +186,9 @@ static const char *uri_of(unsigned i)
 static int begin_plain(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
         place_add(&place, uri_of(i), false);
@@ -202,16 +202,16 @@ static int end(void **state)
 {
     (void)state;
     b.who.name = NULL;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void change_all(void)
 {
     for (unsigned i = 0; i < CHANGES; i++) {
-        bench_change(&b, uri_of((i * 7) % CHANGES), TIDINGS_CHANGE_UPDATED);
+        harness_change(&b, uri_of((i * 7) % CHANGES), TIDINGS_CHANGE_UPDATED);
     }
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static char start_cursor[256];
@@ -223,7 +223,7 @@ static void note_start(void)
     snprintf(start_cursor, sizeof(start_cursor), "%s",
              json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static struct reader at_start(void)
@@ -272,9 +272,9 @@ static void also_with_a_subscription_for_each(void **state)
 static void also_with_sealed_cursors(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/**", BENCH_SEE}};
-    bench_rules(&b, rules, 1);
-    bench_is(&b, "reader", "");
+    static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
+    harness_rules(&b, rules, 1);
+    harness_is(&b, "reader", "");
     note_start();
     assert_true(strlen(start_cursor) > CURSOR_TEXT);
     change_all();
@@ -304,9 +304,9 @@ static struct reader with_unknown_seal(void)
 static void also_with_sealed_cursors_of_an_earlier_run(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/**", BENCH_SEE}};
-    bench_rules(&b, rules, 1);
-    bench_is(&b, "reader", "");
+    static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
+    harness_rules(&b, rules, 1);
+    harness_is(&b, "reader", "");
     listen_by_name();
     with_every_budget(with_unknown_seal, connect_listen);
 }
@@ -318,12 +318,12 @@ static void also_when_history_is_too_short(void **state)
     note_start();
     change_all();
     for (unsigned i = 0; i < b.options.log.max_entries + 10; i++) {
-        bench_change(&b, text_of("mem://x/other/%u", i), TIDINGS_CHANGE_CREATED);
+        harness_change(&b, text_of("mem://x/other/%u", i), TIDINGS_CHANGE_CREATED);
         if (i % 100 == 0) {
-            bench_settle(&b);
+            harness_settle(&b);
         }
     }
-    bench_settle(&b);
+    harness_settle(&b);
     with_every_budget(at_start, connect_listen);
 }
 
@@ -331,10 +331,10 @@ static int begin_short(void **state)
 {
     begin_plain(state);
     end(state);
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = 40;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
         place_add(&place, uri_of(i), false);
@@ -350,7 +350,7 @@ static struct reader in_session(void)
     if (session.id[0]) {
         assert_int_equal(session_delete(&session), 204);
     }
-    bench_session(&b, "2025-11-25", &session);
+    harness_session(&b, "2025-11-25", &session);
     assert_non_null(json_at(session_subscribe_with(&session, "mem://x/", NULL), "result"));
     change_all();
     return r;
@@ -360,7 +360,7 @@ static void end_session(void)
 {
     assert_int_equal(session_delete(&session), 204);
     session.id[0] = '\0';
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void a_stream_goes_on_from_each_event(void **state)
@@ -373,9 +373,9 @@ static void a_stream_goes_on_from_each_event(void **state)
 static void also_with_sealed_event_ids(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/**", BENCH_SEE}};
-    bench_rules(&b, rules, 1);
-    bench_is(&b, "reader", "");
+    static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
+    harness_rules(&b, rules, 1);
+    harness_is(&b, "reader", "");
     with_every_budget(in_session, connect_stream);
     end_session();
 }
@@ -385,8 +385,8 @@ static struct reader in_session_with_lists(void)
 {
     struct reader r = in_session();
     for (unsigned i = 0; i < CHANGES; i++) {
-        bench_change(&b, uri_of(i), TIDINGS_CHANGE_CREATED);
-        bench_settle(&b);
+        harness_change(&b, uri_of(i), TIDINGS_CHANGE_CREATED);
+        harness_settle(&b);
     }
     return r;
 }
@@ -402,10 +402,10 @@ static int begin_listed(void **state)
 {
     begin_plain(state);
     end(state);
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = true;
     b.options.list_changed_ms = 0;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < CHANGES; i++) {
         place_add(&place, uri_of(i), false);
@@ -420,7 +420,7 @@ static struct reader in_session_since(void)
     if (session.id[0]) {
         assert_int_equal(session_delete(&session), 204);
     }
-    bench_session(&b, "2025-11-25", &session);
+    harness_session(&b, "2025-11-25", &session);
     const char *options = text_of("{\"since\":\"%s\"}", start_cursor);
     assert_non_null(json_at(session_subscribe_with(&session, "mem://x/", options), "result"));
     return r;
@@ -442,7 +442,7 @@ static struct reader in_session_lost(void)
     if (session.id[0]) {
         assert_int_equal(session_delete(&session), 204);
     }
-    bench_session(&b, "2025-11-25", &session);
+    harness_session(&b, "2025-11-25", &session);
     for (unsigned i = 0; i < CHANGES; i++) {
         const char *answer = session_subscribe_with(&session, uri_of(i), "{\"since\":\"5eed.1\"}");
         assert_non_null(json_at(answer, "result"));
@@ -469,7 +469,7 @@ static int begin_stored(void **state)
 {
     (void)state;
     static struct place second;
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = b.options.list_changed = false;
     struct changelog *log = earlier_log(&b.options.log, FIRST);
     for (unsigned i = 0; i < CHANGES / 2; i++) {
@@ -480,7 +480,7 @@ static int begin_stored(void **state)
         change_unref(change);
     }
     b.options.durable = log;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     place_mount(&second, &b, "kept://x/", 0);
     second.provider->is_durable = true;

@@ -16,11 +16,11 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
+#include "support/harness_subs.h"
 #include "support/torn_client.h"
 
 #define SEEDS 150u
@@ -28,9 +28,9 @@
 
 static const char *const subscribed[] = {"mem://x/", "mem://x/0"};
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
-static struct bench_session s;
+static struct harness_session s;
 static struct torn_client t;
 
 static void step(void)
@@ -56,7 +56,7 @@ static void step(void)
         torn_bury(&t);
         break;
     default:
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -69,16 +69,16 @@ static void run(unsigned seed, size_t log_entries)
                              .subs = 2,
                              .deads = TORN_DEAD};
     torn_seed(&t, seed);
-    bench_init(&b);
+    harness_init(&b);
     b.limits.outbox_max = 3;
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = log_entries;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     for (unsigned i = 0; i < TORN_URIS; i++) {
         fake_add(&fake, text_of("mem://x/%u", i));
     }
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < t.subs; i++) {
         session_subscribe(&s, subscribed[i]);
         t.has_subscribed[i] = true;
@@ -93,7 +93,7 @@ static void run(unsigned seed, size_t log_entries)
         fail_msg("seed %u: %s", seed, lost);
     }
     torn_free(&t);
-    bench_stop(&b);
+    harness_stop(&b);
 }
 
 static void whoever_comes_back_is_told_of_everything(void **state)

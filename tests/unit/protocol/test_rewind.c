@@ -17,11 +17,11 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_access.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
+#include "support/harness_access.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
 #include "support/torn_client.h"
 
 #define URIS 3u
@@ -33,9 +33,9 @@
 
 static const char *const subscribed[SUBS] = {"mem://x/0", "mem://x/", "mem://x/1"};
 
-static struct bench b;
+static struct harness b;
 static struct place place;
-static struct bench_session s;
+static struct harness_session s;
 static struct torn_client t;
 
 /* ---- worlds ---------------------------------------------------------------------------------- */
@@ -56,11 +56,11 @@ static void start(size_t log_entries, size_t outbox_max)
                              .subs = SUBS,
                              .deads = 2,
                              .reads_at_update = true};
-    bench_init(&b);
+    harness_init(&b);
     b.limits.outbox_max = outbox_max;
     b.self.list_changed = b.options.list_changed = false;
     b.options.log.max_entries = log_entries;
-    bench_start(&b);
+    harness_start(&b);
     place_mount(&place, &b, "mem://x/", 0);
     for (unsigned i = 0; i < URIS; i++) {
         place_add(&place, text_of("mem://x/%u", i), false);
@@ -78,19 +78,19 @@ static int end(void **state)
 {
     (void)state;
     b.who.name = NULL;
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
 /* A cursor of now, into `out`. */
 static void now(char out[256])
 {
-    bench_settle(&b);
+    harness_settle(&b);
     struct client *c = listen_with(&b, "[\"mem://x/\"]", NULL);
     snprintf(out, 256, "%s",
              json_at(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor"));
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 /* The request alone; somebody who knows everything up to `seq`. */
@@ -157,13 +157,13 @@ static bool play(const struct scene *scene)
     for (unsigned i = 0; i < 2 * URIS; i++) {
         torn_change(&t, i % URIS);
     }
-    bench_settle(&b);
-    bench_session(&b, scene->revision, &s);
+    harness_settle(&b);
+    harness_session(&b, scene->revision, &s);
     struct client *first = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     for (unsigned i = 0; i < scene->cut_at; i++) {
         step_of_scene(scene, i);
-        bench_settle(&b);
+        harness_settle(&b);
     }
     first->pending = scene->is_blocked ? 1u << 20 : 0;
     step_of_scene(scene, scene->cut_at);
@@ -183,14 +183,14 @@ static bool play(const struct scene *scene)
     }
     for (unsigned i = scene->cut_at + 1; i < 2 * SUBS; i++) {
         step_of_scene(scene, i);
-        bench_settle(&b);
+        harness_settle(&b);
     }
     if (!second) {
         second = session_stream(&s, last);
     }
-    bench_settle(&b);
-    bench_end_windows(&b);
-    bench_settle(&b);
+    harness_settle(&b);
+    harness_end_windows(&b);
+    harness_settle(&b);
     learn_all(second);
     /* Without an id nobody can come back: a fresh stream has what no other carried. */
     const char *lost = has_so_many && (last || first->count == 0) ? torn_missing(&t) : NULL;
@@ -245,9 +245,9 @@ static void also_without_an_id_at_the_beginning(void **state)
 static void also_with_sealed_event_ids(void **state)
 {
     (void)state;
-    static const struct bench_rule rules[] = {{"reader", NULL, "mem://x/**", BENCH_SEE}};
-    bench_rules(&b, rules, 1);
-    bench_is(&b, "reader", "");
+    static const struct harness_rule rules[] = {{"reader", NULL, "mem://x/**", HARNESS_SEE}};
+    harness_rules(&b, rules, 1);
+    harness_is(&b, "reader", "");
     play_all("2025-11-25");
 }
 
@@ -263,31 +263,31 @@ static const char *newest_id(const struct client *c)
 static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **state)
 {
     (void)state;
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/");
     t.has_subscribed[1] = true;
     struct client *one = session_stream(&s, NULL);
     const char *one_id = newest_id(one);
     torn_change(&t, 0);
     torn_change(&t, 1);
-    bench_settle(&b); /* written to it, lost on the way */
+    harness_settle(&b); /* written to it, lost on the way */
     struct client *two = session_stream(&s, NULL);
     torn_change(&t, 2);
-    bench_settle(&b);
+    harness_settle(&b);
     learn_all(two);
     const char *two_id = newest_id(two);
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id); /* the log is asked … */
     two = session_stream(&s, two_id); /* … and is not waited for */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(two, NULL), 3); /* lost on the way, too */
     client_free(one);
     client_free(two);
     one = session_stream(&s, one_id);
-    bench_settle(&b);
+    harness_settle(&b);
     two = session_stream(&s, two_id);
-    bench_settle(&b);
+    harness_settle(&b);
     learn_all(one);
     learn_all(two);
     assert_null(torn_missing(&t));
@@ -302,17 +302,17 @@ static void what_a_stream_takes_over_is_told_whatever_its_last_id_says(void **st
  * the first brings in another session that goes back to the cursor of the second's answer. */
 static size_t told_after_second_answer(const char *cursor, const char **update)
 {
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     const char *options = text_of("{\"since\":\"%s\"}", cursor);
     assert_non_null(json_at(session_subscribe_with(&s, "mem://x/0", options), "result"));
     const char *answer = session_subscribe_with(&s, "mem://x/1", NULL);
     const char *newest = json_at(answer, "result|_meta|dev.tidings/cursor");
     options = text_of("{\"since\":\"%s\"}", newest);
     assert_int_equal(session_delete(&s), 204);
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     assert_non_null(json_at(session_subscribe_with(&s, "mem://x/0", options), "result"));
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     size_t told = update_count(c, "mem://x/0");
     *update = told > 0 ? text_of("%s", update_nth(c, "mem://x/0", 0)) : NULL;
     client_free(c);
@@ -327,7 +327,7 @@ static void no_answer_says_that_another_subscription_was_told(void **state)
     now(before);
     torn_change(&t, 0);
     torn_change(&t, 1);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(told_after_second_answer(before, &update), 1);
     assert_int_equal(version_of(update), 1);
     assert_int_equal(told_after_second_answer("5eed.1", &update), 1);
@@ -378,7 +378,7 @@ static void step(void)
         break;
     default:
         if (torn_roll(&t, 2)) {
-            bench_settle(&b);
+            harness_settle(&b);
         } else {
             turn(1 + torn_roll(&t, 4));
         }
@@ -396,8 +396,8 @@ static void run(unsigned seed, size_t log_entries)
         r.past[r.past_count++].seq = t.seq;
         torn_change(&t, torn_roll(&t, URIS));
     }
-    bench_settle(&b);
-    bench_session(&b, "2025-11-25", &s);
+    harness_settle(&b);
+    harness_session(&b, "2025-11-25", &s);
     for (unsigned i = 0; i < STEPS; i++) {
         step();
     }
@@ -410,7 +410,7 @@ static void run(unsigned seed, size_t log_entries)
     for (size_t i = 0; i < r.asked_count; i++) {
         client_free(r.asked[i]);
     }
-    bench_stop(&b);
+    harness_stop(&b);
 }
 
 static void whoever_goes_back_and_is_cut_is_told_of_everything(void **state)

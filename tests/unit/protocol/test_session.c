@@ -13,23 +13,23 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define GAP_MS 100u
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_sessions = 4;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     return 0;
@@ -38,8 +38,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -58,8 +58,8 @@ static void ids_are_visible_long_and_never_the_same(void **state)
     (void)state;
     static char seen[50][48];
     for (size_t i = 0; i < COUNT(seen); i++) {
-        struct bench_session s;
-        bench_session(&b, "2025-11-25", &s);
+        struct harness_session s;
+        harness_session(&b, "2025-11-25", &s);
         assert_int_equal(strlen(s.id), SESSION_ID_LEN);
         assert_true(is_visible_ascii(s.id));
         assert_int_equal(session_worker(tidings_str(s.id)), 0);
@@ -101,8 +101,8 @@ static void an_id_names_its_worker_or_is_not_one_of_ours(void **state)
 static void requests_need_the_id_of_a_living_session(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-06-18", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-06-18", &s);
     static const struct {
         const char *session;
         int status;
@@ -136,14 +136,14 @@ static void requests_need_the_id_of_a_living_session(void **state)
 static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/a");
     struct client *one = session_stream(&s, NULL), *two = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(fake.armed > 0);
     assert_int_equal(session_delete(&s), 204);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(one, SAID_END), 1);
     assert_int_equal(client_count_kind(two, SAID_END), 1);
     assert_int_equal(fake.armed, 0);
@@ -162,17 +162,17 @@ static void a_deleted_session_is_gone_with_its_streams_and_watches(void **state)
 static void a_request_under_way_survives_the_end_of_its_session(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     fake.holds_reads = fake.holds_watches = true;
     struct client *read = session_request(&s, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     struct client *subscribe =
         session_request(&s, "2", "resources/subscribe", "\"uri\":\"mem://x/a\"");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(session_delete(&s), 204);
     fake_finish_reads(&fake);
     fake_finish_watches(&fake, 0, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_non_null(json_at(client_answer(read)->text, "result|contents|0|text"));
     assert_json(client_answer(subscribe)->text, "error|code", "-32603");
     assert_int_equal(fake.armed, 0);
@@ -183,9 +183,9 @@ static void a_request_under_way_survives_the_end_of_its_session(void **state)
 static void there_are_at_most_so_many_sessions(void **state)
 {
     (void)state;
-    struct bench_session s[4];
+    struct harness_session s[4];
     for (size_t i = 0; i < COUNT(s); i++) {
-        bench_session(&b, "2025-11-25", &s[i]);
+        harness_session(&b, "2025-11-25", &s[i]);
     }
     struct client *c = client_http(&b);
     client_legacy(c, NULL, "1", "initialize", "\"protocolVersion\":\"2025-11-25\"");
@@ -193,7 +193,7 @@ static void there_are_at_most_so_many_sessions(void **state)
     assert_string_equal(client_answer(c)->session, "");
     client_free(c);
     assert_int_equal(session_delete(&s[0]), 204);
-    bench_session(&b, "2025-11-25", &s[0]);
+    harness_session(&b, "2025-11-25", &s[0]);
 }
 
 static bool time_has_passed(void *user)
@@ -204,7 +204,7 @@ static bool time_has_passed(void *user)
 static void pass(uint64_t ms)
 {
     uint64_t until = loop_now_ms(b.loop) + ms;
-    bench_until(&b, time_has_passed, &until);
+    harness_until(&b, time_has_passed, &until);
 }
 
 /* Ends what has been idle since `old` and leaves what has been since `young`, however long this
@@ -220,17 +220,17 @@ static void sweep_between(uint64_t old, uint64_t young)
 static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
 {
     (void)state;
-    struct bench_session idle, streaming, busy, fresh;
-    bench_session(&b, "2025-11-25", &idle);
-    bench_session(&b, "2025-11-25", &streaming);
-    bench_session(&b, "2025-11-25", &busy);
+    struct harness_session idle, streaming, busy, fresh;
+    harness_session(&b, "2025-11-25", &idle);
+    harness_session(&b, "2025-11-25", &streaming);
+    harness_session(&b, "2025-11-25", &busy);
     struct client *stream = session_stream(&streaming, NULL);
     fake.holds_reads = true;
     struct client *read = session_request(&busy, "1", "resources/read", "\"uri\":\"mem://x/a\"");
     uint64_t began = loop_now_ms(b.loop);
     pass(GAP_MS);
     uint64_t later = loop_now_ms(b.loop);
-    bench_session(&b, "2025-11-25", &fresh);
+    harness_session(&b, "2025-11-25", &fresh);
     sweep_between(began, later);
     assert_int_equal(b.worker[0]->stats.sessions, 3);
     assert_int_equal(session_delete(&idle), 404);
@@ -254,10 +254,10 @@ static void idle_sessions_end_and_those_with_a_stream_do_not(void **state)
 static void a_session_that_lost_its_stream_does_not_shield_older_ones(void **state)
 {
     (void)state;
-    struct bench_session first, second;
-    bench_session(&b, "2025-11-25", &first);
+    struct harness_session first, second;
+    harness_session(&b, "2025-11-25", &first);
     struct client *stream = session_stream(&first, NULL);
-    bench_session(&b, "2025-11-25", &second);
+    harness_session(&b, "2025-11-25", &second);
     uint64_t began = loop_now_ms(b.loop);
     pass(GAP_MS);
     client_vanish(stream); /* the first was active just now, the second long ago */
@@ -276,18 +276,18 @@ static bool has_no_session(void *user)
 static void the_tick_ends_idle_sessions(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     assert_int_equal(b.worker[0]->stats.sessions, 1);
     b.limits.session_timeout_ms = 1;
-    bench_until(&b, has_no_session, NULL);
+    harness_until(&b, has_no_session, NULL);
 }
 
 static void a_session_belongs_to_whoever_made_it(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *c = client_http(&b);
     client_is(c, PRINCIPAL_TOKEN, "somebody else", "", 0);
     client_legacy(c, s.id, "1", "ping", NULL);
@@ -298,8 +298,8 @@ static void a_session_belongs_to_whoever_made_it(void **state)
 static void streams_of_the_modern_era_are_refused_with_the_way_to_go(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     static const struct {
         const char *version;
         int status;
@@ -329,8 +329,8 @@ static void streams_of_the_modern_era_are_refused_with_the_way_to_go(void **stat
 static void a_session_has_at_most_four_streams(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     struct client *streams[SESSION_MAX_STREAMS];
     for (size_t i = 0; i < COUNT(streams); i++) {
         streams[i] = session_stream(&s, NULL);

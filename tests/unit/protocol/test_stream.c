@@ -14,30 +14,30 @@
 
 #include "base/str.h"
 #include "protocol/session.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define URIS 5u
 #define TRUNCATED "params|_meta|dev.tidings/truncated"
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
-static struct bench_session s;
+static struct harness_session s;
 
 static int setup_with(const char *revision)
 {
-    bench_init(&b);
+    harness_init(&b);
     b.self.list_changed = false; /* only updates */
     b.options.list_changed = false;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     for (unsigned i = 0; i < URIS; i++) {
         fake_add(&fake, text_of("mem://x/%u", i));
     }
-    bench_session(&b, revision, &s);
+    harness_session(&b, revision, &s);
     return 0;
 }
 
@@ -56,21 +56,21 @@ static int setup_older(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
-    bench_stop(&b);
+    harness_settle(&b);
+    harness_stop(&b);
     return 0;
 }
 
 static void update(unsigned i)
 {
-    bench_update(&b, text_of("mem://x/%u", i));
-    bench_settle(&b);
+    harness_update(&b, text_of("mem://x/%u", i));
+    harness_settle(&b);
 }
 
 static struct client *open_stream(const char *last_event_id)
 {
     struct client *c = session_stream(&s, last_event_id);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_true(c->is_streaming);
     return c;
 }
@@ -134,7 +134,7 @@ static void what_waits_for_a_stream_that_closes_goes_to_the_next(void **state)
     update(1);
     assert_string_equal(heard(two), "");
     client_vanish(two);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_string_equal(heard(one), "01");
     client_free(one);
     client_free(two);
@@ -145,7 +145,7 @@ static void without_a_stream_changes_are_caught_up_with_once_per_uri(void **stat
     (void)state;
     session_subscribe(&s, "mem://x/");
     update(0);
-    bench_change(&b, "mem://x/1", TIDINGS_CHANGE_CREATED);
+    harness_change(&b, "mem://x/1", TIDINGS_CHANGE_CREATED);
     update(0);
     update(1);
     update(2);
@@ -156,7 +156,7 @@ static void without_a_stream_changes_are_caught_up_with_once_per_uri(void **stat
     update(3);
     assert_string_equal(heard(c), "0123");
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
     c = open_stream(NULL); /* nothing that was written comes again */
     assert_string_equal(heard(c), "");
     client_free(c);
@@ -167,10 +167,10 @@ static void a_change_while_catching_up_is_heard_once(void **state)
     (void)state;
     session_subscribe(&s, "mem://x/");
     update(0);
-    bench_update(&b, "mem://x/1"); /* numbered before the hub is asked, heard of after asking */
+    harness_update(&b, "mem://x/1"); /* numbered before the hub is asked, heard of after asking */
     struct client *c = session_stream(&s, NULL);
-    bench_update(&b, "mem://x/2"); /* numbered after */
-    bench_settle(&b);
+    harness_update(&b, "mem://x/2"); /* numbered after */
+    harness_settle(&b);
     assert_string_equal(heard(c), "012");
     for (size_t i = 0; i < 3; i++) {
         assert_no_json(client_nth(c, SAID_UPDATED, i), "params|_meta|dev.tidings/merged");
@@ -322,7 +322,7 @@ static void a_stream_that_came_back_to_the_front_is_resumed_whole(void **state)
     struct client *two = open_stream(NULL);
     update(1);
     client_vanish(two); /* 1 is seen there; the first stream is in front again */
-    bench_settle(&b);
+    harness_settle(&b);
     update(2);
     update(3);
     assert_string_equal(heard(one), "023");
@@ -430,13 +430,13 @@ static void history_that_does_not_reach_back_means_the_same(void **state)
 {
     (void)state;
     b.options.log.max_entries = 2;
-    bench_stop(&b);
-    bench_start(&b);
+    harness_stop(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     for (unsigned i = 0; i < URIS; i++) {
         fake_add(&fake, text_of("mem://x/%u", i));
     }
-    bench_session(&b, "2025-11-25", &s);
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/");
     for (unsigned i = 0; i < URIS; i++) {
         update(i);
@@ -477,8 +477,8 @@ static void replay_does_not_cross_sessions(void **state)
     update(0);
     update(0);
     const char *id = client_nth_said(one, SAID_UPDATED, 0)->id;
-    struct bench_session mine = s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session mine = s;
+    harness_session(&b, "2025-11-25", &s);
     session_subscribe(&s, "mem://x/1");
     struct client *two = open_stream(id);
     for (size_t i = 0; i < client_count(two, SAID_UPDATED); i++) {

@@ -13,26 +13,26 @@
 
 #include "base/str.h"
 #include "delivery/subscriber.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_provider.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_provider.h"
+#include "support/harness_subs.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define URI_PARAM(uri) "\"uri\":\"" uri "\""
 
-static struct bench b;
+static struct harness b;
 static struct fake fake;
 
 static int setup(void **state)
 {
     (void)state;
-    bench_init(&b);
+    harness_init(&b);
     b.limits.max_subscriptions = 3;
     b.limits.max_uris_per_listen = 4;
     b.limits.max_listens = 2;
-    bench_start(&b);
+    harness_start(&b);
     fake_mount(&fake, &b);
     fake_add(&fake, "mem://x/a");
     fake_add(&fake, "mem://x/b");
@@ -44,9 +44,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscribers, b.worker[0]->stats.sessions);
-    bench_stop(&b);
+    harness_stop(&b);
     return 0;
 }
 
@@ -54,7 +54,7 @@ static struct client *handshaken_pipe(void)
 {
     struct client *c = client_pipe(&b);
     client_handshake(c, "2025-06-18");
-    bench_settle(&b);
+    harness_settle(&b);
     return c;
 }
 
@@ -76,8 +76,8 @@ static void unsubscribe(struct client *pipe, const char *id, const char *uri)
 
 static void update(const char *uri)
 {
-    bench_update(&b, uri);
-    bench_settle(&b);
+    harness_update(&b, uri);
+    harness_settle(&b);
 }
 
 static void subscribe_batch_is_answered_when_armed_and_heard_until_unsubscribed(void **state)
@@ -88,10 +88,10 @@ static void subscribe_batch_is_answered_when_armed_and_heard_until_unsubscribed(
     fake.holds_watches = true;
     size_t count = c->count;
     subscribe(c, "1", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(c->count, count);
     fake_finish_watches(&fake, 0, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(fake.watches, before + 1);
     update("mem://x/a");
@@ -100,7 +100,7 @@ static void subscribe_batch_is_answered_when_armed_and_heard_until_unsubscribed(
     assert_json(u, "params|uri", "mem://x/a");
     assert_no_json(u, "params|_meta|io.modelcontextprotocol/subscriptionId");
     unsubscribe(c, "2", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(fake.unwatches, 1);
     update("mem://x/a");
@@ -123,7 +123,7 @@ static void refusals_are_errors_with_the_uri(void **state)
     fake.refuses = "no more watches";
     for (size_t i = 0; i < COUNT(rows); i++) {
         subscribe(c, "3", rows[i].uri);
-        bench_settle(&b);
+        harness_settle(&b);
         const char *text = last_said(c)->text;
         assert_json(text, "id", "3");
         assert_json(text, "error|code", rows[i].code);
@@ -141,16 +141,16 @@ static void subscribe_batch_twice_is_subscribing_once(void **state)
     (void)state;
     struct client *c = handshaken_pipe();
     subscribe(c, "1", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     subscribe(c, "2", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(last_said(c)->text);
     assert_json(last_said(c)->text, "id", "2");
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "3", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
     unsubscribe(c, "4", "mem://x/a"); /* not there any more: success all the same */
     assert_empty_result(last_said(c)->text);
@@ -165,14 +165,14 @@ static void subscribe_batch_twice_at_once_is_subscribing_once(void **state)
     for (int i = 0; i < 3; i++) {
         subscribe(c, text_of("%d", i), "mem://x/a"); /* none of them has an answer yet */
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 3);
     assert_empty_result(last_said(c)->text);
     assert_int_equal(b.worker[0]->stats.subscriptions, 1);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     unsubscribe(c, "9", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     assert_int_equal(b.worker[0]->stats.subscriptions, 0);
@@ -190,7 +190,7 @@ static void unsubscribing_overtakes_nothing(void **state)
     subscribe(c, "3", "mem://x/b");
     unsubscribe(c, "4", "mem://x/b");
     subscribe(c, "5", "mem://x/b");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count_kind(c, SAID_ANSWER), 1 + 5);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
@@ -206,7 +206,7 @@ static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
     struct client *c = handshaken_pipe();
     subscribe(c, "1", "mem://x/a");
     subscribe(c, "2", "MEM://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 2);
     /* One each, in whichever order. */
@@ -216,7 +216,7 @@ static void two_spellings_of_one_uri_are_two_subscriptions(void **state)
     assert_string_equal(in_order ? one : two, "mem://x/a");
     assert_string_equal(in_order ? two : one, "MEM://x/a");
     unsubscribe(c, "3", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 3);
     client_free(c);
@@ -226,20 +226,20 @@ static void a_watch_is_not_taken_from_another_by_one_who_never_had_it(void **sta
 {
     (void)state;
     /* Registered resources need no watch; the mount below one does. */
-    bench_add(&b, "mem://x/a");
+    harness_add(&b, "mem://x/a");
     struct client *early = client_http(&b), *late = client_http(&b);
     client_listen(early, "1", "[\"mem://x/a\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.watches, 0);
-    bench_remove(&b, "mem://x/a");
+    harness_remove(&b, "mem://x/a");
     client_listen(late, "2", "[\"mem://x/a\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.watches, 1);
     client_free(early);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.unwatches, 0);
     client_free(late);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.unwatches, 1);
 }
 
@@ -254,7 +254,7 @@ static void a_peer_has_at_most_so_many_subscriptions(void **state)
     for (size_t i = 0; i < COUNT(uris); i++) {
         subscribe(c, text_of("%zu", i), uris[i]); /* all at once */
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(b.worker[0]->stats.subscriptions, 3);
     size_t refused = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -264,13 +264,13 @@ static void a_peer_has_at_most_so_many_subscriptions(void **state)
     assert_int_equal(refused, 1);
     /* A listen on the same pipe gets what is left: nothing. */
     client_listen(c, "\"l\"", "[\"mem://x/d\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_nth(c, SAID_ACK, 0), "params|notifications", "{}");
     assert_json(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/refused|0|uri", "mem://x/d");
     unsubscribe(c, "8", "mem://x/a");
-    bench_settle(&b);
+    harness_settle(&b);
     subscribe(c, "9", "mem://x/d");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_empty_result(last_said(c)->text);
     client_free(c);
 }
@@ -280,7 +280,7 @@ static void a_listen_has_at_most_so_many_uris(void **state)
     (void)state;
     struct client *c = client_http(&b);
     client_listen(c, "1", "[\"a:1\",\"a:2\",\"a:3\",\"a:4\",\"a:5\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_answer(c)->text, "error|code", "-32602");
     client_free(c);
 }
@@ -292,17 +292,17 @@ static void a_pipe_has_at_most_so_many_listens(void **state)
         struct client *c = with_handshake ? handshaken_pipe() : client_pipe(&b);
         for (int i = 0; i < 3; i++) {
             client_listen(c, text_of("%d", i), "[\"mem://x/a\"]");
-            bench_settle(&b);
+            harness_settle(&b);
         }
         assert_int_equal(client_count(c, SAID_ACK), 2);
         assert_json(last_said(c)->text, "id", "2");
         assert_non_null(json_at(last_said(c)->text, "error|code"));
         client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
         client_listen(c, "3", "[\"mem://x/a\"]");
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(client_count(c, SAID_ACK), 3);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
     }
 }
 
@@ -315,10 +315,10 @@ static void uris_that_are_too_long_are_refused_as_such(void **state)
     snprintf(uris, sizeof(uris), "[\"%s\"]", uri);
     struct client *c = handshaken_pipe();
     subscribe(c, "1", uri);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(last_said(c)->text, "error|code", "-32602");
     client_listen(c, "2", uris);
-    bench_settle(&b);
+    harness_settle(&b);
     const char *text = last_said(c)->text;
     /* Either way is good, as long as it is about this URI and not about memory. */
     const char *code = json_at(text, "error|code");
@@ -333,20 +333,20 @@ static void one_id_opens_one_listen_at_a_time(void **state)
     struct client *c = client_pipe(&b);
     client_listen(c, "1", "[\"mem://x/a\"]");
     client_listen(c, "1", "[\"mem://x/b\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_answer(c)->text, "error|code", "-32600");
     client_listen(c, "\"1\"", "[\"mem://x/b\"]"); /* another id */
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 2);
     /* Cancelled: nothing further, and the id is free. */
     client_notify(c, NULL, "notifications/cancelled", "\"requestId\":1");
-    bench_settle(&b);
+    harness_settle(&b);
     update("mem://x/a");
     assert_int_equal(client_count(c, SAID_UPDATED), 0);
     update("mem://x/b");
     assert_int_equal(client_count(c, SAID_UPDATED), 1);
     client_listen(c, "1", "[\"mem://x/a\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(c, SAID_ACK), 3);
     client_free(c);
 }
@@ -376,17 +376,17 @@ static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
     client_modern(modern, "\"l\"", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
     client_listen(deaf, "1", "[\"mem://x/a\"]");
-    bench_settle(&b);
+    harness_settle(&b);
     assert_json(client_nth(modern, SAID_ACK, 0), "params|notifications|resourcesListChanged",
                 "true");
     assert_true(fake.watches > 0); /* the mount itself, so that its list is watched */
     for (int i = 0; i < 10; i++) {
-        bench_change(&b, text_of("mem://x/new%d", i), TIDINGS_CHANGE_CREATED);
+        harness_change(&b, text_of("mem://x/new%d", i), TIDINGS_CHANGE_CREATED);
     }
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(client_count(modern, SAID_LIST), 1);
-    bench_until(&b, has_two_list_changes, modern);
-    bench_settle(&b);
+    harness_until(&b, has_two_list_changes, modern);
+    harness_settle(&b);
     assert_json(client_nth(modern, SAID_LIST, 0),
                 "params|_meta|io.modelcontextprotocol/subscriptionId", "l");
     assert_int_equal(client_count(pipe, SAID_LIST), 2);
@@ -394,14 +394,14 @@ static void list_changes_are_coalesced_and_the_last_one_is_told(void **state)
     assert_int_equal(client_count(deaf, SAID_LIST), 0);
     /* And then it is quiet. */
     uint64_t until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
-    bench_until(&b, time_has_passed, &until);
+    harness_until(&b, time_has_passed, &until);
     assert_int_equal(client_count(modern, SAID_LIST), 2);
     update("mem://x/a"); /* an update is no change of the list */
     assert_int_equal(client_count(modern, SAID_LIST), 2);
     client_free(modern);
     client_free(pipe);
     client_free(deaf);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(fake.armed, 0);
 }
 
@@ -411,11 +411,11 @@ static void registering_and_removing_changes_the_list(void **state)
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    bench_settle(&b);
-    bench_add(&b, "app:new");
+    harness_settle(&b);
+    harness_add(&b, "app:new");
     assert_int_equal(client_count(c, SAID_LIST), 1);
-    bench_remove(&b, "app:new");
-    bench_until(&b, has_two_list_changes, c);
+    harness_remove(&b, "app:new");
+    harness_until(&b, has_two_list_changes, c);
     client_free(c);
 }
 
@@ -423,20 +423,20 @@ static void removing_many_changes_the_list_once_or_twice(void **state)
 {
     (void)state;
     for (int i = 0; i < 50; i++) {
-        bench_add(&b, text_of("app:%d", i));
+        harness_add(&b, text_of("app:%d", i));
     }
     uint64_t until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
-    bench_until(&b, time_has_passed, &until);
+    harness_until(&b, time_has_passed, &until);
     struct client *c = client_http(&b);
     client_modern(c, "1", "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    bench_settle(&b);
+    harness_settle(&b);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(hub_remove_entry(b.hub, tidings_str(text_of("app:%d", i)), NULL), 0);
     }
-    bench_until(&b, has_a_list_change, c); /* the first at once, the rest as one */
+    harness_until(&b, has_a_list_change, c); /* the first at once, the rest as one */
     until = loop_now_ms(b.loop) + 3 * b.options.list_changed_ms;
-    bench_until(&b, time_has_passed, &until);
+    harness_until(&b, time_has_passed, &until);
     assert_in_range(client_count(c, SAID_LIST), 1, 2);
     client_free(c);
 }
@@ -452,8 +452,8 @@ static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
     struct client *c = client_http(&b);
     client_modern(c, id, "subscriptions/listen",
                   "\"notifications\":{\"resourcesListChanged\":true}");
-    bench_settle(&b);
-    bench_add(&b, "app:new");
+    harness_settle(&b);
+    harness_add(&b, "app:new");
     assert_int_equal(client_count(c, SAID_LIST), 1);
     client_free(c);
 }
@@ -461,12 +461,12 @@ static void the_longest_id_of_a_listen_still_makes_a_whole_message(void **state)
 static void who_subscribes_again_is_still_told_to_read(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&b, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&b, "2025-11-25", &s);
     (void)session_subscribe_with(&s, "mem://x/a", "{\"since\":\"5eed.1\"}");
     (void)session_subscribe_with(&s, "mem://x/a", "{\"windowMs\":0}");
     struct client *c = session_stream(&s, NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     assert_int_equal(update_count(c, "mem://x/a"), 1);
     assert_json(update_nth(c, "mem://x/a", 0), "params|_meta|dev.tidings/truncated", "true");
     client_free(c);

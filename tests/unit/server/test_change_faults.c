@@ -14,26 +14,26 @@
 
 #include "base/str.h"
 #include "server/change_call.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
 #define FOUND_CURSOR "result|structuredContent|cursor"
 
-static struct bench b;
+static struct harness b;
 
 static void begin(void)
 {
     fail_alloc_start(0);
-    bench_init(&b);
-    bench_start(&b);
-    bench_add_tool(&b, &(struct bench_tool){.name = "since", .handler = change_call_since});
-    bench_add_tool(&b, &(struct bench_tool){.name = "wait", .handler = change_call_wait});
-    bench_add(&b, "mem:///a");
-    bench_add(&b, "mem:///b");
-    bench_settle(&b);
+    harness_init(&b);
+    harness_start(&b);
+    harness_add_tool(&b, &(struct harness_tool){.name = "since", .handler = change_call_since});
+    harness_add_tool(&b, &(struct harness_tool){.name = "wait", .handler = change_call_wait});
+    harness_add(&b, "mem:///a");
+    harness_add(&b, "mem:///b");
+    harness_settle(&b);
 }
 
 static const char *ask(const char *tool, const char *arguments)
@@ -41,7 +41,7 @@ static const char *ask(const char *tool, const char *arguments)
     static char text[8192];
     struct client *c = client_http(&b);
     client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
-    bench_settle(&b);
+    harness_settle(&b);
     snprintf(text, sizeof(text), "%s", client_answer(c)->text);
     client_free(c);
     return text;
@@ -65,9 +65,9 @@ static void look(const char *tool)
         begin();
         char cursor[CURSOR_TEXT];
         snprintf(cursor, sizeof(cursor), "%s", json_at(ask("since", ""), FOUND_CURSOR));
-        bench_update(&b, "mem:///a");
-        bench_update(&b, "mem:///b");
-        bench_settle(&b);
+        harness_update(&b, "mem:///a");
+        harness_update(&b, "mem:///b");
+        harness_settle(&b);
         struct client *c = client_http(&b);
         const char *arguments =
             text_of("\"arguments\":{\"cursor\":\"%s\",\"includeContent\":true,\"timeoutMs\":0,"
@@ -75,14 +75,14 @@ static void look(const char *tool)
                     cursor);
         fail_alloc_start(n);
         client_call(c, "1", tool, arguments, NULL);
-        bench_settle(&b);
+        harness_settle(&b);
         reached = fail_alloc_stop();
         assert_false(c->is_waiting);
         const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
         const char *next = text && *text ? json_at(text, FOUND_CURSOR) : NULL;
         tells_the_rest(next ? next : cursor, next ? text : "");
         client_free(c);
-        bench_stop_handled(&b);
+        harness_stop_handled(&b);
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
     }
@@ -111,11 +111,11 @@ static void a_wait_survives_any_failed_allocation(void **state)
         struct client *c = client_http(&b);
         client_call(c, "1", "wait", "\"arguments\":{\"uris\":[\"mem:///a\"],\"timeoutMs\":20}",
                     NULL);
-        bench_settle(&b);
+        harness_settle(&b);
         fail_alloc_start(n);
         struct tidings_change change = {.uri = STR("mem:///a")};
         bool is_announced = hub_announce(b.hub, &change, NULL) == 0;
-        bench_until(&b, has_ended, c);
+        harness_until(&b, has_ended, c);
         reached = fail_alloc_stop();
         const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
         const char *next = text && *text ? json_at(text, FOUND_CURSOR) : NULL;
@@ -125,7 +125,7 @@ static void a_wait_survives_any_failed_allocation(void **state)
             assert_true(strstr(rest, "mem:///a") != NULL);
         }
         client_free(c);
-        bench_stop_handled(&b);
+        harness_stop_handled(&b);
         assert_int_equal(fail_alloc_live(), before);
         assert_true(n < 10000);
     }

@@ -12,20 +12,20 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_change.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
-#include "support/bench_tool.h"
+#include "support/harness_change.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/harness_tool.h"
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
 static void without_a_cursor_there_is_one_to_begin_with(void **state)
 {
     (void)state;
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", "\"uris\":[\"mem:///a\"]");
     assert_count(text, 0);
     assert_json(text, FOUND "more", "false");
@@ -39,13 +39,13 @@ static void each_resource_is_told_once_with_its_latest_change(void **state)
 {
     (void)state;
     ask_changes("since", "");
-    bench_update(&bench_changes, "mem:///a");
-    bench_change(&bench_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
-    bench_update(&bench_changes, "mem:///b");
-    bench_update(&bench_changes, "mem:///row/1");
-    bench_change(&bench_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_change(&harness_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
+    harness_update(&harness_changes, "mem:///b");
+    harness_update(&harness_changes, "mem:///row/1");
+    harness_change(&harness_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 3);
     assert_change(text, 0, "mem:///row/1", "created");
@@ -66,8 +66,8 @@ static void a_move_and_what_the_application_says_are_in_the_row(void **state)
                                     .metadata = STR("{\"colour\":\"red\",\"version\":\"mine\"}"),
                                     .modified_ms = 1000,
                                     .kind = TIDINGS_CHANGE_CREATED};
-    bench_announce(&bench_changes, &change);
-    bench_settle(&bench_changes);
+    harness_announce(&harness_changes, &change);
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/2", "moved");
@@ -83,10 +83,10 @@ static void only_what_the_uris_cover_is_told(void **state)
     (void)state;
     const char *uris = "\"uris\":[\"mem:///row/{id}\",\"mem:///row/1\",\"mem:///b\"]";
     ask_changes("since", uris);
-    bench_update(&bench_changes, "mem:///a");
-    bench_update(&bench_changes, "mem:///row/1");
-    bench_update(&bench_changes, "mem:///b");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_update(&harness_changes, "mem:///row/1");
+    harness_update(&harness_changes, "mem:///b");
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(uris));
     assert_count(text, 2); /* the first matches two, and is told once */
     assert_change(text, 0, "mem:///row/1", "updated");
@@ -98,10 +98,10 @@ static void a_page_ends_anywhere_and_the_next_one_goes_on(void **state)
     (void)state;
     ask_changes("since", "");
     for (int i = 0; i < 7; i++) {
-        bench_update(&bench_changes, text_of("mem:///row/%d", i));
-        bench_update(&bench_changes, "mem:///a"); /* not asked for, between any two */
+        harness_update(&harness_changes, text_of("mem:///row/%d", i));
+        harness_update(&harness_changes, "mem:///a"); /* not asked for, between any two */
     }
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     for (int i = 0; i < 7; i += 3) {
         const char *text =
             ask_changes("since", with_cursor("\"uris\":[\"mem:///row/{id}\"],\"limit\":3"));
@@ -126,10 +126,10 @@ static void a_page_has_a_bound_in_bytes(void **state)
     change.metadata = tidings_str(metadata);
     for (int i = 0; i < 9; i++) {
         change.uri = tidings_str(text_of("mem:///row/%d", i));
-        bench_announce(&bench_changes, &change);
+        harness_announce(&harness_changes, &change);
     }
     free(metadata);
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_count(text, 6);
     assert_json(text, FOUND "more", "true");
@@ -151,9 +151,9 @@ static void many_rows_and_uris_are_looked_at_in_several_turns(void **state)
     buf_putc(&uris, '\0');
     ask_changes("since", uris.ptr);
     for (int i = 0; i < 1000; i++) {
-        bench_update(&bench_changes, text_of("mem:///row/%d", i));
+        harness_update(&harness_changes, text_of("mem:///row/%d", i));
     }
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(uris.ptr));
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/999", "updated");
@@ -169,8 +169,8 @@ static void uris_that_cannot_be_watched_are_named(void **state)
     assert_json(text, FOUND "refused|0|uri", "mem:///missing");
     assert_json(text, FOUND "refused|0|reason", "resource not found");
     assert_json(text, FOUND "refused|1|uri", "other:///");
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     assert_count(ask_changes("since", with_cursor(uris)), 1);
     text = ask_changes("wait", "\"uris\":[\"mem:///missing\",\"other:///\"]");
     assert_json(text, "result|isError", "true");
@@ -187,9 +187,9 @@ static void lost_history_is_told_as_a_gap(void **state)
     (void)state;
     ask_changes("since", "");
     for (int i = 0; i < 5; i++) {
-        bench_update(&bench_changes, text_of("mem:///row/%d", i));
+        harness_update(&harness_changes, text_of("mem:///row/%d", i));
     }
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     const char *text = ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\",\"mem:///b\"]"));
     assert_json(text, FOUND "gap|0", "mem:///a");
     assert_json(text, FOUND "gap|1", "mem:///b");
@@ -204,8 +204,8 @@ static void lost_history_is_told_as_a_gap(void **state)
 static int begin_with_a_short_log(void **state)
 {
     (void)state;
-    bench_init(&bench_changes);
-    bench_changes.options.log.max_entries = 3;
+    harness_init(&harness_changes);
+    harness_changes.options.log.max_entries = 3;
     changes_start();
     return 0;
 }
@@ -215,9 +215,9 @@ static void what_may_be_anything_is_a_gap(void **state)
     (void)state;
     struct client *waiting = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     ask_changes("since", "");
-    assert_int_equal(hub_announce_everything(bench_changes.hub, NULL), 0);
-    bench_update(&bench_changes, "mem:///b");
-    bench_settle(&bench_changes);
+    assert_int_equal(hub_announce_everything(harness_changes.hub, NULL), 0);
+    harness_update(&harness_changes, "mem:///b");
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(""));
     assert_json(text, FOUND "gap|0", "**");
     assert_count(text, 1);
@@ -230,11 +230,11 @@ static void contents_ride_along(void **state)
 {
     (void)state;
     ask_changes("since", "");
-    bench_update(&bench_changes, "mem:///a");
-    bench_change(&bench_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
-    bench_update(&bench_changes, "mem:///row/7");
-    bench_update(&bench_changes, "gone:///x");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_change(&harness_changes, "mem:///b", TIDINGS_CHANGE_DELETED);
+    harness_update(&harness_changes, "mem:///row/7");
+    harness_update(&harness_changes, "gone:///x");
+    harness_settle(&harness_changes);
     const char *text = ask_changes("since", with_cursor("\"includeContent\":true"));
     assert_count(text, 4);
     assert_json(text, FOUND "changes|0|contents|0|text", "text of mem:///a");
@@ -256,8 +256,8 @@ static void add_slow(const char *uri)
 {
     struct tidings_resource about = tidings_resource(uri, "slow", NULL);
     struct catalog_entry *e = catalog_entry_create(&about, false, hold_read, NULL, NULL);
-    assert_int_equal(hub_add_entry(bench_changes.hub, e, NULL), 0);
-    bench_settle(&bench_changes);
+    assert_int_equal(hub_add_entry(harness_changes.hub, e, NULL), 0);
+    harness_settle(&harness_changes);
 }
 
 static void contents_that_cannot_be_had_are_left_out(void **state)
@@ -267,16 +267,16 @@ static void contents_that_cannot_be_had_are_left_out(void **state)
     add_slow("mem:///slow");
     for (int i = 0; i < 2; i++) {
         ask_changes("since", "");
-        bench_update(&bench_changes, "mem:///slow");
-        bench_update(&bench_changes, "mem:///a");
-        bench_settle(&bench_changes);
+        harness_update(&harness_changes, "mem:///slow");
+        harness_update(&harness_changes, "mem:///a");
+        harness_settle(&harness_changes);
         struct client *c = begin_call("wait", with_cursor("\"includeContent\":true"));
         assert_true(c->is_waiting);
         memset(large, 'x', sizeof(large) - 1);
         struct tidings_error err = {0, ""};
         int rc = i == 0 ? TIDINGS_E_IO : tidings_read_text(held, NULL, tidings_str(large), &err);
         tidings_read_done(held, rc, &err);
-        bench_settle(&bench_changes);
+        harness_settle(&harness_changes);
         const char *text = end_call(c);
         assert_change(text, 0, "mem:///slow", "updated");
         assert_no_json(text, FOUND "changes|0|contents");
@@ -289,8 +289,8 @@ static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state
     (void)state;
     add_slow("mem:///slow");
     ask_changes("since", "");
-    bench_update(&bench_changes, "mem:///slow");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///slow");
+    harness_settle(&harness_changes);
     struct client *c = begin_call("since", with_cursor("\"includeContent\":true"));
     client_free(c);
     assert_true(tidings_read_cancelled(held));
@@ -303,23 +303,23 @@ static void uris_mean_what_they_mean_in_subscriptions(void **state)
 {
     (void)state;
     struct place p;
-    place_mount(&p, &bench_changes, "place:///", PLACE_QUERY);
+    place_mount(&p, &harness_changes, "place:///", PLACE_QUERY);
     place_add(&p, "place:///one", false);
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     const char *uris = "\"uris\":[\"place:///?pattern=*.log\",\"mem:///row?colour=red\"]";
     struct client *c = begin_call("wait", uris);
     assert_true(place_watched_all(&p) > 0);
-    bench_update(&bench_changes, "place:///one");
+    harness_update(&harness_changes, "place:///one");
     struct tidings_change change = {.uri = STR("mem:///row/1"),
                                     .metadata = STR("{\"colour\":\"blue\"}")};
-    bench_announce(&bench_changes, &change);
-    bench_settle(&bench_changes);
+    harness_announce(&harness_changes, &change);
+    harness_settle(&harness_changes);
     assert_true(c->is_waiting);
     change.metadata = STR("{\"colour\":\"red\"}");
     change.uri = STR("mem:///row/2");
-    bench_announce(&bench_changes, &change);
-    bench_update(&bench_changes, "place:///x.log");
-    bench_settle(&bench_changes);
+    harness_announce(&harness_changes, &change);
+    harness_update(&harness_changes, "place:///x.log");
+    harness_settle(&harness_changes);
     const char *text = end_call(c);
     assert_change(text, 0, "mem:///row/2", "updated");
     assert_change(text, 1, "place:///x.log", "updated");

@@ -15,12 +15,12 @@
 #include "delivery/hub_private.h"
 #include "delivery/subscriber.h"
 #include "store/change.h"
-#include "support/bench_change.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_subs.h"
-#include "support/bench_tool.h"
+#include "support/harness_change.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_subs.h"
+#include "support/harness_tool.h"
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
@@ -28,12 +28,12 @@ static void a_wait_ends_with_the_first_change(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///row/\"]");
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     assert_true(c->is_waiting);
-    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 1);
-    bench_change(&bench_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
-    bench_settle(&bench_changes);
+    assert_int_equal(harness_changes.worker[0]->stats.subscribers, 1);
+    harness_change(&harness_changes, "mem:///row/1", TIDINGS_CHANGE_CREATED);
+    harness_settle(&harness_changes);
     const char *text = end_call(c);
     assert_count(text, 1);
     assert_change(text, 0, "mem:///row/1", "created");
@@ -44,14 +44,14 @@ static void a_wait_with_a_cursor_is_told_at_once_what_it_missed(void **state)
 {
     (void)state;
     ask_changes("since", "");
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     assert_change(ask_changes("wait", with_cursor("\"uris\":[\"mem:///a\"]")), 0, "mem:///a",
                   "updated");
     struct client *c = begin_call("wait", with_cursor("\"uris\":[\"mem:///a\"]"));
     assert_true(c->is_waiting);
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     assert_change(end_call(c), 0, "mem:///a", "updated");
 }
 
@@ -65,16 +65,16 @@ static void nothing_falls_between_two_calls(void **state)
     int announced = 0;
     ask_changes("since", "\"uris\":[\"mem:///row/{id}\"]");
     while (count < CHANGES) {
-        struct client *c = client_http(&bench_changes);
+        struct client *c = client_http(&harness_changes);
         client_call(c, "1", "wait",
                     text_of("\"arguments\":{%s}", with_cursor("\"uris\":[\"mem:///row/{id}\"]")),
                     NULL);
         while (c->is_waiting) { /* a few at any moment of its life */
             random = random * 1103515245u + 12345u;
             for (unsigned k = (random >> 16) % 4; k > 0 && announced < CHANGES; k--) {
-                bench_update(&bench_changes, text_of("mem:///row/%d", announced++));
+                harness_update(&harness_changes, text_of("mem:///row/%d", announced++));
             }
-            loop_turn(bench_changes.loop);
+            loop_turn(harness_changes.loop);
         }
         const char *text = end_call(c), *uri;
         for (int i = 0; (uri = json_at(text, text_of(FOUND "changes|%d|uri", i))) != NULL; i++) {
@@ -91,12 +91,12 @@ static void at_its_deadline_a_wait_says_so(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"timeoutMs\":30");
-    bench_until(&bench_changes, client_has_answer, c);
+    harness_until(&harness_changes, client_has_answer, c);
     const char *text = end_call(c);
     assert_json(text, FOUND "timedOut", "true");
     assert_count(text, 0);
-    bench_update(&bench_changes, "mem:///a");
-    bench_settle(&bench_changes);
+    harness_update(&harness_changes, "mem:///a");
+    harness_settle(&harness_changes);
     assert_count(ask_changes("wait", with_cursor("\"timeoutMs\":0")), 1);
     assert_json(ask_changes("wait", with_cursor("\"timeoutMs\":0")), FOUND "timedOut", "true");
 }
@@ -105,40 +105,40 @@ static void a_client_that_goes_is_forgotten(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "");
-    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 1);
+    assert_int_equal(harness_changes.worker[0]->stats.subscribers, 1);
     client_free(c);
-    bench_settle(&bench_changes);
-    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 0);
-    c = client_http(&bench_changes); /* and one that goes before it is settled */
+    harness_settle(&harness_changes);
+    assert_int_equal(harness_changes.worker[0]->stats.subscribers, 0);
+    c = client_http(&harness_changes); /* and one that goes before it is settled */
     client_call(c, "1", "wait", "\"arguments\":{}", NULL);
     client_free(c);
-    bench_settle(&bench_changes);
-    struct client *pipe = client_pipe(&bench_changes);
+    harness_settle(&harness_changes);
+    struct client *pipe = client_pipe(&harness_changes);
     client_handshake(pipe, "2025-11-25");
     client_legacy(pipe, NULL, "7", "tools/call", "\"name\":\"wait\"");
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     client_notify(pipe, NULL, "notifications/cancelled", "\"requestId\":7");
-    bench_settle(&bench_changes);
-    assert_true(list_empty(&bench_changes.worker[0]->handlers->calls));
+    harness_settle(&harness_changes);
+    assert_true(list_empty(&harness_changes.worker[0]->handlers->calls));
     client_free(pipe);
 }
 
 static bool has_no_handlings(void *user)
 {
     (void)user;
-    return list_empty(&bench_changes.worker[0]->handlers->calls);
+    return list_empty(&harness_changes.worker[0]->handlers->calls);
 }
 
 static void a_lost_connection_of_a_session_ends_its_wait(void **state)
 {
     (void)state;
-    struct bench_session s;
-    bench_session(&bench_changes, "2025-11-25", &s);
+    struct harness_session s;
+    harness_session(&harness_changes, "2025-11-25", &s);
     struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"wait\"");
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     client_free(c);
-    assert_false(has_no_handlings(NULL));                /* it cancels nothing in that era … */
-    bench_until(&bench_changes, has_no_handlings, NULL); /* … but nobody is there to be told */
+    assert_false(has_no_handlings(NULL)); /* it cancels nothing in that era … */
+    harness_until(&harness_changes, has_no_handlings, NULL); /* … but nobody is there to be told */
     assert_int_equal(session_delete(&s), 204);
 }
 
@@ -146,8 +146,8 @@ static void stopping_ends_a_wait_with_its_cursor(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
-    drain_begin(bench_changes.worker[0], 10000);
-    bench_settle(&bench_changes);
+    drain_begin(harness_changes.worker[0], 10000);
+    harness_settle(&harness_changes);
     const char *text = end_call(c);
     assert_json(text, FOUND "timedOut", "true");
     assert_non_null(json_at(text, FOUND "cursor"));
@@ -159,8 +159,8 @@ static void the_application_may_end_a_wait(void **state)
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
     subscriber_disconnect(
-        list_entry(bench_changes.worker[0]->delivery->subscribers.next, struct subscriber, link));
-    bench_settle(&bench_changes);
+        list_entry(harness_changes.worker[0]->delivery->subscribers.next, struct subscriber, link));
+    harness_settle(&harness_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
@@ -168,22 +168,22 @@ static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\",\"mem:///b\"]");
-    struct worker *worker = bench_changes.worker[0];
+    struct worker *worker = harness_changes.worker[0];
     struct subscriber *subscriber =
         list_entry(worker->delivery->subscribers.next, struct subscriber, link);
     struct listen *listen = list_entry(subscriber->listens.next, struct listen, link);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     assert_true(c->is_waiting);
     subscription_withdraw(list_entry(listen->subs.next, struct subscription, link));
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
 /* Numbered and kept, but its letter to the worker is not sent. */
 static void change_in_the_log_alone(const char *uri)
 {
-    struct changelog *log = bench_changes.hub->log;
+    struct changelog *log = harness_changes.hub->log;
     struct tidings_change about = {.uri = tidings_str(uri)};
     struct change *change = change_create(&about, log->ops->epoch(log), log->ops->next(log));
     assert_int_equal(log->ops->append(log, change), 0);
@@ -194,14 +194,14 @@ static void lost_letters_make_it_look_again(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///a\"]");
-    delivery_lose(bench_changes.worker[0]);
-    bench_settle(&bench_changes);
+    delivery_lose(harness_changes.worker[0]);
+    harness_settle(&harness_changes);
     assert_true(c->is_waiting); /* the log has nothing */
     change_in_the_log_alone("mem:///a");
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     assert_true(c->is_waiting);
-    delivery_lose(bench_changes.worker[0]);
-    bench_settle(&bench_changes);
+    delivery_lose(harness_changes.worker[0]);
+    harness_settle(&harness_changes);
     const char *text = end_call(c);
     assert_count(text, 1);
     assert_change(text, 0, "mem:///a", "updated");
@@ -220,8 +220,8 @@ static void waits_count_as_calls_and_as_broad_subscriptions(void **state)
     for (size_t i = 0; i < 16; i++) {
         client_free(c[i]);
     }
-    bench_settle(&bench_changes);
-    bench_changes.limits.max_broad = 0;
+    harness_settle(&harness_changes);
+    harness_changes.limits.max_broad = 0;
     assert_non_null(strstr(ask_changes("since", ""), "'**'"));
     assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);
 }
@@ -229,7 +229,7 @@ static void waits_count_as_calls_and_as_broad_subscriptions(void **state)
 static void without_subscriptions_there_is_nothing_to_look_at(void **state)
 {
     (void)state;
-    bench_changes.self.no_subscriptions = true;
+    harness_changes.self.no_subscriptions = true;
     assert_non_null(strstr(ask_changes("since", ""), "offers no subscriptions"));
 }
 

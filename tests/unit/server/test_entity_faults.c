@@ -20,11 +20,11 @@
 #include "server/server_private.h"
 #include "store/entities_private.h"
 #include "store/sqlite_entities.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
 #include "support/fail_alloc.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 #include "support/served.h"
 
 /* ---- a job of our own ------------------------------------------------------------------------ */
@@ -70,7 +70,7 @@ static void send_errand(struct tidings_provider *p, int64_t limit)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static struct bench b;
+static struct harness b;
 static struct tidings_provider *mount;
 static struct keeper *keeper;
 
@@ -78,8 +78,8 @@ static void begin(void)
 {
     struct tidings_error err = {0};
     fail_alloc_start(0);
-    bench_init(&b);
-    bench_start(&b);
+    harness_init(&b);
+    harness_start(&b);
     if (hub_mount(b.hub, &provider_entity_ops, STR(ENTITY_URI_PREFIX), STR_EMPTY, &mount, &err) <
             0 ||
         keeper_open(entity_memory_create(NULL), &keeper, &err) < 0) {
@@ -95,16 +95,17 @@ static void begin(void)
                  {"transact", entity_call_transact},
                  {"history", entity_call_history}};
     for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++) {
-        bench_add_tool(&b, &(struct bench_tool){
-                               .name = tools[i].name, .handler = tools[i].handler, .user = mount});
+        harness_add_tool(&b, &(struct harness_tool){.name = tools[i].name,
+                                                    .handler = tools[i].handler,
+                                                    .user = mount});
     }
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 static void finish(void)
 {
     keeper_close(keeper);
-    bench_stop(&b);
+    harness_stop(&b);
 }
 
 static bool is_answered(void *user)
@@ -118,7 +119,7 @@ static const char *called(struct client *c, const char *tool, const char *argume
     char params[512];
     snprintf(params, sizeof(params), "\"arguments\":{%s}", arguments);
     client_call(c, "1", tool, params, NULL);
-    bench_until(&b, is_answered, c);
+    harness_until(&b, is_answered, c);
     const char *text = client_nth_kind(c, SAID_ANSWER, c->count - 1)->text;
     return text ? text : "";
 }
@@ -131,7 +132,7 @@ static void check_call(const char *tool, const char *arguments, const char *says
         fail_msg("%s does not say '%s'", answer, says);
     }
     client_free(c);
-    bench_settle(&b);
+    harness_settle(&b);
 }
 
 #define VALUE "\"uri\":\"/entity/T@1/a\",\"value\":{\"n\":1},\"changedBy\":[{\"userId\":\"u\"}]"
@@ -169,7 +170,7 @@ static void fail_each_allocation(const struct fault *f)
         }
         assert_true(is_done || reached);
         client_free(c);
-        bench_settle(&b);
+        harness_settle(&b);
         /* It works again, and nothing is half there: the same once more is what there is. */
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
@@ -229,7 +230,7 @@ static int over_http(enum resource_io_op op, const char *uri, const char *body,
     http.plain.query = STR("changedBy=%5B%7B%22userId%22%3A%22u%22%7D%5D&origin=me");
     http.plain.if_match = tidings_str(if_match);
     resource_io_start(&http.plain, op);
-    bench_until(&b, is_over, NULL);
+    harness_until(&b, is_over, NULL);
     return http.code;
 }
 
@@ -262,7 +263,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
                 fail_msg("row %zu, allocation %ld: %s (%s)", i, n, tidings_code_name(code),
                          http.answer);
             }
-            bench_settle(&b);
+            harness_settle(&b);
             assert_int_equal(b.worker[0]->jobs, 0);
             finish();
             assert_int_equal(fail_alloc_live(), before);
@@ -309,12 +310,12 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
         struct client *listener = client_http(&b);
         client_modern(listener, "9", "subscriptions/listen",
                       "\"notifications\":{\"resourceSubscriptions\":[\"entity:///T@1/\"]}");
-        bench_until(&b, is_acknowledged, listener);
+        harness_until(&b, is_acknowledged, listener);
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
         int code = over_http(RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
         send_errand(mount, 0);
         reached = fail_alloc_stop();
-        bench_settle(&b);
+        harness_settle(&b);
         bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
         assert_true(is_there || code < 0);
         if (is_there != has_heard(listener) && !listener->is_gone) {
@@ -322,7 +323,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
                      is_there ? "" : " not", has_heard(listener) ? "" : " not");
         }
         client_free(listener);
-        bench_settle(&b);
+        harness_settle(&b);
         assert_int_equal(b.worker[0]->jobs, 0);
         finish();
         assert_int_equal(fail_alloc_live(), before);

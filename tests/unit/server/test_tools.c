@@ -15,8 +15,8 @@
 #include <tidings/tidings.h>
 
 #include "base/str.h"
-#include "support/bench_json.h"
 #include "support/fail_alloc.h"
+#include "support/harness_json.h"
 #include "support/served.h"
 
 #define THREADS 4u

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "support/bench_core.h"
-#include "support/bench_provider.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
 #include "support/http_wire.h"
 
 #define PING "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"

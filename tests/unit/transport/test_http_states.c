@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "support/bench_core.h"
-#include "support/bench_provider.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
 #include "support/http_wire.h"
 #include "transport/websocket_private.h"
 

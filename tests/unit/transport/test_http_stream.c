@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "support/bench_core.h"
-#include "support/bench_provider.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
 #include "support/http_wire.h"
 
 #define PING "GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -45,7 +45,7 @@ static void a_listen_is_a_stream_until_its_client_goes(void **state)
     wire_assert_has(wire_heard(c), "subscriptions/acknowledged");
     assert_int_equal(wire_state(&w, 0), CONN_STREAM);
     assert_null(wire_conn(&w, 0)->r); /* it holds nothing to read with */
-    bench_update(&w.b, "mem://x/a");
+    harness_update(&w.b, "mem://x/a");
     wire_turn(&w);
     wire_assert_has(wire_heard(c), "notifications/resources/updated");
     wire_age(&w, 0, CONN_STREAM, w.config.keepalive_ms / 2);
@@ -106,7 +106,7 @@ static void a_long_poll_ends_with_what_there_is_to_say(void **state)
     wire_say(c, text);
     assert_int_equal(wire_state(&w, 0), CONN_POLL);
     (void)wire_heard(c);
-    bench_update(&w.b, "mem://x/a");
+    harness_update(&w.b, "mem://x/a");
     wire_turn(&w);
     const char *heard = wire_heard(c);
     assert_int_equal(heard[0], '[');

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "support/bench_core.h"
-#include "support/bench_provider.h"
+#include "support/harness_core.h"
+#include "support/harness_provider.h"
 #include "support/http_wire.h"
 #include "transport/websocket_private.h"
 
@@ -239,7 +239,7 @@ static void a_listen_ends_with_its_client(void **state)
     say_frame(c, TEXT, strstr(wire_listen("mem://x/a"), "{\"jsonrpc\""));
     wire_assert_has(wire_heard(c), "subscriptions/acknowledged");
     assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
-    bench_update(&w.b, "mem://x/a");
+    harness_update(&w.b, "mem://x/a");
     wire_turn(&w);
     wire_assert_has(wire_heard(c), "notifications/resources/updated");
     wire_leave(c);

@@ -4,7 +4,7 @@
  * a vanished connection calls `closed` once and then the channel is gone) is kept here; what the
  * worker promises the transport is asserted here.
  */
-#include "support/bench_client.h"
+#include "support/harness_client.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -206,7 +206,7 @@ void client_is(struct client *c, enum principal_kind kind, const char *name, con
     principal_unref(who);
 }
 
-static struct client *client_open(struct bench *b, size_t worker, const struct channel_ops *ops)
+static struct client *client_open(struct harness *b, size_t worker, const struct channel_ops *ops)
 {
     struct client *c = calloc(1, sizeof(*c));
     assert_non_null(c);
@@ -220,17 +220,17 @@ static struct client *client_open(struct bench *b, size_t worker, const struct c
     return c;
 }
 
-struct client *client_http(struct bench *b)
+struct client *client_http(struct harness *b)
 {
     return client_open(b, 0, &http_ops);
 }
 
-struct client *client_http_at(struct bench *b, size_t worker)
+struct client *client_http_at(struct harness *b, size_t worker)
 {
     return client_open(b, worker, &http_ops);
 }
 
-struct client *client_pipe(struct bench *b)
+struct client *client_pipe(struct harness *b)
 {
     return client_open(b, 0, &pipe_ops);
 }
@@ -393,7 +393,7 @@ void client_listen(struct client *c, const char *id, const char *uris)
 /* ---- sessions
  * ------------------------------------------------------------------------------------------ */
 
-void bench_session(struct bench *b, const char *revision, struct bench_session *s)
+void harness_session(struct harness *b, const char *revision, struct harness_session *s)
 {
     struct client *c = client_http(b);
     client_legacy(c, NULL, "1", "initialize", initialize_params(revision));
@@ -406,7 +406,7 @@ void bench_session(struct bench *b, const char *revision, struct bench_session *
     client_free(c);
 }
 
-struct client *session_request(struct bench_session *s, const char *id, const char *method,
+struct client *session_request(struct harness_session *s, const char *id, const char *method,
                                const char *params)
 {
     struct client *c = client_http(s->bench);
@@ -414,26 +414,26 @@ struct client *session_request(struct bench_session *s, const char *id, const ch
     return c;
 }
 
-static void change_subscription(struct bench_session *s, const char *method, const char *uri)
+static void change_subscription(struct harness_session *s, const char *method, const char *uri)
 {
     struct client *c = session_request(s, "5", method, text_of("\"uri\":\"%s\"", uri));
-    bench_settle(s->bench);
+    harness_settle(s->bench);
     const struct utterance *u = client_answer(c);
     assert_empty_result(u->text);
     client_free(c);
 }
 
-void session_subscribe(struct bench_session *s, const char *uri)
+void session_subscribe(struct harness_session *s, const char *uri)
 {
     change_subscription(s, "resources/subscribe", uri);
 }
 
-void session_unsubscribe(struct bench_session *s, const char *uri)
+void session_unsubscribe(struct harness_session *s, const char *uri)
 {
     change_subscription(s, "resources/unsubscribe", uri);
 }
 
-struct client *session_stream(struct bench_session *s, const char *last_event_id)
+struct client *session_stream(struct harness_session *s, const char *last_event_id)
 {
     struct client *c = client_http(s->bench);
     struct dialect_headers headers = {.session_id = tidings_str(s->id)};
@@ -446,7 +446,7 @@ struct client *session_stream(struct bench_session *s, const char *last_event_id
     return c;
 }
 
-int session_delete(struct bench_session *s)
+int session_delete(struct harness_session *s)
 {
     struct client *c = client_http(s->bench);
     struct dialect_headers headers = {.session_id = tidings_str(s->id)};

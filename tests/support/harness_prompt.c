@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-#include "support/bench_prompt.h"
+#include "support/harness_prompt.h"
 
 #include "base/str.h"
 #include "handler/completion.h"
 
-void bench_add_prompt(struct bench *b, const char *name, const char *schema,
-                      tidings_call_fn handler, void *user)
+void harness_add_prompt(struct harness *b, const char *name, const char *schema,
+                        tidings_call_fn handler, void *user)
 {
     char row[512];
     int begin = snprintf(row, sizeof(row), "{\"name\":\"%s\",\"description\":", name);
@@ -37,8 +37,8 @@ void bench_add_prompt(struct bench *b, const char *name, const char *schema,
     assert_int_equal(hub_add_feature(b->hub, f, NULL), 0);
 }
 
-void bench_add_completion(struct bench *b, const char *what, const char *name,
-                          tidings_complete_fn fn, void *user)
+void harness_add_completion(struct harness *b, const char *what, const char *name,
+                            tidings_complete_fn fn, void *user)
 {
     struct buf key;
     buf_init(&key, COMPLETE_KEY_MAX);

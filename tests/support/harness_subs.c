@@ -2,7 +2,7 @@
  *
  * Subscriptions with options, and a provider for them.
  */
-#include "support/bench_subs.h"
+#include "support/harness_subs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,11 +32,11 @@ void client_listen_with(struct client *c, const char *id, const char *uris, cons
     client_say(c, c->channel.ops->is_http ? &headers : NULL, text);
 }
 
-struct client *listen_with(struct bench *b, const char *uris, const char *options)
+struct client *listen_with(struct harness *b, const char *uris, const char *options)
 {
     struct client *c = client_http(b);
     client_listen_with(c, "1", uris, options);
-    bench_settle(b);
+    harness_settle(b);
     assert_int_equal(client_count(c, SAID_ACK), 1);
     return c;
 }
@@ -48,11 +48,11 @@ static const char *subscribe_params(const char *uri, const char *options)
                    options ? "}" : "");
 }
 
-const char *session_subscribe_with(struct bench_session *s, const char *uri, const char *options)
+const char *session_subscribe_with(struct harness_session *s, const char *uri, const char *options)
 {
     struct client *c =
         session_request(s, "5", "resources/subscribe", subscribe_params(uri, options));
-    bench_settle(s->bench);
+    harness_settle(s->bench);
     const char *answer = text_of("%s", client_answer(c)->text);
     client_free(c);
     return answer;
@@ -62,13 +62,13 @@ const char *pipe_subscribe_with(struct client *pipe, const char *id, const char 
                                 const char *options)
 {
     client_legacy(pipe, NULL, id, "resources/subscribe", subscribe_params(uri, options));
-    bench_settle(pipe->bench);
+    harness_settle(pipe->bench);
     const struct utterance *u =
         client_nth_kind(pipe, SAID_ANSWER, client_count_kind(pipe, SAID_ANSWER) - 1);
     return text_of("%s", u->text);
 }
 
-void bench_announce(struct bench *b, const struct tidings_change *change)
+void harness_announce(struct harness *b, const struct tidings_change *change)
 {
     assert_int_equal(hub_announce(b->hub, change, NULL), 0);
 }
@@ -147,7 +147,7 @@ uint64_t version_of(const char *update)
     return number_of(json_at(update, "params|_meta|dev.tidings/version"));
 }
 
-void bench_end_windows(struct bench *b)
+void harness_end_windows(struct harness *b)
 {
     for (size_t i = 0; i < b->worker_count; i++) {
         struct windows *all = &b->worker[i]->delivery->windows;
@@ -157,19 +157,19 @@ void bench_end_windows(struct bench *b)
             subscriber_release_held(list_entry(w, struct subscription, window));
         }
     }
-    bench_settle(b);
+    harness_settle(b);
 }
 
 static bool no_window_holds(void *user)
 {
-    struct bench *b = user;
+    struct harness *b = user;
     return b->core[0].delivery.windows.count == 0 && b->core[1].delivery.windows.count == 0;
 }
 
-void bench_await_windows(struct bench *b)
+void harness_await_windows(struct harness *b)
 {
-    bench_until(b, no_window_holds, b);
-    bench_settle(b);
+    harness_until(b, no_window_holds, b);
+    harness_settle(b);
 }
 
 /* ---- the provider ---------------------------------------------------------------------------- */
@@ -339,7 +339,7 @@ static int place_query(struct tidings_provider *provider, struct tidings_str uri
     return 0;
 }
 
-void place_mount(struct place *p, struct bench *b, const char *prefix, unsigned flags)
+void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags)
 {
     static struct tidings_provider_ops all[16];
     struct tidings_provider_ops *ops = &all[flags & 15u];
@@ -362,7 +362,7 @@ void place_mount(struct place *p, struct bench *b, const char *prefix, unsigned 
     memset(p, 0, sizeof(*p));
     next_place = p;
     assert_int_equal(hub_mount(b->hub, ops, tidings_str(prefix), STR_EMPTY, NULL, &err), 0);
-    bench_settle(b);
+    harness_settle(b);
 }
 
 void place_add(struct place *p, const char *uri, bool listable)

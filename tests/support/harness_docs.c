@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "support/bench_docs.h"
+#include "support/harness_docs.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "support/bench_json.h"
+#include "support/harness_json.h"
 #include "json/merge_patch.h"
 #include "json/write.h"
 
@@ -245,7 +245,7 @@ static const struct tidings_provider_ops patching_ops = {
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned flags)
+void docs_mount(struct docs *d, struct harness *b, const char *prefix, unsigned flags)
 {
     struct tidings_error err;
     memset(d, 0, sizeof(*d));
@@ -255,7 +255,7 @@ void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned fl
                                tidings_str(prefix), tidings_strn((const char *)&d, sizeof(d)),
                                &d->provider, &err),
                      0);
-    bench_settle(b);
+    harness_settle(b);
 }
 
 void docs_free(struct docs *d)
@@ -265,17 +265,17 @@ void docs_free(struct docs *d)
     }
 }
 
-void docs_begin(struct docs *d, struct bench *b, unsigned flags)
+void docs_begin(struct docs *d, struct harness *b, unsigned flags)
 {
-    bench_init(b);
+    harness_init(b);
     b->self.list_changed = b->options.list_changed = false;
-    bench_start(b);
+    harness_start(b);
     docs_mount(d, b, "doc:///", flags);
 }
 
 void docs_end(struct docs *d)
 {
-    bench_stop(d->bench);
+    harness_stop(d->bench);
     assert_int_equal(d->held_count, 0);
     docs_free(d);
 }

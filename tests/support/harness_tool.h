@@ -7,10 +7,10 @@
 #define SUPPORT_BENCH_TOOL_H
 
 #include "handler/call.h"
-#include "support/bench_client.h"
-#include "support/bench_core.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
 
-struct bench_tool {
+struct harness_tool {
     const char *name;
     const char *input, *output; /* schemas; NULL: none */
     tidings_call_fn handler;
@@ -19,13 +19,13 @@ struct bench_tool {
     bool is_blocking;
 };
 
-void bench_add_tool(struct bench *b, const struct bench_tool *tool);
-void bench_remove_tool(struct bench *b, const char *name);
+void harness_add_tool(struct harness *b, const struct harness_tool *tool);
+void harness_remove_tool(struct harness *b, const char *name);
 /* May fail. */
-int bench_try_tool(struct bench *b, const struct bench_tool *tool);
+int harness_try_tool(struct harness *b, const struct harness_tool *tool);
 
 /* Stops the bench, in which no call may be under way. */
-void bench_stop_handled(struct bench *b);
+void harness_stop_handled(struct harness *b);
 
 /* A handler that keeps the call in *(struct tidings_call **)user and does nothing. */
 void tool_hold(void *user, struct tidings_call *call);

@@ -13,8 +13,8 @@
 
 #include "protocol/inbound.h"
 #include "request/channel.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
 
 enum said {
     SAID_ANSWER,
@@ -40,7 +40,7 @@ struct utterance {
 struct client {
     struct channel channel;
     struct sink sink;
-    struct bench *bench;
+    struct harness *bench;
     struct utterance *said;
     size_t count, cap;
     char *input;       /* the request, gone once it is answered or becomes a stream */
@@ -54,9 +54,9 @@ struct client {
     const char *principal; /* NULL: one for all of its kind */
 };
 
-struct client *client_http(struct bench *b);
-struct client *client_http_at(struct bench *b, size_t worker);
-struct client *client_pipe(struct bench *b);
+struct client *client_http(struct harness *b);
+struct client *client_http_at(struct harness *b, size_t worker);
+struct client *client_pipe(struct harness *b);
 /* What it asks from now on is asked by this one; `scopes` are separated by spaces. */
 void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
                int64_t expires_ms);
@@ -82,21 +82,21 @@ void client_handshake(struct client *pipe, const char *revision);
 void client_listen(struct client *c, const char *id, const char *uris);
 
 /* A session over HTTP, initialized. */
-struct bench_session {
-    struct bench *bench;
+struct harness_session {
+    struct harness *bench;
     char id[48];
 };
-void bench_session(struct bench *b, const char *revision, struct bench_session *s);
+void harness_session(struct harness *b, const char *revision, struct harness_session *s);
 /* A request on a connection of its own. */
-struct client *session_request(struct bench_session *s, const char *id, const char *method,
+struct client *session_request(struct harness_session *s, const char *id, const char *method,
                                const char *params);
 /* The same for resources/subscribe and unsubscribe, waiting for success. */
-void session_subscribe(struct bench_session *s, const char *uri);
-void session_unsubscribe(struct bench_session *s, const char *uri);
+void session_subscribe(struct harness_session *s, const char *uri);
+void session_unsubscribe(struct harness_session *s, const char *uri);
 /* GET; `last_event_id` NULL: none. */
-struct client *session_stream(struct bench_session *s, const char *last_event_id);
+struct client *session_stream(struct harness_session *s, const char *last_event_id);
 /* DELETE; gives the status. */
-int session_delete(struct bench_session *s);
+int session_delete(struct harness_session *s);
 
 /* ---- looking at what was said
  * ---------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ size_t client_count(const struct client *c, const char *method);
 const char *client_nth(const struct client *c, const char *method, size_t n);
 const struct utterance *client_nth_said(const struct client *c, const char *method, size_t n);
 size_t client_count_kind(const struct client *c, enum said kind);
-/* Of a struct client, for bench_until. */
+/* Of a struct client, for harness_until. */
 bool client_has_answer(void *client);
 const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n);
 /* Does the cursor of a notification say of that subscription that nothing is left to be told up to

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "support/bench_tool.h"
+#include "support/harness_tool.h"
 
 #include "base/str.h"
 
@@ -29,7 +29,7 @@ static struct json_schema *compile(const char *text)
     return schema;
 }
 
-int bench_try_tool(struct bench *b, const struct bench_tool *tool)
+int harness_try_tool(struct harness *b, const struct harness_tool *tool)
 {
     char row[256];
     snprintf(row, sizeof(row), "{\"name\":\"%s\",\"inputSchema\":{\"type\":\"object\"}}",
@@ -47,22 +47,22 @@ int bench_try_tool(struct bench *b, const struct bench_tool *tool)
     return hub_add_feature(b->hub, f, NULL);
 }
 
-void bench_add_tool(struct bench *b, const struct bench_tool *tool)
+void harness_add_tool(struct harness *b, const struct harness_tool *tool)
 {
-    assert_int_equal(bench_try_tool(b, tool), 0);
+    assert_int_equal(harness_try_tool(b, tool), 0);
 }
 
-void bench_remove_tool(struct bench *b, const char *name)
+void harness_remove_tool(struct harness *b, const char *name)
 {
     assert_int_equal(hub_remove_feature(b->hub, FEATURE_TOOL, tidings_str(name), NULL), 0);
 }
 
-void bench_stop_handled(struct bench *b)
+void harness_stop_handled(struct harness *b)
 {
-    bench_settle(b);
+    harness_settle(b);
     assert_int_equal(b->worker[0]->jobs, 0);
     assert_true(list_empty(&b->worker[0]->handlers->calls));
-    bench_stop(b);
+    harness_stop(b);
 }
 
 void tool_hold(void *user, struct tidings_call *call)

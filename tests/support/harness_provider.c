@@ -2,7 +2,7 @@
  *
  * The fake provider. Its instance state is only a pointer to the struct the test looks at.
  */
-#include "support/bench_provider.h"
+#include "support/harness_provider.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -217,22 +217,22 @@ static void fake_unwatch(struct tidings_provider *p, struct tidings_str uri)
 static const struct tidings_provider_ops fake_ops = FAKE_OPS(0);
 static const struct tidings_provider_ops blocking_ops = FAKE_OPS(TIDINGS_PROVIDER_BLOCKING);
 
-static void mount(struct fake *f, struct bench *b, const struct tidings_provider_ops *ops)
+static void mount(struct fake *f, struct harness *b, const struct tidings_provider_ops *ops)
 {
     struct tidings_error err = {0};
     memset(f, 0, sizeof(*f));
     sem_init(&f->gate, 0, 0);
     next_fake = f;
     assert_int_equal(hub_mount(b->hub, ops, STR("mem://x/"), STR_EMPTY, NULL, &err), 0);
-    bench_settle(b);
+    harness_settle(b);
 }
 
-void fake_mount(struct fake *f, struct bench *b)
+void fake_mount(struct fake *f, struct harness *b)
 {
     mount(f, b, &fake_ops);
 }
 
-void fake_mount_blocking(struct fake *f, struct bench *b)
+void fake_mount_blocking(struct fake *f, struct harness *b)
 {
     mount(f, b, &blocking_ops);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * A test bench for the worker: hub and one or two workers' cores on one loop. Clients are in
- * support/bench_client.h, a provider in support/bench_provider.h.
+ * support/harness_client.h, a provider in support/harness_provider.h.
  *
- *     struct bench b;
- *     bench_init(&b);                  // defaults; change b.limits and so on now
- *     bench_start(&b);
+ *     struct harness b;
+ *     harness_init(&b);                  // defaults; change b.limits and so on now
+ *     harness_start(&b);
  *     struct client *c = client_http(&b);
  *     client_modern(c, "1", "subscriptions/listen", "\"notifications\":{}");
- *     bench_settle(&b);
+ *     harness_settle(&b);
  *     assert_json(client_nth(c, SAID_ACK, 0), "params|_meta|dev.tidings/cursor", …);
  *     client_free(c);
- *     bench_stop(&b);
+ *     harness_stop(&b);
  */
 #ifndef SUPPORT_BENCH_CORE_H
 #define SUPPORT_BENCH_CORE_H
@@ -20,9 +20,9 @@
 #include "delivery/hub.h"
 #include "delivery/options.h"
 
-#define BENCH_CORES 2u
+#define HARNESS_CORES 2u
 
-struct bench {
+struct harness {
     struct worker_limits limits;
     struct option_limits option_limits; /* behind limits.options */
     struct server_identity self;
@@ -30,8 +30,8 @@ struct bench {
     size_t worker_count;
     struct loop *loop;
     struct hub *hub;
-    struct core core[BENCH_CORES];
-    struct worker *worker[BENCH_CORES]; /* of each */
+    struct core core[HARNESS_CORES];
+    struct worker *worker[HARNESS_CORES]; /* of each */
     struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */
         enum principal_kind kind;
         const char *name, *scopes;
@@ -39,25 +39,25 @@ struct bench {
     } who;
 };
 
-void bench_init(struct bench *b);
-void bench_start(struct bench *b);
+void harness_init(struct harness *b);
+void harness_start(struct harness *b);
 /* Clients must be gone. */
-void bench_stop(struct bench *b);
+void harness_stop(struct harness *b);
 /* Its two halves, for tests of what is under way meanwhile. */
-void bench_stop_cores(struct bench *b);
-void bench_stop_hub(struct bench *b);
+void harness_stop_cores(struct harness *b);
+void harness_stop_hub(struct harness *b);
 
 /* Turns until no letter is under way and nothing waits to be flushed. */
-void bench_settle(struct bench *b);
+void harness_settle(struct harness *b);
 /* Turns, waiting for events, until fn(user); fails the test after some seconds. */
-void bench_until(struct bench *b, bool (*fn)(void *user), void *user);
+void harness_until(struct harness *b, bool (*fn)(void *user), void *user);
 
 /* Register a resource (or template) that reads as "text of URI". */
-void bench_add(struct bench *b, const char *uri);
-void bench_add_template(struct bench *b, const char *uri_template);
-void bench_remove(struct bench *b, const char *uri);
+void harness_add(struct harness *b, const char *uri);
+void harness_add_template(struct harness *b, const char *uri_template);
+void harness_remove(struct harness *b, const char *uri);
 /* Announce, without waiting for anything. */
-void bench_change(struct bench *b, const char *uri, enum tidings_change_kind kind);
-void bench_update(struct bench *b, const char *uri);
+void harness_change(struct harness *b, const char *uri, enum tidings_change_kind kind);
+void harness_update(struct harness *b, const char *uri);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * The tools that tell what changed, on the bench.
  */
-#include "support/bench_change.h"
+#include "support/harness_change.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,28 +15,28 @@
 
 #include "base/str.h"
 #include "server/change_call.h"
-#include "support/bench_json.h"
-#include "support/bench_tool.h"
+#include "support/harness_json.h"
+#include "support/harness_tool.h"
 
-struct bench bench_changes;
+struct harness harness_changes;
 static char cursor[CURSOR_TEXT];
 
 void changes_start(void)
 {
-    struct bench *b = &bench_changes;
-    bench_start(b);
-    bench_add_tool(b, &(struct bench_tool){.name = "since", .handler = change_call_since});
-    bench_add_tool(b, &(struct bench_tool){.name = "wait", .handler = change_call_wait});
-    bench_add(b, "mem:///a");
-    bench_add(b, "mem:///b");
-    bench_add_template(b, "mem:///row/{id}");
-    bench_settle(b);
+    struct harness *b = &harness_changes;
+    harness_start(b);
+    harness_add_tool(b, &(struct harness_tool){.name = "since", .handler = change_call_since});
+    harness_add_tool(b, &(struct harness_tool){.name = "wait", .handler = change_call_wait});
+    harness_add(b, "mem:///a");
+    harness_add(b, "mem:///b");
+    harness_add_template(b, "mem:///row/{id}");
+    harness_settle(b);
 }
 
 int changes_begin(void **state)
 {
     (void)state;
-    bench_init(&bench_changes);
+    harness_init(&harness_changes);
     changes_start();
     return 0;
 }
@@ -44,8 +44,8 @@ int changes_begin(void **state)
 int changes_begin_with_a_long_log(void **state)
 {
     (void)state;
-    bench_init(&bench_changes);
-    bench_changes.options.log =
+    harness_init(&harness_changes);
+    harness_changes.options.log =
         (struct changelog_limits){.max_entries = 10000, .max_bytes = 64u << 20};
     changes_start();
     return 0;
@@ -54,17 +54,17 @@ int changes_begin_with_a_long_log(void **state)
 int changes_end(void **state)
 {
     (void)state;
-    assert_int_equal(bench_changes.worker[0]->stats.subscribers, 0);
-    assert_int_equal(bench_changes.worker[0]->stats.subscriptions, 0);
-    bench_stop_handled(&bench_changes);
+    assert_int_equal(harness_changes.worker[0]->stats.subscribers, 0);
+    assert_int_equal(harness_changes.worker[0]->stats.subscriptions, 0);
+    harness_stop_handled(&harness_changes);
     return 0;
 }
 
 struct client *begin_call(const char *tool, const char *arguments)
 {
-    struct client *c = client_http(&bench_changes);
+    struct client *c = client_http(&harness_changes);
     client_call(c, "1", tool, text_of("\"arguments\":{%s}", arguments), NULL);
-    bench_settle(&bench_changes);
+    harness_settle(&harness_changes);
     return c;
 }
 

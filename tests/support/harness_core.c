@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-#include "support/bench_core.h"
+#include "support/harness_core.h"
 
 #include "base/str.h"
 
 #define MAX_TURNS 100000
 #define MAX_WAIT_MS 20000
 
-void bench_init(struct bench *b)
+void harness_init(struct harness *b)
 {
     memset(b, 0, sizeof(*b));
     b->worker_count = 1;
@@ -55,7 +55,7 @@ void bench_init(struct bench *b)
     };
 }
 
-void bench_start(struct bench *b)
+void harness_start(struct harness *b)
 {
     struct tidings_error err = {0};
     b->loop = loop_create(&err);
@@ -73,7 +73,7 @@ void bench_start(struct bench *b)
     }
 }
 
-void bench_stop_cores(struct bench *b)
+void harness_stop_cores(struct harness *b)
 {
     for (size_t i = 0; i < b->worker_count; i++) {
         core_deinit(&b->core[i]);
@@ -84,20 +84,20 @@ void bench_stop_cores(struct bench *b)
     }
 }
 
-void bench_stop_hub(struct bench *b)
+void harness_stop_hub(struct harness *b)
 {
     hub_set_running(b->hub, false);
     hub_destroy(b->hub);
     loop_destroy(b->loop);
 }
 
-void bench_stop(struct bench *b)
+void harness_stop(struct harness *b)
 {
-    bench_stop_cores(b);
-    bench_stop_hub(b);
+    harness_stop_cores(b);
+    harness_stop_hub(b);
 }
 
-static bool is_idle(struct bench *b)
+static bool is_idle(struct harness *b)
 {
     if (!mailbox_is_empty(hub_mailbox(b->hub))) {
         return false;
@@ -111,7 +111,7 @@ static bool is_idle(struct bench *b)
     return true;
 }
 
-void bench_settle(struct bench *b)
+void harness_settle(struct harness *b)
 {
     int quiet = 0;
     for (int i = 0; i < MAX_TURNS && quiet < 2; i++) {
@@ -121,7 +121,7 @@ void bench_settle(struct bench *b)
     assert_int_equal(quiet, 2);
 }
 
-void bench_until(struct bench *b, bool (*fn)(void *user), void *user)
+void harness_until(struct harness *b, bool (*fn)(void *user), void *user)
 {
     loop_turn(b->loop);
     uint64_t deadline = loop_now_ms(b->loop) + MAX_WAIT_MS;
@@ -147,7 +147,7 @@ static void read_text(void *user, struct tidings_read *read, struct tidings_str 
     tidings_read_done(read, rc, &err);
 }
 
-static void add(struct bench *b, const char *uri, bool is_template)
+static void add(struct harness *b, const char *uri, bool is_template)
 {
     struct tidings_resource about;
     tidings_resource_init(&about);
@@ -158,33 +158,33 @@ static void add(struct bench *b, const char *uri, bool is_template)
     struct catalog_entry *e = catalog_entry_create(&about, is_template, read_text, b, &err);
     assert_non_null(e);
     assert_int_equal(hub_add_entry(b->hub, e, &err), 0);
-    bench_settle(b);
+    harness_settle(b);
 }
 
-void bench_add(struct bench *b, const char *uri)
+void harness_add(struct harness *b, const char *uri)
 {
     add(b, uri, false);
 }
 
-void bench_add_template(struct bench *b, const char *uri_template)
+void harness_add_template(struct harness *b, const char *uri_template)
 {
     add(b, uri_template, true);
 }
 
-void bench_remove(struct bench *b, const char *uri)
+void harness_remove(struct harness *b, const char *uri)
 {
     struct tidings_error err = {0};
     assert_int_equal(hub_remove_entry(b->hub, tidings_str(uri), &err), 0);
-    bench_settle(b);
+    harness_settle(b);
 }
 
-void bench_change(struct bench *b, const char *uri, enum tidings_change_kind kind)
+void harness_change(struct harness *b, const char *uri, enum tidings_change_kind kind)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};
     assert_int_equal(hub_announce(b->hub, &change, NULL), 0);
 }
 
-void bench_update(struct bench *b, const char *uri)
+void harness_update(struct harness *b, const char *uri)
 {
-    bench_change(b, uri, TIDINGS_CHANGE_UPDATED);
+    harness_change(b, uri, TIDINGS_CHANGE_UPDATED);
 }

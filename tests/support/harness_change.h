@@ -5,23 +5,23 @@
  *
  *     changes_begin as setup, changes_end as teardown
  *     ask_changes("since", "");                              // its cursor is kept
- *     bench_update(&bench_changes, "mem:///a");
- *     bench_settle(&bench_changes);
+ *     harness_update(&harness_changes, "mem:///a");
+ *     harness_settle(&harness_changes);
  *     assert_change(ask_changes("since", with_cursor("")), 0, "mem:///a", "updated");
  */
 #ifndef SUPPORT_BENCH_CHANGE_H
 #define SUPPORT_BENCH_CHANGE_H
 
-#include "support/bench_client.h"
-#include "support/bench_core.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
 
 #define FOUND "result|structuredContent|"
 
-extern struct bench bench_changes;
+extern struct harness harness_changes;
 
 int changes_begin(void **state);
 int changes_begin_with_a_long_log(void **state);
-/* After bench_init and whatever is to be otherwise. */
+/* After harness_init and whatever is to be otherwise. */
 void changes_start(void);
 /* Nothing is left of any call. */
 int changes_end(void **state);

@@ -5,24 +5,24 @@
 #ifndef SUPPORT_BENCH_ACCESS_H
 #define SUPPORT_BENCH_ACCESS_H
 
-#include "support/bench_client.h"
-#include "support/bench_subs.h"
+#include "support/harness_client.h"
+#include "support/harness_subs.h"
 
-#define BENCH_SEE (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
-#define BENCH_ALL (BENCH_SEE | 1u << ACCESS_WRITE)
+#define HARNESS_SEE (1u << ACCESS_LIST | 1u << ACCESS_READ | 1u << ACCESS_SUBSCRIBE)
+#define HARNESS_ALL (HARNESS_SEE | 1u << ACCESS_WRITE)
 
 /* A rule for a name ("*": everybody, "": who is not known) and a glob or URI ("": everything). */
-struct bench_rule {
+struct harness_rule {
     const char *name, *scope, *uri;
     unsigned ops;
 };
 /* On all cores, as the hub does it; `count` 0: nobody may do anything. */
-void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count);
+void harness_rules(struct harness *b, const struct harness_rule *rules, size_t count);
 /* A worker with mem://x/a, and two each below hidden/ and open/, where list changes are told at
  * once and nobody has a name yet. */
-void bench_access_start(struct bench *b, struct place *place);
+void harness_access_start(struct harness *b, struct place *place);
 /* The rights of whoever comes from now on. */
-void bench_is(struct bench *b, const char *name, const char *scopes);
+void harness_is(struct harness *b, const char *name, const char *scopes);
 
 /* Everything said to the client, with what differs between any two runs masked: the times
  * `updated_at` and `timestamp`, and the seals, which are random (dev.tidings/cursor, and the same

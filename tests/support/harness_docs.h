@@ -11,7 +11,7 @@
 #ifndef SUPPORT_BENCH_DOCS_H
 #define SUPPORT_BENCH_DOCS_H
 
-#include "support/bench_core.h"
+#include "support/harness_core.h"
 
 #define DOCS_MAX 1100u
 
@@ -29,7 +29,7 @@ struct doc_version {
 
 struct docs {
     struct tidings_provider *provider;
-    struct bench *bench;
+    struct harness *bench;
     unsigned flags;
     struct doc_version versions[DOCS_MAX]; /* oldest first */
     size_t count;
@@ -41,11 +41,11 @@ struct docs {
     size_t held_count;
 };
 
-void docs_mount(struct docs *d, struct bench *b, const char *prefix, unsigned flags);
+void docs_mount(struct docs *d, struct harness *b, const char *prefix, unsigned flags);
 void docs_free(struct docs *d); /* after the bench stopped */
 /* A bench that tells nothing of lists, with the documents below "doc:///"; and the end of both,
  * when nothing waits. */
-void docs_begin(struct docs *d, struct bench *b, unsigned flags);
+void docs_begin(struct docs *d, struct harness *b, unsigned flags);
 void docs_end(struct docs *d);
 /* A new version (`text` NULL: it is deleted), announced as made by `origin` (NULL: nobody). */
 void docs_put(struct docs *d, const char *uri, const char *text, const char *origin);

@@ -7,22 +7,22 @@
 #ifndef SUPPORT_BENCH_SUBS_H
 #define SUPPORT_BENCH_SUBS_H
 
-#include "support/bench_client.h"
-#include "support/bench_core.h"
-#include "support/bench_json.h"
+#include "support/harness_client.h"
+#include "support/harness_core.h"
+#include "support/harness_json.h"
 
 /* ---- saying ---------------------------------------------------------------------------------- */
 
 /* subscriptions/listen for a JSON array of URIs with `dev.tidings/options` (NULL: none). */
 void client_listen_with(struct client *c, const char *id, const char *uris, const char *options);
 /* The same over HTTP on a connection of its own, settled and acknowledged. */
-struct client *listen_with(struct bench *b, const char *uris, const char *options);
+struct client *listen_with(struct harness *b, const char *uris, const char *options);
 /* resources/subscribe in a session or, with `s` NULL, on the pipe `c`; gives the answer's text. */
-const char *session_subscribe_with(struct bench_session *s, const char *uri, const char *options);
+const char *session_subscribe_with(struct harness_session *s, const char *uri, const char *options);
 const char *pipe_subscribe_with(struct client *pipe, const char *id, const char *uri,
                                 const char *options);
 /* Announce with everything that can be said about a change. */
-void bench_announce(struct bench *b, const struct tidings_change *change);
+void harness_announce(struct harness *b, const struct tidings_change *change);
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
@@ -38,9 +38,9 @@ uint64_t number_of(const char *version);
 uint64_t version_of(const char *update);
 
 /* Every window that holds something ends now, one after the other in the order they are due. */
-void bench_end_windows(struct bench *b);
+void harness_end_windows(struct harness *b);
 /* Wait for the timers to end them. */
-void bench_await_windows(struct bench *b);
+void harness_await_windows(struct harness *b);
 
 /* ---- a provider ------------------------------------------------------------------------------ */
 
@@ -71,7 +71,7 @@ struct place {
     size_t scope_count;
 };
 
-void place_mount(struct place *p, struct bench *b, const char *prefix, unsigned flags);
+void place_mount(struct place *p, struct harness *b, const char *prefix, unsigned flags);
 void place_add(struct place *p, const char *uri, bool listable); /* in ascending order */
 void place_finish_list(struct place *p);
 /* How often a scope is watched now; and anything at all. */

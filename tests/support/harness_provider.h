@@ -15,7 +15,7 @@
 
 #include <semaphore.h>
 
-#include "support/bench_core.h"
+#include "support/harness_core.h"
 
 #define FAKE_RESOURCES 64u
 #define FAKE_WAITING 256u
@@ -54,8 +54,8 @@ struct fake {
     size_t watch_count, stat_count, read_count, list_count;
 };
 
-void fake_mount(struct fake *f, struct bench *b);
-void fake_mount_blocking(struct fake *f, struct bench *b);
+void fake_mount(struct fake *f, struct harness *b);
+void fake_mount_blocking(struct fake *f, struct harness *b);
 struct fake_resource *fake_add(struct fake *f, const char *uri);
 void fake_clear(struct fake *f);
 

@@ -2,7 +2,7 @@
  *
  * A path is keys and indices separated by '|', because keys hold dots and slashes.
  */
-#include "support/bench_json.h"
+#include "support/harness_json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "support/bench_access.h"
+#include "support/harness_access.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -19,11 +19,11 @@
 
 #undef free /* what strdup and open_memstream give is not cmocka's */
 
-void bench_access_start(struct bench *b, struct place *place)
+void harness_access_start(struct harness *b, struct place *place)
 {
-    bench_init(b);
+    harness_init(b);
     b->options.list_changed_ms = 0;
-    bench_start(b);
+    harness_start(b);
     memset(place, 0, sizeof(*place));
     place_mount(place, b, "mem://x/", PLACE_UNWATCHED | PLACE_QUERY);
     place_add(place, "mem://x/a", false);
@@ -49,7 +49,7 @@ static int set_now(struct hub *hub, void *rules, struct tidings_error *err)
     return access_enforce_everywhere(hub, rules, err);
 }
 
-void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count)
+void harness_rules(struct harness *b, const struct harness_rule *rules, size_t count)
 {
     struct kept_rules *kept = mem_zalloc(sizeof(*kept));
     assert_non_null(kept);
@@ -75,10 +75,10 @@ void bench_rules(struct bench *b, const struct bench_rule *rules, size_t count)
     }
     assert_int_equal(hub_run_on(b->hub, set_now, &kept->base, NULL), 0);
     access_rules_unref(&kept->base);
-    bench_settle(b);
+    harness_settle(b);
 }
 
-void bench_is(struct bench *b, const char *name, const char *scopes)
+void harness_is(struct harness *b, const char *name, const char *scopes)
 {
     b->who.kind = name && name[0] ? PRINCIPAL_TOKEN : PRINCIPAL_ANONYMOUS;
     b->who.name = name;
