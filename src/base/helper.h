@@ -56,12 +56,4 @@ int helper_open_below(const char *root, int root_fd, const char *path, int flags
 /* Start that command; then `s` is as after spawn_start. */
 int helper_run(const char *name, struct spawn *s, struct tidings_error *err);
 
-/* ---- for base/spawn.c ------------------------------------------------------------------------ */
-
-/* What is sent on the socket of a command. */
-struct helper_ending {
-    int how; /* enum spawn_ending */
-    int value;
-};
-
 #endif

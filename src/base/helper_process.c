@@ -183,7 +183,7 @@ static bool has_ended(struct run *run)
     if (!spawn_reap(&run->child, &how, &value)) {
         return false;
     }
-    struct helper_ending ending = {how, value};
+    struct spawn_end ending = {how, value};
     (void)helper_send(run->socket, &ending, sizeof ending, NULL, 0);
     return true;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * From the source of a regex to a tree: alternatives, sequences, atoms with their quantifiers, by
- * recursive descent; groups nest REGEX_MAX_DEPTH deep. Classes and escapes are regex_escape.c's.
+ * recursive descent; groups nest REGEX_MAX_DEPTH deep. Classes and escapes are
+ * regex_parse_escape.c's.
  */
 #include "base/regex_parse.h"
 

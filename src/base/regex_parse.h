@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What reading the source of a regex needs. Private to base/regex_parse.c and regex_escape.c.
+ * What reading the source of a regex needs. Private to base/regex_parse.c and regex_parse_escape.c.
  */
 #ifndef BASE_REGEX_PARSE_H
 #define BASE_REGEX_PARSE_H

@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/helper.h"
 #include "base/str.h"
 
 #define LOWEST_OURS 16 /* our ends lie above what the child arranges */
@@ -250,7 +249,7 @@ void spawn_kill(const struct spawn *s)
 /* The helper has reaped it, or has gone itself. */
 static bool reap_by_helper(struct spawn *s, enum spawn_ending *ret_how, int *ret_value)
 {
-    struct helper_ending ending;
+    struct spawn_end ending;
     ssize_t n;
     do { /* reset: it closed before it read a signal of ours; what it said first is still there */
         n = recv(s->pidfd, &ending, sizeof(ending), MSG_DONTWAIT);

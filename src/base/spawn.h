@@ -46,6 +46,12 @@ enum spawn_ending {
     SPAWN_UNKNOWN, /* somebody else reaped it */
 };
 
+/* What the helper says on the socket of a program that it ran for us. */
+struct spawn_end {
+    int how; /* enum spawn_ending */
+    int value;
+};
+
 /* Start it; `s` need not be initialised, and after a failure (no such program, not executable, no
  * more processes) nothing is left. Waits until the program is being executed, which is soon. */
 int spawn_start(struct spawn *s, const struct spawn_options *o, struct tidings_error *err);

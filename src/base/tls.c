@@ -314,3 +314,8 @@ void tls_seal_end(struct tls_session *s)
         (void)tls_api.SSL_shutdown(s->ssl);
     }
 }
+
+const char *tls_library(void)
+{
+    return tls_api_load(NULL) < 0 ? NULL : tls_api.OpenSSL_version(OPENSSL_VERSION);
+}

@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 #include "base/library.h"
-#include "base/tls.h"
 
 struct tls_api tls_api;
 
@@ -34,9 +33,4 @@ const char *tls_api_reason(void)
 {
     const char *text = tls_api.ERR_reason_error_string(tls_api.ERR_peek_error());
     return text ? text : "no reason given";
-}
-
-const char *tls_library(void)
-{
-    return tls_api_load(NULL) < 0 ? NULL : tls_api.OpenSSL_version(OPENSSL_VERSION);
 }

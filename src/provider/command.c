@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The command provider's table: who waits for a run, who watches, and what is told. Workers and the
- * hub send errands; the instance's own thread does the rest. Everything below "on the actor" is
+ * hub send jobs; the instance's own thread does the rest. Everything below "on the actor" is
  * that thread's.
  */
 #include "provider/command.h"
@@ -9,9 +9,9 @@
 #include "base/actor.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "provider/actor_job.h"
 #include "provider/command_run.h"
 #include "provider/command_settings.h"
-#include "provider/errand.h"
 #include "provider/etag.h"
 
 #define READERS_MAX 1024u
@@ -26,7 +26,7 @@ struct command {
     /* on the actor */
     struct command_run run;
     struct loop_timer *refresh, *gone;
-    struct list readers; /* errands */
+    struct list readers; /* struct actor_job */
     size_t reader_count;
     unsigned watchers;
     bool has_outcome;     /* run.code, run.err and run.output are those of the newest run */
@@ -64,7 +64,7 @@ static void answer(struct command *c, struct tidings_read *read)
     tidings_read_done(read, rc, &err);
 }
 
-static void forget_reader(struct command *c, struct errand *e)
+static void forget_reader(struct command *c, struct actor_job *e)
 {
     list_remove(&e->link);
     c->reader_count--;
@@ -95,7 +95,7 @@ static void on_done(struct command_run *run, void *user)
         announce(c);
     }
     list_each (it, next, &c->readers) {
-        struct errand *e = list_entry(it, struct errand, link);
+        struct actor_job *e = list_entry(it, struct actor_job, link);
         answer(c, e->read);
         forget_reader(c, e);
     }
@@ -135,7 +135,7 @@ static void on_gone(struct loop_timer *timer, void *user)
     (void)timer;
     struct command *c = user;
     list_each (it, next, &c->readers) {
-        struct errand *e = list_entry(it, struct errand, link);
+        struct actor_job *e = list_entry(it, struct actor_job, link);
         if (tidings_read_cancelled(e->read)) {
             tidings_read_done(e->read, TIDINGS_E_CANCELLED, NULL);
             forget_reader(c, e);
@@ -144,7 +144,7 @@ static void on_gone(struct loop_timer *timer, void *user)
     check_wanted(c);
 }
 
-static void do_read(struct command *c, struct errand *e)
+static void do_read(struct command *c, struct actor_job *e)
 {
     if (c->watchers > 0 && c->settings.interval_ms > 0 && c->has_outcome) {
         answer(c, e->read);
@@ -188,7 +188,7 @@ static void do_unwatch(struct command *c)
 static void deliver(struct letter *letter, void *owner)
 {
     struct command *c = owner;
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
         do_read(c, e);
         return;
@@ -208,10 +208,10 @@ static bool is_ours(const struct command *c, struct tidings_str uri)
     return str_eq(uri, c->uri) || str_eq(uri, tidings_provider_prefix(c->provider));
 }
 
-static bool send_errand(struct command *c, struct tidings_read *read, struct tidings_watch *watch)
+static bool send_job(struct command *c, struct tidings_read *read, struct tidings_watch *watch)
 {
-    const struct errand e = {.read = read, .watch = watch};
-    return errand_send(c->actor.mailbox, &e, deliver);
+    const struct actor_job e = {.read = read, .watch = watch};
+    return actor_job_send(c->actor.mailbox, &e, deliver);
 }
 
 static void command_read(struct tidings_provider *p, struct tidings_read *read,
@@ -220,7 +220,7 @@ static void command_read(struct tidings_provider *p, struct tidings_read *read,
     struct command *c = tidings_provider_state(p);
     if (!str_eq(uri, c->uri)) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
-    } else if (!send_errand(c, read, NULL)) {
+    } else if (!send_job(c, read, NULL)) {
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -231,7 +231,7 @@ static void command_watch(struct tidings_provider *p, struct tidings_watch *watc
     struct command *c = tidings_provider_state(p);
     if (!is_ours(c, uri)) {
         tidings_watch_done(watch, 0, NULL); /* below it there is nothing that could change */
-    } else if (!send_errand(c, NULL, watch)) {
+    } else if (!send_job(c, NULL, watch)) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -240,7 +240,7 @@ static void command_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct command *c = tidings_provider_state(p);
     if (is_ours(c, uri)) {
-        (void)send_errand(c, NULL, NULL); /* else it is run on: costs something, loses nothing */
+        (void)send_job(c, NULL, NULL); /* else it is run on: costs something, loses nothing */
     }
 }
 
@@ -315,7 +315,7 @@ static void command_close(struct tidings_provider *p)
         command_run_deinit(&c->run);
     }
     list_each (it, next, &c->readers) {
-        struct errand *e = list_entry(it, struct errand, link);
+        struct actor_job *e = list_entry(it, struct actor_job, link);
         tidings_read_done(e->read, TIDINGS_E_CLOSED, NULL);
         forget_reader(c, e);
     }

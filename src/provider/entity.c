@@ -7,11 +7,11 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "provider/entity_provider.h"
+#include "provider/entity_private.h"
 
 /* ---- to the keeper and back ------------------------------------------------------------------ */
 
-static void finish(struct entity_request *r, int code, const struct tidings_error *err)
+static void finish(struct entity_job *r, int code, const struct tidings_error *err)
 {
     if (code < 0) {
         entity_explain(r);
@@ -29,7 +29,7 @@ static void finish(struct entity_request *r, int code, const struct tidings_erro
 
 static int run(struct keeper_job *job, struct entities *entities)
 {
-    struct entity_request *r = list_entry(job, struct entity_request, job);
+    struct entity_job *r = list_entry(job, struct entity_job, job);
     return r->is_patch ? entity_patch(r, entities, &job->err)
            : r->read   ? entity_read(r, entities, &job->err)
            : r->list   ? entity_list(r, entities, &job->err)
@@ -39,20 +39,20 @@ static int run(struct keeper_job *job, struct entities *entities)
 
 static void done(struct keeper_job *job, int code)
 {
-    struct entity_request *r = list_entry(job, struct entity_request, job);
+    struct entity_job *r = list_entry(job, struct entity_job, job);
     finish(r, code < 0 ? code : 0, &job->err);
     arena_deinit(&r->arena);
     mem_free(r);
 }
 
 /* Takes what was asked over, or answers it with a failure. */
-static void submit(const struct entity_request *asked)
+static void submit(const struct entity_job *asked)
 {
     const struct entity_mount *m = tidings_provider_state(asked->provider);
     struct tidings_error err = {0};
-    struct entity_request *r = mem_zalloc(sizeof(*r));
+    struct entity_job *r = mem_zalloc(sizeof(*r));
     if (!r) {
-        struct entity_request copy = *asked;
+        struct entity_job copy = *asked;
         finish(&copy, tidings_fail(&err, TIDINGS_E_NOMEM, "out of memory"), &err);
         return;
     }
@@ -75,37 +75,37 @@ static void submit(const struct entity_request *asked)
 static void mount_read(struct tidings_provider *p, struct tidings_read *read,
                        struct tidings_str uri)
 {
-    submit(&(struct entity_request){.provider = p, .read = read, .text = uri});
+    submit(&(struct entity_job){.provider = p, .read = read, .text = uri});
 }
 
 static void mount_patch(struct tidings_provider *p, struct tidings_read *read,
                         struct tidings_str uri, struct tidings_str baseline)
 {
-    submit(&(struct entity_request){
+    submit(&(struct entity_job){
         .provider = p, .read = read, .is_patch = true, .text = uri, .from = baseline});
 }
 
 static void mount_list(struct tidings_provider *p, struct tidings_list *list)
 {
-    submit(&(struct entity_request){.provider = p, .list = list});
+    submit(&(struct entity_job){.provider = p, .list = list});
 }
 
 static void mount_children(struct tidings_provider *p, struct tidings_list *list,
                            struct tidings_str uri)
 {
-    submit(&(struct entity_request){.provider = p, .list = list, .children = true, .text = uri});
+    submit(&(struct entity_job){.provider = p, .list = list, .children = true, .text = uri});
 }
 
 static void mount_stat(struct tidings_provider *p, struct tidings_stat *stat,
                        struct tidings_str uri)
 {
-    submit(&(struct entity_request){.provider = p, .stat = stat, .text = uri});
+    submit(&(struct entity_job){.provider = p, .stat = stat, .text = uri});
 }
 
 static void mount_complete(struct tidings_provider *p, struct tidings_complete *complete,
                            struct tidings_str uri_template)
 {
-    submit(&(struct entity_request){.provider = p, .complete = complete, .text = uri_template});
+    submit(&(struct entity_job){.provider = p, .complete = complete, .text = uri_template});
 }
 
 static void mount_write(struct tidings_provider *p, struct tidings_write *write,

@@ -5,7 +5,7 @@
  * let go.
  */
 #include "base/mem.h"
-#include "provider/entity_provider.h"
+#include "provider/entity_private.h"
 
 struct entity_hold {
     struct keeper_job take, drop;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "provider/entity_provider.h"
+#include "provider/entity_private.h"
 
 #define ROOT_URI STR(ENTITY_URI_PREFIX)
 #define TYPES_URI STR(ENTITY_URI_PREFIX "types")
@@ -15,13 +15,13 @@
 /* ---- the types ------------------------------------------------------------------------------- */
 
 /* One type and the URI of all its entities; texts in the arena. The registry itself has no name. */
-struct place {
+struct listed_type {
     struct tidings_str uri, type, version, description;
 };
 
-struct places {
+struct listed_types {
     struct arena *arena;
-    struct place *at;
+    struct listed_type *at;
     size_t count;
     bool failed;
 };
@@ -29,24 +29,24 @@ struct places {
 static bool count_type(void *user, const struct entity_type_row *row)
 {
     (void)row;
-    ((struct places *)user)->count++;
+    ((struct listed_types *)user)->count++;
     return true;
 }
 
 static bool take_type(void *user, const struct entity_type_row *row)
 {
-    struct places *p = user;
+    struct listed_types *p = user;
     struct buf text;
     buf_init(&text, ENTITY_URI_MAX);
     struct entity_uri uri = {.kind = ENTITY_URI_TYPE, .type = row->name, .version = row->version};
     bool built = entity_uri_build(&uri, &text) == 0;
-    struct place *place = &p->at[p->count];
+    struct listed_type *type = &p->at[p->count];
     /* The texts of types live as long as the store, on whose thread this is used up. */
-    *place = (struct place){.uri = arena_dup(p->arena, buf_str(&text)),
-                            .type = row->name,
-                            .version = row->version,
-                            .description = row->description};
-    p->failed = !built || !place->uri.ptr;
+    *type = (struct listed_type){.uri = arena_dup(p->arena, buf_str(&text)),
+                                 .type = row->name,
+                                 .version = row->version,
+                                 .description = row->description};
+    p->failed = !built || !type->uri.ptr;
     p->count += !p->failed;
     buf_deinit(&text);
     return !p->failed;
@@ -54,19 +54,19 @@ static bool take_type(void *user, const struct entity_type_row *row)
 
 static int by_uri(const void *a, const void *b)
 {
-    return str_cmp(((const struct place *)a)->uri, ((const struct place *)b)->uri);
+    return str_cmp(((const struct listed_type *)a)->uri, ((const struct listed_type *)b)->uri);
 }
 
-static int find_places(struct entity_request *r, struct entities *e, struct places *p,
-                       struct tidings_error *err)
+static int find_types(struct entity_job *r, struct entities *e, struct listed_types *p,
+                      struct tidings_error *err)
 {
-    *p = (struct places){.arena = &r->arena};
+    *p = (struct listed_types){.arena = &r->arena};
     entities_each_type(e, count_type, p);
     p->at = arena_alloc(&r->arena, (p->count + 1) * sizeof(*p->at));
     p->count = 0;
     if (p->at) {
         entities_each_type(e, take_type, p);
-        p->at[p->count++] = (struct place){.uri = TYPES_URI};
+        p->at[p->count++] = (struct listed_type){.uri = TYPES_URI};
         qsort(p->at, p->count, sizeof(*p->at), by_uri);
     }
     return p->at && !p->failed ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
@@ -74,7 +74,7 @@ static int find_places(struct entity_request *r, struct entities *e, struct plac
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void describe_place(const struct place *p, struct tidings_resource *row)
+static void describe_type(const struct listed_type *p, struct tidings_resource *row)
 {
     tidings_resource_init(row);
     row->uri = p->uri;
@@ -128,7 +128,7 @@ static bool add_entity(void *user, const struct entity_version *v)
 }
 
 /* The entities of one type that come after `after`, a URI. */
-static void list_type(struct listing *l, struct entities *e, const struct place *p,
+static void list_type(struct listing *l, struct entities *e, const struct listed_type *p,
                       struct tidings_str parent)
 {
     struct tidings_str after = tidings_list_after(l->list);
@@ -143,16 +143,17 @@ static void list_type(struct listing *l, struct entities *e, const struct place 
     l->rc = rc < 0 ? rc : l->rc;
 }
 
-static void list_place(struct listing *l, const struct place *p)
+static void list_type_row(struct listing *l, const struct listed_type *p)
 {
     struct tidings_resource row;
     if (str_cmp(p->uri, tidings_list_after(l->list)) > 0) {
-        describe_place(p, &row);
+        describe_type(p, &row);
         l->rc = tidings_list_add(l->list, &row, l->err);
     }
 }
 
-static const struct place *find_place(const struct places *all, const struct entity_uri *uri)
+static const struct listed_type *find_listed(const struct listed_types *all,
+                                             const struct entity_uri *uri)
 {
     for (size_t i = 0; i < all->count; i++) {
         if (str_eq(all->at[i].type, uri->type) && str_eq(all->at[i].version, uri->version)) {
@@ -162,7 +163,7 @@ static const struct place *find_place(const struct places *all, const struct ent
     return NULL;
 }
 
-static int no_type(struct entity_request *r, struct tidings_error *err)
+static int no_type(struct entity_job *r, struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
     r->reason = "unknownType";
@@ -170,16 +171,17 @@ static int no_type(struct entity_request *r, struct tidings_error *err)
                         STR_ARG(uri->type), STR_ARG(uri->version));
 }
 
-int entity_list(struct entity_request *r, struct entities *e, struct tidings_error *err)
+int entity_list(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct listing l = {.list = r->list, .rc = 1, .err = err};
-    struct places all;
-    int rc = find_places(r, e, &all, err);
+    struct listed_types all;
+    int rc = find_types(r, e, &all, err);
     if (rc < 0) {
         return rc;
     }
     if (r->children && r->uri.kind != ENTITY_URI_ROOT) {
-        const struct place *one = r->uri.kind == ENTITY_URI_TYPE ? find_place(&all, &r->uri) : NULL;
+        const struct listed_type *one =
+            r->uri.kind == ENTITY_URI_TYPE ? find_listed(&all, &r->uri) : NULL;
         if (!one) {
             return r->uri.kind == ENTITY_URI_TYPE
                        ? no_type(r, err)
@@ -192,7 +194,7 @@ int entity_list(struct entity_request *r, struct entities *e, struct tidings_err
     for (size_t i = 0; i < all.count && l.rc > 0; i++) {
         bool is_registry = all.at[i].type.len == 0;
         if (only_places || (is_registry && r->uri.parent.len == 0)) {
-            list_place(&l, &all.at[i]);
+            list_type_row(&l, &all.at[i]);
         } else if (!is_registry) {
             list_type(&l, e, &all.at[i], r->uri.parent);
         }
@@ -202,7 +204,7 @@ int entity_list(struct entity_request *r, struct entities *e, struct tidings_err
 
 /* ---- one of them ----------------------------------------------------------------------------- */
 
-static int stat_entity(struct entity_request *r, struct entities *e, struct tidings_error *err)
+static int stat_entity(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct entity_version v;
     struct tidings_resource *row = &r->about;
@@ -230,22 +232,23 @@ static int stat_entity(struct entity_request *r, struct entities *e, struct tidi
     return rc;
 }
 
-int entity_stat(struct entity_request *r, struct entities *e, struct tidings_error *err)
+int entity_stat(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     if (r->uri.kind >= ENTITY_URI_CURRENT) {
         return stat_entity(r, e, err);
     }
-    struct places all;
-    int rc = find_places(r, e, &all, err);
+    struct listed_types all;
+    int rc = find_types(r, e, &all, err);
     if (rc < 0) {
         return rc;
     }
-    struct place root = {.uri = r->text, .type = STR("entities")};
-    const struct place *p = r->uri.kind == ENTITY_URI_ROOT ? &root : find_place(&all, &r->uri);
+    struct listed_type root = {.uri = r->text, .type = STR("entities")};
+    const struct listed_type *p =
+        r->uri.kind == ENTITY_URI_ROOT ? &root : find_listed(&all, &r->uri);
     if (!p) {
         return no_type(r, err);
     }
-    describe_place(p, &r->about);
+    describe_type(p, &r->about);
     if (p == &root) {
         r->about.name = STR("entities");
         r->about.title = STR("Entities");
@@ -347,7 +350,7 @@ static int64_t first_time(struct tidings_str value)
     return rc < 0 ? TIMELINE_NEVER : ms;
 }
 
-int entity_complete(struct entity_request *r, struct entities *e, struct tidings_error *err)
+int entity_complete(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct tidings_str name = tidings_complete_name(r->complete);
     struct completing c = {.complete = r->complete,

@@ -3,7 +3,7 @@
  * What an entity reads as, and what is told when it changed.
  */
 #include "base/error.h"
-#include "provider/entity_provider.h"
+#include "provider/entity_private.h"
 #include "json/pretty.h"
 
 #define ANNOUNCED_MAX (64u << 10)
@@ -57,7 +57,7 @@ static void entity_put_type(struct jw *w, const struct entity_type_row *row)
 
 /* May whoever asks know of the entity as something of that type? Of the one that its URI names this
  * was asked before. What it may not know of is answered like what is not there. */
-static bool may_know(const struct entity_request *r, struct tidings_str type,
+static bool may_know(const struct entity_job *r, struct tidings_str type,
                      struct tidings_str version)
 {
     if (str_eq(r->uri.type, type) && str_eq(r->uri.version, version)) {
@@ -74,13 +74,13 @@ static bool may_know(const struct entity_request *r, struct tidings_str type,
     return may;
 }
 
-static int not_found(struct entity_request *r, struct tidings_error *err)
+static int not_found(struct entity_job *r, struct tidings_error *err)
 {
     r->reason = "unknownEntity";
     return tidings_fail(err, TIDINGS_E_NOTFOUND, "there is no entity '%.*s'", STR_ARG(r->uri.id));
 }
 
-static int check_type(struct entity_request *r, const struct entity_version *v,
+static int check_type(struct entity_job *r, const struct entity_version *v,
                       struct tidings_error *err)
 {
     const struct entity_uri *uri = &r->uri;
@@ -99,7 +99,7 @@ static int check_type(struct entity_request *r, const struct entity_version *v,
 }
 
 /* Is it what the URI says it is? */
-static int entity_check(struct entity_request *r, const struct entity_version *v,
+static int entity_check(struct entity_job *r, const struct entity_version *v,
                         struct tidings_error *err)
 {
     int rc = check_type(r, v, err);
@@ -110,7 +110,7 @@ static int entity_check(struct entity_request *r, const struct entity_version *v
     return rc;
 }
 
-void entity_explain(const struct entity_request *r)
+void entity_explain(const struct entity_job *r)
 {
     const struct entity_version *v = &r->stored;
     char current[TIMELINE_TEXT];
@@ -140,7 +140,7 @@ void entity_explain(const struct entity_request *r)
 }
 
 /* It is known, but not of that time. */
-static int too_early(struct entity_request *r, int64_t at, struct tidings_error *err)
+static int too_early(struct entity_job *r, int64_t at, struct tidings_error *err)
 {
     char text[TIMELINE_TEXT];
     r->reason = "unknownVersion";
@@ -148,8 +148,8 @@ static int too_early(struct entity_request *r, int64_t at, struct tidings_error 
                         STR_ARG(r->uri.id), timeline_text(at, text).ptr);
 }
 
-int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
-                   struct entity_version *ret, struct tidings_error *err)
+int entity_look_up(struct entity_job *r, struct entities *e, int64_t at, struct entity_version *ret,
+                   struct tidings_error *err)
 {
     int rc = entities_find(e, r->uri.id, at, &r->arena, ret, err);
     bool is_there = rc == 1 && may_know(r, ret->type, ret->type_version);
@@ -170,7 +170,7 @@ int entity_look_up(struct entity_request *r, struct entities *e, int64_t at,
 }
 
 /* Of what entities_patch_from found: is there a version to begin at that this one may know of? */
-static bool has_base(const struct entity_request *r, int found, const struct entity_patch *p)
+static bool has_base(const struct entity_job *r, int found, const struct entity_patch *p)
 {
     return found == 1 && may_know(r, p->type, p->type_version);
 }
@@ -194,7 +194,7 @@ static void put_difference(struct jw *w, const struct entity_patch *p)
     }
 }
 
-static int write_patch(struct entity_request *r, struct entities *e, struct jw *w,
+static int write_patch(struct entity_job *r, struct entities *e, struct jw *w,
                        struct entity_version *v, struct tidings_error *err)
 {
     struct entity_patch p;
@@ -222,7 +222,7 @@ static int write_patch(struct entity_request *r, struct entities *e, struct jw *
     return 0;
 }
 
-static int write_value(struct entity_request *r, struct entities *e, struct jw *w,
+static int write_value(struct entity_job *r, struct entities *e, struct jw *w,
                        struct entity_version *v, struct tidings_error *err)
 {
     char text[TIMELINE_TEXT];
@@ -241,7 +241,7 @@ static int write_value(struct entity_request *r, struct entities *e, struct jw *
 
 /* Of what is made from `v` and the URI. A past version is another text once it has an end, and
  * stays the same from then on. */
-static int describe(struct entity_request *r, const struct entity_version *v,
+static int describe(struct entity_job *r, const struct entity_version *v,
                     struct tidings_resource *about, struct tidings_error *err)
 {
     char from[TIMELINE_TEXT], to[TIMELINE_TEXT];
@@ -262,7 +262,7 @@ static int describe(struct entity_request *r, const struct entity_version *v,
 }
 
 /* The content as compact JSON, and what is known of it before it is made. */
-static int write_content(struct entity_request *r, struct entities *e, struct buf *out,
+static int write_content(struct entity_job *r, struct entities *e, struct buf *out,
                          struct tidings_resource *about, struct tidings_error *err)
 {
     struct jw w;
@@ -285,7 +285,7 @@ static int write_content(struct entity_request *r, struct entities *e, struct bu
     return rc == 0 ? describe(r, &v, about, err) : rc;
 }
 
-int entity_read(struct entity_request *r, struct entities *e, struct tidings_error *err)
+int entity_read(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct tidings_resource about;
     struct buf compact, pretty;
@@ -311,7 +311,7 @@ int entity_read(struct entity_request *r, struct entities *e, struct tidings_err
 /* ---- patches for subscriptions --------------------------------------------------------------- */
 
 /* The members of what became of it since `baseline`; *etag: where the next patch begins. */
-static int write_since(struct entity_request *r, struct entities *e, int64_t baseline, struct jw *w,
+static int write_since(struct entity_job *r, struct entities *e, int64_t baseline, struct jw *w,
                        struct tidings_str *etag, struct tidings_error *err)
 {
     struct entity_patch p;
@@ -343,7 +343,7 @@ static int write_since(struct entity_request *r, struct entities *e, int64_t bas
     return 0;
 }
 
-static int write_whole(struct entity_request *r, struct entities *e, struct jw *w,
+static int write_whole(struct entity_job *r, struct entities *e, struct jw *w,
                        struct tidings_str *etag, struct tidings_error *err)
 {
     struct entity_version v;
@@ -370,7 +370,7 @@ static int write_types(struct entities *e, struct jw *w)
     return 0;
 }
 
-int entity_patch(struct entity_request *r, struct entities *e, struct tidings_error *err)
+int entity_patch(struct entity_job *r, struct entities *e, struct tidings_error *err)
 {
     struct tidings_resource about;
     struct buf text;

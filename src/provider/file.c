@@ -12,7 +12,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "provider/file_path.h"
-#include "provider/file_provider.h"
+#include "provider/file_private.h"
 #include "provider/file_watch.h"
 #include "provider/mime.h"
 #include "uri/pattern.h"

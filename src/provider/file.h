@@ -16,7 +16,8 @@
  *
  * A resource is a regular file, or a directory (its URI ends in '/'), at prefix + encoded path.
  * Everything stays below the root (see provider/file_path.h); links that lead out do not exist.
- * The root is the directory opened at the start, wherever it is moved later.
+ * The root is the directory that its path means now: one that is made again, renamed over or
+ * reached through a link that is switched is followed (provider/file_path_root.c).
  *
  * Not seen, because the kernel does not tell: writes through a memory mapping, and writes through a
  * hard link outside the root. What lies behind a symbolic link is looked at every pollMs.

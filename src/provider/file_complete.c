@@ -7,7 +7,8 @@
  * the like as they are, so a name that holds one is suggested as it stands in the URI; all others
  * as people write them. What was typed may be spelled either way.
  */
-#include "provider/file_provider.h"
+#include "provider/file_names.h"
+#include "provider/file_private.h"
 
 #include "base/mem.h"
 #include "base/pool.h"

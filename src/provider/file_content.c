@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "provider/file_private.h"
 
 #define CHUNK 262144
 

@@ -6,7 +6,11 @@
 #ifndef PROVIDER_FILE_CONTENT_H
 #define PROVIDER_FILE_CONTENT_H
 
-#include "provider/file_provider.h"
+#include <tidings/provider.h>
+
+#include "provider/file_path.h"
+
+struct file_provider;
 
 /* So many bytes are looked through for the beginning of a line, counted from the first: a tenth of
  * a second that anybody may ask for. */

@@ -22,6 +22,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 #include "provider/file_names.h"
+#include "provider/file_private.h"
 #include "uri/uri.h"
 
 #define BUDGET 128u       /* names, where the request is */

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "provider/file_private.h"
 #include "uri/uri.h"
 
 #define MAX_NAMES 2000000u

@@ -6,7 +6,8 @@
 #define PROVIDER_FILE_NAMES_H
 
 #include "provider/file_path.h"
-#include "provider/file_provider.h"
+
+struct file_provider;
 
 /* Offsets into the text; both strings are NUL-terminated there. `begin` is the first bytes of the
  * encoded name as a number, whose order mostly decides. */
@@ -43,5 +44,13 @@ void file_path_push(struct buf *path, struct tidings_str name);
 void file_path_cut(struct buf *path, size_t len);
 /* The target (see file_open_beneath) of `name` in a directory that has one itself. */
 void file_target_below(struct buf *target, const struct buf *led, struct tidings_str name);
+
+/* What is in a directory, in the order of the URIs: each name as it is and as a segment of a URI, a
+ * directory's with its '/', until false is returned. Without names that lead to what may not be
+ * seen. */
+typedef bool (*file_name_fn)(void *user, struct tidings_str name, struct tidings_str segment);
+int file_each_name(const struct file_provider *f, struct tidings_str path,
+                   const struct file_judge *judge, file_name_fn fn, void *user,
+                   struct tidings_error *err);
 
 #endif

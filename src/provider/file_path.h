@@ -42,7 +42,8 @@ struct file_root {
     bool excludes_git;
 };
 
-/* ---- file_root.c ----------------------------------------------------------------------------- */
+/* ---- file_path_root.c
+ * ----------------------------------------------------------------------------- */
 
 /* Begin to serve the directory at `path`. */
 int file_root_settle(struct file_root *root, struct tidings_str path, struct tidings_error *err);
@@ -126,5 +127,11 @@ uint64_t file_identity(const struct stat *st);
  * (the change time is less than two seconds old and clocks are coarse). */
 void file_etag(const struct stat *st, char out[FILE_ETAG_SIZE]);
 int64_t file_modified_ms(const struct stat *st);
+
+/* Asks whether whoever makes the request may see `uri`, too: what a link leads to. */
+struct file_judge {
+    bool (*may)(const void *request, struct tidings_str uri);
+    const void *request;
+};
 
 #endif

@@ -5,7 +5,7 @@
  * below. `file:///query?pattern=*.txt` (a path of that name that no mount serves) means below every
  * mount.
  */
-#include "provider/file_provider.h"
+#include "provider/file_private.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading a file, whole or a part of it. Directories are in file_directory.c.
+ * Reading a file, whole or a part of it. Directories are in file_content_directory.c.
  *
  * Up to SMALL bytes are read where the request is; more, and directories, on the pool. A file that
  * grows or shrinks meanwhile gives at most the bytes it had when it was opened, under the etag of
@@ -16,7 +16,7 @@
 #include "base/str.h"
 #include "provider/file_content.h"
 #include "provider/file_path.h"
-#include "provider/file_provider.h"
+#include "provider/file_private.h"
 
 #define SMALL 65536
 

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define MAX_NODES 16000000u
 
@@ -27,7 +27,7 @@ struct scope {
     char key[];
 };
 
-struct errand {
+struct watch_letter {
     struct letter letter;
     struct tidings_watch *watch; /* NULL: remove */
     bool is_tree;
@@ -42,7 +42,7 @@ static struct tidings_str scope_path(const struct scope *s)
     return tidings_strn(s->key, s->path_len);
 }
 
-static struct scope *scope_create(const struct errand *e)
+static struct scope *scope_create(const struct watch_letter *e)
 {
     size_t key_len = e->path_len + e->is_tree;
     struct scope *s = mem_zalloc(sizeof *s + key_len + 1);
@@ -55,7 +55,7 @@ static struct scope *scope_create(const struct errand *e)
     return s;
 }
 
-static int scope_open(struct file_watch *w, const struct errand *e, struct tidings_error *err)
+static int scope_open(struct file_watch *w, const struct watch_letter *e, struct tidings_error *err)
 {
     struct scope *s = scope_create(e);
     if (!s || map_put(&w->scopes, tidings_strn(s->key, s->key_len), s, NULL) < 0) {
@@ -79,7 +79,7 @@ static void scope_expire(struct file_watch *w, struct scope *s)
     file_scope_disarm(w, scope_path(s), s->key_len > s->path_len);
     mem_free(s);
     if (w->scopes.count == 0) {
-        file_above_rest(w);
+        file_ancestors_rest(w);
     }
 }
 
@@ -100,7 +100,7 @@ static void on_linger(struct loop_timer *timer, void *user)
 static void deliver_add(struct letter *letter, void *owner)
 {
     struct file_watch *w = owner;
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
     struct tidings_error err = {0};
     int rc = 0;
     struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
@@ -117,7 +117,7 @@ static void deliver_add(struct letter *letter, void *owner)
 static void deliver_remove(struct letter *letter, void *owner)
 {
     struct file_watch *w = owner;
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
     struct scope *s = map_find(&w->scopes, tidings_strn(e->path, e->path_len + e->is_tree));
     mem_free(e);
     if (!s || s->refs == 0 || --s->refs > 0) {
@@ -130,9 +130,9 @@ static void deliver_remove(struct letter *letter, void *owner)
     }
 }
 
-static void drop_errand(struct letter *letter)
+static void watch_letter_drop(struct letter *letter)
 {
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct watch_letter *e = list_entry(letter, struct watch_letter, letter);
     if (e->watch) {
         tidings_watch_done(e->watch, TIDINGS_E_CLOSED, NULL);
     }
@@ -151,9 +151,9 @@ static void on_poll(struct loop_timer *timer, void *user)
 static void release(struct file_watch *w)
 {
     file_event_deinit(w);
-    file_above_deinit(w);
-    file_twin_deinit(w);
-    file_owed_deinit(w);
+    file_ancestors_deinit(w);
+    file_hardlink_deinit(w);
+    file_retry_deinit(w);
     loop_timer_close(w->poll_timer);
     loop_timer_close(w->linger_timer);
     file_scope_deinit(w);
@@ -183,10 +183,10 @@ static int prepare(struct file_watch *w, struct tidings_error *err)
     if (!w->poll_timer || !w->linger_timer || file_tree_init(&w->tree, MAX_NODES) < 0) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
-    file_above_init(w);
-    int failed = file_owed_init(w, err);
+    file_ancestors_init(w);
+    int failed = file_retry_init(w, err);
     if (failed == 0) {
-        failed = file_twin_init(w, err);
+        failed = file_hardlink_init(w, err);
     }
     return failed < 0 ? failed : file_event_init(w, err);
 }
@@ -235,12 +235,12 @@ void file_watch_destroy(struct file_watch *w)
     release(w);
 }
 
-static struct errand *errand_create(struct tidings_str path, bool is_tree)
+static struct watch_letter *watch_letter_create(struct tidings_str path, bool is_tree)
 {
-    struct errand *e = mem_zalloc(sizeof *e + path.len + 2);
+    struct watch_letter *e = mem_zalloc(sizeof *e + path.len + 2);
     if (e) {
         list_init(&e->letter.link);
-        e->letter.drop = drop_errand;
+        e->letter.drop = watch_letter_drop;
         e->is_tree = is_tree;
         e->path_len = path.len;
         if (path.len > 0) {
@@ -254,7 +254,7 @@ static struct errand *errand_create(struct tidings_str path, bool is_tree)
 int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
                    struct tidings_watch *watch, struct tidings_error *err)
 {
-    struct errand *e = errand_create(path, is_tree);
+    struct watch_letter *e = watch_letter_create(path, is_tree);
     if (!e) {
         return tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
     }
@@ -266,7 +266,7 @@ int file_watch_add(struct file_watch *w, struct tidings_str path, bool is_tree,
 
 void file_watch_remove(struct file_watch *w, struct tidings_str path, bool is_tree)
 {
-    struct errand *e = errand_create(path, is_tree);
+    struct watch_letter *e = watch_letter_create(path, is_tree);
     if (e) { /* else it stays armed: harmless */
         e->letter.deliver = deliver_remove;
         mailbox_send(w->actor.mailbox, &e->letter);

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "provider/published_store.h"
+#include "provider/published_private.h"
 
 /* Greater than every byte of a canonical URI: "x:///a/" and this is behind all below it. */
 #define BEHIND '\x7f'

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "provider/published_store.h"
+#include "provider/published_private.h"
 #include "store/keeper.h"
 #include "store/sqlite_published.h"
 

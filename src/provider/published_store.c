@@ -4,7 +4,7 @@
  * announcement are settled while nobody else can change the same URI, so announcements come in the
  * order of the changes. With a keeper the order is that of its jobs (provider/published_keep.c).
  */
-#include "provider/published_store.h"
+#include "provider/published_private.h"
 
 #include <stdio.h>
 

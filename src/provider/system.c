@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The system provider's table. Workers and the hub send errands; the instance's own thread samples,
+ * The system provider's table. Workers and the hub send jobs; the instance's own thread samples,
  * compares and announces. Everything below "on the actor" is that thread's.
  */
 #include "provider/system.h"
@@ -8,7 +8,7 @@
 #include "base/actor.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "provider/errand.h"
+#include "provider/actor_job.h"
 #include "provider/etag.h"
 #include "provider/settings.h"
 #include "provider/system_sample.h"
@@ -135,7 +135,7 @@ static void on_tick(struct loop_timer *timer, void *user)
     }
 }
 
-static void do_read(struct system *s, const struct errand *e)
+static void do_read(struct system *s, const struct actor_job *e)
 {
     struct buf json;
     struct tidings_error err = {0};
@@ -172,7 +172,7 @@ static void count_needs(struct system *s, int metric, bool more)
 static void deliver(struct letter *letter, void *owner)
 {
     struct system *s = owner;
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
         do_read(s, e);
     } else {
@@ -188,11 +188,11 @@ static void deliver(struct letter *letter, void *owner)
 
 /* ---- the operations -------------------------------------------------------------------------- */
 
-static bool send_errand(struct system *s, struct tidings_read *read, struct tidings_watch *watch,
-                        int metric)
+static bool send_job(struct system *s, struct tidings_read *read, struct tidings_watch *watch,
+                     int metric)
 {
-    const struct errand e = {.read = read, .watch = watch, .which = metric};
-    return errand_send(s->actor.mailbox, &e, deliver);
+    const struct actor_job e = {.read = read, .watch = watch, .which = metric};
+    return actor_job_send(s->actor.mailbox, &e, deliver);
 }
 
 static void system_read(struct tidings_provider *p, struct tidings_read *read,
@@ -202,7 +202,7 @@ static void system_read(struct tidings_provider *p, struct tidings_read *read,
     int metric = find(s, uri);
     if (metric < 0) {
         tidings_read_done(read, TIDINGS_E_NOTFOUND, NULL);
-    } else if (!send_errand(s, read, NULL, metric)) {
+    } else if (!send_job(s, read, NULL, metric)) {
         tidings_read_done(read, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -211,7 +211,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
                          struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    if (!send_errand(s, NULL, watch, find(s, uri))) {
+    if (!send_job(s, NULL, watch, find(s, uri))) {
         tidings_watch_done(watch, TIDINGS_E_NOMEM, NULL);
     }
 }
@@ -219,7 +219,7 @@ static void system_watch(struct tidings_provider *p, struct tidings_watch *watch
 static void system_unwatch(struct tidings_provider *p, struct tidings_str uri)
 {
     struct system *s = tidings_provider_state(p);
-    (void)send_errand(s, NULL, NULL, find(s, uri)); /* else it is sampled on: harmless */
+    (void)send_job(s, NULL, NULL, find(s, uri)); /* else it is sampled on: harmless */
 }
 
 static void list_rows(struct system *s, struct tidings_list *list, bool with_container)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of store/entities.h share: the registry of types (store/entity_types.c), writing
- * (store/entity_write.c), and the rest (store/entities.c).
+ * What the files of store/entities.h share: the registry of types (store/entities_types.c), writing
+ * (store/entities_write.c), and the rest (store/entities.c).
  */
 #ifndef STORE_ENTITIES_PRIVATE_H
 #define STORE_ENTITIES_PRIVATE_H
@@ -27,9 +27,9 @@ struct entities {
     struct entity_rows *rows;
     struct list types; /* by name, then by version */
     struct map by_label;
-    struct map newest;            /* name -> its newest version */
-    bool has_added_types;         /* in this batch */
-    int64_t aging_ms;             /* when all entities are looked at next (store/entity_aging.c) */
+    struct map newest;    /* name -> its newest version */
+    bool has_added_types; /* in this batch */
+    int64_t aging_ms;     /* when all entities are looked at next (store/entities_aging.c) */
     char aged[ENTITY_ID_MAX + 1]; /* the last that was, while that is going on; else empty */
     struct entity_holds holds;
 };

@@ -47,7 +47,7 @@
     X(column_bytes)
 
 /* A file as it was opened. */
-struct place {
+struct opened_file {
     char path[PATH_MAX];
     dev_t device;
     ino_t number;
@@ -55,7 +55,7 @@ struct place {
 
 struct sqlite {
     sqlite3 *handle;
-    struct place file, log;
+    struct opened_file file, log;
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -173,7 +173,7 @@ static int advise(struct sqlite *db, const char *path, int code, struct tidings_
 
 /* Where the files are and which they are; nowhere: it is in memory. SQLite follows links before it
  * puts the log beside the file. */
-static int remember_place(struct sqlite *db, const char *path, struct tidings_error *err)
+static int remember_files(struct sqlite *db, const char *path, struct tidings_error *err)
 {
     char real[PATH_MAX];
     struct stat file, log;
@@ -197,7 +197,7 @@ static int remember_place(struct sqlite *db, const char *path, struct tidings_er
     return 0;
 }
 
-static int check_place(const struct place *p, struct tidings_error *err)
+static int check_opened(const struct opened_file *p, struct tidings_error *err)
 {
     struct stat st;
     bool is_seen = p->path[0] == '\0' || stat(p->path, &st) == 0;
@@ -213,10 +213,10 @@ static int check_place(const struct place *p, struct tidings_error *err)
                         "while it was in use: put it back, or start the server again");
 }
 
-int sqlite_check_place(struct sqlite *db, struct tidings_error *err)
+int sqlite_check_file(struct sqlite *db, struct tidings_error *err)
 {
-    int rc = check_place(&db->file, err);
-    return rc == 0 ? check_place(&db->log, err) : rc;
+    int rc = check_opened(&db->file, err);
+    return rc == 0 ? check_opened(&db->log, err) : rc;
 }
 
 int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err)
@@ -236,7 +236,7 @@ int sqlite_open(const char *path, struct sqlite **ret, struct tidings_error *err
         rc = configure(db, err);
     }
     if (rc == 0) {
-        rc = remember_place(db, path, err);
+        rc = remember_files(db, path, err);
     }
     if (rc < 0) {
         rc = rc == TIDINGS_E_BUSY ? rc : advise(db, path, rc, err);

@@ -38,7 +38,7 @@ bool sqlite_has_not_written(struct sqlite *db);
 int sqlite_cut_log(struct sqlite *db, struct tidings_error *err);
 /* TIDINGS_E_IO when the database or its log is not at its path any more, or is another file.
  */
-int sqlite_check_place(struct sqlite *db, struct tidings_error *err);
+int sqlite_check_file(struct sqlite *db, struct tidings_error *err);
 
 int sqlite_prepare(struct sqlite *db, const char *sql, struct sqlite3_stmt **ret,
                    struct tidings_error *err);

@@ -80,14 +80,14 @@ int sqlite_entities_recover(struct sqlite_entities *s, struct tidings_error *err
                                   &st, err)
                  : rc;
     while (rc == 0 && (rc = sqlite_step(s->db, st, err)) == 1) {
-        const struct sqlite_placed place = {
+        const struct sqlite_log_row row = {
             .id = sqlite_str(st, 0),
             .from = sqlite_int(st, 1),
             .seq = sqlite_int(st, 2),
             .replaces = sqlite_int(st, 3),
             .forget = sqlite_int(st, 4),
         };
-        rc = sqlite_entities_place(s, &place, err);
+        rc = sqlite_entities_enter(s, &row, err);
     }
     sqlite_finalize(st);
     return rc;

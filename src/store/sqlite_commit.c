@@ -55,7 +55,7 @@ int sqlite_entities_commit(struct entity_rows *rows, struct tidings_error *err)
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    int rc = sqlite_check_place(s->db, err);
+    int rc = sqlite_check_file(s->db, err);
     if (rc == 0) {
         rc = sqlite_statement_run(s, COMMIT, err);
         s->is_uncertain = rc < 0 && !sqlite_has_not_written(s->db);

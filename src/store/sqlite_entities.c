@@ -49,13 +49,13 @@ static uint64_t sqlite_position(struct entity_rows *rows)
 /* ---- versions -------------------------------------------------------------------------------- */
 
 /* Where a version stands in the log, and when it begins. */
-struct place {
+struct version_row {
     int64_t seq, from;
 };
 
 /* 1, or 0 when there is none. */
-static int find_place(struct sqlite_entities *s, enum statement which, struct tidings_str id,
-                      int64_t at, struct place *ret, struct tidings_error *err)
+static int find_version_row(struct sqlite_entities *s, enum statement which, struct tidings_str id,
+                            int64_t at, struct version_row *ret, struct tidings_error *err)
 {
     struct sqlite3_stmt *st = NULL;
     int rc = sqlite_statement(s, which, &st, err);
@@ -66,26 +66,26 @@ static int find_place(struct sqlite_entities *s, enum statement which, struct ti
     sqlite_bind_int(st, 2, at);
     rc = sqlite_step(s->db, st, err);
     if (rc == 1) {
-        *ret = (struct place){sqlite_int(st, 0), sqlite_int(st, 1)};
+        *ret = (struct version_row){sqlite_int(st, 0), sqlite_int(st, 1)};
     }
     sqlite_reset(st);
     return rc;
 }
 
-static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at, struct place *ret,
-                   struct tidings_error *err)
+static int find_at(struct sqlite_entities *s, struct tidings_str id, int64_t at,
+                   struct version_row *ret, struct tidings_error *err)
 {
-    int rc = find_place(s, FRESH_AT, id, at, ret, err);
-    return rc != 0 ? rc : find_place(s, KNOWN_AT, id, at, ret, err);
+    int rc = find_version_row(s, FRESH_AT, id, at, ret, err);
+    return rc != 0 ? rc : find_version_row(s, KNOWN_AT, id, at, ret, err);
 }
 
 /* The version after that which begins at `from`; without one: TIMELINE_FOREVER. */
 static int find_next(struct sqlite_entities *s, struct tidings_str id, int64_t from,
-                     struct place *ret, struct tidings_error *err)
+                     struct version_row *ret, struct tidings_error *err)
 {
-    *ret = (struct place){0, TIMELINE_FOREVER};
-    int rc = find_place(s, KNOWN_AFTER, id, from, ret, err);
-    return rc != 0 ? rc : find_place(s, FRESH_AFTER, id, from, ret, err);
+    *ret = (struct version_row){0, TIMELINE_FOREVER};
+    int rc = find_version_row(s, KNOWN_AFTER, id, from, ret, err);
+    return rc != 0 ? rc : find_version_row(s, FRESH_AFTER, id, from, ret, err);
 }
 
 static void read_row(struct sqlite3_stmt *st, struct entity_version *v)
@@ -140,19 +140,19 @@ static int sqlite_find(struct entity_rows *rows, struct tidings_str id, int64_t 
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    struct place place, next = {0, TIMELINE_FOREVER};
+    struct version_row row, next = {0, TIMELINE_FOREVER};
     const struct entity_version *head = at == TIMELINE_FOREVER ? heads_find(&s->heads, id) : NULL;
     if (head) {
         *ret = *head;
         return 1;
     }
-    int rc = find_at(s, id, at, &place, err);
+    int rc = find_at(s, id, at, &row, err);
     if (rc == 1 && at != TIMELINE_FOREVER) {
-        int found = find_next(s, id, place.from, &next, err);
+        int found = find_next(s, id, row.from, &next, err);
         rc = found < 0 ? found : 1;
     }
     if (rc == 1) {
-        rc = fetch(s, place.seq, ret, err);
+        rc = fetch(s, row.seq, ret, err);
     }
     if (rc == 1) {
         ret->to = next.from;
@@ -165,12 +165,12 @@ static int sqlite_nth(struct entity_rows *rows, struct tidings_str id, int64_t n
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    struct place fresh = {0, 0}, found = {0, 0};
-    int rc = n < 1 ? 0 : find_place(s, FRESH_COUNT, id, TIMELINE_NEVER, &fresh, err);
+    struct version_row fresh = {0, 0}, found = {0, 0};
+    int rc = n < 1 ? 0 : find_version_row(s, FRESH_COUNT, id, TIMELINE_NEVER, &fresh, err);
     if (rc == 1) {
         bool is_fresh = n <= fresh.seq; /* which is the count */
-        rc = find_place(s, is_fresh ? FRESH_NTH : KNOWN_NTH, id, n - 1 - (is_fresh ? 0 : fresh.seq),
-                        &found, err);
+        rc = find_version_row(s, is_fresh ? FRESH_NTH : KNOWN_NTH, id,
+                              n - 1 - (is_fresh ? 0 : fresh.seq), &found, err);
     }
     *ret_from = found.from;
     return rc;
@@ -181,12 +181,12 @@ static int sqlite_history(struct entity_rows *rows, struct tidings_str id, int64
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    struct place place, next;
-    int rc = find_next(s, id, first == TIMELINE_NEVER ? first : first - 1, &place, err);
-    for (bool go_on = true; rc == 1 && go_on; place = next) {
+    struct version_row row, next;
+    int rc = find_next(s, id, first == TIMELINE_NEVER ? first : first - 1, &row, err);
+    for (bool go_on = true; rc == 1 && go_on; row = next) {
         struct entity_version v;
-        int more = find_next(s, id, place.from, &next, err);
-        rc = more < 0 ? more : fetch(s, place.seq, &v, err);
+        int more = find_next(s, id, row.from, &next, err);
+        rc = more < 0 ? more : fetch(s, row.seq, &v, err);
         if (rc == 1) {
             v.to = next.from;
             go_on = fn(user, &v) && more == 1;
@@ -244,7 +244,7 @@ static int hide(struct sqlite_entities *s, struct tidings_str id, int64_t from,
     return rc;
 }
 
-int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed *p,
+int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row *p,
                           struct tidings_error *err)
 {
     s->n_fresh++;
@@ -286,18 +286,18 @@ static int sqlite_put(struct entity_rows *rows, const struct entity_version *ver
 {
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
-    struct place current = {0, TIMELINE_NEVER};
+    struct version_row current = {0, TIMELINE_NEVER};
     int rc = instead ? find_at(s, version->id, TIMELINE_FOREVER, &current, err) : 0;
     rc = rc < 0 ? rc : version->was.len > 0 ? leave(s, version, err) : 0;
     rc = rc < 0 ? rc : append(s, version, current.from, TIMELINE_NEVER, err);
-    const struct sqlite_placed place = {
+    const struct sqlite_log_row row = {
         .id = version->id,
         .from = version->from,
         .replaces = current.from,
         .forget = TIMELINE_NEVER,
         .seq = s->last_seq,
     };
-    rc = rc < 0 ? rc : sqlite_entities_place(s, &place, err);
+    rc = rc < 0 ? rc : sqlite_entities_enter(s, &row, err);
     if (rc == 0) {
         heads_put(&s->heads, version);
     }
@@ -310,16 +310,16 @@ static int sqlite_forget(struct entity_rows *rows, struct tidings_str id, int64_
     struct sqlite_entities *s = sqlite_entities_of(rows);
     sqlite_entities_release(s);
     for (;;) {
-        struct place oldest, next;
+        struct version_row oldest, next;
         int rc = find_next(s, id, TIMELINE_NEVER, &oldest, err);
         rc = rc == 1 ? find_next(s, id, oldest.from, &next, err) : rc;
         if (rc != 1 || next.from > end) {
             return rc < 0 ? rc : 0;
         }
         const struct entity_version nothing = {.id = id, .from = oldest.from};
-        const struct sqlite_placed place = {.id = id, .forget = oldest.from};
+        const struct sqlite_log_row row = {.id = id, .forget = oldest.from};
         rc = append(s, &nothing, TIMELINE_NEVER, oldest.from, err);
-        rc = rc == 0 ? sqlite_entities_place(s, &place, err) : rc;
+        rc = rc == 0 ? sqlite_entities_enter(s, &row, err) : rc;
         if (rc < 0) {
             return rc;
         }

@@ -66,8 +66,8 @@ struct sqlite_entities {
     bool is_uncertain; /* a commit failed that may be in the file all the same */
 };
 
-/* One row of the log as the places of versions see it. */
-struct sqlite_placed {
+/* One row of the log, of which the tables of versions know. */
+struct sqlite_log_row {
     struct tidings_str id;
     int64_t from, seq;
     int64_t replaces; /* TIMELINE_NEVER: none */
@@ -85,7 +85,7 @@ int sqlite_statement_run(struct sqlite_entities *s, enum statement which,
 /* Reset the statement whose row was handed out last, before anything else is asked. */
 void sqlite_entities_release(struct sqlite_entities *s);
 /* Enter a row of the log into the tables in memory. */
-int sqlite_entities_place(struct sqlite_entities *s, const struct sqlite_placed *p,
+int sqlite_entities_enter(struct sqlite_entities *s, const struct sqlite_log_row *p,
                           struct tidings_error *err);
 
 /* Bring `versions` and `current` up to the end of the log, in one transaction; outside of others.

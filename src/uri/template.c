@@ -9,7 +9,7 @@
 #include "uri/template.h"
 
 #include "base/mem.h"
-#include "uri/template_program.h"
+#include "uri/template_private.h"
 #include "uri/uri.h"
 
 struct parser {

@@ -3,7 +3,7 @@
  * RFC 6570 expansion: section 3 and the table of appendix A, all four levels. Knows nothing of
  * matching, and makes no claim that the result is a URI: canonical form is the caller's next step.
  */
-#include "uri/template_program.h"
+#include "uri/template_private.h"
 
 /* Appendix A. */
 struct expansion {

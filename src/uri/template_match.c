@@ -10,7 +10,7 @@
  */
 #include <assert.h>
 
-#include "uri/template_program.h"
+#include "uri/template_private.h"
 #include "uri/uri.h"
 
 /* Characters that end a value. */

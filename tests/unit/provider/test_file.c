@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The file provider: configuration, names, describing, reading. Each further part has its own
- * program: test_file_containment.c, test_file_list.c, test_file_watch.c, test_file_scope.c.
+ * program: test_file_containment.c, test_file_list.c, test_file_watch.c, test_file_watch_scope.c.
  */
 #include "provider/file.h"
 

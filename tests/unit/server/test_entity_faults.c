@@ -29,7 +29,7 @@
 
 /* ---- a job of our own ------------------------------------------------------------------------ */
 
-struct errand {
+struct barrier_job {
     struct keeper_job job;
     int64_t limit; /* bytes the file may have; 0: nothing to be done */
     pthread_mutex_t lock;
@@ -37,15 +37,15 @@ struct errand {
     bool over;
 };
 
-static int run_errand(struct keeper_job *job, struct entities *e)
+static int barrier_run(struct keeper_job *job, struct entities *e)
 {
-    const struct errand *x = list_entry(job, struct errand, job);
+    const struct barrier_job *x = list_entry(job, struct barrier_job, job);
     return x->limit ? entity_sqlite_limit(e->rows, x->limit, &job->err) : 0;
 }
 
-static void errand_over(struct keeper_job *job, int code)
+static void barrier_over(struct keeper_job *job, int code)
 {
-    struct errand *x = list_entry(job, struct errand, job);
+    struct barrier_job *x = list_entry(job, struct barrier_job, job);
     assert_int_equal(code, 0);
     pthread_mutex_lock(&x->lock);
     x->over = true;
@@ -54,9 +54,9 @@ static void errand_over(struct keeper_job *job, int code)
 }
 
 /* Done when everything before it is, and put away. */
-static void send_errand(struct tidings_provider *p, int64_t limit)
+static void await_keeper(struct tidings_provider *p, int64_t limit)
 {
-    struct errand x = {.job.run = run_errand, .job.done = errand_over, .limit = limit};
+    struct barrier_job x = {.job.run = barrier_run, .job.done = barrier_over, .limit = limit};
     list_init(&x.job.letter.link);
     pthread_mutex_init(&x.lock, NULL);
     pthread_cond_init(&x.cond, NULL);
@@ -149,7 +149,7 @@ static void begin_with_one(void)
     check_call("type", "\"name\":\"T\",\"version\":1,\"jsonSchema\":{\"type\":\"object\"}",
                "\\\"success\\\":true");
     check_call("upsert", "\"uri\":\"/entity/T@1/old\",\"value\":{}", "\\\"changed\\\":true");
-    send_errand(mount, 0);
+    await_keeper(mount, 0);
 }
 
 static void fail_each_allocation(const struct fault *f)
@@ -162,7 +162,7 @@ static void fail_each_allocation(const struct fault *f)
         fail_alloc_start(n);
         const char *answer = called(c, f->tool, f->arguments);
         bool is_done = strstr(answer, f->done) != NULL;
-        send_errand(mount, 0);
+        await_keeper(mount, 0);
         reached = fail_alloc_stop();
         if (!is_done && answer[0] && !strstr(answer, "out of memory") &&
             !strstr(answer, "does not fit")) {
@@ -257,7 +257,7 @@ static void writes_over_http_survive_any_failed_allocation(void **state)
             begin_with_one();
             fail_alloc_start(n);
             int code = over_http(rows[i].op, rows[i].uri, rows[i].body, rows[i].if_match);
-            send_errand(mount, 0);
+            await_keeper(mount, 0);
             reached = fail_alloc_stop();
             if (code != rows[i].code && !(reached && code == TIDINGS_E_NOMEM)) {
                 fail_msg("row %zu, allocation %ld: %s (%s)", i, n, tidings_code_name(code),
@@ -313,7 +313,7 @@ static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **s
         harness_until(&b, is_acknowledged, listener);
         (n % 2 == 0 ? fail_alloc_start : fail_alloc_start_lasting)(n / 2);
         int code = over_http(RESOURCE_IO_WRITE, "/entity/T@1/a", "{\"n\":1}", "");
-        send_errand(mount, 0);
+        await_keeper(mount, 0);
         reached = fail_alloc_stop();
         harness_settle(&b);
         bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
@@ -378,7 +378,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     served_run();
     add_type();
     assert_non_null(strstr(request("PUT", "/entity/T@1/b", "", "\"here\""), " 201 "));
-    send_errand(served()->entities, 40 * 4096);
+    await_keeper(served()->entities, 40 * 4096);
     bool is_full = false;
     for (int i = 0; i < 1000 && !is_full; i++) {
         snprintf(value, sizeof(value), "\"%d%1500s\"", i, "x");
@@ -391,7 +391,7 @@ static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
     assert_non_null(strstr(answer, "\"reason\":\"storage\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/b", "", ""), "\"here\""));
     assert_non_null(strstr(request("GET", "/entity/T@1/a", "", ""), " 200 "));
-    send_errand(served()->entities, INT64_C(4000) * 4096);
+    await_keeper(served()->entities, INT64_C(4000) * 4096);
     assert_non_null(strstr(request("PUT", "/entity/T@1/a", "\r\nIf-Match: *", value), " 200 "));
     assert_non_null(strstr(upsert("\"small\""), "\"changed\":true"));
 }

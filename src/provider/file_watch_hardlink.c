@@ -18,38 +18,38 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define SEARCH_MS 10u    /* after a change */
 #define PAUSE_FACTOR 20u /* times what a search took, before the next */
 
-void file_twin_changed(struct file_watch *w, const struct stat *st)
+void file_hardlink_changed(struct file_watch *w, const struct stat *st)
 {
     if (st->st_nlink < 2) {
         return;
     }
     uint32_t inode = (uint32_t)st->st_ino;
-    for (size_t i = 0; i < w->twin_count; i++) {
-        if (w->twins[i] == inode) {
+    for (size_t i = 0; i < w->hardlink_count; i++) {
+        if (w->hardlinks[i] == inode) {
             return;
         }
     }
-    if (w->twin_count < FILE_TWINS_MAX) {
-        w->twins[w->twin_count] = inode;
+    if (w->hardlink_count < FILE_HARDLINKS_MAX) {
+        w->hardlinks[w->hardlink_count] = inode;
     }
-    w->twin_count++; /* more than there is room for: all files are looked at */
-    if (!loop_timer_is_running(w->twin_timer)) {
+    w->hardlink_count++; /* more than there is room for: all files are looked at */
+    if (!loop_timer_is_running(w->hardlink_timer)) {
         uint64_t now = clock_monotonic_ms();
-        uint64_t wait = w->twin_next_ms > now ? w->twin_next_ms - now : 0;
-        loop_timer_start(w->twin_timer, wait > SEARCH_MS ? wait : SEARCH_MS, 0);
+        uint64_t wait = w->hardlink_next_ms > now ? w->hardlink_next_ms - now : 0;
+        loop_timer_start(w->hardlink_timer, wait > SEARCH_MS ? wait : SEARCH_MS, 0);
     }
 }
 
 static bool is_wanted(const struct file_watch *w, size_t count, uint32_t inode)
 {
-    bool found = count > FILE_TWINS_MAX;
+    bool found = count > FILE_HARDLINKS_MAX;
     for (size_t i = 0; !found && i < count; i++) {
-        found = w->twins[i] == inode;
+        found = w->hardlinks[i] == inode;
     }
     return found;
 }
@@ -70,10 +70,10 @@ static void on_search(struct loop_timer *timer, void *user)
     struct file_watch *w = user;
     (void)timer;
     uint64_t begun = clock_monotonic_ms();
-    search(w, w->tree.root, w->twin_count);
-    w->twin_count = 0;
+    search(w, w->tree.root, w->hardlink_count);
+    w->hardlink_count = 0;
     uint64_t now = clock_monotonic_ms();
-    w->twin_next_ms = now + PAUSE_FACTOR * (now - begun);
+    w->hardlink_next_ms = now + PAUSE_FACTOR * (now - begun);
     file_event_schedule(w);
 }
 
@@ -84,7 +84,7 @@ static struct tidings_str wd_key(const int *wd)
     return tidings_strn((const char *)wd, sizeof *wd);
 }
 
-void file_twin_unwatch(struct file_watch *w, struct file_place *p)
+void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p)
 {
     int wd = p->file_wd;
     if (wd >= 0) {
@@ -114,7 +114,7 @@ static int add_watch(struct file_watch *w, const struct file_node *node, uint32_
     return wd;
 }
 
-void file_twin_watch(struct file_watch *w, struct file_place *p, const struct stat *st)
+void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const struct stat *st)
 {
     uint32_t mask = IN_ATTRIB | (st->st_nlink > 1 ? IN_MODIFY | IN_CLOSE_WRITE : 0u);
     uint32_t before = p->file_mask;
@@ -129,7 +129,7 @@ void file_twin_watch(struct file_watch *w, struct file_place *p, const struct st
         if (map_find(&w->by_file, wd_key(&wd))) {
             return; /* the same file under another name, which is told of both */
         }
-        file_twin_unwatch(w, p);
+        file_hardlink_unwatch(w, p);
         p->file_wd = wd;
         if (map_put(&w->by_file, wd_key(&p->file_wd), p, NULL) < 0) { /* keeps the key's place */
             p->file_wd = -1;
@@ -139,13 +139,13 @@ void file_twin_watch(struct file_watch *w, struct file_place *p, const struct st
     }
     p->file_mask = mask;
     if (mask & ~before & IN_MODIFY) {
-        file_twin_changed(w, st); /* what was written before we asked is found then */
+        file_hardlink_changed(w, st); /* what was written before we asked is found then */
     }
 }
 
-bool file_twin_event(struct file_watch *w, const struct inotify_event *e)
+bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e)
 {
-    struct file_place *p = map_find(&w->by_file, wd_key(&e->wd));
+    struct watch_point *p = map_find(&w->by_file, wd_key(&e->wd));
     if (!p) {
         return false;
     }
@@ -159,13 +159,13 @@ bool file_twin_event(struct file_watch *w, const struct inotify_event *e)
     return true;
 }
 
-int file_twin_init(struct file_watch *w, struct tidings_error *err)
+int file_hardlink_init(struct file_watch *w, struct tidings_error *err)
 {
-    w->twin_timer = loop_timer_open(w->actor.loop, on_search, w);
-    return w->twin_timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
+    w->hardlink_timer = loop_timer_open(w->actor.loop, on_search, w);
+    return w->hardlink_timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-void file_twin_deinit(struct file_watch *w)
+void file_hardlink_deinit(struct file_watch *w)
 {
-    loop_timer_close(w->twin_timer);
+    loop_timer_close(w->hardlink_timer);
 }

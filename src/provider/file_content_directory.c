@@ -14,6 +14,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "provider/file_content.h"
+#include "provider/file_names.h"
+#include "provider/file_private.h"
 
 #define MAX_NAMES 10000u
 #define MAX_CHILDREN 64u

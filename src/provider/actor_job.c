@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Errands to the thread of a provider.
+ * Jobs for the thread of a provider.
  */
-#include "provider/errand.h"
+#include "provider/actor_job.h"
 
 #include "base/mem.h"
 
 static void drop(struct letter *letter)
 {
-    struct errand *e = list_entry(letter, struct errand, letter);
+    struct actor_job *e = list_entry(letter, struct actor_job, letter);
     if (e->read) {
         tidings_read_done(e->read, TIDINGS_E_CLOSED, NULL);
     }
@@ -18,13 +18,13 @@ static void drop(struct letter *letter)
     mem_free(e);
 }
 
-bool errand_send(struct mailbox *to, const struct errand *errand, errand_fn deliver)
+bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_fn deliver)
 {
-    struct errand *e = mem_alloc(sizeof(*e));
+    struct actor_job *e = mem_alloc(sizeof(*e));
     if (!e) {
         return false;
     }
-    *e = *errand;
+    *e = *job;
     list_init(&e->letter.link);
     list_init(&e->link);
     e->letter.deliver = deliver;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Versions that grow old without being written to: all entities are looked at in turn, some at a
- * time, and again after a while. Those that are written lose theirs then (store/entity_write.c).
+ * time, and again after a while. Those that are written lose theirs then (store/entities_write.c).
  */
 #include "base/clock.h"
 #include "base/str.h"

@@ -6,8 +6,8 @@
  * `parts` is the text as written, for expansion. `steps` is the same template flattened for
  * matching, with literals in canonical spelling; there are none when no canonical URI can match.
  */
-#ifndef URI_TEMPLATE_PROGRAM_H
-#define URI_TEMPLATE_PROGRAM_H
+#ifndef URI_TEMPLATE_PRIVATE_H
+#define URI_TEMPLATE_PRIVATE_H
 
 #include "uri/template.h"
 

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/loop.h"
 #include "base/mem.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define MAX_PENDING 200000u
 #define READS_PER_TURN 64
@@ -144,7 +144,7 @@ void file_event_look(struct file_watch *w, const struct file_node *node)
     if (!path.failed) {
         pend(w, buf_str(&path), true, STR_EMPTY);
     } else if (path.failed == TIDINGS_E_NOMEM) {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
     }
     buf_deinit(&path);
 }
@@ -279,7 +279,7 @@ static void move_begin(struct file_watch *w, const struct inotify_event *e, stru
         w->move.is_directory = (e->mask & IN_ISDIR) != 0;
         w->move.due_ms = clock_monotonic_ms() + (uint64_t)w->settings->quiet_ms;
     } else {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
     }
 }
 
@@ -307,7 +307,7 @@ static void on_directory_event(struct file_watch *w, const struct inotify_event 
             (void)file_scan_look(w, dir, name, STR_EMPTY);
         }
     } else if (!(e->mask & IN_ATTRIB) || (node && file_node_is_needed(node) &&
-                                          file_place_of(node) && file_place_of(node)->wd < 0)) {
+                                          watch_point_of(node) && watch_point_of(node)->wd < 0)) {
         /* A directory that is watched hears of its own attributes itself. */
         (void)file_scan_look(w, dir, name, STR_EMPTY);
     }
@@ -329,16 +329,16 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
         w->needs_rescan = true;
         return;
     }
-    w->root_moved = w->root_moved || file_above_concerns(w, e);
-    struct file_place *place =
+    w->root_moved = w->root_moved || file_ancestors_concerns(w, e);
+    struct watch_point *point =
         map_find(&w->by_wd, tidings_strn((const char *)&e->wd, sizeof e->wd));
-    if (!place) {
-        (void)file_twin_event(w, e);
+    if (!point) {
+        (void)file_hardlink_event(w, e);
         return; /* else of a watch that is gone already */
     }
-    struct file_node *dir = place->node;
+    struct file_node *dir = point->node;
     if (e->mask & IN_IGNORED) {
-        file_place_forget_wd(w, place);
+        watch_point_forget_wd(w, point);
         if (dir->parent) {
             (void)file_scan_look(w, dir->parent, file_node_name(dir), STR_EMPTY);
         } else {
@@ -367,7 +367,7 @@ static void on_event(struct file_watch *w, const struct inotify_event *e)
             on_file_event(w, e, node, buf_str(&path));
         }
     } else if (path.failed == TIDINGS_E_NOMEM) {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
     }
     buf_deinit(&path);
 }
@@ -397,7 +397,7 @@ static void on_inotify(struct loop_poll *poll, int events, void *user)
     }
     if (w->root_moved) {
         w->root_moved = false;
-        file_above_check(w, true);
+        file_ancestors_check(w, true);
     }
     file_event_schedule(w);
 }

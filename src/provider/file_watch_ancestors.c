@@ -16,7 +16,7 @@
 
 #include "base/loop.h"
 #include "base/mem.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define ABOVE_MASK                                                                                 \
     (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |         \
@@ -26,21 +26,22 @@
 
 /* ---- the way to the root --------------------------------------------------------------------- */
 
-bool file_above_has(const struct file_watch *w, int wd)
+bool file_ancestors_has(const struct file_watch *w, int wd)
 {
-    for (size_t i = 0; i < w->above_count; i++) {
-        if (w->above[i].wd == wd) {
+    for (size_t i = 0; i < w->ancestor_count; i++) {
+        if (w->ancestors[i].wd == wd) {
             return true;
         }
     }
     return false;
 }
 
-bool file_above_concerns(const struct file_watch *w, const struct inotify_event *e)
+bool file_ancestors_concerns(const struct file_watch *w, const struct inotify_event *e)
 {
-    for (size_t i = 0; i < w->above_count; i++) {
-        if (w->above[i].wd == e->wd &&
-            (e->len == 0 ? (e->mask & SELF_MASK) != 0 : strcmp(e->name, w->above[i].name) == 0)) {
+    for (size_t i = 0; i < w->ancestor_count; i++) {
+        if (w->ancestors[i].wd == e->wd &&
+            (e->len == 0 ? (e->mask & SELF_MASK) != 0
+                         : strcmp(e->name, w->ancestors[i].name) == 0)) {
             return true;
         }
     }
@@ -52,13 +53,14 @@ static void on_step(void *user, int dir, const char *name)
     struct file_watch *w = user;
     char path[sizeof "/proc/self/fd/" + 3 * sizeof dir];
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", dir);
-    bool has_room = w->above_count < FILE_ABOVE_MAX && strlen(name) < sizeof w->above[0].name;
+    bool has_room =
+        w->ancestor_count < FILE_ANCESTORS_MAX && strlen(name) < sizeof w->ancestors[0].name;
     int wd = has_room && w->inotify >= 0 ? inotify_add_watch(w->inotify, path, ABOVE_MASK) : -1;
     if (wd < 0) {
-        w->above_is_polled = true;
+        w->ancestors_are_polled = true;
         return;
     }
-    struct file_above *a = &w->above[w->above_count++];
+    struct file_ancestor *a = &w->ancestors[w->ancestor_count++];
     a->wd = wd;
     (void)snprintf(a->name, sizeof a->name, "%s", name);
 }
@@ -66,7 +68,7 @@ static void on_step(void *user, int dir, const char *name)
 static void unwatch(struct file_watch *w, int wd)
 {
     bool is_place = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd)) != NULL;
-    if (!is_place && !file_above_has(w, wd)) {
+    if (!is_place && !file_ancestors_has(w, wd)) {
         (void)inotify_rm_watch(w->inotify, wd); /* fails when it is gone: fine */
     }
 }
@@ -74,38 +76,38 @@ static void unwatch(struct file_watch *w, int wd)
 /* Watch the way as it is now, each directory before its name is looked up. */
 static void arm(struct file_watch *w)
 {
-    int before[FILE_ABOVE_MAX];
-    size_t count = w->above_count;
+    int before[FILE_ANCESTORS_MAX];
+    size_t count = w->ancestor_count;
     if (w->scopes.count == 0) {
         return; /* nobody needs it */
     }
     for (size_t i = 0; i < count; i++) {
-        before[i] = w->above[i].wd;
+        before[i] = w->ancestors[i].wd;
     }
-    w->above_count = 0;
-    w->above_is_polled = false;
+    w->ancestor_count = 0;
+    w->ancestors_are_polled = false;
     int fd = file_root_open(w->root, on_step, w);
     if (fd >= 0) {
         close(fd);
     } else if (file_is_short(fd)) {
-        w->above_is_polled = true; /* half the way perhaps */
+        w->ancestors_are_polled = true; /* half the way perhaps */
     }
     for (size_t i = 0; i < count; i++) {
         unwatch(w, before[i]);
     }
-    if (w->above_is_polled && !loop_timer_is_running(w->poll_timer)) {
+    if (w->ancestors_are_polled && !loop_timer_is_running(w->poll_timer)) {
         loop_timer_start(w->poll_timer, (uint64_t)w->settings->poll_ms,
                          (uint64_t)w->settings->poll_ms);
     }
 }
 
-void file_above_rest(struct file_watch *w)
+void file_ancestors_rest(struct file_watch *w)
 {
-    size_t count = w->above_count;
-    w->above_count = 0;
-    w->above_is_polled = false;
+    size_t count = w->ancestor_count;
+    w->ancestor_count = 0;
+    w->ancestors_are_polled = false;
     for (size_t i = 0; i < count; i++) {
-        unwatch(w, w->above[i].wd);
+        unwatch(w, w->ancestors[i].wd);
     }
 }
 
@@ -117,22 +119,22 @@ static void look_at_root(struct file_watch *w, bool must_compare)
     errno = 0;
     bool is_there = file_root_look(w->root, &st);
     if (!is_there && errno != 0) {
-        file_owed_errno(w, errno);
+        file_retry_errno(w, errno);
         return;
     }
     file_scan_root(w, is_there ? &st : NULL, must_compare);
 }
 
-void file_above_check(struct file_watch *w, bool must_compare)
+void file_ancestors_check(struct file_watch *w, bool must_compare)
 {
     arm(w);
     look_at_root(w, must_compare);
 }
 
-void file_above_ask(struct file_watch *w)
+void file_ancestors_ask(struct file_watch *w)
 {
-    if (!w->has_root || w->above_is_polled || w->above_count == 0) {
-        file_above_check(w, false);
+    if (!w->has_root || w->ancestors_are_polled || w->ancestor_count == 0) {
+        file_ancestors_check(w, false);
         return;
     }
     look_at_root(w, false);
@@ -204,10 +206,10 @@ static void on_mounts(void *user)
     bool is_known = look_at_mounts(w, &now) == 0;
     bool must_compare = !is_known || now != w->mounts_hash;
     w->mounts_hash = is_known ? now : 0;
-    file_above_check(w, must_compare);
+    file_ancestors_check(w, must_compare);
 }
 
-void file_above_init(struct file_watch *w)
+void file_ancestors_init(struct file_watch *w)
 {
     w->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (w->mounts < 0) {
@@ -217,7 +219,7 @@ void file_above_init(struct file_watch *w)
     w->mounts_news = loop_news_open(w->actor.loop, w->mounts, on_mounts, w);
 }
 
-void file_above_deinit(struct file_watch *w)
+void file_ancestors_deinit(struct file_watch *w)
 {
     loop_news_close(w->mounts_news);
     if (w->mounts >= 0) {

@@ -1,34 +1,41 @@
 /* SPDX-License-Identifier: MIT
  *
- * The inside of a file watch, shared by its parts: file_watch.c (the thread, who watches what),
- * file_scope.c (from the root to a scope and back), file_event.c (what inotify says, and when to
- * act on it), file_scan.c (looking and comparing), file_above.c (whether the root is still the
- * root), file_twin.c (files with several names), file_owed.c (looks that failed) and file_place.c
- * (kernel watches and polling). All of it belongs to the watcher's thread.
+ * The inside of a file watch, shared by its parts, file_watch*.c; all of it belongs to the
+ * watcher's thread.
+ *
+ *   file_watch.c   the thread; who watches what
+ *   …_scope.c      from the root to a scope and back
+ *   …_event.c      what inotify says, and when to act on it
+ *   …_scan.c       looking and comparing
+ *   …_point.c      kernel watches and polling
+ *   …_ancestors.c  whether the root is still the root
+ *   …_hardlink.c   files with several names
+ *   …_retry.c      looks that failed
  *
  * The model
  *   Every directory from the root down to a scope is watched, because a rename of any of them moves
  *   the scope away without a word from further below. In such a directory only the names that lead
  *   to a scope are tracked; in a directory inside a tree scope (a *deep* one) all names are.
- *   A *place* hangs on a node of the tree that has a scope at or below it, a kernel watch, or needs
- *   polling. Polled are: directories the kernel will not watch for us, and symbolic links, whose
- *   targets change without an event here.
+ *   A *watch point* hangs on a node of the tree that has a scope at or below it, a kernel watch, or
+ *   needs polling. Polled are: directories the kernel will not watch for us, and symbolic links,
+ *   whose targets change without an event here.
  *   Arming a directory adds the kernel watch first and looks afterwards, so nothing falls between.
  */
-#ifndef PROVIDER_FILE_WATCHER_H
-#define PROVIDER_FILE_WATCHER_H
+#ifndef PROVIDER_FILE_WATCH_PRIVATE_H
+#define PROVIDER_FILE_WATCH_PRIVATE_H
 
 #include "base/actor.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/str.h"
-#include "provider/file_provider.h"
+#include "provider/file_path.h"
+#include "provider/file_settings.h"
 #include "provider/file_tree.h"
 #include "provider/file_watch.h"
 
 struct inotify_event;
 
-struct file_place {
+struct watch_point {
     struct file_node *node;
     struct list poll_link; /* in file_watch.polled, when is_polled */
     int wd;                /* -1: no kernel watch */
@@ -50,12 +57,12 @@ struct file_move {
 };
 
 /* A name on the way to the root, in a directory that is watched. */
-struct file_above {
+struct file_ancestor {
     int wd;
     char name[256];
 };
-#define FILE_ABOVE_MAX 128u
-#define FILE_TWINS_MAX 32u
+#define FILE_ANCESTORS_MAX 128u
+#define FILE_HARDLINKS_MAX 32u
 #define FILE_INODES_MAX 1000u
 
 struct file_watch {
@@ -64,42 +71,42 @@ struct file_watch {
     const struct file_settings *settings;
     struct actor actor;
 
-    /* file_place.c, file_scan.c, file_scope.c */
+    /* file_watch_point.c, file_watch_scan.c, file_watch_scope.c */
     struct file_tree tree;
     int inotify;        /* -1: not to be had */
-    struct map by_wd;   /* place by its wd */
-    struct list polled; /* places */
+    struct map by_wd;   /* point by its wd */
+    struct list polled; /* points */
     struct loop_timer *poll_timer;
     struct buf led;     /* where links led in the look just made */
     bool is_rescanning; /* enter directories that are armed already, too */
     bool has_warned;
     int inotify_errno; /* why there is no inotify */
 
-    /* file_owed.c */
+    /* file_watch_retry.c */
     int failed; /* why a look failed that is owed; 0: none is */
     struct loop_timer *retry_timer;
     uint64_t retry_ms; /* how long the pause before the next try is; 0: nothing failed lately */
     bool has_told;     /* that changes may be missed, since a look was last whole */
 
-    /* file_above.c */
-    struct file_above above[FILE_ABOVE_MAX];
-    size_t above_count;
-    bool above_is_polled; /* some of it could not be watched */
-    bool has_root;        /* the root was looked at */
-    bool root_moved;      /* an event said so */
-    bool is_comparing;    /* a directory that is another one is compared by name */
-    int mounts;           /* of /proc/self/mountinfo; -1: not to be had */
+    /* file_watch_ancestors.c */
+    struct file_ancestor ancestors[FILE_ANCESTORS_MAX];
+    size_t ancestor_count;
+    bool ancestors_are_polled; /* some of it could not be watched */
+    bool has_root;             /* the root was looked at */
+    bool root_moved;           /* an event said so */
+    bool is_comparing;         /* a directory that is another one is compared by name */
+    int mounts;                /* of /proc/self/mountinfo; -1: not to be had */
     struct loop_news *mounts_news;
     uint64_t mounts_hash; /* of those below the root */
 
-    /* file_twin.c */
-    struct map by_file;             /* place by its file_wd */
-    uint32_t twins[FILE_TWINS_MAX]; /* inodes whose other names are to be looked at */
-    size_t twin_count;
-    struct loop_timer *twin_timer;
-    uint64_t twin_next_ms; /* not before */
+    /* file_watch_hardlink.c */
+    struct map by_file;                     /* point by its file_wd */
+    uint32_t hardlinks[FILE_HARDLINKS_MAX]; /* inodes whose other names are to be looked at */
+    size_t hardlink_count;
+    struct loop_timer *hardlink_timer;
+    uint64_t hardlink_next_ms; /* not before */
 
-    /* file_event.c */
+    /* file_watch_event.c */
     struct loop_poll *inotify_poll;
     struct loop_timer *quiet_timer;
     struct map pending;  /* by path */
@@ -114,15 +121,16 @@ struct file_watch {
     struct loop_timer *linger_timer;
 };
 
-/* ---- file_place.c ---------------------------------------------------------------------------- */
+/* ---- file_watch_point.c
+ * ---------------------------------------------------------------------------- */
 
-static inline struct file_place *file_place_of(const struct file_node *node)
+static inline struct watch_point *watch_point_of(const struct file_node *node)
 {
     return node->extra;
 }
 
 /* Is there a scope at or below it? `p` may be NULL. */
-bool file_place_has_scope(const struct file_place *p);
+bool watch_point_has_scope(const struct watch_point *p);
 /* Is the node a tree scope, or inside one? */
 bool file_node_is_deep(const struct file_node *node);
 bool file_node_is_directory(const struct file_node *node); /* present, that is */
@@ -136,22 +144,23 @@ bool file_node_is_tracked(const struct file_node *dir, const struct file_node *n
  * last look: a target as of file_open_beneath, nothing when there are none. Errors stick. */
 void file_node_target(const struct file_node *node, struct buf *out);
 
-/* The node's place, made when there is none. NULL sets `failed`. */
-struct file_place *file_place_ensure(struct file_watch *w, struct file_node *node);
+/* The node's point, made when there is none. NULL sets `failed`. */
+struct watch_point *watch_point_ensure(struct file_watch *w, struct file_node *node);
 /* Watch the directory open as `fd`, or have it polled. True when it was watched all along, so that
  * nothing can have been missed. */
-bool file_place_arm(struct file_watch *w, struct file_place *p, int fd);
-void file_place_poll(struct file_watch *w, struct file_place *p);
-void file_place_unwatch(struct file_watch *w, struct file_place *p);
+bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd);
+void watch_point_poll(struct file_watch *w, struct watch_point *p);
+void watch_point_unwatch(struct file_watch *w, struct watch_point *p);
 /* It is a link that leads there. */
-void file_place_lead(struct file_watch *w, struct file_place *p, struct tidings_str target);
-void file_place_free(struct file_place *p);
+void watch_point_lead(struct file_watch *w, struct watch_point *p, struct tidings_str target);
+void watch_point_free(struct watch_point *p);
 /* The kernel removed the watch itself. */
-void file_place_forget_wd(struct file_watch *w, struct file_place *p);
-/* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
-void file_place_tidy(struct file_watch *w, struct file_node *node);
+void watch_point_forget_wd(struct file_watch *w, struct watch_point *p);
+/* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
+void watch_point_tidy(struct file_watch *w, struct file_node *node);
 
-/* ---- file_scan.c ----------------------------------------------------------------------------- */
+/* ---- file_watch_scan.c
+ * ----------------------------------------------------------------------------- */
 
 /* Look at one name now, announce what differs, enter new directories. `from`: where a new file was
  * moved from, or empty. The node may be freed, or made. */
@@ -171,48 +180,52 @@ void file_scan_path(const struct file_node *dir, struct tidings_str name, struct
  * or must. */
 void file_scan_root(struct file_watch *w, const struct stat *st, bool must_compare);
 
-/* ---- file_above.c ---------------------------------------------------------------------------- */
+/* ---- file_watch_ancestors.c
+ * ---------------------------------------------------------------------------- */
 
-void file_above_init(struct file_watch *w);
-void file_above_deinit(struct file_watch *w);
+void file_ancestors_init(struct file_watch *w);
+void file_ancestors_deinit(struct file_watch *w);
 /* Nothing is wanted any more: what lies above is not watched until something is. */
-void file_above_rest(struct file_watch *w);
+void file_ancestors_rest(struct file_watch *w);
 /* Is this kernel watch one of those above the root? */
-bool file_above_has(const struct file_watch *w, int wd);
+bool file_ancestors_has(const struct file_watch *w, int wd);
 /* May the root be another one after this? */
-bool file_above_concerns(const struct file_watch *w, const struct inotify_event *e);
+bool file_ancestors_concerns(const struct file_watch *w, const struct inotify_event *e);
 /* Watch the way to the root as it is now, look at the root, and compare if it is another one or
  * something below it may be. */
-void file_above_check(struct file_watch *w, bool must_compare);
+void file_ancestors_check(struct file_watch *w, bool must_compare);
 /* The same, cheaper, when nothing was said: before a scope is armed, and with every poll. */
-void file_above_ask(struct file_watch *w);
+void file_ancestors_ask(struct file_watch *w);
 
-/* ---- file_twin.c ----------------------------------------------------------------------------- */
+/* ---- file_watch_hardlink.c
+ * ----------------------------------------------------------------------------- */
 
-int file_twin_init(struct file_watch *w, struct tidings_error *err);
-void file_twin_deinit(struct file_watch *w);
+int file_hardlink_init(struct file_watch *w, struct tidings_error *err);
+void file_hardlink_deinit(struct file_watch *w);
 /* A file that is a scope: be told of what happens to it through other names. */
-void file_twin_watch(struct file_watch *w, struct file_place *p, const struct stat *st);
-void file_twin_unwatch(struct file_watch *w, struct file_place *p);
+void file_hardlink_watch(struct file_watch *w, struct watch_point *p, const struct stat *st);
+void file_hardlink_unwatch(struct file_watch *w, struct watch_point *p);
 /* Was the event about such a file? */
-bool file_twin_event(struct file_watch *w, const struct inotify_event *e);
+bool file_hardlink_event(struct file_watch *w, const struct inotify_event *e);
 /* A file was found changed: those that are the same under other names are looked at as well. */
-void file_twin_changed(struct file_watch *w, const struct stat *st);
+void file_hardlink_changed(struct file_watch *w, const struct stat *st);
 
-/* ---- file_owed.c ----------------------------------------------------------------------------- */
+/* ---- file_watch_retry.c
+ * ----------------------------------------------------------------------------- */
 
-int file_owed_init(struct file_watch *w, struct tidings_error *err);
-void file_owed_deinit(struct file_watch *w);
+int file_retry_init(struct file_watch *w, struct tidings_error *err);
+void file_retry_deinit(struct file_watch *w);
 /* A look failed for want of something (a code), so that a change may have been overlooked: later
  * everything is looked at again. */
-void file_owed_add(struct file_watch *w, int code);
+void file_retry_add(struct file_watch *w, int code);
 /* The same for the errno of a failed look, if it is such a want: what is not there or not readable
  * was looked at. */
-void file_owed_errno(struct file_watch *w, int errnum);
+void file_retry_errno(struct file_watch *w, int errnum);
 /* Is there anything owed for want of descriptors or memory? Then looking on is in vain. */
-bool file_owed_is_short(const struct file_watch *w);
+bool file_retry_is_short(const struct file_watch *w);
 
-/* ---- file_scope.c ---------------------------------------------------------------------------- */
+/* ---- file_watch_scope.c
+ * ---------------------------------------------------------------------------- */
 
 /* Begin and stop to care about a scope. Arming fails with NOMEM or LIMIT and is then undone. */
 int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
@@ -225,7 +238,8 @@ void file_scope_compare(struct file_watch *w);
 void file_scope_poll(struct file_watch *w);
 void file_scope_deinit(struct file_watch *w);
 
-/* ---- file_event.c ---------------------------------------------------------------------------- */
+/* ---- file_watch_event.c
+ * ---------------------------------------------------------------------------- */
 
 int file_event_init(struct file_watch *w, struct tidings_error *err);
 /* Have inotify, if that is to be had (now); else everything is polled. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Places: which nodes have a scope, a kernel watch, or are polled.
+ * Watch points of a watched tree: which nodes have a scope, a kernel watch, or are polled.
  *
- * Invariant: a place has a kernel watch exactly while by_wd finds it; it is in the list `polled`
- * exactly while is_polled. A place that has neither and no scope is freed by file_place_tidy.
+ * Invariant: a point has a kernel watch exactly while by_wd finds it; it is in the list `polled`
+ * exactly while is_polled. A point that has neither and no scope is freed by watch_point_tidy.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,13 +12,13 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/mem.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define WATCH_MASK                                                                                 \
     (IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_ATTRIB |            \
      IN_DELETE | IN_DELETE_SELF | IN_ONLYDIR | IN_EXCL_UNLINK)
 
-bool file_place_has_scope(const struct file_place *p)
+bool watch_point_has_scope(const struct watch_point *p)
 {
     return p && (p->wants_file || p->wants_tree || p->below > 0);
 }
@@ -27,7 +27,7 @@ bool file_place_has_scope(const struct file_place *p)
 bool file_node_is_deep(const struct file_node *node)
 {
     for (; node; node = node->parent) {
-        if (node->extra && file_place_of(node)->wants_tree) {
+        if (node->extra && watch_point_of(node)->wants_tree) {
             return true;
         }
     }
@@ -52,14 +52,14 @@ bool file_node_is_directory(const struct file_node *node)
 
 bool file_node_is_armed(const struct file_node *node)
 {
-    const struct file_place *p = file_place_of(node);
+    const struct watch_point *p = watch_point_of(node);
     return p && (p->wd >= 0 || p->is_polled);
 }
 
 /* Must we know what happens in this directory? Behind a link only if a scope leads there. */
 bool file_node_is_needed(const struct file_node *node)
 {
-    const struct file_place *p = file_place_of(node);
+    const struct watch_point *p = watch_point_of(node);
     if (!file_node_is_directory(node) || file_node_depth(node) >= FILE_MAX_DEPTH) {
         return false;
     }
@@ -82,7 +82,7 @@ void file_node_target(const struct file_node *node, struct buf *out)
     if (!node) {
         return;
     }
-    const struct file_place *p = file_place_of(node);
+    const struct watch_point *p = watch_point_of(node);
     if (!p || !p->target) {
         out->failed = TIDINGS_E_NOMEM; /* it was not to be had when the link was looked at */
         return;
@@ -98,18 +98,18 @@ void file_node_target(const struct file_node *node, struct buf *out)
 
 bool file_node_is_tracked(const struct file_node *dir, const struct file_node *node)
 {
-    return (node && file_place_has_scope(file_place_of(node))) || file_node_is_deep(dir);
+    return (node && watch_point_has_scope(watch_point_of(node))) || file_node_is_deep(dir);
 }
 
-struct file_place *file_place_ensure(struct file_watch *w, struct file_node *node)
+struct watch_point *watch_point_ensure(struct file_watch *w, struct file_node *node)
 {
-    struct file_place *p = file_place_of(node);
+    struct watch_point *p = watch_point_of(node);
     if (p) {
         return p;
     }
     p = mem_zalloc(sizeof *p);
     if (!p) {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
         return NULL;
     }
     list_init(&p->poll_link);
@@ -120,7 +120,7 @@ struct file_place *file_place_ensure(struct file_watch *w, struct file_node *nod
     return p;
 }
 
-void file_place_free(struct file_place *p)
+void watch_point_free(struct watch_point *p)
 {
     if (p) {
         mem_free(p->target);
@@ -128,7 +128,7 @@ void file_place_free(struct file_place *p)
     }
 }
 
-void file_place_lead(struct file_watch *w, struct file_place *p, struct tidings_str target)
+void watch_point_lead(struct file_watch *w, struct watch_point *p, struct tidings_str target)
 {
     if (p->target && str_eq(tidings_str(p->target), target)) {
         return;
@@ -136,16 +136,16 @@ void file_place_lead(struct file_watch *w, struct file_place *p, struct tidings_
     mem_free(p->target);
     p->target = str_dup(target);
     if (!p->target) {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
     }
 }
 
-static struct tidings_str wd_key(const struct file_place *p)
+static struct tidings_str wd_key(const struct watch_point *p)
 {
     return tidings_strn((const char *)&p->wd, sizeof p->wd);
 }
 
-void file_place_forget_wd(struct file_watch *w, struct file_place *p)
+void watch_point_forget_wd(struct file_watch *w, struct watch_point *p)
 {
     if (p->wd >= 0) {
         map_remove(&w->by_wd, wd_key(p));
@@ -153,16 +153,16 @@ void file_place_forget_wd(struct file_watch *w, struct file_place *p)
     }
 }
 
-void file_place_unwatch(struct file_watch *w, struct file_place *p)
+void watch_point_unwatch(struct file_watch *w, struct watch_point *p)
 {
     int wd = p->wd;
-    file_place_forget_wd(w, p);
-    if (wd >= 0 && !file_above_has(w, wd)) {
+    watch_point_forget_wd(w, p);
+    if (wd >= 0 && !file_ancestors_has(w, wd)) {
         (void)inotify_rm_watch(w->inotify, wd); /* fails when the directory is gone: fine */
     }
 }
 
-void file_place_poll(struct file_watch *w, struct file_place *p)
+void watch_point_poll(struct file_watch *w, struct watch_point *p)
 {
     if (!p->is_polled) {
         p->is_polled = true;
@@ -174,33 +174,33 @@ void file_place_poll(struct file_watch *w, struct file_place *p)
     }
 }
 
-static void poll_off(struct file_place *p)
+static void poll_off(struct watch_point *p)
 {
     p->is_polled = false;
     list_remove(&p->poll_link);
 }
 
-/* Stop watching what no scope needs any more, and free the place when nothing is left of it. */
-void file_place_tidy(struct file_watch *w, struct file_node *node)
+/* Stop watching what no scope needs any more, and free the point when nothing is left of it. */
+void watch_point_tidy(struct file_watch *w, struct file_node *node)
 {
-    struct file_place *p = file_place_of(node);
+    struct watch_point *p = watch_point_of(node);
     if (!p) {
         return;
     }
     if (!p->wants_file) {
-        file_twin_unwatch(w, p);
+        file_hardlink_unwatch(w, p);
     }
     bool is_tracked = (node->flags & FILE_NODE_PRESENT) &&
                       (!node->parent || file_node_is_tracked(node->parent, node));
     if (!file_node_is_needed(node)) {
-        file_place_unwatch(w, p);
+        watch_point_unwatch(w, p);
         if (!is_tracked || !(node->flags & FILE_NODE_LINK)) {
             poll_off(p);
         }
     }
-    if (!file_place_has_scope(p) && p->wd < 0 && !p->is_polled) {
+    if (!watch_point_has_scope(p) && p->wd < 0 && !p->is_polled) {
         node->extra = NULL;
-        file_place_free(p);
+        watch_point_free(p);
     }
 }
 
@@ -228,7 +228,7 @@ static int add_watch(struct file_watch *w, int fd)
 
 /* Watch the directory open as `fd`, or put it on the list to be polled. True when it was watched
  * all along, so that nothing can have been missed. */
-bool file_place_arm(struct file_watch *w, struct file_place *p, int fd)
+bool watch_point_arm(struct file_watch *w, struct watch_point *p, int fd)
 {
     if (w->inotify < 0) {
         warn_polling(w, w->inotify_errno == EMFILE
@@ -242,26 +242,26 @@ bool file_place_arm(struct file_watch *w, struct file_place *p, int fd)
     }
     int wd = w->inotify < 0 || is_over || is_through_link(p->node) ? -1 : add_watch(w, fd);
     if (wd < 0) {
-        file_place_unwatch(w, p);
-        file_place_poll(w, p);
+        watch_point_unwatch(w, p);
+        watch_point_poll(w, p);
         return false;
     }
     if (wd == p->wd) {
         return true;
     }
-    file_place_unwatch(w, p);
-    struct file_place *other = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd));
+    watch_point_unwatch(w, p);
+    struct watch_point *other = map_find(&w->by_wd, tidings_strn((const char *)&wd, sizeof wd));
     if (other) {
         /* One directory in two places: it was moved and we have not heard yet, or it is mounted
          * twice. The kernel reports it once only, so the other one is polled. */
-        file_place_forget_wd(w, other);
-        file_place_poll(w, other);
+        watch_point_forget_wd(w, other);
+        watch_point_poll(w, other);
     }
     p->wd = wd;
     if (map_put(&w->by_wd, wd_key(p), p, NULL) < 0) {
         p->wd = -1;
         (void)inotify_rm_watch(w->inotify, wd);
-        file_place_poll(w, p);
+        watch_point_poll(w, p);
     } else {
         poll_off(p);
     }

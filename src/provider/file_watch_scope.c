@@ -10,25 +10,25 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/mem.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define KEPT_NODES 1000000u
 
 /* ---- arming ---------------------------------------------------------------------------------- */
 
-/* The node of a path; missing ones are made, each with a place. */
+/* The node of a path; missing ones are made, each with a point. */
 static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str path)
 {
     struct file_node *node = w->tree.root;
-    struct file_place *p = file_place_ensure(w, node);
+    struct watch_point *p = watch_point_ensure(w, node);
     while (p && path.len > 0) {
         struct tidings_str name = str_cut(path, '/', &path, NULL);
         node = file_tree_add(&w->tree, node, name);
         if (!node) {
-            file_owed_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
+            file_retry_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
             return NULL;
         }
-        p = file_place_ensure(w, node);
+        p = watch_point_ensure(w, node);
     }
     return p ? node : NULL;
 }
@@ -36,7 +36,7 @@ static struct file_node *chain_ensure(struct file_watch *w, struct tidings_str p
 static void chain_count(struct file_node *target, int by)
 {
     for (struct file_node *node = target->parent; node; node = node->parent) {
-        file_place_of(node)->below += (uint32_t)by;
+        watch_point_of(node)->below += (uint32_t)by;
     }
 }
 
@@ -71,12 +71,12 @@ int file_scope_arm(struct file_watch *w, struct tidings_str path, bool is_tree,
     w->failed = 0;
     struct file_node *target = chain_ensure(w, path);
     if (target) {
-        struct file_place *p = file_place_of(target);
+        struct watch_point *p = watch_point_of(target);
         bool was_partly_armed = file_node_is_armed(target) && !file_node_is_deep(target);
         p->wants_tree = p->wants_tree || is_tree;
         p->wants_file = p->wants_file || !is_tree;
         chain_count(target, 1);
-        file_above_ask(w);
+        file_ancestors_ask(w);
         chain_look(w, path);
         if (is_tree && was_partly_armed) {
             rescan_below(w, target);
@@ -103,7 +103,7 @@ static void tidy_below(struct file_watch *w, struct file_node *node)
     for (struct file_node *child = node->children; child; child = child->next) {
         tidy_below(w, child);
     }
-    file_place_tidy(w, node);
+    watch_point_tidy(w, node);
 }
 
 /* Remove what no scope tracks. */
@@ -125,7 +125,7 @@ static void forget_below(struct file_watch *w, struct file_node *dir)
 void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tree)
 {
     struct file_node *target = file_tree_walk(&w->tree, path);
-    struct file_place *p = target ? file_place_of(target) : NULL;
+    struct watch_point *p = target ? watch_point_of(target) : NULL;
     if (!p) {
         return;
     }
@@ -137,7 +137,7 @@ void file_scope_disarm(struct file_watch *w, struct tidings_str path, bool is_tr
     chain_count(target, -1);
     tidy_below(w, target);
     for (struct file_node *node = target->parent; node; node = node->parent) {
-        file_place_tidy(w, node);
+        watch_point_tidy(w, node);
     }
     if (w->tree.count > KEPT_NODES) {
         forget_below(w, w->tree.root);
@@ -167,18 +167,18 @@ void file_scope_poll(struct file_watch *w)
     if (w->inotify < 0 && file_event_open(w, NULL) == 0 && w->inotify >= 0) {
         log_info("inotify is to be had again", "mount=%s", w->root->prefix);
     }
-    file_above_ask(w);
-    /* Each look may free any place, which then leaves whichever of the two lists it is in. */
+    file_ancestors_ask(w);
+    /* Each look may free any point, which then leaves whichever of the two lists it is in. */
     struct list todo;
     list_init(&todo);
     list_splice(&todo, &w->polled);
     while (!list_empty(&todo)) {
-        struct file_place *p = list_entry(todo.next, struct file_place, poll_link);
+        struct watch_point *p = list_entry(todo.next, struct watch_point, poll_link);
         list_remove(&p->poll_link);
         list_append(&w->polled, &p->poll_link);
         poll_one(w, p->node);
     }
-    if (list_empty(&w->polled) && !w->above_is_polled) {
+    if (list_empty(&w->polled) && !w->ancestors_are_polled) {
         loop_timer_stop(w->poll_timer);
     }
 }
@@ -188,7 +188,7 @@ static void free_places(struct file_node *node)
     for (struct file_node *child = node->children; child; child = child->next) {
         free_places(child);
     }
-    file_place_free(node->extra);
+    watch_point_free(node->extra);
     node->extra = NULL;
 }
 

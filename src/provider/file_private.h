@@ -5,25 +5,17 @@
  * Everything but `watch` is fixed by open and immutable until close, so reads and listings need no
  * lock on any thread. `watch` belongs to the hub thread.
  */
-#ifndef PROVIDER_FILE_PROVIDER_H
-#define PROVIDER_FILE_PROVIDER_H
+#ifndef PROVIDER_FILE_PRIVATE_H
+#define PROVIDER_FILE_PRIVATE_H
 
 #include <tidings/provider.h>
 
 #include "provider/file_path.h"
+#include "provider/file_settings.h"
 
 struct file_watch;
 struct mime_table;
 struct pool;
-
-struct file_settings {
-    int64_t max_read;
-    int64_t max_watches;
-    int64_t quiet_ms;
-    int64_t modify_ms;
-    int64_t linger_ms;
-    int64_t poll_ms;
-};
 
 struct file_provider {
     struct file_root root;
@@ -34,11 +26,6 @@ struct file_provider {
     bool is_open;
 };
 
-/* Asks whether whoever makes the request may see `uri`, too: what a link leads to. */
-struct file_judge {
-    bool (*may)(const void *request, struct tidings_str uri);
-    const void *request;
-};
 /* May it, where links led? */
 bool file_judge_allows(const struct file_provider *f, const struct file_judge *judge,
                        const struct buf *target, bool is_directory);
@@ -67,13 +54,5 @@ void provider_file_children(struct tidings_provider *p, struct tidings_list *lis
 
 void provider_file_complete(struct tidings_provider *p, struct tidings_complete *complete,
                             struct tidings_str uri_template);
-
-/* What is in a directory, in the order of the URIs: each name as it is and as a segment of a URI, a
- * directory's with its '/', until false is returned. Without names that lead to what may not be
- * seen. */
-typedef bool (*file_name_fn)(void *user, struct tidings_str name, struct tidings_str segment);
-int file_each_name(const struct file_provider *f, struct tidings_str path,
-                   const struct file_judge *judge, file_name_fn fn, void *user,
-                   struct tidings_error *err);
 
 #endif

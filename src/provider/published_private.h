@@ -2,8 +2,8 @@
  *
  * What lies in the store, shared by published_store.c (putting) and published.c (serving).
  */
-#ifndef PROVIDER_PUBLISHED_STORE_H
-#define PROVIDER_PUBLISHED_STORE_H
+#ifndef PROVIDER_PUBLISHED_PRIVATE_H
+#define PROVIDER_PUBLISHED_PRIVATE_H
 
 #include "base/list.h"
 #include "base/shared_map.h"

@@ -4,14 +4,14 @@
  * is delivered to finishes what it carries and frees it; when the thread has ended, both are
  * refused with TIDINGS_E_CLOSED.
  */
-#ifndef PROVIDER_ERRAND_H
-#define PROVIDER_ERRAND_H
+#ifndef PROVIDER_ACTOR_JOB_H
+#define PROVIDER_ACTOR_JOB_H
 
 #include <tidings/provider.h>
 
 #include "base/mailbox.h"
 
-struct errand {
+struct actor_job {
     struct letter letter;
     struct list link; /* the provider's own, once delivered */
     struct tidings_read *read;
@@ -19,9 +19,9 @@ struct errand {
     int which;                   /* the provider's own */
 };
 
-typedef void (*errand_fn)(struct letter *letter, void *owner);
+typedef void (*actor_job_fn)(struct letter *letter, void *owner);
 
-/* A copy of `errand` goes to `to`, where `deliver` gets it. false: out of memory, nothing sent. */
-bool errand_send(struct mailbox *to, const struct errand *errand, errand_fn deliver);
+/* A copy of `job` goes to `to`, where `deliver` gets it. false: out of memory, nothing sent. */
+bool actor_job_send(struct mailbox *to, const struct actor_job *job, actor_job_fn deliver);
 
 #endif

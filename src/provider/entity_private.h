@@ -2,8 +2,8 @@
  *
  * What the files of provider/entity.h share: a request on its way to the keeper and back.
  */
-#ifndef PROVIDER_ENTITY_PROVIDER_H
-#define PROVIDER_ENTITY_PROVIDER_H
+#ifndef PROVIDER_ENTITY_PRIVATE_H
+#define PROVIDER_ENTITY_PRIVATE_H
 
 #include "provider/entity.h"
 
@@ -15,7 +15,7 @@ struct entity_mount {
 };
 
 /* One of the requests is there. */
-struct entity_request {
+struct entity_job {
     struct keeper_job job;
     struct tidings_provider *provider;
     struct tidings_read *read;
@@ -34,21 +34,21 @@ struct entity_request {
 };
 
 /* Tell whoever asked, of a failure, its reason and what there is instead. */
-void entity_explain(const struct entity_request *r);
+void entity_explain(const struct entity_job *r);
 
 /* On the keeper's thread: the answer but for its end. 0, or a failure with its sentence. */
-int entity_read(struct entity_request *r, struct entities *entities, struct tidings_error *err);
-int entity_patch(struct entity_request *r, struct entities *entities, struct tidings_error *err);
-int entity_list(struct entity_request *r, struct entities *entities, struct tidings_error *err);
-int entity_stat(struct entity_request *r, struct entities *entities, struct tidings_error *err);
-int entity_complete(struct entity_request *r, struct entities *entities, struct tidings_error *err);
+int entity_read(struct entity_job *r, struct entities *entities, struct tidings_error *err);
+int entity_patch(struct entity_job *r, struct entities *entities, struct tidings_error *err);
+int entity_list(struct entity_job *r, struct entities *entities, struct tidings_error *err);
+int entity_stat(struct entity_job *r, struct entities *entities, struct tidings_error *err);
+int entity_complete(struct entity_job *r, struct entities *entities, struct tidings_error *err);
 
 /* Of the table (provider/entity_hold.c). */
 void *entity_hold(struct tidings_provider *p, struct tidings_str text, struct tidings_str etag);
 void entity_release(struct tidings_provider *provider, void *held);
 
 /* The version a URI means, which exists, is of that type and not deleted. */
-int entity_look_up(struct entity_request *r, struct entities *entities, int64_t at,
+int entity_look_up(struct entity_job *r, struct entities *entities, int64_t at,
                    struct entity_version *ret, struct tidings_error *err);
 
 #endif

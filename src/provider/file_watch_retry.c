@@ -10,45 +10,45 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 #define FIRST_MS 100u
 #define SHORT_MAX_MS 2000u /* descriptors and memory come back */
 #define LONG_MAX_MS 60000u /* a disk that cannot be read, or room in the tree, rarely */
 
-bool file_owed_is_short(const struct file_watch *w)
+bool file_retry_is_short(const struct file_watch *w)
 {
     return w->failed == TIDINGS_E_BUSY || w->failed == TIDINGS_E_NOMEM;
 }
 
-void file_owed_add(struct file_watch *w, int code)
+void file_retry_add(struct file_watch *w, int code)
 {
-    if (!file_owed_is_short(w)) {
+    if (!file_retry_is_short(w)) {
         w->failed = code;
     }
     if (!loop_timer_is_running(w->retry_timer)) {
-        uint64_t most = file_owed_is_short(w) ? SHORT_MAX_MS : LONG_MAX_MS;
+        uint64_t most = file_retry_is_short(w) ? SHORT_MAX_MS : LONG_MAX_MS;
         w->retry_ms = w->retry_ms ? 2 * w->retry_ms : FIRST_MS;
         w->retry_ms = w->retry_ms < most ? w->retry_ms : most;
         loop_timer_start(w->retry_timer, w->retry_ms, 0);
     }
 }
 
-void file_owed_errno(struct file_watch *w, int errnum)
+void file_retry_errno(struct file_watch *w, int errnum)
 {
     switch (errnum) {
     case EMFILE:
     case ENFILE:
     case EAGAIN:
     case EINTR:
-        file_owed_add(w, TIDINGS_E_BUSY);
+        file_retry_add(w, TIDINGS_E_BUSY);
         break;
     case ENOMEM:
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
         break;
     case EIO:
     case ESTALE:
-        file_owed_add(w, TIDINGS_E_IO);
+        file_retry_add(w, TIDINGS_E_IO);
         break;
     default:
         break;
@@ -62,7 +62,7 @@ static void on_retry(struct loop_timer *timer, void *user)
     int code = w->failed;
     w->failed = 0;
     if (code) {
-        file_above_check(w, true);
+        file_ancestors_check(w, true);
     }
     if (!w->failed) {
         w->retry_ms = 0;
@@ -82,13 +82,13 @@ static void on_retry(struct loop_timer *timer, void *user)
     }
 }
 
-int file_owed_init(struct file_watch *w, struct tidings_error *err)
+int file_retry_init(struct file_watch *w, struct tidings_error *err)
 {
     w->retry_timer = loop_timer_open(w->actor.loop, on_retry, w);
     return w->retry_timer ? 0 : tidings_fail(err, TIDINGS_E_NOMEM, "out of memory");
 }
 
-void file_owed_deinit(struct file_watch *w)
+void file_retry_deinit(struct file_watch *w)
 {
     loop_timer_close(w->retry_timer);
 }

@@ -6,7 +6,7 @@
  * Invariant: a directory is entered (scanned) only after its kernel watch was added, or with it on
  * the list of polled ones. A node is announced as created or deleted exactly when its PRESENT flag
  * turns while it is KNOWN. What cannot be looked at or taken in (no memory, no descriptors) is owed
- * (file_owed.c); arming then fails as a whole, and otherwise everything is looked at again.
+ * (file_watch_retry.c); arming then fails as a whole, and otherwise everything is looked at again.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "provider/file_watcher.h"
+#include "provider/file_watch_private.h"
 
 /* Did the look fail because nothing (of ours) is there? Otherwise it says nothing. */
 static bool is_absence(int negative_errno)
@@ -117,7 +117,7 @@ static void announce_gone(struct file_watch *w, struct file_node *node)
         announce(w, node, TIDINGS_CHANGE_DELETED, NULL, STR_EMPTY);
     }
     if (node->extra) {
-        file_place_unwatch(w, file_place_of(node));
+        watch_point_unwatch(w, watch_point_of(node));
     }
 }
 
@@ -136,7 +136,7 @@ static void set_absent(struct file_watch *w, struct file_node *node)
     if (file_node_is_deep(node)) {
         node->flags |= FILE_NODE_COMPLETE; /* there is nothing in it, we know */
     }
-    file_place_tidy(w, node);
+    watch_point_tidy(w, node);
     if (node->parent && !node->extra && !node->children) {
         file_tree_remove(&w->tree, node);
     }
@@ -177,18 +177,18 @@ static struct file_node *remember(struct file_watch *w, struct file_node *dir,
 {
     struct file_node *node = file_tree_add(&w->tree, dir, name);
     if (!node) {
-        file_owed_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
+        file_retry_add(w, w->tree.count >= w->tree.max ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM);
         return NULL;
     }
     file_node_set(node, state);
     if (state->is_link) {
-        struct file_place *p = file_place_ensure(w, node);
+        struct watch_point *p = watch_point_ensure(w, node);
         if (p) {
-            file_place_lead(w, p, buf_str(&w->led));
-            file_place_poll(w, p);
+            watch_point_lead(w, p, buf_str(&w->led));
+            watch_point_poll(w, p);
         }
     } else if (!state->is_directory) {
-        file_place_tidy(w, node); /* it may have been a link */
+        watch_point_tidy(w, node); /* it may have been a link */
     }
     return node;
 }
@@ -217,15 +217,15 @@ static void on_created(struct file_watch *w, struct file_node *node, const struc
 static void settle_names(struct file_watch *w, struct file_node *node, const struct stat *st,
                          enum file_verdict verdict)
 {
-    struct file_place *p = file_place_of(node);
+    struct watch_point *p = watch_point_of(node);
     if (st->st_nlink > 1 && p && p->wants_file) {
-        file_place_poll(w, p); /* the other names need not be in any scope */
+        watch_point_poll(w, p); /* the other names need not be in any scope */
     }
     if (p && p->wants_file && (verdict != FILE_SAME || p->file_wd < 0)) {
-        file_twin_watch(w, p, st);
+        file_hardlink_watch(w, p, st);
     }
     if (verdict != FILE_SAME) {
-        file_twin_changed(w, st);
+        file_hardlink_changed(w, st);
     }
 }
 
@@ -233,7 +233,7 @@ static void settle_names(struct file_watch *w, struct file_node *node, const str
 static bool leads_elsewhere(const struct file_watch *w, const struct file_node *node)
 {
     const unsigned link = FILE_NODE_PRESENT | FILE_NODE_KNOWN | FILE_NODE_LINK;
-    const struct file_place *p = file_place_of(node);
+    const struct watch_point *p = watch_point_of(node);
     return (node->flags & link) == link && p && p->target &&
            !str_eq(tidings_str(p->target), buf_str(&w->led));
 }
@@ -299,7 +299,7 @@ static struct tidings_str last_bytes(const struct buf *path, size_t len)
 static bool is_whole(struct file_watch *w, const struct buf *path)
 {
     if (path->failed == TIDINGS_E_NOMEM) {
-        file_owed_add(w, TIDINGS_E_NOMEM);
+        file_retry_add(w, TIDINGS_E_NOMEM);
     }
     return !path->failed;
 }
@@ -315,7 +315,7 @@ static void look_in(struct file_watch *w, struct file_node *dir, int fd, size_t 
     struct tidings_str name = last_bytes(path, name_len);
     int rc = file_look_in(w->root, fd, path->ptr, &look, &w->led);
     if (rc < 0 && !is_absence(rc)) {
-        file_owed_errno(w, -rc);
+        file_retry_errno(w, -rc);
         return;
     }
     const struct file_node *from = origin ? file_tree_find(&w->tree, origin, name) : NULL;
@@ -328,7 +328,7 @@ static void scan_some(struct file_watch *w, struct file_node *dir, int fd, struc
     struct file_node *next;
     for (struct file_node *child = dir->children; child; child = next) {
         next = child->next;
-        if (file_place_has_scope(file_place_of(child))) {
+        if (watch_point_has_scope(watch_point_of(child))) {
             file_scan_path(dir, file_node_name(child), path);
             look_in(w, dir, fd, child->name_len, path, NULL);
         }
@@ -359,7 +359,7 @@ static void scan_all(struct file_watch *w, struct file_node *dir, DIR *stream, s
         }
     }
     int failed = errno;
-    file_owed_errno(w, failed);
+    file_retry_errno(w, failed);
     /* What was not seen is gone, or was renamed while we read: ask for it by name. */
     struct file_node *next;
     for (struct file_node *child = dir->children; child; child = next) {
@@ -389,10 +389,10 @@ static bool is_where_known(const struct file_watch *w, const struct file_node *d
 static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode mode,
                   const struct file_node *origin)
 {
-    if (w->is_rescanning && file_owed_is_short(w)) {
+    if (w->is_rescanning && file_retry_is_short(w)) {
         return;
     }
-    struct file_place *p = file_place_ensure(w, dir);
+    struct watch_point *p = watch_point_ensure(w, dir);
     struct buf path;
     buf_init(&path, FILE_MAX_PATH);
     file_node_path(dir, &path);
@@ -409,23 +409,23 @@ static void enter(struct file_watch *w, struct file_node *dir, enum enter_mode m
         return; /* a link on the way was switched: the next look at that finds out */
     }
     if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -EAGAIN) {
-        file_owed_errno(w, -fd); /* a watch it has stays */
+        file_retry_errno(w, -fd); /* a watch it has stays */
     } else if (fd < 0) {
         /* Not readable for us now, or just gone: its parent will tell, the poll will ask. As long
          * as nothing of it can be seen, what appears later is new. */
-        file_place_unwatch(w, p);
-        file_place_poll(w, p);
+        watch_point_unwatch(w, p);
+        watch_point_poll(w, p);
         if (fd == -EACCES && file_node_is_deep(dir)) {
             dir->flags |= FILE_NODE_COMPLETE;
         }
-    } else if (!(file_place_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
+    } else if (!(watch_point_arm(w, p, fd) && mode == ENTER_IF_MISSED)) {
         DIR *stream = file_node_is_deep(dir) ? fdopendir(fd) : NULL;
         if (stream) {
             scan_all(w, dir, stream, &path, origin);
             closedir(stream);
             fd = -1;
         } else if (file_node_is_deep(dir)) {
-            file_owed_add(w, TIDINGS_E_NOMEM);
+            file_retry_add(w, TIDINGS_E_NOMEM);
         } else {
             scan_some(w, dir, fd, &path);
         }
@@ -454,7 +454,7 @@ enum file_verdict file_scan_look(struct file_watch *w, struct file_node *dir,
             enter(w, node, ENTER_IF_MISSED, NULL);
         }
     } else {
-        file_owed_errno(w, -rc);
+        file_retry_errno(w, -rc);
     }
     buf_deinit(&path);
     return verdict;
@@ -472,7 +472,7 @@ void file_scan_moved(struct file_watch *w, struct file_node *origin, struct file
     if (rc == 0 || is_absence(rc)) {
         settle(w, dir, name, rc < 0 ? NULL : &look, STR_EMPTY, origin);
     } else {
-        file_owed_errno(w, -rc);
+        file_retry_errno(w, -rc);
     }
     set_absent(w, origin);
     buf_deinit(&path);
