@@ -303,11 +303,6 @@ struct websocket *websocket_create(struct websocket_worker *ww)
     return ws;
 }
 
-void websocket_discard(struct websocket *ws)
-{
-    mem_free(ws);
-}
-
 void websocket_open(struct websocket *ws, const struct websocket_start *start)
 {
     struct websocket_worker *ww = ws->ww;

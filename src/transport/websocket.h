@@ -60,7 +60,6 @@ struct websocket_start {
 };
 /* The memory for one, before the client is told that there will be one; NULL: out of memory. */
 struct websocket *websocket_create(struct websocket_worker *ww);
-void websocket_discard(struct websocket *ws); /* it was not opened after all */
 /* Takes everything in `start`; the connection is closed when that fails. */
 void websocket_open(struct websocket *ws, const struct websocket_start *start);
 
