@@ -207,7 +207,7 @@ static int log_page(struct cli *cli, struct tidings_client *client, const char *
     return 0;
 }
 
-static int history(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
+static int entity_log(struct cli *cli, struct tidings_client *client, struct tidings_error *err)
 {
     const struct entity *e = (const struct entity *)cli;
     char *uri = entity_uri_of(cli->args[0], "");
@@ -458,7 +458,7 @@ const struct command command_entity_undelete = {
              "--json prints the version.\n",
 };
 const struct command command_entity_log = {
-    ROW("entity log", "ENTITY", 1, 1, "print its versions", log_options, history),
+    ROW("entity log", "ENTITY", 1, 1, "print its versions", log_options, entity_log),
     .about = "Print all versions of an entity, the oldest first: when each began, who made it, "
              "its value.\n\n--json prints a version per line.\n",
 };

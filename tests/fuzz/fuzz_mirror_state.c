@@ -93,7 +93,8 @@ static void on_deed(void *user, enum mirror_deed deed, struct tidings_str uri, c
 static bool is_described(struct mirror_state *s, const char *name)
 {
     struct stat st;
-    const struct mirrored *it = strncmp(name, "in/", 3) == 0 ? mirror_find(s, name + 3) : NULL;
+    const struct mirrored *it =
+        strncmp(name, "in/", 3) == 0 ? mirror_state_find(s, name + 3) : NULL;
     return it && fstatat(top_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
            mirror_is_untouched(it, &st);
 }

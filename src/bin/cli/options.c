@@ -251,7 +251,7 @@ static int take_letters(struct parsing *p, const char *given)
 
 /* The target is named by -t, by what is behind "--", by the environment, or by the first argument.
  */
-static int settle_target(struct cli *cli, struct words *args)
+static int choose_target(struct cli *cli, struct words *args)
 {
     const char *variable = getenv("TIDINGS_TARGET");
     const char *name = cli->command->name;
@@ -334,7 +334,7 @@ int options_parse(struct cli *cli, const struct command *command, int argc, char
         status = command_misuse(command->name, "a command is missing behind", "--");
     }
     if (status == 0 && command->has_target) {
-        status = settle_target(cli, &args);
+        status = choose_target(cli, &args);
     }
     cli->arg_count = args.count;
     return status != 0 ? status : check_args(cli);

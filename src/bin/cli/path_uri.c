@@ -49,7 +49,7 @@ static bool path_uri_append(char *out, size_t size, const char *path, bool *ret_
     return true;
 }
 
-/* Let the system settle "..". Only the last segment may be missing: it can be watched for. */
+/* Let the system resolve "..". Only the last segment may be missing: it can be watched for. */
 static bool path_uri_resolve(char path[PATH_MAX])
 {
     char real[PATH_MAX];

@@ -91,7 +91,7 @@ static void probe_record_spoken(struct run *r)
 
 /* The newest revision of the era that it speaks: 1, or 0, or a negative code: it cannot be asked.
  */
-static int meet(struct run *r, struct tidings_error *err)
+static int probe_connect(struct run *r, struct tidings_error *err)
 {
     unsigned first = r->cli.era, last = first;
     if (first == ERA_LEGACY) {
@@ -172,7 +172,7 @@ static int probe_era(struct probe *p, unsigned era, struct tidings_error *err)
     *r = (struct run){.probe = p, .era = is_modern ? "modern" : "legacy", .is_modern = is_modern};
     r->cli = p->cli;
     r->cli.era = era;
-    int rc = meet(r, err);
+    int rc = probe_connect(r, err);
     if (rc == 1) {
         choose(r);
         probe_updates(r);

@@ -196,7 +196,7 @@ int probe_change(struct run *r, struct tidings_client *by, struct tidings_error 
  */
 
 /* By the tools of --touch, when those are of the kind that can add something. */
-static bool adds(const struct run *r)
+static bool can_add_by_touch(const struct run *r)
 {
     return !r->probe->change_list && r->probe->touches && !r->toggled && r->is_told;
 }
@@ -206,7 +206,7 @@ int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_e
     int rc = 0;
     if (r->probe->change_list) {
         rc = probe_change_run_command("--change-list", r->probe->change_list, err);
-    } else if (adds(r)) {
+    } else if (can_add_by_touch(r)) {
         rc = call_about(r, by, "publish", ADDED, err);
     } else {
         return 0;
@@ -217,7 +217,7 @@ int probe_change_list(struct run *r, struct tidings_client *by, struct tidings_e
 void probe_restore_list(struct run *r, struct tidings_client *by)
 {
     struct tidings_error err = {0};
-    if (adds(r)) {
+    if (can_add_by_touch(r)) {
         (void)call_about(r, by, "unpublish", ADDED, &err);
     }
 }

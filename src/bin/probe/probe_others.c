@@ -96,7 +96,7 @@ static unsigned probe_others_expected(const struct run *r, const struct other *o
 }
 
 /* Change the list and see it told: 1, or 0: there is no way to, or a negative code. */
-static int provoke(struct run *r, struct other *o, uint64_t *took, bool *ret_same)
+static int change_list_and_hear(struct run *r, struct other *o, uint64_t *took, bool *ret_same)
 {
     struct tidings_error err = {0};
     struct tidings_client *by = o->client ? o->client : r->client;
@@ -159,7 +159,7 @@ void probe_lists(struct run *r, struct other *o)
 {
     uint64_t took = 0;
     bool is_same = false;
-    int provoked = provoke(r, o, &took, &is_same);
+    int provoked = change_list_and_hear(r, o, &took, &is_same);
     if (provoked >= 0) {
         report_lists(r, o, provoked, is_same, took);
     }

@@ -222,7 +222,7 @@ static void check_resume(struct run *r)
  */
 
 /* Listen, and after so long change something. */
-static void stay_silent(struct run *r)
+static void probe_stream_through_silence(struct run *r)
 {
     const struct heard *h = &r->heard;
     struct tidings_error err = {0};
@@ -278,7 +278,7 @@ static void check_idle(struct run *r)
     if (r->probe->idle_ms == 0) {
         probe_found(r, "idle", VERDICT_SKIP, "--idle TIME stays silent for so long");
     } else {
-        stay_silent(r);
+        probe_stream_through_silence(r);
     }
     if (r->watched_ms > 0) {
         check_keep_alive(r);

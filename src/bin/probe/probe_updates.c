@@ -149,7 +149,7 @@ uint64_t probe_silence(const struct run *r)
  */
 
 /* The acknowledgement of something else is not waited beyond. */
-static bool is_astray(const struct heard *h, uint64_t *since)
+static bool is_wrong_acknowledgement(const struct heard *h, uint64_t *since)
 {
     if (h->is_acknowledged && *since == 0) {
         *since = now_ms();
@@ -180,7 +180,8 @@ struct tidings_subscription *probe_subscribe(struct run *r)
     struct tidings_subscription *sub = tidings_client_subscribe(r->client, r->uri, &on, &err);
     uint64_t due = now_ms() + r->probe->wait_ms, since = 0;
     int rc = sub ? 1 : err.code;
-    while (rc > 0 && !h->is_watching && !h->is_refused && !is_astray(h, &since) && now_ms() < due) {
+    while (rc > 0 && !h->is_watching && !h->is_refused && !is_wrong_acknowledgement(h, &since) &&
+           now_ms() < due) {
         rc = tidings_client_step(r->client, 100, &err);
     }
     if (h->is_watching) {

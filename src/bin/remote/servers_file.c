@@ -249,7 +249,7 @@ static int take_launch(const struct servers_context *context, struct tidings_str
     return rc < 0 ? rc : take_string(context, entry, "/cwd", &target->directory, err);
 }
 
-static bool has(struct tidings_str entry, const char *pointer)
+static bool servers_file_has(struct tidings_str entry, const char *pointer)
 {
     char *text = tidings_json_string(entry, pointer);
     bool is_text = text != NULL;
@@ -261,11 +261,11 @@ static int take_entry(const struct servers_context *context, struct tidings_str 
                       struct target *target, struct tidings_error *err)
 {
     struct filling headers = {context, &target->headers, ": ", err};
-    if (has(entry, "/command") == has(entry, "/url")) {
+    if (servers_file_has(entry, "/command") == servers_file_has(entry, "/url")) {
         return tidings_fail(err, TIDINGS_E_PARSE,
                             "a server has either a 'command' or a 'url', a text");
     }
-    if (has(entry, "/command")) {
+    if (servers_file_has(entry, "/command")) {
         return take_launch(context, entry, target, err);
     }
     int rc = take_string(context, entry, "/url", &target->url, err);
@@ -370,7 +370,7 @@ static int add_word(void *user, struct tidings_str key, struct tidings_str value
 static int servers_file_tell(void *user, struct tidings_str key, struct tidings_str value)
 {
     struct telling *t = user;
-    bool is_launched = has(value, "/command");
+    bool is_launched = servers_file_has(value, "/command");
     char *text = tidings_json_string(value, is_launched ? "/command" : "/url");
     int n = snprintf(t->line, sizeof(t->line), "%s", text ? text : "");
     t->len = n > 0 && (size_t)n < sizeof(t->line) ? (size_t)n : strlen(t->line);

@@ -98,7 +98,7 @@ static void notify(const char *text)
     errno = kept;
 }
 
-static void alive(void *user)
+static void systemd_notify_watchdog(void *user)
 {
     (void)user;
     notify("WATCHDOG=1");
@@ -136,7 +136,7 @@ int systemd_open(struct tidings_server *server, struct tidings_error *err)
     unsetenv("WATCHDOG_USEC");
     if (rc == 0 && usec > 0 && notify_fd >= 0) {
         uint64_t half_ms = usec / 2000 > 0 ? usec / 2000 : 1;
-        rc = tidings_server_every(server, half_ms, alive, NULL, err);
+        rc = tidings_server_every(server, half_ms, systemd_notify_watchdog, NULL, err);
     }
     return rc;
 }

@@ -55,7 +55,7 @@ static const struct {
 /* ---- one form of a name ---------------------------------------------------------------------- */
 
 /* The next character; bytes that are no UTF-8 stand for themselves. */
-static uint32_t next(const unsigned char **at, const unsigned char *end)
+static uint32_t next_character(const unsigned char **at, const unsigned char *end)
 {
     const unsigned char *p = *at;
     size_t more = p[0] >= 0xf0 ? 3 : p[0] >= 0xe0 ? 2 : p[0] >= 0xc2 ? 1 : 0;
@@ -115,7 +115,7 @@ static void control_file_fold(const char *name, size_t len, char out[FOLDED_MAX]
     const unsigned char *at = (const unsigned char *)name, *end = at + len;
     size_t n = 0;
     while (at < end && n + 4 < FOLDED_MAX) {
-        uint32_t c = next(&at, end);
+        uint32_t c = next_character(&at, end);
         const char *text = folded(c);
         if (c == ':') {
             break;

@@ -43,7 +43,7 @@ static void remove_one(struct mirror *m, struct mirrored *it)
     bool is_over = errnum == 0 || errnum == ENOENT || errnum == ENOTDIR || errnum == ELOOP ||
                    (it->is_directory && (errnum == ENOTEMPTY || errnum == EEXIST));
     if (is_over) {
-        mirror_drop(&m->state, it);
+        mirror_state_remove(&m->state, it);
     } else {
         mirror_tell(m, MIRROR_FAILED, uri, strerror(errnum));
     }
@@ -111,7 +111,7 @@ void mirror_remove(struct mirror *m, struct tidings_str uri)
     if (mirror_path_of(m, uri, path)) {
         return;
     }
-    struct mirrored *it = mirror_find(&m->state, path);
+    struct mirrored *it = mirror_state_find(&m->state, path);
     if (it && !tidings_str_eq(tidings_str(it->uri), uri)) {
         m->needs_pass = true; /* something else has its name by now */
     } else if (it && !it->is_directory) {
@@ -173,14 +173,14 @@ void mirror_hold(struct mirror *m, struct tidings_str uri, const char *why)
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 /* It, and the directories that it is in. */
-static void met(struct mirror *m, const char *path)
+static void mirror_mark_present(struct mirror *m, const char *path)
 {
     char name[LOCAL_NAME_MAX];
     size_t len = strlen(path);
     memcpy(name, path, len + 1);
     for (char *end = name + len; end; end = strrchr(name, '/')) {
         *end = '\0';
-        struct mirrored *it = mirror_find(&m->state, name);
+        struct mirrored *it = mirror_state_find(&m->state, name);
         if (it) {
             it->pass = m->pass;
         }
@@ -226,15 +226,15 @@ static const char *note_failure(int rc)
 static const char *make_new(struct mirror *m, const char *path, struct tidings_str uri)
 {
     struct making making = {.path = path, .uri = uri, .etag = ""};
-    int rc = mirror_note(&m->state, &making);
+    int rc = mirror_state_begin(&m->state, &making);
     int errnum = rc == 0 ? folder_make(m->root, path) : 0;
     if (rc == 0 && errnum == 0) {
         mirror_tell(m, MIRROR_CREATED, uri, NULL);
         return NULL;
     }
-    struct mirrored *it = mirror_find(&m->state, path);
+    struct mirrored *it = mirror_state_find(&m->state, path);
     if (rc == 0 && it) {
-        mirror_drop(&m->state, it);
+        mirror_state_remove(&m->state, it);
     }
     return rc < 0 ? note_failure(rc) : strerror(errnum);
 }
@@ -246,7 +246,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     struct stat st;
     const struct mirror_item item = {.uri = uri, .is_directory = true};
     const char *why = mirror_path_of(m, uri, path);
-    struct mirrored *it = why ? NULL : mirror_find(&m->state, path);
+    struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
     enum claim c = mirror_check_claim(m, it, &item);
     if (why || c == CLAIM_TAKEN) {
         mirror_tell(m, MIRROR_REFUSED, uri, why ? why : taken);
@@ -265,7 +265,7 @@ static bool make_directory(struct mirror *m, struct tidings_str uri)
     } else if (errnum != 0) {
         why = strerror(errnum);
     }
-    met(m, path);
+    mirror_mark_present(m, path);
     if (!is_there) {
         mirror_tell(m, why ? MIRROR_FAILED : MIRROR_KEPT, uri,
                     why ? why : "something else is there, and no directory");
@@ -296,7 +296,7 @@ struct draft {
 static void mirror_adopt(struct mirror *m, const struct draft *d, const struct stat *local)
 {
     struct making making = {d->path, d->uri, d->etag, local, NULL};
-    int rc = mirror_note(&m->state, &making);
+    int rc = mirror_state_begin(&m->state, &making);
     if (rc < 0) {
         mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
     }
@@ -310,7 +310,7 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
     struct stat st;
     int rc = fstat(d->fd, &st) < 0 ? TIDINGS_E_IO : 0;
     struct making making = {d->path, d->uri, d->etag, &st, is_ours ? local : NULL};
-    rc = rc == 0 ? mirror_note(&m->state, &making) : rc;
+    rc = rc == 0 ? mirror_state_begin(&m->state, &making) : rc;
     if (rc < 0) {
         mirror_tell(m, MIRROR_FAILED, d->uri, note_failure(rc));
         folder_drop(m->root, d->fd);
@@ -318,13 +318,13 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
     }
     int errnum = folder_put(m->root, d->path, d->fd, local);
     if (errnum == 0) {
-        mirror_settle(&m->state, d->path);
+        mirror_state_done(&m->state, d->path);
         mirror_tell(m, local ? MIRROR_UPDATED : MIRROR_CREATED, d->uri, NULL);
         return;
     }
-    struct mirrored *it = mirror_find(&m->state, d->path);
+    struct mirrored *it = mirror_state_find(&m->state, d->path);
     if (it && !making.before) {
-        mirror_drop(&m->state, it);
+        mirror_state_remove(&m->state, it);
     }
     mirror_tell(m, errnum == EEXIST ? MIRROR_KEPT : MIRROR_FAILED, d->uri,
                 errnum == EEXIST ? "it was changed here meanwhile" : strerror(errnum));
@@ -334,7 +334,7 @@ static void mirror_replace(struct mirror *m, const struct draft *d, const struct
 static void mirror_put_content(struct mirror *m, const struct draft *d)
 {
     struct stat local;
-    const struct mirrored *it = mirror_find(&m->state, d->path);
+    const struct mirrored *it = mirror_state_find(&m->state, d->path);
     int errnum = folder_stat(m->root, d->path, &local);
     bool is_there = errnum == 0;
     bool is_ours = !is_there || (it && mirror_is_untouched(it, &local));
@@ -450,9 +450,9 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     struct stat st;
     const char *why = mirror_path_of(m, item->uri, path);
     if (!why && !m->takes_control_files && (why = control_file(path)) != NULL) {
-        met(m, path); /* one that was let in before stays as it is */
+        mirror_mark_present(m, path); /* one that was let in before stays as it is */
     }
-    struct mirrored *it = why ? NULL : mirror_find(&m->state, path);
+    struct mirrored *it = why ? NULL : mirror_state_find(&m->state, path);
     enum claim c = mirror_check_claim(m, it, item);
     if (why || c == CLAIM_TAKEN) {
         mirror_tell(m, MIRROR_REFUSED, item->uri, why ? why : taken);
@@ -484,6 +484,6 @@ int mirror_take(struct mirror *m, const struct mirror_item *item, struct tidings
     } else if (!is_known) {
         rc = mirror_update_content(m, path, item, err);
     }
-    met(m, path);
+    mirror_mark_present(m, path);
     return rc;
 }

@@ -35,7 +35,7 @@ static struct mirrored **mirror_state_bucket_of(struct mirror_state *s, const ch
     return &s->buckets[(hash ^ hash >> 16) % MIRROR_BUCKETS];
 }
 
-struct mirrored *mirror_find(struct mirror_state *s, const char *path)
+struct mirrored *mirror_state_find(struct mirror_state *s, const char *path)
 {
     struct mirrored *m = *mirror_state_bucket_of(s, path);
     while (m && strcmp(m->path, path) != 0) {
@@ -51,7 +51,7 @@ static struct shape mirror_state_shape_of(const struct stat *st)
               : (struct shape){-1, 0};
 }
 
-static bool is_like(struct shape a, const struct stat *st)
+static bool has_shape(struct shape a, const struct stat *st)
 {
     struct shape b = mirror_state_shape_of(st);
     return S_ISREG(st->st_mode) && a.size == b.size && a.mtime_ns == b.mtime_ns;
@@ -59,12 +59,12 @@ static bool is_like(struct shape a, const struct stat *st)
 
 bool mirror_is_latest(const struct mirrored *m, const struct stat *st)
 {
-    return m->is_directory ? S_ISDIR(st->st_mode) : is_like(m->now, st);
+    return m->is_directory ? S_ISDIR(st->st_mode) : has_shape(m->now, st);
 }
 
 bool mirror_is_untouched(const struct mirrored *m, const struct stat *st)
 {
-    return mirror_is_latest(m, st) || (!m->is_directory && is_like(m->before, st));
+    return mirror_is_latest(m, st) || (!m->is_directory && has_shape(m->before, st));
 }
 
 static void mirror_state_release(struct mirrored *m)
@@ -90,7 +90,7 @@ static void mirror_state_forget(struct mirror_state *s, struct mirrored *m)
 static int mirror_state_remember(struct mirror_state *s, const char *path,
                                  const struct mirrored *it)
 {
-    struct mirrored *old = mirror_find(s, path);
+    struct mirrored *old = mirror_state_find(s, path);
     struct mirrored *m = old || s->count < MIRROR_MAX ? calloc(1, sizeof(*m)) : NULL;
     if (!m) {
         return s->count >= MIRROR_MAX ? TIDINGS_E_LIMIT : TIDINGS_E_NOMEM;
@@ -310,7 +310,7 @@ static bool take_line(struct mirror_state *s, struct tidings_str line)
     bool is_good =
         mirror_state_is_whole(&w) && !local_name(tidings_str(s->base), tidings_str(w.uri), path);
     if (is_good && w.is_gone) {
-        struct mirrored *m = mirror_find(s, path);
+        struct mirrored *m = mirror_state_find(s, path);
         if (m) {
             mirror_state_forget(s, m);
         }
@@ -414,7 +414,7 @@ void mirror_state_close(struct mirror_state *s)
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-int mirror_note(struct mirror_state *s, const struct making *making)
+int mirror_state_begin(struct mirror_state *s, const struct making *making)
 {
     char *uri = strndup(making->uri.ptr, making->uri.len);
     char *etag = strdup(making->etag);
@@ -423,7 +423,7 @@ int mirror_note(struct mirror_state *s, const struct making *making)
                           .now = mirror_state_shape_of(making->st),
                           .before = mirror_state_shape_of(making->before),
                           .is_directory = making->st == NULL};
-    bool is_full = s->count >= MIRROR_MAX && !mirror_find(s, making->path);
+    bool is_full = s->count >= MIRROR_MAX && !mirror_state_find(s, making->path);
     int rc = !uri || !etag ? TIDINGS_E_NOMEM
              : is_full     ? TIDINGS_E_LIMIT
                            : mirror_state_append(s, &it, false);
@@ -433,15 +433,15 @@ int mirror_note(struct mirror_state *s, const struct making *making)
     return rc;
 }
 
-void mirror_settle(struct mirror_state *s, const char *path)
+void mirror_state_done(struct mirror_state *s, const char *path)
 {
-    struct mirrored *m = mirror_find(s, path);
+    struct mirrored *m = mirror_state_find(s, path);
     if (m) {
         m->before = mirror_state_shape_of(NULL);
     }
 }
 
-void mirror_drop(struct mirror_state *s, struct mirrored *m)
+void mirror_state_remove(struct mirror_state *s, struct mirrored *m)
 {
     mirror_state_append(s, m, true); /* if it cannot be: nothing is there that it could tell of */
     mirror_state_forget(s, m);

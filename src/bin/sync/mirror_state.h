@@ -52,14 +52,14 @@ int mirror_state_compact(struct mirror_state *s, struct tidings_error *err);
 /* Is most of it over? */
 bool mirror_state_is_long(const struct mirror_state *s);
 
-struct mirrored *mirror_find(struct mirror_state *s, const char *path);
+struct mirrored *mirror_state_find(struct mirror_state *s, const char *path);
 /* Is the file as it was made? */
 bool mirror_is_untouched(const struct mirrored *m, const struct stat *st);
 /* … and made last? Its etag counts then. */
 bool mirror_is_latest(const struct mirrored *m, const struct stat *st);
 
 /* It is about to be made so. NULL `st`: a directory. `before` is what is there (NULL: nothing of
- * ours), which counts as made by us until mirror_settle. TIDINGS_E_LIMIT: there are too many;
+ * ours), which counts as made by us until mirror_state_done. TIDINGS_E_LIMIT: there are too many;
  * TIDINGS_E_IO: it cannot be written down, and nothing changed. */
 struct making {
     const char *path;
@@ -67,9 +67,9 @@ struct making {
     const char *etag;
     const struct stat *st, *before;
 };
-int mirror_note(struct mirror_state *s, const struct making *making);
+int mirror_state_begin(struct mirror_state *s, const struct making *making);
 /* It is there now. */
-void mirror_settle(struct mirror_state *s, const char *path);
-void mirror_drop(struct mirror_state *s, struct mirrored *m);
+void mirror_state_done(struct mirror_state *s, const char *path);
+void mirror_state_remove(struct mirror_state *s, struct mirrored *m);
 
 #endif

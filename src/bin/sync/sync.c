@@ -66,7 +66,7 @@ static void sync_release(struct visit *it)
     free(it->failure);
 }
 
-static void clear(struct visits *s)
+static void visits_clear(struct visits *s)
 {
     for (size_t i = 0; i < s->count; i++) {
         sync_release(&s->items[i]);
@@ -204,7 +204,7 @@ static int sync_list_all(struct sync *s, struct tidings_error *err)
     struct tidings_walk_limits limits = {.depth = LOCAL_DEPTH_MAX, .entries = MIRROR_MAX};
     int rc = tidings_client_walk(s->mirror.client, s->base, &limits, sync_on_entry, s, err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
-        clear(&s->ahead);
+        visits_clear(&s->ahead);
         rc = tidings_client_list(s->mirror.client, TIDINGS_LISTING_RESOURCES, sync_on_item, s, err);
     }
     if (rc < 0 && !err->code) {
@@ -228,13 +228,13 @@ static int sync_mirror_one(struct sync *s, const struct visit *it, struct tiding
     return mirror_take(&s->mirror, &item, err);
 }
 
-static int go_over(struct sync *s, struct tidings_error *err)
+static int sync_everything(struct sync *s, struct tidings_error *err)
 {
     size_t before = not_done(s);
     s->needs_pass = s->is_in_step = false;
     s->done = 0;
-    clear(&s->ahead);
-    clear(&s->changes); /* what was told before is what is looked at now */
+    visits_clear(&s->ahead);
+    visits_clear(&s->changes); /* what was told before is what is looked at now */
     mirror_begin(&s->mirror);
     int rc = sync_list_all(s, err);
     for (size_t i = 0; i < s->ahead.count && rc == 0; i++) {
@@ -255,7 +255,7 @@ static int go_over(struct sync *s, struct tidings_error *err)
     if (s->mirror.is_broken) {
         s->calm_ms = now_ms() + CALM_MS;
     }
-    clear(&s->ahead);
+    visits_clear(&s->ahead);
     s->is_in_step = rc == 0;
     if (rc == 0 && !s->cli.quiet) {
         size_t bad = not_done(s) - before;
@@ -324,7 +324,7 @@ static int sync_follow_changes(struct sync *s, struct tidings_error *err)
         compact(s);
     }
     s->is_in_step = s->is_in_step && rc == 0;
-    clear(&now);
+    visits_clear(&now);
     return rc;
 }
 
@@ -358,7 +358,7 @@ static int work(struct sync *s, struct tidings_error *err)
     s->needs_pass = s->needs_pass || (s->again_ms > 0 && now >= s->again_ms);
     bool is_pass = s->needs_pass && s->is_watching && now >= s->retry_ms;
     if (is_pass) {
-        rc = go_over(s, err);
+        rc = sync_everything(s, err);
     }
     if (rc == 0 && !s->needs_pass) {
         rc = sync_follow_changes(s, err);
@@ -381,7 +381,7 @@ static int idle_ms(const struct sync *s)
 }
 
 /* Until it is stopped. */
-static int keep_up(struct sync *s, struct tidings_error *err)
+static int sync_until_stopped(struct sync *s, struct tidings_error *err)
 {
     struct tidings_subscribing on = {.fn = sync_on_update, .user = s};
     if (!tidings_client_subscribe(s->mirror.client, s->base, &on, err)) {
@@ -485,15 +485,15 @@ static int run_sync(struct cli *cli, struct tidings_client *client, struct tidin
         rc = check_apart(s, err);
     }
     if (rc == 0) {
-        rc = s->once ? go_over(s, err) : keep_up(s, err);
+        rc = s->once ? sync_everything(s, err) : sync_until_stopped(s, err);
     }
     tidings_client_on_state(client, NULL, NULL);
     mirror_state_close(&s->mirror.state);
     if (s->mirror.root >= 0) {
         close(s->mirror.root);
     }
-    clear(&s->ahead);
-    clear(&s->changes);
+    visits_clear(&s->ahead);
+    visits_clear(&s->changes);
     free(s->base);
     if (remote_late && !s->is_in_step) {
         rc = tidings_fail(err, TIDINGS_E_TIMEOUT, "the time is over, and not everything is there");

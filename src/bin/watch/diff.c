@@ -66,7 +66,7 @@ static int diff_split(struct tidings_str s, struct text *t)
     return 0;
 }
 
-static bool same(const struct line *x, const struct line *y)
+static bool diff_same_line(const struct line *x, const struct line *y)
 {
     return x->hash == y->hash && x->len == y->len && memcmp(x->ptr, y->ptr, x->len) == 0;
 }
@@ -74,10 +74,11 @@ static bool same(const struct line *x, const struct line *y)
 static void skip_ends(struct diff *d)
 {
     size_t n = d->a.count, m = d->b.count;
-    while (d->skip < n && d->skip < m && same(&d->a.lines[d->skip], &d->b.lines[d->skip])) {
+    while (d->skip < n && d->skip < m &&
+           diff_same_line(&d->a.lines[d->skip], &d->b.lines[d->skip])) {
         d->skip++;
     }
-    while (n > d->skip && m > d->skip && same(&d->a.lines[n - 1], &d->b.lines[m - 1])) {
+    while (n > d->skip && m > d->skip && diff_same_line(&d->a.lines[n - 1], &d->b.lines[m - 1])) {
         n--;
         m--;
     }
@@ -100,10 +101,11 @@ static int diff_enter_diagonal(const struct diff *d, int edits, int k, bool *ret
     return down >= right ? down : right;
 }
 
-static int slide(const struct diff *d, int x, int k)
+static int diff_follow_diagonal(const struct diff *d, int x, int k)
 {
-    while (x >= 0 && x < d->n && x - k < d->m &&
-           same(&d->a.lines[d->skip + (size_t)x], &d->b.lines[d->skip + (size_t)(x - k)])) {
+    while (
+        x >= 0 && x < d->n && x - k < d->m &&
+        diff_same_line(&d->a.lines[d->skip + (size_t)x], &d->b.lines[d->skip + (size_t)(x - k)])) {
         x++;
     }
     return x;
@@ -137,7 +139,8 @@ static int diff_count_edits(struct diff *d)
             now[k] = -1;
         }
         for (int k = -edits; k <= edits; k += 2) {
-            now[k] = slide(d, edits == 0 ? 0 : diff_enter_diagonal(d, edits, k, &is_put_in), k);
+            now[k] = diff_follow_diagonal(
+                d, edits == 0 ? 0 : diff_enter_diagonal(d, edits, k, &is_put_in), k);
             if (now[k] == d->n && now[k] - k == d->m) {
                 return edits;
             }

@@ -198,7 +198,7 @@ static void jobs_start(struct jobs *j, struct job *job)
     j->running++;
 }
 
-static void bury(struct jobs *j, struct job *job)
+static void jobs_reap(struct jobs *j, struct job *job)
 {
     int status = 0;
     char text[24];
@@ -226,7 +226,7 @@ size_t jobs_turn(struct jobs *j, struct pollfd *fds)
     for (struct job **at = &j->first; *at;) {
         struct job *job = *at;
         if (job->pid > 0) {
-            bury(j, job);
+            jobs_reap(j, job);
         }
         if (job->pid == 0 && job->merged == 0) {
             *at = job->next;

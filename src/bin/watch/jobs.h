@@ -35,8 +35,8 @@ struct job_change {
  * can. Failures of the command itself are told on standard error and counted. */
 int jobs_add(struct jobs *jobs, const struct job_change *change);
 
-/* Start and bury what there is to; then the descriptors to wait for until the next turn, at most
- * JOBS_PARALLEL_MAX. */
+/* Start what waits and reap what ended; then the descriptors to wait for until the next turn, at
+ * most JOBS_PARALLEL_MAX. */
 size_t jobs_turn(struct jobs *jobs, struct pollfd *fds);
 /* Until nothing runs or waits. Once `*is_ending` is not 0 what waits is dropped and what runs is
  * asked to end (SIGTERM). */
