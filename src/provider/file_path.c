@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -305,19 +306,27 @@ int file_look_in(const struct file_root *root, int dir, const char *path, struct
 
 int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret)
 {
-    struct stat hint;
-    /* One name without following it: the look itself cannot leave the root. */
-    if (!path[0] || strchr(path, '/') ||
-        fstatat(root->fd, path, &hint, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
-        !S_ISREG(hint.st_mode)) {
+    struct stat there;
+    char where[PATH_MAX];
+    size_t len = strlen(root->where), path_len = strlen(path);
+    if (path_len == 0 || memchr(path, '/', path_len) || len + path_len + 2 > sizeof where) {
+        return -1;
+    }
+    memcpy(where, root->where, len);
+    where[len] = '/';
+    memcpy(where + len + 1, path, path_len + 1);
+    /* What is no regular file is not opened. One name without following it: the look itself cannot
+     * leave what is at the root's path. */
+    if (fstatat(AT_FDCWD, where, &there, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
+        !S_ISREG(there.st_mode)) {
         return -1;
     }
     int fd = file_open_beneath(root, root->fd, path, O_RDONLY | O_NOFOLLOW, NULL);
     if (fd < 0) {
         return -1;
     }
-    /* It may have been replaced since: only this says what it is. */
-    if (fstat(fd, &ret->st) < 0 || !S_ISREG(ret->st.st_mode)) {
+    /* It may have been replaced since, or the directory: only this says what it is. */
+    if (fstat(fd, &ret->st) < 0 || !S_ISREG(ret->st.st_mode) || !file_is_same(&ret->st, &there)) {
         close(fd);
         return -1;
     }

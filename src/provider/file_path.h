@@ -49,8 +49,11 @@ struct file_root {
 int file_root_settle(struct file_root *root, struct tidings_str path, struct tidings_error *err);
 void file_root_close(struct file_root *root);
 /* Serve what is at the path now. Two system calls when it is the same as before; at the beginning
- * of every request. Any thread. */
+ * of every request, unless file_open_regular has answered it. Any thread. */
 void file_root_follow(const struct file_root *root);
+/* Were these two looks at one thing, with nothing done to it in between? A number of an inode alone
+ * would not do: it is used again at once. */
+bool file_is_same(const struct stat *a, const struct stat *b);
 /* Is there a directory, and which? */
 bool file_root_look(const struct file_root *root, struct stat *ret);
 /* Each name that is looked up on the way, in the directory open (O_PATH) as `dir`; before it is. */
@@ -104,8 +107,10 @@ int file_look(const struct file_root *root, const char *path, struct file_look *
 int file_look_in(const struct file_root *root, int dir, const char *path, struct file_look *ret,
                  struct buf *target);
 /* Open the regular file at `path` for reading and look at it, with as few system calls as that
- * takes. -1 when the long way (file_look) is to be taken: to say what is wrong, because it is
- * something else or a link, or because it does not lie in the root itself. */
+ * takes: it is opened below the root's descriptor, and is what the path of the root leads to now,
+ * so that there is no need to follow that. -1 when the long way (file_root_follow, file_look) is to
+ * be taken: to say what is wrong, because it is something else or a link, because it does not lie
+ * in the root itself, or because the root is another by now. */
 int file_open_regular(const struct file_root *root, const char *path, struct file_look *ret);
 /* Did it fail for want of descriptors or memory? That says nothing about what is there. */
 bool file_is_short(int negative_errno);

@@ -166,9 +166,7 @@ void file_root_close(struct file_root *root)
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-/* Two looks at one directory, unless something happened to it in between. A number of an inode
- * alone would not do: it is used again at once. */
-static bool is_same(const struct stat *a, const struct stat *b)
+bool file_is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_nlink == b->st_nlink &&
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
@@ -198,7 +196,7 @@ void file_root_follow(const struct file_root *root)
         return; /* that says nothing */
     }
     is_there = is_there && S_ISDIR(is.st_mode);
-    if (is_there ? was_there && is_same(&is, &was) : !was_there) {
+    if (is_there ? was_there && file_is_same(&is, &was) : !was_there) {
         return;
     }
     int fd = file_root_open(root, NULL, NULL);

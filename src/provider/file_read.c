@@ -188,6 +188,7 @@ static int open_job(struct read_job *job, struct tidings_error *err)
     if (rc < 0 || job->fd >= 0) {
         return rc;
     }
+    file_root_follow(&job->f->root);
     buf_clear(&job->path);
     struct file_judge judge = file_read_judge(job->read);
     rc = file_resolve(job->f, job->uri, &job->path, &job->look, &judge, err);
@@ -210,7 +211,6 @@ void provider_file_read(struct tidings_provider *p, struct tidings_read *read,
     }
     buf_init(&job.path, FILE_MAX_PATH);
     char etag[FILE_ETAG_SIZE];
-    file_root_follow(&job.f->root);
     int rc = open_job(&job, &err);
     if (rc < 0) {
         job_finish(&job, rc, &err);

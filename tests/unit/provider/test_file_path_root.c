@@ -4,6 +4,7 @@
  * is switched, below a parent that moves, with a file system mounted on top of what is in it. What
  * is at the path is read, and whoever watches is told what differs.
  */
+#include <limits.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
@@ -157,6 +158,29 @@ static void a_subscription_made_while_there_is_no_root_is_told(void **state)
     host_await(f->host, TIDINGS_CHANGE_CREATED, MOUNT "e/x");
 }
 
+/* One file may lie in both: reading it says nothing about the others. */
+static void a_root_swapped_for_one_with_the_same_file_is_read(void **state)
+{
+    struct fixture *f = *state;
+    put(f, "a", "1");
+    put(f, "b", "old");
+    assert_int_equal(mkdir(beside(f, "other"), 0755), 0);
+    put_beside(f, "other/b", "new");
+    put_beside(f, "other/c", "2");
+    serve(f, "");
+    check_read(f, MOUNT "b", "old");
+    char twin[PATH_MAX];
+    snprintf(twin, sizeof twin, "%s", beside(f, "other/a"));
+    assert_int_equal(link(at(f, "a"), twin), 0);
+    assert_int_equal(rename(f->root, beside(f, "first")), 0);
+    assert_int_equal(rename(beside(f, "other"), f->root), 0);
+    check_read(f, MOUNT "a", "1");
+    check_read(f, MOUNT "b", "new");
+    check_read(f, MOUNT "c", "2");
+    remove_file(f, "a");
+    check_absent(f, MOUNT "a"); /* it is still in the first */
+}
+
 /* Whoever may write beside the root does not decide what is served. */
 static void a_root_of_another_owner_is_not_served(void **state)
 {
@@ -222,6 +246,7 @@ int main(void)
         TEST(a_root_swapped_by_rename_is_compared),
         TEST(a_link_that_is_switched_is_followed),
         TEST(a_subscription_made_while_there_is_no_root_is_told),
+        TEST(a_root_swapped_for_one_with_the_same_file_is_read),
         TEST(a_root_of_another_owner_is_not_served),
         TEST(a_file_system_mounted_on_a_directory_is_told),
     };
