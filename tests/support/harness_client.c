@@ -210,7 +210,7 @@ static struct client *client_open(struct harness *b, size_t worker, const struct
 {
     struct client *c = calloc(1, sizeof(*c));
     assert_non_null(c);
-    c->bench = b;
+    c->harness = b;
     c->sink.ops = &sink_ops;
     channel_init(&c->channel, ops, b->worker[worker]);
     if (b->who.name) {
@@ -400,7 +400,7 @@ void harness_session(struct harness *b, const char *revision, struct harness_ses
     const struct utterance *u = client_answer(c);
     assert_int_equal(u->status, 200);
     assert_json(u->text, "result|protocolVersion", revision);
-    s->bench = b;
+    s->harness = b;
     snprintf(s->id, sizeof(s->id), "%s", u->session);
     client_notify(c, s->id, "notifications/initialized", NULL);
     client_free(c);
@@ -409,7 +409,7 @@ void harness_session(struct harness *b, const char *revision, struct harness_ses
 struct client *session_request(struct harness_session *s, const char *id, const char *method,
                                const char *params)
 {
-    struct client *c = client_http(s->bench);
+    struct client *c = client_http(s->harness);
     client_legacy(c, s->id, id, method, params);
     return c;
 }
@@ -417,7 +417,7 @@ struct client *session_request(struct harness_session *s, const char *id, const 
 static void change_subscription(struct harness_session *s, const char *method, const char *uri)
 {
     struct client *c = session_request(s, "5", method, text_of("\"uri\":\"%s\"", uri));
-    harness_settle(s->bench);
+    harness_settle(s->harness);
     const struct utterance *u = client_answer(c);
     assert_empty_result(u->text);
     client_free(c);
@@ -435,7 +435,7 @@ void session_unsubscribe(struct harness_session *s, const char *uri)
 
 struct client *session_stream(struct harness_session *s, const char *last_event_id)
 {
-    struct client *c = client_http(s->bench);
+    struct client *c = client_http(s->harness);
     struct dialect_headers headers = {.session_id = tidings_str(s->id)};
     if (last_event_id) {
         headers.last_event_id = tidings_str(last_event_id);
@@ -448,7 +448,7 @@ struct client *session_stream(struct harness_session *s, const char *last_event_
 
 int session_delete(struct harness_session *s)
 {
-    struct client *c = client_http(s->bench);
+    struct client *c = client_http(s->harness);
     struct dialect_headers headers = {.session_id = tidings_str(s->id)};
     (void)keep_input(c, "", &headers);
     inbound_delete(&c->channel, &headers);

@@ -40,7 +40,7 @@ struct utterance {
 struct client {
     struct channel channel;
     struct sink sink;
-    struct harness *bench;
+    struct harness *harness;
     struct utterance *said;
     size_t count, cap;
     char *input;       /* the request, gone once it is answered or becomes a stream */
@@ -83,7 +83,7 @@ void client_listen(struct client *c, const char *id, const char *uris);
 
 /* A session over HTTP, initialized. */
 struct harness_session {
-    struct harness *bench;
+    struct harness *harness;
     char id[48];
 };
 void harness_session(struct harness *b, const char *revision, struct harness_session *s);

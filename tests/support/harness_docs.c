@@ -249,7 +249,7 @@ void docs_mount(struct docs *d, struct harness *b, const char *prefix, unsigned 
 {
     struct tidings_error err;
     memset(d, 0, sizeof(*d));
-    d->bench = b;
+    d->harness = b;
     d->flags = flags;
     assert_int_equal(hub_mount(b->hub, flags & DOCS_PATCHING ? &patching_ops : &resource_io_ops,
                                tidings_str(prefix), tidings_strn((const char *)&d, sizeof(d)),
@@ -275,7 +275,7 @@ void docs_begin(struct docs *d, struct harness *b, unsigned flags)
 
 void docs_end(struct docs *d)
 {
-    harness_stop(d->bench);
+    harness_stop(d->harness);
     assert_int_equal(d->held_count, 0);
     docs_free(d);
 }

@@ -29,7 +29,7 @@ struct doc_version {
 
 struct docs {
     struct tidings_provider *provider;
-    struct harness *bench;
+    struct harness *harness;
     unsigned flags;
     struct doc_version versions[DOCS_MAX]; /* oldest first */
     size_t count;

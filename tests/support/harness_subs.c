@@ -52,7 +52,7 @@ const char *session_subscribe_with(struct harness_session *s, const char *uri, c
 {
     struct client *c =
         session_request(s, "5", "resources/subscribe", subscribe_params(uri, options));
-    harness_settle(s->bench);
+    harness_settle(s->harness);
     const char *answer = text_of("%s", client_answer(c)->text);
     client_free(c);
     return answer;
@@ -62,7 +62,7 @@ const char *pipe_subscribe_with(struct client *pipe, const char *id, const char 
                                 const char *options)
 {
     client_legacy(pipe, NULL, id, "resources/subscribe", subscribe_params(uri, options));
-    harness_settle(pipe->bench);
+    harness_settle(pipe->harness);
     const struct utterance *u =
         client_nth_kind(pipe, SAID_ANSWER, client_count_kind(pipe, SAID_ANSWER) - 1);
     return text_of("%s", u->text);

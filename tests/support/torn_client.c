@@ -32,7 +32,7 @@ unsigned torn_roll(struct torn_client *t, unsigned n)
 
 void torn_change(struct torn_client *t, unsigned uri)
 {
-    harness_update(t->bench, text_of("mem://x/%u", uri));
+    harness_update(t->harness, text_of("mem://x/%u", uri));
     t->changed[uri] = ++t->seq;
 }
 
@@ -165,7 +165,7 @@ void torn_bury(struct torn_client *t)
 
 void torn_mend(struct torn_client *t)
 {
-    harness_settle(t->bench);
+    harness_settle(t->harness);
     for (unsigned i = 0; i < t->deads; i++) {
         bury(t, i);
     }
@@ -178,7 +178,7 @@ void torn_mend(struct torn_client *t)
                 reconnect(t, l);
             }
             assert_non_null(l->client);
-            harness_settle(t->bench);
+            harness_settle(t->harness);
             see(t, l, 0);
         }
     }

@@ -23,7 +23,7 @@ struct torn_line {
 };
 
 struct torn_client {
-    struct harness *bench;
+    struct harness *harness;
     struct harness_session *session;
     unsigned uris;
     const char *const *subscribed; /* URIs; with a slash at the end: all below it */

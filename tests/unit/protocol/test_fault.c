@@ -109,7 +109,7 @@ static void a_session(struct client *c)
     client_legacy(c, NULL, "1", "initialize", "\"protocolVersion\":\"2025-11-25\"");
     harness_settle(&b);
     if (c->count == 1 && c->said[0].session[0]) {
-        struct harness_session s = {.bench = &b};
+        struct harness_session s = {.harness = &b};
         snprintf(s.id, sizeof(s.id), "%s", c->said[0].session);
         client_free(session_request(&s, "1", "resources/subscribe", "\"uri\":\"mem://x/a\""));
         harness_settle(&b);

@@ -62,7 +62,7 @@ static void step(void)
 
 static void run(unsigned seed, size_t log_entries)
 {
-    t = (struct torn_client){.bench = &b,
+    t = (struct torn_client){.harness = &b,
                              .session = &s,
                              .uris = TORN_URIS,
                              .subscribed = subscribed,

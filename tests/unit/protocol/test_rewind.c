@@ -49,7 +49,7 @@ static void learn_all(const struct client *c)
 
 static void start(size_t log_entries, size_t outbox_max)
 {
-    t = (struct torn_client){.bench = &b,
+    t = (struct torn_client){.harness = &b,
                              .session = &s,
                              .uris = URIS,
                              .subscribed = subscribed,

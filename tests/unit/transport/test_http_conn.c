@@ -123,7 +123,7 @@ static void who_asks_too_much_at_once_goes_on_in_the_next_turn(void **state)
         loop_turn(w.b.loop);
     }
     assert_int_equal(wire_state(&w, 0), CONN_YIELDED);
-    assert_true(w.b.worker[0].stats.pauses > 0);
+    assert_true(w.b.worker[0]->stats.pauses > 0);
     wire_turn(&w);
     assert_int_equal(wire_count(wire_heard(c), "pong"), 2 * CHANNEL_QUANTUM);
     assert_int_equal(wire_state(&w, 0), CONN_IDLE);
@@ -261,7 +261,7 @@ static void a_body_that_drips_is_refused_in_time(void **state)
     assert_int_equal(wire_state(&w, 0), CONN_BODY);
     wire_age(&w, 0, CONN_BODY, w.config.body_timeout_ms / 2);
     assert_refused(c, "HTTP/1.1 408");
-    assert_int_equal(limit_in_use(w.b.worker[0].book, LIMIT_INPUT), 0);
+    assert_int_equal(limit_in_use(w.b.worker[0]->book, LIMIT_INPUT), 0);
 }
 
 static void a_body_that_comes_on_has_its_time_anew(void **state)
@@ -297,7 +297,7 @@ static void who_takes_nothing_is_cut(void **state)
     conn->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     wire_age(&w, 0, CONN_GONE, 0);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(w.b.worker[0].stats.cut, 1);
+    assert_int_equal(w.b.worker[0]->stats.cut, 1);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -353,7 +353,7 @@ static void the_slowest_is_cut_when_all_hold_too_much(void **state)
     static char part[3000];
     struct wire_client *slow = wire_connect(&w, 0), *quick = wire_connect(&w, 0);
     memset(part, 'x', sizeof(part));
-    struct limit_book *book = w.b.worker[0].book;
+    struct limit_book *book = w.b.worker[0]->book;
     wire_say(slow, "POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n");
     wire_say_bytes(slow, part, sizeof(part));
     uint64_t held = limit_in_use(book, LIMIT_INPUT);
