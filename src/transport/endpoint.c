@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Making listening sockets.
+ * Binds and listens at an address or a path, or checks a socket that was passed in.
  */
 #include "transport/endpoint.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Split strictly, compare exactly: no prefixes, no suffixes, no other spellings of an address.
+ * Compares Host and Origin with the names that a server answers to: split strictly, compared
+ * exactly, without prefixes, suffixes or other spellings of an address.
  */
 #include "transport/guard.h"
 

@@ -3,10 +3,10 @@
  * Streamable HTTP: the connections of one worker.
  *
  * A connection is a raw non-blocking socket with one request at a time; what is pipelined behind it
- * waits. One that is upgraded to a WebSocket carries messages both ways from then on. An answer
- * that becomes a stream (a listen, a legacy GET) ends with the connection. A request of a legacy
- * session that lives on another worker makes the whole connection move there, before anything of
- * the request was handled.
+ * waits. One that is upgraded ends, and a WebSocket goes on with its socket
+ * (transport/websocket.h). An answer that becomes a stream (a listen, a legacy GET) ends with the
+ * connection. A request of a legacy session that lives on another worker makes the whole connection
+ * move there, before anything of the request was handled.
  */
 #ifndef TRANSPORT_HTTP_H
 #define TRANSPORT_HTTP_H

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * /resource?uri=…: one resource over plain HTTP, for whoever speaks no MCP. Where a mount has an
- * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it,
- * with conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is
- * allowed.
+ * alias (/entity/), paths that begin with it name resources too. GET and HEAD read it, with
+ * conditions, ranges and a choice of formats; PUT, PATCH and DELETE write it where that is allowed.
  * What is asked goes to catalog/resource_io; here are the fields of HTTP on both sides of it.
  *
  * What a resource holds may be a stranger's page or script, and comes from the address of the

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is said over HTTP: answers, refusals, and event streams (close-delimited, not chunked).
+ * Responses over HTTP: whole answers, refusals, and event streams, which end with the connection
+ * (not chunked); the channel and the sink through which answers and notifications come.
  */
 #include <stdio.h>
 #include <sys/socket.h>

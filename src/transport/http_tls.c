@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Receiving over HTTP, plain or through TLS, and what becomes of clients with whom that fails.
+ * Receives the bytes of an HTTP connection, plain or through TLS, and refuses clients whose
+ * handshake or session fails.
  */
 #include <errno.h>
 

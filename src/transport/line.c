@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Lines in, lines out.
+ * Reads messages from lines, writes answers and notifications as lines.
  */
 #include "transport/line.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Life of line-framed connections: adopt, read, close. Nothing is closed while a callback
- * of its messages may be on the stack: a connection that something happened to is *stirred* and
- * looked at when the turn ends.
+ * Life of line-framed connections: adopt, read, close. Nothing is closed while a callback of its
+ * messages may be on the stack: a connection that something happened to is *stirred* and looked at
+ * when the turn ends.
  */
 #include "transport/socket.h"
 

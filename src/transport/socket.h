@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Line-framed sockets: the TCP and Unix connections of one worker, each carrying
- * messages both ways (transport/line.h). A connection is what a session is elsewhere: everything it
- * has subscribed ends with it.
+ * Line-framed sockets: the TCP and Unix connections of one worker, each carrying messages both ways
+ * (transport/line.h). A connection is what a session is elsewhere: everything it has subscribed
+ * ends with it.
  *
  * When the client half-closes, what is under way is finished and written, then the connection is
  * closed. A client that takes nothing for `stall_timeout`, or needs more than `body_timeout` for

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One line-framed connection, shared by socket.c (life, reading) and socket_deadlines.c
- * (deadlines).
+ * One line-framed connection and its worker, shared by socket.c (life, reading) and
+ * socket_deadlines.c.
  */
 #ifndef TRANSPORT_SOCKET_PRIVATE_H
 #define TRANSPORT_SOCKET_PRIVATE_H
