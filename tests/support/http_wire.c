@@ -69,7 +69,7 @@ void wire_start(struct wire *w)
         .stall_timeout_ms = 30000,
     };
     for (unsigned i = 0; i < HARNESS_CORES; i++) {
-        w->hw[i] = http_worker_create(&w->b.worker[i], &w->config, find_worker, w, &err);
+        w->hw[i] = http_worker_create(w->b.worker[i], &w->config, find_worker, w, &err);
         assert_non_null(w->hw[i]);
     }
 }
@@ -140,7 +140,7 @@ static void on_drained(void *user)
 
 void wire_drain(struct wire *w, unsigned worker)
 {
-    worker_stop(&w->b.worker[worker], 0);
+    drain_begin(w->b.worker[worker], 0);
     http_worker_drain(w->hw[worker], on_drained, w);
     wire_turn(w);
 }

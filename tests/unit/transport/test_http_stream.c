@@ -53,10 +53,10 @@ static void a_listen_is_a_stream_until_its_client_goes(void **state)
     wire_age(&w, 0, CONN_STREAM, w.config.keepalive_ms / 2);
     assert_string_equal(wire_heard(c), ":\n\n");
     assert_int_equal(wire_state(&w, 0), CONN_STREAM);
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(w.b.worker[0]->stats.subscriptions, 1);
     wire_leave(c);
     assert_int_equal(wire_state(&w, 0), CONN_GONE);
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(w.b.worker[0]->stats.subscriptions, 0);
 }
 
 static const char *initialize(struct wire_client *c, char id[128])

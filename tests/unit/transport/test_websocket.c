@@ -238,13 +238,13 @@ static void a_listen_ends_with_its_client(void **state)
     struct wire_client *c = open_one();
     say_frame(c, TEXT, strstr(wire_listen("mem://x/a"), "{\"jsonrpc\""));
     wire_assert_has(wire_heard(c), "subscriptions/acknowledged");
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 1);
+    assert_int_equal(w.b.worker[0]->stats.subscriptions, 1);
     harness_update(&w.b, "mem://x/a");
     wire_turn(&w);
     wire_assert_has(wire_heard(c), "notifications/resources/updated");
     wire_leave(c);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(w.b.worker[0].stats.subscriptions, 0);
+    assert_int_equal(w.b.worker[0]->stats.subscriptions, 0);
 }
 
 /* ---- silence and deadlines ------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ static void a_silent_one_is_asked_and_stays_when_it_answers(void **state)
     age(WEBSOCKET_PINGED, w.config.stall_timeout_ms);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
     assert_true(c->over);
-    assert_int_equal(w.b.worker[0].stats.cut, 1);
+    assert_int_equal(w.b.worker[0]->stats.cut, 1);
 }
 
 /* It was refused: its input is thrown away until a second went by. */
@@ -279,7 +279,7 @@ static void assert_lingers(struct wire_client *c)
     assert_int_equal(state_now(), WEBSOCKET_LINGER);
     age(WEBSOCKET_LINGER, LINGER_MS);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(limit_in_use(w.b.worker[0].book, LIMIT_INPUT), 0);
+    assert_int_equal(limit_in_use(w.b.worker[0]->book, LIMIT_INPUT), 0);
 }
 
 static void a_message_that_drips_is_refused_in_time(void **state)
@@ -298,7 +298,7 @@ static void a_message_that_drips_is_refused_in_time(void **state)
 static void half_a_message_goes_when_all_hold_too_much(void **state)
 {
     (void)state;
-    struct limit_book *book = w.b.worker[0].book;
+    struct limit_book *book = w.b.worker[0]->book;
     struct wire_client *c = open_one();
     say_frame(c, FIRST_PART, "{\"jsonrpc\"");
     uint64_t held = limit_in_use(book, LIMIT_INPUT);
@@ -329,7 +329,7 @@ static void one_that_takes_nothing_is_cut(void **state)
     ws->wait_since_ms -= (uint32_t)w.config.stall_timeout_ms / 2;
     age(WEBSOCKET_GONE, 0);
     assert_int_equal(state_now(), WEBSOCKET_GONE);
-    assert_int_equal(w.b.worker[0].stats.cut, 1);
+    assert_int_equal(w.b.worker[0]->stats.cut, 1);
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
