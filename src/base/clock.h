@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Time and randomness as values that can be replaced in tests. `monotonic_ms` never goes back and
- * has no meaning but differences; `wall_ms` is Unix time.
+ * Time and randomness as values that can be replaced in tests. Monotonic time never goes back and
+ * has no meaning but differences; wall time is Unix time.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The catalog, catching up, life. Changes are in hub_announce.c, lists in hub_lists.c, watching
- * in hub_watch.c.
+ * The catalog, catching up, life. Changes are in hub_announce.c, lists of features
+ * in hub_features.c, watching in hub_watch.c.
  */
 #include "delivery/hub.h"
 

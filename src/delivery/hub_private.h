@@ -64,7 +64,7 @@ void hub_token_deinit(struct hub *hub);
 /* Number a change of no resource in particular, keep it, tell the workers. */
 void hub_publish(struct hub *hub, enum change_notice notice);
 
-/* hub_lists.c */
+/* hub_features.c */
 bool hub_lists_open(struct hub *hub); /* false: out of memory or randomness */
 void hub_lists_close(struct hub *hub);
 /* CHANGE_LIST, CHANGE_TOOLS or CHANGE_PROMPTS happened. */

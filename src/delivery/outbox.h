@@ -5,8 +5,8 @@
  * so that what changes all the time is told all the same; for a strict subscription into that of
  * the newer, so that numbers only rise.
  *
- * Nothing is encoded here and nothing is lost in silence: when the queue is full the caller
- * collapses it (outbox_collapse) into "something changed" per subscription.
+ * Nothing is encoded here and nothing is lost in silence: when the queue is full the
+ * subscriber collapses it into "something changed" per subscription.
  */
 #ifndef DELIVERY_OUTBOX_H
 #define DELIVERY_OUTBOX_H

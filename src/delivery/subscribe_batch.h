@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A request to subscribe on its way, shared by settle.c (what each URI means), settle_patch.c
- * (where patches begin), subscribe.c (arming, making the subscriptions, telling the client) and
- * listen_request.c (subscriptions/listen).
+ * A request to subscribe on its way, shared by subscribe_resolve.c (what each URI means),
+ * subscribe_baseline.c (where patches begin), subscribe.c (arming, making the subscriptions,
+ * telling the client) and protocol/method_listen.c (subscriptions/listen).
  *
- *     settle every URI (maybe later) -> arm all scopes at the hub -> create subs, acknowledge
+ *     resolve every URI (maybe later) -> arm all scopes at the hub -> create subs, acknowledge
  *
  * It may outlive its listen (the client went): then whatever was armed is released again.
  */

@@ -300,7 +300,7 @@ void listen_destroy(struct listen *listen);
 struct subscription *listen_find_sub(const struct listen *listen, struct tidings_str spelled);
 struct listen *listen_find(struct subscriber *subscriber, struct tidings_str id_json);
 void listen_want_lists(struct listen *listen, unsigned lists); /* these too */
-/* lists.c: some lists changed; write what is owed, false when the stream broke. */
+/* list_changed.c: some lists changed; write what is owed, false when the stream broke. */
 void list_changed_offer(struct worker *worker, unsigned lists);
 /* A resource or template came or went. Who may not see everything hears of the list only if it may
  * list this, at most once per period of its class; others with list_changed_offer. */

@@ -86,7 +86,7 @@ struct tidings_call {
     struct refusal limit;
     call_home_fn at_home; /* NULL: everything was given already */
     void *home_user;
-    int cancel_state; /* atomic: enum in handling.c */
+    int cancel_state; /* atomic: enum in call.c */
     tidings_call_fn on_cancel;
     void *cancel_user;
     /* What the handler gave. */

@@ -79,7 +79,7 @@ void request_fail_with(struct request *request, const struct dialect_error *e);
 /* A limit was reached: error data name it and say when to try again; over HTTP the status is 429 or
  * 503 with Retry-After, unless trying again does not help. Counting is the caller's. */
 void request_fail_limit(struct request *request, const struct refusal *why, struct tidings_str uri);
-/* call_scope.c: it fails with that code about `spelled`. Where the token lacks a scope for it, the
+/* It fails with that code about `spelled`. Where the token lacks a scope for it, the
  * answer will say which (headers.scope). */
 void request_name_scopes(struct request *request, int code, struct tidings_str spelled);
 /* The client lacks what this needs; `required_json` is an object of capabilities. */

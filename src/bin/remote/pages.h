@@ -2,7 +2,7 @@
  *
  * Bounds on an answer that a tool gives in pages, which a server may never end: how many there
  * were, how long was waited for them, and whether cursors repeat. Bounds as those of lists in
- * client/list.h and client/cursors.h.
+ * client/list.h and client/page_cursors.h.
  */
 #ifndef BIN_PAGES_H
 #define BIN_PAGES_H
