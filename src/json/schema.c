@@ -7,7 +7,7 @@
 #include "json/schema.h"
 
 #include "base/mem.h"
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 /* More than any bounded schema needs, unless its names are made to be long. */
 #define ARENA_MAX ((size_t)64 << 20)

@@ -3,7 +3,7 @@
  * Documents by URI: those given with the options, and the standard ones that are built in. A
  * document is indexed when a reference first leads to it, never before. Nothing is fetched.
  */
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 #define DRAFT "https://json-schema.org/draft/2020-12/"
 

@@ -10,7 +10,7 @@
 #ifndef JSON_SCHEMA_EVAL_H
 #define JSON_SCHEMA_EVAL_H
 
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 /* What things cost, measured by the steps of a regex (some 2 ns): lengths are paid for, too. */
 #define COST_SCHEMA 40u     /* applying one */

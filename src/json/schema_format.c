@@ -7,7 +7,7 @@
  */
 #include <arpa/inet.h>
 
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 #define HEX "0123456789abcdefABCDEF"
 #define ALNUM "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 /* Of all regexes of a schema together, compiled. */
 #define REGEX_BYTES_MAX ((size_t)8 << 20)

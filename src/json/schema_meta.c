@@ -3,7 +3,7 @@
  * The standard metaschema of draft 2020-12 and its vocabularies, reduced to what they assert: no
  * titles, defaults or comments. Parsed only when a schema refers to them.
  */
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 #define BASE "https://json-schema.org/draft/2020-12/"
 #define META(name)                                                                                 \

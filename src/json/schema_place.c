@@ -4,7 +4,7 @@
  */
 #include <stdio.h>
 
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 void place_init(struct place *p, char *out, size_t size)
 {

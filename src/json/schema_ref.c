@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 struct node *schema_anchor(const struct resource *r, struct tidings_str name, bool only_dynamic)
 {

@@ -3,7 +3,7 @@
  * References between schemas: RFC 3986 §5.2, and nothing more of URIs than that needs. Results are
  * compared byte by byte; no other normalization takes place (§6.2.1).
  */
-#include "json/schema_node.h"
+#include "json/schema_private.h"
 
 struct parts {
     struct tidings_str scheme, authority, path, query; /* ptr NULL: absent (never the path) */
